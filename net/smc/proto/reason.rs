@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a connection does not use SMC: one typed reason, with the number that goes on the wire.
+//!
+//! Connection layer control (CLC) DECLINE messages, `sock_diag` and the fallback statistics all
+//! carry the same 32-bit diagnosis. The numbers are those of the C module (`smc_clc.h`) and are
+//! ABI; the sentence and the hint are for people (RFC 7609 section 3.2, "peer diagnosis").
+
+/// Declares [`Reason`] and its tables from one list, so that no two of them can disagree.
+macro_rules! reasons {
+    ($($name:ident = $code:literal, $c_name:literal, $origin:ident, $sentence:literal, $hint:literal;)*) => {
+        /// Why a connection falls back to TCP, or was declined by the peer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum Reason {
+            $(
+                #[doc = $sentence]
+                $name = $code,
+            )*
+        }
+
+        impl Reason {
+            /// Every reason, in the order of the codes.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Returns the reason with this number, or `None` for a number nobody has defined.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Returns the number: the peer diagnosis on the wire and the value in `sock_diag`.
+            pub const fn code(self) -> u32 {
+                match self {
+                    $(Self::$name => $code,)*
+                }
+            }
+
+            /// Returns the suffix of the C module's `SMC_CLC_DECL_*` constant.
+            pub const fn c_name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $c_name,)*
+                }
+            }
+
+            /// Says what happened, in one sentence.
+            pub const fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$name => $sentence,)*
+                }
+            }
+
+            /// Says what to look at or to change so that it does not happen again.
+            pub const fn hint(self) -> &'static str {
+                match self {
+                    $(Self::$name => $hint,)*
+                }
+            }
+
+            /// Says who comes to this conclusion.
+            pub const fn origin(self) -> Origin {
+                match self {
+                    $(Self::$name => Origin::$origin,)*
+                }
+            }
+        }
+    };
+}
+
+/// Which side of a handshake comes to a [`Reason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The connecting side only.
+    Client,
+    /// The listening side only.
+    Server,
+    /// Either side.
+    Both,
+    /// Never sent; recorded locally.
+    Local,
+    /// Defined by the C module, never used by it or by us. A peer may still send it.
+    Nobody,
+}
+
+reasons! {
+    Memory = 0x0101_0000, "MEM", Both,
+        "Memory for the handshake, a buffer or the link group could not be had.",
+        "Lower net.smc.rmem and net.smc.wmem, or set net.smc.smcr_buf_type to 1 or 2 so that buffers need not be contiguous.";
+    TimeoutConfirmLink = 0x0201_0000, "TIMEOUT_CL", Both,
+        "The new link was never confirmed: no CONFIRM_LINK arrived in time over RDMA.",
+        "RDMA traffic does not get through: check the firewall for UDP port 4791, the MTU, and that both GIDs reach each other (rping).";
+    TimeoutAddLink = 0x0202_0000, "TIMEOUT_AL", Nobody,
+        "The second link was not added in time.",
+        "Check RDMA connectivity of the second port.";
+    ConfigError = 0x0300_0000, "CNFERR", Client,
+        "The interface has no IP prefix that could be offered, and version 2 is not offered.",
+        "Give the interface an address with a prefix, or configure a user EID (smcd ueid add) to use version 2.";
+    PeerNoSmc = 0x0301_0000, "PEERNOSMC", Both,
+        "The peer does not speak SMC: its SYN carried no SMC option.",
+        "Load the smc module and use AF_SMC on the other side; see that no firewall strips TCP option 254 and that no SYN cookies were sent.";
+    Ipsec = 0x0302_0000, "IPSEC", Both,
+        "The TCP connection is protected by IPsec, which RDMA would bypass.",
+        "Exempt this traffic from the xfrm policy if it may run unencrypted over RDMA.";
+    NoSmcDevice = 0x0303_0000, "NOSMCDEV", Both,
+        "No usable RDMA device belongs to this connection's interface.",
+        "See that an RDMA port on this interface is active (rdma link show), has a RoCE GID, and shares a PNETID with it (smc_pnet).";
+    NoSmcdDevice = 0x0303_0001, "NOSMCDDEV", Server,
+        "The client offered SMC-D only and there is no SMC-D device here.",
+        "SMC-D needs an ISM device; let the client offer SMC-R.";
+    NoSmcrDevice = 0x0303_0002, "NOSMCRDEV", Server,
+        "No usable RDMA device was found for version 2.",
+        "See that an RDMA port on this interface is active and has a RoCE v2 GID with an IPv4 address in the right subnet.";
+    NoIsmV2Support = 0x0303_0003, "NOISM2SUPP", Server,
+        "The client offered only SMC-D version 2, which is not supported here.",
+        "Let the client offer SMC-R.";
+    NoV2Extension = 0x0303_0004, "NOV2EXT", Server,
+        "The proposal offers version 2 without its version 2 extension.",
+        "The peer's SMC is defective or a middlebox changed the data; update the peer.";
+    NoV2DExtension = 0x0303_0005, "NOV2DEXT", Server,
+        "The proposal offers SMC-D version 2 without its extension.",
+        "The peer's SMC is defective; update the peer.";
+    NoSeid = 0x0303_0006, "NOSEID", Nobody,
+        "There is no system EID in common.",
+        "Configure the same user EID on both sides.";
+    NoSmcd2Device = 0x0303_0007, "NOSMCD2DEV", Server,
+        "No SMC-D version 2 device matches.",
+        "Let the client offer SMC-R.";
+    NoUeid = 0x0303_0008, "NOUEID", Server,
+        "The client offered version 2 without any user EID.",
+        "Configure a user EID on the client (smcd ueid add).";
+    ReleaseError = 0x0303_0009, "RELEASEERR", Both,
+        "The peer named a release of version 2 that was not agreed on.",
+        "Update the peer.";
+    MaxConnsError = 0x0303_000a, "MAXCONNERR", Both,
+        "The limit of connections per link group is below 16 or differs from the agreed one.",
+        "Set net.smc.smcr_max_conns_per_lgr to at least 16 on both sides.";
+    MaxLinksError = 0x0303_000b, "MAXLINKERR", Both,
+        "The limit of links per link group is out of range or differs from the agreed one.",
+        "Set net.smc.smcr_max_links_per_lgr to a value that both sides support (1 or 2).";
+    ModeUnsupported = 0x0304_0000, "MODEUNSUPP", Client,
+        "The server answered with a technology, version or parameter that was not proposed.",
+        "Update the peer; compare the EIDs of both sides (smcd ueid show).";
+    RmbeEyeCatcher = 0x0305_0000, "RMBE_EC", Both,
+        "The peer wants an eye catcher in the receive buffer, which is not supported.",
+        "The peer is not compatible with Linux; nothing to change here.";
+    OptionUnsupported = 0x0306_0000, "OPTUNSUPP", Client,
+        "The socket uses TCP Fast Open, which cannot carry SMC.",
+        "Do not use MSG_FASTOPEN or the TCP_FASTOPEN options on this socket.";
+    DifferentPrefix = 0x0307_0000, "DIFFPREFIX", Server,
+        "The client is in another IP subnet, which version 1 cannot cross.",
+        "Configure the same user EID on both sides to use version 2, or put both into one subnet.";
+    VlanError = 0x0308_0000, "GETVLANERR", Server,
+        "The interface of the TCP connection could not be determined.",
+        "Check the route to the peer; the connection must leave through an interface with an RDMA device.";
+    IsmVlanError = 0x0309_0000, "ISMVLANERR", Both,
+        "The VLAN could not be registered with the SMC-D device.",
+        "Check the VLAN configuration of the ISM device.";
+    NoActiveLink = 0x030a_0000, "NOACTLINK", Both,
+        "The link group to the peer has no active link left.",
+        "Look for RDMA port or cable errors (rdma link show, dmesg); a new connection will build a new link group.";
+    NoServerLink = 0x030b_0000, "NOSRVLINK", Client,
+        "The server named a link that does not exist in the link group.",
+        "The link was lost meanwhile; retry. If it persists, look for failing RDMA ports.";
+    VersionMismatch = 0x030c_0000, "VERSMISMAT", Nobody,
+        "The versions of the two sides do not match.",
+        "Update the peer.";
+    DmbLimit = 0x030d_0000, "MAX_DMB", Both,
+        "The SMC-D device has no memory buffer left.",
+        "Lower the number of SMC-D connections.";
+    NoRoute = 0x030e_0000, "NOROUTE", Client,
+        "There is no IPv4 route or neighbour entry to the server's RDMA address.",
+        "Add a route to the address in the server's GID, through the interface of the RDMA device.";
+    NoIndirect = 0x030f_0000, "NOINDIRECT", Client,
+        "The server reaches this host through a gateway, but the route back is direct.",
+        "Make the routes between the two RDMA addresses symmetric.";
+    SyncError = 0x0400_0000, "SYNCERR", Client,
+        "The server wants to reuse a link group that does not exist here any more.",
+        "The link group was lost on one side; retry, the next connection builds a new one.";
+    PeerDeclined = 0x0500_0000, "PEERDECL", Local,
+        "The peer declined.",
+        "Look at the peer diagnosis, and at the fallback reason on the peer (smcss -a, smcr stats).";
+    Internal = 0x0999_0000, "INTERR", Both,
+        "The link group could not be created.",
+        "See the kernel log.";
+    NoRtoken = 0x0999_0001, "ERR_RTOK", Both,
+        "The link group's table of remote buffers is full.",
+        "Lower net.smc.smcr_max_conns_per_lgr.";
+    LinkNotReady = 0x0999_0002, "ERR_RDYLNK", Both,
+        "The RDMA device refused to bring up the queue pair.",
+        "See the kernel log of the RDMA driver; check that both GIDs are routable and the MTU fits.";
+    RegistrationFailed = 0x0999_0003, "ERR_REGBUF", Both,
+        "A buffer could not be registered with the device or announced to the peer.",
+        "Check the RDMA device's memory region limits and that the link to the peer works.";
+}
+
+impl Reason {
+    /// Says whether a DECLINE with this reason carries the out-of-sync bit, which tells the
+    /// server to give up the link group it wanted to reuse (RFC 7609 appendix A.2.4).
+    pub const fn is_out_of_sync(self) -> bool {
+        matches!(self, Self::SyncError)
+    }
+
+    /// Says whether a DECLINE is owed to the peer: not to one that declined itself, and not
+    /// before there is a connection. [`Reason::PeerNoSmc`] is sent only in answer to a proposal
+    /// without a usable type; a peer without the SMC option must not see a CLC message.
+    pub const fn is_sent(self) -> bool {
+        !matches!(self, Self::PeerDeclined | Self::OptionUnsupported)
+    }
+}
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_sorted_and_round_trip() {
+        for pair in Reason::ALL.windows(2) {
+            assert!(pair[0].code() < pair[1].code(), "{pair:?}");
+        }
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_code(reason.code()), Some(*reason));
+        }
+        assert_eq!(Reason::from_code(0), None);
+        assert_eq!(Reason::from_code(0x0303_000c), None);
+    }
+
+    #[test]
+    fn every_reason_explains_itself() {
+        for reason in Reason::ALL {
+            for text in [reason.sentence(), reason.hint()] {
+                assert!(text.ends_with('.') || text.ends_with(')'), "{text}");
+                assert!(text.len() > 10, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_synchronisation_error_sets_the_out_of_sync_bit() {
+        let marked = Reason::ALL.iter().filter(|r| r.is_out_of_sync());
+        assert_eq!(marked.collect::<Vec<_>>(), [&Reason::SyncError]);
+    }
+}
