@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The only list of C headers that the module binds, alphabetical. */
+#ifndef SMC_BINDINGS_HELPER_H
+#define SMC_BINDINGS_HELPER_H
+
+#include <linux/device.h>
+#include <linux/fs.h>
+#include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/poll.h>
+#include <linux/random.h>
+#include <linux/reboot.h>
+#include <linux/scatterlist.h>
+#include <linux/splice.h>
+#include <linux/sysctl.h>
+#include <linux/tcp.h>
+#include <linux/utsname.h>
+#include <linux/vmalloc.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <net/addrconf.h>
+#include <net/inet_common.h>
+#include <net/ipv6.h>
+#include <net/netns/generic.h>
+#include <net/route.h>
+#include <net/smc.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+#include <uapi/linux/smc.h>
+
+#include "../helpers/helpers.h"
+
+const gfp_t RUST_CONST_HELPER_GFP_KERNEL = GFP_KERNEL;
+const gfp_t RUST_CONST_HELPER_GFP_ATOMIC = GFP_ATOMIC;
+
+#endif

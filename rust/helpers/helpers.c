@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+/* One object for all helpers; one file per C header that they stand for. */
+#include "../bindings/bindings_helper.h"
+
+#include "ib.c"
+#include "net.c"

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Prototypes of the C one-liners in this folder, for bindgen: inline functions
+ * and macros that Rust cannot call. Rust calls smc_helper_x by the name x.
+ */
+#ifndef SMC_HELPERS_H
+#define SMC_HELPERS_H
+
+#if !IS_ENABLED(CONFIG_SMC)
+#error "this kernel has no CONFIG_SMC: its TCP lacks the SMC option hooks"
+#endif
+
+#include "ib.h"
+#include "net.h"
+
+#endif

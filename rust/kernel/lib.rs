@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe wrappers over the parts of the kernel that the in-tree `kernel` crate does not cover yet.
+//!
+//! All `unsafe` code of the module lives here. Each file is written as if for `rust/kernel`:
+//! one C subsystem each, a link to its C header first.
+
+#![crate_name = "kernel_ext"]
+#![cfg_attr(not(CONFIG_RUST), no_std)]
+
+use bindings_ext as bindings;
+
+/// Prefix of the messages printed by this crate.
+#[allow(dead_code, reason = "used by the pr_* macros")]
+const __LOG_PREFIX: &[u8] = b"smc\0";
+
+/// Turns the TCP core's SMC option on while it lives (`tcp_have_smc` static key).
+pub struct TcpHaveSmc(());
+
+impl TcpHaveSmc {
+    /// Enables the option. May sleep. At most one may exist.
+    pub fn enable() -> Self {
+        // SAFETY: The static key is exported by the TCP core and always valid.
+        unsafe { bindings::tcp_have_smc_enable() };
+        Self(())
+    }
+}
+
+impl Drop for TcpHaveSmc {
+    fn drop(&mut self) {
+        // SAFETY: As in `enable`.
+        unsafe { bindings::tcp_have_smc_disable() };
+    }
+}
