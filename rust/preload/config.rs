@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The environment, read once when the library is loaded.
+//!
+//! Reading it later would race with a program that calls `setenv` in another thread.
+
+use core::ffi::c_int;
+use std::env;
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+/// What the environment asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// Whether to say on standard error what happens.
+    pub(crate) debug: bool,
+    /// Send buffer size in bytes for the sockets converted.
+    pub(crate) sndbuf: Option<c_int>,
+    /// Receive buffer size in bytes for the sockets converted.
+    pub(crate) rcvbuf: Option<c_int>,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+
+/// Runs at load time, before `main` and before there is a second thread.
+#[used]
+#[link_section = ".init_array"]
+static READ_AT_LOAD: extern "C" fn() = {
+    extern "C" fn read_at_load() {
+        get();
+    }
+    read_at_load
+};
+
+/// The configuration; reads it if a socket is opened before this library's load function ran.
+pub(crate) fn get() -> &'static Config {
+    CONFIG.get_or_init(|| Config::from_env(|name| env::var_os(name)))
+}
+
+impl Config {
+    fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Self {
+        let text = |name| var(name).and_then(|value| value.into_string().ok());
+
+        Self {
+            debug: text("SMC_DEBUG").is_some_and(|value| is_on(&value)),
+            sndbuf: text("SMC_SNDBUF").and_then(|value| parse_size(&value)),
+            rcvbuf: text("SMC_RCVBUF").and_then(|value| parse_size(&value)),
+        }
+    }
+}
+
+fn is_on(value: &str) -> bool {
+    !value.is_empty() && !value.starts_with('0')
+}
+
+/// Parses a size in bytes with an optional suffix `k` (1024) or `m` (1048576).
+///
+/// `None` for anything that is no size: the socket then keeps the kernel's default.
+fn parse_size(value: &str) -> Option<c_int> {
+    let digits = value.trim_end_matches(['k', 'K', 'm', 'M']);
+    let unit: c_int = match &value[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        _ => return None,
+    };
+    let number: c_int = digits.trim().parse().ok()?;
+
+    number.checked_mul(unit).filter(|size| *size > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_binary_suffixes() {
+        assert_eq!(parse_size("65536"), Some(65536));
+        assert_eq!(parse_size("64k"), Some(65536));
+        assert_eq!(parse_size("1M"), Some(1 << 20));
+    }
+
+    #[test]
+    fn what_is_no_size_is_ignored() {
+        for value in ["", "k", "x", "1kk", "1km", "-4k", "0", "4096m"] {
+            assert_eq!(parse_size(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn debug_is_off_by_zero_and_by_absence() {
+        let debug = |value: Option<&str>| {
+            Config::from_env(|name| value.filter(|_| name == "SMC_DEBUG").map(OsString::from)).debug
+        };
+        assert!(debug(Some("1")) && debug(Some("yes")));
+        assert!(!debug(Some("0")) && !debug(Some("")) && !debug(None));
+    }
+}

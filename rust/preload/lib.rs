@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `libsmc_preload.so`: gives a TCP program AF_SMC sockets without changing it.
+//!
+//! Loaded by `LD_PRELOAD` (which `smc run` sets), it takes the place of the one libc function
+//! `socket`. A stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes an
+//! AF_SMC socket of protocol 0 or 1; every other call passes unchanged. Where the kernel has no
+//! AF_SMC the program gets the TCP socket that it asked for.
+//!
+//! Environment, with the meaning that smc-tools gave it:
+//!
+//! - `SMC_DEBUG`: anything but a leading `0` writes what happens to standard error.
+//! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes for the sockets converted, `k` and `m` understood.
+//!
+//! `socket` must work in a signal handler and in any thread, so the environment is read once when
+//! the library is loaded, and nothing after that allocates or locks. The kernel is called directly:
+//! there is no symbol to look up, hence none to look up too early.
+
+mod config;
+mod convert;
+mod message;
+
+use core::ffi::c_int;
+
+/// Replaces libc's `socket`: the same arguments, the same result and `errno`.
+#[no_mangle]
+pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    match convert::smc_protocol(domain, kind, protocol) {
+        Some(smc_protocol) => smc_or_tcp(domain, kind, protocol, smc_protocol),
+        None => sys_socket(domain, kind, protocol),
+    }
+}
+
+/// Tries AF_SMC, then the socket that the program asked for.
+fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) -> c_int {
+    let config = config::get();
+    let fd = sys_socket(convert::AF_SMC, kind, smc_protocol);
+
+    if fd >= 0 {
+        message::mapped(config, fd);
+        set_buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, config.sndbuf);
+        set_buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, config.rcvbuf);
+        return fd;
+    }
+
+    let error = errno();
+    if !convert::is_unavailable(error) {
+        // The process is out of descriptors, or the like: TCP would fail in the same way.
+        return fd;
+    }
+    message::unavailable(config, error);
+    sys_socket(domain, kind, protocol)
+}
+
+/// Sets a buffer size beyond the system's limit where allowed, else up to it; keeps `errno`.
+///
+/// A failure leaves the kernel's default, as it would for a program that sets it itself.
+fn set_buffer(fd: c_int, name: c_int, force_name: c_int, size: Option<c_int>) {
+    let Some(size) = size else { return };
+    let saved = errno();
+
+    if sys_setsockopt(fd, force_name, size) != 0 {
+        sys_setsockopt(fd, name, size);
+    }
+    set_errno(saved);
+}
+
+fn sys_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: socket(2) takes three integers and no pointer.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) };
+    // CAST: a file descriptor, or -1.
+    fd as c_int
+}
+
+fn sys_setsockopt(fd: c_int, name: c_int, value: c_int) -> c_int {
+    let ptr: *const c_int = &value;
+    // CAST: four.
+    let len = size_of::<c_int>() as libc::socklen_t;
+
+    // SAFETY: `ptr` is valid for reads of `len` bytes for the time of the call.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, ptr.cast(), len) }
+}
+
+fn errno() -> c_int {
+    // SAFETY: libc gives a valid pointer to this thread's `errno`.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: libc gives a valid pointer to this thread's `errno`.
+    unsafe { *libc::__errno_location() = value }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lines on standard error, written without allocating: `socket` may run in a signal handler.
+
+use core::ffi::c_int;
+use core::fmt;
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use crate::config::Config;
+
+/// One line under construction; what does not fit is cut.
+struct Line {
+    bytes: [u8; 128],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let free = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let len = text.len().min(free.len());
+
+        if let (Some(to), Some(from)) = (free.get_mut(..len), text.as_bytes().get(..len)) {
+            to.copy_from_slice(from);
+            self.len += len;
+        }
+        Ok(())
+    }
+}
+
+/// Says, if asked to, that descriptor `fd` is an AF_SMC socket.
+pub(crate) fn mapped(config: &Config, fd: c_int) {
+    if config.debug {
+        print(format_args!("libsmc_preload: socket {fd} is AF_SMC\n"));
+    }
+}
+
+/// Says, if asked to and once for a process, that AF_SMC cannot be had and why.
+pub(crate) fn unavailable(config: &Config, error: c_int) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+
+    // ORDERING: only the flag itself is shared.
+    if config.debug && !SAID.swap(true, Ordering::Relaxed) {
+        print(format_args!(
+            "libsmc_preload: no AF_SMC here (errno {error}), sockets stay TCP\n"
+        ));
+    }
+}
+
+fn print(text: fmt::Arguments<'_>) {
+    let mut line = Line {
+        bytes: [0; 128],
+        len: 0,
+    };
+    let _ = line.write_fmt(text);
+
+    // SAFETY: `line.bytes` is valid for reads of `line.len` bytes, which never exceeds its size.
+    unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
+}

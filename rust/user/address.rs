@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Socket addresses as bytes, whole or damaged on purpose.
+
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
+use std::net::SocketAddr;
+
+/// Largest address that a test passes: `struct sockaddr_in6`.
+const MAX_LEN: usize = 28;
+
+/// A `struct sockaddr` of any length up to 28 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    bytes: [u8; MAX_LEN],
+    len: usize,
+}
+
+impl Address {
+    /// Builds an address of `family` with zeroes after it, `len` bytes long (at most 28).
+    pub fn of_family(family: u16, len: usize) -> Self {
+        let mut bytes = [0; MAX_LEN];
+        bytes[..2].copy_from_slice(&family.to_ne_bytes());
+        Self {
+            bytes,
+            len: len.min(MAX_LEN),
+        }
+    }
+
+    /// The same address with its length cut to `len`.
+    pub fn cut(mut self, len: usize) -> Self {
+        self.len = self.len.min(len);
+        self
+    }
+
+    /// The same address with another family in it.
+    pub fn with_family(mut self, family: u16) -> Self {
+        self.bytes[..2].copy_from_slice(&family.to_ne_bytes());
+        self
+    }
+
+    /// The address as the kernel takes it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// A buffer for the kernel to write an address into.
+    pub(crate) fn empty() -> Self {
+        Self {
+            bytes: [0; MAX_LEN],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn buffer(&mut self) -> &mut [u8; MAX_LEN] {
+        &mut self.bytes
+    }
+
+    pub(crate) fn set_len(&mut self, len: usize) {
+        self.len = len.min(MAX_LEN);
+    }
+
+    /// The address as an IP address and port, `None` for another family.
+    pub fn to_ip(&self) -> Option<SocketAddr> {
+        let b = &self.bytes;
+        let port = u16::from_be_bytes([b[2], b[3]]);
+        let ip = match i32::from(u16::from_ne_bytes([b[0], b[1]])) {
+            libc::AF_INET => IpAddr::V4(Ipv4Addr::new(b[4], b[5], b[6], b[7])),
+            libc::AF_INET6 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&b[8..24]);
+                IpAddr::V6(Ipv6Addr::from(octets))
+            }
+            _ => return None,
+        };
+        Some(SocketAddr::new(ip, port))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(addr: SocketAddr) -> Self {
+        let mut this = match addr {
+            SocketAddr::V4(_) => Self::of_family(libc::AF_INET as u16, 16),
+            SocketAddr::V6(_) => Self::of_family(libc::AF_INET6 as u16, 28),
+        };
+
+        this.bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
+        match addr {
+            SocketAddr::V4(v4) => this.bytes[4..8].copy_from_slice(&v4.ip().octets()),
+            SocketAddr::V6(v6) => {
+                this.bytes[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
+                this.bytes[8..24].copy_from_slice(&v6.ip().octets());
+                this.bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            }
+        }
+        this
+    }
+}

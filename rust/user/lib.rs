@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! System calls that the tools and guest tests need and no published crate offers safely.
+//!
+//! A test of a socket family must be able to pass what no sensible program would: a short address,
+//! a foreign option, an unknown ioctl. [`Socket`] allows that and hands back the kernel's answer
+//! as it is; [`Errno`] prints it by name.
+
+mod address;
+mod errno;
+pub mod inspect;
+mod option;
+mod poll;
+mod socket;
+
+pub use address::Address;
+pub use errno::Errno;
+pub use poll::poll_fd;
+pub use socket::Message;
+pub use socket::Socket;
+
+/// Result of one system call.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// Turns the C convention, -1 and `errno`, into a [`Result`].
+fn check(value: libc::c_int) -> Result<libc::c_int> {
+    if value < 0 {
+        Err(Errno::last())
+    } else {
+        Ok(value)
+    }
+}
+
+/// As [`check`], for calls that return a length.
+fn check_len(value: libc::ssize_t) -> Result<usize> {
+    usize::try_from(value).map_err(|_| Errno::last())
+}

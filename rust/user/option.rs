@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Socket options, of any level and any length.
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use crate::check;
+use crate::Errno;
+use crate::Result;
+use crate::Socket;
+
+impl Socket {
+    /// Sets an option to bytes of any length.
+    pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        let (ptr, len) = (value.as_ptr(), value.len() as libc::socklen_t);
+        // SAFETY: `ptr` is valid for reads of `len` bytes.
+        check(unsafe { libc::setsockopt(self.as_raw_fd(), level, name, ptr.cast(), len) })?;
+        Ok(())
+    }
+
+    /// Sets an option of type `int`.
+    pub fn set_option_int(&self, level: i32, name: i32, value: i32) -> Result<()> {
+        self.set_option(level, name, &value.to_ne_bytes())
+    }
+
+    /// Reads an option into `value` and returns its length.
+    pub fn option(&self, level: i32, name: i32, value: &mut [u8]) -> Result<usize> {
+        let mut len = value.len() as libc::socklen_t;
+        let ptr = value.as_mut_ptr();
+        // SAFETY: `ptr` is valid for writes of `len` bytes; the kernel writes no more.
+        check(unsafe { libc::getsockopt(self.as_raw_fd(), level, name, ptr.cast(), &mut len) })?;
+        Ok(len as usize)
+    }
+
+    /// Reads an option of type `int`.
+    pub fn option_int(&self, level: i32, name: i32) -> Result<i32> {
+        let mut value = [0; 4];
+        self.option(level, name, &mut value)?;
+        Ok(i32::from_ne_bytes(value))
+    }
+
+    /// Takes the pending error (`SO_ERROR`), `None` if there is none.
+    pub fn take_error(&self) -> Result<Option<Errno>> {
+        let error = self.option_int(libc::SOL_SOCKET, libc::SO_ERROR)?;
+        Ok((error != 0).then_some(Errno(error)))
+    }
+
+    /// Bounds how long a call to receive (`SO_RCVTIMEO`) and to send (`SO_SNDTIMEO`) may block.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<()> {
+        self.set_duration(libc::SO_RCVTIMEO, timeout)?;
+        self.set_duration(libc::SO_SNDTIMEO, timeout)
+    }
+
+    /// Sets one of the two timeouts.
+    pub fn set_duration(&self, name: i32, timeout: Duration) -> Result<()> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&timeout.as_secs().to_ne_bytes());
+        value[8..].copy_from_slice(&u64::from(timeout.subsec_micros()).to_ne_bytes());
+        self.set_option(libc::SOL_SOCKET, name, &value)
+    }
+
+    /// Sets `SO_LINGER`.
+    pub fn set_linger(&self, on: bool, seconds: i32) -> Result<()> {
+        let mut value = [0; 8];
+        value[..4].copy_from_slice(&i32::from(on).to_ne_bytes());
+        value[4..].copy_from_slice(&seconds.to_ne_bytes());
+        self.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value)
+    }
+
+    /// Reads `SO_LINGER`: whether it is on, and its seconds.
+    pub fn linger(&self) -> Result<(bool, i32)> {
+        let mut value = [0; 8];
+        self.option(libc::SOL_SOCKET, libc::SO_LINGER, &mut value)?;
+        let [a, b, c, d, e, f, g, h] = value;
+        let on = i32::from_ne_bytes([a, b, c, d]);
+        Ok((on != 0, i32::from_ne_bytes([e, f, g, h])))
+    }
+}
