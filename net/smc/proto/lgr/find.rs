@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When a new connection can use a link group that exists.
+//!
+//! The server decides and tells the client by the first contact flag of its ACCEPT; the client
+//! must find the same group or say that the two are out of sync (RFC 7609 section 3.5.2; C
+//! functions `smc_conn_create`, `smcr_lgr_match`).
+
+use super::Role;
+use crate::id::{Gid, Mac, PeerId, QpNum};
+use crate::link;
+
+/// What a handshake asks of a link group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The machine at the other end, as it names itself.
+    pub peer: PeerId,
+    /// The peer's port: from the PROPOSAL at the server, from the ACCEPT at the client.
+    pub peer_gid: Gid,
+    /// The peer's Ethernet address if it counts, which it does in version 1 only.
+    pub peer_mac: Option<Mac>,
+    /// The queue pair that the server named. At the client, `None` at the server.
+    pub peer_qp: Option<QpNum>,
+    /// VLAN of the connection, 0 for none.
+    pub vlan: u16,
+}
+
+impl Wanted {
+    /// Our role in the link group that is looked for.
+    pub const fn role(&self) -> Role {
+        match self.peer_qp {
+            Some(_) => Role::Client,
+            None => Role::Server,
+        }
+    }
+}
+
+/// A link group, as far as the choice needs to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Our role in it.
+    pub role: Role,
+    /// The machine at the other end.
+    pub peer: PeerId,
+    /// VLAN of the group, 0 for none.
+    pub vlan: u16,
+    /// Set when the peer said that it does not have this group any more.
+    pub is_out_of_sync: bool,
+    /// Whether another connection fits: fewer than the limit, and a free row for its buffer.
+    pub has_room: bool,
+    /// Its links, whatever their state.
+    pub links: &'a [LinkEnd],
+}
+
+/// The peer's end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEnd {
+    /// How far the link is.
+    pub state: link::State,
+    /// Whether the namespace of the new connection may use the link's device.
+    pub is_visible: bool,
+    /// The peer's queue pair.
+    pub peer_qp: QpNum,
+    /// The peer's port.
+    pub peer_gid: Gid,
+    /// The Ethernet address of the peer's port.
+    pub peer_mac: Mac,
+}
+
+impl LinkEnd {
+    /// Says whether this is the end that the handshake names, whatever the link's state.
+    pub fn is_named_by(&self, wanted: &Wanted) -> bool {
+        wanted.peer_qp.is_none_or(|qp| qp == self.peer_qp)
+            && wanted.peer_gid == self.peer_gid
+            && wanted.peer_mac.is_none_or(|mac| mac == self.peer_mac)
+    }
+}
+
+impl Candidate<'_> {
+    /// Says whether the new connection uses this group.
+    ///
+    /// The client does not ask for room: the server counted already. An active link that the
+    /// namespace may not use rules the group out, unless an earlier link matched.
+    pub fn matches(&self, wanted: &Wanted) -> bool {
+        self.role == wanted.role()
+            && self.peer == wanted.peer
+            && self.vlan == wanted.vlan
+            && !self.is_out_of_sync
+            && (self.role == Role::Client || self.has_room)
+            && self.has_link(wanted)
+    }
+
+    /// Returns the slot of the link that the server named, for a client that reuses the group;
+    /// `None` means [`crate::reason::Reason::NoServerLink`].
+    pub fn named_link(&self, wanted: &Wanted) -> Option<usize> {
+        self.links
+            .iter()
+            .position(|link| link.state.is_active() && link.is_named_by(wanted))
+    }
+
+    fn has_link(&self, wanted: &Wanted) -> bool {
+        self.links
+            .iter()
+            .filter(|link| link.state.is_active())
+            .take_while(|link| link.is_visible)
+            .any(|link| link.is_named_by(wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: PeerId = PeerId([1, 2, 2, 0, 0, 0, 0, 9]);
+
+    fn end(qp: u32) -> LinkEnd {
+        LinkEnd {
+            state: link::State::Active,
+            is_visible: true,
+            peer_qp: QpNum::from_low_bits(qp),
+            peer_gid: Gid([7; 16]),
+            peer_mac: Mac([2, 0, 0, 0, 0, 9]),
+        }
+    }
+
+    fn group(role: Role, links: &[LinkEnd]) -> Candidate<'_> {
+        Candidate {
+            role,
+            peer: PEER,
+            vlan: 5,
+            is_out_of_sync: false,
+            has_room: true,
+            links,
+        }
+    }
+
+    fn wanted(qp: Option<u32>) -> Wanted {
+        Wanted {
+            peer: PEER,
+            peer_gid: Gid([7; 16]),
+            peer_mac: Some(Mac([2, 0, 0, 0, 0, 9])),
+            peer_qp: qp.map(QpNum::from_low_bits),
+            vlan: 5,
+        }
+    }
+
+    #[test]
+    fn every_criterion_counts() {
+        let links = [end(1)];
+        let server = group(Role::Server, &links);
+        assert!(server.matches(&wanted(None)));
+
+        let spoil: [fn(&mut Candidate<'_>, &mut Wanted); 7] = [
+            |g, _| g.role = Role::Client,
+            |_, w| w.peer = PeerId::NONE,
+            |_, w| w.vlan = 0,
+            |g, _| g.is_out_of_sync = true,
+            |g, _| g.has_room = false,
+            |_, w| w.peer_gid = Gid::NONE,
+            |_, w| w.peer_mac = Some(Mac::NONE),
+        ];
+        for spoil in spoil {
+            let (mut group, mut wanted) = (server, wanted(None));
+            spoil(&mut group, &mut wanted);
+            assert!(!group.matches(&wanted), "{group:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn version_2_ignores_the_ethernet_address() {
+        let links = [end(1)];
+        let w = Wanted {
+            peer_mac: None,
+            ..wanted(None)
+        };
+        assert!(group(Role::Server, &links).matches(&w));
+    }
+
+    #[test]
+    fn the_client_needs_the_named_queue_pair_and_no_room() {
+        let links = [end(1), end(2)];
+        let mut client = group(Role::Client, &links);
+        client.has_room = false;
+        assert!(client.matches(&wanted(Some(2))));
+        assert_eq!(client.named_link(&wanted(Some(2))), Some(1));
+        assert!(!client.matches(&wanted(Some(3))));
+        assert_eq!(client.named_link(&wanted(Some(3))), None);
+    }
+
+    #[test]
+    fn only_active_links_count() {
+        for state in link::State::ALL {
+            let links = [LinkEnd { state, ..end(1) }];
+            let matches = group(Role::Client, &links).matches(&wanted(Some(1)));
+            assert_eq!(matches, state == link::State::Active);
+        }
+    }
+
+    #[test]
+    fn a_link_of_an_invisible_device_rules_the_group_out() {
+        let hidden = LinkEnd {
+            is_visible: false,
+            ..end(1)
+        };
+        assert!(!group(Role::Client, &[hidden, end(2)]).matches(&wanted(Some(2))));
+        assert!(group(Role::Client, &[end(2), hidden]).matches(&wanted(Some(2))));
+    }
+}

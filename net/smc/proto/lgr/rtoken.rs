@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The table of the peer's buffers: for each remote memory buffer (RMB) a row, with its key and
+//! address on every link.
+//!
+//! The handshake and CONFIRM_RKEY add rows, ADD_LINK fills the column of a new link, DELETE_RKEY
+//! clears rows (RFC 7609 section 3.3, figure of the rtoken; C functions `smc_rtoken_*`). Several
+//! connections may write to elements of one buffer and then share its row.
+//!
+//! The caller owns the rows, so that it can allocate as few as it needs: start with some, and
+//! append [`Row::EMPTY`] up to [`MAX_ROWS`] when [`Rtokens::is_full`].
+
+use super::LINK_SLOTS;
+use crate::id::{RemoteAddr, Rkey};
+
+/// Rows that a table may have: buffers of one peer in one link group.
+pub const MAX_ROWS: usize = 255;
+
+/// What an RDMA write to the start of a peer's buffer needs, on one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rtoken {
+    /// The key of the buffer's memory region.
+    pub rkey: Rkey,
+    /// The address of the buffer's first byte.
+    pub addr: RemoteAddr,
+}
+
+impl Rtoken {
+    /// Stands for «not known on this link».
+    const NONE: Self = Self {
+        rkey: Rkey(0),
+        addr: RemoteAddr(0),
+    };
+
+    /// Says whether the token can be written to. Key zero cannot: the C module sends it for a
+    /// link on which a buffer is not registered.
+    pub const fn is_usable(self) -> bool {
+        self.rkey.0 != 0
+    }
+}
+
+/// One row: one buffer of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    tokens: [Rtoken; LINK_SLOTS],
+    /// Counts how often the row was cleared, so that an old [`RowId`] does not find a new buffer.
+    generation: u32,
+}
+
+impl Row {
+    /// A row without a buffer.
+    pub const EMPTY: Self = Self {
+        tokens: [Rtoken::NONE; LINK_SLOTS],
+        generation: 0,
+    };
+
+    fn is_empty(&self) -> bool {
+        self.tokens.iter().all(|token| !token.is_usable())
+    }
+
+    fn clear(&mut self) {
+        self.tokens = [Rtoken::NONE; LINK_SLOTS];
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    fn get(&self, slot: usize) -> Option<Rtoken> {
+        self.tokens
+            .get(slot)
+            .copied()
+            .filter(|token| token.is_usable())
+    }
+
+    fn set(&mut self, slot: usize, token: Rtoken) -> Result<(), Refused> {
+        if !token.is_usable() {
+            return Err(Refused::NoKey);
+        }
+        let place = self.tokens.get_mut(slot).ok_or(Refused::NoLink)?;
+        *place = token;
+        Ok(())
+    }
+}
+
+/// Names a row as long as its buffer is known; afterwards it names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowId {
+    index: usize,
+    generation: u32,
+}
+
+/// Why the table does not take a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Every row is in use.
+    Full,
+    /// The key is zero.
+    NoKey,
+    /// The slot is not one of [`LINK_SLOTS`], or the row is gone.
+    NoLink,
+}
+
+/// The table over rows that the caller owns and has locked.
+#[derive(Debug)]
+pub struct Rtokens<'a> {
+    rows: &'a mut [Row],
+}
+
+impl<'a> Rtokens<'a> {
+    /// Uses the first [`MAX_ROWS`] of `rows` as the table.
+    pub fn new(rows: &'a mut [Row]) -> Self {
+        let len = rows.len().min(MAX_ROWS);
+        Self {
+            rows: rows.get_mut(..len).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the row of the buffer that the peer announced on the link in `slot`: the one that
+    /// has it already, or a free one that is filled.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Full`] means [`crate::reason::Reason::NoRtoken`] in a handshake.
+    pub fn add(&mut self, slot: usize, token: Rtoken) -> Result<RowId, Refused> {
+        if !token.is_usable() {
+            return Err(Refused::NoKey);
+        }
+        let known = self.position(|row| row.get(slot) == Some(token));
+        let index = known
+            .or_else(|| self.position(Row::is_empty))
+            .ok_or(Refused::Full)?;
+        let row = self.rows.get_mut(index).ok_or(Refused::Full)?;
+        row.set(slot, token)?;
+        Ok(RowId {
+            index,
+            generation: row.generation,
+        })
+    }
+
+    /// Notes where a known buffer lies on another link.
+    ///
+    /// # Errors
+    ///
+    /// Fails for key zero, and if the row is gone.
+    pub fn set(&mut self, id: RowId, slot: usize, token: Rtoken) -> Result<(), Refused> {
+        let row = self
+            .rows
+            .get_mut(id.index)
+            .filter(|row| row.generation == id.generation);
+        row.ok_or(Refused::NoLink)?.set(slot, token)
+    }
+
+    /// Finds the buffer that has `rkey` on the link in `slot`.
+    pub fn find(&self, slot: usize, rkey: Rkey) -> Option<RowId> {
+        let has_key = |row: &Row| row.get(slot).is_some_and(|token| token.rkey == rkey);
+        let index = self.position(has_key)?;
+        let generation = self.rows.get(index)?.generation;
+        Some(RowId { index, generation })
+    }
+
+    /// Returns where a buffer lies on the link in `slot`; `None` if the peer deleted it or never
+    /// said so for this link, in which case nothing may be written.
+    pub fn get(&self, id: RowId, slot: usize) -> Option<Rtoken> {
+        let row = self
+            .rows
+            .get(id.index)
+            .filter(|row| row.generation == id.generation);
+        row?.get(slot)
+    }
+
+    /// Forgets every buffer that has `rkey` on the link in `slot`, on all links; says whether
+    /// there was one.
+    pub fn delete(&mut self, slot: usize, rkey: Rkey) -> bool {
+        let mut found = false;
+        for row in self.rows.iter_mut() {
+            if row.get(slot).is_some_and(|token| token.rkey == rkey) {
+                row.clear();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Forgets what was known for the link in `slot`, which is gone.
+    pub fn delete_link(&mut self, slot: usize) {
+        for row in self.rows.iter_mut().filter(|row| row.get(slot).is_some()) {
+            if let Some(token) = row.tokens.get_mut(slot) {
+                *token = Rtoken::NONE;
+            }
+            if row.is_empty() {
+                row.clear();
+            }
+        }
+    }
+
+    /// Says whether there is no free row among those that the caller gave.
+    pub fn is_full(&self) -> bool {
+        self.position(Row::is_empty).is_none()
+    }
+
+    fn position(&self, test: impl Fn(&Row) -> bool) -> Option<usize> {
+        self.rows.iter().position(test)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(rkey: u32, addr: u64) -> Rtoken {
+        Rtoken {
+            rkey: Rkey(rkey),
+            addr: RemoteAddr(addr),
+        }
+    }
+
+    #[test]
+    fn a_buffer_announced_twice_has_one_row() {
+        let mut rows = [Row::EMPTY; 2];
+        let mut table = Rtokens::new(&mut rows);
+        let first = table.add(0, token(1, 100)).unwrap();
+        assert_eq!(table.add(0, token(1, 100)), Ok(first));
+        assert_ne!(table.add(0, token(1, 200)), Ok(first));
+        assert!(table.is_full());
+        assert_eq!(table.add(0, token(2, 100)), Err(Refused::Full));
+    }
+
+    #[test]
+    fn key_zero_and_unknown_slots_are_refused() {
+        let mut rows = [Row::EMPTY; 1];
+        let mut table = Rtokens::new(&mut rows);
+        assert_eq!(table.add(0, token(0, 100)), Err(Refused::NoKey));
+        assert_eq!(table.add(LINK_SLOTS, token(1, 100)), Err(Refused::NoLink));
+        let row = table.add(0, token(1, 0)).unwrap();
+        assert_eq!(table.set(row, 1, token(0, 5)), Err(Refused::NoKey));
+        assert_eq!(table.get(row, 1), None);
+    }
+
+    #[test]
+    fn a_deleted_row_is_not_found_by_its_old_name() {
+        let mut rows = [Row::EMPTY; 1];
+        let mut table = Rtokens::new(&mut rows);
+        let old = table.add(0, token(1, 100)).unwrap();
+        table.set(old, 1, token(9, 900)).unwrap();
+        assert!(table.delete(1, Rkey(9)));
+        assert!(!table.delete(1, Rkey(9)));
+        let new = table.add(0, token(2, 200)).unwrap();
+        assert_eq!(table.get(old, 0), None);
+        assert_eq!(table.set(old, 1, token(3, 1)), Err(Refused::NoLink));
+        assert_eq!(table.get(new, 0), Some(token(2, 200)));
+        assert_eq!(table.get(new, 1), None);
+    }
+
+    #[test]
+    fn a_lost_link_takes_its_column_and_lone_rows_with_it() {
+        let mut rows = [Row::EMPTY; 2];
+        let mut table = Rtokens::new(&mut rows);
+        let lone = table.add(0, token(1, 100)).unwrap();
+        let both = table.add(0, token(2, 200)).unwrap();
+        table.set(both, 1, token(3, 300)).unwrap();
+        table.delete_link(0);
+        assert_eq!(table.get(lone, 0), None);
+        assert_eq!(table.get(both, 0), None);
+        assert_eq!(table.get(both, 1), Some(token(3, 300)));
+        assert_eq!(table.find(1, Rkey(3)), Some(both));
+        assert!(!table.is_full());
+    }
+
+    #[test]
+    fn the_table_ends_at_255_rows() {
+        let mut rows = [Row::EMPTY; 300];
+        let mut table = Rtokens::new(&mut rows);
+        for key in 1..=255 {
+            table.add(0, token(key, 0)).unwrap();
+        }
+        assert_eq!(table.add(0, token(256, 0)), Err(Refused::Full));
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The states of one link: one reliable queue pair between two RDMA ports.
+//!
+//! A link is made during a first contact or an ADD_LINK flow, carries traffic once CONFIRM_LINK
+//! went both ways on it, and goes down once (RFC 7609 section 4.4; C file `smc_core.h`,
+//! `enum smc_link_state`).
+
+use crate::id::LinkNum;
+
+/// How far a link is. The numbers are visible to user space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// No link is in this slot.
+    #[default]
+    Unused = 0,
+    /// The link is being taken down: nothing is sent on it any more.
+    Inactive = 1,
+    /// The queue pair exists, CONFIRM_LINK has not been exchanged on it.
+    Activating = 2,
+    /// CONFIRM_LINK has been exchanged; connections may use the link.
+    Active = 3,
+}
+
+/// What happens to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A queue pair was made for an empty slot.
+    Created,
+    /// CONFIRM_LINK was exchanged.
+    Confirmed,
+    /// The link failed, or is no longer wanted.
+    WentDown,
+    /// The last completion arrived and the queue pair is gone.
+    Cleared,
+}
+
+impl State {
+    /// Every state, in the order of the numbers.
+    pub const ALL: [Self; 4] = [Self::Unused, Self::Inactive, Self::Activating, Self::Active];
+
+    /// Returns the state after `event`, or `None` if the event changes nothing in this state:
+    /// a link goes down only once, however many completions report its failure.
+    #[must_use]
+    pub const fn on(self, event: Event) -> Option<Self> {
+        match (self, event) {
+            (Self::Unused, Event::Created) => Some(Self::Activating),
+            (Self::Activating, Event::Confirmed) => Some(Self::Active),
+            (Self::Activating | Self::Active, Event::WentDown) => Some(Self::Inactive),
+            (Self::Inactive, Event::Cleared) => Some(Self::Unused),
+            (_, Event::Created | Event::Confirmed | Event::WentDown | Event::Cleared) => None,
+        }
+    }
+
+    /// Says whether messages may be received and, with a ready queue pair, sent.
+    pub const fn is_usable(self) -> bool {
+        matches!(self, Self::Activating | Self::Active)
+    }
+
+    /// Says whether connections may use the link.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Active)
+    }
+
+    /// Returns the number that user space sees.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Unused => 0,
+            Self::Inactive => 1,
+            Self::Activating => 2,
+            Self::Active => 3,
+        }
+    }
+}
+
+/// Returns the number for a new link: the one after `last`, never zero and never one `in_use`.
+///
+/// Numbers go up and start again at 1 when exhausted, so that a late message about a link that is
+/// gone does not meet a new one. `None` if all 255 are in use, which eight slots cannot do.
+pub fn next_number(last: LinkNum, in_use: impl Fn(LinkNum) -> bool) -> Option<LinkNum> {
+    (1..=u8::MAX)
+        .map(|step| LinkNum(last.0.wrapping_add(step)))
+        .chain([last])
+        .find(|number| number.is_link() && !in_use(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_lives_through_its_states_once() {
+        let events = [
+            Event::Created,
+            Event::Confirmed,
+            Event::WentDown,
+            Event::Cleared,
+        ];
+        let end = events
+            .iter()
+            .try_fold(State::Unused, |state, event| state.on(*event));
+        assert_eq!(end, Some(State::Unused));
+    }
+
+    #[test]
+    fn a_link_goes_down_once() {
+        let down = State::Active.on(Event::WentDown).unwrap();
+        assert_eq!(down.on(Event::WentDown), None);
+        assert_eq!(down.on(Event::Confirmed), None);
+        assert_eq!(State::Unused.on(Event::WentDown), None);
+    }
+
+    #[test]
+    fn codes_are_those_of_user_space() {
+        for (code, state) in State::ALL.iter().enumerate() {
+            assert_eq!(usize::from(state.code()), code);
+        }
+    }
+
+    #[test]
+    fn numbers_skip_zero_and_those_in_use() {
+        let none = |_| false;
+        assert_eq!(next_number(LinkNum::NONE, none), Some(LinkNum(1)));
+        assert_eq!(next_number(LinkNum(255), none), Some(LinkNum(1)));
+        assert_eq!(next_number(LinkNum(255), |n| n.0 == 1), Some(LinkNum(2)));
+        assert_eq!(next_number(LinkNum(3), |n| n.0 != 3), Some(LinkNum(3)));
+        assert_eq!(next_number(LinkNum(3), |_| true), None);
+    }
+}
