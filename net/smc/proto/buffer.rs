@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Size classes of send buffers and RMB elements (RMBE).
+//!
+//! A CLC message carries the size of a ring in four bits: class `c` means `16 KiB << c`, 16 KiB to
+//! 512 MiB (RFC 7609 stops at class 5). Every ring is therefore a power of two, which [`crate::cursor`]
+//! relies on.
+
+/// The size class of one ring.
+///
+/// # Invariants
+///
+/// The number is at most [`SizeClass::LARGEST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SizeClass(u8);
+
+impl SizeClass {
+    /// 16 KiB, the smallest ring.
+    pub const SMALLEST: Self = Self(0);
+    /// 512 MiB, the largest ring that four bits can name.
+    pub const LARGEST: Self = Self(15);
+    /// log2 of the smallest ring.
+    const BASE_SHIFT: u32 = 14;
+
+    /// The class that a CLC message names, or `None` beyond 15.
+    #[inline]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code <= Self::LARGEST.0 {
+            Some(Self(code))
+        } else {
+            None
+        }
+    }
+
+    /// The number that goes into a CLC message.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The smallest class that holds `bytes`, or the largest class if none does.
+    pub const fn for_bytes(bytes: u32) -> Self {
+        let mut class = Self::SMALLEST;
+        while class.bytes() < bytes && class.0 < Self::LARGEST.0 {
+            // INVARIANT: below the largest class, so one more is still valid.
+            class = Self(class.0.wrapping_add(1));
+        }
+        class
+    }
+
+    /// The class whose rings have exactly `bytes`, or `None` if there is none.
+    pub const fn exact(bytes: u32) -> Option<Self> {
+        let class = Self::for_bytes(bytes);
+        if class.bytes() == bytes {
+            Some(class)
+        } else {
+            None
+        }
+    }
+
+    /// Bytes of a ring of this class.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        1u32.wrapping_shl(self.shift())
+    }
+
+    /// log2 of [`SizeClass::bytes`].
+    #[inline]
+    pub const fn shift(self) -> u32 {
+        Self::BASE_SHIFT.wrapping_add(self.0 as u32)
+    }
+
+    /// This class and every smaller one, largest first: the order in which a buffer is looked for
+    /// when memory is short.
+    pub fn downwards(self) -> impl Iterator<Item = Self> {
+        (0..=self.0).rev().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_round_up_to_the_next_class() {
+        for (bytes, code) in [
+            (0, 0),
+            (1, 0),
+            (16_384, 0),
+            (16_385, 1),
+            (65_536, 2),
+            (65_537, 3),
+            (1 << 29, 15),
+            (u32::MAX, 15),
+        ] {
+            assert_eq!(SizeClass::for_bytes(bytes).code(), code, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn codes_above_fifteen_name_no_class() {
+        assert_eq!(SizeClass::from_code(15), Some(SizeClass::LARGEST));
+        assert_eq!(SizeClass::from_code(16), None);
+        assert_eq!(SizeClass::LARGEST.bytes(), 512 << 20);
+    }
+
+    #[test]
+    fn only_class_sizes_are_exact() {
+        assert_eq!(SizeClass::exact(65_536).map(SizeClass::code), Some(2));
+        assert_eq!(SizeClass::exact(65_535), None);
+        assert_eq!(SizeClass::exact(u32::MAX), None);
+    }
+
+    #[test]
+    fn downwards_ends_at_the_smallest() {
+        let codes = SizeClass::for_bytes(65_536)
+            .downwards()
+            .map(SizeClass::code);
+        assert!(codes.eq([2, 1, 0]));
+    }
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One connection's data transfer: cursors, window, urgent data, close state, failover (RFC 7609
+//! sections 4.3 to 4.8), as one small value that decides and never acts.
+//!
+//! # How the kernel side uses it
+//!
+//! Each connection holds one [`Stream`] in one spinlock, here called *the lock*. No call sleeps. "Post" is
+//! done **under the lock**: the order of sequence numbers must be the order on the queue pair.
+//!
+//! Everything that is ever sent comes out of one place:
+//!
+//! ```text
+//! transmit():                              // any context; after every call that says `transmit`
+//!     get a send slot of the link          // none free: come back when one is
+//!     lock
+//!     while let Some(plan) = stream.plan() {
+//!         slot.record = plan.record        // kept until the completion of the SEND
+//!         post each plan.writes() as RDMA WRITE (unsignalled), then plan.cdc as SEND (signalled)
+//!         post failed: stream.plan_failed(&plan.record); break, and report the link
+//!     }
+//!     unlock                               // unused slot: give back
+//! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
+//! ```
+//!
+//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once.
+//!
+//! ```text
+//! sendmsg (socket lock held, so one writer at a time), in a loop:
+//!     lock; can_send()?; needs_sndbuf() -> take one from the link group, attach_sndbuf(class);
+//!     writable() == 0 -> return what was taken, or wait; chunks = reserve(rest); unlock
+//!     copy from the application into the send buffer at the chunks   // may sleep
+//!     lock; now = commit(copied, how); unlock                        // 0 if the copy failed
+//!     now -> transmit()
+//!
+//! recvmsg (socket lock held), in a loop:
+//!     lock; set_oob_inline(); before_read(); match recv_state(); chunks = peek_chunks(offset, len); unlock
+//!     copy from the RMBE at the chunks to the application            // may sleep
+//!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
+//!     fx.transmit -> transmit();  fx.at_mark -> the read ends
+//!
+//! a CDC message for this connection's token arrives:
+//!     lock; match stream.on_cdc(&cdc)
+//!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
+//!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
+//! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
+//!
+//! close(), shutdown(): see [`Stream::close`]; link failure: see [`Stream::on_link_switch`].
+//! after on_sent: if may_release_sndbuf(): detach_sndbuf() and give the buffer back to the link group.
+//! ```
+
+mod close;
+mod failover;
+mod message;
+mod plan;
+mod recv;
+mod send;
+
+pub use self::close::{
+    CloseEffects,
+    Recv,
+    SendError, //
+};
+pub use self::message::{
+    Cdc,
+    ProducerFlags,
+    StateFlags, //
+};
+pub use self::plan::{
+    RdmaWrite,
+    SentRecord,
+    WritePlan, //
+};
+pub use self::recv::UrgentState;
+
+use self::{
+    recv::Receiver,
+    send::Sender, //
+};
+use crate::buffer::SizeClass;
+use crate::conn::State;
+use crate::cursor::{
+    Chunks,
+    Ring, //
+};
+
+/// How the peer broke the protocol; the connection has to be aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misbehaved {
+    /// Producer offset outside our RMBE.
+    ProducerOffset,
+    /// More was written than was free in our RMBE.
+    ProducerOverrun,
+    /// The producer cursor went back further than a link switch explains.
+    ProducerBehind,
+    /// Consumer offset outside the peer's RMBE.
+    ConsumerOffset,
+    /// More was read than we wrote.
+    ConsumerAhead,
+    /// The consumer cursor went back by more than a ring.
+    ConsumerBehind,
+    /// Messages were lost with a failed link (failover validation).
+    LostMessages,
+}
+
+/// How the application sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendHow {
+    /// MSG_OOB is set.
+    pub oob: bool,
+    /// The last byte of the call is in this commit; with `oob` it is the urgent one.
+    pub last: bool,
+    /// MSG_MORE or TCP_CORK is set: hold back while there is send space.
+    pub corked: bool,
+    /// sysctl `autocorking_size`, bytes; 0 turns auto-corking off.
+    pub autocork_bytes: u32,
+}
+
+/// What an event asks the module to do, after it dropped the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Call transmit.
+    pub transmit: bool,
+    /// Wake readers and pollers.
+    pub wake_readers: bool,
+    /// Wake writers and pollers: there may be send space.
+    pub wake_writers: bool,
+    /// An urgent byte lies at this offset of our RMBE: store it ([`Stream::store_urgent`]) and raise SIGURG.
+    pub urgent_at: Option<u32>,
+    /// The peer will send no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
+    pub peer_done: bool,
+    /// The peer aborted: set `sk_err` to ECONNRESET.
+    pub reset: bool,
+    /// The state changed: report it to pollers; see [`Stream::is_finished`].
+    pub state_changed: bool,
+    /// Nothing is in flight any more: wake who waits for [`Stream::is_quiet`].
+    pub quiet: bool,
+}
+
+/// What reading asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumeEffects {
+    /// Call transmit: the peer has to learn the read position.
+    pub transmit: bool,
+    /// The read ends here, at the urgent mark.
+    pub at_mark: bool,
+}
+
+/// The state of data transfer of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    send: Sender,
+    recv: Receiver,
+    state: State,
+    /// Our state flags; they go out with every message.
+    own: StateFlags,
+    /// The peer's, as last received.
+    peer: StateFlags,
+    /// Number of the last message sent.
+    seq: u16,
+    /// Number of the last message known to have arrived.
+    seq_fin: u16,
+    /// Number of the last message taken from the peer.
+    seq_peer: u16,
+    /// Messages posted and not completed.
+    pending: u32,
+    /// Counts link switches, to know late completions.
+    epoch: u8,
+    /// A message has to go out even without data.
+    cdc_due: bool,
+    /// A failover validation has to go out first.
+    validation_due: bool,
+    /// The message with our close or abort flag was posted: the peer may reuse its RMBE.
+    close_posted: bool,
+    /// The application holds the socket no more.
+    released: bool,
+    /// Ended from here by [`Stream::abort`].
+    killed: bool,
+    /// The application shut down reading.
+    shut_read: bool,
+    /// Messages of the peer are not accepted any more.
+    out_of_sync: bool,
+}
+
+impl Stream {
+    /// A connection in the handshake, with its own RMBE. The peer may send from now on.
+    pub const fn new(own_rmbe: SizeClass) -> Self {
+        Self {
+            send: Sender::new(),
+            recv: Receiver::new(Ring::new(own_rmbe)),
+            state: State::Init,
+            own: StateFlags::from_bits(0),
+            peer: StateFlags::from_bits(0),
+            seq: 0,
+            seq_fin: 0,
+            seq_peer: 0,
+            pending: 0,
+            epoch: 0,
+            cdc_due: false,
+            validation_due: false,
+            close_posted: false,
+            released: false,
+            killed: false,
+            shut_read: false,
+            out_of_sync: false,
+        }
+    }
+
+    // --- Send buffer.
+
+    /// Whether a send buffer has to be attached before data can be taken.
+    #[inline]
+    pub const fn needs_sndbuf(&self) -> bool {
+        !self.send.has_sndbuf()
+    }
+
+    /// Lends the connection a send buffer. Its cursor starts at 0, the cursor in the peer's RMBE goes on.
+    ///
+    /// Returns whether it was taken; not if one is attached.
+    pub fn attach_sndbuf(&mut self, class: SizeClass) -> bool {
+        self.send.attach_sndbuf(class)
+    }
+
+    /// Whether the send buffer can go back: all data were completed, and no work request that
+    /// could read the buffer is in flight, nor a copy into it under way.
+    #[inline]
+    pub const fn may_release_sndbuf(&self) -> bool {
+        self.send.is_sndbuf_idle() && self.pending == 0
+    }
+
+    /// Takes the send buffer away if [`Stream::may_release_sndbuf`], or if no work request can read it
+    /// any more because the connection is over (`force`). Returns whether one was taken away.
+    pub fn detach_sndbuf(&mut self, force: bool) -> bool {
+        let detach = self.send.has_sndbuf() && (force || self.may_release_sndbuf());
+        if detach {
+            self.send.detach_sndbuf();
+        }
+        detach
+    }
+
+    // --- Sending.
+
+    /// Bytes that [`Stream::reserve`] will give; 0 also while an urgent byte is on its way and without
+    /// a send buffer.
+    #[inline]
+    pub fn writable(&self) -> u32 {
+        if self.send.is_urgent_outstanding() {
+            0
+        } else {
+            self.send.space()
+        }
+    }
+
+    /// Where in the send buffer to copy at most `len` bytes. Ends with [`Stream::commit`].
+    pub fn reserve(&mut self, len: u32) -> Chunks {
+        self.send.reserve(len.min(self.writable()))
+    }
+
+    /// The first `len` reserved bytes were filled. Returns whether to transmit now; if not, the data
+    /// are corked until a later commit, completion, window update or [`Stream::uncork`].
+    pub fn commit(&mut self, len: u32, how: SendHow) -> bool {
+        self.send.commit(len, how);
+        if len == 0 || self.send.unsent() == 0 {
+            return false;
+        }
+        let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
+        let autocorked = self.pending > 0 && self.send.unsent() <= bound;
+        let corked = how.corked && self.send.space() > 0;
+        !autocorked && !corked
+    }
+
+    /// Ends corking (TCP_NODELAY set, TCP_CORK cleared, delayed work). Returns whether to transmit.
+    pub fn uncork(&self) -> bool {
+        self.has_work()
+    }
+
+    // --- Receiving.
+
+    /// SO_OOBINLINE of the socket; to be set before reading and polling.
+    pub fn set_oob_inline(&mut self, inline: bool) {
+        self.recv.set_oob_inline(inline);
+    }
+
+    /// Bytes that can be read: SIOCINQ.
+    #[inline]
+    pub fn readable(&self) -> u32 {
+        self.recv.readable()
+    }
+
+    /// Where in our RMBE the readable bytes are, from the `offset`th on (peeked or spliced before),
+    /// at most `len`. Ends at an urgent mark, so it may be shorter than [`Stream::readable`].
+    pub fn peek_chunks(&self, offset: u32, len: u32) -> Chunks {
+        self.recv.peek(offset, len)
+    }
+
+    /// To be called before each read: steps over an urgent byte that comes next.
+    pub fn before_read(&mut self) -> ConsumeEffects {
+        self.consume(0)
+    }
+
+    /// The first `len` readable bytes were read and their place may be overwritten.
+    pub fn consume(&mut self, len: u32) -> ConsumeEffects {
+        let consumed = self.recv.consume(len);
+        self.after_consume(consumed)
+    }
+
+    fn after_consume(&mut self, consumed: recv::Consumed) -> ConsumeEffects {
+        if consumed.update_due && !self.killed && !self.peer.any_close() {
+            self.cdc_due = true;
+        }
+        ConsumeEffects {
+            transmit: self.cdc_due,
+            at_mark: consumed.at_mark,
+        }
+    }
+
+    /// What is known of the peer's urgent byte.
+    #[inline]
+    pub const fn urgent_state(&self) -> UrgentState {
+        self.recv.urgent_state()
+    }
+
+    /// The urgent byte for recv(MSG_OOB); `None` (EINVAL) with SO_OOBINLINE, without one, or once read.
+    pub const fn urgent(&self) -> Option<u8> {
+        self.recv.urgent_byte()
+    }
+
+    /// The urgent byte was read by recv(MSG_OOB) without MSG_PEEK.
+    pub fn take_urgent(&mut self) -> ConsumeEffects {
+        let consumed = self.recv.take_urgent();
+        self.after_consume(consumed)
+    }
+
+    /// Saves the byte that [`Effects::urgent_at`] pointed at, under the same lock.
+    pub fn store_urgent(&mut self, byte: u8) {
+        self.recv.store_urgent(byte);
+    }
+
+    /// SIOCATMARK.
+    pub const fn is_at_mark(&self) -> bool {
+        self.recv.is_at_mark()
+    }
+
+    /// Whether our RMBE is full (statistics).
+    pub fn is_rmbe_full(&self) -> bool {
+        self.recv.is_full()
+    }
+
+    /// Bytes of our RMBE.
+    pub const fn rmbe_size(&self) -> u32 {
+        self.recv.size()
+    }
+
+    /// Takes a message of the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`Misbehaved`] if the message cannot be true; nothing but a failed validation has then
+    /// changed anything. Old messages are ignored.
+    pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Misbehaved> {
+        if self.out_of_sync {
+            return Ok(Effects::default());
+        }
+        if cdc.flags.contains(ProducerFlags::FAILOVER) {
+            return self.on_validation(cdc.seq).map(|()| Effects::default());
+        }
+        if is_before(cdc.seq, self.seq_peer) {
+            return Ok(Effects::default());
+        }
+        let cons = self.send.check_cons(cdc.cons)?;
+        let prod = self.recv.check_prod(cdc.prod)?;
+        self.seq_peer = cdc.seq;
+
+        let mut fx = Effects {
+            wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),
+            urgent_at: self.recv.on_prod(prod, cdc.flags),
+            ..Effects::default()
+        };
+        if let Some(cons) = cons {
+            let acked = self.send.acknowledge(cons);
+            fx.wake_writers = acked.urgent_done;
+            self.cdc_due |= acked.overtook;
+        }
+        if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {
+            //= rfc7609#section-4.3
+            // The C module answers at the next read only.
+            self.cdc_due = true;
+        }
+        self.on_peer_state(cdc.state, &mut fx);
+        fx.transmit = self.cdc_due || (cons.is_some() && self.has_work());
+        Ok(fx)
+    }
+}
+
+/// Whether sequence number `a` comes before `b`.
+const fn is_before(a: u16, b: u16) -> bool {
+    // CAST: the sign of the difference is the order, as for TCP.
+    (a.wrapping_sub(b) as i16) < 0
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How a connection ends, and what the application may do in each state (`smc_close.c`, `af_smc.c`).
+
+use crate::buffer::SizeClass;
+use crate::conn::{
+    Event,
+    State, //
+};
+use crate::stream::{
+    Effects,
+    StateFlags,
+    Stream, //
+};
+
+/// What a close of any kind asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloseEffects {
+    /// Call transmit: a message with a new flag waits.
+    pub transmit: bool,
+    /// The state changed.
+    pub state_changed: bool,
+    /// Shut the TCP socket down in both directions.
+    pub shutdown_tcp: bool,
+}
+
+/// Why nothing can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// ENOTCONN.
+    NotConnected,
+    /// EPIPE, without SIGPIPE.
+    Pipe,
+    /// ECONNRESET; what was taken before counts first.
+    ConnReset,
+}
+
+/// What a reader finds, before `sk_err` is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recv {
+    /// So many bytes.
+    Ready(u32),
+    /// Nothing yet: look at `sk_err`, then wait.
+    Wait,
+    /// No more will come: 0.
+    Eof,
+    /// ENOTCONN.
+    NotConnected,
+}
+
+impl Stream {
+    /// The connection's state.
+    #[inline]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The handshake is done and the peer's RMBE known: data may flow. The peer may have closed already.
+    pub fn establish(&mut self, peer_rmbe: SizeClass) {
+        self.send.set_peer_rmbe(peer_rmbe);
+        self.step(Event::Established);
+    }
+
+    /// Whether prepared data should go out (transmit, then wait until this is false, at most the
+    /// linger time or 2 s) before [`Stream::close`] or [`Stream::shutdown_write`].
+    pub fn needs_flush(&self) -> bool {
+        let state = match self.state {
+            State::Active => true,
+            State::AppCloseWait1 | State::AppCloseWait2 => !self.peer.any_close(),
+            _ => false,
+        };
+        state && self.send.unsent() > 0 && !self.killed
+    }
+
+    /// The application closes (`released`) or shuts down both directions.
+    ///
+    /// The message that follows says "abort" if data are unread, else "closed". What is unsent is lost.
+    /// When [`Stream::is_finished`] holds afterwards the connection can be freed.
+    pub fn close(&mut self, released: bool) -> CloseEffects {
+        let before = self.state;
+        self.released |= released;
+        self.shut_read = true;
+        let transmit = match before {
+            State::Active | State::AppCloseWait1 | State::AppCloseWait2 => self.send_final(),
+            State::PeerCloseWait1 | State::PeerCloseWait2 | State::AppFinCloseWait => {
+                let owed = self.own.contains(StateFlags::DONE_WRITING) && !self.own.any_close();
+                owed && self.send_final()
+            }
+            State::ProcessAbort => self.send_flag(StateFlags::ABORTED),
+            State::Init
+            | State::Listen
+            | State::PeerFinCloseWait
+            | State::PeerAbortWait
+            | State::Closed => false,
+        };
+        let event = if self.peer.any_close() {
+            Event::CloseLast
+        } else {
+            Event::Close
+        };
+        CloseEffects {
+            transmit,
+            state_changed: self.step(event),
+            shutdown_tcp: before == State::Active,
+        }
+    }
+
+    /// The application shuts down writing.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotConnected`] in states that have no shutdown (any direction).
+    pub fn shutdown_write(&mut self) -> Result<CloseEffects, SendError> {
+        if !self.can_shutdown() {
+            return Err(SendError::NotConnected);
+        }
+        let transmit = match self.state {
+            State::Active | State::AppCloseWait1 => self.send_flag(StateFlags::DONE_WRITING),
+            _ => false,
+        };
+        Ok(CloseEffects {
+            transmit,
+            state_changed: self.step(Event::ShutdownWrite),
+            shutdown_tcp: false,
+        })
+    }
+
+    /// The application shuts down reading; the peer is not told.
+    pub fn shutdown_read(&mut self) {
+        self.shut_read = true;
+    }
+
+    /// Whether shutdown(2) is allowed; otherwise it is ENOTCONN.
+    pub const fn can_shutdown(&self) -> bool {
+        matches!(
+            self.state,
+            State::Active
+                | State::PeerCloseWait1
+                | State::PeerCloseWait2
+                | State::AppCloseWait1
+                | State::AppCloseWait2
+                | State::AppFinCloseWait
+        )
+    }
+
+    /// Ends the connection from here: the link group ends, or the peer broke the protocol. Sets the
+    /// abort flag, which goes out if the link still works. The module sets `sk_err` to ECONNABORTED, wakes
+    /// everyone, waits for [`Stream::is_quiet`] and calls [`Stream::aborted`].
+    pub fn abort(&mut self) -> CloseEffects {
+        self.killed = true;
+        let tell = !matches!(self.state, State::Closed | State::Listen);
+        CloseEffects {
+            transmit: tell && self.send_flag(StateFlags::ABORTED),
+            state_changed: self.step(Event::Abort),
+            shutdown_tcp: false,
+        }
+    }
+
+    /// The abort is through. Returns whether the state changed.
+    pub fn aborted(&mut self) -> bool {
+        self.step(Event::Aborted)
+    }
+
+    /// Whether [`Stream::abort`] was called.
+    #[inline]
+    pub const fn is_killed(&self) -> bool {
+        self.killed
+    }
+
+    /// Whether no message of ours is in flight.
+    #[inline]
+    pub const fn is_quiet(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// Whether the connection can be freed: closed on both sides, the application gone, and the
+    /// last message out.
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.state, State::Closed) && self.released && self.pending == 0 && !self.cdc_due
+    }
+
+    // --- What the application sees.
+
+    /// Whether data may be given.
+    ///
+    /// # Errors
+    ///
+    /// The errno of send(2), once `sk_err` was looked at.
+    pub fn can_send(&self) -> Result<(), SendError> {
+        match self.state {
+            State::Init => Err(SendError::NotConnected),
+            _ if self.killed => Err(SendError::Pipe),
+            State::Active | State::AppCloseWait1 if self.peer.any_close() => {
+                Err(SendError::ConnReset)
+            }
+            State::Active | State::AppCloseWait1 => Ok(()),
+            _ => Err(SendError::Pipe),
+        }
+    }
+
+    /// What recv(2) finds, in this order: state, data, end of stream.
+    pub fn recv_state(&self) -> Recv {
+        match self.state {
+            State::Closed if self.is_read_shut() => return Recv::Eof,
+            State::Init | State::Listen | State::Closed => return Recv::NotConnected,
+            State::PeerFinCloseWait => return Recv::Eof,
+            _ if self.killed => return Recv::Eof,
+            _ => {}
+        }
+        match self.readable() {
+            0 if self.is_read_shut() => Recv::Eof,
+            0 => Recv::Wait,
+            len => Recv::Ready(len),
+        }
+    }
+
+    /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
+    #[inline]
+    pub const fn is_read_shut(&self) -> bool {
+        self.shut_read || !self.peer.is_empty()
+    }
+
+    /// SEND_SHUTDOWN.
+    #[inline]
+    pub const fn is_write_shut(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    // --- Inside.
+
+    /// Takes the peer's state flags.
+    pub(super) fn on_peer_state(&mut self, flags: StateFlags, fx: &mut Effects) {
+        self.peer.insert(flags);
+        if self.peer.is_empty() {
+            return;
+        }
+        fx.peer_done = true;
+        fx.wake_readers = true;
+        fx.wake_writers = true;
+        let closing = self.own.any_close();
+        if self.peer.contains(StateFlags::ABORTED) {
+            fx.reset = flags.contains(StateFlags::ABORTED);
+            self.own.insert(StateFlags::ABORTED);
+            fx.state_changed = self.step(if closing {
+                Event::PeerAbortedLast
+            } else {
+                Event::PeerAborted
+            });
+            return;
+        }
+        if self.peer.contains(StateFlags::DONE_WRITING) {
+            fx.state_changed |= self.step(Event::PeerDone);
+        }
+        if self.peer.contains(StateFlags::CLOSED) {
+            fx.state_changed |= self.step(if closing && self.released {
+                Event::PeerClosedLast
+            } else {
+                Event::PeerClosed
+            });
+        }
+    }
+
+    /// "Abort" if data are unread, else "closed".
+    fn send_final(&mut self) -> bool {
+        let flag = if self.readable() > 0 {
+            StateFlags::ABORTED
+        } else {
+            StateFlags::CLOSED
+        };
+        self.send_flag(flag)
+    }
+
+    fn send_flag(&mut self, flag: StateFlags) -> bool {
+        self.own.insert(flag);
+        self.cdc_due = true;
+        true
+    }
+
+    /// Applies an event; whether the state changed.
+    fn step(&mut self, event: Event) -> bool {
+        let before = self.state;
+        self.state = before.after(event);
+        self.state != before
+    }
+}

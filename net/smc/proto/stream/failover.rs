@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A connection moves to another link (RFC 7609 section 4.6, "failover").
+
+use crate::conn::State;
+use crate::stream::{
+    is_before,
+    Misbehaved,
+    StateFlags,
+    Stream, //
+};
+
+impl Stream {
+    /// The connection's link failed or goes away, and another one was chosen.
+    ///
+    /// To be called under the lock after the old queue pair went to the error state, so that it
+    /// writes nothing any more; completions of the old link are still handed to
+    /// [`Stream::on_sent`]. What follows on the new link comes from [`Stream::plan`]: first the validation
+    /// message, then everything not known to have arrived, with new sequence numbers. Returns
+    /// whether to transmit.
+    ///
+    /// Unlike the C module this repeats what was in flight in every state, with one exception: once our
+    /// close was posted the peer may have given its RMBE to another connection, so data lost
+    /// behind it cannot be written again, and the peer gets an abort instead of a silent gap.
+    pub fn on_link_switch(&mut self) -> bool {
+        self.epoch = self.epoch.wrapping_add(1);
+        let unsure = self.seq != self.seq_fin;
+        if self.close_posted && self.send.has_unconfirmed() {
+            self.own.insert(StateFlags::ABORTED);
+        } else {
+            self.send.rewind();
+        }
+        self.cdc_due |= unsure;
+        self.validation_due = match self.state {
+            State::Init | State::Listen => false,
+            State::Closed => unsure,
+            _ => true,
+        };
+        self.has_work()
+    }
+
+    /// The peer moved the connection and says which of its messages arrived last.
+    pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Misbehaved> {
+        if is_before(self.seq_peer, seq) {
+            self.out_of_sync = true;
+            return Err(Misbehaved::LostMessages);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a CDC message (connection data control, RFC 7609 section 4.3) says, without its wire form.
+
+use crate::cursor::Cursor;
+
+/// One CDC message, sent or received. The wire form adds the alert token of the receiver's connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cdc {
+    /// Sequence number; in a failover validation the number of the last message that got through.
+    pub seq: u16,
+    /// Where the sender of the message writes next in the receiver's RMBE.
+    pub prod: Cursor,
+    /// Where the sender of the message reads next in its own RMBE.
+    pub cons: Cursor,
+    /// Flags about the data.
+    pub flags: ProducerFlags,
+    /// Flags about the connection; once set they stay set.
+    pub state: StateFlags,
+}
+
+/// Producer flags: byte 24 of the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProducerFlags(u8);
+
+impl ProducerFlags {
+    /// B: at least as much is to be sent as the window holds.
+    pub const WRITE_BLOCKED: Self = Self(0x80);
+    /// P: urgent data wait at the sender.
+    pub const URGENT_PENDING: Self = Self(0x40);
+    /// U: the byte before the producer cursor is urgent.
+    pub const URGENT_PRESENT: Self = Self(0x20);
+    /// R: answer with the consumer cursor at once.
+    pub const UPDATE_REQUESTED: Self = Self(0x10);
+    /// F: the connection moved to another link; only the sequence number counts.
+    pub const FAILOVER: Self = Self(0x08);
+
+    /// The flags of a received byte; reserved bits are dropped.
+    #[inline]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 0xf8)
+    }
+
+    /// The byte to send.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether every flag of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags, and `other` if `on`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self, on: bool) -> Self {
+        Self(if on {
+            self.0 | other.0
+        } else {
+            self.0 & !other.0
+        })
+    }
+}
+
+/// Connection state flags: byte 25 of the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateFlags(u8);
+
+impl StateFlags {
+    /// D: the sender of the message will write no more data.
+    pub const DONE_WRITING: Self = Self(0x80);
+    /// C: the sender of the message closed.
+    pub const CLOSED: Self = Self(0x40);
+    /// A: the sender of the message aborts; the counterpart of a TCP reset.
+    pub const ABORTED: Self = Self(0x20);
+
+    /// The flags of a received byte; reserved bits are dropped.
+    #[inline]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 0xe0)
+    }
+
+    /// The byte to send.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether every flag of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Sets every flag of `other`.
+    #[inline]
+    pub fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Whether no flag is set.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the sender of the flags closed or aborted.
+    #[inline]
+    pub const fn any_close(self) -> bool {
+        self.0 & (Self::CLOSED.0 | Self::ABORTED.0) != 0
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What goes out next, and what its completion means.
+
+use crate::cursor::{
+    Chunk,
+    Chunks, //
+};
+use crate::stream::{
+    is_before,
+    Cdc,
+    Effects,
+    ProducerFlags,
+    Stream, //
+};
+
+/// One RDMA write: `len` bytes of the send buffer, in one or two pieces, to one place in the peer's RMBE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaWrite {
+    /// Byte offset in the peer's RMBE.
+    pub dst_offset: u32,
+    /// Bytes, the sum of the pieces.
+    pub len: u32,
+    /// Where in the send buffer they are. The second piece is empty unless the buffer wraps.
+    pub src: Chunks,
+}
+
+impl RdmaWrite {
+    /// The pieces that hold something.
+    pub fn sources(&self) -> impl Iterator<Item = &Chunk> {
+        self.src.iter().filter(|chunk| chunk.len > 0)
+    }
+}
+
+/// What the module keeps in the send slot until the completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentRecord {
+    /// Posted data before and after.
+    start: u64,
+    end: u64,
+    /// What the peer knew of our read position before.
+    confirmed: u64,
+    seq: u16,
+    epoch: u8,
+    urgent: bool,
+    validation: bool,
+    /// The message is the first with our close flag.
+    first_close: bool,
+}
+
+/// Work requests to post in this order: the writes, then the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritePlan {
+    writes: [RdmaWrite; 2],
+    /// The message.
+    pub cdc: Cdc,
+    /// To be kept until the completion of the message.
+    pub record: SentRecord,
+}
+
+impl WritePlan {
+    /// The RDMA writes: two if the peer's RMBE wraps, none if there are no data.
+    pub fn writes(&self) -> impl Iterator<Item = &RdmaWrite> {
+        self.writes.iter().filter(|write| write.len > 0)
+    }
+
+    /// Bytes of data.
+    pub fn len(&self) -> u32 {
+        // OVERFLOW: together at most one RMBE.
+        self.writes
+            .iter()
+            .fold(0, |sum: u32, write| sum.wrapping_add(write.len))
+    }
+
+    /// Whether only the message goes out.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Stream {
+    /// Whether [`Stream::plan`] would give something.
+    pub fn has_work(&self) -> bool {
+        self.validation_due || self.cdc_due || self.can_write_data()
+    }
+
+    /// Whether data may be written: there are some, the peer has room, and neither side has closed.
+    ///
+    /// After our close was posted the peer may give its RMBE to another connection; after the peer's
+    /// close nobody reads it.
+    fn can_write_data(&self) -> bool {
+        self.send.unsent() > 0
+            && self.send.window() > 0
+            && !self.own.any_close()
+            && !self.peer.any_close()
+    }
+
+    /// Takes the next thing to send; its cursors count as sent. `None` if there is nothing.
+    pub fn plan(&mut self) -> Option<WritePlan> {
+        if self.validation_due {
+            return Some(self.plan_validation());
+        }
+        let with_data = self.can_write_data();
+        if !with_data && !self.cdc_due {
+            return None;
+        }
+        let start = self.send.sent();
+        let blocked = self.send.is_write_blocked();
+        let writes = if with_data {
+            self.send.take_writes()
+        } else {
+            Default::default()
+        };
+        let pending = self.send.is_urgent_pending();
+        let urgent = self.send.take_urgent_present();
+        let first_close = self.own.any_close() && !self.close_posted;
+        let seq = self.seq.wrapping_add(1);
+
+        let cons = self.recv.cons_cursor();
+        let record = SentRecord {
+            start,
+            end: self.send.sent(),
+            confirmed: self.recv.confirm(),
+            seq,
+            epoch: self.epoch,
+            urgent,
+            validation: false,
+            first_close,
+        };
+        self.seq = seq;
+        self.cdc_due = false;
+        self.close_posted |= first_close;
+        self.pending = self.pending.saturating_add(1);
+        let flags = ProducerFlags::default()
+            .with(ProducerFlags::WRITE_BLOCKED, blocked)
+            .with(ProducerFlags::URGENT_PENDING, pending)
+            .with(ProducerFlags::URGENT_PRESENT, urgent);
+        Some(WritePlan {
+            writes,
+            cdc: Cdc {
+                seq,
+                prod: self.send.prod_cursor(),
+                cons,
+                flags,
+                state: self.own,
+            },
+            record,
+        })
+    }
+
+    fn plan_validation(&mut self) -> WritePlan {
+        self.validation_due = false;
+        self.pending = self.pending.saturating_add(1);
+        WritePlan {
+            writes: Default::default(),
+            cdc: Cdc {
+                seq: self.seq_fin,
+                flags: ProducerFlags::FAILOVER,
+                ..Cdc::default()
+            },
+            record: SentRecord {
+                epoch: self.epoch,
+                validation: true,
+                ..SentRecord::default()
+            },
+        }
+    }
+
+    /// The plan just taken could not be posted: all of it counts as not sent. To be called under the
+    /// same hold of the lock as [`Stream::plan`].
+    pub fn plan_failed(&mut self, record: &SentRecord) {
+        self.pending = self.pending.saturating_sub(1);
+        if record.validation {
+            self.validation_due = true;
+            return;
+        }
+        self.send.give_back(record.start, record.urgent);
+        self.recv.unconfirm(record.confirmed);
+        self.seq = record.seq.wrapping_sub(1);
+        self.close_posted &= !record.first_close;
+        self.cdc_due = true;
+    }
+
+    /// The message of a plan was completed; `delivered` if without error.
+    pub fn on_sent(&mut self, record: &SentRecord, delivered: bool) -> Effects {
+        self.pending = self.pending.saturating_sub(1);
+        let space = self.send.space();
+        if delivered && !record.validation {
+            if record.epoch == self.epoch {
+                self.send.complete(record.end);
+            } else {
+                self.send.complete_late(record.end);
+            }
+            // A validation leaves the number alone: what it stands for was lost with the old link.
+            if is_before(self.seq_fin, record.seq) {
+                self.seq_fin = record.seq;
+            }
+        }
+        let quiet = self.pending == 0;
+        Effects {
+            transmit: quiet && self.has_work(),
+            wake_writers: self.send.space() > space,
+            quiet,
+            ..Effects::default()
+        }
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The receiving half: what the peer has written, what the application has read, when to tell the
+//! peer, and the urgent byte.
+//!
+//! Places are stream positions: `confirmed` (told to the peer) <= `consumed` (read) <= `received`.
+
+use crate::cursor::{
+    Chunk,
+    Chunks,
+    Cursor,
+    Ring, //
+};
+use crate::stream::{
+    message::ProducerFlags,
+    Misbehaved, //
+};
+
+/// What is known of the peer's last urgent byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UrgentState {
+    /// None came, or it was read.
+    #[default]
+    Read,
+    /// The peer has one waiting.
+    NotYet,
+    /// It is here and was not read.
+    Valid,
+}
+
+/// Ring and read position of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receiver {
+    ring: Ring,
+    received: u64,
+    consumed: u64,
+    confirmed: u64,
+    /// One past the urgent byte.
+    urgent_end: u64,
+    urgent: UrgentState,
+    /// The urgent byte itself, saved because its place in the ring is given back.
+    urgent_byte: u8,
+    /// The byte before `urgent_end` is not part of the normal data and was not skipped yet.
+    gap: bool,
+    /// SO_OOBINLINE.
+    inline: bool,
+    /// The peer has more to send than fits, and waits.
+    peer_blocked: bool,
+}
+
+/// What reading did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Consumed {
+    /// The peer has to be told now.
+    pub(super) update_due: bool,
+    /// The read ends here, at the urgent mark.
+    pub(super) at_mark: bool,
+}
+
+impl Receiver {
+    /// The C module's least step of a consumer update: half of `SOCK_MIN_SNDBUF`.
+    const LEAST_UPDATE: u32 = 2304;
+
+    pub(super) const fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            received: 0,
+            consumed: 0,
+            confirmed: 0,
+            urgent_end: 0,
+            urgent: UrgentState::Read,
+            urgent_byte: 0,
+            gap: false,
+            inline: false,
+            peer_blocked: false,
+        }
+    }
+
+    pub(super) fn set_oob_inline(&mut self, inline: bool) {
+        self.inline = inline;
+    }
+
+    // --- What the peer wrote.
+
+    /// Checks a producer cursor of the peer; the new position if it moves forward.
+    pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, Misbehaved> {
+        let size = u64::from(self.ring.size());
+        let ahead = self
+            .ring
+            .distance(self.received, prod)
+            .ok_or(Misbehaved::ProducerOffset)?;
+        match u64::try_from(ahead) {
+            Ok(0) => Ok(None),
+            Ok(ahead) if ahead <= size.saturating_sub(self.unread()) => {
+                Ok(Some(self.received.wrapping_add(ahead)))
+            }
+            Ok(_) => Err(Misbehaved::ProducerOverrun),
+            // A peer that changed links goes back to what it knows to have arrived.
+            Err(_) if ahead.unsigned_abs() <= size => Ok(None),
+            Err(_) => Err(Misbehaved::ProducerBehind),
+        }
+    }
+
+    /// Takes over a position that [`Self::check_prod`] gave. Returns the ring offset of an urgent
+    /// byte that came with it.
+    pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
+        self.peer_blocked = flags.contains(ProducerFlags::WRITE_BLOCKED);
+        let present = flags.contains(ProducerFlags::URGENT_PRESENT);
+        let Some(received) = prod else {
+            if flags.contains(ProducerFlags::URGENT_PENDING) && !present {
+                self.urgent = UrgentState::NotYet;
+            }
+            return None;
+        };
+        self.received = received;
+        if !present {
+            return None;
+        }
+        self.urgent = UrgentState::Valid;
+        self.urgent_end = received;
+        self.gap = true;
+        Some(self.ring.offset(received.wrapping_sub(1)))
+    }
+
+    pub(super) fn store_urgent(&mut self, byte: u8) {
+        self.urgent_byte = byte;
+    }
+
+    pub(super) const fn cons_cursor(&self) -> Cursor {
+        self.ring.cursor(self.consumed)
+    }
+
+    // --- What the application reads.
+
+    /// Bytes in the ring, the urgent one included.
+    const fn unread(&self) -> u64 {
+        self.received.wrapping_sub(self.consumed)
+    }
+
+    /// The position of an urgent byte that normal reading leaves out.
+    fn gap_at(&self) -> Option<u64> {
+        (self.gap && !self.inline).then_some(self.urgent_end.wrapping_sub(1))
+    }
+
+    /// Bytes that normal reading will give.
+    pub(super) fn readable(&self) -> u32 {
+        let gap = u64::from(self.gap_at().is_some());
+        // CAST: never more than the ring.
+        self.unread().saturating_sub(gap) as u32
+    }
+
+    /// The bytes from `offset` readable ones on, up to the urgent mark.
+    pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {
+        let mut from = self.consumed.wrapping_add(offset.into());
+        let mut to = self.received;
+        if let Some(gap) = self.gap_at() {
+            if from < gap {
+                to = gap;
+            } else {
+                from = from.wrapping_add(1);
+            }
+        } else if self.urgent == UrgentState::Valid {
+            // Inline: a read stops before the urgent byte, and again after it.
+            let byte = self.urgent_end.wrapping_sub(1);
+            if from < byte {
+                to = byte;
+            } else if from == byte {
+                to = self.urgent_end;
+            }
+        }
+        let rest = to.saturating_sub(from);
+        self.ring
+            .chunks(from, len.min(u32::try_from(rest).unwrap_or(u32::MAX)))
+    }
+
+    /// The application has read `len` bytes.
+    pub(super) fn consume(&mut self, len: u32) -> Consumed {
+        let len = total(&self.peek(0, len));
+        self.consumed = self.consumed.wrapping_add(len.into());
+        let valid = self.urgent == UrgentState::Valid;
+        let at_mark = self.inline && valid && self.consumed == self.urgent_end;
+        if valid && (at_mark || self.consumed > self.urgent_end) {
+            self.urgent = UrgentState::Read;
+        }
+        if self.consumed >= self.urgent_end {
+            self.gap = false;
+        }
+        let forced = self.skip_gap() || at_mark;
+        self.settle(forced, at_mark)
+    }
+
+    /// The saved urgent byte, as long as it was not read.
+    pub(super) const fn urgent_byte(&self) -> Option<u8> {
+        match self.urgent {
+            UrgentState::Valid if !self.inline => Some(self.urgent_byte),
+            _ => None,
+        }
+    }
+
+    pub(super) fn take_urgent(&mut self) -> Consumed {
+        self.urgent = UrgentState::Read;
+        let forced = self.skip_gap();
+        self.settle(forced, false)
+    }
+
+    pub(super) const fn urgent_state(&self) -> UrgentState {
+        self.urgent
+    }
+
+    /// SIOCATMARK: exactly the urgent byte lies between the reader and the mark.
+    pub(super) const fn is_at_mark(&self) -> bool {
+        self.urgent_end.wrapping_sub(self.consumed) == 1
+    }
+
+    /// Steps over the urgent byte if everything before it was read.
+    fn skip_gap(&mut self) -> bool {
+        let reached = self.gap_at().is_some_and(|gap| self.consumed >= gap);
+        if reached {
+            self.consumed = self.consumed.max(self.urgent_end);
+            self.gap = false;
+        }
+        reached
+    }
+
+    // --- Telling the peer.
+
+    /// Whether the peer has to learn the read position now (`smc_tx_consumer_update`).
+    ///
+    /// Unlike the C module this also answers a blocked peer when the ring was read empty.
+    fn settle(&mut self, forced: bool, at_mark: bool) -> Consumed {
+        let size = u64::from(self.ring.size());
+        let unconfirmed = self.consumed.wrapping_sub(self.confirmed);
+        let free = size.saturating_sub(self.received.wrapping_sub(self.confirmed));
+        let least = (self.ring.size() / 10).max(Self::LEAST_UPDATE);
+        let empty = self.unread() == 0;
+        let worth = unconfirmed > least.into() && (free <= size / 2 || self.peer_blocked);
+        let starved = unconfirmed > 0 && empty && self.peer_blocked;
+        if empty {
+            self.peer_blocked = false;
+        }
+        Consumed {
+            update_due: forced || worth || starved,
+            at_mark,
+        }
+    }
+
+    /// The peer is being told the read position; returns what it knew before.
+    pub(super) fn confirm(&mut self) -> u64 {
+        core::mem::replace(&mut self.confirmed, self.consumed)
+    }
+
+    /// Undoes [`Self::confirm`].
+    pub(super) fn unconfirm(&mut self, before: u64) {
+        self.confirmed = before;
+    }
+
+    /// Whether the ring is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.unread() >= self.ring.size().into()
+    }
+
+    /// Bytes of the ring.
+    pub(super) const fn size(&self) -> u32 {
+        self.ring.size()
+    }
+}
+
+/// Total bytes of two chunks.
+pub(super) fn total(chunks: &Chunks) -> u32 {
+    chunks
+        .iter()
+        .fold(0, |sum: u32, Chunk { len, .. }| sum.saturating_add(*len))
+}

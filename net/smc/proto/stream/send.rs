@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The sending half: send space, the peer's window, cutting a write at both ring ends, urgent data.
+//!
+//! All places are stream positions ([`crate::cursor`]), in this order:
+//! `acked` (read by the peer) <= `sent` (posted) <= `prepared` (copied from the application), and
+//! `fin` (completed) <= `sent`. Positions serve both rings: the peer's RMBE from 0 on, the send buffer
+//! from `base` on, which moves each time a buffer is attached. So the two rings need neither the
+//! same size nor the same phase.
+
+use crate::buffer::SizeClass;
+use crate::cursor::{
+    Chunk,
+    Chunks,
+    Cursor,
+    Ring, //
+};
+use crate::stream::{
+    Misbehaved,
+    RdmaWrite,
+    SendHow, //
+};
+
+/// Where the one urgent byte of this direction is (RFC 7609 section 4.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Urgent {
+    /// Nowhere.
+    #[default]
+    None,
+    /// An urgent send began: messages say "pending".
+    Announced,
+    /// The byte before this position is in the send buffer.
+    Staged(u64),
+    /// The message saying "present" was posted; no send until the peer read it.
+    Posted(u64),
+}
+
+/// Send space and window of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    /// End of the data that the application gave.
+    prepared: u64,
+    /// End of the data posted as RDMA writes.
+    sent: u64,
+    /// End of the data whose message was completed.
+    fin: u64,
+    /// Where the peer reads.
+    acked: u64,
+    /// The furthest `sent` ever was: a link switch sets `sent` back, the peer may know more.
+    sent_max: u64,
+    /// Stream position of offset 0 of the send buffer.
+    base: u64,
+    urgent: Urgent,
+    sndbuf: Option<Ring>,
+    peer: Option<Ring>,
+    /// The application's bytes are being copied into the send buffer.
+    filling: bool,
+}
+
+/// What taking over a consumer cursor changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acked {
+    /// The urgent byte was read: sends may go on.
+    pub(super) urgent_done: bool,
+    /// The peer had read data that a link switch was about to send again.
+    pub(super) overtook: bool,
+}
+
+impl Sender {
+    pub(super) const fn new() -> Self {
+        Self {
+            prepared: 0,
+            sent: 0,
+            fin: 0,
+            acked: 0,
+            sent_max: 0,
+            base: 0,
+            urgent: Urgent::None,
+            sndbuf: None,
+            peer: None,
+            filling: false,
+        }
+    }
+
+    pub(super) fn set_peer_rmbe(&mut self, class: SizeClass) {
+        self.peer = Some(Ring::new(class));
+    }
+
+    // --- The send buffer.
+
+    pub(super) const fn has_sndbuf(&self) -> bool {
+        self.sndbuf.is_some()
+    }
+
+    /// Whether the buffer holds nothing that a work request could still read, apart from what the
+    /// caller knows to be in flight.
+    pub(super) const fn is_sndbuf_idle(&self) -> bool {
+        self.sndbuf.is_some() && !self.filling && self.fin == self.prepared
+    }
+
+    pub(super) fn attach_sndbuf(&mut self, class: SizeClass) -> bool {
+        if self.sndbuf.is_some() {
+            return false;
+        }
+        self.sndbuf = Some(Ring::new(class));
+        self.base = self.prepared;
+        true
+    }
+
+    pub(super) fn detach_sndbuf(&mut self) {
+        self.sndbuf = None;
+    }
+
+    pub(super) fn sndbuf_size(&self) -> u32 {
+        self.sndbuf.map_or(0, Ring::size)
+    }
+
+    /// Free bytes of the send buffer.
+    pub(super) fn space(&self) -> u32 {
+        u64::from(self.sndbuf_size())
+            .saturating_sub(self.outstanding().into())
+            .try_into()
+            .unwrap_or(u32::MAX)
+    }
+
+    /// Whether an urgent byte is on its way, which holds back every further send.
+    pub(super) const fn is_urgent_outstanding(&self) -> bool {
+        matches!(self.urgent, Urgent::Staged(_) | Urgent::Posted(_))
+    }
+
+    pub(super) fn reserve(&mut self, len: u32) -> Chunks {
+        let Some(ring) = self.sndbuf else {
+            return Chunks::default();
+        };
+        self.filling = true;
+        ring.chunks(self.prepared.wrapping_sub(self.base), len.min(self.space()))
+    }
+
+    pub(super) fn commit(&mut self, len: u32, how: SendHow) {
+        self.filling = false;
+        self.prepared = self.prepared.wrapping_add(len.min(self.space()).into());
+        if how.oob {
+            self.urgent = if how.last && len > 0 {
+                Urgent::Staged(self.prepared)
+            } else {
+                Urgent::Announced
+            };
+        }
+    }
+
+    // --- Counts.
+
+    /// Bytes prepared and not posted.
+    #[inline]
+    pub(super) const fn unsent(&self) -> u32 {
+        // CAST: never more than the send buffer.
+        self.prepared.wrapping_sub(self.sent) as u32
+    }
+
+    /// Bytes prepared and not completed.
+    #[inline]
+    pub(super) const fn outstanding(&self) -> u32 {
+        // CAST: never more than the send buffer.
+        self.prepared.wrapping_sub(self.fin) as u32
+    }
+
+    /// Bytes that may be written to the peer's RMBE now.
+    #[inline]
+    pub(super) fn window(&self) -> u32 {
+        // CAST: never more than the RMBE.
+        let in_rmbe = self.sent.wrapping_sub(self.acked) as u32;
+        self.peer.map_or(0, Ring::size).saturating_sub(in_rmbe)
+    }
+
+    /// End of the posted data.
+    pub(super) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn prod_cursor(&self) -> Cursor {
+        self.peer
+            .map_or(Cursor::default(), |ring| ring.cursor(self.sent))
+    }
+
+    /// The B flag: no window would be left if all prepared data went out.
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.peer.is_some() && self.unsent() >= self.window()
+    }
+
+    /// The P flag.
+    pub(super) const fn is_urgent_pending(&self) -> bool {
+        matches!(self.urgent, Urgent::Announced | Urgent::Staged(_))
+    }
+
+    // --- Transmission.
+
+    /// Takes what may be written now, and advances `sent` by it.
+    pub(super) fn take_writes(&mut self) -> [RdmaWrite; 2] {
+        let mut writes = [RdmaWrite::default(); 2];
+        let (Some(src), Some(dst)) = (self.sndbuf, self.peer) else {
+            return writes;
+        };
+        let len = self.unsent().min(self.window());
+        let mut from = self.sent.wrapping_sub(self.base);
+        for (write, Chunk { offset, len }) in writes.iter_mut().zip(dst.chunks(self.sent, len)) {
+            *write = RdmaWrite {
+                dst_offset: offset,
+                len,
+                src: src.chunks(from, len),
+            };
+            from = from.wrapping_add(len.into());
+        }
+        self.sent = self.sent.wrapping_add(len.into());
+        self.sent_max = self.sent_max.max(self.sent);
+        writes
+    }
+
+    /// Whether the message about to be sent is the one that says "urgent data present"; if so, the
+    /// byte counts as posted from here on.
+    pub(super) fn take_urgent_present(&mut self) -> bool {
+        match self.urgent {
+            Urgent::Staged(end) if end == self.sent => {
+                self.urgent = Urgent::Posted(end);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Undoes the last [`Self::take_writes`] and, if `urgent`, [`Self::take_urgent_present`].
+    pub(super) fn give_back(&mut self, sent: u64, urgent: bool) {
+        self.sent = sent;
+        self.unpost_urgent(urgent);
+    }
+
+    /// The message that told the peer of all data up to `end` was completed.
+    pub(super) fn complete(&mut self, end: u64) {
+        self.fin = self.fin.max(end.min(self.sent));
+    }
+
+    /// As [`Self::complete`], for a message of a link that was left since.
+    ///
+    /// If data are being sent again already, their own completion counts: work requests still read
+    /// that part of the send buffer.
+    pub(super) fn complete_late(&mut self, end: u64) {
+        if self.fin == self.sent {
+            self.sent = self.sent.max(end.min(self.sent_max));
+            self.fin = self.sent;
+            if let Urgent::Staged(end) = self.urgent {
+                if end <= self.sent {
+                    self.urgent = Urgent::Posted(end);
+                }
+            }
+        }
+    }
+
+    /// Goes back to the completed data, so that all after it is sent again.
+    pub(super) fn rewind(&mut self) {
+        self.sent = self.fin.max(self.acked);
+        self.fin = self.sent;
+        let lost = matches!(self.urgent, Urgent::Posted(end) if end > self.sent);
+        self.unpost_urgent(lost);
+    }
+
+    /// Whether data were posted whose completion is missing.
+    pub(super) const fn has_unconfirmed(&self) -> bool {
+        self.fin != self.sent
+    }
+
+    /// Checks a consumer cursor of the peer; the new position if it moves forward.
+    pub(super) fn check_cons(&self, cons: Cursor) -> Result<Option<u64>, Misbehaved> {
+        let Some(ring) = self.peer else {
+            // Nothing was written yet, so nothing can have been read.
+            return if cons == Cursor::default() {
+                Ok(None)
+            } else {
+                Err(Misbehaved::ConsumerAhead)
+            };
+        };
+        let ahead = ring
+            .distance(self.acked, cons)
+            .ok_or(Misbehaved::ConsumerOffset)?;
+        match u64::try_from(ahead) {
+            Ok(0) => Ok(None),
+            Ok(ahead) if ahead <= self.sent_max.wrapping_sub(self.acked) => {
+                Ok(Some(self.acked.wrapping_add(ahead)))
+            }
+            Ok(_) => Err(Misbehaved::ConsumerAhead),
+            Err(_) if ahead.unsigned_abs() <= ring.size().into() => Ok(None),
+            Err(_) => Err(Misbehaved::ConsumerBehind),
+        }
+    }
+
+    /// Takes over a position that [`Self::check_cons`] gave.
+    pub(super) fn acknowledge(&mut self, acked: u64) -> Acked {
+        let overtook = acked > self.sent;
+        if overtook {
+            // Only possible after a link switch. What a new work request reads stays until it is done.
+            if self.fin == self.sent {
+                self.fin = acked;
+            }
+            self.sent = acked;
+        }
+        self.acked = acked;
+        let urgent_done = match self.urgent {
+            Urgent::Staged(end) | Urgent::Posted(end) => acked >= end,
+            Urgent::None | Urgent::Announced => false,
+        };
+        if urgent_done {
+            self.urgent = Urgent::None;
+        }
+        Acked {
+            urgent_done,
+            overtook,
+        }
+    }
+
+    fn unpost_urgent(&mut self, undo: bool) {
+        if let (true, Urgent::Posted(end)) = (undo, self.urgent) {
+            self.urgent = Urgent::Staged(end);
+        }
+    }
+}
