@@ -191,8 +191,16 @@ impl Socket {
     pub fn map(&self) -> Result<()> {
         let (fd, len) = (self.as_raw_fd(), 4096);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
-        let page =
-            unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+        let page = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
         if page == libc::MAP_FAILED {
             return Err(Errno::last());
         }
@@ -234,6 +242,12 @@ impl AsFd for Socket {
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.0
     }
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lists AF_SMC sockets by `sock_diag` (`include/uapi/linux/smc_diag.h`).
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
+use std::net::SocketAddr;
+
+use crate::netlink::attribute;
+use crate::netlink::get_u32;
+use crate::netlink::get_u64;
+use crate::netlink::text;
+use crate::netlink::Netlink;
+
+const NETLINK_SOCK_DIAG: i32 = 4;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const AF_SMC: u8 = 43;
+
+/// `struct smc_diag_req`.
+const REQUEST_LEN: usize = 52;
+
+/// `struct smc_diag_msg`.
+const MESSAGE_LEN: usize = 64;
+
+const SMC_DIAG_LGRINFO: u16 = 2;
+const SMC_DIAG_FALLBACK: u16 = 5;
+
+/// Asks for the link group attribute: bit (number - 1).
+const EXT_LGRINFO: u8 = 1 << (SMC_DIAG_LGRINFO - 1);
+
+/// How a socket moves its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// RDMA; also the value of a socket that is not connected.
+    SmcR,
+    /// Fell back to TCP.
+    Tcp,
+    /// Internal shared memory.
+    SmcD,
+}
+
+/// The state numbers of the SMC socket, as `sock_diag` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State(pub u8);
+
+impl State {
+    /// Connected.
+    pub const ACTIVE: Self = Self(1);
+    /// Not connected yet.
+    pub const INIT: Self = Self(2);
+    /// Listening.
+    pub const LISTEN: Self = Self(10);
+
+    fn name(self) -> &'static str {
+        match self.0 {
+            1 => "ACTIVE",
+            2 => "INIT",
+            7 => "CLOSED",
+            10 => "LISTEN",
+            20 => "PEERCLOSEWAIT1",
+            21 => "PEERCLOSEWAIT2",
+            22 => "APPCLOSEWAIT1",
+            23 => "APPCLOSEWAIT2",
+            24 => "APPFINCLOSEWAIT",
+            25 => "PEERFINCLOSEWAIT",
+            26 => "PEERABORTWAIT",
+            27 => "PROCESSABORT",
+            _ => "UNKNOWN",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One socket of the listing.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The socket's state.
+    pub state: State,
+    /// How it moves its data.
+    pub mode: Mode,
+    /// Local address.
+    pub local: SocketAddr,
+    /// Peer's address.
+    pub peer: SocketAddr,
+    /// Owner.
+    pub uid: u32,
+    /// Inode number of the socket's file.
+    pub inode: u64,
+    /// Why it fell back, on this side.
+    pub reason: u32,
+    /// Why the peer declined.
+    pub peer_diagnosis: u32,
+    /// RDMA device of its link, for SMC-R.
+    pub device: Option<String>,
+}
+
+/// Lists the AF_SMC sockets of the caller's network namespace.
+///
+/// ENOENT when no module answers for the family.
+pub fn sockets() -> io::Result<Vec<Entry>> {
+    let mut request = [0; REQUEST_LEN];
+    request[0] = AF_SMC;
+    request[3] = EXT_LGRINFO;
+
+    let replies = Netlink::open(NETLINK_SOCK_DIAG)?.dump(SOCK_DIAG_BY_FAMILY, &request)?;
+    Ok(replies
+        .iter()
+        .filter_map(|reply| parse(&reply.payload))
+        .collect())
+}
+
+fn parse(bytes: &[u8]) -> Option<Entry> {
+    let attributes = bytes.get(MESSAGE_LEN..)?;
+    let fallback = attribute(attributes, SMC_DIAG_FALLBACK).unwrap_or_default();
+    let device = attribute(attributes, SMC_DIAG_LGRINFO).and_then(|link| link.get(1..65));
+
+    Some(Entry {
+        state: State(*bytes.get(1)?),
+        mode: match bytes.get(2)? {
+            0 => Mode::SmcR,
+            2 => Mode::SmcD,
+            _ => Mode::Tcp,
+        },
+        local: address(bytes, 4, 8)?,
+        peer: address(bytes, 6, 24)?,
+        uid: get_u32(bytes, 52)?,
+        inode: get_u64(bytes, 56)?,
+        reason: get_u32(fallback, 0).unwrap_or(0),
+        peer_diagnosis: get_u32(fallback, 4).unwrap_or(0),
+        device: device.map(text),
+    })
+}
+
+/// Reads a port at `port_at` and an address at `ip_at`, IPv4 when words 1 to 3 are zero.
+fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(bytes.get(port_at..port_at + 2)?.try_into().ok()?);
+    let octets: [u8; 16] = bytes.get(ip_at..ip_at + 16)?.try_into().ok()?;
+    let [a, b, c, d, rest @ ..] = octets;
+
+    let ip = if rest == [0; 12] {
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    Some(SocketAddr::new(ip, port))
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the `smc` command and the guest tests share: netlink, socket listing, a socket's path.
+
+#![forbid(unsafe_code)]
+
+pub mod diag;
+pub mod genl;
+pub mod netlink;
+pub mod path;

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Netlink requests and replies: as much as generic netlink and `sock_diag` need.
+
+use std::io;
+use std::time::Duration;
+
+use smc_user::Errno;
+use smc_user::Socket;
+
+/// `struct nlmsghdr`.
+const HEADER_LEN: usize = 16;
+
+/// `struct nlattr`.
+const ATTR_HEADER_LEN: usize = 4;
+
+/// An attribute type without the bits that say "nested" and "big-endian".
+const ATTR_TYPE_MASK: u16 = 0x3fff;
+
+/// Ends a dump.
+const NLMSG_DONE: u16 = 3;
+
+/// Carries an error, or 0 as the acknowledgement.
+const NLMSG_ERROR: u16 = 2;
+
+/// A connection to one netlink protocol.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// One reply message: its type and what follows the header.
+pub struct Reply {
+    /// The `nlmsg_type`.
+    pub kind: u16,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+impl Netlink {
+    /// Opens netlink protocol `protocol` (`NETLINK_*`).
+    pub fn open(protocol: i32) -> io::Result<Self> {
+        let socket = Socket::open(libc_netlink::AF_NETLINK, libc_netlink::SOCK_RAW, protocol)?;
+
+        // The kernel answers from the caller's own context; anything longer is a hang.
+        socket.set_timeout(Duration::from_secs(20))?;
+        let size = 1 << 20;
+        let _ = socket.set_option_int(libc_netlink::SOL_SOCKET, libc_netlink::SO_RCVBUF, size);
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Asks for a dump and returns all messages of it.
+    pub fn dump(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
+        self.send(kind, libc_netlink::NLM_F_DUMP, payload)?;
+        self.receive()
+    }
+
+    /// Sends a request and waits for its acknowledgement; returns what came before that.
+    pub fn request(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
+        self.send(kind, libc_netlink::NLM_F_ACK, payload)?;
+        self.receive()
+    }
+
+    fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
+        self.sequence += 1;
+
+        let len = u32::try_from(HEADER_LEN + payload.len())
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let mut message = Vec::new();
+        message.extend(len.to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend((flags | libc_netlink::NLM_F_REQUEST).to_ne_bytes());
+        message.extend(self.sequence.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(payload);
+
+        self.socket.send(&message, 0)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<Reply>> {
+        let mut replies = Vec::new();
+        let mut buffer = vec![0; 1 << 16];
+
+        loop {
+            let len = self.socket.recv(&mut buffer, 0)?;
+            let mut rest = buffer.get(..len).unwrap_or_default();
+
+            while let Some((reply, after)) = split_message(rest) {
+                rest = after;
+                match reply.kind {
+                    NLMSG_DONE => return Ok(replies),
+                    NLMSG_ERROR => {
+                        return match get_i32(&reply.payload, 0) {
+                            Some(0) => Ok(replies),
+                            Some(error) => Err(Errno(error.wrapping_neg()).into()),
+                            None => Err(io::ErrorKind::InvalidData.into()),
+                        };
+                    }
+                    _ => replies.push(reply),
+                }
+            }
+        }
+    }
+}
+
+fn split_message(bytes: &[u8]) -> Option<(Reply, &[u8])> {
+    let len = get_u32(bytes, 0)? as usize;
+    let kind = get_u16(bytes, 4)?;
+    let payload = bytes.get(HEADER_LEN..len)?.to_vec();
+    let rest = bytes.get(align(len)..).unwrap_or_default();
+
+    Some((Reply { kind, payload }, rest))
+}
+
+/// Iterates over the attributes in `bytes`: type and value.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(get_u16(bytes, 0)?);
+        let kind = get_u16(bytes, 2)? & ATTR_TYPE_MASK;
+        let value = bytes.get(ATTR_HEADER_LEN..len)?;
+
+        bytes = bytes.get(align(len)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// Finds one attribute by type.
+pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes)
+        .find(|(found, _)| *found == kind)
+        .map(|(_, value)| value)
+}
+
+/// Appends an attribute.
+pub fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let len = ATTR_HEADER_LEN + value.len();
+
+    // Only short values are ever put: names and identifiers.
+    message.extend(u16::try_from(len).unwrap_or(u16::MAX).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(value);
+    message.resize(message.len() + align(len) - len, 0);
+}
+
+/// The text of a NUL-terminated string attribute.
+pub fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(value.get(..end.unwrap_or(value.len())).unwrap_or_default()).into()
+}
+
+/// Reads a `u16` in host order.
+pub fn get_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// Reads a `u32` in host order.
+pub fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Reads a `u64` in host order.
+pub fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn get_i32(bytes: &[u8], at: usize) -> Option<i32> {
+    get_u32(bytes, at).map(u32::cast_signed)
+}
+
+const fn align(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+/// The few numbers of the netlink interface that are needed here.
+mod libc_netlink {
+    pub(super) const AF_NETLINK: i32 = 16;
+    pub(super) const SOCK_RAW: i32 = 3;
+    pub(super) const SOL_SOCKET: i32 = 1;
+    pub(super) const SO_RCVBUF: i32 = 8;
+    pub(super) const NLM_F_REQUEST: u16 = 0x1;
+    pub(super) const NLM_F_ACK: u16 = 0x4;
+    pub(super) const NLM_F_DUMP: u16 = 0x300;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_put_is_found_again() {
+        let mut message = Vec::new();
+        put_attribute(&mut message, 1, b"abc\0");
+        put_attribute(&mut message, 0x8000 | 2, b"x");
+
+        assert_eq!(message.len(), 16);
+        assert_eq!(attribute(&message, 1).map(text).as_deref(), Some("abc"));
+        assert_eq!(attribute(&message, 2), Some(&b"x"[..]));
+        assert_eq!(attribute(&message, 3), None);
+    }
+
+    #[test]
+    fn a_truncated_message_ends_the_iteration() {
+        let mut message = Vec::new();
+        put_attribute(&mut message, 1, b"abcdefgh");
+        for len in 0..message.len() {
+            assert_eq!(attributes(&message[..len]).count(), 0, "cut at {len}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc run`: starts a program with the preload library, as `smc_run` of smc-tools does.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The preload library's file name.
+const LIBRARY: &str = "libsmc_preload.so";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Say on standard error what happens to each socket
+    #[arg(short = 'd', long)]
+    debug: bool,
+
+    /// Receive buffer of the sockets, in bytes or with k or m
+    #[arg(short = 'r', long, value_name = "SIZE", value_parser = size)]
+    rcvbuf: Option<String>,
+
+    /// Send buffer of the sockets, in bytes or with k or m
+    #[arg(short = 't', long, value_name = "SIZE", value_parser = size)]
+    sndbuf: Option<String>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Replaces this process by the command; returns only on failure.
+pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
+    let (program, rest) = arguments
+        .command
+        .split_first()
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+
+    command
+        .args(rest)
+        .env(
+            "LD_PRELOAD",
+            preload_list(env::var_os("LD_PRELOAD"), &library()),
+        )
+        .env("SMC_DEBUG", if arguments.debug { "1" } else { "0" });
+    if let Some(size) = &arguments.rcvbuf {
+        command.env("SMC_RCVBUF", size);
+    }
+    if let Some(size) = &arguments.sndbuf {
+        command.env("SMC_SNDBUF", size);
+    }
+
+    let error = command.exec();
+    let program = program.display();
+    Err(io::Error::new(error.kind(), format!("{program}: {error}")))
+}
+
+/// Finds the library beside this program or in the `lib` directory next to it.
+///
+/// Otherwise the bare name is left to the dynamic linker and its directories.
+fn library() -> PathBuf {
+    let beside = |exe: &Path| {
+        let folder = exe.parent()?;
+        let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+        places.into_iter().find(|place| place.exists())
+    };
+
+    env::current_exe()
+        .ok()
+        .and_then(|exe| beside(&exe))
+        .unwrap_or_else(|| PathBuf::from(LIBRARY))
+}
+
+/// Adds `library` to what is preloaded already.
+fn preload_list(before: Option<OsString>, library: &Path) -> OsString {
+    match before {
+        Some(mut list) if !list.is_empty() => {
+            list.push(":");
+            list.push(library);
+            list
+        }
+        _ => library.into(),
+    }
+}
+
+/// Accepts what the library understands: a number and at most one suffix.
+fn size(text: &str) -> Result<String, String> {
+    let digits = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
+    match digits.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(text.to_string()),
+        _ => Err("expected a number of bytes, with k or m if you like".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_preloaded_before_stays_first() {
+        let library = Path::new("/lib/a.so");
+        assert_eq!(preload_list(None, library), "/lib/a.so");
+        assert_eq!(preload_list(Some("".into()), library), "/lib/a.so");
+        assert_eq!(preload_list(Some("b.so".into()), library), "b.so:/lib/a.so");
+    }
+
+    #[test]
+    fn sizes_that_the_library_would_ignore_are_refused() {
+        assert!(size("65536").is_ok() && size("64k").is_ok() && size("1M").is_ok());
+        assert!(size("").is_err() && size("0").is_err() && size("64kk").is_err());
+    }
+}

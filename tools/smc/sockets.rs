@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc sockets`: what the sockets of this network namespace do, in words.
+//!
+//! `sock_diag` is asked first. Where no module answers for AF_SMC there, the processes' own
+//! descriptors are looked at, which shows those that the caller may trace.
+
+use std::fs;
+use std::io;
+
+use smc_tools::diag;
+use smc_tools::path::Path;
+use smc_user::inspect::Process;
+use smc_user::Address;
+use smc_user::Socket;
+
+const AF_SMC: i32 = 43;
+const SOL_SOCKET: i32 = 1;
+const SO_DOMAIN: i32 = 39;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// List listening and unconnected sockets too
+    #[arg(short, long)]
+    all: bool,
+
+    /// Look at the descriptors of this process instead of asking sock_diag
+    #[arg(short, long)]
+    pid: Option<i32>,
+}
+
+/// One line of the listing.
+struct Line {
+    local: String,
+    peer: String,
+    path: Path,
+}
+
+/// Prints one line for each socket.
+pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
+    let lines = match arguments.pid {
+        Some(pid) => of_process(pid)?,
+        None => from_diag().or_else(|_| of_all_processes())?,
+    };
+
+    println!("{:<24} {:<24} Path", "Local address", "Peer address");
+    for line in lines {
+        if arguments.all || line.path != Path::Unconnected {
+            println!("{:<24} {:<24} {}", line.local, line.peer, line.path);
+        }
+    }
+    Ok(())
+}
+
+fn from_diag() -> io::Result<Vec<Line>> {
+    let line = |entry: &diag::Entry| Line {
+        local: entry.local.to_string(),
+        peer: entry.peer.to_string(),
+        path: Path::from_diag(entry),
+    };
+    Ok(diag::sockets()?.iter().map(line).collect())
+}
+
+fn of_all_processes() -> io::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        // A process may end, or belong to somebody else, while the list is made.
+        lines.extend(of_process(pid).unwrap_or_default());
+    }
+    Ok(lines)
+}
+
+fn of_process(pid: i32) -> io::Result<Vec<Line>> {
+    let process = Process::open(pid)?;
+    let mut lines = Vec::new();
+
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let is_socket = fs::read_link(entry.path())
+            .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
+        let Some(fd) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        if !is_socket {
+            continue;
+        }
+        let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
+            continue;
+        };
+        if socket.option_int(SOL_SOCKET, SO_DOMAIN) == Ok(AF_SMC) {
+            lines.push(Line {
+                local: show(socket.local_address()),
+                peer: show(socket.peer_address()),
+                path: Path::of(&socket)?,
+            });
+        }
+    }
+    Ok(lines)
+}
+
+fn show(address: smc_user::Result<Address>) -> String {
+    match address.map(|address| address.to_ip()) {
+        Ok(Some(ip)) => ip.to_string(),
+        _ => "-".to_string(),
+    }
+}

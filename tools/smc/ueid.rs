@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc ueid`: the user-defined enterprise IDs of this machine.
+
+use std::io;
+
+use clap::Subcommand;
+use smc_tools::genl::SmcFamily;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Print them, one a line
+    Show,
+    /// Add one: up to 32 upper-case letters, digits, dots and hyphens
+    Add { eid: String },
+    /// Remove one
+    Del { eid: String },
+    /// Remove all
+    Flush,
+}
+
+/// Carries the command out; fails with the kernel's answer in words.
+pub(crate) fn run(command: &Command) -> io::Result<()> {
+    let mut family = SmcFamily::open().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), "the SMC module is not loaded"),
+        _ => error,
+    })?;
+
+    match command {
+        Command::Show => family.eids()?.iter().for_each(|eid| println!("{eid}")),
+        Command::Add { eid } => family.add_eid(eid)?,
+        Command::Del { eid } => family.remove_eid(eid)?,
+        Command::Flush => family.flush_eids()?,
+    }
+    Ok(())
+}
