@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Newtypes for everything that names something in the protocol.
+//!
+//! A type whose every bit pattern is legal has a public field; a type with an invariant has a
+//! private one and a constructor that keeps it. None of them knows where in a message it lies:
+//! that is [`crate::wire`]'s business. Integers are in host order here, always.
+//!
+//! Expanded once: GID, global identifier of an RDMA port; MAC, its Ethernet address; QP, queue pair;
+//! PSN, packet sequence number; RMB, remote memory buffer; RMBE, its element; EID, enterprise id.
+
+use core::fmt;
+
+/// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
+/// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub [u8; 8]);
+
+impl PeerId {
+    /// What a peer sends that has none, for example in a proposal that offers version 2 only.
+    pub const NONE: Self = Self([0; 8]);
+
+    /// Makes a peer id from the instance id and the address of a port.
+    pub const fn new(instance: [u8; 2], mac: Mac) -> Self {
+        let [a, b] = instance;
+        let Mac([c, d, e, f, g, h]) = mac;
+        Self([a, b, c, d, e, f, g, h])
+    }
+
+    /// The address of the port that the id was made from.
+    pub const fn mac(self) -> Mac {
+        let Self([_, _, mac @ ..]) = self;
+        Mac(mac)
+    }
+
+    /// Says whether the id names a machine: whether its address part is not all zero.
+    pub const fn is_valid(self) -> bool {
+        !self.mac().is_zero()
+    }
+}
+
+/// Global identifier of an RDMA port, as the port's GID table has it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gid(pub [u8; 16]);
+
+impl Gid {
+    /// No GID.
+    pub const NONE: Self = Self([0; 16]);
+
+    /// The GID of a RoCE v2 port with this address, in the form `::ffff:a.b.c.d` that Linux sends.
+    pub const fn from_ipv4(address: Ipv4) -> Self {
+        let Ipv4([a, b, c, d]) = address;
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+    }
+
+    /// The IPv4 address of a RoCE v2 GID, in either of the forms in use (`::ffff:a.b.c.d`, or
+    /// twelve zero bytes before the address); `None` for any other GID and for 0.0.0.0.
+    pub const fn ipv4(self) -> Option<Ipv4> {
+        match self.0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]
+            | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => None,
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+            | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => Some(Ipv4([a, b, c, d])),
+            _ => None,
+        }
+    }
+
+    /// Says whether this is [`Gid::NONE`].
+    pub const fn is_none(self) -> bool {
+        u128::from_be_bytes(self.0) == 0
+    }
+}
+
+/// Ethernet address.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// No address.
+    pub const NONE: Self = Self([0; 6]);
+
+    /// Says whether the address is all zero.
+    pub const fn is_zero(self) -> bool {
+        matches!(self.0, [0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// IPv4 address.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ipv4(pub [u8; 4]);
+
+impl Ipv4 {
+    /// The address and a mask of `len` bits; a `len` above 32 masks nothing away.
+    pub const fn masked(self, len: u8) -> Self {
+        // CAST: u8 to u32 in a const fn.
+        let host_bits = 32u32.saturating_sub(len as u32);
+        let mask = match u32::MAX.checked_shl(host_bits) {
+            Some(mask) => mask,
+            None => 0,
+        };
+        Self((u32::from_be_bytes(self.0) & mask).to_be_bytes())
+    }
+}
+
+/// Enterprise id: 32 characters that peers must share to use version 2.
+///
+/// Holds any bytes, because a peer may send any; [`Eid::is_valid_ueid`] judges them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Eid(pub [u8; 32]);
+
+impl Eid {
+    /// The field of a message in which no EID was agreed on.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// Makes the user EID `name`: blank padded; `None` unless it is 1 to 32 characters and passes
+    /// [`Eid::is_valid_ueid`].
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let mut bytes = [b' '; 32];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        let eid = Self(bytes);
+        eid.is_valid_ueid().then_some(eid)
+    }
+
+    /// Says whether this is a well-formed user EID: `A` to `Z`, `0` to `9`, `.` and `-`, blanks
+    /// only at the end, the first character a letter or a digit.
+    pub fn is_valid_ueid(&self) -> bool {
+        let is_alnum = |c: &u8| c.is_ascii_uppercase() || c.is_ascii_digit();
+        let len = self
+            .0
+            .iter()
+            .rposition(|&c| c != b' ')
+            .map_or(0, |last| last.saturating_add(1));
+        let Some(name) = self.0.get(..len) else {
+            return false;
+        };
+        name.first().is_some_and(is_alnum)
+            && name.iter().all(|c| is_alnum(c) || matches!(c, b'.' | b'-'))
+    }
+
+    /// Says whether this is [`Eid::NONE`].
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
+impl Default for Eid {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Declares a newtype over an integer of which every value is legal.
+macro_rules! open_integer {
+    ($($(#[$doc:meta])* $name:ident($int:ty);)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub struct $name(pub $int);
+        )*
+    };
+}
+
+open_integer! {
+    /// Key that the peer's adapter asks for in an RDMA write to a memory region.
+    Rkey(u32);
+    /// Address, in the owner's adapter's terms, at which an RMB starts. Opaque to the peer.
+    RemoteAddr(u64);
+    /// Alert token: names a connection in each connection data control (CDC) message sent to the
+    /// peer that chose it.
+    Token(u32);
+    /// Names a link in its owner's diagnostics; not used by the protocol.
+    LinkUid(u32);
+    /// Feature bits of version 2.1. Not used for SMC-R.
+    Features(u16);
+}
+
+/// Number of a link in its link group, given by the server.
+///
+/// Zero is no link: unused slots of the C module have it, so a peer that names it means none
+/// (`protocol.md` hardening list: treat as unknown).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkNum(pub u8);
+
+impl LinkNum {
+    /// No link.
+    pub const NONE: Self = Self(0);
+
+    /// Says whether this can be the number of a link.
+    pub const fn is_link(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// Declares a newtype over the 24-bit integers.
+macro_rules! u24 {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Invariants
+            ///
+            /// At most 24 bits.
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub struct $name(u32);
+
+            impl $name {
+                /// The largest.
+                pub const MAX: Self = Self(0x00ff_ffff);
+
+                /// Makes one; `None` if `value` needs more than 24 bits.
+                pub const fn new(value: u32) -> Option<Self> {
+                    if value > Self::MAX.0 {
+                        return None;
+                    }
+                    // INVARIANT: just checked.
+                    Some(Self(value))
+                }
+
+                /// Makes one from the low 24 bits, for example of a random number.
+                pub const fn from_low_bits(value: u32) -> Self {
+                    // INVARIANT: the mask leaves 24 bits.
+                    Self(value & Self::MAX.0)
+                }
+
+                /// Makes one from its three bytes on the wire.
+                pub const fn from_be_bytes(bytes: [u8; 3]) -> Self {
+                    let [a, b, c] = bytes;
+                    // INVARIANT: the high byte is zero.
+                    Self(u32::from_be_bytes([0, a, b, c]))
+                }
+
+                /// Its three bytes on the wire.
+                pub const fn to_be_bytes(self) -> [u8; 3] {
+                    let [_, rest @ ..] = self.0.to_be_bytes();
+                    rest
+                }
+
+                /// The number, at most 24 bits.
+                pub const fn get(self) -> u32 {
+                    self.0
+                }
+            }
+        )*
+    };
+}
+
+u24! {
+    /// Queue pair number.
+    QpNum;
+    /// Packet sequence number, the first one that a queue pair sends.
+    Psn;
+}
+
+/// Index of an element in an RMB, counted from 1.
+///
+/// # Invariants
+///
+/// Not zero: the element's offset is `index - 1` element sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RmbeIndex(u8);
+
+impl RmbeIndex {
+    /// The first element, the only one that the C module uses.
+    pub const FIRST: Self = Self(1);
+
+    /// Makes an index; `None` for zero.
+    pub const fn new(index: u8) -> Option<Self> {
+        if index == 0 {
+            return None;
+        }
+        // INVARIANT: just checked.
+        Some(Self(index))
+    }
+
+    /// The index, 1 to 255.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Offset of the element in an RMB of elements of `size`, in bytes. Less than 2^38.
+    pub const fn offset(self, size: BufSize) -> u64 {
+        // OVERFLOW: 254 * 2^29 fits in a u64; the subtraction is in range by the invariant.
+        (self.0.saturating_sub(1) as u64).saturating_mul(size.bytes() as u64)
+    }
+}
+
+/// Size of an RMBE or send buffer in the compressed form of the wire: 16 KiB times a power of two.
+///
+/// # Invariants
+///
+/// At most 15, so that the size is at most 512 MiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufSize(u8);
+
+impl BufSize {
+    /// 16 KiB.
+    pub const MIN: Self = Self(0);
+    /// 512 MiB.
+    pub const MAX: Self = Self(15);
+
+    /// Makes a size from its code, 0 to 15; `None` for a larger one.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code > Self::MAX.0 {
+            return None;
+        }
+        // INVARIANT: just checked.
+        Some(Self(code))
+    }
+
+    /// The code on the wire, 0 to 15.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The size in bytes, 2^14 to 2^29.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        // OVERFLOW: 16384 << 15 is 2^29 by the invariant.
+        16384 << self.0
+    }
+}
+
+/// Maximum transmission unit of a path, as the code that RoCE and `enum ib_mtu` use.
+///
+/// # Invariants
+///
+/// 1 to 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mtu(u8);
+
+impl Mtu {
+    /// 256 bytes.
+    pub const B256: Self = Self(1);
+    /// 512 bytes.
+    pub const B512: Self = Self(2);
+    /// 1024 bytes.
+    pub const B1024: Self = Self(3);
+    /// 2048 bytes.
+    pub const B2048: Self = Self(4);
+    /// 4096 bytes.
+    pub const B4096: Self = Self(5);
+
+    /// Makes an MTU from its code, 1 to 5; `None` for another one.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code < Self::B256.0 || code > Self::B4096.0 {
+            return None;
+        }
+        // INVARIANT: just checked.
+        Some(Self(code))
+    }
+
+    /// The code on the wire, 1 to 5.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The MTU in bytes, 256 to 4096.
+    pub const fn bytes(self) -> u32 {
+        // OVERFLOW: 128 << 5 is 4096 by the invariant.
+        128 << self.0
+    }
+}
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, ..] = self.0;
+        write!(f, "{a:02x}{b:02x}-{:?}", self.mac())
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(address) = self.ipv4() {
+            return write!(f, "::ffff:{address:?}");
+        }
+        for (at, byte) in self.0.iter().enumerate() {
+            if at != 0 && at.is_multiple_of(2) {
+                f.write_str(":")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Ipv4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.0;
+        write!(f, "{a}.{b}.{c}.{d}")
+    }
+}
+
+impl fmt::Debug for Eid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.trim_ascii_end().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_a_v4_gid_convert() {
+        let address = Ipv4([192, 168, 1, 2]);
+        let mut short = Gid::from_ipv4(address);
+        assert_eq!(short.ipv4(), Some(address));
+        short.0[10] = 0;
+        short.0[11] = 0;
+        assert_eq!(short.ipv4(), Some(address));
+        short.0[11] = 0xff;
+        assert_eq!(short.ipv4(), None);
+        assert_eq!(Gid::NONE.ipv4(), None);
+    }
+
+    #[test]
+    fn sizes_and_codes_agree_at_both_ends() {
+        assert_eq!(BufSize::MIN.bytes(), 16384);
+        assert_eq!(BufSize::MAX.bytes(), 512 << 20);
+        assert_eq!(BufSize::from_code(16), None);
+        assert_eq!(Mtu::from_code(0), None);
+        assert_eq!(Mtu::from_code(6), None);
+        assert_eq!(Mtu::B256.bytes(), 256);
+        assert_eq!(Mtu::B4096.bytes(), 4096);
+    }
+
+    #[test]
+    fn the_last_element_of_the_largest_size_has_an_offset() {
+        assert_eq!(RmbeIndex::new(0), None);
+        assert_eq!(RmbeIndex::FIRST.offset(BufSize::MAX), 0);
+        let last = RmbeIndex::new(255).unwrap();
+        assert_eq!(last.offset(BufSize::MAX), 254 << 29);
+    }
+
+    #[test]
+    fn a_24_bit_number_is_no_more() {
+        assert_eq!(QpNum::new(0x0100_0000), None);
+        assert_eq!(Psn::from_low_bits(0xff12_3456).get(), 0x0012_3456);
+        assert_eq!(Psn::from_be_bytes([1, 2, 3]).to_be_bytes(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn user_eids_follow_the_rules_of_the_configuration() {
+        assert!(Eid::from_name(b"SMCV2-TEST").is_some());
+        assert!(Eid::from_name(b"0.X").is_some());
+        for bad in [
+            &b""[..],
+            b" A",
+            b".A",
+            b"-A",
+            b"a",
+            b"A B",
+            b"A\0",
+            &[b'A'; 33],
+        ] {
+            assert_eq!(Eid::from_name(bad), None, "{}", bad.escape_ascii());
+        }
+        assert!(Eid::from_name(&[b'A'; 32]).is_some());
+        assert!(!Eid::NONE.is_valid_ueid());
+    }
+
+    #[test]
+    fn a_mask_keeps_the_subnet() {
+        let address = Ipv4([192, 168, 1, 77]);
+        assert_eq!(address.masked(24), Ipv4([192, 168, 1, 0]));
+        assert_eq!(address.masked(32), address);
+        assert_eq!(address.masked(0), Ipv4([0; 4]));
+        assert_eq!(address.masked(200), address);
+    }
+}
