@@ -6,6 +6,8 @@
 //! (`Close` and `CloseLast`), so that the whole behaviour is one state x event matrix. Who finds the
 //! event is [`crate::stream::Stream`].
 
+use crate::transitions;
+
 /// The state of a connection; the numbers are visible to user space through sock_diag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -88,74 +90,54 @@ impl State {
         self as u8
     }
 
-    /// The state after `event`, which is this one if the event means nothing here.
+    /// The state after `event`: this one if the event means nothing here.
+    #[must_use]
     pub const fn after(self, event: Event) -> Self {
-        match event {
-            Event::Listen | Event::Established => self.after_setup(event),
-            Event::Close | Event::CloseLast | Event::ShutdownWrite => self.after_close(event),
-            Event::Abort | Event::Aborted => self.after_abort(event),
-            Event::PeerDone
-            | Event::PeerClosed
-            | Event::PeerClosedLast
-            | Event::PeerAborted
-            | Event::PeerAbortedLast => self.after_peer(event),
+        match self.on(event) {
+            Some(next) => next,
+            None => self,
         }
     }
+}
 
-    const fn after_setup(self, event: Event) -> Self {
-        use State::*;
-        match (self, event) {
-            (Init, Event::Listen) => Listen,
-            (Init, Event::Established) => Active,
-            _ => self,
-        }
-    }
+transitions! {
+    State, Event;
 
-    const fn after_close(self, event: Event) -> Self {
-        use State::*;
-        match (self, event) {
-            (Active, Event::ShutdownWrite) => PeerCloseWait1,
-            (AppCloseWait1, Event::ShutdownWrite) => AppCloseWait2,
-            (_, Event::ShutdownWrite) => self,
+    Init: Listen => Listen;
+    Init: Established => Active;
 
-            (Init | Listen | AppFinCloseWait | ProcessAbort | PeerAbortWait, _) => Closed,
-            (Active, _) => PeerCloseWait1,
-            (AppCloseWait1 | AppCloseWait2, Event::CloseLast) => Closed,
-            (AppCloseWait1 | AppCloseWait2, _) => PeerFinCloseWait,
-            (PeerCloseWait1 | PeerCloseWait2 | PeerFinCloseWait | Closed, _) => self,
-        }
-    }
+    // The application.
+    Init | Listen | AppFinCloseWait | ProcessAbort | PeerAbortWait: Close => Closed;
+    Active: Close => PeerCloseWait1;
+    AppCloseWait1 | AppCloseWait2: Close => PeerFinCloseWait;
+    Init | Listen | AppFinCloseWait | ProcessAbort | PeerAbortWait: CloseLast => Closed;
+    Active: CloseLast => PeerCloseWait1;
+    AppCloseWait1 | AppCloseWait2: CloseLast => Closed;
+    Active: ShutdownWrite => PeerCloseWait1;
+    AppCloseWait1: ShutdownWrite => AppCloseWait2;
 
-    const fn after_peer(self, event: Event) -> Self {
-        use Event::*;
-        use State::*;
-        match (self, event) {
-            (Init | Active, PeerDone | PeerClosed | PeerClosedLast) => AppCloseWait1,
-            (PeerCloseWait1, PeerDone) => PeerCloseWait2,
-            (PeerCloseWait1 | PeerCloseWait2, PeerClosed) => AppFinCloseWait,
-            (PeerCloseWait1 | PeerCloseWait2, PeerClosedLast | PeerAbortedLast) => Closed,
-            (PeerFinCloseWait, PeerClosed | PeerClosedLast) => Closed,
+    // The peer ends in order.
+    Init | Active: PeerDone => AppCloseWait1;
+    PeerCloseWait1: PeerDone => PeerCloseWait2;
+    Init | Active: PeerClosed => AppCloseWait1;
+    PeerCloseWait1 | PeerCloseWait2: PeerClosed => AppFinCloseWait;
+    PeerFinCloseWait: PeerClosed => Closed;
+    Init | Active: PeerClosedLast => AppCloseWait1;
+    PeerCloseWait1 | PeerCloseWait2 | PeerFinCloseWait: PeerClosedLast => Closed;
 
-            (Init | Active | AppCloseWait1 | AppFinCloseWait, PeerAborted | PeerAbortedLast) => {
-                ProcessAbort
-            }
-            (PeerCloseWait1 | PeerCloseWait2, PeerAborted) => ProcessAbort,
-            (AppCloseWait2 | PeerFinCloseWait | PeerAbortWait, PeerAborted | PeerAbortedLast) => {
-                Closed
-            }
-            _ => self,
-        }
-    }
+    // The peer aborts.
+    Init | Active | AppCloseWait1 | AppFinCloseWait: PeerAborted => ProcessAbort;
+    PeerCloseWait1 | PeerCloseWait2: PeerAborted => ProcessAbort;
+    AppCloseWait2 | PeerFinCloseWait | PeerAbortWait: PeerAborted => Closed;
+    Init | Active | AppCloseWait1 | AppFinCloseWait: PeerAbortedLast => ProcessAbort;
+    PeerCloseWait1 | PeerCloseWait2: PeerAbortedLast => Closed;
+    AppCloseWait2 | PeerFinCloseWait | PeerAbortWait: PeerAbortedLast => Closed;
 
-    const fn after_abort(self, event: Event) -> Self {
-        use State::*;
-        match (self, event) {
-            (PeerAbortWait, Event::Aborted) => Closed,
-            (_, Event::Aborted) => self,
-            (Init | Listen | Closed | PeerAbortWait, _) => self,
-            _ => PeerAbortWait,
-        }
-    }
+    // We abort.
+    Active | AppCloseWait1 | AppCloseWait2: Abort => PeerAbortWait;
+    PeerCloseWait1 | PeerCloseWait2 | PeerFinCloseWait: Abort => PeerAbortWait;
+    AppFinCloseWait | ProcessAbort: Abort => PeerAbortWait;
+    PeerAbortWait: Aborted => Closed;
 }
 
 impl Event {

@@ -82,24 +82,21 @@ use crate::cursor::{
     Chunks,
     Ring, //
 };
+use crate::error::PeerMisbehaved;
 
-/// How the peer broke the protocol; the connection has to be aborted.
+/// Why a connection cannot go on; it has to be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misbehaved {
-    /// Producer offset outside our RMBE.
-    ProducerOffset,
-    /// More was written than was free in our RMBE.
-    ProducerOverrun,
-    /// The producer cursor went back further than a link switch explains.
-    ProducerBehind,
-    /// Consumer offset outside the peer's RMBE.
-    ConsumerOffset,
-    /// More was read than we wrote.
-    ConsumerAhead,
-    /// The consumer cursor went back by more than a ring.
-    ConsumerBehind,
+pub enum Fault {
+    /// The peer said what cannot be true.
+    Misbehaved(PeerMisbehaved),
     /// Messages were lost with a failed link (failover validation).
     LostMessages,
+}
+
+impl From<PeerMisbehaved> for Fault {
+    fn from(error: PeerMisbehaved) -> Self {
+        Self::Misbehaved(error)
+    }
 }
 
 /// How the application sends.
@@ -354,9 +351,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`Misbehaved`] if the message cannot be true; nothing but a failed validation has then
-    /// changed anything. Old messages are ignored.
-    pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Misbehaved> {
+    /// [`Fault`] if the message cannot be true, or says that others were lost; call
+    /// [`Stream::abort`] then. Old messages are ignored.
+    pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Fault> {
         if self.out_of_sync {
             return Ok(Effects::default());
         }

@@ -4,7 +4,7 @@
 use crate::conn::State;
 use crate::stream::{
     is_before,
-    Misbehaved,
+    Fault,
     StateFlags,
     Stream, //
 };
@@ -39,10 +39,10 @@ impl Stream {
     }
 
     /// The peer moved the connection and says which of its messages arrived last.
-    pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Misbehaved> {
+    pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Fault> {
         if is_before(self.seq_peer, seq) {
             self.out_of_sync = true;
-            return Err(Misbehaved::LostMessages);
+            return Err(Fault::LostMessages);
         }
         Ok(())
     }

@@ -10,10 +10,8 @@ use crate::cursor::{
     Cursor,
     Ring, //
 };
-use crate::stream::{
-    message::ProducerFlags,
-    Misbehaved, //
-};
+use crate::error::PeerMisbehaved;
+use crate::stream::message::ProducerFlags;
 
 /// What is known of the peer's last urgent byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,21 +80,21 @@ impl Receiver {
     // --- What the peer wrote.
 
     /// Checks a producer cursor of the peer; the new position if it moves forward.
-    pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, Misbehaved> {
+    pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
         let size = u64::from(self.ring.size());
         let ahead = self
             .ring
             .distance(self.received, prod)
-            .ok_or(Misbehaved::ProducerOffset)?;
+            .ok_or(PeerMisbehaved::CursorOutsideRing)?;
         match u64::try_from(ahead) {
             Ok(0) => Ok(None),
             Ok(ahead) if ahead <= size.saturating_sub(self.unread()) => {
                 Ok(Some(self.received.wrapping_add(ahead)))
             }
-            Ok(_) => Err(Misbehaved::ProducerOverrun),
+            Ok(_) => Err(PeerMisbehaved::ProducerOverrun),
             // A peer that changed links goes back to what it knows to have arrived.
             Err(_) if ahead.unsigned_abs() <= size => Ok(None),
-            Err(_) => Err(Misbehaved::ProducerBehind),
+            Err(_) => Err(PeerMisbehaved::CursorJump),
         }
     }
 

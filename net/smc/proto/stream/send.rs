@@ -14,8 +14,8 @@ use crate::cursor::{
     Cursor,
     Ring, //
 };
+use crate::error::PeerMisbehaved;
 use crate::stream::{
-    Misbehaved,
     RdmaWrite,
     SendHow, //
 };
@@ -267,26 +267,26 @@ impl Sender {
     }
 
     /// Checks a consumer cursor of the peer; the new position if it moves forward.
-    pub(super) fn check_cons(&self, cons: Cursor) -> Result<Option<u64>, Misbehaved> {
+    pub(super) fn check_cons(&self, cons: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
         let Some(ring) = self.peer else {
             // Nothing was written yet, so nothing can have been read.
             return if cons == Cursor::default() {
                 Ok(None)
             } else {
-                Err(Misbehaved::ConsumerAhead)
+                Err(PeerMisbehaved::ConsumerOverrun)
             };
         };
         let ahead = ring
             .distance(self.acked, cons)
-            .ok_or(Misbehaved::ConsumerOffset)?;
+            .ok_or(PeerMisbehaved::CursorOutsideRing)?;
         match u64::try_from(ahead) {
             Ok(0) => Ok(None),
             Ok(ahead) if ahead <= self.sent_max.wrapping_sub(self.acked) => {
                 Ok(Some(self.acked.wrapping_add(ahead)))
             }
-            Ok(_) => Err(Misbehaved::ConsumerAhead),
+            Ok(_) => Err(PeerMisbehaved::ConsumerOverrun),
             Err(_) if ahead.unsigned_abs() <= ring.size().into() => Ok(None),
-            Err(_) => Err(Misbehaved::ConsumerBehind),
+            Err(_) => Err(PeerMisbehaved::CursorJump),
         }
     }
 
