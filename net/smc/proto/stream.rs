@@ -259,6 +259,11 @@ impl Stream {
         if len == 0 || self.send.unsent() == 0 {
             return false;
         }
+        if self.send.is_urgent_outstanding() {
+            // Nothing more is taken until the peer has read the urgent byte: held back it would stay
+            // for ever (as it does in the C module with MSG_OOB | MSG_MORE).
+            return true;
+        }
         let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
         let autocorked = self.pending > 0 && self.send.unsent() <= bound;
         let corked = how.corked && self.send.space() > 0;

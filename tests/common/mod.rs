@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the scenario tests share: two hosts joined by a simulated network that loses what a rule tells it
+//! to lose, on a clock that jumps, from a seed that is printed when a test fails.
+//!
+//! - [`rng`]: the seeded numbers, and [`rng::for_seeds`], which runs a test once for each seed;
+//! - [`net`]: messages on channels that keep their order, timers, rules; for handshakes and flows;
+//! - [`rdma`]: queue pairs with late reads of the send buffer, flushes and lost completions;
+//! - [`pair`]: two hosts with one `Stream` each on top of it.
+
+#![allow(dead_code, reason = "each test binary uses its part of the harness")]
+
+pub mod net;
+pub mod pair;
+pub mod rdma;
+pub mod rng;
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    /// Both ends.
+    pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    /// The other end.
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// 0 or 1.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}

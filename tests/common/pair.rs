@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Two hosts, each with one `Stream`, its rings and an application, over [`super::rdma`].
+//!
+//! [`Pair::step`] does one thing that could happen now, chosen by the seed. A host does only what the
+//! stream's effects allow: an application that was told to wait sleeps until an effect wakes it, and
+//! nothing is transmitted unless an effect asked for it. So a missing effect shows as a standstill,
+//! which [`Pair::run`] reports.
+
+use std::collections::BTreeSet;
+
+use smc_proto::buffer::SizeClass;
+use smc_proto::cursor::Chunks;
+use smc_proto::stream::{
+    Effects,
+    Fault,
+    ProducerFlags,
+    Recv,
+    SendError,
+    SendHow,
+    Stream, //
+};
+
+use super::{
+    rdma::{
+        Fabric,
+        Memory,
+        LINKS, //
+    },
+    rng::{
+        mix,
+        Rng, //
+    },
+    Side, //
+};
+
+/// What one application does.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Bytes to send before it shuts down writing.
+    pub send: u64,
+    /// One send call in so many is urgent; 0 for none.
+    pub oob_one_in: u32,
+    /// SO_OOBINLINE.
+    pub inline: bool,
+    /// One send call in so many says "more comes".
+    pub cork_one_in: u32,
+    /// Largest send and read.
+    pub chunk: u32,
+    /// Closes at once when all was sent, instead of shutting down writing and reading to the end.
+    pub close_early: bool,
+    /// Sizes of RMBE and send buffers.
+    pub rmbe: SizeClass,
+    pub sndbuf: SizeClass,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            send: 100_000,
+            oob_one_in: 0,
+            inline: false,
+            cork_one_in: 8,
+            chunk: 20_000,
+            close_early: false,
+            rmbe: SizeClass::SMALLEST,
+            sndbuf: SizeClass::SMALLEST,
+        }
+    }
+}
+
+/// One end.
+pub struct Host {
+    pub stream: Stream,
+    pub plan: Plan,
+    pub link: usize,
+    /// The send buffer that the stream has now.
+    buffer: Option<usize>,
+    pub written: u64,
+    /// Stream position of the next byte to read, skipped urgent bytes included.
+    pub read: u64,
+    /// Stream positions of the urgent bytes that this end sent.
+    urgents: BTreeSet<u64>,
+    writer_awake: bool,
+    reader_awake: bool,
+    transmit: bool,
+    flushing: bool,
+    shut: bool,
+    /// The reader saw the end.
+    pub ended: bool,
+    pub released: bool,
+    /// How often SIGURG was raised, and the stream position of the last urgent byte.
+    pub signals: usize,
+    urgent: u64,
+    pub reset: bool,
+    pub fault: Option<Fault>,
+    pub send_error: Option<SendError>,
+}
+
+/// One thing that can happen.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Write(Side),
+    Read(Side),
+    Finish(Side),
+    Transmit(Side),
+    Switch(Side),
+    Execute(Side, usize),
+    Ack(Side, usize),
+    Completion(Side, usize),
+    Message(Side, usize),
+    Fail(usize),
+    Repair(usize),
+}
+
+/// Both ends and what is between them.
+pub struct Pair {
+    pub seed: u64,
+    pub rng: Rng,
+    pub hosts: [Host; 2],
+    pub memory: [Memory; 2],
+    pub fabric: Fabric,
+    /// How many more links may fail.
+    pub failures: u32,
+    pub steps: u64,
+}
+
+impl Pair {
+    pub fn new(seed: u64, client: Plan, server: Plan) -> Self {
+        let mut rng = Rng::new(mix(seed));
+        let slots = rng.between(1, 16) as usize;
+        let host = |plan: Plan, peer: Plan| {
+            let mut stream = Stream::new(plan.rmbe);
+            stream.establish(peer.rmbe);
+            stream.set_oob_inline(plan.inline);
+            Host::new(stream, plan)
+        };
+        let memory = |plan: Plan| Memory {
+            sndbufs: Vec::new(),
+            rmbe: vec![0; plan.rmbe.bytes() as usize],
+        };
+        Self {
+            seed,
+            rng,
+            hosts: [host(client, server), host(server, client)],
+            memory: [memory(client), memory(server)],
+            fabric: Fabric::new(slots),
+            failures: 0,
+            steps: 0,
+        }
+    }
+
+    pub fn host(&mut self, side: Side) -> &mut Host {
+        &mut self.hosts[side.index()]
+    }
+
+    /// Runs until nothing can happen any more.
+    pub fn run(&mut self) {
+        while self.step() {}
+    }
+
+    /// Runs while `go_on` holds; panics at a standstill.
+    pub fn run_while(&mut self, go_on: impl Fn(&Self) -> bool) {
+        while go_on(self) {
+            assert!(
+                self.step(),
+                "standstill: {:#?}",
+                self.hosts.each_ref().map(|h| h.stream)
+            );
+        }
+    }
+
+    /// Does one of the things that can happen now; false if there is none.
+    pub fn step(&mut self) -> bool {
+        let actions = self.actions();
+        // What breaks or mends links does not count as progress.
+        let idle = actions
+            .iter()
+            .all(|action| matches!(action, Action::Fail(_) | Action::Repair(_)));
+        if idle {
+            return false;
+        }
+        let mut action = *self.rng.pick(&actions);
+        if matches!(action, Action::Fail(_)) && !self.rng.one_in(50) {
+            action = *self.rng.pick(&actions);
+        }
+        self.steps += 1;
+        assert!(self.steps < 20_000_000, "no end in sight");
+        self.act(action);
+        true
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::with_capacity(32);
+        for side in Side::BOTH {
+            let host = &self.hosts[side.index()];
+            actions.extend(host.app_actions(side));
+            if !self.fabric.is_up(host.link) {
+                if self.fabric.is_up(1 - host.link) {
+                    actions.push(Action::Switch(side));
+                }
+            } else if host.transmit && self.fabric.has_slot(side, host.link) {
+                actions.push(Action::Transmit(side));
+            }
+            for link in LINKS {
+                let enabled = [
+                    (
+                        self.fabric.can_execute(side, link),
+                        Action::Execute(side, link),
+                    ),
+                    (self.fabric.can_ack(side, link), Action::Ack(side, link)),
+                    (
+                        self.fabric.has_completion(side, link),
+                        Action::Completion(side, link),
+                    ),
+                    (
+                        self.fabric.next_message(side, link).is_some(),
+                        Action::Message(side, link),
+                    ),
+                ];
+                actions.extend(
+                    enabled
+                        .iter()
+                        .filter(|(can, _)| *can)
+                        .map(|(_, action)| *action),
+                );
+            }
+        }
+        for link in LINKS {
+            let used = self.hosts.iter().any(|host| host.link == link);
+            if !self.fabric.is_up(link) && !used {
+                actions.push(Action::Repair(link));
+            } else if self.failures > 0 && self.fabric.is_up(link) && self.fabric.is_up(1 - link) {
+                actions.push(Action::Fail(link));
+            }
+        }
+        actions
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Write(side) => self.write(side),
+            Action::Read(side) => self.read(side),
+            Action::Finish(side) => self.host(side).finish(),
+            Action::Transmit(side) => self.transmit(side),
+            Action::Switch(side) => {
+                let host = self.host(side);
+                host.link = 1 - host.link;
+                host.transmit |= host.stream.on_link_switch();
+            }
+            Action::Execute(side, link) => self.fabric.execute(side, link, &mut self.memory),
+            Action::Ack(side, link) => self.fabric.ack(side, link),
+            Action::Completion(side, link) => self.completion(side, link),
+            Action::Message(side, link) => self.message(side, link),
+            Action::Fail(link) => {
+                self.failures -= 1;
+                self.fabric.fail(link, &mut self.rng, &mut self.memory);
+            }
+            Action::Repair(link) => {
+                self.fabric.repair(link);
+            }
+        }
+    }
+
+    fn write(&mut self, side: Side) {
+        let host = &mut self.hosts[side.index()];
+        if let Err(error) = host.stream.can_send() {
+            host.send_error = Some(error);
+            return;
+        }
+        if host.stream.needs_sndbuf() {
+            let sndbufs = &mut self.memory[side.index()].sndbufs;
+            assert!(host.stream.attach_sndbuf(host.plan.sndbuf));
+            host.buffer = Some(sndbufs.len());
+            sndbufs.push(vec![0xdd; host.plan.sndbuf.bytes() as usize]);
+        }
+        if host.stream.writable() == 0 {
+            host.writer_awake = false;
+            return;
+        }
+        let rest = host.plan.send - host.written;
+        let want = self.rng.between(1, host.plan.chunk).min(rest as u32);
+        let chunks = host.stream.reserve(want);
+        let mut pos = host.written;
+        for chunk in chunks {
+            for offset in chunk.offset..chunk.offset + chunk.len {
+                let buffer = host.buffer.expect("attached above");
+                self.memory[side.index()].sndbufs[buffer][offset as usize] =
+                    byte_at(self.seed, side, pos);
+                pos += 1;
+            }
+        }
+        let taken = (pos - host.written) as u32;
+        let oob = host.plan.oob_one_in > 0 && self.rng.one_in(host.plan.oob_one_in);
+        let how = SendHow {
+            oob,
+            last: taken == want,
+            corked: host.plan.cork_one_in > 0 && self.rng.one_in(host.plan.cork_one_in),
+            autocork_bytes: 65_536,
+        };
+        host.written = pos;
+        if oob && how.last {
+            host.urgents.insert(pos - 1);
+        }
+        host.transmit |= host.stream.commit(taken, how);
+    }
+
+    fn read(&mut self, side: Side) {
+        let mut host = &mut self.hosts[side.index()];
+        if host.stream.urgent().is_some() && self.rng.one_in(2) {
+            self.read_urgent(side);
+            host = &mut self.hosts[side.index()];
+        }
+        host.transmit |= host.stream.before_read().transmit;
+        match host.stream.recv_state() {
+            Recv::Wait => host.reader_awake = false,
+            Recv::Eof | Recv::NotConnected => host.ended = true,
+            Recv::Ready(readable) => {
+                assert!(readable <= host.plan.rmbe.bytes());
+                let want = self.rng.between(1, host.plan.chunk);
+                let chunks = host.stream.peek_chunks(0, want);
+                let len = chunks[0].len + chunks[1].len;
+                assert!(len > 0, "readable, but nothing to read");
+                let end = self.check_bytes(side, chunks);
+                let host = self.host(side);
+                host.read = end;
+                host.transmit |= host.stream.consume(len).transmit;
+            }
+        }
+    }
+
+    fn read_urgent(&mut self, side: Side) {
+        let expected = byte_at(self.seed, side.peer(), self.hosts[side.index()].urgent);
+        let host = self.host(side);
+        assert_eq!(host.stream.urgent(), Some(expected));
+        host.transmit |= host.stream.take_urgent().transmit;
+        assert_eq!(host.stream.urgent(), None);
+    }
+
+    /// Compares what lies in the RMBE with what the peer sent; returns the position behind it.
+    fn check_bytes(&self, side: Side, chunks: Chunks) -> u64 {
+        let (host, peer) = (&self.hosts[side.index()], &self.hosts[side.peer().index()]);
+        let mut pos = host.read;
+        for chunk in chunks {
+            for offset in chunk.offset..chunk.offset + chunk.len {
+                while !host.plan.inline && peer.urgents.contains(&pos) {
+                    pos += 1;
+                }
+                let byte = self.memory[side.index()].rmbe[offset as usize];
+                assert_eq!(
+                    byte,
+                    byte_at(self.seed, side.peer(), pos),
+                    "{side:?} reads {pos}"
+                );
+                pos += 1;
+            }
+        }
+        pos
+    }
+
+    fn transmit(&mut self, side: Side) {
+        loop {
+            let host = &mut self.hosts[side.index()];
+            if !self.fabric.has_slot(side, host.link) {
+                // Stays marked: goes on when a slot is free.
+                return;
+            }
+            let Some(plan) = host.stream.plan() else {
+                break;
+            };
+            // A post that fails for no lasting reason: nothing of the plan may count.
+            let posted =
+                !self.rng.one_in(40) && self.fabric.post(side, host.link, &plan, host.buffer);
+            if !posted {
+                host.stream.plan_failed(&plan.record);
+                return;
+            }
+        }
+        self.host(side).transmit = false;
+    }
+
+    fn completion(&mut self, side: Side, link: usize) {
+        let Some((record, delivered)) = self.fabric.poll_completion(side, link) else {
+            return;
+        };
+        let fx = self.host(side).stream.on_sent(&record, delivered);
+        self.apply(side, fx);
+        let release = self.rng.one_in(2);
+        let host = &mut self.hosts[side.index()];
+        if release && host.stream.detach_sndbuf(false) {
+            // Who still reads it fails.
+            let buffer = host.buffer.take().expect("attached");
+            self.memory[side.index()].sndbufs[buffer] = Vec::new();
+        }
+    }
+
+    fn message(&mut self, side: Side, link: usize) {
+        let failover = |cdc: &smc_proto::stream::Cdc| cdc.flags.contains(ProducerFlags::FAILOVER);
+        if self.fabric.next_message(side, link).is_some_and(failover) {
+            // As the module does: what came by other links is older.
+            while let Some(cdc) = self.fabric.poll_message(side, 1 - link) {
+                self.deliver(side, &cdc);
+            }
+        }
+        if let Some(cdc) = self.fabric.poll_message(side, link) {
+            self.deliver(side, &cdc);
+        }
+    }
+
+    pub fn deliver(&mut self, side: Side, cdc: &smc_proto::stream::Cdc) {
+        match self.host(side).stream.on_cdc(cdc) {
+            Ok(fx) => self.apply(side, fx),
+            Err(fault) => {
+                let host = self.host(side);
+                host.fault = Some(fault);
+                host.transmit |= host.stream.abort().transmit;
+                host.reader_awake = true;
+                host.writer_awake = true;
+            }
+        }
+    }
+
+    fn apply(&mut self, side: Side, fx: Effects) {
+        if let Some(offset) = fx.urgent_at {
+            let byte = self.memory[side.index()].rmbe[offset as usize];
+            // There is one at a time, so they arrive in the order in which they were sent.
+            let urgents = &self.hosts[side.peer().index()].urgents;
+            let signals = self.hosts[side.index()].signals;
+            let urgent = *urgents.iter().nth(signals).expect("the peer sent one more");
+            assert_eq!(byte, byte_at(self.seed, side.peer(), urgent), "urgent byte");
+            let host = self.host(side);
+            host.stream.store_urgent(byte);
+            host.signals += 1;
+            host.urgent = urgent;
+        }
+        let host = self.host(side);
+        host.transmit |= fx.transmit;
+        host.reader_awake |= fx.wake_readers;
+        host.writer_awake |= fx.wake_writers;
+        host.reset |= fx.reset;
+    }
+}
+
+impl Host {
+    fn new(stream: Stream, plan: Plan) -> Self {
+        Self {
+            stream,
+            plan,
+            link: 0,
+            buffer: None,
+            written: 0,
+            read: 0,
+            urgents: BTreeSet::new(),
+            writer_awake: true,
+            reader_awake: true,
+            transmit: false,
+            flushing: false,
+            shut: false,
+            ended: false,
+            released: false,
+            signals: 0,
+            urgent: 0,
+            reset: false,
+            fault: None,
+            send_error: None,
+        }
+    }
+
+    /// The urgent bytes that were sent.
+    pub fn urgents_sent(&self) -> usize {
+        self.urgents.len()
+    }
+
+    /// Whether the last bytes sent end with an urgent one that a reader leaves out.
+    pub fn is_urgent(&self, pos: u64) -> bool {
+        self.urgents.contains(&pos)
+    }
+
+    fn has_written_all(&self) -> bool {
+        self.written == self.plan.send || self.send_error.is_some()
+    }
+
+    fn app_actions(&self, side: Side) -> impl Iterator<Item = Action> {
+        let write = self.writer_awake && !self.has_written_all() && !self.released;
+        let read = self.reader_awake && !self.ended && !self.released;
+        let shut = self.has_written_all() && !self.shut;
+        let close = self.shut && self.ended && !self.released;
+        let flushed = !self.flushing || !self.stream.needs_flush();
+        let finish = (shut || close) && flushed;
+        [
+            write.then_some(Action::Write(side)),
+            read.then_some(Action::Read(side)),
+            finish.then_some(Action::Finish(side)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Shuts down or closes, once everything prepared was posted.
+    fn finish(&mut self) {
+        if self.stream.needs_flush() {
+            self.flushing = true;
+            self.transmit |= self.stream.uncork();
+            return;
+        }
+        if !self.shut && !self.plan.close_early {
+            self.shut = true;
+            if let Ok(fx) = self.stream.shutdown_write() {
+                self.transmit |= fx.transmit;
+            }
+            return;
+        }
+        self.shut = true;
+        self.released = true;
+        self.transmit |= self.stream.close(true).transmit;
+    }
+}
+
+/// The byte that `side` sends at a stream position.
+pub fn byte_at(seed: u64, side: Side, pos: u64) -> u8 {
+    let word = mix(seed ^ mix(pos / 8 * 2 + side.index() as u64));
+    word.to_le_bytes()[(pos % 8) as usize]
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Seeded numbers (SplitMix64), and the loop over seeds.
+
+/// A generator; equal seeds give equal numbers on every machine.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        (self.next() % u64::from(bound)) as u32
+    }
+
+    /// A number in `from..=to`.
+    pub fn between(&mut self, from: u32, to: u32) -> u32 {
+        from + (self.next() % (u64::from(to - from) + 1)) as u32
+    }
+
+    /// True once in `times` on average.
+    pub fn one_in(&mut self, times: u32) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of the items.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u32) as usize]
+    }
+}
+
+/// A number that depends on every bit of `value`.
+pub fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Runs `test` for `count` seeds, or for the one in the environment variable `SMC_SEED`. Prints the seed
+/// of the run that fails.
+pub fn for_seeds(count: u64, test: impl Fn(u64)) {
+    struct Announce(u64);
+    impl Drop for Announce {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("failed with SMC_SEED={}", self.0);
+            }
+        }
+    }
+
+    let seeds = match std::env::var("SMC_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("SMC_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..count,
+    };
+    for seed in seeds {
+        let announce = Announce(seed);
+        test(seed);
+        drop(announce);
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Data transfer between two streams: every byte arrives once and in order, whatever the interleaving.
+
+mod common;
+
+use common::{
+    pair::{
+        Pair,
+        Plan, //
+    },
+    rng::for_seeds,
+    Side, //
+};
+use smc_proto::buffer::SizeClass;
+use smc_proto::conn::State;
+
+/// Runs to the end and checks that both ends got everything and hold nothing.
+fn run_to_the_end(mut pair: Pair) -> Pair {
+    pair.run();
+    for side in Side::BOTH {
+        let sent = pair.hosts[side.peer().index()].written;
+        let host = &pair.hosts[side.index()];
+        let detail = format!(
+            "{side:?}: {:?}",
+            pair.hosts.each_ref().map(|host| host.stream)
+        );
+        assert_eq!(host.fault, None, "{detail}");
+        assert_eq!(host.written, host.plan.send, "{detail}");
+        let mut read = host.read;
+        while !host.plan.inline && pair.hosts[side.peer().index()].is_urgent(read) {
+            read += 1;
+        }
+        assert_eq!(read, sent, "{detail}");
+        assert!(host.ended && !host.reset, "{detail}");
+        assert_eq!(host.stream.state(), State::Closed, "{detail}");
+        assert!(host.stream.is_finished(), "{detail}");
+        assert!(
+            host.stream.needs_sndbuf() || host.stream.may_release_sndbuf(),
+            "{detail}"
+        );
+    }
+    pair
+}
+
+fn class(code: u8) -> SizeClass {
+    SizeClass::from_code(code).unwrap()
+}
+
+/// Sizes, chunks and urgency that differ from seed to seed.
+fn mixed_plan(pair_seed: u64, salt: u64) -> Plan {
+    let mut rng = common::rng::Rng::new(pair_seed * 2 + salt);
+    let largest = if rng.one_in(8) { 5 } else { 1 };
+    Plan {
+        send: u64::from(rng.below(300_000)),
+        oob_one_in: *rng.pick(&[0, 0, 3, 20]),
+        inline: rng.one_in(2),
+        cork_one_in: *rng.pick(&[0, 2, 10]),
+        chunk: *rng.pick(&[3_000, 20_000, 100_000]),
+        close_early: false,
+        rmbe: class(rng.between(0, largest) as u8),
+        sndbuf: class(rng.between(0, largest) as u8),
+    }
+}
+
+#[test]
+fn every_byte_arrives_in_order() {
+    for_seeds(60, |seed| {
+        run_to_the_end(Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1)));
+    });
+}
+
+#[test]
+fn every_byte_arrives_although_links_fail() {
+    for_seeds(120, |seed| {
+        let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
+        pair.failures = 4;
+        run_to_the_end(pair);
+    });
+}
+
+#[test]
+fn rings_of_very_different_sizes_wrap_on_their_own() {
+    for_seeds(6, |seed| {
+        for (rmbe, sndbuf) in [(0, 5), (5, 0), (1, 3)] {
+            let client = Plan {
+                send: 1 << 20,
+                rmbe: class(rmbe),
+                sndbuf: class(sndbuf),
+                ..Plan::default()
+            };
+            let server = Plan {
+                send: 3,
+                rmbe: class(rmbe),
+                ..Plan::default()
+            };
+            let pair = run_to_the_end(Pair::new(seed, client, server));
+            assert!(pair.fabric.writes > 1);
+        }
+    });
+}
+
+#[test]
+fn each_urgent_byte_raises_one_signal() {
+    for_seeds(20, |seed| {
+        let client = Plan {
+            oob_one_in: 2,
+            ..Plan::default()
+        };
+        let pair = run_to_the_end(Pair::new(seed, client, Plan::default()));
+        let [client, server] = &pair.hosts;
+        assert!(client.urgents_sent() > 0);
+        assert_eq!(server.signals, client.urgents_sent());
+    });
+}
