@@ -49,16 +49,20 @@
 //! ```
 
 mod close;
+mod effects;
 mod failover;
 mod message;
 mod plan;
 mod recv;
 mod send;
+mod view;
 
-pub use self::close::{
+pub use self::effects::{
     CloseEffects,
-    Recv,
-    SendError, //
+    ConsumeEffects,
+    Effects,
+    Fault,
+    SendHow, //
 };
 pub use self::message::{
     Cdc,
@@ -71,6 +75,12 @@ pub use self::plan::{
     WritePlan, //
 };
 pub use self::recv::UrgentState;
+pub use self::view::{
+    Queues,
+    Readiness,
+    Recv,
+    SendError, //
+};
 
 use self::{
     recv::Receiver,
@@ -82,65 +92,10 @@ use crate::cursor::{
     Chunks,
     Ring, //
 };
-use crate::error::PeerMisbehaved;
 
-/// Why a connection cannot go on; it has to be aborted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The peer said what cannot be true.
-    Misbehaved(PeerMisbehaved),
-    /// Messages were lost with a failed link (failover validation).
-    LostMessages,
-}
-
-impl From<PeerMisbehaved> for Fault {
-    fn from(error: PeerMisbehaved) -> Self {
-        Self::Misbehaved(error)
-    }
-}
-
-/// How the application sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendHow {
-    /// MSG_OOB is set.
-    pub oob: bool,
-    /// The last byte of the call is in this commit; with `oob` it is the urgent one.
-    pub last: bool,
-    /// MSG_MORE or TCP_CORK is set: hold back while there is send space.
-    pub corked: bool,
-    /// sysctl `autocorking_size`, bytes; 0 turns auto-corking off.
-    pub autocork_bytes: u32,
-}
-
-/// What an event asks the module to do, after it dropped the lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
-    /// Call transmit.
-    pub transmit: bool,
-    /// Wake readers and pollers.
-    pub wake_readers: bool,
-    /// Wake writers and pollers: there may be send space.
-    pub wake_writers: bool,
-    /// An urgent byte lies at this offset of our RMBE: store it ([`Stream::store_urgent`]) and raise SIGURG.
-    pub urgent_at: Option<u32>,
-    /// The peer will send no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
-    pub peer_done: bool,
-    /// The peer aborted: set `sk_err` to ECONNRESET.
-    pub reset: bool,
-    /// The state changed: report it to pollers; see [`Stream::is_finished`].
-    pub state_changed: bool,
-    /// Nothing is in flight any more: wake who waits for [`Stream::is_quiet`].
-    pub quiet: bool,
-}
-
-/// What reading asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConsumeEffects {
-    /// Call transmit: the peer has to learn the read position.
-    pub transmit: bool,
-    /// The read ends here, at the urgent mark.
-    pub at_mark: bool,
-}
+// It lives under a spinlock in each connection, and a record in each send slot.
+const _: () = assert!(size_of::<Stream>() <= 192);
+const _: () = assert!(size_of::<SentRecord>() <= 32);
 
 /// The state of data transfer of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +129,8 @@ pub struct Stream {
     killed: bool,
     /// The application shut down reading.
     shut_read: bool,
+    /// The application shut down writing.
+    shut_write: bool,
     /// Messages of the peer are not accepted any more.
     out_of_sync: bool,
 }
@@ -198,6 +155,7 @@ impl Stream {
             released: false,
             killed: false,
             shut_read: false,
+            shut_write: false,
             out_of_sync: false,
         }
     }
@@ -282,7 +240,7 @@ impl Stream {
         self.recv.set_oob_inline(inline);
     }
 
-    /// Bytes that can be read: SIOCINQ.
+    /// Bytes that can be read.
     #[inline]
     pub fn readable(&self) -> u32 {
         self.recv.readable()
@@ -335,11 +293,6 @@ impl Stream {
     /// Saves the byte that [`Effects::urgent_at`] pointed at, under the same lock.
     pub fn store_urgent(&mut self, byte: u8) {
         self.recv.store_urgent(byte);
-    }
-
-    /// SIOCATMARK.
-    pub const fn is_at_mark(&self) -> bool {
-        self.recv.is_at_mark()
     }
 
     /// Whether our RMBE is full (statistics).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a connection ends, and what the application may do in each state (`smc_close.c`, `af_smc.c`).
+//! How a connection begins and ends (RFC 7609 section 4.8, Linux `smc_close.c`).
 
 use crate::buffer::SizeClass;
 use crate::conn::{
@@ -7,45 +7,12 @@ use crate::conn::{
     State, //
 };
 use crate::stream::{
+    CloseEffects,
     Effects,
+    SendError,
     StateFlags,
     Stream, //
 };
-
-/// What a close of any kind asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CloseEffects {
-    /// Call transmit: a message with a new flag waits.
-    pub transmit: bool,
-    /// The state changed.
-    pub state_changed: bool,
-    /// Shut the TCP socket down in both directions.
-    pub shutdown_tcp: bool,
-}
-
-/// Why nothing can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendError {
-    /// ENOTCONN.
-    NotConnected,
-    /// EPIPE, without SIGPIPE.
-    Pipe,
-    /// ECONNRESET; what was taken before counts first.
-    ConnReset,
-}
-
-/// What a reader finds, before `sk_err` is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recv {
-    /// So many bytes.
-    Ready(u32),
-    /// Nothing yet: look at `sk_err`, then wait.
-    Wait,
-    /// No more will come: 0.
-    Eof,
-    /// ENOTCONN.
-    NotConnected,
-}
 
 impl Stream {
     /// The connection's state.
@@ -60,8 +27,9 @@ impl Stream {
         self.step(Event::Established);
     }
 
-    /// Whether prepared data should go out (transmit, then wait until this is false, at most the
-    /// linger time or 2 s) before [`Stream::close`] or [`Stream::shutdown_write`].
+    /// Whether prepared data should go out before [`Stream::close`] or [`Stream::shutdown_write`]:
+    /// transmit, then wait until this is false, at most the linger time or 2 s. Who transmits wakes the
+    /// waiter.
     pub fn needs_flush(&self) -> bool {
         let state = match self.state {
             State::Active => true,
@@ -79,6 +47,7 @@ impl Stream {
         let before = self.state;
         self.released |= released;
         self.shut_read = true;
+        self.shut_write = true;
         let transmit = match before {
             State::Active | State::AppCloseWait1 | State::AppCloseWait2 => self.send_final(),
             State::PeerCloseWait1 | State::PeerCloseWait2 | State::AppFinCloseWait => {
@@ -117,6 +86,7 @@ impl Stream {
             State::Active | State::AppCloseWait1 => self.send_flag(StateFlags::DONE_WRITING),
             _ => false,
         };
+        self.shut_write = true;
         Ok(CloseEffects {
             transmit,
             state_changed: self.step(Event::ShutdownWrite),
@@ -125,8 +95,16 @@ impl Stream {
     }
 
     /// The application shuts down reading; the peer is not told.
-    pub fn shutdown_read(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::shutdown_write`].
+    pub fn shutdown_read(&mut self) -> Result<(), SendError> {
+        if !self.can_shutdown() {
+            return Err(SendError::NotConnected);
+        }
         self.shut_read = true;
+        Ok(())
     }
 
     /// Whether shutdown(2) is allowed; otherwise it is ENOTCONN.
@@ -176,53 +154,6 @@ impl Stream {
     /// last message out.
     pub const fn is_finished(&self) -> bool {
         matches!(self.state, State::Closed) && self.released && self.pending == 0 && !self.cdc_due
-    }
-
-    // --- What the application sees.
-
-    /// Whether data may be given.
-    ///
-    /// # Errors
-    ///
-    /// The errno of send(2), once `sk_err` was looked at.
-    pub fn can_send(&self) -> Result<(), SendError> {
-        match self.state {
-            State::Init => Err(SendError::NotConnected),
-            _ if self.killed => Err(SendError::Pipe),
-            State::Active | State::AppCloseWait1 if self.peer.any_close() => {
-                Err(SendError::ConnReset)
-            }
-            State::Active | State::AppCloseWait1 => Ok(()),
-            _ => Err(SendError::Pipe),
-        }
-    }
-
-    /// What recv(2) finds, in this order: state, data, end of stream.
-    pub fn recv_state(&self) -> Recv {
-        match self.state {
-            State::Closed if self.is_read_shut() => return Recv::Eof,
-            State::Init | State::Listen | State::Closed => return Recv::NotConnected,
-            State::PeerFinCloseWait => return Recv::Eof,
-            _ if self.killed => return Recv::Eof,
-            _ => {}
-        }
-        match self.readable() {
-            0 if self.is_read_shut() => Recv::Eof,
-            0 => Recv::Wait,
-            len => Recv::Ready(len),
-        }
-    }
-
-    /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
-    #[inline]
-    pub const fn is_read_shut(&self) -> bool {
-        self.shut_read || !self.peer.is_empty()
-    }
-
-    /// SEND_SHUTDOWN.
-    #[inline]
-    pub const fn is_write_shut(&self) -> bool {
-        !self.own.is_empty()
     }
 
     // --- Inside.

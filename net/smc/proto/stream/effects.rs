@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What goes into a stream beside messages, and what it asks the module to do.
+
+use crate::error::PeerMisbehaved;
+
+/// Why a connection cannot go on; it has to be aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer said what cannot be true.
+    Misbehaved(PeerMisbehaved),
+    /// Messages were lost with a failed link (failover validation).
+    LostMessages,
+}
+
+impl From<PeerMisbehaved> for Fault {
+    fn from(error: PeerMisbehaved) -> Self {
+        Self::Misbehaved(error)
+    }
+}
+
+/// How the application sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendHow {
+    /// MSG_OOB is set.
+    pub oob: bool,
+    /// The last byte of the call is in this commit; with `oob` it is the urgent one.
+    pub last: bool,
+    /// MSG_MORE or TCP_CORK is set: hold back while there is send space.
+    pub corked: bool,
+    /// sysctl `autocorking_size`, bytes; 0 turns auto-corking off.
+    pub autocork_bytes: u32,
+}
+
+/// What an event asks the module to do, after it dropped the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Call transmit.
+    pub transmit: bool,
+    /// Wake readers and pollers.
+    pub wake_readers: bool,
+    /// Wake writers and pollers: there may be send space.
+    pub wake_writers: bool,
+    /// An urgent byte lies at this offset of our RMBE: store it ([`Stream::store_urgent`]) and raise SIGURG.
+    pub urgent_at: Option<u32>,
+    /// The peer will send no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
+    pub peer_done: bool,
+    /// The peer aborted: set `sk_err` to ECONNRESET.
+    pub reset: bool,
+    /// The state changed: report it to pollers; see [`Stream::is_finished`].
+    pub state_changed: bool,
+    /// Nothing is in flight any more: wake who waits for [`Stream::is_quiet`].
+    pub quiet: bool,
+}
+
+/// What reading asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumeEffects {
+    /// Call transmit: the peer has to learn the read position.
+    pub transmit: bool,
+    /// The read ends here, at the urgent mark.
+    pub at_mark: bool,
+}
+
+/// What a close of any kind asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloseEffects {
+    /// Call transmit: a message with a new flag waits.
+    pub transmit: bool,
+    /// The state changed.
+    pub state_changed: bool,
+    /// Shut the TCP socket down in both directions.
+    pub shutdown_tcp: bool,
+}

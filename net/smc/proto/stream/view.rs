@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the application sees of a connection in each state: send, recv, poll, ioctl (Linux `af_smc.c`).
+
+use crate::conn::State;
+use crate::stream::{
+    Stream,
+    UrgentState, //
+};
+
+/// Why nothing can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// ENOTCONN.
+    NotConnected,
+    /// EPIPE, without SIGPIPE.
+    Pipe,
+    /// ECONNRESET; what was taken before counts first.
+    ConnReset,
+}
+
+/// What a reader finds, before `sk_err` is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recv {
+    /// So many bytes.
+    Ready(u32),
+    /// Nothing yet: look at `sk_err`, then wait.
+    Wait,
+    /// No more will come: 0.
+    Eof,
+    /// ENOTCONN.
+    NotConnected,
+}
+
+/// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and answers for a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness(u32);
+
+impl Readiness {
+    /// EPOLLIN: data or the end can be read.
+    pub const IN: Self = Self(0x1);
+    /// EPOLLPRI: an urgent byte waits.
+    pub const PRI: Self = Self(0x2);
+    /// EPOLLOUT: send would take data, or fail at once.
+    pub const OUT: Self = Self(0x4);
+    /// EPOLLHUP: both directions are shut.
+    pub const HUP: Self = Self(0x10);
+    /// EPOLLRDNORM.
+    pub const RDNORM: Self = Self(0x40);
+    /// EPOLLWRNORM.
+    pub const WRNORM: Self = Self(0x100);
+    /// EPOLLRDHUP: the peer sends no more.
+    pub const RDHUP: Self = Self(0x2000);
+
+    /// The EPOLL bits.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether every bit of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[inline]
+    fn add(&mut self, on: bool, bits: &[Self]) {
+        if on {
+            self.0 = bits.iter().fold(self.0, |sum, bit| sum | bit.0);
+        }
+    }
+}
+
+/// The values of the socket ioctls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// SIOCINQ: bytes that can be read.
+    pub inq: u32,
+    /// SIOCOUTQ: bytes in the send buffer, those in flight included.
+    pub outq: u32,
+    /// SIOCOUTQNSD: bytes in the send buffer that were not posted.
+    pub outq_unsent: u32,
+    /// SIOCATMARK: the reader stands at the urgent mark.
+    pub at_mark: bool,
+}
+
+impl Stream {
+    /// Whether data may be given.
+    ///
+    /// # Errors
+    ///
+    /// The errno of send(2), once `sk_err` was looked at.
+    pub fn can_send(&self) -> Result<(), SendError> {
+        match self.state {
+            State::Init => Err(SendError::NotConnected),
+            _ if self.killed => Err(SendError::Pipe),
+            State::Active | State::AppCloseWait1 if self.peer.any_close() => {
+                Err(SendError::ConnReset)
+            }
+            State::Active | State::AppCloseWait1 => Ok(()),
+            _ => Err(SendError::Pipe),
+        }
+    }
+
+    /// What recv(2) finds, in this order: state, data, end of stream.
+    pub fn recv_state(&self) -> Recv {
+        match self.state {
+            State::Closed if self.is_read_shut() => return Recv::Eof,
+            State::Init | State::Listen | State::Closed => return Recv::NotConnected,
+            State::PeerFinCloseWait => return Recv::Eof,
+            _ if self.killed => return Recv::Eof,
+            _ => {}
+        }
+        match self.readable() {
+            0 if self.is_read_shut() => Recv::Eof,
+            0 => Recv::Wait,
+            len => Recv::Ready(len),
+        }
+    }
+
+    /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
+    #[inline]
+    pub const fn is_read_shut(&self) -> bool {
+        self.shut_read || !self.peer.is_empty()
+    }
+
+    /// SEND_SHUTDOWN: the application shut down writing, or closed.
+    #[inline]
+    pub const fn is_write_shut(&self) -> bool {
+        self.shut_write
+    }
+
+    /// What poll(2) reports.
+    ///
+    /// Unlike the C module this does not report OUT while an urgent byte holds back every send.
+    pub fn readiness(&self) -> Readiness {
+        let mut ready = Readiness::default();
+        let room = self.needs_sndbuf() || self.writable() > 0;
+        let out = room && !matches!(self.state, State::Init | State::Listen);
+        let closed = self.state == State::Closed;
+        ready.add(out || self.shut_write, &[Readiness::OUT, Readiness::WRNORM]);
+        ready.add(self.readable() > 0, &[Readiness::IN, Readiness::RDNORM]);
+        ready.add(
+            self.is_read_shut(),
+            &[Readiness::IN, Readiness::RDNORM, Readiness::RDHUP],
+        );
+        ready.add(
+            closed || (self.is_read_shut() && self.shut_write),
+            &[Readiness::HUP],
+        );
+        ready.add(self.urgent_state() == UrgentState::Valid, &[Readiness::PRI]);
+        ready
+    }
+
+    /// The values of the socket ioctls; `None` (EINVAL) for a listener.
+    pub fn queues(&self) -> Option<Queues> {
+        match self.state {
+            State::Listen => None,
+            State::Init | State::Closed => Some(Queues::default()),
+            _ => Some(Queues {
+                inq: self.readable(),
+                outq: self.send.outstanding(),
+                outq_unsent: self.send.unsent(),
+                at_mark: self.recv.is_at_mark(),
+            }),
+        }
+    }
+}
