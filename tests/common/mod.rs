@@ -6,9 +6,11 @@
 //! - [`net`]: messages on channels that keep their order, timers, rules; for handshakes and flows;
 //! - [`rdma`]: queue pairs with late reads of the send buffer, flushes and lost completions;
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
+//! - [`duo`]: two `Stream`s moved by hand, for single steps.
 
 #![allow(dead_code, reason = "each test binary uses its part of the harness")]
 
+pub mod duo;
 pub mod net;
 pub mod pair;
 pub mod rdma;

@@ -43,8 +43,8 @@ pub fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Runs `test` for `count` seeds, or for the one in the environment variable `SMC_SEED`. Prints the seed
-/// of the run that fails.
+/// Runs `test` for `count` seeds, `SMC_SEED_FACTOR` times as many, or the one in `SMC_SEED` (both from the
+/// environment). Prints the seed of the run that fails.
 pub fn for_seeds(count: u64, test: impl Fn(u64)) {
     struct Announce(u64);
     impl Drop for Announce {
@@ -55,12 +55,13 @@ pub fn for_seeds(count: u64, test: impl Fn(u64)) {
         }
     }
 
-    let seeds = match std::env::var("SMC_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("SMC_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..count,
+    let number = |name| {
+        let value = std::env::var(name).ok()?;
+        Some(value.parse::<u64>().expect("a seed or factor is a number"))
+    };
+    let seeds = match number("SMC_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..count * number("SMC_SEED_FACTOR").unwrap_or(1),
     };
     for seed in seeds {
         let announce = Announce(seed);

@@ -26,9 +26,9 @@ impl Stream {
         let unsure = self.seq != self.seq_fin;
         if self.close_posted && self.send.has_unconfirmed() {
             self.own.insert(StateFlags::ABORTED);
-        } else {
-            self.send.rewind();
         }
+        // Also then: the producer cursor must not claim what may not have arrived.
+        self.send.rewind();
         self.cdc_due |= unsure;
         self.validation_due = match self.state {
             State::Init | State::Listen => false,

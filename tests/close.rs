@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How connections end: states and flags step by step, what the application sees, and every order of
+//! events that a seed finds.
+
+mod common;
+
+use common::{
+    duo::Duo,
+    pair::{
+        Pair,
+        Plan, //
+    },
+    rng::{
+        for_seeds,
+        Rng, //
+    },
+    Side::{
+        self,
+        Client,
+        Server, //
+    },
+};
+use smc_proto::buffer::SizeClass;
+use smc_proto::conn::State;
+use smc_proto::cursor::Cursor;
+use smc_proto::stream::{
+    ProducerFlags,
+    Queues,
+    Readiness,
+    Recv,
+    SendError,
+    StateFlags,
+    Stream, //
+};
+
+#[test]
+fn orderly_close_by_the_client_first() {
+    let mut duo = Duo::new();
+    let fx = duo.client().close(true);
+    assert!(fx.transmit && fx.state_changed && fx.shutdown_tcp);
+    assert_eq!(duo.client().state(), State::PeerCloseWait1);
+
+    let plans = duo.post(Client);
+    assert_eq!(plans.len(), 1);
+    assert_eq!(plans[0].cdc.state, StateFlags::CLOSED);
+    duo.arrive(Client);
+    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert!(duo.effects[Server.index()].peer_done);
+    assert_eq!(duo.server().recv_state(), Recv::Eof);
+    assert_eq!(duo.server().can_send(), Err(SendError::ConnReset));
+
+    duo.server().close(true);
+    assert_eq!(duo.server().state(), State::Closed);
+    assert!(!duo.server().is_finished(), "its last message is not out");
+    duo.settle();
+    assert_eq!(duo.client().state(), State::Closed);
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn half_close_lets_the_other_direction_go_on() {
+    let mut duo = Duo::new();
+    duo.client().shutdown_write().unwrap();
+    duo.settle();
+    assert_eq!(duo.client().state(), State::PeerCloseWait1);
+    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
+    assert_eq!(duo.client().recv_state(), Recv::Wait);
+
+    assert_eq!(duo.server().can_send(), Ok(()));
+    assert!(duo.write(Server, 10));
+    duo.settle();
+    assert_eq!(duo.client().recv_state(), Recv::Ready(10));
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    assert_eq!(duo.client().state(), State::PeerCloseWait2);
+    assert_eq!(duo.server().state(), State::AppCloseWait2);
+    assert_eq!(duo.read(Client), 10);
+    assert_eq!(duo.client().recv_state(), Recv::Eof);
+
+    duo.client().close(true);
+    duo.settle();
+    assert_eq!(duo.client().state(), State::PeerCloseWait2);
+    duo.server().close(true);
+    duo.settle();
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn close_after_the_peers_half_close_waits_for_its_close() {
+    let mut duo = Duo::new();
+    duo.client().shutdown_write().unwrap();
+    duo.settle();
+    duo.server().close(true);
+    assert_eq!(duo.server().state(), State::PeerFinCloseWait);
+    duo.settle();
+    assert_eq!(duo.client().state(), State::AppFinCloseWait);
+    let fx = duo.client().close(true);
+    assert!(fx.transmit && !fx.shutdown_tcp);
+    duo.settle();
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn both_close_at_once() {
+    let mut duo = Duo::new();
+    for side in Side::BOTH {
+        duo.at(side).close(true);
+        duo.post(side);
+    }
+    for side in Side::BOTH {
+        duo.arrive(side);
+    }
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn shutdown_of_both_directions_is_not_the_end_of_the_socket() {
+    let mut duo = Duo::new();
+    duo.client().close(false);
+    duo.settle();
+    duo.server().close(true);
+    duo.settle();
+    assert_eq!(duo.client().state(), State::AppFinCloseWait);
+    assert!(!duo.client().is_finished());
+    let fx = duo.client().close(true);
+    assert!(!fx.transmit, "the close was sent before");
+    assert!(duo.client().is_finished());
+}
+
+#[test]
+fn close_with_unread_data_aborts() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.settle();
+    duo.server().close(true);
+    let plans = duo.post(Server);
+    assert_eq!(plans[0].cdc.state, StateFlags::ABORTED);
+    duo.arrive(Server);
+    assert_eq!(duo.client().state(), State::ProcessAbort);
+    assert!(duo.effects[Client.index()].reset);
+    assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
+    assert_eq!(duo.client().recv_state(), Recv::Eof);
+
+    duo.client().close(true);
+    let plans = duo.post(Client);
+    assert_eq!(plans[0].cdc.state, StateFlags::ABORTED);
+    duo.arrive(Client);
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn data_unread_when_the_peer_aborts_stay_readable() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.settle();
+    duo.client().abort();
+    duo.settle();
+    assert_eq!(duo.server().state(), State::ProcessAbort);
+    assert_eq!(duo.server().recv_state(), Recv::Ready(5));
+    assert_eq!(duo.read(Server), 5);
+    assert_eq!(duo.server().recv_state(), Recv::Eof);
+}
+
+#[test]
+fn local_abort_ends_in_closed_from_every_state_that_has_a_peer() {
+    let prepare: [fn(&mut Duo); 5] = [
+        |_| {},
+        |duo| _ = duo.client().shutdown_write(),
+        |duo| _ = duo.server().shutdown_write(),
+        |duo| _ = duo.server().close(true),
+        |duo| _ = duo.client().close(true),
+    ];
+    for prepare in prepare {
+        let mut duo = Duo::new();
+        prepare(&mut duo);
+        duo.settle();
+        assert!(duo.client().abort().transmit);
+        assert!(duo.client().is_killed());
+        assert_eq!(duo.client().state(), State::PeerAbortWait);
+        assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
+        let plans = duo.post(Client);
+        assert!(plans[0].cdc.state.contains(StateFlags::ABORTED));
+        duo.lose(Client);
+        assert!(duo.client().aborted());
+        assert_eq!(duo.client().state(), State::Closed);
+    }
+}
+
+#[test]
+fn nothing_is_written_after_a_close() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    assert!(duo.client().needs_flush());
+    duo.client().close(true);
+    assert!(!duo.client().needs_flush());
+    let plans = duo.post(Client);
+    assert_eq!(plans.len(), 1);
+    assert!(plans[0].is_empty(), "the peer may reuse its RMBE");
+
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    duo.server().close(true);
+    duo.post(Server);
+    duo.arrive(Server);
+    assert!(duo.client().plan().is_none(), "nobody reads it");
+}
+
+#[test]
+fn flush_is_over_when_everything_was_posted() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    assert!(duo.client().needs_flush() && duo.client().uncork());
+    duo.post(Client);
+    assert!(!duo.client().needs_flush(), "completion is not waited for");
+}
+
+#[test]
+fn a_close_lost_with_its_link_is_repeated() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    duo.settle();
+    duo.read(Server);
+    duo.client().close(true);
+    duo.post(Client);
+    duo.lose(Client);
+    assert!(duo.client().on_link_switch());
+    let plans = duo.post(Client);
+    assert_eq!(plans.len(), 2);
+    assert_eq!(plans[0].cdc.flags, ProducerFlags::FAILOVER);
+    assert_eq!(plans[1].cdc.state, StateFlags::CLOSED);
+    duo.arrive(Client);
+    assert_eq!(duo.server().state(), State::AppCloseWait1);
+}
+
+#[test]
+fn data_lost_behind_a_posted_close_become_an_abort() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    duo.post(Client);
+    duo.client().close(true);
+    duo.post(Client);
+    duo.lose(Client);
+    duo.client().on_link_switch();
+    let plans = duo.post(Client);
+    assert!(
+        plans.iter().all(|plan| plan.is_empty()),
+        "the RMBE may be another's"
+    );
+    let last = plans.last().unwrap().cdc;
+    assert!(last.state.contains(StateFlags::ABORTED));
+    assert_eq!(
+        last.prod,
+        Cursor::default(),
+        "nothing is known to have arrived"
+    );
+    duo.arrive(Client);
+    assert_eq!(duo.server().state(), State::ProcessAbort);
+}
+
+#[test]
+fn shutdown_is_refused_without_a_connection() {
+    let mut stream = Stream::new(SizeClass::SMALLEST);
+    assert_eq!(stream.shutdown_write().err(), Some(SendError::NotConnected));
+    assert_eq!(stream.shutdown_read(), Err(SendError::NotConnected));
+    stream.close(true);
+    assert_eq!(stream.state(), State::Closed);
+    assert_eq!(stream.shutdown_write().err(), Some(SendError::NotConnected));
+    assert!(stream.is_finished());
+}
+
+#[test]
+fn a_close_that_overtakes_the_handshake_is_kept() {
+    let mut server = Stream::new(SizeClass::SMALLEST);
+    let mut client = Stream::new(SizeClass::SMALLEST);
+    client.establish(SizeClass::SMALLEST);
+    client.attach_sndbuf(SizeClass::SMALLEST);
+    client.reserve(7);
+    client.commit(7, Default::default());
+    client
+        .plan()
+        .map(|plan| server.on_cdc(&plan.cdc))
+        .unwrap()
+        .unwrap();
+    client.close(true);
+    client
+        .plan()
+        .map(|plan| server.on_cdc(&plan.cdc))
+        .unwrap()
+        .unwrap();
+    server.establish(SizeClass::SMALLEST);
+    assert_eq!(server.state(), State::AppCloseWait1);
+    assert_eq!(server.recv_state(), Recv::Ready(7));
+}
+
+#[test]
+fn poll_reports_what_the_c_module_does() {
+    let has = |stream: &Stream, bits: u32| {
+        // What poll(2) asks for in the observations: IN, PRI, OUT, HUP, RDHUP.
+        assert_eq!(stream.readiness().bits() & 0x2017, bits);
+    };
+    has(&Stream::new(SizeClass::SMALLEST), 0);
+    let mut duo = Duo::new();
+    has(duo.client(), 0x4);
+    duo.write(Server, 5);
+    duo.settle();
+    has(duo.client(), 0x5);
+    duo.read(Client);
+    has(duo.client(), 0x4);
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    has(duo.client(), 0x2005);
+    duo.client().shutdown_write().unwrap();
+    has(duo.client(), 0x2015);
+    duo.client().close(true);
+    duo.server().close(true);
+    duo.settle();
+    has(duo.client(), 0x2015);
+    assert!(duo.client().readiness().contains(Readiness::HUP));
+}
+
+#[test]
+fn ioctls_count_the_queues() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    let queues = |outq, outq_unsent| Queues {
+        outq,
+        outq_unsent,
+        ..Queues::default()
+    };
+    assert_eq!(duo.client().queues(), Some(queues(5, 5)));
+    duo.post(Client);
+    assert_eq!(duo.client().queues(), Some(queues(5, 0)));
+    duo.arrive(Client);
+    assert_eq!(duo.client().queues(), Some(queues(0, 0)));
+    assert_eq!(duo.server().queues().map(|queues| queues.inq), Some(5));
+    let fresh = Stream::new(SizeClass::SMALLEST);
+    assert_eq!(fresh.queues(), Some(Queues::default()));
+}
+
+/// Closes of all kinds while data flow and links fail: both ends always come to an end, and a reader that
+/// saw an orderly end got everything.
+#[test]
+fn every_mix_of_closes_ends() {
+    for_seeds(200, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut plan = || Plan {
+            send: u64::from(rng.below(60_000)),
+            close_early: rng.one_in(2),
+            oob_one_in: *rng.pick(&[0, 5]),
+            ..Plan::default()
+        };
+        let (client, server) = (plan(), plan());
+        let mut pair = Pair::new(seed, client, server);
+        pair.failures = rng.below(3);
+        pair.run();
+        for side in Side::BOTH {
+            let [host, peer] = [side, side.peer()].map(|side| &pair.hosts[side.index()]);
+            assert_eq!(host.fault, None);
+            assert!(
+                host.stream.is_finished(),
+                "{side:?}: {:?} {:?}",
+                host.stream,
+                peer.stream
+            );
+            if host.ended && !host.reset && peer.send_error.is_none() {
+                let mut read = host.read;
+                while peer.is_urgent(read) {
+                    read += 1;
+                }
+                assert_eq!(
+                    read, peer.written,
+                    "{side:?}: {:?} {:?}",
+                    host.stream, peer.stream
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Two streams on a wire without delay, moved by hand: for tests of single steps.
+
+use smc_proto::buffer::SizeClass;
+use smc_proto::stream::{
+    Cdc,
+    Effects,
+    SendHow,
+    Stream,
+    WritePlan, //
+};
+
+use super::Side;
+
+/// Two established connections' ends, both rings of the smallest class unless said otherwise.
+pub struct Duo {
+    streams: [Stream; 2],
+    /// What was posted and neither arrived nor completed.
+    wire: [Vec<WritePlan>; 2],
+    /// The effects of all messages that an end took.
+    pub effects: [Effects; 2],
+}
+
+impl Duo {
+    pub fn new() -> Self {
+        Self::with_class(SizeClass::SMALLEST)
+    }
+
+    pub fn with_class(class: SizeClass) -> Self {
+        let stream = || {
+            let mut stream = Stream::new(class);
+            stream.establish(class);
+            stream
+        };
+        Self {
+            streams: [stream(), stream()],
+            wire: [Vec::new(), Vec::new()],
+            effects: [Effects::default(); 2],
+        }
+    }
+
+    pub fn at(&mut self, side: Side) -> &mut Stream {
+        &mut self.streams[side.index()]
+    }
+
+    pub fn client(&mut self) -> &mut Stream {
+        self.at(Side::Client)
+    }
+
+    pub fn server(&mut self) -> &mut Stream {
+        self.at(Side::Server)
+    }
+
+    /// Gives `len` bytes to a stream; they go out with the next [`Duo::post`].
+    pub fn write(&mut self, side: Side, len: u32) -> bool {
+        self.write_as(side, len, SendHow::default())
+    }
+
+    pub fn write_as(&mut self, side: Side, len: u32, how: SendHow) -> bool {
+        let stream = self.at(side);
+        if stream.needs_sndbuf() {
+            stream.attach_sndbuf(SizeClass::SMALLEST);
+        }
+        let chunks = stream.reserve(len);
+        assert_eq!(chunks[0].len + chunks[1].len, len, "send space");
+        stream.commit(len, how)
+    }
+
+    /// Takes everything that an end wants to send, and returns it too.
+    pub fn post(&mut self, side: Side) -> Vec<WritePlan> {
+        let mut posted = Vec::new();
+        while let Some(plan) = self.at(side).plan() {
+            posted.push(plan);
+        }
+        self.wire[side.index()].extend(&posted);
+        posted
+    }
+
+    /// What `side` posted arrives and is completed.
+    pub fn arrive(&mut self, side: Side) {
+        for plan in std::mem::take(&mut self.wire[side.index()]) {
+            self.take(side.peer(), &plan.cdc);
+            self.at(side).on_sent(&plan.record, true);
+        }
+    }
+
+    /// What `side` posted is lost with its link.
+    pub fn lose(&mut self, side: Side) {
+        for plan in std::mem::take(&mut self.wire[side.index()]) {
+            self.at(side).on_sent(&plan.record, false);
+        }
+    }
+
+    /// What `side` posted arrives, but its completions do not come back.
+    pub fn arrive_unconfirmed(&mut self, side: Side) {
+        for plan in std::mem::take(&mut self.wire[side.index()]) {
+            self.take(side.peer(), &plan.cdc);
+            self.at(side).on_sent(&plan.record, false);
+        }
+    }
+
+    /// Both ends send until neither has anything to say.
+    pub fn settle(&mut self) {
+        while Side::BOTH.iter().any(|side| !self.post(*side).is_empty()) {
+            Side::BOTH.iter().for_each(|side| self.arrive(*side));
+        }
+    }
+
+    /// Reads everything readable; returns how much.
+    pub fn read(&mut self, side: Side) -> u32 {
+        let stream = self.at(side);
+        let mut read = 0;
+        loop {
+            stream.before_read();
+            let chunks = stream.peek_chunks(0, u32::MAX);
+            let len = chunks[0].len + chunks[1].len;
+            if len == 0 {
+                return read;
+            }
+            read += len;
+            stream.consume(len);
+        }
+    }
+
+    fn take(&mut self, side: Side, cdc: &Cdc) {
+        let fx = self.at(side).on_cdc(cdc).expect("no fault");
+        let sum = &mut self.effects[side.index()];
+        sum.wake_readers |= fx.wake_readers;
+        sum.wake_writers |= fx.wake_writers;
+        sum.peer_done |= fx.peer_done;
+        sum.reset |= fx.reset;
+        sum.state_changed |= fx.state_changed;
+        sum.transmit |= fx.transmit;
+        sum.urgent_at = fx.urgent_at.or(sum.urgent_at);
+    }
+}

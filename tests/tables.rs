@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The state tables, every state against every event, compared with what lies in `snapshots/`.
+//!
+//! After a wanted change run once with `SMC_UPDATE_SNAPSHOTS=1` and read the difference.
+
+use std::fmt::{
+    Debug,
+    Write, //
+};
+use std::path::Path;
+
+use smc_proto::conn;
+
+/// One line per state with what each event makes of it; `.` where it stays.
+fn matrix<S, E>(states: &[S], events: &[E], next: impl Fn(S, E) -> S) -> String
+where
+    S: Copy + Debug + PartialEq,
+    E: Copy + Debug,
+{
+    let mut text = String::new();
+    for state in states {
+        writeln!(text, "{state:?}").unwrap();
+        for event in events {
+            let after = next(*state, *event);
+            if after == *state {
+                writeln!(text, "    {:<16} .", format!("{event:?}")).unwrap();
+            } else {
+                writeln!(text, "    {:<16} {after:?}", format!("{event:?}")).unwrap();
+            }
+        }
+    }
+    text
+}
+
+fn compare(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
+    if std::env::var_os("SMC_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).expect("the snapshot can be written");
+    }
+    let saved = std::fs::read_to_string(&path).expect("the snapshot is there");
+    assert_eq!(text, saved, "{name}");
+}
+
+#[test]
+fn close_states_are_as_written_down() {
+    let text = matrix(&conn::State::ALL, &conn::Event::ALL, conn::State::after);
+    compare("conn.txt", &text);
+}
+
+#[test]
+fn close_state_numbers_are_those_of_sock_diag() {
+    let numbers = conn::State::ALL.map(conn::State::number);
+    assert_eq!(numbers, [1, 2, 7, 10, 20, 21, 22, 23, 24, 25, 26, 27]);
+}
+
+#[test]
+fn closed_is_final() {
+    for event in conn::Event::ALL {
+        assert_eq!(conn::State::Closed.after(event), conn::State::Closed);
+    }
+}
+
+#[test]
+fn every_state_ends_when_the_application_closes_and_the_peer_aborts() {
+    use conn::Event;
+    for state in conn::State::ALL {
+        let end = state
+            .after(Event::Close)
+            .after(Event::PeerAbortedLast)
+            .after(Event::CloseLast);
+        assert_eq!(end, conn::State::Closed, "{state:?}");
+    }
+}
