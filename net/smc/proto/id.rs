@@ -11,9 +11,21 @@
 
 use core::fmt;
 
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::buffer::SizeClass;
+
 /// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
 /// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
 pub struct PeerId(pub [u8; 8]);
 
 impl PeerId {
@@ -41,6 +53,8 @@ impl PeerId {
 
 /// Global identifier of an RDMA port, as the port's GID table has it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -73,6 +87,8 @@ impl Gid {
 
 /// Ethernet address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
@@ -87,6 +103,8 @@ impl Mac {
 
 /// IPv4 address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
 pub struct Ipv4(pub [u8; 4]);
 
 impl Ipv4 {
@@ -106,6 +124,8 @@ impl Ipv4 {
 ///
 /// Holds any bytes, because a peer may send any; [`Eid::is_valid_ueid`] judges them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
 pub struct Eid(pub [u8; 32]);
 
 impl Eid {
@@ -277,46 +297,10 @@ impl RmbeIndex {
         self.0
     }
 
-    /// Offset of the element in an RMB of elements of `size`, in bytes. Less than 2^38.
-    pub const fn offset(self, size: BufSize) -> u64 {
+    /// Offset of the element in an RMB of elements of `size`, in bytes. Less than 2^37.
+    pub const fn offset(self, size: SizeClass) -> u64 {
         // OVERFLOW: 254 * 2^29 fits in a u64; the subtraction is in range by the invariant.
         (self.0.saturating_sub(1) as u64).saturating_mul(size.bytes() as u64)
-    }
-}
-
-/// Size of an RMBE or send buffer in the compressed form of the wire: 16 KiB times a power of two.
-///
-/// # Invariants
-///
-/// At most 15, so that the size is at most 512 MiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BufSize(u8);
-
-impl BufSize {
-    /// 16 KiB.
-    pub const MIN: Self = Self(0);
-    /// 512 MiB.
-    pub const MAX: Self = Self(15);
-
-    /// Makes a size from its code, 0 to 15; `None` for a larger one.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        if code > Self::MAX.0 {
-            return None;
-        }
-        // INVARIANT: just checked.
-        Some(Self(code))
-    }
-
-    /// The code on the wire, 0 to 15.
-    pub const fn code(self) -> u8 {
-        self.0
-    }
-
-    /// The size in bytes, 2^14 to 2^29.
-    #[inline]
-    pub const fn bytes(self) -> u32 {
-        // OVERFLOW: 16384 << 15 is 2^29 by the invariant.
-        16384 << self.0
     }
 }
 
@@ -421,10 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_codes_agree_at_both_ends() {
-        assert_eq!(BufSize::MIN.bytes(), 16384);
-        assert_eq!(BufSize::MAX.bytes(), 512 << 20);
-        assert_eq!(BufSize::from_code(16), None);
+    fn an_mtu_has_five_codes() {
         assert_eq!(Mtu::from_code(0), None);
         assert_eq!(Mtu::from_code(6), None);
         assert_eq!(Mtu::B256.bytes(), 256);
@@ -434,9 +415,9 @@ mod tests {
     #[test]
     fn the_last_element_of_the_largest_size_has_an_offset() {
         assert_eq!(RmbeIndex::new(0), None);
-        assert_eq!(RmbeIndex::FIRST.offset(BufSize::MAX), 0);
+        assert_eq!(RmbeIndex::FIRST.offset(SizeClass::LARGEST), 0);
         let last = RmbeIndex::new(255).unwrap();
-        assert_eq!(last.offset(BufSize::MAX), 254 << 29);
+        assert_eq!(last.offset(SizeClass::LARGEST), 254 << 29);
     }
 
     #[test]

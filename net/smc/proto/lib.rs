@@ -18,6 +18,10 @@
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![crate_name = "smc_proto"]
 #![forbid(unsafe_code)]
+#![expect(
+    non_ascii_idents,
+    reason = "the derives of zerocopy prefix the names of fields so"
+)]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +34,6 @@
     expect(
         clippy::unwrap_used,
         clippy::indexing_slicing,
-        clippy::arithmetic_side_effects,
         reason = "a test that meets one of these has failed, which is its purpose"
     )
 )]

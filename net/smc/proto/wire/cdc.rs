@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection data control (CDC) messages: one connection's cursors and flags.
+//!
+//! RFC 7609 section 4.3 and appendix A.4. A message describes one direction completely, so an
+//! older one that was lost is not missed.
+
+use zerocopy::byteorder::big_endian::{
+    U16,
+    U32, //
+};
+use zerocopy::{
+    transmute,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::cursor::Cursor;
+use crate::error::Malformed;
+use crate::id::Token;
+use crate::stream::{
+    Cdc,
+    ProducerFlags,
+    StateFlags, //
+};
+
+use super::{
+    Reader,
+    SEND_LEN, //
+};
+
+/// First byte of every CDC message.
+pub const TYPE: u8 = 0xfe;
+
+/// A CDC message: which connection it is for, and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The token that the receiver gave its connection.
+    pub token: Token,
+    /// Cursors and flags. The cursors are not yet checked against the rings: only the connection
+    /// knows their sizes.
+    pub cdc: Cdc,
+}
+
+impl Message {
+    /// Parses the bytes that arrived.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] if there are fewer than 44, or if they say that they are something else.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let raw: &Raw = Reader::new(bytes).take()?;
+        if raw.kind != TYPE {
+            return Err(Malformed::MessageType);
+        }
+        if usize::from(raw.len) != SEND_LEN {
+            return Err(Malformed::LengthMismatch);
+        }
+        Ok(Self {
+            token: Token(raw.token.get()),
+            cdc: Cdc {
+                seq: raw.seq.get(),
+                prod: raw.prod.cursor(),
+                cons: raw.cons.cursor(),
+                flags: ProducerFlags::from_bits(raw.prod_flags),
+                state: StateFlags::from_bits(raw.state_flags),
+            },
+        })
+    }
+
+    /// The message's bytes.
+    pub fn to_bytes(&self) -> [u8; SEND_LEN] {
+        transmute!(Raw {
+            kind: TYPE,
+            len: LEN,
+            seq: U16::new(self.cdc.seq),
+            token: U32::new(self.token.0),
+            prod: RawCursor::new(self.cdc.prod),
+            cons: RawCursor::new(self.cdc.cons),
+            prod_flags: self.cdc.flags.bits(),
+            state_flags: self.cdc.state.bits(),
+            reserved: [0; 18],
+        })
+    }
+}
+
+/// The length byte, [`SEND_LEN`].
+const LEN: u8 = 44;
+
+/// RFC 7609 appendix A.4.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    kind: u8,
+    len: u8,
+    seq: U16,
+    token: U32,
+    prod: RawCursor,
+    cons: RawCursor,
+    prod_flags: u8,
+    state_flags: u8,
+    reserved: [u8; 18],
+}
+
+const _: () = assert!(size_of::<Raw>() == SEND_LEN);
+
+/// A cursor, with the two reserved bytes before it.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawCursor {
+    reserved: [u8; 2],
+    wrap: U16,
+    offset: U32,
+}
+
+const _: () = assert!(size_of::<RawCursor>() == 8);
+
+impl RawCursor {
+    fn new(cursor: Cursor) -> Self {
+        Self {
+            reserved: [0; 2],
+            wrap: U16::new(cursor.wrap),
+            offset: U32::new(cursor.offset),
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor {
+            wrap: self.wrap.get(),
+            offset: self.offset.get(),
+        }
+    }
+}

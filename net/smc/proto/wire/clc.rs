@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection layer control (CLC) messages: the handshake, over the TCP connection.
+//!
+//! RFC 7609 section 3.5 and appendix A.2; the extensions of version 2 are those of IBM's «SMC
+//! Version 2» document. Every message begins with eight bytes that say how long it is and ends
+//! with an eye catcher. A receiver peeks at the eight bytes, asks [`Header::peek`] how much to read
+//! and whether to read on at all, then hands what it read to [`Message::parse`].
+
+use zerocopy::byteorder::big_endian::U16;
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::error::Malformed;
+
+use super::{
+    NoSpace,
+    Reader,
+    Version,
+    Writer, //
+};
+
+mod accept;
+mod decline;
+mod extension;
+mod proposal;
+
+pub use accept::{
+    Accept,
+    Confirm,
+    Endpoint,
+    Mode,
+    SmcD,
+    SmcR, //
+};
+pub use decline::{
+    Decline,
+    DeclineForm,
+    Diagnosis, //
+};
+pub use extension::{
+    FirstContact,
+    Hostname,
+    Limits,
+    OsType,
+    Release, //
+};
+pub use proposal::{
+    IpPrefix,
+    Ipv6Prefix,
+    IsmEntry,
+    Offer,
+    Proposal,
+    SmcdArea,
+    SmcdV2Offer,
+    Technologies,
+    V1Offer,
+    V2Offer,
+    V2Technologies, //
+};
+
+/// Bytes of a message's head, enough for [`Header::peek`].
+pub const HEADER_LEN: usize = 8;
+
+/// The longest message that is looked at: a proposal with every area at its limit.
+///
+/// A peer may announce more. What lies beyond is to be read and thrown away.
+pub const MAX_LEN: usize = 652;
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one message at a time, and nothing may be boxed")]
+pub enum Message<'a> {
+    /// The client offers.
+    Proposal(Proposal<'a>),
+    /// The server chooses.
+    Accept(Accept),
+    /// The client agrees.
+    Confirm(Confirm<'a>),
+    /// Either side gives up SMC; TCP goes on.
+    Decline(Decline),
+}
+
+impl<'a> Message<'a> {
+    /// Parses a message, `bytes` being all of it or its first [`MAX_LEN`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] says why it is none. Its [`Malformed::reason`] says what to answer.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        Ok(match Header::of(bytes)?.message_type {
+            MessageType::Proposal => Self::Proposal(Proposal::parse(bytes)?),
+            MessageType::Accept => Self::Accept(Accept::parse(bytes)?),
+            MessageType::Confirm => Self::Confirm(Confirm::parse(bytes)?),
+            MessageType::Decline => Self::Decline(Decline::parse(bytes)?),
+        })
+    }
+
+    /// Writes the message into `buf` and returns its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if they do not fit; [`MAX_LEN`] bytes hold any message but a confirm with more
+    /// than 30 GIDs.
+    pub fn emit<'b>(&self, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
+        match self {
+            Self::Proposal(message) => message.emit(buf),
+            Self::Accept(message) => message.emit(buf),
+            Self::Confirm(message) => message.emit(buf),
+            Self::Decline(message) => message.emit(buf),
+        }
+    }
+}
+
+/// Type of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageType {
+    /// The client's offer.
+    Proposal,
+    /// The server's choice.
+    Accept,
+    /// The client's agreement.
+    Confirm,
+    /// The end of the attempt.
+    Decline,
+}
+
+impl MessageType {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Proposal => 1,
+            Self::Accept => 2,
+            Self::Confirm => 3,
+            Self::Decline => 4,
+        }
+    }
+
+    const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Proposal),
+            2 => Some(Self::Accept),
+            3 => Some(Self::Confirm),
+            4 => Some(Self::Decline),
+            _ => None,
+        }
+    }
+}
+
+/// A message's first eight bytes, checked as far as they can be alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    message_type: MessageType,
+    version: Version,
+    len: u16,
+    /// The two type fields of the last byte: version 2 in 0x0c, version 1 in 0x03.
+    types: u8,
+}
+
+impl Header {
+    /// Looks at the first eight bytes of a stream.
+    ///
+    /// Version and type are judged first, as the C module does (`smc_clc_wait_msg`): they are what
+    /// tells application data from a handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] if no message begins so. Nothing is answered then.
+    pub fn peek(bytes: &[u8; HEADER_LEN]) -> Result<Self, Malformed> {
+        let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
+        let version = Version::from_nibble(raw.version_types >> 4).ok_or(Malformed::Version)?;
+        let message_type = MessageType::from_number(raw.kind).ok_or(Malformed::MessageType)?;
+        if !is_eye_catcher(raw.eye_catcher) {
+            return Err(Malformed::EyeCatcher);
+        }
+        let len = raw.len.get();
+        if usize::from(len) < MIN_LEN {
+            return Err(Malformed::LengthMismatch);
+        }
+        Ok(Self {
+            message_type,
+            version,
+            len,
+            types: raw.version_types & 0x0f,
+        })
+    }
+
+    /// What kind of message it is.
+    pub const fn message_type(&self) -> MessageType {
+        self.message_type
+    }
+
+    /// The version of the message.
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes of the whole message, these eight included: 12 to 65535.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Bytes to read and hand to [`Message::parse`]: at most [`MAX_LEN`].
+    pub fn read_len(&self) -> usize {
+        self.len().min(MAX_LEN)
+    }
+
+    /// Bytes to read after that and throw away.
+    pub fn drain_len(&self) -> usize {
+        self.len().saturating_sub(MAX_LEN)
+    }
+
+    /// Says whether the length is that of no message. Never so: [`Header::peek`] refuses it.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The header of a message of which the first bytes are here.
+    fn of(bytes: &[u8]) -> Result<Self, Malformed> {
+        let head = bytes.first_chunk().ok_or(Malformed::Truncated)?;
+        Self::peek(head)
+    }
+
+    const fn type_v1(&self) -> u8 {
+        self.types & 0x03
+    }
+
+    const fn type_v2(&self) -> u8 {
+        self.types >> 2
+    }
+}
+
+/// Checks the frame of a message of type `expected` and returns its header and its inside.
+///
+/// The trailer is checked unless the message was cut at [`MAX_LEN`].
+fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Malformed> {
+    let header = Header::of(bytes)?;
+    if header.message_type != expected {
+        return Err(Malformed::MessageType);
+    }
+    let inside = if bytes.len() == header.len() {
+        let (inside, trailer) = bytes.split_last_chunk().ok_or(Malformed::Truncated)?;
+        // A decline is believed without its trailer, as in the C module.
+        if expected != MessageType::Decline && !is_eye_catcher(*trailer) {
+            return Err(Malformed::Trailer);
+        }
+        inside
+    } else if bytes.len() > header.len() {
+        return Err(Malformed::LengthMismatch);
+    } else if bytes.len() >= MAX_LEN {
+        bytes
+    } else {
+        return Err(Malformed::Truncated);
+    };
+    let mut reader = Reader::new(inside);
+    reader.skip(HEADER_LEN)?;
+    Ok((header, reader))
+}
+
+/// Begins a message of `len` bytes, header and trailer included.
+fn begin<'b>(
+    buf: &'b mut [u8],
+    message_type: MessageType,
+    version: Version,
+    types: u8,
+    eye_catcher: [u8; 4],
+    len: usize,
+) -> Result<Writer<'b>, NoSpace> {
+    let mut writer = Writer::new(buf.get_mut(..len).ok_or(NoSpace)?);
+    writer.put(&RawHeader {
+        eye_catcher,
+        kind: message_type.number(),
+        len: U16::new(u16::try_from(len).map_err(|_| NoSpace)?),
+        version_types: version.number() << 4 | types & 0x0f,
+    })?;
+    Ok(writer)
+}
+
+/// The eye catcher of SMC-R: its name in EBCDIC.
+const SMCR: [u8; 4] = [0xe2, 0xd4, 0xc3, 0xd9];
+/// The eye catcher of SMC-D.
+const SMCD: [u8; 4] = [0xe2, 0xd4, 0xc3, 0xc4];
+/// Bytes of the eye catcher at a message's end.
+const TRAILER_LEN: usize = 4;
+/// Header and trailer.
+const MIN_LEN: usize = HEADER_LEN + TRAILER_LEN;
+/// First contact (accept, confirm) or out of sync (decline), among the type bits of the header.
+const FIRST_CONTACT: u8 = 0x08;
+
+/// Either is taken at either end, whatever the message says elsewhere (`smc_clc_msg_hdr_valid`).
+fn is_eye_catcher(bytes: [u8; 4]) -> bool {
+    bytes == SMCR || bytes == SMCD
+}
+
+/// The first eight bytes of every message.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    eye_catcher: [u8; 4],
+    kind: u8,
+    len: U16,
+    version_types: u8,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);

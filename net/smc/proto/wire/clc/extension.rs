@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What version 2 adds to CLC (connection layer control) messages: limits, releases, and the
+//! extension of a first contact.
+//!
+//! Version 2.1 is release 1 of version 2; it adds the limits. The layouts are those of IBM's «SMC
+//! Version 2» documents.
+
+use core::fmt;
+
+use zerocopy::byteorder::big_endian::{
+    U16,
+    U32, //
+};
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::error::Malformed;
+use crate::id::Features;
+use crate::wire::{
+    NoSpace,
+    Reader,
+    Writer, //
+};
+
+/// What each side says of itself when a link group of version 2 begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstContact {
+    /// The two RDMA ports are in one subnet, no gateway between them.
+    pub direct: bool,
+    /// The sender's operating system.
+    pub os: OsType,
+    /// The sender's release of version 2.
+    pub release: Release,
+    /// The sender's name, for people.
+    pub hostname: Hostname,
+    /// Limits of the link group; ask [`FirstContact::limits`], which knows when they count.
+    pub raw_limits: Limits,
+    /// Feature bits, from release 1 on.
+    pub features: Features,
+    /// Vendor experimental options.
+    pub vendor_options: u32,
+}
+
+impl FirstContact {
+    /// The limits of the link group; `None` before release 1, which has none.
+    pub fn limits(&self) -> Option<Limits> {
+        (self.release >= Release::R1).then_some(self.raw_limits)
+    }
+
+    /// Reads the extension. In SMC-D messages of release 0 it is shorter.
+    pub(super) fn read(reader: &mut Reader<'_>, form: Form) -> Result<Self, Malformed> {
+        let base: &RawBase = reader.take()?;
+        let release = Release::from_nibble(base.os_release);
+        let rest = match form {
+            Form::ByRelease if release == Release::R0 => &RawRest::NONE,
+            Form::ByRelease | Form::Full => reader.take()?,
+        };
+        Ok(Self {
+            direct: base.direct & DIRECT != 0,
+            os: OsType::from_nibble(base.os_release >> 4),
+            release,
+            hostname: base.hostname,
+            raw_limits: rest.limits,
+            features: Features(rest.features.get()),
+            vendor_options: rest.vendor_options.get(),
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>, form: Form) -> Result<(), NoSpace> {
+        writer.put(&RawBase {
+            direct: if self.direct { DIRECT } else { 0 },
+            os_release: self.os.number() << 4 | self.release.number(),
+            reserved: [0; 2],
+            hostname: self.hostname,
+        })?;
+        if self.len(form) == BASE_LEN {
+            return Ok(());
+        }
+        writer.put(&RawRest {
+            limits: self.raw_limits,
+            features: U16::new(self.features.0),
+            vendor_options: U32::new(self.vendor_options),
+            reserved: [0; 8],
+        })
+    }
+
+    pub(super) fn len(&self, form: Form) -> usize {
+        match form {
+            Form::ByRelease if self.release == Release::R0 => BASE_LEN,
+            Form::ByRelease | Form::Full => FULL_LEN,
+        }
+    }
+}
+
+/// How long the extension is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Always 52 bytes: SMC-R.
+    Full,
+    /// 36 bytes in release 0, else 52: SMC-D.
+    ByRelease,
+}
+
+/// Limits of one link group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Limits {
+    /// Connections at most; the protocol wants at least 16.
+    pub max_conns: u8,
+    /// Links at most.
+    pub max_links: u8,
+}
+
+/// Release of version 2.
+///
+/// # Invariants
+///
+/// Four bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Release(u8);
+
+impl Release {
+    /// Version 2.0.
+    pub const R0: Self = Self(0);
+    /// Version 2.1.
+    pub const R1: Self = Self(1);
+
+    /// Makes a release; `None` if `number` needs more than four bits.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number > 0x0f {
+            return None;
+        }
+        // INVARIANT: just checked.
+        Some(Self(number))
+    }
+
+    /// The number, at most 15.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(super) const fn from_nibble(bits: u8) -> Self {
+        // INVARIANT: the mask leaves four bits.
+        Self(bits & 0x0f)
+    }
+}
+
+/// Operating system of a peer.
+///
+/// # Invariants
+///
+/// Four bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OsType(u8);
+
+impl OsType {
+    /// Not said.
+    pub const NONE: Self = Self(0);
+    /// z/OS.
+    pub const ZOS: Self = Self(1);
+    /// Linux.
+    pub const LINUX: Self = Self(2);
+    /// AIX.
+    pub const AIX: Self = Self(3);
+
+    /// Makes a type; `None` if `number` needs more than four bits.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number > 0x0f {
+            return None;
+        }
+        // INVARIANT: just checked.
+        Some(Self(number))
+    }
+
+    /// The number, at most 15.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(super) const fn from_nibble(bits: u8) -> Self {
+        // INVARIANT: the mask leaves four bits.
+        Self(bits & 0x0f)
+    }
+}
+
+/// Name of a machine: 32 bytes, blank padded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(transparent)]
+pub struct Hostname(pub [u8; 32]);
+
+impl Hostname {
+    /// Makes one from a name, of which the first 32 bytes are taken.
+    pub fn new(name: &[u8]) -> Self {
+        let mut bytes = [b' '; 32];
+        for (to, from) in bytes.iter_mut().zip(name) {
+            *to = *from;
+        }
+        Self(bytes)
+    }
+
+    /// The name without its padding; `None` if it has bytes beyond seven bits, as from a peer that
+    /// does not write ASCII.
+    pub fn as_ascii(&self) -> Option<&[u8]> {
+        self.0.is_ascii().then(|| self.0.trim_ascii_end())
+    }
+}
+
+impl fmt::Debug for Hostname {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.trim_ascii_end().escape_ascii())
+    }
+}
+
+const DIRECT: u8 = 0x80;
+
+/// The part that every release has.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawBase {
+    direct: u8,
+    os_release: u8,
+    reserved: [u8; 2],
+    hostname: Hostname,
+}
+
+/// The part that came with release 1, reserved and zero before.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRest {
+    limits: Limits,
+    features: U16,
+    vendor_options: U32,
+    reserved: [u8; 8],
+}
+
+impl RawRest {
+    const NONE: Self = Self {
+        limits: Limits {
+            max_conns: 0,
+            max_links: 0,
+        },
+        features: U16::ZERO,
+        vendor_options: U32::ZERO,
+        reserved: [0; 8],
+    };
+}
+
+const BASE_LEN: usize = size_of::<RawBase>();
+const FULL_LEN: usize = BASE_LEN + size_of::<RawRest>();
+const _: () = assert!(BASE_LEN == 36 && FULL_LEN == 52);

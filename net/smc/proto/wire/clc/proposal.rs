@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CLC (connection layer control) PROPOSAL: everything that the client offers.
+//!
+//! RFC 7609 appendix A.2.2, and IBM's «SMC Version 2» for the extensions. The areas follow each
+//! other without gaps: base, SMC-D area, IP prefixes, version 2 extension with its enterprise ids
+//! (EIDs), SMC-D version 2 extension. Offsets in the message say where an area begins; they are
+//! compared with where it must begin, never followed blindly.
+
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::error::Malformed;
+use crate::id::{
+    Eid,
+    Features,
+    Gid,
+    Ipv4,
+    Mac,
+    PeerId, //
+};
+use crate::wire::{
+    List,
+    NoSpace,
+    Version, //
+};
+
+use super::{
+    Limits,
+    Release, //
+};
+
+mod emit;
+mod parse;
+mod raw;
+
+pub use raw::IsmEntry;
+
+/// The client's offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposal<'a> {
+    /// The client; [`PeerId::NONE`] from Linux unless version 1 SMC-R is offered.
+    pub peer_id: PeerId,
+    /// RoCE v1 GID of the client's port; [`Gid::NONE`] unless version 1 SMC-R is offered.
+    pub gid: Gid,
+    /// Ethernet address of that port; [`Mac::NONE`] unless version 1 SMC-R is offered.
+    pub mac: Mac,
+    /// What is offered.
+    pub offer: Offer<'a>,
+}
+
+/// The two forms of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer<'a> {
+    /// The form of the RFC, which Linux accepts and does not send.
+    V1 {
+        /// The offer.
+        v1: V1Offer<'a>,
+        /// The area before the prefixes; `None` if there is none, or one of another length.
+        area: Option<SmcdArea>,
+    },
+    /// The form of version 2, also of a client that offers version 1 only.
+    V2 {
+        /// What is offered in version 1.
+        v1: Option<V1Offer<'a>>,
+        /// The area that carries the vendor's options and, for SMC-D, the device.
+        area: SmcdArea,
+        /// What is offered in version 2.
+        v2: Option<V2Offer<'a>>,
+    },
+}
+
+/// Which technologies are offered. Neither is the absence of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Technologies {
+    /// SMC-R only.
+    SmcR,
+    /// SMC-D only.
+    SmcD,
+    /// Both.
+    Both,
+}
+
+/// What a client offers in version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V1Offer<'a> {
+    /// The technologies.
+    pub technologies: Technologies,
+    /// The subnets of the client's interface, to compare with the server's.
+    pub prefix: IpPrefix<'a>,
+}
+
+/// Subnets of the interface that the TCP connection leaves through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpPrefix<'a> {
+    /// The TCP connection is over IPv4.
+    V4 {
+        /// The subnet's number: address and mask.
+        subnet: Ipv4,
+        /// Bits of its mask. As sent: a value above 32 equals no interface's.
+        len: u8,
+    },
+    /// It is over IPv6; these are the interface's prefixes. An empty list is sent as, and so
+    /// becomes, the IPv4 prefix 0.0.0.0/0.
+    V6(List<'a, Ipv6Prefix, 8>),
+}
+
+/// One IPv6 prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Ipv6Prefix {
+    /// The prefix, its host part zero.
+    pub address: [u8; 16],
+    /// Its bits. As sent: a value above 128 equals no interface's.
+    pub len: u8,
+}
+
+/// The 40 bytes before the prefixes, «for future growth» in the RFC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmcdArea {
+    /// The SMC-D device offered; zero if none is.
+    ///
+    /// A proposal without a version 1 offer must have a low byte of the GID of at most 8: the C
+    /// module takes that byte for a count of IPv6 prefixes then.
+    pub ism: IsmEntry,
+    /// Whose the vendor's options are; zero if there are none.
+    pub vendor_oui: [u8; 3],
+    /// The vendor's experimental options.
+    pub vendor_options: [u8; 5],
+}
+
+/// What a client offers in version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V2Offer<'a> {
+    /// Whether SMC-R is offered, and SMC-D with its devices.
+    pub technologies: V2Technologies<'a>,
+    /// The latest release of version 2 that the client knows.
+    pub release: Release,
+    /// RoCE v2 GID of the client's port; [`Gid::NONE`] if SMC-R is not offered.
+    pub gid: Gid,
+    /// The limits that the client wants; ask [`V2Offer::limits`], which knows when they count.
+    pub raw_limits: Limits,
+    /// Feature bits, from release 1 on.
+    pub features: Features,
+    /// The client's user EIDs, in its order.
+    pub eids: List<'a, Eid, 8>,
+    /// The client also takes the system EID of its SMC-D offer.
+    pub seid: bool,
+}
+
+/// The technologies offered in version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum V2Technologies<'a> {
+    /// SMC-R only.
+    SmcR,
+    /// SMC-D only.
+    SmcD(SmcdV2Offer<'a>),
+    /// Both.
+    Both(SmcdV2Offer<'a>),
+}
+
+/// The SMC-D part of a version 2 offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmcdV2Offer<'a> {
+    /// The system EID.
+    pub seid: Eid,
+    /// The devices; an emulated one takes two entries.
+    pub devices: List<'a, IsmEntry, 8>,
+}
+
+impl<'a> Proposal<'a> {
+    /// Parses a whole message.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`]; nothing is answered to such a proposal.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        parse::proposal(bytes)
+    }
+
+    /// Writes the message into `buf` and returns its bytes, at most [`MAX_LEN`](super::MAX_LEN).
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if they do not fit.
+    pub fn emit<'b>(&self, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
+        emit::proposal(self, buf)
+    }
+
+    /// The version of the message; not what is offered.
+    pub const fn version(&self) -> Version {
+        match self.offer {
+            Offer::V1 { .. } => Version::V1,
+            Offer::V2 { .. } => Version::V2,
+        }
+    }
+
+    /// What is offered in version 1.
+    pub const fn v1(&self) -> Option<&V1Offer<'a>> {
+        match &self.offer {
+            Offer::V1 { v1, .. } => Some(v1),
+            Offer::V2 { v1, .. } => v1.as_ref(),
+        }
+    }
+
+    /// What is offered in version 2.
+    pub const fn v2(&self) -> Option<&V2Offer<'a>> {
+        match &self.offer {
+            Offer::V1 { .. } => None,
+            Offer::V2 { v2, .. } => v2.as_ref(),
+        }
+    }
+
+    /// The SMC-D area, which also carries the vendor's options.
+    pub const fn area(&self) -> Option<&SmcdArea> {
+        match &self.offer {
+            Offer::V1 { area, .. } => area.as_ref(),
+            Offer::V2 { area, .. } => Some(area),
+        }
+    }
+}
+
+impl V2Offer<'_> {
+    /// The limits that the client wants; `None` before release 1, which has none.
+    pub fn limits(&self) -> Option<Limits> {
+        (self.release >= Release::R1).then_some(self.raw_limits)
+    }
+}
+
+impl Technologies {
+    /// Says whether SMC-R is among them.
+    pub const fn has_smcr(self) -> bool {
+        matches!(self, Self::SmcR | Self::Both)
+    }
+
+    /// Says whether SMC-D is among them.
+    pub const fn has_smcd(self) -> bool {
+        matches!(self, Self::SmcD | Self::Both)
+    }
+
+    /// The technologies of a 2-bit field; `None` for neither.
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits & 0x03 {
+            0 => Some(Self::SmcR),
+            1 => Some(Self::SmcD),
+            3 => Some(Self::Both),
+            _ => None,
+        }
+    }
+
+    const fn bits(this: Option<Self>) -> u8 {
+        match this {
+            Some(Self::SmcR) => 0,
+            Some(Self::SmcD) => 1,
+            None => 2,
+            Some(Self::Both) => 3,
+        }
+    }
+}
+
+impl<'a> V2Technologies<'a> {
+    /// Which they are.
+    pub const fn technologies(&self) -> Technologies {
+        match self {
+            Self::SmcR => Technologies::SmcR,
+            Self::SmcD(_) => Technologies::SmcD,
+            Self::Both(_) => Technologies::Both,
+        }
+    }
+
+    /// Says whether SMC-R is among them.
+    pub const fn has_smcr(&self) -> bool {
+        self.technologies().has_smcr()
+    }
+
+    /// The SMC-D part.
+    pub const fn smcd(&self) -> Option<&SmcdV2Offer<'a>> {
+        match self {
+            Self::SmcR => None,
+            Self::SmcD(offer) | Self::Both(offer) => Some(offer),
+        }
+    }
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link layer control (LLC) messages: links and keys of a link group, sent over its links.
+//!
+//! RFC 7609 appendix A.3, version 2 by IBM's «SMC Version 2». In version 1 every message has 44
+//! bytes. In version 2 some are longer, and two fields have the byte order of the Linux machine
+//! that sent them where the specification says big-endian: the length in the header and the count
+//! of keys in ADD_LINK. Neither is believed here; the completion says how many bytes arrived.
+//! [`PeerOrder`] says how they are written.
+
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::error::Malformed;
+
+use super::clc::OsType;
+use super::{
+    NoSpace,
+    Reader,
+    Version,
+    Writer,
+    SEND_LEN, //
+};
+
+mod link;
+mod rkey;
+
+pub use link::{
+    AddLink,
+    AddLinkCont,
+    AddLinkV2,
+    ConfirmLink,
+    DeleteLink,
+    DeleteReason,
+    NewLink,
+    RejectReason,
+    ReqAddLink, //
+};
+pub use rkey::{
+    ConfirmRkey,
+    ConfirmRkeyCont,
+    DeleteRkey,
+    LinkRkey,
+    NewLinkRkey,
+    WireRkey, //
+};
+
+/// The longest message: an ADD_LINK of version 2 with 255 keys.
+pub const MAX_LEN: usize = 44 + 28 + 255 * 16;
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The version of its layout, to be compared with that of the link group.
+    pub version: Version,
+    /// Whether it asks or answers.
+    pub kind: Kind,
+    /// What it says.
+    pub body: Body<'a>,
+}
+
+/// Whether a message asks or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It begins something.
+    Request,
+    /// It answers a request of the same type.
+    Response,
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// The link that carries it works.
+    ConfirmLink(ConfirmLink),
+    /// A link is to be added.
+    AddLink(AddLink<'a>),
+    /// Keys for a link being added. Version 1 only.
+    AddLinkCont(AddLinkCont<'a>),
+    /// A link, or all, is to go.
+    DeleteLink(DeleteLink),
+    /// The client can add a link. Version 2 only.
+    ReqAddLink(ReqAddLink<'a>),
+    /// A buffer can be written to.
+    ConfirmRkey(ConfirmRkey<'a>),
+    /// More links for the buffer of the last [`Body::ConfirmRkey`]. Version 1 only.
+    ConfirmRkeyCont(ConfirmRkeyCont<'a>),
+    /// Is the peer there? Sixteen bytes of the sender's choice, to be returned.
+    TestLink([u8; 16]),
+    /// Buffers are gone.
+    DeleteRkey(DeleteRkey<'a>),
+}
+
+impl<'a> Message<'a> {
+    /// Parses exactly the bytes that arrived. `None` for a type that is not defined in its version,
+    /// which is to be ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`]; the message is to be dropped.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        let &first = bytes.first().ok_or(Malformed::Truncated)?;
+        let Some((version, message_type)) = MessageType::from_byte(first) else {
+            return Ok(None);
+        };
+        if bytes.len() < SEND_LEN {
+            return Err(Malformed::Truncated);
+        }
+        let mut reader = Reader::new(bytes);
+        let header: &RawHeader = reader.take()?;
+        header.check_len(version)?;
+        let kind = match header.flags & RESPONSE {
+            0 => Kind::Request,
+            _ => Kind::Response,
+        };
+        let input = Input {
+            version,
+            kind,
+            header,
+            reader,
+        };
+        let body = match message_type {
+            MessageType::ConfirmLink => Body::ConfirmLink(ConfirmLink::parse(input)?),
+            MessageType::AddLink => Body::AddLink(AddLink::parse(input)?),
+            MessageType::AddLinkCont => Body::AddLinkCont(AddLinkCont::parse(input)?),
+            MessageType::DeleteLink => Body::DeleteLink(DeleteLink::parse(input)?),
+            MessageType::ReqAddLink => Body::ReqAddLink(ReqAddLink::parse(input)?),
+            MessageType::ConfirmRkey => Body::ConfirmRkey(ConfirmRkey::parse(input)?),
+            MessageType::ConfirmRkeyCont => Body::ConfirmRkeyCont(ConfirmRkeyCont::parse(input)?),
+            MessageType::TestLink => Body::TestLink(parse_test_link(input)?),
+            MessageType::DeleteRkey => Body::DeleteRkey(DeleteRkey::parse(input)?),
+        };
+        Ok(Some(Self {
+            version,
+            kind,
+            body,
+        }))
+    }
+
+    /// Writes the message into `buf` and returns its bytes: 44, but for the longer ones of version
+    /// 2, which have at most [`MAX_LEN`].
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if they do not fit.
+    pub fn emit<'b>(&self, order: PeerOrder, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
+        let len = self.len();
+        let mut writer = Writer::new(buf.get_mut(..len).ok_or(NoSpace)?);
+        writer.put(&RawHeader::new(self, len, order)?)?;
+        match &self.body {
+            Body::ConfirmLink(body) => body.emit(&mut writer)?,
+            Body::AddLink(body) => body.emit(&mut writer, self.version, order)?,
+            Body::AddLinkCont(body) => body.emit(&mut writer)?,
+            Body::DeleteLink(body) => body.emit(&mut writer)?,
+            Body::ReqAddLink(body) => body.emit(&mut writer)?,
+            Body::ConfirmRkey(body) => body.emit(&mut writer)?,
+            Body::ConfirmRkeyCont(body) => body.emit(&mut writer)?,
+            Body::TestLink(user_data) => writer.put(user_data)?,
+            Body::DeleteRkey(body) => body.emit(&mut writer)?,
+        }
+        writer.pad_to(len)?;
+        writer.finish()
+    }
+
+    /// Bytes of the message.
+    fn len(&self) -> usize {
+        let len = match &self.body {
+            Body::AddLink(body) if self.version == Version::V2 => body.v2_len(),
+            Body::ReqAddLink(body) => body.len(),
+            Body::DeleteRkey(body) => body.len(),
+            Body::ConfirmLink(_)
+            | Body::AddLink(_)
+            | Body::AddLinkCont(_)
+            | Body::DeleteLink(_)
+            | Body::ConfirmRkey(_)
+            | Body::ConfirmRkeyCont(_)
+            | Body::TestLink(_) => SEND_LEN,
+        };
+        len.max(SEND_LEN)
+    }
+}
+
+impl Body<'_> {
+    const fn message_type(&self) -> MessageType {
+        match self {
+            Self::ConfirmLink(_) => MessageType::ConfirmLink,
+            Self::AddLink(_) => MessageType::AddLink,
+            Self::AddLinkCont(_) => MessageType::AddLinkCont,
+            Self::DeleteLink(_) => MessageType::DeleteLink,
+            Self::ReqAddLink(_) => MessageType::ReqAddLink,
+            Self::ConfirmRkey(_) => MessageType::ConfirmRkey,
+            Self::ConfirmRkeyCont(_) => MessageType::ConfirmRkeyCont,
+            Self::TestLink(_) => MessageType::TestLink,
+            Self::DeleteRkey(_) => MessageType::DeleteRkey,
+        }
+    }
+
+    /// The flags of the header but for the response flag.
+    fn flags(&self, version: Version) -> u8 {
+        match self {
+            Self::ConfirmLink(body) => body.flags(),
+            Self::AddLink(body) => body.flags(version),
+            Self::DeleteLink(body) => body.flags(),
+            Self::ConfirmRkey(body) => body.flags(),
+            Self::DeleteRkey(body) => body.flags(),
+            Self::AddLinkCont(_)
+            | Self::ReqAddLink(_)
+            | Self::ConfirmRkeyCont(_)
+            | Self::TestLink(_) => 0,
+        }
+    }
+}
+
+/// In which byte order a peer reads the two fields that Linux does not swap (version 2).
+///
+/// The length in the header is harmless: every Linux accepts it either way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerOrder {
+    /// As the specification says.
+    Big,
+    /// A little-endian Linux.
+    Little,
+    /// A Linux of unknown order. It looks at eight bits of the count of keys only, so both bytes
+    /// of the field get it.
+    Linux,
+}
+
+impl PeerOrder {
+    /// The order of a peer whose first contact extension named this system.
+    pub fn of(os: OsType) -> Self {
+        if os == OsType::LINUX {
+            Self::Linux
+        } else {
+            Self::Big
+        }
+    }
+
+    /// The count of keys in an ADD_LINK.
+    fn count(self, count: u8) -> [u8; 2] {
+        match self {
+            Self::Big => [0, count],
+            Self::Little => [count, 0],
+            Self::Linux => [count, count],
+        }
+    }
+}
+
+/// The types of messages, by the low four bits of the first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessageType {
+    ConfirmLink,
+    AddLink,
+    AddLinkCont,
+    DeleteLink,
+    ReqAddLink,
+    ConfirmRkey,
+    TestLink,
+    ConfirmRkeyCont,
+    DeleteRkey,
+}
+
+impl MessageType {
+    const fn from_byte(byte: u8) -> Option<(Version, Self)> {
+        let version = match byte >> 4 {
+            0 => Version::V1,
+            2 => Version::V2,
+            _ => return None,
+        };
+        let message_type = match (byte & 0x0f, version) {
+            (1, _) => Self::ConfirmLink,
+            (2, _) => Self::AddLink,
+            (3, Version::V1) => Self::AddLinkCont,
+            (4, _) => Self::DeleteLink,
+            (5, Version::V2) => Self::ReqAddLink,
+            (6, _) => Self::ConfirmRkey,
+            (7, _) => Self::TestLink,
+            (8, Version::V1) => Self::ConfirmRkeyCont,
+            (9, _) => Self::DeleteRkey,
+            _ => return None,
+        };
+        Some((version, message_type))
+    }
+
+    const fn byte(self, version: Version) -> u8 {
+        let number = match self {
+            Self::ConfirmLink => 1,
+            Self::AddLink => 2,
+            Self::AddLinkCont => 3,
+            Self::DeleteLink => 4,
+            Self::ReqAddLink => 5,
+            Self::ConfirmRkey => 6,
+            Self::TestLink => 7,
+            Self::ConfirmRkeyCont => 8,
+            Self::DeleteRkey => 9,
+        };
+        match version {
+            Version::V1 => number,
+            Version::V2 => 0x20 | number,
+        }
+    }
+}
+
+/// A received message with its header read.
+struct Input<'a> {
+    version: Version,
+    kind: Kind,
+    header: &'a RawHeader,
+    reader: Reader<'a>,
+}
+
+impl Input<'_> {
+    fn has_flag(&self, flag: u8) -> bool {
+        self.header.flags & flag != 0
+    }
+}
+
+fn parse_test_link(mut input: Input<'_>) -> Result<[u8; 16], Malformed> {
+    input.reader.take().copied()
+}
+
+/// Answers a request of the same type.
+const RESPONSE: u8 = 0x80;
+
+/// Appendix A.3, the first four bytes. Version 1 has the length in the first byte of `len` and the
+/// reason of a rejected ADD_LINK in the second.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    kind: u8,
+    len: [u8; 2],
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == 4);
+
+impl RawHeader {
+    fn new(message: &Message<'_>, len: usize, order: PeerOrder) -> Result<Self, NoSpace> {
+        let response = match message.kind {
+            Kind::Request => 0,
+            Kind::Response => RESPONSE,
+        };
+        let len = u16::try_from(len).map_err(|_| NoSpace)?;
+        let len = match (message.version, order) {
+            (Version::V1, _) => {
+                let reason = match &message.body {
+                    Body::AddLink(body) => body.reject_reason(),
+                    _ => 0,
+                };
+                [V1_LEN, reason]
+            }
+            (Version::V2, PeerOrder::Big | PeerOrder::Linux) => len.to_be_bytes(),
+            (Version::V2, PeerOrder::Little) => len.to_le_bytes(),
+        };
+        Ok(Self {
+            kind: message.body.message_type().byte(message.version),
+            len,
+            flags: response | message.body.flags(message.version),
+        })
+    }
+
+    /// Refuses what the C module refuses on a machine of either byte order.
+    fn check_len(&self, version: Version) -> Result<(), Malformed> {
+        let [first, _] = self.len;
+        let is_right = match version {
+            Version::V1 => first == V1_LEN,
+            Version::V2 => {
+                let len = u16::from_be_bytes(self.len).max(u16::from_le_bytes(self.len));
+                usize::from(len) >= SEND_LEN
+            }
+        };
+        if is_right {
+            Ok(())
+        } else {
+            Err(Malformed::LengthMismatch)
+        }
+    }
+}
+
+/// The length byte of version 1, [`SEND_LEN`].
+const V1_LEN: u8 = 44;
