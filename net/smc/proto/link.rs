@@ -36,22 +36,19 @@ pub enum Event {
     Cleared,
 }
 
+crate::transitions! {
+    State, Event;
+    Unused: Created => Activating;
+    Activating: Confirmed => Active;
+    // From Inactive there is no way down: a link goes down once, however many completions
+    // report its failure.
+    Activating | Active: WentDown => Inactive;
+    Inactive: Cleared => Unused;
+}
+
 impl State {
     /// Every state, in the order of the numbers.
     pub const ALL: [Self; 4] = [Self::Unused, Self::Inactive, Self::Activating, Self::Active];
-
-    /// Returns the state after `event`, or `None` if the event changes nothing in this state:
-    /// a link goes down only once, however many completions report its failure.
-    #[must_use]
-    pub const fn on(self, event: Event) -> Option<Self> {
-        match (self, event) {
-            (Self::Unused, Event::Created) => Some(Self::Activating),
-            (Self::Activating, Event::Confirmed) => Some(Self::Active),
-            (Self::Activating | Self::Active, Event::WentDown) => Some(Self::Inactive),
-            (Self::Inactive, Event::Cleared) => Some(Self::Unused),
-            (_, Event::Created | Event::Confirmed | Event::WentDown | Event::Cleared) => None,
-        }
-    }
 
     /// Says whether messages may be received and, with a ready queue pair, sent.
     pub const fn is_usable(self) -> bool {

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The handshake over TCP: which technology, version, link and buffer two machines agree on.
+//!
+//! Connection layer control (CLC) messages are the first bytes of the TCP connection in both
+//! directions: PROPOSAL, ACCEPT, CONFIRM, and DECLINE in place of any of them (RFC 7609 sections
+//! 3.2 and 3.5). [`client`] and [`server`] are the two sides, each a chain of states consumed by
+//! value; [`select`] has the choices as functions, [`eid`] the enterprise ids. This file has what
+//! both sides share: time limits, and what a handshake that fails means for the application.
+//!
+//! ```text
+//! client::Means::propose -> Proposed ----- PROPOSAL ---> server::Local::judge -> Judged
+//!                                                        Judged::attempt ... -> Chosen
+//! Proposed::on_message -> Agreed   <------ ACCEPT ------ Chosen::accept -> Accepted
+//! Agreed::confirm                  ------- CONFIRM ----> Accepted::on_message -> server::Agreed
+//! ```
+
+use crate::error::{
+    Malformed,
+    PeerError, //
+};
+use crate::id::{
+    Eid,
+    PeerId, //
+};
+use crate::lgr;
+use crate::reason::Reason;
+use crate::time::Duration;
+use crate::wire::clc::{
+    Decline,
+    Diagnosis,
+    Limits,
+    Release, //
+};
+use crate::wire::Version;
+
+pub mod client;
+pub mod eid;
+pub mod select;
+pub mod server;
+
+/// Time to wait for a PROPOSAL, ACCEPT or CONFIRM.
+pub const CLC_WAIT: Duration = Duration::from_secs(6);
+
+/// Time to wait for a DECLINE when the link stays silent: it tells a peer that gave up from one
+/// whose network does.
+pub const DECLINE_WAIT: Duration = Duration::from_secs(1);
+
+/// The enterprise id that every machine with this module has unless the administrator removes it,
+/// so that version 2 works without configuration between two of them.
+pub const DEFAULT_UEID: Eid = Eid(*b"SMCV2-DEFAULT-UEID              ");
+
+/// User EIDs that a machine can have.
+pub const MAX_LOCAL_UEIDS: usize = 4;
+
+/// The newest release of version 2 that is spoken here.
+pub const RELEASE: Release = Release::R1;
+
+/// What holds when no limits are negotiated: in version 1 and in release 0 of version 2.
+pub const DEFAULT_LIMITS: Limits = Limits {
+    max_conns: lgr::MAX_CONNS_DEFAULT,
+    max_links: lgr::MAX_LINKS_DEFAULT,
+};
+
+/// How a handshake ended without SMC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// SMC is not possible: tell the peer, go on with TCP.
+    Declined(Reason),
+    /// The peer said so first.
+    PeerDeclined {
+        /// Its diagnosis; any number.
+        diagnosis: Diagnosis,
+        /// Whether it does not have the link group that was to be reused any more.
+        is_out_of_sync: bool,
+    },
+    /// The TCP connection cannot be used for anything: its stream may be in the middle of a
+    /// handshake message.
+    Fatal(Fatal),
+}
+
+/// Why a TCP connection is lost together with the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fatal {
+    /// The bytes received are not the message expected (`EPROTO`).
+    Protocol,
+    /// The message did not arrive in time (`EAGAIN`; `ETIMEDOUT` for `connect`).
+    TimedOut,
+    /// The peer closed the connection (`ECONNRESET`).
+    Reset,
+    /// A signal ended the wait (`EINTR`).
+    Interrupted,
+    /// TCP itself reported this errno, positive.
+    Tcp(u16),
+}
+
+/// What to do after a [`Failure`], for the caller to carry out in the order of the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The link group that the connection joined must be ended: the peer lost it.
+    pub ends_group: bool,
+    /// Send a DECLINE with this reason. If that fails, the connection fails with
+    /// [`Fatal::Protocol`] whatever `then` says.
+    pub decline: Option<Reason>,
+    /// What becomes of the application's connection.
+    pub then: Then,
+}
+
+/// What becomes of a connection without SMC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It goes on over TCP, and shows this reason.
+    Fallback(Reason),
+    /// `connect` fails; at the server the connection is closed and never shown to `accept`.
+    Fail(Fatal),
+}
+
+impl Failure {
+    /// Decides what the failure means. A connection with a [`Reason`] goes on over TCP, one
+    /// whose TCP stream is unusable ends without a DECLINE.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Declined(reason) => Verdict {
+                ends_group: false,
+                decline: if reason.is_sent() { Some(reason) } else { None },
+                then: Then::Fallback(reason),
+            },
+            Self::PeerDeclined { is_out_of_sync, .. } => Verdict {
+                ends_group: is_out_of_sync,
+                decline: None,
+                then: Then::Fallback(Reason::PeerDeclined),
+            },
+            Self::Fatal(fatal) => Verdict {
+                ends_group: false,
+                decline: None,
+                then: Then::Fail(fatal),
+            },
+        }
+    }
+}
+
+impl From<Reason> for Failure {
+    fn from(reason: Reason) -> Self {
+        Self::Declined(reason)
+    }
+}
+
+impl From<Fatal> for Failure {
+    fn from(fatal: Fatal) -> Self {
+        Self::Fatal(fatal)
+    }
+}
+
+impl From<&Decline> for Failure {
+    fn from(decline: &Decline) -> Self {
+        Self::PeerDeclined {
+            diagnosis: decline.diagnosis,
+            is_out_of_sync: decline.out_of_sync,
+        }
+    }
+}
+
+/// A fault of the peer that has a reason leads to TCP, one that has none ends the connection.
+impl From<PeerError> for Failure {
+    fn from(error: PeerError) -> Self {
+        error.reason().map_or(Fatal::Protocol.into(), Self::Declined)
+    }
+}
+
+impl From<Malformed> for Failure {
+    fn from(error: Malformed) -> Self {
+        PeerError::from(error).into()
+    }
+}
+
+/// Makes the DECLINE for `reason`, in the version of the last message that the peer sent.
+///
+/// A peer that sent none gets version 1, which everybody understands; a client does so although
+/// its PROPOSAL said 2, as the C module does. An identity without an address is not sent.
+pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decline {
+    let sender = if local.is_valid() { local } else { PeerId::NONE };
+    Decline::new(received.unwrap_or(Version::V1), sender, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_leads_to_tcp_and_a_broken_stream_does_not() {
+        let verdict = Failure::Declined(Reason::NoSmcDevice).verdict();
+        assert_eq!(verdict.decline, Some(Reason::NoSmcDevice));
+        assert_eq!(verdict.then, Then::Fallback(Reason::NoSmcDevice));
+
+        let verdict = Failure::from(Malformed::Truncated).verdict();
+        assert_eq!(verdict.decline, None);
+        assert_eq!(verdict.then, Then::Fail(Fatal::Protocol));
+    }
+
+    #[test]
+    fn a_peer_that_declined_gets_no_answer() {
+        let failure = Failure::PeerDeclined {
+            diagnosis: Diagnosis(7),
+            is_out_of_sync: true,
+        };
+        let verdict = failure.verdict();
+        assert_eq!(verdict.decline, None);
+        assert!(verdict.ends_group);
+        assert_eq!(verdict.then, Then::Fallback(Reason::PeerDeclined));
+    }
+
+    #[test]
+    fn an_impossible_value_is_declined_and_not_fatal() {
+        let failure = Failure::from(Malformed::Mtu);
+        assert_eq!(failure, Failure::Declined(Reason::ModeUnsupported));
+    }
+
+    #[test]
+    fn an_identity_without_an_address_stays_out_of_a_decline() {
+        let half = PeerId([1, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decline(Reason::Memory, None, half).peer_id, PeerId::NONE);
+    }
+}

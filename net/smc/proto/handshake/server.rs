@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The listening side of the handshake: [`Local`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
+//!
+//! A PROPOSAL may leave two ways, version 2 and version 1. Whether one works shows only when a
+//! port was found, a link group joined and a buffer registered, so the caller tries the way that
+//! was chosen and reports if it failed; then the next is chosen. If none is left, the *first*
+//! failure is what the client is told (RFC 7609 section 3.5.2; C functions `smc_listen_v2_check`,
+//! `smc_listen_find_device`).
+
+use super::eid::Ueids;
+use super::{
+    select,
+    Failure,
+    Fatal,
+    DEFAULT_LIMITS, //
+};
+use crate::error::{
+    PeerError,
+    PeerMisbehaved, //
+};
+use crate::id::{
+    Eid,
+    Gid,
+    Mac,
+    Mtu,
+    PeerId, //
+};
+use crate::lgr::{
+    LinkEnd,
+    Wanted, //
+};
+use crate::reason::Reason;
+use crate::wire::clc::{
+    Accept,
+    Confirm,
+    Endpoint,
+    FirstContact,
+    Hostname,
+    IpPrefix,
+    Limits,
+    Message,
+    Mode,
+    Proposal,
+    Release,
+    SmcR,
+    V2Offer, //
+};
+use crate::wire::Version;
+
+/// What the server knows about itself and about the TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Local<'a> {
+    /// Our user EIDs.
+    pub eids: &'a Ueids,
+    /// The limits that the administrator allows for a link group.
+    pub limits: Limits,
+    /// Whether IPsec protects the TCP connection.
+    pub has_ipsec: bool,
+    /// Whether the interface of the TCP connection could be determined.
+    pub has_interface: bool,
+}
+
+impl Local<'_> {
+    /// Judges a PROPOSAL and chooses the way to try first. `is_our_subnet` compares the client's
+    /// subnets with those of the TCP connection's interface; it is asked at most once, and only
+    /// if version 1 is offered.
+    ///
+    /// # Errors
+    ///
+    /// The reason to decline, if neither version is possible.
+    pub fn judge(
+        &self,
+        proposal: &Proposal<'_>,
+        is_our_subnet: impl FnOnce(&IpPrefix<'_>) -> bool,
+    ) -> Result<Chosen, Reason> {
+        if self.has_ipsec {
+            return Err(Reason::Ipsec);
+        }
+        let v2 = self.check_v2(proposal)?;
+        let (release, limits) = self.check_limits(v2)?;
+
+        let mut first = FirstReason::default();
+        let in_subnet = proposal.v1().is_none_or(|v1| is_our_subnet(&v1.prefix));
+        if !in_subnet {
+            first.note(Reason::DifferentPrefix);
+        }
+        if !self.has_interface {
+            return Err(first.or(Reason::VlanError));
+        }
+        if in_subnet && proposal.v1().is_some_and(|v1| v1.technologies.has_smcd()) {
+            first.note(Reason::NoSmcdDevice);
+        }
+        if !offers_smcr(proposal) {
+            return Err(first.or(Reason::NoSmcdDevice));
+        }
+        let v1 = proposal.v1().filter(|v1| in_subnet && v1.technologies.has_smcr());
+        Ways {
+            peer: proposal.peer_id,
+            mac: proposal.mac,
+            v2: v2.and_then(|offer| self.v2_way(offer, release, limits)),
+            v1: v1.map(|_| proposal.gid),
+            first,
+        }
+        .choose()
+    }
+
+    /// Returns the version 2 offer if SMC-R is possible by it, as far as the PROPOSAL alone says.
+    fn check_v2<'p>(&self, proposal: &'p Proposal<'_>) -> Result<Option<&'p V2Offer<'p>>, Reason> {
+        let Some(v2) = proposal.v2() else {
+            // Version 1 in the form of version 2 without any type: nothing is offered at all.
+            return match proposal.v1() {
+                Some(_) => Ok(None),
+                None => Err(Reason::PeerNoSmc),
+            };
+        };
+        let has_smcr = v2.technologies.has_smcr();
+        if has_smcr && !v2.eids.is_empty() {
+            return Ok(Some(v2));
+        }
+        match (proposal.v1(), has_smcr) {
+            (Some(_), _) => Ok(None),
+            (None, true) => Err(Reason::NoUeid),
+            (None, false) => Err(Reason::NoIsmV2Support),
+        }
+    }
+
+    /// Errors in the limits decline the whole connection, even if version 1 would be possible.
+    fn check_limits(&self, v2: Option<&V2Offer<'_>>) -> Result<(Release, Limits), Reason> {
+        let Some(v2) = v2 else {
+            return Ok((Release::R0, DEFAULT_LIMITS));
+        };
+        let limits = match v2.limits() {
+            Some(offered) => select::limits(offered, self.limits).map_err(|e| e.reason())?,
+            None => DEFAULT_LIMITS,
+        };
+        Ok((select::release(v2.release), limits))
+    }
+
+    /// An EID in common is needed; its absence has no reason of its own, version 1 is next.
+    fn v2_way(&self, offer: &V2Offer<'_>, release: Release, limits: Limits) -> Option<V2Way> {
+        Some(V2Way {
+            eid: self.eids.choose(offer.eids.iter().copied())?,
+            gid: offer.gid,
+            release,
+            limits,
+        })
+    }
+}
+
+/// Says whether SMC-R is offered in any version, usable or not.
+fn offers_smcr(proposal: &Proposal<'_>) -> bool {
+    let v1 = proposal.v1().is_some_and(|v1| v1.technologies.has_smcr());
+    v1 || proposal.v2().is_some_and(|v2| v2.technologies.has_smcr())
+}
+
+/// The reason noted first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FirstReason(Option<Reason>);
+
+impl FirstReason {
+    fn note(&mut self, reason: Reason) {
+        self.0.get_or_insert(reason);
+    }
+
+    fn or(self, otherwise: Reason) -> Reason {
+        self.0.unwrap_or(otherwise)
+    }
+}
+
+/// The ways that have not been tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ways {
+    peer: PeerId,
+    mac: Mac,
+    v2: Option<V2Way>,
+    /// Version 1, with the client's GID.
+    v1: Option<Gid>,
+    first: FirstReason,
+}
+
+/// What version 2 would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct V2Way {
+    eid: Eid,
+    gid: Gid,
+    release: Release,
+    limits: Limits,
+}
+
+impl Ways {
+    fn choose(mut self) -> Result<Chosen, Reason> {
+        if let Some(way) = self.v2.take() {
+            let way = Way::V2(way);
+            return Ok(Chosen { way, rest: self });
+        }
+        if let Some(gid) = self.v1.take() {
+            let way = Way::V1(gid);
+            return Ok(Chosen { way, rest: self });
+        }
+        Err(self.first.or(Reason::NoSmcDevice))
+    }
+}
+
+/// A way that is being tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    V1(Gid),
+    V2(V2Way),
+}
+
+/// The way to try now: find a port, find or make a link group, get and register buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    way: Way,
+    rest: Ways,
+}
+
+impl Chosen {
+    /// The version.
+    pub const fn version(&self) -> Version {
+        match self.way {
+            Way::V1(_) => Version::V1,
+            Way::V2(_) => Version::V2,
+        }
+    }
+
+    /// The client's port: in version 2 the one to find a route to.
+    pub const fn peer_gid(&self) -> Gid {
+        match self.way {
+            Way::V1(gid) => gid,
+            Way::V2(V2Way { gid, .. }) => gid,
+        }
+    }
+
+    /// The Ethernet address of the client's port; [`Mac::NONE`] if it did not say.
+    pub const fn peer_mac(&self) -> Mac {
+        self.rest.mac
+    }
+
+    /// The EID agreed on; `None` in version 1.
+    pub const fn eid(&self) -> Option<Eid> {
+        match self.way {
+            Way::V1(_) => None,
+            Way::V2(V2Way { eid, .. }) => Some(eid),
+        }
+    }
+
+    /// The limits of a link group that begins now.
+    pub const fn limits(&self) -> Limits {
+        match self.way {
+            Way::V1(_) => DEFAULT_LIMITS,
+            Way::V2(V2Way { limits, .. }) => limits,
+        }
+    }
+
+    /// The release of version 2 of a link group that begins now; [`Release::R0`] in version 1.
+    pub const fn release(&self) -> Release {
+        match self.way {
+            Way::V1(_) => Release::R0,
+            Way::V2(V2Way { release, .. }) => release,
+        }
+    }
+
+    /// What to look for among the link groups that exist. If none matches, one begins.
+    pub fn wanted(&self, vlan: u16) -> Wanted {
+        Wanted {
+            peer: self.rest.peer,
+            peer_gid: self.peer_gid(),
+            peer_mac: (self.version() == Version::V1).then_some(self.rest.mac),
+            peer_qp: None,
+            vlan,
+        }
+    }
+
+    /// Gives up this way because no port is suitable, and chooses the next.
+    ///
+    /// # Errors
+    ///
+    /// The reason to decline, if none is left.
+    pub fn without_port(self) -> Result<Self, Reason> {
+        let reason = match self.version() {
+            Version::V1 => Reason::NoSmcDevice,
+            Version::V2 => Reason::NoSmcrDevice,
+        };
+        self.failed(reason)
+    }
+
+    /// Gives up this way because of `reason`, and chooses the next.
+    ///
+    /// # Errors
+    ///
+    /// The reason to decline, if none is left: the first one noted.
+    pub fn failed(mut self, reason: Reason) -> Result<Self, Reason> {
+        self.rest.first.note(reason);
+        self.rest.choose()
+    }
+
+    /// Makes the ACCEPT. `local` is our end; `beginning` describes the link group if it is new.
+    pub fn accept(self, local: SmcR, beginning: Option<Beginning>) -> (Accepted, Accept) {
+        let mode = match self.way {
+            Way::V1(_) => Mode::V1 {
+                first_contact: beginning.is_some(),
+            },
+            Way::V2(V2Way {
+                eid,
+                release,
+                limits,
+                ..
+            }) => Mode::V2 {
+                eid,
+                first_contact: beginning
+                    .map(|new| select::first_contact(release, limits, new.is_direct, new.hostname)),
+            },
+        };
+        let accepted = Accepted {
+            version: self.version(),
+            agreed: beginning.map(|_| (self.release(), self.limits())),
+            mtu: local.mtu,
+        };
+        let endpoint = Endpoint::SmcR(local);
+        (accepted, Accept { endpoint, mode })
+    }
+}
+
+/// What the server says about a new link group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// Whether the client's port is reached without a gateway. Not said in version 1.
+    pub is_direct: bool,
+    /// Our name. Not said in version 1.
+    pub hostname: Hostname,
+}
+
+/// The ACCEPT is out; the CONFIRM is awaited for [`super::CLC_WAIT`].
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    version: Version,
+    /// Release and limits, if a link group begins.
+    agreed: Option<(Release, Limits)>,
+    mtu: Mtu,
+}
+
+impl Accepted {
+    /// Judges the client's answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if the client declined, or confirmed something else.
+    pub fn on_message(self, message: &Message<'_>) -> Result<Agreed, Failure> {
+        match message {
+            Message::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
+            Message::Decline(decline) => Err(decline.into()),
+            Message::Proposal(_) | Message::Accept(_) => Err(Fatal::Protocol.into()),
+        }
+    }
+
+    fn on_confirm(self, confirm: &Confirm<'_>) -> Result<Agreed, PeerError> {
+        let Endpoint::SmcR(client) = confirm.endpoint else {
+            return Err(PeerMisbehaved::ModeNotOffered.into());
+        };
+        if confirm.mode.version() != self.version {
+            return Err(PeerMisbehaved::ModeNotOffered.into());
+        }
+        let peer = match (confirm.mode, self.agreed) {
+            (Mode::V1 { .. }, _) | (Mode::V2 { .. }, None) => None,
+            (Mode::V2 { first_contact, .. }, Some((release, limits))) => {
+                let peer = first_contact.ok_or(PeerMisbehaved::ReleaseChanged)?;
+                select::check_repeated(release, limits, &peer)?;
+                Some(peer)
+            }
+        };
+        Ok(Agreed {
+            client,
+            mtu: self.mtu.min(client.mtu),
+            peer,
+        })
+    }
+}
+
+/// Both sides agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    client: SmcR,
+    mtu: Mtu,
+    peer: Option<FirstContact>,
+}
+
+impl Agreed {
+    /// The client's end of the link, and of the connection.
+    pub const fn client(&self) -> &SmcR {
+        &self.client
+    }
+
+    /// The lower of both sides' path MTUs.
+    pub const fn mtu(&self) -> Mtu {
+        self.mtu
+    }
+
+    /// What the client says of itself when a link group of version 2 begins.
+    pub const fn peer(&self) -> Option<&FirstContact> {
+        self.peer.as_ref()
+    }
+
+    /// Says whether the client uses the link with this end. It should use the one that the ACCEPT
+    /// named, but the RFC lets it take another of the group.
+    pub fn is_on(&self, link: &LinkEnd) -> bool {
+        link.peer_qp == self.client.qp_num && link.peer_gid == self.client.gid
+    }
+}
