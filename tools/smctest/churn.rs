@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest churn`: processes that open connections and leave them in every possible way.
+
+use std::env;
+use std::io::Read;
+use std::io::Write;
+use std::process::Command;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::data::Random;
+use crate::job::Job;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Processes
+    #[arg(long, default_value_t = 4)]
+    processes: u64,
+
+    /// Connections that each process opens, one after another
+    #[arg(long, default_value_t = 100)]
+    opens: u64,
+
+    /// Seed; a random one is taken and printed otherwise
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Be one of the processes
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+/// Starts the processes, or is one of them.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
+    if arguments.worker {
+        return work(context, arguments.opens, seed);
+    }
+    let _server = Server::start(context, Mode::Spawn)?;
+    println!("# churn: seed {seed}, {} processes", arguments.processes);
+
+    let start = |number: u64| {
+        Command::new(env::current_exe()?)
+            .args(context.to_options())
+            .args(["churn", "--worker"])
+            .arg(format!("--opens={}", arguments.opens))
+            .arg(format!("--seed={}", seed.wrapping_add(number)))
+            .spawn()
+            .context("starting a process")
+    };
+    let children: Vec<_> = (0..arguments.processes).map(start).collect::<Result<_>>()?;
+
+    let mut failed = 0;
+    for mut child in children {
+        failed += u64::from(!child.wait()?.success());
+    }
+    ensure!(failed == 0, "{failed} processes failed");
+
+    // After all that, a connection must still work as on the first day.
+    netns::enter(context.client_netns.as_deref())?;
+    ask_one(&context.connect()?).context("a connection after the churn")
+}
+
+fn work(context: &Context, opens: u64, seed: u64) -> Result<()> {
+    netns::enter(context.client_netns.as_deref())?;
+    let mut random = Random::new(seed);
+
+    for number in 0..opens {
+        let socket = context.connect()?;
+        let way = random.next() % 6;
+        leave(&socket, way).with_context(|| format!("open {number}, way {way}, seed {seed}"))?;
+    }
+    Ok(())
+}
+
+/// Ends a connection in one of the ways in which programs do.
+fn leave(mut socket: &Socket, way: u64) -> Result<()> {
+    match way {
+        // At once.
+        0 => Ok(()),
+        // In good order.
+        1 => ask_one(socket),
+        // With a reset.
+        2 => {
+            Job::Hold.send(socket)?;
+            Ok(socket.set_linger(true, 0)?)
+        }
+        // With data on its way to us.
+        3 => {
+            Job::Source.send(socket)?;
+            Ok(socket.read_exact(&mut [0; 100])?)
+        }
+        // With data on its way from us.
+        4 => {
+            Job::Sink.send(socket)?;
+            Ok(socket.write_all(&[0; 10_000])?)
+        }
+        // One half first.
+        _ => {
+            Job::One.send(socket)?;
+            socket.shutdown(libc::SHUT_WR)?;
+            Ok(socket.read_exact(&mut [0])?)
+        }
+    }
+}
+
+fn ask_one(mut socket: &Socket) -> Result<()> {
+    Job::One.send(socket)?;
+    socket.read_exact(&mut [0])?;
+    ensure!(socket.read(&mut [0])? == 0, "data after the end");
+    Ok(())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all subcommands share: the family, the server's address, the namespaces of both ends.
+
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::bail;
+use anyhow::Context as _;
+use anyhow::Result;
+use clap::Args;
+use clap::ValueEnum;
+use smc_tools::path::Path;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::family::Family;
+
+/// How long one call may block before the test calls it a hang.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a refused connection is tried again: the other side may still be starting.
+const CONNECT_ATTEMPTS: u32 = 50;
+
+/// Which way the data has to go for the test to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expected {
+    /// Either way
+    Any,
+    /// SMC
+    Smc,
+    /// TCP, after a fallback or from the beginning
+    Tcp,
+}
+
+#[derive(Args)]
+pub(crate) struct Context {
+    /// Family of the client's socket
+    #[arg(long, global = true, default_value = "smc")]
+    pub(crate) family: Family,
+
+    /// Family of the server's socket, if it is another
+    #[arg(long, global = true)]
+    pub(crate) server_family: Option<Family>,
+
+    /// Server's address
+    #[arg(long, global = true, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub(crate) addr: IpAddr,
+
+    /// Server's port
+    #[arg(long, global = true, default_value_t = 7000)]
+    pub(crate) port: u16,
+
+    /// Network namespace of the client
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) client_netns: Option<String>,
+
+    /// Network namespace of the server
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) server_netns: Option<String>,
+
+    /// The server runs elsewhere (`smctest serve`): do not start one
+    #[arg(long, global = true)]
+    pub(crate) remote: bool,
+
+    /// Fail unless the data goes this way
+    #[arg(long, global = true, default_value = "any")]
+    pub(crate) expect: Expected,
+
+    /// Seconds after which the whole test counts as hung
+    #[arg(long, global = true, default_value_t = 120, value_name = "SECONDS")]
+    pub(crate) deadline: u64,
+}
+
+impl Context {
+    /// The server's socket address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.addr, self.port)
+    }
+
+    /// Time for the whole test.
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_secs(self.deadline)
+    }
+
+    /// Family of the server's socket.
+    pub(crate) fn server_family(&self) -> Family {
+        self.server_family.unwrap_or(self.family)
+    }
+
+    /// Connects to the server and checks the way the data goes.
+    ///
+    /// The calling thread has to be in the client's namespace for the latter.
+    pub(crate) fn connect(&self) -> Result<Socket> {
+        for _ in 0..CONNECT_ATTEMPTS {
+            let socket = self.family.open(self.addr).context("client: socket")?;
+            socket.set_timeout(CALL_TIMEOUT)?;
+            match socket.connect(self.address()) {
+                Ok(()) => {
+                    self.check_path(&socket)?;
+                    return Ok(socket);
+                }
+                Err(Errno::ECONNREFUSED) => std::thread::sleep(Duration::from_millis(100)),
+                Err(error) => bail!("client: connect: {error}"),
+            }
+        }
+        bail!("client: nobody listens at {}", self.address())
+    }
+
+    /// Fails unless the socket's path is the expected one.
+    pub(crate) fn check_path(&self, socket: &Socket) -> Result<()> {
+        if self.expect == Expected::Any {
+            return Ok(());
+        }
+        let path = Path::of(socket)?;
+        match self.expect {
+            Expected::Smc if !path.is_smc() => bail!("expected SMC, but the path is {path}"),
+            Expected::Tcp if path.is_smc() => bail!("expected TCP, but the path is {path}"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options that make a child process run in the same setting.
+    pub(crate) fn to_options(&self) -> Vec<String> {
+        let mut options = vec![
+            format!("--family={}", self.family.name()),
+            format!("--server-family={}", self.server_family().name()),
+            format!("--addr={}", self.addr),
+            format!("--port={}", self.port),
+            format!("--deadline={}", self.deadline),
+            "--remote".to_string(),
+        ];
+        if let Some(name) = &self.client_netns {
+            options.push(format!("--client-netns={name}"));
+        }
+        options
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The socket families that a test can run against.
+
+use std::net::IpAddr;
+
+use clap::ValueEnum;
+use smc_user::Result;
+use smc_user::Socket;
+
+/// The address family number of SMC.
+pub(crate) const AF_SMC: i32 = 43;
+
+/// The protocol number that makes an SMC socket of AF_INET or AF_INET6.
+pub(crate) const IPPROTO_SMC: i32 = 256;
+
+/// How a socket is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Family {
+    /// AF_SMC, protocol 0 or 1 after the IP version
+    Smc,
+    /// AF_INET or AF_INET6 with IPPROTO_SMC
+    Ipproto,
+    /// Plain TCP, the reference
+    Tcp,
+}
+
+impl Family {
+    /// The arguments of `socket` for an address like `ip`.
+    pub(crate) fn triple(self, ip: IpAddr) -> (i32, i32, i32) {
+        let inet = if ip.is_ipv6() {
+            libc::AF_INET6
+        } else {
+            libc::AF_INET
+        };
+        match self {
+            Self::Smc => (AF_SMC, libc::SOCK_STREAM, i32::from(ip.is_ipv6())),
+            Self::Ipproto => (inet, libc::SOCK_STREAM, IPPROTO_SMC),
+            Self::Tcp => (inet, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+        }
+    }
+
+    /// Opens a socket in the calling thread's network namespace.
+    pub(crate) fn open(self, ip: IpAddr) -> Result<Socket> {
+        let (domain, kind, protocol) = self.triple(ip);
+        Socket::open(domain, kind, protocol)
+    }
+
+    /// The value's name on the command line, for child processes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Smc => "smc",
+            Self::Ipproto => "ipproto",
+            Self::Tcp => "tcp",
+        }
+    }
+}

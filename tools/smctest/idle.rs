@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest idle`: kernel memory of connections that do nothing.
+
+use std::fs;
+
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Connections
+    #[arg(long, default_value_t = 1000)]
+    connections: u64,
+}
+
+/// Holds the connections, both ends in this process, and prints one line of figures.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let listener = netns::inside(context.server_netns.as_deref(), || {
+        let listener = context.server_family().open(context.addr)?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener.bind(context.address())?;
+        listener.listen(1024)?;
+        Ok(listener)
+    })?;
+    netns::enter(context.client_netns.as_deref())?;
+
+    // The first connection pays for what all share.
+    let _first = open_pair(context, &listener)?;
+    let before = used_kib()?;
+    let mut pairs = Vec::new();
+    for number in 0..arguments.connections {
+        pairs.push(open_pair(context, &listener).with_context(|| format!("number {number}"))?);
+    }
+    let used = used_kib()?.saturating_sub(before);
+
+    println!(
+        "idle: {} connections: {:.1} KiB each, both ends together",
+        arguments.connections,
+        used as f64 / arguments.connections.max(1) as f64,
+    );
+    Ok(())
+}
+
+fn open_pair(context: &Context, listener: &Socket) -> Result<(Socket, Socket)> {
+    let client = context.connect()?;
+    let server = listener.accept(0).context("accept")?;
+    Ok((client, server))
+}
+
+/// Memory in use that is neither page cache nor a program's, in KiB.
+fn used_kib() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let field = |name: &str| -> Result<u64> {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .with_context(|| format!("{name} in /proc/meminfo"))?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    };
+    let free = ["MemFree", "Buffers", "Cached", "AnonPages"];
+    let not_kernel: u64 = free.into_iter().map(field).sum::<Result<u64>>()?;
+
+    Ok(field("MemTotal")?.saturating_sub(not_kernel))
+}

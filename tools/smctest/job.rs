@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client asks the server for, in the first bytes of a connection.
+
+use std::io;
+use std::io::Read;
+use std::io::Write;
+
+use anyhow::bail;
+use anyhow::Result;
+use smc_user::Socket;
+
+/// One kind of conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// One byte back, then the connection closes.
+    One,
+    /// Messages of this many bytes, each sent back whole.
+    Echo(u64),
+    /// Random data both ways, see [`crate::bulk`].
+    Bulk(Bulk),
+    /// Nothing: hold the connection until the client closes.
+    Hold,
+    /// Take everything until the client closes.
+    Sink,
+    /// Send without end until the client closes.
+    Source,
+}
+
+/// Parameters of [`Job::Bulk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bulk {
+    pub(crate) seed: u64,
+    /// Bytes from the client to the server.
+    pub(crate) up: u64,
+    /// Bytes from the server to the client.
+    pub(crate) down: u64,
+    /// Largest chunk of one send or receive.
+    pub(crate) chunk: u64,
+}
+
+impl Job {
+    /// Sends the request.
+    pub(crate) fn send(self, mut socket: &Socket) -> io::Result<()> {
+        let mut message = Vec::new();
+        match self {
+            Self::One => message.push(b'1'),
+            Self::Hold => message.push(b'h'),
+            Self::Sink => message.push(b's'),
+            Self::Source => message.push(b'S'),
+            Self::Echo(size) => {
+                message.push(b'e');
+                message.extend(size.to_le_bytes());
+            }
+            Self::Bulk(bulk) => {
+                message.push(b'b');
+                for word in [bulk.seed, bulk.up, bulk.down, bulk.chunk] {
+                    message.extend(word.to_le_bytes());
+                }
+            }
+        }
+        socket.write_all(&message)
+    }
+
+    /// Receives a request; `None` if the client closed without one.
+    pub(crate) fn receive(socket: &Socket) -> Result<Option<Self>> {
+        let mut kind = [0];
+        if socket.read(&mut kind)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(match kind[0] {
+            b'1' => Self::One,
+            b'h' => Self::Hold,
+            b's' => Self::Sink,
+            b'S' => Self::Source,
+            b'e' => Self::Echo(word(socket)?),
+            b'b' => Self::Bulk(Bulk {
+                seed: word(socket)?,
+                up: word(socket)?,
+                down: word(socket)?,
+                chunk: word(socket)?,
+            }),
+            other => bail!("unknown request {other:#x}"),
+        }))
+    }
+}
+
+fn word(mut socket: &Socket) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    socket.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}

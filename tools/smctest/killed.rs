@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest killed`: one side dies in the middle of a transfer.
+//!
+//! The other side has to hear of it soon: end of stream or a reset for a reader, an error for a
+//! writer, a hang-up for a poller. Which of them it is depends on the instant.
+
+use std::env;
+use std::io::Read;
+use std::io::Write;
+use std::process::Child;
+use std::process::Command;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::Context as _;
+use anyhow::Result;
+use clap::ValueEnum;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::ktap::Ktap;
+use crate::netns;
+
+/// Time for the survivor to notice.
+const NOTICE: Duration = Duration::from_secs(20);
+
+/// Bytes that pass before the kill, so that it hits the middle.
+const BEFORE: usize = 300_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Be the process that is killed
+    #[arg(long, hide = true)]
+    victim: Option<Role>,
+}
+
+/// What the victim does when it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    Server,
+    Sender,
+    Receiver,
+    Idle,
+}
+
+/// Kills a client that sends, receives, idles, and a server; prints KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    if let Some(role) = arguments.victim {
+        return be_victim(context, role);
+    }
+    let mut ktap = Ktap::start(4);
+    for role in [Role::Sender, Role::Receiver, Role::Idle] {
+        let name = format!("the server survives a client killed as {role:?}");
+        ktap.result(
+            name,
+            kill_client(context, role).map_err(|e| format!("{e:#}")),
+        );
+    }
+    let result = kill_server(context).map_err(|error| format!("{error:#}"));
+    ktap.result("the client survives a server killed while it sends", result);
+
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} failed"),
+    }
+}
+
+fn be_victim(context: &Context, role: Role) -> Result<()> {
+    if role == Role::Server {
+        return crate::server::serve(context);
+    }
+    netns::enter(context.client_netns.as_deref())?;
+    let socket = context.connect()?;
+    let mut stream = &socket;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match role {
+            Role::Sender => stream.write_all(&buffer)?,
+            Role::Receiver => stream.read_exact(&mut buffer)?,
+            _ => std::thread::sleep(NOTICE),
+        }
+    }
+}
+
+/// A child process that dies with this value, in any case.
+struct Victim(Child);
+
+impl Victim {
+    fn start(context: &Context, role: Role) -> Result<Self> {
+        let role = role
+            .to_possible_value()
+            .map(|value| value.get_name().to_string());
+        let child = Command::new(env::current_exe()?)
+            .args(context.to_options())
+            .args(
+                context
+                    .server_netns
+                    .iter()
+                    .map(|name| format!("--server-netns={name}")),
+            )
+            .args(["killed", "--victim"])
+            .args(role)
+            .spawn()?;
+        Ok(Self(child))
+    }
+
+    /// `kill -9`, and waits until the process is gone.
+    fn kill(&mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+fn kill_client(context: &Context, role: Role) -> Result<()> {
+    let listener = netns::inside(context.server_netns.as_deref(), || {
+        let listener = context.server_family().open(context.addr)?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener.bind(context.address())?;
+        listener.listen(8)?;
+        listener.set_timeout(NOTICE)?;
+        Ok(listener)
+    })?;
+    let mut victim = Victim::start(context, role)?;
+    let socket = listener.accept(0).context("accept")?;
+    socket.set_timeout(NOTICE)?;
+
+    let mut stream = &socket;
+    match role {
+        Role::Sender => {
+            stream.read_exact(&mut vec![0; BEFORE])?;
+            victim.kill()?;
+            reads_until_end(&socket)
+        }
+        Role::Receiver => {
+            stream.write_all(&vec![0; BEFORE])?;
+            victim.kill()?;
+            writes_until_error(&socket)
+        }
+        _ => {
+            victim.kill()?;
+            reads_until_end(&socket)
+        }
+    }
+}
+
+fn kill_server(context: &Context) -> Result<()> {
+    let mut victim = Victim::start(context, Role::Server)?;
+    netns::enter(context.client_netns.as_deref())?;
+    let socket = context.connect()?;
+    socket.set_timeout(NOTICE)?;
+
+    Job::Source.send(&socket)?;
+    let mut stream = &socket;
+    stream.read_exact(&mut vec![0; BEFORE])?;
+    victim.kill()?;
+    reads_until_end(&socket)?;
+    writes_until_error(&socket)
+}
+
+/// Reads what is left, up to the end or a reset.
+fn reads_until_end(socket: &Socket) -> Result<()> {
+    let started = Instant::now();
+    let mut buffer = vec![0; 1 << 16];
+    while started.elapsed() < NOTICE {
+        match socket.recv(&mut buffer, 0) {
+            Ok(0) | Err(Errno::ECONNRESET | Errno::ECONNABORTED) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => bail!("receive after the kill: {error}"),
+        }
+    }
+    bail!("still receiving {} s after the kill", NOTICE.as_secs())
+}
+
+/// Writes until the kernel says that nobody is there.
+fn writes_until_error(socket: &Socket) -> Result<()> {
+    let started = Instant::now();
+    let buffer = vec![0; 1 << 16];
+    while started.elapsed() < NOTICE {
+        match socket.send(&buffer, 0) {
+            Ok(_) => {}
+            Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ECONNABORTED) => return Ok(()),
+            Err(error) => bail!("send after the kill: {error}"),
+        }
+    }
+    bail!("still sending {} s after the kill", NOTICE.as_secs())
+}

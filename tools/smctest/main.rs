@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest`: tests of SMC sockets, run inside a guest.
+//!
+//! Every subcommand takes the address family to test, so that the same test runs against our
+//! module, the C module and TCP: what TCP passes and a module fails is a fault of the module.
+//! A test with both ends in one process opens each end in its own network namespace, since a
+//! socket belongs to the namespace of the thread that opened it.
+
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod churn;
+mod connrate;
+mod context;
+mod data;
+mod family;
+mod idle;
+mod integrity;
+mod job;
+mod killed;
+mod ktap;
+mod many;
+mod netns;
+mod path;
+mod pingpong;
+mod semantics;
+mod server;
+mod watchdog;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::Subcommand;
+
+#[derive(Parser)]
+#[command(about)]
+struct Arguments {
+    #[command(flatten)]
+    context: context::Context,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the other subcommands from another machine, until killed
+    Serve,
+    /// Check every socket call against its expected answer; prints KTAP
+    Semantics(semantics::Arguments),
+    /// Send random data both ways at once and check it
+    Integrity(integrity::Arguments),
+    /// Hold many connections at once, all of them busy
+    Many(many::Arguments),
+    /// Open and close connections in several processes
+    Churn(churn::Arguments),
+    /// Kill one side in the middle of a transfer
+    Killed(killed::Arguments),
+    /// Measure the time of a round trip
+    Pingpong(pingpong::Arguments),
+    /// Measure connections per second
+    Connrate(connrate::Arguments),
+    /// Measure kernel memory per idle connection
+    Idle(idle::Arguments),
+    /// Connect once and print which way the data goes
+    Path,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let context = &arguments.context;
+    watchdog::start(context.deadline());
+
+    let result = match &arguments.command {
+        Command::Serve => server::serve(context),
+        Command::Semantics(options) => semantics::run(context, options),
+        Command::Integrity(options) => integrity::run(context, options),
+        Command::Many(options) => many::run(context, options),
+        Command::Churn(options) => churn::run(context, options),
+        Command::Killed(options) => killed::run(context, options),
+        Command::Pingpong(options) => pingpong::run(context, options),
+        Command::Connrate(options) => connrate::run(context, options),
+        Command::Idle(options) => idle::run(context, options),
+        Command::Path => path::run(context),
+    };
+
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("# {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network namespaces by name, as `ip netns` keeps them.
+
+use std::fs::File;
+use std::thread;
+
+use anyhow::Context as _;
+use anyhow::Result;
+use nix::sched::setns;
+use nix::sched::CloneFlags;
+
+/// Moves the calling thread into the namespace; `None` stays where it is.
+pub(crate) fn enter(name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let file = File::open(format!("/run/netns/{name}"))
+        .with_context(|| format!("opening network namespace {name}"))?;
+    setns(file, CloneFlags::CLONE_NEWNET)
+        .with_context(|| format!("entering network namespace {name}"))
+}
+
+/// Runs `work` in a thread of its own inside the namespace and returns its result.
+///
+/// The sockets that it opens stay in the namespace, whoever uses them afterwards.
+pub(crate) fn inside<T: Send>(
+    name: Option<&str>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            enter(name)?;
+            work()
+        });
+        thread
+            .join()
+            .unwrap_or_else(|_| anyhow::bail!("a thread in a network namespace panicked"))
+    })
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest semantics`: every socket call in every state, each answer against the expected one.
+//!
+//! The expectations are tables of [`Row`]. A row has the answer that the C module gives in SMC
+//! mode and, where it differs, the answer of TCP. A TCP socket must give the latter; an SMC socket
+//! may give either, since being closer to TCP than the C module is no fault. Where the C module is
+//! known to be wrong the row says so, and only TCP's answer counts for anything else.
+
+mod answer;
+mod closing;
+mod connected;
+mod connecting;
+mod events;
+mod fresh;
+mod listening;
+mod options;
+mod rig;
+mod urgent;
+
+use anyhow::bail;
+use anyhow::Result;
+use clap::ValueEnum;
+use smc_tools::path::Path;
+
+use crate::context::Context;
+use crate::family::Family;
+use crate::ktap::Ktap;
+
+use rig::Rig;
+
+/// What answers in the kernel, where that matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Module {
+    /// The module of this tree
+    Ours,
+    /// The C module
+    C,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The module under test
+    #[arg(long, default_value = "ours")]
+    module: Module,
+
+    /// Only rows whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// How the C module does on a row.
+#[derive(Clone, Copy)]
+enum C {
+    /// As the row says.
+    Conforms,
+    /// Gives another answer, which is wrong.
+    Wrong(&'static str),
+    /// Brings the kernel down: the row is not run.
+    Crashes(&'static str),
+}
+
+/// One call or short sequence of calls, with its answers as text.
+struct Row {
+    name: &'static str,
+    run: fn(&Rig<'_>) -> Result<String>,
+    /// The answer of an SMC socket; empty if the row applies to TCP only.
+    smc: &'static str,
+    /// The answer of TCP, and of SMC after a fallback.
+    tcp: &'static str,
+    c: C,
+}
+
+impl Row {
+    /// A row with the same answer everywhere.
+    const fn same(
+        name: &'static str,
+        answer: &'static str,
+        run: fn(&Rig<'_>) -> Result<String>,
+    ) -> Self {
+        Self::differs(name, answer, answer, run)
+    }
+
+    /// A row where the C module in SMC mode and TCP differ.
+    const fn differs(
+        name: &'static str,
+        smc: &'static str,
+        tcp: &'static str,
+        run: fn(&Rig<'_>) -> Result<String>,
+    ) -> Self {
+        Self {
+            name,
+            run,
+            smc,
+            tcp,
+            c: C::Conforms,
+        }
+    }
+
+    /// A row where the C module is wrong.
+    const fn c_is_wrong(mut self, why: &'static str) -> Self {
+        self.c = C::Wrong(why);
+        self
+    }
+
+    /// A row that must not be tried on the C module.
+    const fn c_crashes(mut self, why: &'static str) -> Self {
+        self.c = C::Crashes(why);
+        self
+    }
+
+    /// Runs the row and compares.
+    fn check(&self, rig: &Rig<'_>) -> Result<(), String> {
+        let got = (self.run)(rig).map_err(|error| format!("could not be run: {error:#}"))?;
+        let is_tcp = rig.context.family == Family::Tcp;
+
+        if got == self.tcp || (!is_tcp && got == self.smc) {
+            Ok(())
+        } else if is_tcp || self.smc == self.tcp {
+            Err(format!("got {got}, expected {}", self.tcp))
+        } else {
+            Err(format!(
+                "got {got}, expected {} or TCP's {}",
+                self.smc, self.tcp
+            ))
+        }
+    }
+}
+
+const TABLES: &[(&str, &[Row])] = &[
+    ("fresh", fresh::ROWS),
+    ("connecting", connecting::ROWS),
+    ("listening", listening::ROWS),
+    ("connected", connected::ROWS),
+    ("urgent", urgent::ROWS),
+    ("closing", closing::ROWS),
+    ("events", events::ROWS),
+    ("options", options::ROWS),
+];
+
+/// Runs all rows; prints KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let rig = Rig::new(context)?;
+    let path = rig.path()?;
+    println!("# connections here go by {path}");
+    if context.family != Family::Tcp {
+        check_expected(context, &path)?;
+    }
+
+    let rows: Vec<_> = TABLES
+        .iter()
+        .flat_map(|(table, rows)| rows.iter().map(move |row| (table, row)))
+        .map(|(table, row)| (format!("{table}: {}", row.name), row))
+        .filter(|(name, _)| name.contains(&arguments.only))
+        .collect();
+
+    let mut ktap = Ktap::start(rows.len());
+    for (name, row) in rows {
+        judge(&mut ktap, &rig, &name, row, arguments.module);
+    }
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} rows failed"),
+    }
+}
+
+fn check_expected(context: &Context, path: &Path) -> Result<()> {
+    use crate::context::Expected;
+
+    match context.expect {
+        Expected::Smc if !path.is_smc() => bail!("expected SMC"),
+        Expected::Tcp if path.is_smc() => bail!("expected TCP"),
+        _ => Ok(()),
+    }
+}
+
+fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, module: Module) {
+    let is_c = module == Module::C && rig.context.family != Family::Tcp;
+
+    match row.c {
+        C::Crashes(why) if is_c => ktap.skip(name, &format!("the C module crashes: {why}")),
+        C::Wrong(why) if is_c => match row.check(rig) {
+            Ok(()) => ktap.result(name, Ok(())),
+            Err(_) => ktap.expected_failure(name, why),
+        },
+        _ => ktap.result(name, row.check(rig)),
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Half-closed, closed and reset connections.
+
+use std::thread;
+use std::time::Duration;
+
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::semantics::answer::answer;
+use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
+use crate::semantics::rig::FIONREAD;
+use crate::semantics::rig::WHILE;
+use crate::semantics::Row;
+
+/// Sends until it fails, and returns the error: after a reset the first send may still be taken.
+fn send_error(socket: &Socket) -> anyhow::Result<Errno> {
+    let mut error = None;
+    await_true("an error of send", || {
+        error = socket.send(b"x", 0).err();
+        error.is_some()
+    })?;
+    error.ok_or_else(|| anyhow::anyhow!("no error"))
+}
+
+fn is_broken(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::EPIPE | Errno::ECONNRESET | Errno::ECONNABORTED
+    )
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row::same(
+        "write half: peer's poll and receive, own send",
+        "0x2005 0 EPIPE",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.shutdown(libc::SHUT_WR)?;
+            pair.await_end()?;
+            answer![
+                events(&pair.server),
+                pair.server.recv(&mut [0], 0),
+                pair.client.send(b"x", 0),
+            ]
+        },
+    ),
+    Row::same(
+        "write half: the other direction still works",
+        "5 hello",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.shutdown(libc::SHUT_WR)?;
+            pair.await_end()?;
+            let sent = pair.server.send(b"hello", 0);
+            let mut buffer = [0; 5];
+            pair.client.recv(&mut buffer, libc::MSG_WAITALL)?;
+            answer![sent, String::from_utf8_lossy(&buffer).into_owned()]
+        },
+    ),
+    Row::same("write half: data before it arrives first", "5 0", |rig| {
+        let pair = rig.pair()?;
+        pair.client.send(b"hello", 0)?;
+        pair.client.shutdown(libc::SHUT_WR)?;
+        let mut buffer = [0; 16];
+        answer![
+            pair.server.recv(&mut buffer, libc::MSG_WAITALL),
+            pair.server.recv(&mut buffer, 0),
+        ]
+    }),
+    Row::same("read half: own poll and receive", "ok 0x2005 0", |rig| {
+        let pair = rig.pair()?;
+        let result = pair.client.shutdown(libc::SHUT_RD);
+        answer![result, events(&pair.client), pair.client.recv(&mut [0], 0)]
+    }),
+    Row::same("both halves: own poll", "ok 0x2015", |rig| {
+        let pair = rig.pair()?;
+        let result = pair.client.shutdown(libc::SHUT_RDWR);
+        await_events(&pair.client, libc::POLLHUP)?;
+        answer![result, events(&pair.client)]
+    }),
+    Row::same(
+        "both write halves, one after the other: polls",
+        "0x2015 0x2015",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.shutdown(libc::SHUT_WR)?;
+            pair.await_end()?;
+            pair.server.shutdown(libc::SHUT_WR)?;
+            await_events(&pair.client, libc::POLLHUP)?;
+            await_events(&pair.server, libc::POLLHUP)?;
+            answer![events(&pair.client), events(&pair.server)]
+        },
+    ),
+    Row::differs(
+        "both write halves: name of the peer, shutdown again",
+        "ENOTCONN ok",
+        "ENOTCONN ENOTCONN",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.shutdown(libc::SHUT_WR)?;
+            pair.await_end()?;
+            pair.server.shutdown(libc::SHUT_WR)?;
+            await_events(&pair.client, libc::POLLHUP)?;
+            await_true("the connection's end", || {
+                pair.client.peer_address().is_err()
+            })?;
+            answer![
+                pair.client.peer_address(),
+                pair.client.shutdown(libc::SHUT_WR)
+            ]
+        },
+    ),
+    Row::same(
+        "the peer closed: receive, then send fails soon",
+        "0 true",
+        |rig| {
+            let pair = rig.pair()?;
+            drop(pair.server);
+            let received = pair.client.recv(&mut [0], 0);
+            answer![received, is_broken(send_error(&pair.client)?)]
+        },
+    ),
+    Row::same(
+        "the peer closed: its data can still be read",
+        "5 0",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.server.send(b"hello", 0)?;
+            drop(pair.server);
+            let mut buffer = [0; 16];
+            answer![
+                pair.client.recv(&mut buffer, libc::MSG_WAITALL),
+                pair.client.recv(&mut buffer, 0),
+            ]
+        },
+    ),
+    Row::same(
+        "the peer closed with unread data: send fails",
+        "true",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            drop(pair.server);
+            await_events(&pair.client, libc::POLLIN | libc::POLLHUP | libc::POLLERR)?;
+            answer![is_broken(send_error(&pair.client)?)]
+        },
+    ),
+    Row::same("a blocked receive ends when the peer closes", "0", |rig| {
+        let pair = rig.pair()?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| pair.client.recv(&mut [0], 0));
+            thread::sleep(WHILE);
+            drop(pair.server);
+            answer![reader.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same("a blocked receive ends at one's own shutdown", "0", |rig| {
+        let pair = rig.pair()?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| pair.client.recv(&mut [0], 0));
+            thread::sleep(WHILE);
+            pair.client.shutdown(libc::SHUT_RDWR)?;
+            answer![reader.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same("a blocked send ends when the peer closes", "true", |rig| {
+        let pair = rig.pair()?;
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| loop {
+                if let Err(error) = pair.client.send(&[0; 65536], 0) {
+                    return error;
+                }
+            });
+            thread::sleep(WHILE);
+            drop(pair.server);
+            answer![writer.join().is_ok_and(is_broken)]
+        })
+    }),
+    Row::same("a zero linger time resets", "true", |rig| {
+        let pair = rig.pair()?;
+        pair.client.set_linger(true, 0)?;
+        drop(pair.client);
+        await_events(&pair.server, libc::POLLIN | libc::POLLHUP | libc::POLLERR)?;
+        let received = pair.server.recv(&mut [0], 0);
+        let reset = matches!(
+            received,
+            Ok(0) | Err(Errno::ECONNRESET | Errno::ECONNABORTED)
+        );
+        answer![reset && is_broken(send_error(&pair.server)?)]
+    }),
+    Row::same(
+        "a linger time waits until the peer has the data",
+        "true",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.set_linger(true, 5)?;
+            let data = vec![0x55; 40_000];
+            let sent = pair.client.send(&data, 0)?;
+            drop(pair.client);
+            let mut got = 0;
+            let mut buffer = vec![0; data.len()];
+            while let Ok(len @ 1..) = pair.server.recv(&mut buffer, 0) {
+                got += len;
+            }
+            answer![got == sent]
+        },
+    ),
+    Row::same(
+        "a close in the middle loses nothing that was sent",
+        "true",
+        |rig| {
+            let pair = rig.pair()?;
+            let data = vec![0x66; 30_000];
+            let sent = pair.client.send(&data, 0)?;
+            drop(pair.client);
+            thread::sleep(Duration::from_millis(50));
+            let mut got = 0;
+            let mut buffer = vec![0; data.len()];
+            while let Ok(len @ 1..) = pair.server.recv(&mut buffer, 0) {
+                got += len;
+            }
+            answer![got == sent]
+        },
+    ),
+    Row::same(
+        "after the end: pending error, queue length",
+        "none 0",
+        |rig| {
+            let pair = rig.pair()?;
+            drop(pair.server);
+            pair.client.recv(&mut [0], 0)?;
+            answer![pair.client.take_error(), pair.client.ioctl_int(FIONREAD)]
+        },
+    ),
+];

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection with both ends open.
+
+use std::fs::File;
+use std::io::pipe;
+use std::io::Read;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use nix::fcntl::splice;
+use nix::fcntl::SpliceFFlags;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::semantics::answer::answer;
+use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
+use crate::semantics::rig::FIONREAD;
+use crate::semantics::rig::SIOCATMARK;
+use crate::semantics::rig::SIOCOUTQ;
+use crate::semantics::rig::SIOCOUTQNSD;
+use crate::semantics::rig::WHILE;
+use crate::semantics::Row;
+
+const DONTWAIT: i32 = libc::MSG_DONTWAIT;
+
+/// Sends without blocking until nothing more is taken; returns how much was.
+fn fill(socket: &Socket) -> usize {
+    let (buffer, mut total) = ([0x11; 4096], 0);
+    // Acknowledgements still on their way may make room: full is what stays full.
+    loop {
+        match socket.send(&buffer, DONTWAIT) {
+            Ok(len) => total += len,
+            Err(_) => {
+                thread::sleep(WHILE);
+                match socket.send(&buffer, DONTWAIT) {
+                    Ok(len) => total += len,
+                    Err(_) => return total,
+                }
+            }
+        }
+    }
+}
+
+/// Receives until nothing more comes for a while; returns how much did.
+fn drain(socket: &Socket, len: usize) -> usize {
+    let (mut buffer, mut total) = (vec![0; 1 << 16], 0);
+    while total < len {
+        match socket.recv(&mut buffer, 0) {
+            Ok(0) | Err(_) => break,
+            Ok(got) => total += got,
+        }
+    }
+    total
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row::same("connect, listen, bind", "EISCONN EINVAL EINVAL", |rig| {
+        let pair = rig.pair()?;
+        let any = SocketAddr::new(rig.context.addr, 0);
+        answer![
+            pair.client.connect(pair.address),
+            pair.client.listen(1),
+            pair.client.bind(any)
+        ]
+    }),
+    Row::same("poll", "0x4 0x4", |rig| {
+        let pair = rig.pair()?;
+        answer![events(&pair.client), events(&pair.server)]
+    }),
+    Row::same(
+        "5 bytes: poll, queue length, urgent mark",
+        "0x5 5 0",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            let server = &pair.server;
+            answer![
+                events(server),
+                server.ioctl_int(FIONREAD),
+                server.ioctl_int(SIOCATMARK)
+            ]
+        },
+    ),
+    Row::differs("5 bytes: queues of the sender", "5 0", "0 0", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"hello")?;
+        thread::sleep(WHILE);
+        answer![
+            pair.client.ioctl_int(SIOCOUTQ),
+            pair.client.ioctl_int(SIOCOUTQNSD)
+        ]
+    }),
+    Row::same("queues of the sender once all is read", "0 0", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"hello")?;
+        pair.server.recv(&mut [0; 5], 0)?;
+        // SMC tells the sender late, so that it has to be asked for by more data.
+        let _ = await_true("an empty queue", || {
+            pair.client.ioctl_int(SIOCOUTQ) == Ok(0)
+        });
+        answer![0usize, pair.client.ioctl_int(SIOCOUTQNSD)]
+    }),
+    Row::same(
+        "peek, receive a part, receive the rest, nothing",
+        "5 2 3 EAGAIN",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            let (server, mut buffer) = (&pair.server, [0; 8]);
+            answer![
+                server.recv(&mut buffer, libc::MSG_PEEK),
+                server.recv(&mut buffer[..2], 0),
+                server.recv(&mut buffer, 0),
+                server.recv(&mut buffer, DONTWAIT),
+            ]
+        },
+    ),
+    Row::same("a peek leaves the data as it is", "hello hello", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"hello")?;
+        let (mut first, mut second) = ([0; 5], [0; 5]);
+        pair.server.recv(&mut first, libc::MSG_PEEK)?;
+        pair.server.recv(&mut second, 0)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        answer![text(&first), text(&second)]
+    }),
+    Row::same(
+        "truncating receive throws data away",
+        "2 untouched llo",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.deliver(b"hello")?;
+            let (mut buffer, mut rest) = (*b"..", [0; 3]);
+            let got = pair.server.recv(&mut buffer, libc::MSG_TRUNC);
+            let state = if buffer == *b".." {
+                "untouched"
+            } else {
+                "written"
+            };
+            pair.server.recv(&mut rest, 0)?;
+            answer![got, state, String::from_utf8_lossy(&rest).into_owned()]
+        },
+    ),
+    Row::differs("receive from the error queue", "EINVAL", "EAGAIN", |rig| {
+        answer![rig.pair()?.server.recv(&mut [0], libc::MSG_ERRQUEUE)]
+    }),
+    Row::same("receive into nothing", "0 5", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"hello")?;
+        answer![
+            pair.server.recv(&mut [], DONTWAIT),
+            pair.server.ioctl_int(FIONREAD)
+        ]
+    }),
+    Row::same("receive with a timeout", "EAGAIN true", |rig| {
+        let pair = rig.pair()?;
+        pair.server.set_timeout(Duration::from_millis(200))?;
+        let start = Instant::now();
+        let result = pair.server.recv(&mut [0], 0);
+        answer![result, start.elapsed() >= Duration::from_millis(150)]
+    }),
+    Row::same("receive that waits for all", "8", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"half")?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], libc::MSG_WAITALL));
+            thread::sleep(WHILE);
+            pair.client.send(b"half", 0)?;
+            answer![reader.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same("receive blocks until data comes", "5", |rig| {
+        let pair = rig.pair()?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], 0));
+            thread::sleep(WHILE);
+            pair.client.send(b"hello", 0)?;
+            answer![reader.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same("receive waits for the low-water mark", "6", |rig| {
+        let pair = rig.pair()?;
+        pair.server
+            .set_option_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 6)?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| pair.server.recv(&mut [0; 8], 0));
+            pair.client.send(b"abc", 0)?;
+            thread::sleep(WHILE);
+            pair.client.send(b"def", 0)?;
+            answer![reader.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same(
+        "a full buffer: send, poll; once read, poll",
+        "EAGAIN 0x0 0x4",
+        |rig| {
+            let pair = rig.pair()?;
+            let len = fill(&pair.client);
+            let full = (pair.client.send(b"x", DONTWAIT), events(&pair.client));
+            drain(&pair.server, len);
+            let room = await_events(&pair.client, libc::POLLOUT)?;
+            answer![full.0, full.1, room]
+        },
+    ),
+    Row::same(
+        "a full buffer: blocking send with a timeout",
+        "EAGAIN",
+        |rig| {
+            let pair = rig.pair()?;
+            fill(&pair.client);
+            pair.client.set_timeout(Duration::from_millis(200))?;
+            answer![pair.client.send(b"x", 0)]
+        },
+    ),
+    Row::same("a full buffer: all of it arrives", "true", |rig| {
+        let pair = rig.pair()?;
+        let len = fill(&pair.client);
+        answer![drain(&pair.server, len) == len]
+    }),
+    Row::same("a blocked send goes on when there is room", "true", |rig| {
+        let pair = rig.pair()?;
+        let data = vec![0x22; 8 << 20];
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| (&pair.client).write_all(&data));
+            thread::sleep(WHILE);
+            let got = drain(&pair.server, data.len());
+            let sent = writer.join().is_ok_and(|result| result.is_ok());
+            answer![sent && got == data.len()]
+        })
+    }),
+    Row::same("corked data waits for the cork", "0 10", |rig| {
+        let pair = rig.pair()?;
+        let cork = |on| {
+            pair.client
+                .set_option_int(libc::IPPROTO_TCP, libc::TCP_CORK, on)
+        };
+        cork(1)?;
+        pair.client.send(b"hello", 0)?;
+        thread::sleep(Duration::from_millis(50));
+        let before = pair.server.ioctl_int(FIONREAD);
+        pair.client.send(b"world", 0)?;
+        cork(0)?;
+        pair.await_queued(10)?;
+        answer![before, pair.server.ioctl_int(FIONREAD)]
+    }),
+    Row::same(
+        "data marked as having more behind it arrives with that",
+        "8",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"head", libc::MSG_MORE)?;
+            pair.client.send(b"tail", 0)?;
+            pair.await_queued(8)?;
+            answer![pair.server.recv(&mut [0; 16], 0)]
+        },
+    ),
+    Row::same("splice to a pipe", "7 spliced", |rig| {
+        let pair = rig.pair()?;
+        pair.deliver(b"spliced")?;
+        let (mut reader, writer) = pipe()?;
+        let moved = splice(&pair.server, None, &writer, None, 64, SpliceFFlags::empty());
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text)?;
+        answer![moved.context("splice")?, text]
+    }),
+    Row::same("splice to a pipe with nothing there", "EAGAIN", |rig| {
+        let pair = rig.pair()?;
+        let (_reader, writer) = pipe()?;
+        let moved = splice(
+            &pair.server,
+            None,
+            &writer,
+            None,
+            64,
+            SpliceFFlags::SPLICE_F_NONBLOCK,
+        );
+        answer![moved.map_err(|error| Errno(error as i32))]
+    }),
+    Row::same(
+        "splice of more than one buffer through a pipe",
+        "true",
+        |rig| {
+            let pair = rig.pair()?;
+            let data: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+            let (mut reader, writer) = pipe()?;
+            thread::scope(|scope| {
+                scope.spawn(|| (&pair.client).write_all(&data));
+                scope.spawn(|| {
+                    let mut left = data.len();
+                    while left > 0 {
+                        let moved = splice(
+                            &pair.server,
+                            None,
+                            &writer,
+                            None,
+                            left,
+                            SpliceFFlags::empty(),
+                        );
+                        match moved {
+                            Ok(len) if len > 0 => left -= len,
+                            _ => break,
+                        }
+                    }
+                    drop(writer);
+                });
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got)?;
+                answer![got == data]
+            })
+        },
+    ),
+    Row::same("splice from a pipe", "7 spliced", |rig| {
+        let pair = rig.pair()?;
+        let (reader, mut writer) = pipe()?;
+        writer.write_all(b"spliced")?;
+        let moved = splice(&reader, None, &pair.client, None, 7, SpliceFFlags::empty());
+        let mut buffer = [0; 7];
+        pair.server.recv(&mut buffer, libc::MSG_WAITALL)?;
+        answer![
+            moved.context("splice")?,
+            String::from_utf8_lossy(&buffer).into_owned()
+        ]
+    }),
+    Row::same("send of a file", "true", |rig| {
+        let pair = rig.pair()?;
+        let file = File::open("/proc/self/exe")?;
+        let (reader, writer) = pipe()?;
+        let moved = splice(&file, None, &writer, None, 5000, SpliceFFlags::empty())?;
+        let sent = splice(
+            &reader,
+            None,
+            &pair.client,
+            None,
+            moved,
+            SpliceFFlags::empty(),
+        )?;
+        let (mut got, mut want) = (vec![0; sent], vec![0; sent]);
+        pair.server.recv(&mut got, libc::MSG_WAITALL)?;
+        (&file).read_exact(&mut []).ok();
+        File::open("/proc/self/exe")?.read_exact(&mut want)?;
+        answer![sent > 0 && got == want]
+    }),
+    Row::same("a duplicate keeps the connection open", "5", |rig| {
+        let pair = rig.pair()?;
+        let other = pair.client.duplicate()?;
+        drop(pair.client);
+        other.send(b"hello", 0)?;
+        answer![pair.server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+    }),
+    Row::same("both directions at once", "true", |rig| {
+        let pair = rig.pair()?;
+        let data = vec![0x44; 1 << 20];
+        thread::scope(|scope| {
+            scope.spawn(|| (&pair.client).write_all(&data));
+            scope.spawn(|| (&pair.server).write_all(&data));
+            let there = scope.spawn(|| drain(&pair.server, data.len()));
+            let here = drain(&pair.client, data.len());
+            let there = there.join().unwrap_or(0);
+            answer![here == data.len() && there == data.len()]
+        })
+    }),
+    Row::same("the listener may close first", "5", |rig| {
+        let pair = rig.pair()?;
+        drop(pair.listener);
+        pair.client.send(b"hello", 0)?;
+        answer![pair.server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+    }),
+];

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `connect`: refused, pending, repeated, non-blocking.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use smc_user::Address;
+
+use crate::semantics::answer::answer;
+use crate::semantics::rig::await_events;
+use crate::semantics::rig::events;
+use crate::semantics::rig::local;
+use crate::semantics::Row;
+
+const FAILED: i16 = libc::POLLERR | libc::POLLHUP;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::same("with a short address", "EINVAL", |rig| {
+        let address = Address::from(SocketAddr::new(rig.context.addr, 1));
+        answer![rig.open()?.connect(address.cut(1))]
+    }),
+    Row::differs("with no family on a fresh socket", "EINVAL", "ok", |rig| {
+        answer![rig.open()?.connect(Address::of_family(0, 16))]
+    }),
+    Row::same("with an unknown family", "true", |rig| {
+        let result = rig.open()?.connect(Address::of_family(99, 28));
+        // The C module says EINVAL, TCP EAFNOSUPPORT.
+        answer![result.is_err()]
+    }),
+    Row::same(
+        "refused, then again",
+        "ECONNREFUSED ECONNREFUSED none",
+        |rig| {
+            let address = rig.refusing()?;
+            let socket = rig.open()?;
+            answer![
+                socket.connect(address),
+                socket.connect(address),
+                socket.take_error()
+            ]
+        },
+    ),
+    Row::same("refused, then accepted", "ECONNREFUSED ok 5", |rig| {
+        let refusing = rig.refusing()?;
+        let (listener, address) = rig.listener()?;
+        let socket = rig.open()?;
+        let answers = (socket.connect(refusing), socket.connect(address));
+        let server = listener.accept(0)?;
+        socket.send(b"hello", 0)?;
+        let received = server.recv(&mut [0; 5], libc::MSG_WAITALL);
+        answer![answers.0, answers.1, received]
+    }),
+    Row::differs("listen after a refusal", "EINVAL", "ok", |rig| {
+        let socket = rig.open()?;
+        let _ = socket.connect(rig.refusing()?);
+        answer![socket.listen(1)]
+    }),
+    Row::same(
+        "refused while non-blocking",
+        "EINPROGRESS true ECONNREFUSED none",
+        |rig| {
+            let address = rig.refusing()?;
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let first = socket.connect(address);
+            let failed = await_events(&socket, FAILED)? & FAILED != 0;
+            answer![first, failed, socket.take_error(), socket.take_error()]
+        },
+    ),
+    Row::same("non-blocking", "EINPROGRESS 0x4 none", |rig| {
+        let (_listener, address) = rig.listener()?;
+        let socket = rig.open()?;
+        socket.set_nonblocking(true)?;
+        let first = socket.connect(address);
+        let events = await_events(&socket, libc::POLLOUT)?;
+        answer![first, events, socket.take_error()]
+    }),
+    Row::differs(
+        "non-blocking, collected by connect",
+        "ok EISCONN",
+        "EISCONN EISCONN",
+        |rig| {
+            let (_listener, address) = rig.listener()?;
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let _ = socket.connect(address);
+            await_events(&socket, libc::POLLOUT)?;
+            let second = socket.connect(address);
+            // TCP gives 0 too if nothing but the connection itself has been noticed so far.
+            let second = if second.is_ok() && rig.context.family == crate::family::Family::Tcp {
+                Err(smc_user::Errno::EISCONN)
+            } else {
+                second
+            };
+            answer![second, socket.connect(address)]
+        },
+    ),
+    Row::same("data after a non-blocking connect", "5 hello", |rig| {
+        let (listener, address) = rig.listener()?;
+        let socket = rig.open()?;
+        socket.set_nonblocking(true)?;
+        let _ = socket.connect(address);
+        await_events(&socket, libc::POLLOUT)?;
+        let server = listener.accept(0)?;
+        let sent = socket.send(b"hello", 0);
+        let mut buffer = [0; 5];
+        server.recv(&mut buffer, libc::MSG_WAITALL)?;
+        answer![sent, String::from_utf8_lossy(&buffer).into_owned()]
+    }),
+    Row::same(
+        "a second one while the first is pending",
+        "EINPROGRESS EALREADY EALREADY",
+        |rig| {
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let first = socket.connect(rig.silent());
+            answer![
+                first,
+                socket.connect(rig.silent()),
+                socket.connect(rig.silent())
+            ]
+        },
+    ),
+    Row::differs(
+        "other calls while one is pending",
+        "EINVAL EINVAL ENOTCONN ENOTCONN 0x0",
+        "EINVAL EINVAL EAGAIN EAGAIN 0x0",
+        |rig| {
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let _ = socket.connect(rig.silent());
+            let any = SocketAddr::new(rig.context.addr, 0);
+            answer![
+                socket.bind(any),
+                socket.listen(1),
+                socket.send(b"x", 0),
+                socket.recv(&mut [0], 0),
+                events(&socket),
+            ]
+        },
+    ),
+    Row::same("close while one is pending", "EINPROGRESS", |rig| {
+        let socket = rig.open()?;
+        socket.set_nonblocking(true)?;
+        answer![socket.connect(rig.silent())]
+    }),
+    Row::same(
+        "a send timeout bounds a blocking one",
+        "EINPROGRESS",
+        |rig| {
+            let socket = rig.open()?;
+            socket.set_duration(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
+            answer![socket.connect(rig.silent())]
+        },
+    )
+    .c_is_wrong("starts the handshake on a half-open connection (defect 6)"),
+    Row::same("from a bound socket", "true", |rig| {
+        let pair = rig.pair_with(|client| {
+            let any = match rig.context.addr {
+                ip if ip.is_ipv6() => SocketAddr::from(([0u16; 8], 0)),
+                _ => SocketAddr::from(([0, 0, 0, 0], 0)),
+            };
+            Ok(client.bind(any)?)
+        })?;
+        let (here, there) = (local(&pair.client)?, pair.server.peer_address()?.to_ip());
+        answer![Some(here) == there]
+    }),
+    Row::same("each end has the other's name", "true true", |rig| {
+        let pair = rig.pair()?;
+        answer![
+            pair.client.local_address()? == pair.server.peer_address()?,
+            pair.server.local_address()? == pair.client.peer_address()?,
+        ]
+    }),
+];

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `epoll`, level and edge triggered, also when it was set up before the connection was.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::epoll::Epoll;
+use nix::sys::epoll::EpollCreateFlags;
+use nix::sys::epoll::EpollEvent;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::epoll::EpollTimeout;
+use smc_user::Socket;
+
+use crate::semantics::answer::answer;
+use crate::semantics::rig::WHILE;
+use crate::semantics::Row;
+
+const ALL: EpollFlags = EpollFlags::EPOLLIN
+    .union(EpollFlags::EPOLLOUT)
+    .union(EpollFlags::EPOLLRDHUP);
+
+/// One socket in one epoll set.
+struct Watch(Epoll);
+
+impl Watch {
+    fn new(socket: &Socket, flags: EpollFlags) -> Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(socket, EpollEvent::new(flags, 1))?;
+        Ok(Self(epoll))
+    }
+
+    /// The events within `time`, in hexadecimal, or `none`.
+    fn wait(&self, time: Duration) -> Result<String> {
+        let mut events = [EpollEvent::empty()];
+        let timeout = EpollTimeout::try_from(time)?;
+        Ok(match self.0.wait(&mut events, timeout)? {
+            0 => "none".to_string(),
+            _ => format!("{:#x}", events[0].events().bits()),
+        })
+    }
+
+    /// Takes what is there already.
+    fn settle(&self) -> Result<()> {
+        while self.wait(WHILE)? != "none" {}
+        Ok(())
+    }
+
+    fn soon(&self) -> Result<String> {
+        self.wait(super::rig::SOON)
+    }
+}
+
+pub(super) const ROWS: &[Row] =
+    &[
+        Row::same(
+            "level: data stays an event until read",
+            "0x5 0x5 0x4",
+            |rig| {
+                let pair = rig.pair()?;
+                let watch = Watch::new(&pair.server, ALL)?;
+                pair.deliver(b"hello")?;
+                let events = (watch.soon()?, watch.soon()?);
+                pair.server.recv(&mut [0; 5], 0)?;
+                answer![events.0, events.1, watch.soon()?]
+            },
+        ),
+        Row::same("edge: data is one event", "true none", |rig| {
+            let pair = rig.pair()?;
+            let watch = Watch::new(&pair.server, EpollFlags::EPOLLIN | EpollFlags::EPOLLET)?;
+            watch.settle()?;
+            pair.deliver(b"hello")?;
+            let first = watch.soon()? == "0x1";
+            answer![first, watch.wait(WHILE)?]
+        }),
+        Row::same("edge: more data is another event", "0x1 0x1", |rig| {
+            let pair = rig.pair()?;
+            let watch = Watch::new(&pair.server, EpollFlags::EPOLLIN | EpollFlags::EPOLLET)?;
+            watch.settle()?;
+            pair.deliver(b"hello")?;
+            let first = watch.soon()?;
+            pair.client.send(b"again", 0)?;
+            answer![first, watch.soon()?]
+        }),
+        Row::same(
+            "edge: room after a full buffer is an event",
+            "none true",
+            |rig| {
+                let pair = rig.pair()?;
+                let watch = Watch::new(&pair.client, EpollFlags::EPOLLOUT | EpollFlags::EPOLLET)?;
+                pair.client.set_nonblocking(true)?;
+                let mut len = 0;
+                while let Ok(sent) = pair.client.send(&[0; 4096], 0) {
+                    len += sent;
+                }
+                watch.settle()?;
+                // Settling may have met acknowledgements: fill again until it stays full.
+                while let Ok(sent) = pair.client.send(&[0; 4096], 0) {
+                    len += sent;
+                }
+                let full = watch.wait(WHILE)?;
+                let mut buffer = vec![0; len];
+                while len > 0 {
+                    len -= pair.server.recv(&mut buffer, 0)?;
+                }
+                answer![full, watch.soon()? == "0x4"]
+            },
+        ),
+        Row::same("edge: the peer's end is an event", "0x2001", |rig| {
+            let pair = rig.pair()?;
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+            let watch = Watch::new(&pair.server, flags)?;
+            watch.settle()?;
+            pair.client.shutdown(libc::SHUT_WR)?;
+            answer![watch.soon()?]
+        }),
+        Row::same(
+            "set up before connect: writable afterwards",
+            "true",
+            |rig| {
+                let (_listener, address) = rig.listener()?;
+                let client = rig.open()?;
+                client.set_nonblocking(true)?;
+                let watch = Watch::new(&client, ALL | EpollFlags::EPOLLET)?;
+                watch.settle()?;
+                let _ = client.connect(address);
+                answer![watch.soon()? == "0x4"]
+            },
+        ),
+        Row::same("set up before connect: data afterwards", "true", |rig| {
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            client.set_nonblocking(true)?;
+            let watch = Watch::new(&client, ALL | EpollFlags::EPOLLET)?;
+            let _ = client.connect(address);
+            let server = listener.accept(0)?;
+            watch.settle()?;
+            server.send(b"hello", 0)?;
+            answer![watch.soon()? == "0x5"]
+        }),
+        Row::same("set up before a refusal: an error", "true", |rig| {
+            let address = rig.refusing()?;
+            let client = rig.open()?;
+            client.set_nonblocking(true)?;
+            let watch = Watch::new(&client, ALL | EpollFlags::EPOLLET)?;
+            watch.settle()?;
+            let _ = client.connect(address);
+            let events = watch.soon()?;
+            answer![u32::from_str_radix(events.trim_start_matches("0x"), 16)
+                .is_ok_and(|e| e & 0x18 != 0)]
+        }),
+        Row::same("a listener: level and edge", "0x1 0x1 none", |rig| {
+            let (listener, address) = rig.listener()?;
+            let level = Watch::new(&listener, EpollFlags::EPOLLIN)?;
+            let edge = Watch::new(&listener, EpollFlags::EPOLLIN | EpollFlags::EPOLLET)?;
+            let client = rig.open()?;
+            client.connect(address)?;
+            let events = (level.soon()?, edge.soon()?);
+            edge.settle()?;
+            answer![events.0, events.1, edge.wait(WHILE)?]
+        }),
+        Row::same("an accepted socket: end of stream", "true", |rig| {
+            let pair = rig.pair()?;
+            let watch = Watch::new(&pair.server, EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP)?;
+            drop(pair.client);
+            let events = watch.soon()?;
+            answer![u32::from_str_radix(events.trim_start_matches("0x"), 16)
+                .is_ok_and(|e| e & 0x2000 != 0)]
+        }),
+    ];

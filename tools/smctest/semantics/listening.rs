@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A listening socket.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::time::Instant;
+
+use smc_user::poll_fd;
+use smc_user::Errno;
+
+use crate::semantics::answer::answer;
+use crate::semantics::rig::await_events;
+use crate::semantics::rig::await_true;
+use crate::semantics::rig::events;
+use crate::semantics::rig::local;
+use crate::semantics::rig::FIONREAD;
+use crate::semantics::rig::SIOCOUTQ;
+use crate::semantics::rig::SIOCOUTQNSD;
+use crate::semantics::rig::SOON;
+use crate::semantics::Row;
+
+pub(super) const ROWS: &[Row] = &[
+    Row::same("without a bind, then again", "ok ok true", |rig| {
+        let socket = rig.open_server()?;
+        let answers = (socket.listen(1), socket.listen(2));
+        answer![answers.0, answers.1, local(&socket)?.port() != 0]
+    }),
+    Row::same("poll", "0x0", |rig| answer![events(&rig.listener()?.0)]),
+    Row::same("send and receive", "EPIPE ENOTCONN", |rig| {
+        let (listener, _) = rig.listener()?;
+        answer![listener.send(b"x", 0), listener.recv(&mut [0], 0)]
+    }),
+    Row::differs(
+        "connect and bind",
+        "EINVAL EINVAL",
+        "EISCONN EINVAL",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let any = SocketAddr::new(rig.context.addr, 0);
+            answer![listener.connect(address), listener.bind(any)]
+        },
+    ),
+    Row::same("queue lengths", "EINVAL EINVAL EINVAL", |rig| {
+        let (listener, _) = rig.listener()?;
+        answer![
+            listener.ioctl_int(FIONREAD),
+            listener.ioctl_int(SIOCOUTQ),
+            listener.ioctl_int(SIOCOUTQNSD),
+        ]
+    }),
+    Row::same("accepts connections: the option", "0 1", |rig| {
+        let read =
+            |socket: &smc_user::Socket| socket.option_int(libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+        answer![read(&rig.open_server()?), read(&rig.listener()?.0)]
+    }),
+    Row::same(
+        "accept without a connection, non-blocking",
+        "EAGAIN",
+        |rig| {
+            let (listener, _) = rig.listener()?;
+            listener.set_nonblocking(true)?;
+            answer![listener.accept(0).map(drop)]
+        },
+    ),
+    Row::same(
+        "accept without a connection, with a timeout",
+        "EAGAIN true",
+        |rig| {
+            let (listener, _) = rig.listener()?;
+            listener.set_timeout(Duration::from_millis(200))?;
+            let start = Instant::now();
+            let result = listener.accept(0).map(drop);
+            answer![result, start.elapsed() >= Duration::from_millis(150)]
+        },
+    ),
+    Row::same("poll with a connection waiting", "0x1", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        client.connect(address)?;
+        answer![await_events(&listener, libc::POLLIN)?]
+    }),
+    Row::same("a poll that waits is woken by a connection", "0x1", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        std::thread::scope(|scope| {
+            let poll = scope.spawn(|| poll_fd(&listener, libc::POLLIN, SOON));
+            std::thread::sleep(Duration::from_millis(50));
+            client.connect(address)?;
+            answer![poll.join().unwrap_or(Err(Errno::EINTR))]
+        })
+    }),
+    Row::same("connections wait in order", "true true", |rig| {
+        let (listener, address) = rig.listener()?;
+        let (first, second) = (rig.open()?, rig.open()?);
+        first.connect(address)?;
+        await_events(&listener, libc::POLLIN)?;
+        second.connect(address)?;
+        let accepted = (listener.accept(0)?, listener.accept(0)?);
+        answer![
+            accepted.0.peer_address()? == first.local_address()?,
+            accepted.1.peer_address()? == second.local_address()?,
+        ]
+    }),
+    Row::same("flags of accept", "EAGAIN", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        client.connect(address)?;
+        let server = listener.accept(libc::SOCK_NONBLOCK)?;
+        answer![server.recv(&mut [0], 0)]
+    }),
+    Row::same("data sent before accept is there after it", "5", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        client.connect(address)?;
+        client.send(b"hello", 0)?;
+        let server = listener.accept(0)?;
+        answer![server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+    }),
+    Row::same(
+        "close ends connections that nobody accepted",
+        "true",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            client.connect(address)?;
+            await_events(&listener, libc::POLLIN)?;
+            drop(listener);
+            answer![matches!(
+                client.recv(&mut [0], 0),
+                Ok(0) | Err(Errno::ECONNRESET | Errno::ECONNABORTED)
+            )]
+        },
+    ),
+    Row::same("close frees the port for a new listener", "ok 5", |rig| {
+        let (listener, address) = rig.listener()?;
+        drop(listener);
+        let listener = rig.open_server()?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        await_true("the port", || listener.bind(address).is_ok())?;
+        let listening = listener.listen(4);
+        let client = rig.open()?;
+        client.connect(address)?;
+        client.send(b"hello", 0)?;
+        let server = listener.accept(0)?;
+        answer![listening, server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+    }),
+    Row::same(
+        "a listen that failed, then a good one",
+        "EADDRINUSE ok 5",
+        |rig| {
+            let bound = |port| -> anyhow::Result<_> {
+                let socket = rig.open_server()?;
+                socket.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+                socket.bind(SocketAddr::new(rig.context.addr, port))?;
+                Ok(socket)
+            };
+            let first = bound(0)?;
+            let address = local(&first)?;
+            let second = bound(address.port())?;
+            first.listen(4)?;
+            let failed = second.listen(4);
+            drop(first);
+            await_true("the port", || second.listen(4).is_ok())?;
+            let listening = second.listen(4);
+
+            let client = rig.open()?;
+            client.connect(address)?;
+            client.send(b"hello", 0)?;
+            let server = second.accept(0)?;
+            answer![
+                failed,
+                listening,
+                server.recv(&mut [0; 5], libc::MSG_WAITALL)
+            ]
+        },
+    )
+    .c_crashes("the next connection recurses without end (defect 1)"),
+    Row::same("a full backlog refuses nobody for good", "true", |rig| {
+        let listener = rig.open_server()?;
+        listener.bind(SocketAddr::new(rig.context.addr, 0))?;
+        listener.listen(1)?;
+        let address = local(&listener)?;
+        // A connection request that was dropped is repeated after 1, 3 and 7 s.
+        listener.set_timeout(4 * SOON)?;
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            let client = rig.open()?;
+            client.set_nonblocking(true)?;
+            let _ = client.connect(address);
+            clients.push(client);
+        }
+        // Whoever is dropped tries again; each has to come through once there is room.
+        let mut accepted = Vec::new();
+        while accepted.len() < clients.len() {
+            accepted.push(listener.accept(0)?);
+        }
+        answer![accepted.len() == clients.len()]
+    }),
+];

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Options: those of SMC, those of TCP and IP below it, and what they must not do.
+
+use smc_tools::path::Path;
+use smc_user::Socket;
+
+use crate::family::Family;
+use crate::semantics::answer::answer;
+use crate::semantics::rig::Rig;
+use crate::semantics::Row;
+
+const SOL_SMC: i32 = 286;
+const SMC_LIMIT_HS: i32 = 1;
+const TCP_FASTOPEN_CONNECT: i32 = 30;
+const TCP_ULP: i32 = 31;
+const IPV6_MTU_DISCOVER: i32 = 23;
+const IP_MULTICAST_LOOP: i32 = 34;
+
+/// Whether a connection still goes the way it would, after its client was prepared.
+fn path_is_kept(
+    rig: &Rig<'_>,
+    prepare: impl FnOnce(&Socket) -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
+    let usual = rig.path()?.is_smc();
+    let pair = rig.pair_with(prepare)?;
+    Ok(Path::of(&pair.client)?.is_smc() == usual)
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row::differs(
+        "of SMC: get, get unknown, set unknown",
+        "0 EOPNOTSUPP EOPNOTSUPP",
+        "skip",
+        |rig| {
+            if rig.context.family == Family::Tcp {
+                return answer!["skip"];
+            }
+            let socket = rig.open()?;
+            answer![
+                socket.option_int(SOL_SMC, SMC_LIMIT_HS),
+                socket.option_int(SOL_SMC, 99),
+                socket.set_option_int(SOL_SMC, 99, 1),
+            ]
+        },
+    ),
+    Row::differs(
+        "of SMC: set and read back, set short",
+        "ok 1 EINVAL",
+        "skip",
+        |rig| {
+            if rig.context.family == Family::Tcp {
+                return answer!["skip"];
+            }
+            let socket = rig.open()?;
+            answer![
+                socket.set_option_int(SOL_SMC, SMC_LIMIT_HS, 1),
+                socket.option_int(SOL_SMC, SMC_LIMIT_HS),
+                socket.set_option(SOL_SMC, SMC_LIMIT_HS, &[1, 0]),
+            ]
+        },
+    ),
+    Row::differs("upper layer protocol smc", "EOPNOTSUPP", "ENOENT", |rig| {
+        answer![rig.open()?.set_option(libc::IPPROTO_TCP, TCP_ULP, b"smc")]
+    }),
+    Row::same("one byte of IP_TOS is taken", "ok 16", |rig| {
+        if rig.context.addr.is_ipv6() {
+            return answer!["ok 16"];
+        }
+        let socket = rig.open()?;
+        let result = socket.set_option(libc::IPPROTO_IP, libc::IP_TOS, &[16]);
+        answer![result, socket.option_int(libc::IPPROTO_IP, libc::IP_TOS)]
+    })
+    .c_is_wrong("EINVAL after the value was stored (defect 4)"),
+    Row::same("bad maximum segment size", "EINVAL", |rig| {
+        answer![rig
+            .open()?
+            .set_option_int(libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1 << 20)]
+    }),
+    Row::same(
+        "TCP_NODELAY is read back, before and after connect",
+        "1 1 0",
+        |rig| {
+            let set = |socket: &Socket, on| {
+                socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_NODELAY, on)?;
+                socket.option_int(libc::IPPROTO_TCP, libc::TCP_NODELAY)
+            };
+            let pair = rig.pair_with(|client| Ok(set(client, 1).map(drop)?))?;
+            let after = pair.client.option_int(libc::IPPROTO_TCP, libc::TCP_NODELAY);
+            answer![set(&pair.server, 1), after, set(&pair.client, 0)]
+        },
+    ),
+    Row::same(
+        "keepalive is read back, before and after connect",
+        "1 1 0",
+        |rig| {
+            let name = libc::SO_KEEPALIVE;
+            let pair =
+                rig.pair_with(|client| Ok(client.set_option_int(libc::SOL_SOCKET, name, 1)?))?;
+            let after = pair.client.option_int(libc::SOL_SOCKET, name);
+            pair.server.set_option_int(libc::SOL_SOCKET, name, 1)?;
+            let server = pair.server.option_int(libc::SOL_SOCKET, name);
+            pair.client.set_option_int(libc::SOL_SOCKET, name, 0)?;
+            answer![
+                after,
+                server,
+                pair.client.option_int(libc::SOL_SOCKET, name)
+            ]
+        },
+    ),
+    Row::same(
+        "a linger time set before connect is there after it",
+        "true 5",
+        |rig| {
+            let pair = rig.pair_with(|client| Ok(client.set_linger(true, 5)?))?;
+            let (on, seconds) = pair.client.linger()?;
+            answer![on, seconds]
+        },
+    )
+    .c_is_wrong("after a fallback the time is 0, so that close resets (defect 3)"),
+    Row::same("buffer sizes are doubled as TCP does", "8192 8192", |rig| {
+        let socket = rig.open()?;
+        let set = |name| {
+            socket.set_option_int(libc::SOL_SOCKET, name, 4096)?;
+            socket.option_int(libc::SOL_SOCKET, name)
+        };
+        answer![set(libc::SO_SNDBUF), set(libc::SO_RCVBUF)]
+    }),
+    Row::same("TCP information can be read", "true", |rig| {
+        let mut info = [0; 64];
+        let len = rig
+            .pair()?
+            .client
+            .option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+        // The first byte is the state: established.
+        answer![len == info.len() && info[0] == 1]
+    }),
+    Row::same("user timeout is passed on", "ok 5000", |rig| {
+        let socket = rig.open()?;
+        let name = libc::TCP_USER_TIMEOUT;
+        let result = socket.set_option_int(libc::IPPROTO_TCP, name, 5000);
+        answer![result, socket.option_int(libc::IPPROTO_TCP, name)]
+    }),
+    Row::same(
+        "a name of three letters for the congestion control",
+        "ENOENT",
+        |rig| {
+            let name = libc::TCP_CONGESTION;
+            answer![rig.open()?.set_option(libc::IPPROTO_TCP, name, b"abc")]
+        },
+    )
+    .c_is_wrong("EINVAL for every value shorter than 4 bytes (defect 4)"),
+    Row::same("IP_TOS does not change the path", "true", |rig| {
+        if rig.context.addr.is_ipv6() {
+            return answer![true];
+        }
+        let (level, name) = (libc::IPPROTO_IP, libc::IP_TOS);
+        answer![path_is_kept(rig, |client| Ok(
+            client.set_option_int(level, name, 8)?
+        ))?]
+    }),
+    Row::same(
+        "an option of IP with a number of TCP fast open does not",
+        "true",
+        |rig| {
+            let (level, name) = if rig.context.addr.is_ipv6() {
+                (libc::IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+            } else {
+                (libc::IPPROTO_IP, IP_MULTICAST_LOOP)
+            };
+            answer![path_is_kept(rig, |client| Ok(
+                client.set_option_int(level, name, 1)?
+            ))?]
+        },
+    )
+    .c_is_wrong("compares the number without the level (defect 4)"),
+    Row::same(
+        "TCP fast open makes it TCP, and it works",
+        "false hello",
+        |rig| {
+            let pair = rig.pair_with(|client| {
+                let (level, name) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
+                client.set_option_int(level, name, 1)?;
+                Ok(())
+            });
+            // TCP itself refuses the option on a socket that connects; either way there is data.
+            let pair = pair.or_else(|_| rig.pair())?;
+            let mut buffer = [0; 5];
+            pair.client.send(b"hello", 0)?;
+            pair.server.recv(&mut buffer, libc::MSG_WAITALL)?;
+            answer![
+                Path::of(&pair.client)?.is_smc(),
+                String::from_utf8_lossy(&buffer).into_owned()
+            ]
+        },
+    ),
+    Row::same("deferred TCP fast open sends its data", "hello", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        client.set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)?;
+        client.connect(address)?;
+        client.send(b"hello", 0)?;
+        let server = listener.accept(0)?;
+        let mut buffer = [0; 5];
+        server.recv(&mut buffer, libc::MSG_WAITALL)?;
+        answer![String::from_utf8_lossy(&buffer).into_owned()]
+    }),
+    Row::same("fast open data without a connect", "5 hello", |rig| {
+        let (listener, address) = rig.listener()?;
+        let client = rig.open()?;
+        let sent = client.send_to(b"hello", libc::MSG_FASTOPEN, address);
+        let server = listener.accept(0)?;
+        let mut buffer = [0; 5];
+        server.recv(&mut buffer, libc::MSG_WAITALL)?;
+        answer![sent, String::from_utf8_lossy(&buffer).into_owned()]
+    }),
+    Row::same("TCP fast open on a connection", "EINVAL", |rig| {
+        let pair = rig.pair()?;
+        answer![pair
+            .client
+            .set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)]
+    }),
+    Row::same("deferred accept: data is there", "5", |rig| {
+        let (listener, address) = rig.listener()?;
+        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 2)?;
+        let client = rig.open()?;
+        client.connect(address)?;
+        client.send(b"hello", 0)?;
+        let server = listener.accept(0)?;
+        answer![server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+    }),
+];

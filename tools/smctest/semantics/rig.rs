@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets in the state that a row starts from.
+
+use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::poll_fd;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+
+/// Longest time for something that has to happen.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+
+/// Time in which something that must not happen would have happened.
+pub(super) const WHILE: Duration = Duration::from_millis(150);
+
+/// How often a value that has to change is read.
+const STEP: Duration = Duration::from_millis(5);
+
+/// The two ends' namespaces and addresses.
+pub(super) struct Rig<'a> {
+    pub(super) context: &'a Context,
+}
+
+/// Both ends of one connection, and the listener that it came from.
+pub(super) struct Pair {
+    pub(super) client: Socket,
+    pub(super) server: Socket,
+    pub(super) listener: Socket,
+    pub(super) address: SocketAddr,
+}
+
+impl<'a> Rig<'a> {
+    /// Moves the calling thread into the client's namespace.
+    pub(super) fn new(context: &'a Context) -> Result<Self> {
+        netns::enter(context.client_netns.as_deref())?;
+        Ok(Self { context })
+    }
+
+    /// A fresh socket at the client.
+    pub(super) fn open(&self) -> Result<Socket> {
+        let socket = self.context.family.open(self.context.addr)?;
+        socket.set_timeout(SOON)?;
+        Ok(socket)
+    }
+
+    /// A fresh socket at the server.
+    pub(super) fn open_server(&self) -> Result<Socket> {
+        netns::inside(self.context.server_netns.as_deref(), || {
+            let socket = self.context.server_family().open(self.context.addr)?;
+            socket.set_timeout(SOON)?;
+            Ok(socket)
+        })
+    }
+
+    /// A listener at a port that the kernel chooses.
+    pub(super) fn listener(&self) -> Result<(Socket, SocketAddr)> {
+        let listener = self.open_server()?;
+        listener.bind(SocketAddr::new(self.context.addr, 0))?;
+        listener.listen(16)?;
+        let address = local(&listener)?;
+        Ok((listener, address))
+    }
+
+    /// A connection.
+    pub(super) fn pair(&self) -> Result<Pair> {
+        self.pair_with(|_| Ok(()))
+    }
+
+    /// A connection whose client was prepared before it connected.
+    pub(super) fn pair_with(&self, prepare: impl FnOnce(&Socket) -> Result<()>) -> Result<Pair> {
+        let (listener, address) = self.listener()?;
+        let client = self.open()?;
+        prepare(&client)?;
+        client.connect(address).context("connect")?;
+        let server = listener.accept(0).context("accept")?;
+        server.set_timeout(SOON)?;
+        Ok(Pair {
+            client,
+            server,
+            listener,
+            address,
+        })
+    }
+
+    /// The way that an ordinary connection takes here.
+    pub(super) fn path(&self) -> Result<Path> {
+        Ok(Path::of(&self.pair()?.client)?)
+    }
+
+    /// An address at which nobody listens.
+    pub(super) fn refusing(&self) -> Result<SocketAddr> {
+        let (listener, address) = self.listener()?;
+        drop(listener);
+        // The listener's port is free once its release is complete.
+        let probe = self.open()?;
+        await_true("a free port", || probe.connect(address).is_err())?;
+        Ok(address)
+    }
+
+    /// An address of the same network with no machine behind it: a connection stays pending.
+    pub(super) fn silent(&self) -> SocketAddr {
+        let ip = match self.context.addr {
+            IpAddr::V4(ip) => {
+                let [a, b, c, _] = ip.octets();
+                IpAddr::from([a, b, c, 99])
+            }
+            IpAddr::V6(ip) => {
+                let mut segments = ip.segments();
+                segments[7] = 0x99;
+                IpAddr::from(segments)
+            }
+        };
+        SocketAddr::new(ip, 9)
+    }
+}
+
+impl Pair {
+    /// Sends from the client and waits until the server can read.
+    pub(super) fn deliver(&self, data: &[u8]) -> Result<()> {
+        self.client.send(data, 0)?;
+        self.await_queued(data.len())
+    }
+
+    /// Waits until `len` bytes wait at the server.
+    pub(super) fn await_queued(&self, len: usize) -> Result<()> {
+        await_true("data at the server", || {
+            self.server.ioctl_int(FIONREAD) == Ok(i32::try_from(len).unwrap_or(-1))
+        })
+    }
+
+    /// Waits until the server sees the client's end of stream.
+    pub(super) fn await_end(&self) -> Result<()> {
+        await_true("the end of the stream", || {
+            events(&self.server) & libc::POLLRDHUP != 0
+        })
+    }
+}
+
+/// Bytes to read.
+pub(super) const FIONREAD: u64 = 0x541b;
+/// Bytes that the peer has not acknowledged, or with SMC not read.
+pub(super) const SIOCOUTQ: u64 = 0x5411;
+/// Bytes not sent.
+pub(super) const SIOCOUTQNSD: u64 = 0x894b;
+/// Whether the urgent mark is next.
+pub(super) const SIOCATMARK: u64 = 0x8905;
+
+/// The events there are now, of all kinds.
+pub(super) fn events(socket: &Socket) -> i16 {
+    let all = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLRDHUP;
+    poll_fd(socket, all, Duration::ZERO).unwrap_or(-1)
+}
+
+/// Waits until one of `wanted` is there and returns all events then.
+pub(super) fn await_events(socket: &Socket, wanted: i16) -> Result<i16> {
+    await_true("an event", || events(socket) & wanted != 0)?;
+    Ok(events(socket))
+}
+
+/// Waits until `condition` holds.
+pub(super) fn await_true(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < SOON {
+        if condition() {
+            return Ok(());
+        }
+        std::thread::sleep(STEP);
+    }
+    bail!("waited {} s for {what}", SOON.as_secs())
+}
+
+/// The local address as an IP address.
+pub(super) fn local(socket: &Socket) -> Result<SocketAddr> {
+    socket.local_address()?.to_ip().context("not an IP address")
+}

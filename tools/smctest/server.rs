@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server side of all tests but the semantics.
+
+use std::io::Read;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::poll_fd;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::netns;
+
+/// How often an idle listener looks whether the test is over.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+const BACKLOG: i32 = 4096;
+
+/// How connections are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    /// A thread for each connection.
+    Spawn,
+    /// This many threads, each of which accepts and serves one connection after another.
+    Pool(u32),
+}
+
+/// A listening server; it stops when dropped.
+pub(crate) struct Server {
+    state: Arc<State>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    failed: AtomicU64,
+}
+
+impl Server {
+    /// Starts one unless the context says that it runs elsewhere.
+    pub(crate) fn start(context: &Context, mode: Mode) -> Result<Option<Self>> {
+        if context.remote {
+            return Ok(None);
+        }
+        let listener = Arc::new(listen(context)?);
+        let state = Arc::new(State::default());
+        let acceptors = match mode {
+            Mode::Spawn => 1,
+            Mode::Pool(threads) => threads.max(1),
+        };
+
+        let start = |_| {
+            let (listener, state) = (listener.clone(), state.clone());
+            thread::spawn(move || accept_loop(&listener, &state, mode))
+        };
+        let threads = (0..acceptors).map(start).collect();
+        Ok(Some(Self { state, threads }))
+    }
+
+    /// Conversations that failed on the server's side so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.state.failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // ORDERING: only the flag itself is shared.
+        self.state.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Serves until killed.
+pub(crate) fn serve(context: &Context) -> Result<()> {
+    let listener = listen(context)?;
+    println!(
+        "# serving {} at {}",
+        context.server_family().name(),
+        context.address()
+    );
+    accept_loop(&listener, &Arc::default(), Mode::Spawn);
+    Ok(())
+}
+
+fn listen(context: &Context) -> Result<Socket> {
+    netns::inside(context.server_netns.as_deref(), || {
+        let listener = context
+            .server_family()
+            .open(context.addr)
+            .context("server: socket")?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener
+            .bind(context.address())
+            .with_context(|| format!("server: bind to {}", context.address()))?;
+        listener.listen(BACKLOG).context("server: listen")?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    })
+}
+
+fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
+    while !state.stop.load(Ordering::Relaxed) {
+        match listener.accept(0) {
+            Ok(socket) => match mode {
+                Mode::Pool(_) => converse(&socket, state),
+                Mode::Spawn => {
+                    let state = state.clone();
+                    thread::spawn(move || converse(&socket, &state));
+                }
+            },
+            Err(Errno::EAGAIN) => {
+                let _ = poll_fd(listener, libc::POLLIN, STOP_INTERVAL);
+            }
+            // A connection that died in the queue is the client's business.
+            Err(_) => {}
+        }
+    }
+}
+
+fn converse(socket: &Socket, state: &State) {
+    if let Err(error) = handle(socket) {
+        println!("# server: {error:#}");
+        state.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn handle(mut socket: &Socket) -> Result<()> {
+    match Job::receive(socket)? {
+        None => Ok(()),
+        Some(Job::One) => Ok(socket.write_all(b"1")?),
+        Some(Job::Bulk(bulk)) => bulk.run_server(socket),
+        Some(Job::Echo(size)) => echo(socket, usize::try_from(size)?.clamp(1, 1 << 24)),
+        Some(Job::Hold | Job::Sink) => sink(socket),
+        Some(Job::Source) => source(socket),
+    }
+}
+
+fn echo(mut socket: &Socket, size: usize) -> Result<()> {
+    let mut message = vec![0; size];
+    loop {
+        let first = socket.read(&mut message)?;
+        if first == 0 {
+            return Ok(());
+        }
+        socket.read_exact(&mut message[first..])?;
+        socket.write_all(&message)?;
+    }
+}
+
+fn sink(socket: &Socket) -> Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    // A reset is one of the ways in which a client may go.
+    while matches!(socket.read(&mut buffer), Ok(len) if len > 0) {}
+    Ok(())
+}
+
+fn source(mut socket: &Socket) -> Result<()> {
+    let buffer = vec![0x5a; 1 << 16];
+    while socket.write_all(&buffer).is_ok() {}
+    Ok(())
+}

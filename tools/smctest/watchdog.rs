@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Turns a hang into a failure.
+
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+/// Exit status of a test that hung, as `timeout(1)` has it.
+const HUNG: i32 = 124;
+
+/// Ends the process, with a line that says so, unless it ends by itself within `deadline`.
+pub(crate) fn start(deadline: Duration) {
+    thread::spawn(move || {
+        thread::sleep(deadline);
+        println!("not ok # hung: no end after {} s", deadline.as_secs());
+        process::exit(HUNG);
+    });
+}
