@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0
+# What the guest scripts share: modules, two namespaces on one wire, results in KTAP.
+#
+# The runner sets: KMODS (kernel build tree), SMC_KO (our module), C_SMC_KO (the C module),
+# MODULE (ours or c), BIN (our programs), and for pairs ROLE, WIRE, LOCAL_IP, PEER_IP, OUT.
+# A script sources this file, calls the functions, and ends with `finish`.
+
+set -u
+
+# Modules ------------------------------------------------------------------------------------
+
+# Where each module lies in a kernel tree, in the order in which they load.
+RDMA_MODULES="
+drivers/dibs/dibs
+lib/dim/dimlib
+net/ipv4/udp_tunnel
+net/ipv6/ip6_udp_tunnel
+drivers/infiniband/core/ib_core
+drivers/infiniband/core/ib_cm
+drivers/infiniband/core/iw_cm
+drivers/infiniband/core/rdma_cm
+drivers/infiniband/core/ib_uverbs_support
+drivers/infiniband/core/ib_uverbs
+drivers/infiniband/core/rdma_ucm
+drivers/infiniband/sw/rxe/rdma_rxe
+"
+
+# load_rdma: the RDMA core and soft RoCE; what is built into the kernel has no file.
+load_rdma() {
+	local module
+	for module in $RDMA_MODULES; do
+		[ ! -e "$KMODS/$module.ko" ] || insmod "$KMODS/$module.ko" 2>/dev/null ||
+			grep -q "^$(basename "$module" | tr - _) " /proc/modules || return
+	done
+}
+
+# load_smc: the module under test.
+load_smc() {
+	case $MODULE in
+	ours) insmod "$SMC_KO" ;;
+	c) insmod "$C_SMC_KO" && insmod "${C_SMC_KO%/*}/smc_diag.ko" ;;
+	esac
+}
+
+unload_smc() {
+	[ "$MODULE" = ours ] || rmmod smc_diag
+	rmmod smc
+}
+
+# Both modules need an enterprise ID in common before they use SMC-Rv2; only ours has one.
+EID=SMCV2-DEFAULT-UEID
+common_eid() {
+	[ "$MODULE" = ours ] || "$BIN/smc" ueid add "$EID"
+}
+
+# Networks -----------------------------------------------------------------------------------
+
+# Two namespaces, a and b, and a wire between them.
+IP_A=10.9.0.1
+IP_B=10.9.0.2
+IP6_A=fd00:9::1
+IP6_B=fd00:9::2
+
+# up_netns [MTU]
+up_netns() {
+	local mtu=${1:-9000}
+
+	ip netns add a && ip netns add b || return
+	ip link add wire_a mtu "$mtu" netns a type veth peer name wire_b mtu "$mtu" netns b || return
+	up_end a "$IP_A" "$IP6_A" && up_end b "$IP_B" "$IP6_B"
+}
+
+up_end() {
+	ip -n "$1" link set lo up &&
+		ip -n "$1" address add "$2/24" dev "wire_$1" &&
+		ip -n "$1" address add "$3/64" dev "wire_$1" nodad &&
+		ip -n "$1" link set "wire_$1" up
+}
+
+# up_rxe: soft RoCE on both ends of the wire.
+up_rxe() {
+	local end
+	for end in a b; do
+		in_ns "$end" rdma link add "rxe_$end" type rxe netdev "wire_$end" || return
+	done
+}
+
+in_ns() {
+	local ns=$1
+	shift
+	ip netns exec "$ns" "$@"
+}
+
+# smctest between the namespaces: the server in b, the client in a.
+smctest() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP_B" "$@"
+}
+
+smctest6() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP6_B" "$@"
+}
+
+# rxe_bytes END: bytes that the RDMA device has sent, by its network device's counter of the
+# packets that RoCE carries; rxe itself counts packets.
+rxe_packets() {
+	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_pkts"
+}
+
+wire_bytes() {
+	in_ns "$1" cat "/sys/class/net/wire_$1/statistics/tx_bytes"
+}
+
+# Results ------------------------------------------------------------------------------------
+
+TESTS=0
+FAILED=0
+
+ok() {
+	TESTS=$((TESTS + 1))
+	echo "ok $TESTS $*"
+}
+
+not_ok() {
+	TESTS=$((TESTS + 1))
+	FAILED=$((FAILED + 1))
+	echo "not ok $TESTS $*"
+}
+
+skip() {
+	ok "$1 # SKIP $2"
+}
+
+# check NAME COMMAND...: the command has to succeed.
+check() {
+	local name=$1
+	shift
+	if "$@"; then ok "$name"; else not_ok "$name ($* ended with $?)"; fi
+}
+
+# check_not NAME COMMAND...: the command has to fail.
+check_not() {
+	local name=$1
+	shift
+	if "$@"; then not_ok "$name ($* should have failed)"; else ok "$name"; fi
+}
+
+# require NAME COMMAND...: as check, and the script ends here if it fails.
+require() {
+	local before=$FAILED
+	check "$@"
+	[ "$FAILED" = "$before" ] || finish
+}
+
+# suite NAME COMMAND...: passes on the results of a command that prints KTAP of its own. It has to
+# keep to its own plan, so that one that dies in the middle is noticed.
+suite() {
+	local name=$1 plan='' seen=0 line rest
+	shift
+	while IFS= read -r line; do
+		rest=${line#*ok }
+		rest=${rest#* }
+		case $line in
+		"KTAP version"*) ;;
+		1..*) plan=${line#1..} ;;
+		"ok "*) ok "$name: $rest" && seen=$((seen + 1)) ;;
+		"not ok # "*) echo "$line" ;;
+		"not ok "*) not_ok "$name: $rest" && seen=$((seen + 1)) ;;
+		*) echo "$line" ;;
+		esac
+	done < <("$@" 2>&1)
+	[ "${plan:-none}" = "$seen" ] || not_ok "$name: planned ${plan:-none} tests, $seen reported"
+}
+
+# finish: the plan, and the end of the script.
+finish() {
+	echo "1..$TESTS"
+	[ "$FAILED" = 0 ]
+	exit
+}
