@@ -23,8 +23,21 @@ use crate::buffer::SizeClass;
 
 /// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
 /// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct PeerId(pub [u8; 8]);
 
@@ -52,8 +65,21 @@ impl PeerId {
 }
 
 /// Global identifier of an RDMA port, as the port's GID table has it.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct Gid(pub [u8; 16]);
 
@@ -86,8 +112,21 @@ impl Gid {
 }
 
 /// Ethernet address.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
 
@@ -102,8 +141,21 @@ impl Mac {
 }
 
 /// IPv4 address.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct Ipv4(pub [u8; 4]);
 
@@ -123,8 +175,20 @@ impl Ipv4 {
 /// Enterprise id: 32 characters that peers must share to use version 2.
 ///
 /// Holds any bytes, because a peer may send any; [`Eid::is_valid_ueid`] judges them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct Eid(pub [u8; 32]);
 

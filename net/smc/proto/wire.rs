@@ -208,6 +208,14 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
+    /// How many `T` the bytes that are left can hold.
+    pub(crate) const fn fits<T>(&self) -> usize {
+        match self.rest.len().checked_div(size_of::<T>()) {
+            Some(count) => count,
+            None => 0,
+        }
+    }
+
     /// Says that the message must end here.
     pub(crate) const fn finish(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() {
@@ -236,7 +244,10 @@ impl<'b> Writer<'b> {
     {
         let bytes = value.as_bytes();
         let end = self.len.checked_add(bytes.len()).ok_or(NoSpace)?;
-        self.buf.get_mut(self.len..end).ok_or(NoSpace)?.copy_from_slice(bytes);
+        self.buf
+            .get_mut(self.len..end)
+            .ok_or(NoSpace)?
+            .copy_from_slice(bytes);
         self.len = end;
         Ok(())
     }

@@ -74,7 +74,6 @@ pub const MAX_LEN: usize = 652;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one message at a time, and nothing may be boxed")]
 pub enum Message<'a> {
     /// The client offers.
     Proposal(Proposal<'a>),

@@ -108,8 +108,19 @@ pub(super) enum Form {
 }
 
 /// Limits of one link group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
 #[repr(C)]
 pub struct Limits {
     /// Connections at most; the protocol wants at least 16.
@@ -191,8 +202,7 @@ impl OsType {
 }
 
 /// Name of a machine: 32 bytes, blank padded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct Hostname(pub [u8; 32]);
 

@@ -111,8 +111,9 @@ pub enum IpPrefix<'a> {
 }
 
 /// One IPv6 prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct Ipv6Prefix {
     /// The prefix, its host part zero.

@@ -285,7 +285,7 @@ impl<'a> AddLinkV2<'a> {
         }
         let raw: &raw::AddLinkV2 = input.reader.take()?;
         // The field that counts them is in the sender's byte order; the bytes are what they are.
-        let count = input.reader.remaining() / size_of::<NewLinkRkey>();
+        let count = input.reader.fits::<NewLinkRkey>();
         let rkeys = input.reader.list(count)?;
         input.reader.finish()?;
         Ok(Some(Self {
@@ -338,7 +338,11 @@ impl DeleteLink {
     }
 
     pub(super) const fn flags(&self) -> u8 {
-        let all = if self.link_num.is_none() { ALL_LINKS } else { 0 };
+        let all = if self.link_num.is_none() {
+            ALL_LINKS
+        } else {
+            0
+        };
         let orderly = if self.orderly { ORDERLY } else { 0 };
         all | orderly
     }

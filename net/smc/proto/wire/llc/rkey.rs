@@ -78,8 +78,7 @@ pub struct DeleteRkey<'a> {
 }
 
 /// One buffer on one link.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LinkRkey {
     link_num: u8,
@@ -88,8 +87,7 @@ pub struct LinkRkey {
 }
 
 /// One buffer on a link being added.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NewLinkRkey {
     rkey: U32,
@@ -98,8 +96,7 @@ pub struct NewLinkRkey {
 }
 
 /// A key in the byte order of the wire, to be borrowed in a list.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct WireRkey(U32);
 
@@ -164,7 +161,7 @@ impl<'a> DeleteRkey<'a> {
         let raw: &RawDeleteRkey = input.reader.take()?;
         let fitting = match input.version {
             Version::V1 => V1_RKEYS,
-            Version::V2 => input.reader.remaining() / size_of::<WireRkey>(),
+            Version::V2 => input.reader.fits::<WireRkey>(),
         };
         let count = match (input.kind, usize::from(raw.count)) {
             (Kind::Request, 0) => return Err(Malformed::Count),

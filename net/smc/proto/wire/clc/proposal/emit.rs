@@ -58,7 +58,9 @@ pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b
     })?;
     if let Some(area) = this.area() {
         // Where the version 2 extension is, if it is.
-        let offset = this.v2().map_or(0, |_| prefix_len.saturating_add(raw::AREA_TAIL));
+        let offset = this
+            .v2()
+            .map_or(0, |_| prefix_len.saturating_add(raw::AREA_TAIL));
         smcd_area(&mut writer, area, offset)?;
     }
     if let Some(v1) = this.v1() {

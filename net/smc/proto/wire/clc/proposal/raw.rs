@@ -116,8 +116,9 @@ pub(super) const SMCD_V2_LEN: usize = size_of::<SmcdV2>();
 const _: () = assert!(SMCD_V2_LEN == 48);
 
 /// An SMC-D device: its GID and its channel.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct IsmEntry {
     gid: U64,
