@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::cell::Cell;
+
 use common::{
     pair::{
         Pair,
@@ -101,6 +103,7 @@ fn rings_of_very_different_sizes_wrap_on_their_own() {
 
 #[test]
 fn each_urgent_byte_raises_one_signal() {
+    let total = Cell::new(0);
     for_seeds(20, |seed| {
         let client = Plan {
             oob_one_in: 2,
@@ -108,7 +111,8 @@ fn each_urgent_byte_raises_one_signal() {
         };
         let pair = run_to_the_end(Pair::new(seed, client, Plan::default()));
         let [client, server] = &pair.hosts;
-        assert!(client.urgents_sent() > 0);
         assert_eq!(server.signals, client.urgents_sent());
+        total.set(total.get() + server.signals);
     });
+    assert!(total.get() > 0);
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use smc_proto::buffer::SizeClass;
 use smc_proto::cursor::Chunks;
 use smc_proto::stream::{
+    Cdc,
     Effects,
     Fault,
     ProducerFlags,
@@ -245,7 +246,8 @@ impl Pair {
             Action::Switch(side) => {
                 let host = self.host(side);
                 host.link = 1 - host.link;
-                host.transmit |= host.stream.on_link_switch();
+                let fx = host.stream.on_link_switch();
+                self.apply(side, fx);
             }
             Action::Execute(side, link) => self.fabric.execute(side, link, &mut self.memory),
             Action::Ack(side, link) => self.fabric.ack(side, link),
@@ -394,9 +396,10 @@ impl Pair {
     }
 
     fn message(&mut self, side: Side, link: usize) {
-        let failover = |cdc: &smc_proto::stream::Cdc| cdc.flags.contains(ProducerFlags::FAILOVER);
-        if self.fabric.next_message(side, link).is_some_and(failover) {
-            // As the module does: what came by other links is older.
+        let failover = |cdc: &Cdc| cdc.flags.contains(ProducerFlags::FAILOVER);
+        let next = self.fabric.next_message(side, link);
+        if next.is_some_and(failover) && !self.fabric.is_up(1 - link) {
+            // As the module does: what came by the failed link is older.
             while let Some(cdc) = self.fabric.poll_message(side, 1 - link) {
                 self.deliver(side, &cdc);
             }
@@ -406,7 +409,7 @@ impl Pair {
         }
     }
 
-    pub fn deliver(&mut self, side: Side, cdc: &smc_proto::stream::Cdc) {
+    pub fn deliver(&mut self, side: Side, cdc: &Cdc) {
         match self.host(side).stream.on_cdc(cdc) {
             Ok(fx) => self.apply(side, fx),
             Err(fault) => {

@@ -42,6 +42,7 @@
 //!     lock; match stream.on_cdc(&cdc)
 //!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
 //!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
+//!     a message with the F flag comes after everything that arrived by failed links
 //! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
 //!
 //! close(), shutdown(): see [`Stream::close`]; link failure: see [`Stream::on_link_switch`].
@@ -331,8 +332,9 @@ impl Stream {
             ..Effects::default()
         };
         if let Some(cons) = cons {
+            let space = self.send.space();
             let acked = self.send.acknowledge(cons);
-            fx.wake_writers = acked.urgent_done;
+            fx.wake_writers = acked.urgent_done || self.send.space() > space;
             self.cdc_due |= acked.overtook;
         }
         if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {

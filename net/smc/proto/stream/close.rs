@@ -27,9 +27,9 @@ impl Stream {
         self.step(Event::Established);
     }
 
-    /// Whether prepared data should go out before [`Stream::close`] or [`Stream::shutdown_write`]:
-    /// transmit, then wait until this is false, at most the linger time or 2 s. Who transmits wakes the
-    /// waiter.
+    /// Whether prepared data should go out before [`Stream::close`]: transmit, then wait until this is
+    /// false, at most the linger time or 2 s. Who transmits wakes the waiter.
+    /// [`Stream::shutdown_write`] need not wait: its message follows the data.
     pub fn needs_flush(&self) -> bool {
         let state = match self.state {
             State::Active => true,
@@ -41,34 +41,37 @@ impl Stream {
 
     /// The application closes (`released`) or shuts down both directions.
     ///
-    /// The message that follows says "abort" if data are unread, else "closed". What is unsent is lost.
+    /// The message that follows says "abort" if data are unread, else "closed"; the latter waits for
+    /// the completion of what was posted. Data that the peer has no room for by then are lost.
     /// When [`Stream::is_finished`] holds afterwards the connection can be freed.
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
         self.released |= released;
         self.shut_read = true;
         self.shut_write = true;
-        let transmit = match before {
-            State::Active | State::AppCloseWait1 | State::AppCloseWait2 => self.send_final(),
-            State::PeerCloseWait1 | State::PeerCloseWait2 | State::AppFinCloseWait => {
-                let owed = self.own.contains(StateFlags::DONE_WRITING) && !self.own.any_close();
-                owed && self.send_final()
-            }
-            State::ProcessAbort => self.send_flag(StateFlags::ABORTED),
-            State::Init
+        match before {
+            State::Active
+            | State::AppCloseWait1
+            | State::AppCloseWait2
+            | State::PeerCloseWait1
+            | State::PeerCloseWait2
+            | State::AppFinCloseWait => self.close_once(),
+            // An abort of the peer was answered when it came.
+            State::ProcessAbort
+            | State::Init
             | State::Listen
             | State::PeerFinCloseWait
             | State::PeerAbortWait
-            | State::Closed => false,
-        };
+            | State::Closed => {}
+        }
         let event = if self.peer.any_close() {
             Event::CloseLast
         } else {
             Event::Close
         };
         CloseEffects {
-            transmit,
             state_changed: self.step(event),
+            transmit: self.has_work(),
             shutdown_tcp: before == State::Active,
         }
     }
@@ -82,14 +85,14 @@ impl Stream {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
-        let transmit = match self.state {
-            State::Active | State::AppCloseWait1 => self.send_flag(StateFlags::DONE_WRITING),
-            _ => false,
-        };
         self.shut_write = true;
+        if matches!(self.state, State::Active | State::AppCloseWait1) {
+            self.own.insert(StateFlags::DONE_WRITING);
+            self.cdc_due |= self.send.unsent() == 0;
+        }
         Ok(CloseEffects {
-            transmit,
             state_changed: self.step(Event::ShutdownWrite),
+            transmit: self.has_work(),
             shutdown_tcp: false,
         })
     }
@@ -125,10 +128,12 @@ impl Stream {
     /// everyone, waits for [`Stream::is_quiet`] and calls [`Stream::aborted`].
     pub fn abort(&mut self) -> CloseEffects {
         self.killed = true;
-        let tell = !matches!(self.state, State::Closed | State::Listen);
+        if !matches!(self.state, State::Closed | State::Listen) {
+            self.say_abort();
+        }
         CloseEffects {
-            transmit: tell && self.send_flag(StateFlags::ABORTED),
             state_changed: self.step(Event::Abort),
+            transmit: self.has_work(),
             shutdown_tcp: false,
         }
     }
@@ -153,7 +158,8 @@ impl Stream {
     /// Whether the connection can be freed: closed on both sides, the application gone, and the
     /// last message out.
     pub const fn is_finished(&self) -> bool {
-        matches!(self.state, State::Closed) && self.released && self.pending == 0 && !self.cdc_due
+        let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
+        matches!(self.state, State::Closed) && self.released && self.pending == 0 && !owed
     }
 
     // --- Inside.
@@ -170,7 +176,11 @@ impl Stream {
         let closing = self.own.any_close();
         if self.peer.contains(StateFlags::ABORTED) {
             fx.reset = flags.contains(StateFlags::ABORTED);
-            self.own.insert(StateFlags::ABORTED);
+            if !closing {
+                // The peer waits for a close of ours. The C module leaves the answer to close(), and
+                // sends none at all from APPCLOSEWAIT2, so that the peer's socket stays for ever.
+                self.say_abort();
+            }
             fx.state_changed = self.step(if closing {
                 Event::PeerAbortedLast
             } else {
@@ -190,20 +200,21 @@ impl Stream {
         }
     }
 
-    /// "Abort" if data are unread, else "closed".
-    fn send_final(&mut self) -> bool {
-        let flag = if self.readable() > 0 {
-            StateFlags::ABORTED
+    /// Says "abort" if data are unread, else "closed", unless either was said.
+    fn close_once(&mut self) {
+        if self.own.any_close() {
+            return;
+        }
+        if self.readable() > 0 {
+            self.say_abort();
         } else {
-            StateFlags::CLOSED
-        };
-        self.send_flag(flag)
+            self.own.insert(StateFlags::CLOSED);
+        }
     }
 
-    fn send_flag(&mut self, flag: StateFlags) -> bool {
-        self.own.insert(flag);
+    fn say_abort(&mut self) {
+        self.own.insert(StateFlags::ABORTED);
         self.cdc_due = true;
-        true
     }
 
     /// Applies an event; whether the state changed.

@@ -4,8 +4,8 @@
 use crate::conn::State;
 use crate::stream::{
     is_before,
+    Effects,
     Fault,
-    StateFlags,
     Stream, //
 };
 
@@ -15,19 +15,13 @@ impl Stream {
     /// To be called under the lock after the old queue pair went to the error state, so that it
     /// writes nothing any more; completions of the old link are still handed to
     /// [`Stream::on_sent`]. What follows on the new link comes from [`Stream::plan`]: first the validation
-    /// message, then everything not known to have arrived, with new sequence numbers. Returns
-    /// whether to transmit.
+    /// message, then everything not known to have arrived, with new sequence numbers.
     ///
-    /// Unlike the C module this repeats what was in flight in every state, with one exception: once our
-    /// close was posted the peer may have given its RMBE to another connection, so data lost
-    /// behind it cannot be written again, and the peer gets an abort instead of a silent gap.
-    pub fn on_link_switch(&mut self) -> bool {
+    /// Unlike the C module this repeats what was in flight in every state, not only in ACTIVE.
+    pub fn on_link_switch(&mut self) -> Effects {
         self.epoch = self.epoch.wrapping_add(1);
         let unsure = self.seq != self.seq_fin;
-        if self.close_posted && self.send.has_unconfirmed() {
-            self.own.insert(StateFlags::ABORTED);
-        }
-        // Also then: the producer cursor must not claim what may not have arrived.
+        let space = self.send.space();
         self.send.rewind();
         self.cdc_due |= unsure;
         self.validation_due = match self.state {
@@ -35,7 +29,11 @@ impl Stream {
             State::Closed => unsure,
             _ => true,
         };
-        self.has_work()
+        Effects {
+            transmit: self.has_work(),
+            wake_writers: self.send.space() > space,
+            ..Effects::default()
+        }
     }
 
     /// The peer moved the connection and says which of its messages arrived last.

@@ -100,6 +100,13 @@ impl StateFlags {
         self.0 |= other.0;
     }
 
+    /// These flags without `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether no flag is set.
     #[inline]
     pub const fn is_empty(self) -> bool {

@@ -10,6 +10,7 @@ use crate::stream::{
     Cdc,
     Effects,
     ProducerFlags,
+    StateFlags,
     Stream, //
 };
 
@@ -80,18 +81,40 @@ impl WritePlan {
 impl Stream {
     /// Whether [`Stream::plan`] would give something.
     pub fn has_work(&self) -> bool {
-        self.validation_due || self.cdc_due || self.can_write_data()
+        self.validation_due || self.cdc_due || self.is_close_ready() || self.can_write_data()
+    }
+
+    /// Whether our close waits to be posted and can be: everything posted is known to have arrived, so that
+    /// no link failure asks for it again. For after the close the peer may give its RMBE to
+    /// another connection, and nothing can be repeated.
+    ///
+    /// The C module does not wait, and loses silently what a failing link lost behind a close.
+    fn is_close_ready(&self) -> bool {
+        let pending = self.own.any_close() && !self.close_posted;
+        pending && (self.own.contains(StateFlags::ABORTED) || !self.send.has_unconfirmed())
+    }
+
+    /// Our state flags as far as they may be said now: "done writing" follows the last data.
+    fn flags_to_send(&self) -> StateFlags {
+        let mut flags = self.own;
+        if !self.close_posted && !self.is_close_ready() {
+            flags = flags.without(StateFlags::CLOSED);
+        }
+        if !flags.any_close() && self.send.unsent() > 0 {
+            flags = flags.without(StateFlags::DONE_WRITING);
+        }
+        flags
     }
 
     /// Whether data may be written: there are some, the peer has room, and neither side has closed.
     ///
-    /// After our close was posted the peer may give its RMBE to another connection; after the peer's
-    /// close nobody reads it.
+    /// Nothing may be written after our close was posted; after the peer's nobody reads it.
     fn can_write_data(&self) -> bool {
         self.send.unsent() > 0
             && self.send.window() > 0
-            && !self.own.any_close()
+            && !self.close_posted
             && !self.peer.any_close()
+            && !self.killed
     }
 
     /// Takes the next thing to send; its cursors count as sent. `None` if there is nothing.
@@ -100,7 +123,7 @@ impl Stream {
             return Some(self.plan_validation());
         }
         let with_data = self.can_write_data();
-        if !with_data && !self.cdc_due {
+        if !with_data && !self.cdc_due && !self.is_close_ready() {
             return None;
         }
         let start = self.send.sent();
@@ -112,7 +135,8 @@ impl Stream {
         };
         let pending = self.send.is_urgent_pending();
         let urgent = self.send.take_urgent_present();
-        let first_close = self.own.any_close() && !self.close_posted;
+        let state = self.flags_to_send();
+        let first_close = state.any_close() && !self.close_posted;
         let seq = self.seq.wrapping_add(1);
 
         let cons = self.recv.cons_cursor();
@@ -141,7 +165,7 @@ impl Stream {
                 prod: self.send.prod_cursor(),
                 cons,
                 flags,
-                state: self.own,
+                state,
             },
             record,
         })
@@ -197,7 +221,7 @@ impl Stream {
         }
         let quiet = self.pending == 0;
         Effects {
-            transmit: quiet && self.has_work(),
+            transmit: self.is_close_ready() || (quiet && self.has_work()),
             wake_writers: self.send.space() > space,
             quiet,
             ..Effects::default()
