@@ -30,6 +30,7 @@ use crate::wire::clc::{
     Decline,
     Diagnosis,
     Limits,
+    Message,
     Release, //
 };
 use crate::wire::Version;
@@ -163,7 +164,9 @@ impl From<&Decline> for Failure {
 /// A fault of the peer that has a reason leads to TCP, one that has none ends the connection.
 impl From<PeerError> for Failure {
     fn from(error: PeerError) -> Self {
-        error.reason().map_or(Fatal::Protocol.into(), Self::Declined)
+        error
+            .reason()
+            .map_or(Fatal::Protocol.into(), Self::Declined)
     }
 }
 
@@ -178,8 +181,24 @@ impl From<Malformed> for Failure {
 /// A peer that sent none gets version 1, which everybody understands; a client does so although
 /// its PROPOSAL said 2, as the C module does. An identity without an address is not sent.
 pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decline {
-    let sender = if local.is_valid() { local } else { PeerId::NONE };
+    let sender = if local.is_valid() {
+        local
+    } else {
+        PeerId::NONE
+    };
     Decline::new(received.unwrap_or(Version::V1), sender, reason)
+}
+
+/// Decides what it means that the first link stays silent, from what came over TCP within
+/// [`DECLINE_WAIT`]; `None` if nothing did.
+pub fn after_silence(heard: Option<&Message<'_>>) -> Failure {
+    match heard {
+        None => Reason::TimeoutConfirmLink.into(),
+        Some(Message::Decline(decline)) => decline.into(),
+        Some(Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_)) => {
+            Fatal::Protocol.into()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -113,7 +113,9 @@ impl<'a> Means<'a> {
             gid: v1.map_or(Gid::NONE, |(port, _)| port.gid),
             // One field for both ports. Without version 1 the C module leaves it zero, and the
             // server then sends its frames to nobody; see `smc_find_rdma_v2_device_serv`.
-            mac: v1.map_or(v2_port.map_or(Mac::NONE, |port| port.mac), |(port, _)| port.mac),
+            mac: v1.map_or(v2_port.map_or(Mac::NONE, |port| port.mac), |(port, _)| {
+                port.mac
+            }),
             offer: Offer::V2 {
                 v1: v1.map(|(_, prefix)| V1Offer {
                     technologies: Technologies::SmcR,

@@ -94,7 +94,9 @@ impl Ueids {
 
     /// Returns the first of the peer's EIDs that is one of ours.
     pub fn choose(&self, offered: impl IntoIterator<Item = Eid>) -> Option<Eid> {
-        offered.into_iter().find(|eid| self.as_slice().contains(eid))
+        offered
+            .into_iter()
+            .find(|eid| self.as_slice().contains(eid))
     }
 }
 

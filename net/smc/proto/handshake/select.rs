@@ -46,9 +46,13 @@ impl Address {
     /// with a mask of the same length and with equal bits.
     pub fn is_in(&self, offered: &IpPrefix<'_>) -> bool {
         match (self, offered) {
-            (Self::V4 { address, len }, IpPrefix::V4 { subnet, len: theirs }) => {
-                len == theirs && address.masked(*len) == subnet.masked(*len)
-            }
+            (
+                Self::V4 { address, len },
+                IpPrefix::V4 {
+                    subnet,
+                    len: theirs,
+                },
+            ) => len == theirs && address.masked(*len) == subnet.masked(*len),
             (Self::V6 { address, len }, IpPrefix::V6(prefixes)) => prefixes.iter().any(|prefix| {
                 *len == prefix.len && masked_v6(*address, *len) == masked_v6(prefix.address, *len)
             }),
@@ -87,7 +91,11 @@ pub fn first_contact(
         os: OsType::LINUX,
         release,
         hostname,
-        raw_limits: if has_limits { limits } else { Limits::default() },
+        raw_limits: if has_limits {
+            limits
+        } else {
+            Limits::default()
+        },
         features: Features::default(),
         vendor_options: 0,
     }
@@ -240,17 +248,32 @@ mod tests {
     fn the_lower_limit_counts_and_has_a_floor() {
         assert_eq!(limits(lim(255, 2), lim(100, 1)), Ok(lim(100, 1)));
         assert_eq!(limits(lim(16, 1), lim(255, 8)), Ok(lim(16, 1)));
-        assert_eq!(limits(lim(15, 1), lim(255, 2)), Err(PeerIncompatible::MaxConns));
-        assert_eq!(limits(lim(255, 0), lim(255, 2)), Err(PeerIncompatible::MaxLinks));
+        assert_eq!(
+            limits(lim(15, 1), lim(255, 2)),
+            Err(PeerIncompatible::MaxConns)
+        );
+        assert_eq!(
+            limits(lim(255, 0), lim(255, 2)),
+            Err(PeerIncompatible::MaxLinks)
+        );
     }
 
     #[test]
     fn a_server_may_lower_links_but_not_raise_them() {
         assert_eq!(check_limits(lim(16, 1), lim(255, 2)), Ok(lim(16, 1)));
         assert_eq!(check_limits(lim(255, 1), lim(64, 1)), Ok(lim(255, 1)));
-        assert_eq!(check_limits(lim(15, 1), lim(255, 2)), Err(PeerIncompatible::MaxConns));
-        assert_eq!(check_limits(lim(64, 2), lim(255, 1)), Err(PeerIncompatible::MaxLinks));
-        assert_eq!(check_limits(lim(64, 0), lim(255, 1)), Err(PeerIncompatible::MaxLinks));
+        assert_eq!(
+            check_limits(lim(15, 1), lim(255, 2)),
+            Err(PeerIncompatible::MaxConns)
+        );
+        assert_eq!(
+            check_limits(lim(64, 2), lim(255, 1)),
+            Err(PeerIncompatible::MaxLinks)
+        );
+        assert_eq!(
+            check_limits(lim(64, 0), lim(255, 1)),
+            Err(PeerIncompatible::MaxLinks)
+        );
     }
 
     #[test]

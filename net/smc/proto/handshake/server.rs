@@ -94,7 +94,9 @@ impl Local<'_> {
         if !offers_smcr(proposal) {
             return Err(first.or(Reason::NoSmcdDevice));
         }
-        let v1 = proposal.v1().filter(|v1| in_subnet && v1.technologies.has_smcr());
+        let v1 = proposal
+            .v1()
+            .filter(|v1| in_subnet && v1.technologies.has_smcr());
         Ways {
             peer: proposal.peer_id,
             mac: proposal.mac,

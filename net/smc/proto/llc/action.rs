@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the LLC core asks of its caller.
+
+use super::first;
+use super::rkey;
+use crate::id::{
+    LinkNum,
+    LinkUid, //
+};
+use crate::wire::llc::{
+    DeleteReason,
+    Message, //
+};
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Send this on the link in `slot`. If that fails, take the link down and say so with
+    /// [`super::Llc::on_link_down`].
+    Send {
+        /// The link's slot.
+        slot: usize,
+        /// What to send.
+        message: Message<'a>,
+    },
+    /// The server's request is here: bring the queue pair to RTS, register the buffers, then call
+    /// [`super::Llc::on_link_prepared`]. The link has this number from now on.
+    PrepareLink {
+        /// The link's slot.
+        slot: usize,
+        /// The number that the server gave it.
+        link_num: LinkNum,
+    },
+    /// CONFIRM_LINK went both ways: the link is active.
+    ActivateLink {
+        /// The link's slot.
+        slot: usize,
+        /// The peer's name for it, for diagnosis.
+        peer_uid: LinkUid,
+    },
+    /// The link goes. Move its connections to another one; without another, the group ends.
+    TakeDownLink {
+        /// The link's slot.
+        slot: usize,
+    },
+    /// The peer ends the whole group, and expects no answer.
+    TerminateGroup(DeleteReason),
+    /// The flow under way ended so; wake whoever waits for it or for its end.
+    Finished(Finished),
+    /// Nothing is to be done, and why.
+    Ignored(Ignored),
+}
+
+/// How a flow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// The first contact.
+    FirstContact(Result<(), first::Error>),
+    /// CONFIRM_RKEY; an error means [`crate::reason::Reason::RegistrationFailed`].
+    ConfirmRkey(Result<(), rkey::Error>),
+    /// DELETE_RKEY; an error means nothing.
+    DeleteRkey(Result<(), rkey::Error>),
+    /// A deletion that the peer asked for.
+    DeleteLink,
+}
+
+/// Why nothing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// The message has the layout of another version than the link group.
+    WrongVersion,
+    /// Nobody waits for it, or it is late.
+    Unexpected,
+    /// It answers something else than what was asked.
+    OtherAnswer,
+    /// It came on another link than the one asked on.
+    OtherLink,
+    /// Only the other role gets such a message.
+    NotForRole,
+    /// It names a link that is not there.
+    UnknownLink,
+    /// The peer could add a link; we do not want one.
+    NotWanted,
+    /// It waits until the flow under way ends.
+    Delayed,
+    /// It would have to wait, but another one does already.
+    Busy,
+    /// It says only that the link works.
+    Noted,
+}
+
+/// The most that one call returns: a first contact that ends, and a deletion that waited for it.
+pub const MAX_ACTIONS: usize = 4;
+
+/// The things to do, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Actions<'a> {
+    list: [Option<Action<'a>>; MAX_ACTIONS],
+}
+
+impl<'a> Actions<'a> {
+    /// Appends an action. A full list is a defect of the core, which the tests look for.
+    pub(super) fn push(&mut self, action: Action<'a>) {
+        let free = self.list.iter_mut().find(|place| place.is_none());
+        debug_assert!(free.is_some(), "no place for {action:?}");
+        if let Some(place) = free {
+            *place = Some(action);
+        }
+    }
+
+    pub(super) fn append(&mut self, other: Self) {
+        for action in other {
+            self.push(action);
+        }
+    }
+
+    pub(super) fn has_finished(&self) -> bool {
+        self.iter()
+            .any(|action| matches!(action, Action::Finished(_)))
+    }
+
+    /// The actions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Action<'a>> {
+        self.list.iter().flatten()
+    }
+}
+
+impl<'a> From<Action<'a>> for Actions<'a> {
+    fn from(action: Action<'a>) -> Self {
+        let mut actions = Self::default();
+        actions.push(action);
+        actions
+    }
+}
+
+impl<'a> IntoIterator for Actions<'a> {
+    type Item = Action<'a>;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Action<'a>>, MAX_ACTIONS>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter().flatten()
+    }
+}

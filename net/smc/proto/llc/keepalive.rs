@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Keep alive: TEST_LINK on a link that has been silent (RFC 7609 section 4.5.3; C function
+//! `smc_llc_testlink_work`).
+//!
+//! The C module waits for the answer to its TEST_LINK; here whatever arrives after the request
+//! shows that the link lives. A link that receives but cannot send is reported by its adapter.
+
+use crate::time::{Duration, Instant};
+
+/// Time that the peer has to answer a TEST_LINK.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// Watches one link.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepAlive {
+    interval: Duration,
+    heard: Instant,
+    /// When the TEST_LINK that nothing followed yet must be answered.
+    answer_by: Option<Instant>,
+}
+
+/// What a due [`KeepAlive::deadline`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing: the link was heard from meanwhile. Ask for the new deadline.
+    Nothing,
+    /// Send a TEST_LINK request.
+    SendTest,
+    /// The peer did not answer: take the link down.
+    LinkDead,
+}
+
+impl KeepAlive {
+    /// Starts to watch a link that became active at `now`. An `interval` of zero turns it off.
+    pub const fn new(interval: Duration, now: Instant) -> Self {
+        Self {
+            interval,
+            heard: now,
+            answer_by: None,
+        }
+    }
+
+    /// Notes that something was received on the link at `now`, whatever it was.
+    #[inline]
+    pub fn on_received(&mut self, now: Instant) {
+        self.heard = self.heard.max(now);
+        self.answer_by = None;
+    }
+
+    /// Says when [`KeepAlive::on_timeout`] is due; `None` if keep alive is off.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.interval.is_zero() {
+            return None;
+        }
+        let idle = self.heard.saturating_add(self.interval);
+        Some(self.answer_by.unwrap_or(idle))
+    }
+
+    /// Decides what is due at `now`.
+    pub fn on_timeout(&mut self, now: Instant) -> Due {
+        if !self.deadline().is_some_and(|deadline| deadline.is_due(now)) {
+            return Due::Nothing;
+        }
+        if self.answer_by.is_some() {
+            return Due::LinkDead;
+        }
+        self.answer_by = Some(now.saturating_add(ANSWER_WAIT));
+        Due::SendTest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(30);
+
+    fn at(secs: u64) -> Instant {
+        Instant::ZERO.saturating_add(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn a_silent_link_is_tested_and_then_dead() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        assert_eq!(watch.on_timeout(at(29)), Due::Nothing);
+        assert_eq!(watch.on_timeout(at(30)), Due::SendTest);
+        assert_eq!(watch.deadline(), Some(at(32)));
+        assert_eq!(watch.on_timeout(at(31)), Due::Nothing);
+        assert_eq!(watch.on_timeout(at(32)), Due::LinkDead);
+    }
+
+    #[test]
+    fn traffic_puts_the_test_off() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        watch.on_received(at(20));
+        assert_eq!(watch.on_timeout(at(30)), Due::Nothing);
+        assert_eq!(watch.deadline(), Some(at(50)));
+    }
+
+    #[test]
+    fn an_answer_starts_the_interval_anew() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        assert_eq!(watch.on_timeout(at(30)), Due::SendTest);
+        watch.on_received(at(31));
+        assert_eq!(watch.on_timeout(at(32)), Due::Nothing);
+        assert_eq!(watch.deadline(), Some(at(61)));
+        assert_eq!(watch.on_timeout(at(61)), Due::SendTest);
+    }
+
+    #[test]
+    fn no_interval_means_no_test() {
+        let mut watch = KeepAlive::new(Duration::ZERO, at(0));
+        assert_eq!(watch.deadline(), None);
+        assert_eq!(watch.on_timeout(at(1000)), Due::Nothing);
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CONFIRM_RKEY and DELETE_RKEY: telling the peer which buffers it may write to.
+//!
+//! Both are asked on one link and name the buffer by its key there; CONFIRM_RKEY lists the other
+//! links, too (RFC 7609 section 3.5.5.3; C functions `smc_llc_rmt_conf_rkey`,
+//! `smc_llc_rmt_delete_rkey`).
+
+use super::action::{
+    Action,
+    Actions,
+    Finished,
+    Ignored, //
+};
+use super::{
+    Arrival,
+    ANSWER_WAIT, //
+};
+use crate::id::Rkey;
+use crate::lgr::rtoken::Refused;
+use crate::lgr::Rtoken;
+use crate::time::Instant;
+use crate::wire::llc::{
+    Body,
+    ConfirmRkey,
+    DeleteRkey,
+    LinkRkey,
+    WireRkey, //
+};
+use crate::wire::{
+    List,
+    Version, //
+};
+
+/// A buffer of ours that the peer may write to.
+#[derive(Clone, Copy, Debug)]
+pub struct Announcement<'a> {
+    /// Where it lies on the link that carries the message.
+    pub here: Rtoken,
+    /// Where it lies on the other active links.
+    pub others: List<'a, LinkRkey, 2>,
+}
+
+/// Buffers of ours that are gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Deletion<'a> {
+    /// The first; by it the answer is known.
+    first: Rkey,
+    rkeys: List<'a, WireRkey, 255>,
+}
+
+impl<'a> Deletion<'a> {
+    /// Keys that one message takes: in version 1, and in 44 bytes.
+    pub const MAX: usize = 8;
+
+    /// Takes the keys of at least one and at most [`Deletion::MAX`] buffers.
+    pub fn new(rkeys: &'a [WireRkey]) -> Option<Self> {
+        let first = rkeys.first()?.get();
+        let fits = rkeys.len() <= Self::MAX;
+        let rkeys = fits.then_some(rkeys).and_then(List::new)?;
+        Some(Self { first, rkeys })
+    }
+}
+
+/// Why the peer did not take note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No answer in time.
+    TimedOut,
+    /// The peer has no place for the buffer, or does not know it.
+    Refused,
+    /// The link that the answer would come on is gone.
+    LinkLost,
+}
+
+/// A request of ours that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    what: What,
+    slot: usize,
+    rkey: Rkey,
+    deadline: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Confirm,
+    Delete,
+}
+
+impl Exchange {
+    pub(super) fn confirm(slot: usize, buffer: Announcement<'_>, now: Instant) -> (Self, Body<'_>) {
+        let request = ConfirmRkey {
+            rkey: buffer.here.rkey,
+            addr: buffer.here.addr,
+            others: buffer.others,
+            following: 0,
+            negative: false,
+            retry: false,
+        };
+        let flow = Self::new(What::Confirm, slot, request.rkey, now);
+        (flow, Body::ConfirmRkey(request))
+    }
+
+    pub(super) fn delete(slot: usize, what: Deletion<'_>, now: Instant) -> (Self, Body<'_>) {
+        let request = DeleteRkey {
+            rkeys: what.rkeys,
+            negative: false,
+            unknown: 0,
+        };
+        let flow = Self::new(What::Delete, slot, what.first, now);
+        (flow, Body::DeleteRkey(request))
+    }
+
+    fn new(what: What, slot: usize, rkey: Rkey, now: Instant) -> Self {
+        Self {
+            what,
+            slot,
+            rkey,
+            deadline: now.saturating_add(ANSWER_WAIT),
+        }
+    }
+
+    pub(super) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(super) const fn slot(&self) -> usize {
+        self.slot
+    }
+
+    pub(super) fn on_confirmed<'a>(&self, answer: &ConfirmRkey<'_>, slot: usize) -> Actions<'a> {
+        self.on_answer(What::Confirm, Some(answer.rkey), slot, answer.negative)
+    }
+
+    pub(super) fn on_deleted<'a>(&self, answer: &DeleteRkey<'_>, slot: usize) -> Actions<'a> {
+        // The C module leaves the keys out of its version 2 answers, and a list of unknown keys
+        // may begin with any of them.
+        let rkey = match answer.rkeys.first() {
+            Some(rkey) if !answer.negative && rkey.get() != Rkey(0) => Some(rkey.get()),
+            Some(_) | None => None,
+        };
+        self.on_answer(What::Delete, rkey, slot, answer.negative)
+    }
+
+    fn on_answer<'a>(
+        &self,
+        what: What,
+        rkey: Option<Rkey>,
+        slot: usize,
+        negative: bool,
+    ) -> Actions<'a> {
+        if what != self.what || rkey.is_some_and(|rkey| rkey != self.rkey) {
+            return Action::Ignored(Ignored::OtherAnswer).into();
+        }
+        if slot != self.slot {
+            return Action::Ignored(Ignored::OtherLink).into();
+        }
+        self.finished(if negative {
+            Err(Error::Refused)
+        } else {
+            Ok(())
+        })
+    }
+
+    pub(super) fn failed<'a>(&self, error: Error) -> Actions<'a> {
+        self.finished(Err(error))
+    }
+
+    fn finished<'a>(&self, result: Result<(), Error>) -> Actions<'a> {
+        Action::Finished(match self.what {
+            What::Confirm => Finished::ConfirmRkey(result),
+            What::Delete => Finished::DeleteRkey(result),
+        })
+        .into()
+    }
+}
+
+/// Notes a buffer of the peer and makes the answer: the request, negative if it was not taken.
+///
+/// Only a full table is worth another try.
+pub(super) fn confirm<'a>(
+    request: &ConfirmRkey<'a>,
+    arrival: &mut Arrival<'_, '_>,
+) -> ConfirmRkey<'a> {
+    let result = match request.following {
+        0 => add(request, arrival),
+        // More links than a CONFIRM_RKEY holds would follow in messages that are not answered.
+        _ => Err(Refused::NoLink),
+    };
+    ConfirmRkey {
+        negative: result.is_err(),
+        retry: result == Err(Refused::Full),
+        ..*request
+    }
+}
+
+fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), Refused> {
+    let here = Rtoken {
+        rkey: request.rkey,
+        addr: request.addr,
+    };
+    let row = arrival.rtokens.add(arrival.slot, here)?;
+    for other in request.others.iter() {
+        // Links that are not there, and keys that are none, are passed over: the buffer cannot be
+        // used on such a link, which shows when the token is asked for.
+        if let Some(slot) = arrival.slot_of(other.link_num()) {
+            let token = Rtoken {
+                rkey: other.rkey(),
+                addr: other.addr(),
+            };
+            let _ = arrival.rtokens.set(row, slot, token);
+        }
+    }
+    Ok(())
+}
+
+/// Forgets buffers of the peer and makes the answer, which says which were unknown: in version 1
+/// by a mask, in version 2 by their number and the first of them.
+pub(super) fn delete<'a>(
+    request: &DeleteRkey<'a>,
+    version: Version,
+    arrival: &mut Arrival<'_, '_>,
+) -> DeleteRkey<'a> {
+    let mut mask = 0u8;
+    let mut count = 0u8;
+    let mut first_unknown = None;
+    for (at, rkey) in request.rkeys.as_slice().iter().enumerate() {
+        if arrival.rtokens.delete(arrival.slot, rkey.get()) {
+            continue;
+        }
+        mask |= u32::try_from(at)
+            .ok()
+            .and_then(|at| 0x80u8.checked_shr(at))
+            .unwrap_or(0);
+        count = count.saturating_add(1);
+        first_unknown.get_or_insert(core::slice::from_ref(rkey));
+    }
+    match version {
+        Version::V1 => DeleteRkey {
+            rkeys: request.rkeys,
+            negative: count != 0,
+            unknown: mask,
+        },
+        Version::V2 => DeleteRkey {
+            rkeys: first_unknown.and_then(List::new).unwrap_or(request.rkeys),
+            negative: count != 0,
+            unknown: count,
+        },
+    }
+}
