@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What users and developers type. The module's own build rules are in Kbuild; kernels, guests and
+# tests are the work of `cargo xtask`.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+MO ?=
+ARGS ?=
+
+# Where bindgen is, if the machine's PATH has none that fits.
+CACHE := $(or $(SMC_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/smc-rs),$(HOME)/.cache/smc-rs)
+export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
+
+xtask := tools/xtask/run
+
+.DEFAULT_GOAL := module
+.PHONY: help module install clean setup test test-host vmtest demo bench shell fuzz lint check soak
+
+help:
+	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
+	@echo '  make demo        see it work, in a virtual machine'
+	@echo '  make shell       a shell in such a machine: two namespaces, soft RDMA, the module loaded'
+	@echo '  make test        all tests: on the host, then in virtual machines'
+	@echo '  make test-host   those on the host only'
+	@echo '  make vmtest      those in virtual machines only (ARGS="name ..." for some of them)'
+	@echo '  make bench       figures, against the C module and TCP'
+	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
+	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'
+	@echo '  make lint        the rules that no compiler checks'
+	@echo '  make check       format, clippy, lint, host tests: before each commit'
+	@echo '  make setup       only install what the above need'
+	@echo 'For the running kernel, or for the one built in KDIR=...:'
+	@echo '  make             build smc.ko'
+	@echo '  make install     build it and install it below /lib/modules (as root)'
+	@echo '  make clean       remove what builds left behind'
+
+module:
+	@tools/kernel/check-kdir '$(KDIR)'
+	@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules
+
+install: module
+	@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
+	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
+
+clean:
+	$(RM) -r out target tests/fuzz/target
+	@if [ -d '$(KDIR)' ]; then tools/kernel/kbuild '$(KDIR)' '$(MO)' clean; fi
+
+setup lint shell demo:
+	@$(xtask) $@ $(ARGS)
+
+test:
+	@$(xtask) test $(ARGS)
+
+test-host:
+	@$(xtask) test --host
+
+vmtest:
+	@$(xtask) test --guests $(ARGS)
+
+bench soak fuzz:
+	@$(xtask) $@ $(ARGS)
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@$(xtask) lint
+	@$(xtask) test --host

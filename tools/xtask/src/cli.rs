@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The commands.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::dirs::Dirs;
+use crate::guests::{Ask, Cast, Play};
+use crate::kernel::{self, Flavour, Kernel, Order};
+use crate::packages::{self, Needs};
+use crate::suite::{self, Choice};
+use crate::toolchain::Toolchain;
+use crate::{host, lint, module, vm};
+
+/// Builds kernels and the module, boots guests, runs the tests.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+    /// Kernel series; its newest patch level is used.
+    #[arg(long, global = true, default_value = "7.3")]
+    series: String,
+    /// Parallel compilers (default: one a processor).
+    #[arg(long, short, global = true)]
+    jobs: Option<usize>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install every package and tool that the other commands need.
+    Setup,
+    /// Build a kernel for guests, or find it in the cache.
+    Kernel {
+        flavour: Flavour,
+        /// Look for a newer patch level of the series.
+        #[arg(long)]
+        update: bool,
+        /// Take a build that was finished by hand, after checking its configuration.
+        #[arg(long)]
+        adopt: bool,
+    },
+    /// Build smc.ko for one of the guests' kernels, into out/<flavour>.
+    Module { flavour: Flavour },
+    /// Run one script in a guest, with its output here.
+    Vm(VmArgs),
+    /// Run the tests: host, then guests; ends with `N passed, N failed`.
+    Test(TestArgs),
+    /// A shell in a guest: two namespaces joined by soft RDMA, the module loaded.
+    Shell {
+        #[arg(default_value = "um")]
+        flavour: Flavour,
+    },
+    /// Show what the module does, in a guest.
+    Demo,
+    /// Measure against the C module and TCP, in a guest.
+    Bench { args: Vec<String> },
+    /// Run the guest scripts again and again for a while.
+    Soak {
+        #[arg(long, default_value_t = 30)]
+        minutes: u64,
+        names: Vec<String>,
+    },
+    /// Feed random input to the protocol core.
+    Fuzz {
+        /// How long each target runs.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Check the rules that no compiler checks.
+    Lint,
+}
+
+#[derive(clap::Args)]
+struct VmArgs {
+    /// A program; `# guest:` and its fellows in its first lines say where it runs.
+    script: PathBuf,
+    /// For the program.
+    args: Vec<String>,
+    /// The kernel, if the script does not say or another is wanted.
+    #[arg(long)]
+    flavour: Option<Flavour>,
+    #[arg(long)]
+    cpus: Option<u32>,
+    #[arg(long)]
+    mem: Option<String>,
+    /// In seconds.
+    #[arg(long)]
+    timeout: Option<u64>,
+    /// Do not build smc.ko first, nor the user tools.
+    #[arg(long)]
+    bare: bool,
+}
+
+#[derive(clap::Args)]
+struct TestArgs {
+    /// Only guest scripts whose names contain one of these.
+    names: Vec<String>,
+    #[arg(long, conflicts_with = "guests")]
+    host: bool,
+    #[arg(long)]
+    guests: bool,
+    /// Only guest scripts for these kernels.
+    #[arg(long)]
+    flavour: Vec<Flavour>,
+}
+
+/// Runs the command that was given; `false` if it found something wrong.
+pub(crate) fn main() -> Result<bool> {
+    let cli = Cli::parse();
+    ctrlc::set_handler(|| {
+        vm::stop_all();
+        std::process::exit(130);
+    })?;
+    let mut order = Order { series: &cli.series, ..Order::default() };
+    if let Some(jobs) = cli.jobs {
+        order.jobs = jobs.max(1);
+    }
+    let dirs = Dirs::find()?;
+    match cli.task {
+        Task::Lint => lint::run(&dirs),
+        Task::Setup => setup(&dirs).map(|()| true),
+        Task::Kernel { flavour, update, adopt } => build_kernel(&dirs, flavour, &Order { update, adopt, ..order }),
+        Task::Module { flavour } => build_module(&dirs, flavour, &order),
+        Task::Vm(args) => run_script(&dirs, args, &order),
+        Task::Test(args) => test(&dirs, args, &order),
+        Task::Shell { flavour } => shell(&dirs, flavour, &order),
+        Task::Demo => show(&dirs, "tools/demo/demo.sh", Vec::new(), &order),
+        Task::Bench { args } => show(&dirs, "tools/bench/bench.sh", args, &order),
+        Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
+        Task::Fuzz { seconds } => fuzz(&dirs, seconds),
+    }
+}
+
+fn setup(dirs: &Dirs) -> Result<()> {
+    packages::ensure(Needs::Guests)?;
+    let tools = Toolchain::find(dirs)?;
+    print!("{}", tools.versions);
+    Ok(())
+}
+
+/// The tools and a kernel, both made now if they are not there.
+fn ready(dirs: &Dirs, needs: Needs, flavour: Flavour, order: &Order<'_>) -> Result<(Toolchain, Kernel)> {
+    packages::ensure(needs)?;
+    let tools = Toolchain::find(dirs)?;
+    let kernel = kernel::ensure(dirs, &tools, flavour, order)?;
+    Ok((tools, kernel))
+}
+
+fn build_kernel(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
+    let (_, kernel) = ready(dirs, Needs::Build, flavour, order)?;
+    println!("{}", kernel.dir.display());
+    Ok(true)
+}
+
+fn build_module(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, Needs::Build, flavour, order)?;
+    println!("{}", module::build(dirs, &tools, &kernel)?.display());
+    Ok(true)
+}
+
+fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
+    let choice = Choice {
+        host: !args.guests && args.names.is_empty(),
+        guests: !args.host,
+        names: args.names,
+        flavours: args.flavour,
+    };
+    if choice.guests {
+        packages::ensure(Needs::Guests)?;
+    }
+    suite::run(dirs, &choice, order)
+}
+
+fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
+    let script = args.script.canonicalize().with_context(|| format!("no {}", args.script.display()))?;
+    let default = Ask {
+        flavour: Flavour::UmDebug,
+        cast: Cast::One,
+        timeout: Duration::from_secs(600),
+        cpus: 2,
+        mem: "2G".to_owned(),
+        leaks: true,
+    };
+    let mut ask = Ask::read(&script)?.unwrap_or(default);
+    ask.flavour = args.flavour.unwrap_or(ask.flavour);
+    ask.cpus = args.cpus.unwrap_or(ask.cpus);
+    ask.mem = args.mem.unwrap_or(ask.mem);
+    ask.timeout = args.timeout.map_or(ask.timeout, Duration::from_secs);
+
+    let (tools, kernel) = ready(dirs, Needs::Guests, ask.flavour, order)?;
+    let module = if args.bare { None } else { Some(module::build(dirs, &tools, &kernel)?) };
+    if !args.bare {
+        host::build_tools(dirs)?;
+    }
+    let play = Play { script, args: args.args, ask, kernel: &kernel, module, env: Vec::new(), echo: true };
+    let mut clean = true;
+    for outcome in play.run(dirs)? {
+        for complaint in outcome.complaints() {
+            clean = false;
+            eprintln!("{complaint}");
+        }
+        clean &= outcome.report.failed.is_empty();
+        eprintln!("{:.1} s, log: {}", outcome.took.as_secs_f32(), dirs.short(&outcome.log).display());
+    }
+    Ok(clean)
+}
+
+/// Runs one of the repository's own scripts for the user to watch.
+fn show(dirs: &Dirs, script: &str, args: Vec<String>, order: &Order<'_>) -> Result<bool> {
+    let path = dirs.repo.join(script);
+    let ask = Ask::read(&path)?.with_context(|| format!("{script} has no `# guest:` line"))?;
+    println!(
+        "{script} in a {} guest on this machine's own files, read only; at most {} min (a kernel that the cache \
+         lacks takes 15 to 25 min more, once)",
+        ask.flavour.name(),
+        ask.timeout.as_secs().div_ceil(60)
+    );
+    let args = VmArgs { script: path, args, flavour: None, cpus: None, mem: None, timeout: None, bare: false };
+    run_script(dirs, args, order)
+}
+
+fn shell(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, Needs::Guests, flavour, order)?;
+    let module = Some(module::build(dirs, &tools, &kernel)?);
+    host::build_tools(dirs)?;
+    let script = dirs.repo.join("tools/xtask/guest/shell.sh");
+    let ask = Ask::read(&script)?.context("shell.sh has no header")?;
+    let play = Play { script, args: Vec::new(), ask, kernel: &kernel, module, env: Vec::new(), echo: false };
+    play.interact(dirs)?;
+    Ok(true)
+}
+
+fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
+    packages::ensure(Needs::Guests)?;
+    let choice = Choice { host: false, guests: true, names, flavours: Vec::new() };
+    let end = std::time::Instant::now() + Duration::from_secs(minutes * 60);
+    let mut rounds = 0_u32;
+    while std::time::Instant::now() < end {
+        rounds += 1;
+        println!("round {rounds}");
+        if !suite::run(dirs, &choice, order)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Runs the fuzz targets' own runner, which needs no special compiler.
+fn fuzz(dirs: &Dirs, seconds: u64) -> Result<bool> {
+    let dir = dirs.repo.join("tests/fuzz");
+    let mut cmd = Command::new("cargo");
+    cmd.args(["run", "--release", "--quiet", "--", "--seconds", &seconds.to_string()]).current_dir(dir);
+    let status = cmd.status().context("cannot run cargo")?;
+    Ok(status.success())
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Guest scripts: what the first lines of a script ask for, and the guests that makes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use clap::ValueEnum;
+
+use crate::dirs::Dirs;
+use crate::kernel::{Flavour, Kernel};
+use crate::vm::{self, Guest, Outcome, Wire};
+
+/// Which module a guest loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Ours,
+    C,
+}
+
+impl Which {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::C => "c",
+        }
+    }
+}
+
+/// How many guests a script runs in, and with which modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    One,
+    /// Two kernels on one wire, both running the script.
+    Pair(Which, Which),
+}
+
+/// What a script's header asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) flavour: Flavour,
+    pub(crate) cast: Cast,
+    pub(crate) timeout: Duration,
+    pub(crate) cpus: u32,
+    pub(crate) mem: String,
+    /// Whether to look for leaked memory afterwards, where the kernel can.
+    pub(crate) leaks: bool,
+}
+
+impl Ask {
+    /// Reads the header; `None` if the script names no guest, as libraries do not.
+    pub(crate) fn read(script: &Path) -> Result<Option<Self>> {
+        let text = fs::read_to_string(script).with_context(|| format!("cannot read {}", script.display()))?;
+        Self::parse(&text).with_context(|| format!("header of {}", script.display()))
+    }
+
+    fn parse(text: &str) -> Result<Option<Self>> {
+        let head: Vec<&str> = text.lines().take_while(|l| l.starts_with('#')).collect();
+        let field = |name: &str| {
+            head.iter().find_map(|l| l.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+        };
+        let Some(guest) = field("guest") else { return Ok(None) };
+        let (flavour, cast) = cast(guest)?;
+        let timeout = field("timeout").unwrap_or("120").parse().context("timeout: seconds wanted")?;
+        let cpus = field("cpus").unwrap_or("2").parse().context("cpus: a number wanted")?;
+        let mem = field("mem").unwrap_or("2G").to_owned();
+        let leaks = field("leaks") != Some("no");
+        Ok(Some(Self { flavour, cast, timeout: Duration::from_secs(timeout), cpus, mem, leaks }))
+    }
+}
+
+fn cast(guest: &str) -> Result<(Flavour, Cast)> {
+    match guest.replace(' ', "").as_str() {
+        "pair(ours,c)" => Ok((Flavour::UmDebug, Cast::Pair(Which::Ours, Which::C))),
+        "pair(c,ours)" => Ok((Flavour::UmDebug, Cast::Pair(Which::C, Which::Ours))),
+        "pair(ours,ours)" => Ok((Flavour::UmDebug, Cast::Pair(Which::Ours, Which::Ours))),
+        "pair(c,c)" => Ok((Flavour::UmDebug, Cast::Pair(Which::C, Which::C))),
+        one => match Flavour::from_str(one, false) {
+            Ok(flavour) => Ok((flavour, Cast::One)),
+            Err(_) => bail!("guest: `{guest}` is none of um-debug, um, x86_64, pair(ours,c), pair(c,ours)"),
+        },
+    }
+}
+
+/// A script with all that its guests need.
+pub(crate) struct Play<'a> {
+    pub(crate) script: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) ask: Ask,
+    pub(crate) kernel: &'a Kernel,
+    /// Our module, if it is built.
+    pub(crate) module: Option<PathBuf>,
+    /// Added to the script's environment.
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) echo: bool,
+}
+
+impl Play<'_> {
+    /// Names logs and run folders.
+    pub(crate) fn name(&self) -> String {
+        let stem = self.script.file_stem().unwrap_or_default().to_string_lossy();
+        format!("{stem}-{}", self.kernel.flavour.name())
+    }
+
+    /// Runs the guests to their end; one outcome for each.
+    pub(crate) fn run(&self, dirs: &Dirs) -> Result<Vec<Outcome>> {
+        let share = self.share(dirs)?;
+        match self.ask.cast {
+            Cast::One => Ok(vec![vm::run(dirs, &self.guest(dirs, &self.name(), &share, None))?]),
+            Cast::Pair(left, right) => {
+                let (a, b) = Wire::pair()?;
+                let a = self.guest(dirs, &format!("{}-a", self.name()), &share, Some(("a", left, a)));
+                let b = self.guest(dirs, &format!("{}-b", self.name()), &share, Some(("b", right, b)));
+                let (a, b) = std::thread::scope(|s| {
+                    let other = s.spawn(|| vm::run(dirs, &b));
+                    (vm::run(dirs, &a), other.join())
+                });
+                let b = b.map_err(|_| anyhow::anyhow!("the second guest's watcher failed"))?;
+                Ok(vec![a?, b?])
+            }
+        }
+    }
+
+    /// Runs the one guest with this terminal as its console.
+    pub(crate) fn interact(&self, dirs: &Dirs) -> Result<()> {
+        let share = self.share(dirs)?;
+        vm::interact(dirs, &self.guest(dirs, &self.name(), &share, None))
+    }
+
+    /// An empty folder for what the guests leave and for signals between them.
+    fn share(&self, dirs: &Dirs) -> Result<PathBuf> {
+        let share = dirs.out("vm").join(self.name()).join("share");
+        if share.exists() {
+            fs::remove_dir_all(&share)?;
+        }
+        fs::create_dir_all(&share)?;
+        Ok(share)
+    }
+
+    fn guest(&self, dirs: &Dirs, name: &str, share: &Path, role: Option<(&str, Which, Wire)>) -> Guest<'_> {
+        let mut env = self.common_env(dirs);
+        let mut set = |name: &str, value: &str| env.push((name.to_owned(), value.to_owned()));
+        if let Some((role, which, _)) = role {
+            let (here, there, peer) = if role == "a" { (1, 2, "b") } else { (2, 1, "a") };
+            set("ROLE", role);
+            set("PEER", peer);
+            set("MODULE", which.name());
+            set("WIRE", "vec0");
+            set("LOCAL_IP", &format!("10.0.0.{here}"));
+            set("PEER_IP", &format!("10.0.0.{there}"));
+        } else {
+            set("MODULE", "ours");
+        }
+        env.extend(self.env.iter().cloned());
+        Guest {
+            name: name.to_owned(),
+            kernel: self.kernel,
+            script: self.script.clone(),
+            args: self.args.clone(),
+            env,
+            cpus: self.ask.cpus,
+            mem: self.ask.mem.clone(),
+            leaks: self.ask.leaks,
+            timeout: self.ask.timeout,
+            wire: role.map(|(_, _, wire)| wire),
+            share: share.to_path_buf(),
+            echo: self.echo,
+        }
+    }
+
+    fn common_env(&self, dirs: &Dirs) -> Vec<(String, String)> {
+        let bin = dirs.repo.join("target/release");
+        let selftests = dirs.repo.join("tools/testing/selftests/net/smc");
+        let text = |p: &Path| p.to_string_lossy().into_owned();
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", text(&bin));
+        let c_module = self.kernel.dir.join("net/smc/smc.ko");
+        let mut env = vec![
+            ("PATH", path),
+            ("BIN", text(&bin)),
+            ("REPO", text(&dirs.repo)),
+            ("LIB", text(&selftests.join("lib.sh"))),
+            ("KMODS", text(&self.kernel.dir)),
+            ("C_SMC_KO", text(&c_module)),
+            ("FLAVOUR", self.kernel.flavour.name().to_owned()),
+        ];
+        if let Some(ko) = &self.module {
+            env.push(("SMC_KO", text(ko)));
+        }
+        env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read() {
+        let ask = Ask::parse("#!/bin/bash\n# SPDX\n# guest: pair(ours, c)\n# timeout: 60\n# cpus: 3\n# mem: 1G\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(ask.cast, Cast::Pair(Which::Ours, Which::C));
+        assert_eq!((ask.timeout.as_secs(), ask.cpus, ask.mem.as_str()), (60, 3, "1G"));
+        assert_eq!(Ask::parse("#!/bin/sh\n# guest: x86_64\n").unwrap().unwrap().flavour, Flavour::X86);
+    }
+
+    #[test]
+    fn only_scripts_with_a_header_are_tests() {
+        assert_eq!(Ask::parse("#!/bin/bash\n# a library\nx=1\n# guest: um\n").unwrap(), None);
+        assert!(Ask::parse("# guest: vax\n").is_err());
+        assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
+    }
+}

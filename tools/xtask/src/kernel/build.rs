@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One kernel build: known by its stamp, kept apart by a lock, continued where it stopped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest, Sha256};
+
+use super::config::Wanted;
+use super::source::Source;
+use super::{Flavour, Order};
+use crate::run::show;
+use crate::toolchain::Toolchain;
+
+/// All that decides what a build makes.
+pub(super) struct Build<'a> {
+    pub(super) flavour: Flavour,
+    pub(super) tools: &'a Toolchain,
+    pub(super) source: &'a Source,
+    pub(super) wanted: &'a Wanted,
+    pub(super) dir: &'a Path,
+}
+
+impl Build<'_> {
+    /// Leaves the folder with a finished build of exactly this.
+    pub(super) fn ensure(&self, order: &Order<'_>) -> Result<()> {
+        let stamp = self.stamp();
+        if self.is_done(&stamp) {
+            return Ok(());
+        }
+        fs::create_dir_all(self.dir)?;
+        let _lock = self.lock()?;
+        if self.is_done(&stamp) {
+            return Ok(());
+        }
+        if order.adopt {
+            self.check_config()?;
+            self.check_image()?;
+        } else {
+            let _ = fs::remove_file(self.stamp_path());
+            self.configure()?;
+            self.make(order.jobs)?;
+        }
+        fs::write(self.stamp_path(), stamp)?;
+        Ok(())
+    }
+
+    /// Names everything that goes into the build.
+    fn stamp(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [&self.source.version, &self.source.patches, &self.tools.versions, &self.wanted.text()] {
+            hash.update(part.as_bytes());
+            hash.update(b"\0");
+        }
+        format!("{:x}\n", hash.finalize())
+    }
+
+    fn stamp_path(&self) -> PathBuf {
+        self.dir.join(".smc-stamp")
+    }
+
+    fn is_done(&self, stamp: &str) -> bool {
+        fs::read_to_string(self.stamp_path()).is_ok_and(|s| s == stamp) && self.check_image().is_ok()
+    }
+
+    fn check_image(&self) -> Result<()> {
+        for file in [self.flavour.image(), "Module.symvers", "modules.order"] {
+            let path = self.dir.join(file);
+            if !path.is_file() {
+                bail!("{} is missing: the kernel build is not finished", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps two builds out of one folder.
+    fn lock(&self) -> Result<Flock<File>> {
+        let path = self.dir.with_extension("lock");
+        let open = || OpenOptions::new().create(true).append(true).open(&path);
+        match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(lock),
+            Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+                eprintln!("another build of {} is under way; waiting for it", self.dir.display());
+                Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
+            }
+            Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut cmd = self.tools.make();
+        cmd.arg("-C").arg(&self.source.dir);
+        cmd.arg(format!("O={}", self.dir.display())).arg(format!("ARCH={}", self.flavour.arch()));
+        cmd
+    }
+
+    fn configure(&self) -> Result<()> {
+        let fragment = self.dir.join("smc.config");
+        fs::write(&fragment, self.wanted.text())?;
+        let mut cmd = self.command();
+        cmd.arg(format!("KCONFIG_ALLCONFIG={}", fragment.display())).arg("allnoconfig");
+        let out = cmd.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{}`", show(&cmd)))?;
+        if !out.status.success() {
+            bail!("`{}` failed:\n{}", show(&cmd), String::from_utf8_lossy(&out.stderr));
+        }
+        self.check_config()
+    }
+
+    fn check_config(&self) -> Result<()> {
+        let unmet = self.wanted.unmet(&self.dir.join(".config"))?;
+        if !unmet.is_empty() {
+            bail!(
+                "Linux {} for {} does not give the configuration asked for in tools/kernel:\n  {}",
+                self.source.version,
+                self.flavour.name(),
+                unmet.join("\n  ")
+            );
+        }
+        Ok(())
+    }
+
+    fn make(&self, jobs: usize) -> Result<()> {
+        let log = self.dir.with_extension("log");
+        let what = format!("Linux {} for {}", self.source.version, self.flavour.name());
+        eprintln!("{what}: building in {}, log in {}", self.dir.display(), log.display());
+        let mut cmd = self.command();
+        cmd.arg(format!("-j{jobs}")).arg("all");
+        let out = File::create(&log)?;
+        cmd.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(out.try_clone()?);
+        let start = Instant::now();
+        let mut child = cmd.spawn().with_context(|| format!("cannot run `{}`", show(&cmd)))?;
+        follow(&mut child, out, &what, self.flavour.steps())?;
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("{what}: the build failed:\n{}", errors(&log));
+        }
+        eprintln!("{what}: built in {}", minutes(start.elapsed()));
+        self.check_image()
+    }
+}
+
+/// Copies the build's output to the log and says how far it is.
+fn follow(child: &mut Child, mut log: File, what: &str, steps: usize) -> Result<()> {
+    let stdout = child.stdout.take().context("make has no output")?;
+    let live = std::io::stderr().is_terminal();
+    let every = Duration::from_secs(if live { 1 } else { 60 });
+    let start = Instant::now();
+    let (mut done, mut told) = (0_usize, start);
+    for line in BufReader::new(stdout).split(b'\n') {
+        let line = line?;
+        log.write_all(&line)?;
+        log.write_all(b"\n")?;
+        done += usize::from(is_step(&line));
+        if told.elapsed() >= every {
+            told = Instant::now();
+            say(live, &progress(what, done, steps, start.elapsed()));
+        }
+    }
+    if live {
+        eprintln!();
+    }
+    Ok(())
+}
+
+/// Whether this is one of kbuild's `  CC      file.o` lines.
+fn is_step(line: &[u8]) -> bool {
+    line.strip_prefix(b"  ").and_then(|l| l.first()).is_some_and(u8::is_ascii_uppercase)
+}
+
+fn say(live: bool, text: &str) {
+    if live {
+        eprint!("\r{text}\x1b[K");
+    } else {
+        eprintln!("{text}");
+    }
+}
+
+fn progress(what: &str, done: usize, steps: usize, took: Duration) -> String {
+    let mut text = format!("{what}: {done} of about {steps} steps, {}", minutes(took));
+    // An estimate from the first few files would be a guess.
+    if done > 100 && done < steps {
+        let left = took.mul_f64((steps - done) as f64 / done as f64);
+        text.push_str(&format!(", at most {} left", minutes(left)));
+    }
+    text
+}
+
+fn minutes(time: Duration) -> String {
+    let s = time.as_secs();
+    format!("{}:{:02} min", s / 60, s % 60)
+}
+
+/// The lines of a log that name what went wrong, else its end.
+fn errors(log: &Path) -> String {
+    let text = fs::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+    let wrong = |l: &&str| l.contains("error") || l.contains("Error ") || l.contains("***");
+    let mut lines: Vec<&str> = text.lines().filter(wrong).take(20).collect();
+    if lines.is_empty() {
+        let all: Vec<&str> = text.lines().collect();
+        lines = all.iter().rev().take(20).rev().copied().collect();
+    }
+    lines.push("(all of it is in the log)");
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_from_other_output() {
+        assert!(is_step(b"  CC      kernel/fork.o"));
+        assert!(!is_step(b"make[1]: Entering directory"));
+        assert!(!is_step(b"  12 warnings generated."));
+        assert!(!is_step(b"  "));
+    }
+
+    #[test]
+    fn the_estimate_follows_the_pace() {
+        let text = progress("k", 400, 1600, Duration::from_secs(120));
+        assert!(text.ends_with("at most 6:00 min left"), "{text}");
+        assert!(!progress("k", 1700, 1600, Duration::from_secs(1)).contains("left"));
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The workshop of this repository: builds kernels and the module, boots guests, runs the tests,
+//! checks the repository's own rules. `cargo xtask help` lists the commands.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod dirs;
+mod guests;
+mod host;
+mod kernel;
+mod ktap;
+mod lint;
+mod module;
+mod packages;
+mod run;
+mod suite;
+mod toolchain;
+mod vm;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::main() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}

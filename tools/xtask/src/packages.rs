@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The Debian packages that builds and guests need: which are missing, and installing them.
+
+use std::collections::HashSet;
+use std::process::Command;
+
+use anyhow::{bail, Context, Result};
+
+use crate::run::{output, run};
+
+/// Needed to build a kernel and the module.
+const BUILD: &[&str] = &[
+    "bc", "bison", "clang-19", "cpio", "curl", "flex", "gcc", "kmod", "libc6-dev", "libclang-19-dev",
+    "libelf-dev", "libssl-dev", "lld-19", "llvm-19", "make", "patch", "xz-utils",
+];
+
+/// Needed by what runs inside the guests.
+const GUEST: &[&str] = &[
+    "ethtool", "ibverbs-providers", "ibverbs-utils", "iperf3", "iproute2", "iputils-ping", "perftest",
+    "procps", "qemu-system-x86", "qperf", "rdma-core", "redis-server", "redis-tools", "tshark", "util-linux",
+];
+
+/// Pairs of a compiler and its library source, best first. Debian 12 keeps a new one for browsers.
+const RUST: &[[&str; 2]] = &[["rustc-web", "rust-web-src"], ["rustc", "rust-src"]];
+
+/// The oldest compiler that the supported kernels accept.
+const RUST_MIN: [u32; 2] = [1, 85];
+
+/// What a command is going to do, and so which packages it needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Build kernels and modules.
+    Build,
+    /// Build, and run guests as well.
+    Guests,
+}
+
+/// Installs what is missing; does nothing, and asks for nothing, when all is there.
+pub(crate) fn ensure(needs: Needs) -> Result<()> {
+    let have = installed()?;
+    let mut wanted: Vec<&str> = BUILD.to_vec();
+    if needs == Needs::Guests {
+        wanted.extend(GUEST);
+    }
+    let mut missing: Vec<&str> = wanted.into_iter().filter(|p| !have.contains(*p)).collect();
+    let rust_there = RUST.iter().any(|pair| pair.iter().all(|p| have.contains(*p)));
+    if missing.is_empty() && rust_there {
+        return Ok(());
+    }
+    eprintln!("missing packages: {}", missing.join(" "));
+    apt(&["update", "-q"])?;
+    if !rust_there {
+        missing.extend(rust_pair()?);
+    }
+    let mut args = vec!["install", "-y", "-q", "--no-install-recommends"];
+    args.extend(&missing);
+    apt(&args)
+}
+
+fn installed() -> Result<HashSet<String>> {
+    let list = output(Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Abbrev}\n"]))
+        .context("this works on Debian 12 and 13 (and relatives with dpkg and apt)")?;
+    Ok(list
+        .lines()
+        .filter_map(|l| l.split_once(' '))
+        .filter(|(_, status)| status.starts_with("ii"))
+        .map(|(name, _)| name.to_owned())
+        .collect())
+}
+
+/// The compiler that apt would install: the first new enough, with its library source.
+fn rust_pair() -> Result<[&'static str; 2]> {
+    for pair in RUST {
+        if candidate(pair[0]).is_some_and(|v| v >= RUST_MIN) {
+            return Ok(*pair);
+        }
+    }
+    let names: Vec<&str> = RUST.iter().map(|p| p[0]).collect();
+    bail!(
+        "no rustc {}.{} or later among {}: enable this release's security suite in apt's sources, then try again",
+        RUST_MIN[0], RUST_MIN[1], names.join(", ")
+    )
+}
+
+/// Major and minor version of what apt would install under this name.
+fn candidate(package: &str) -> Option<[u32; 2]> {
+    let policy = output(Command::new("apt-cache").env("LC_ALL", "C").args(["policy", package])).ok()?;
+    let version = policy.lines().find_map(|l| l.trim().strip_prefix("Candidate: "))?;
+    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map_while(|p| p.parse().ok());
+    Some([parts.next()?, parts.next()?])
+}
+
+/// Runs apt-get with the rights it needs.
+fn apt(args: &[&str]) -> Result<()> {
+    let root = nix::unistd::geteuid().is_root();
+    let mut cmd = Command::new(if root { "apt-get" } else { "sudo" });
+    if !root {
+        cmd.arg("apt-get");
+    }
+    cmd.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    eprintln!("+ {}", crate::run::show(&cmd));
+    run(&mut cmd).with_context(|| {
+        if root {
+            "apt could not install what is needed; see its message above".to_owned()
+        } else {
+            format!("run this as root, then try again: apt-get {}", args.join(" "))
+        }
+    })
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The whole test run: host tests, the runner's own test, every guest script; one closing line.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::dirs::Dirs;
+use crate::guests::{Ask, Cast, Play};
+use crate::kernel::{self, Flavour, Kernel, Order};
+use crate::toolchain::Toolchain;
+use crate::vm::Outcome;
+use crate::{host, lint, module};
+
+/// Results so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    pub(crate) skipped: usize,
+    /// What failed, in words.
+    pub(crate) failed: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.skipped += other.skipped;
+        self.failed.extend(other.failed);
+    }
+
+    /// Prints what failed and the closing line; true if nothing did.
+    pub(crate) fn close(&self) -> bool {
+        for what in &self.failed {
+            println!("FAILED {what}");
+        }
+        let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };
+        println!("{} passed, {} failed{skipped}", self.passed, self.failed.len());
+        self.failed.is_empty() && self.passed > 0
+    }
+}
+
+/// What of the test run is wanted.
+pub(crate) struct Choice {
+    pub(crate) host: bool,
+    pub(crate) guests: bool,
+    /// Only scripts whose name contains one of these; all, if empty.
+    pub(crate) names: Vec<String>,
+    /// Only scripts for these kernels; all, if empty.
+    pub(crate) flavours: Vec<Flavour>,
+}
+
+/// Runs what was chosen; true if all of it passed.
+pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<bool> {
+    let mut tally = Tally::default();
+    let scripts = if choice.guests { scripts(dirs, choice)? } else { Vec::new() };
+    announce(choice, &scripts);
+    if choice.host {
+        tally.add(host::test(dirs)?);
+    }
+    if choice.host {
+        tally.add(lint::as_test(dirs)?);
+    }
+    if choice.guests {
+        let tools = Toolchain::find(dirs)?;
+        let mut stage = Stage { dirs, tools: &tools, order, sets: HashMap::new() };
+        tally.add(stage.self_test()?);
+        host::build_tools(dirs)?;
+        for (script, ask) in &scripts {
+            tally.add(stage.play(script, ask)?);
+        }
+    }
+    Ok(tally.close())
+}
+
+fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
+    if choice.host {
+        println!("host tests with cargo (about 2 min to build, once)");
+    }
+    if choice.guests {
+        let most: u64 = scripts.iter().map(|(_, ask)| ask.timeout.as_secs()).sum();
+        println!(
+            "{} guest scripts in virtual machines, no privileges needed (at most {} min; a kernel that the \
+             cache lacks takes 15 to 25 min more, once)",
+            scripts.len(),
+            most.div_ceil(60)
+        );
+    }
+}
+
+/// Every test script that was chosen, in the order of the names.
+fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
+    let dir = dirs.repo.join("tools/testing/selftests/net/smc");
+    let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "sh"));
+    paths.sort();
+    let mut chosen = Vec::new();
+    for path in paths {
+        let Some(ask) = Ask::read(&path)? else { continue };
+        let name = path.to_string_lossy();
+        let named = choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
+        let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
+        if named && flavoured {
+            chosen.push((path, ask));
+        }
+    }
+    Ok(chosen)
+}
+
+/// A kernel with our module for it, or why there is none.
+struct Set {
+    kernel: Kernel,
+    module: Result<PathBuf, String>,
+}
+
+/// Where scripts run; kernels and modules are built when the first script asks for them.
+struct Stage<'a> {
+    dirs: &'a Dirs,
+    tools: &'a Toolchain,
+    order: &'a Order<'a>,
+    sets: HashMap<Flavour, Set>,
+}
+
+impl Stage<'_> {
+    /// Plants a warning in a guest: a run that does not notice it proves nothing.
+    fn self_test(&mut self) -> Result<Tally> {
+        let dirs = self.dirs;
+        let script = dirs.repo.join("tools/xtask/guest/planted.sh");
+        let ask = Ask::read(&script)?.context("planted.sh has no header")?;
+        let set = self.set(ask.flavour, false)?;
+        let play = Play {
+            script,
+            args: Vec::new(),
+            ask,
+            kernel: &set.kernel,
+            module: None,
+            env: Vec::new(),
+            echo: false,
+        };
+        let outcome = play.run(dirs)?.pop().context("no outcome")?;
+        let mut tally = Tally::default();
+        // The script passes and ends well; only the log speaks against it, with exactly two lines.
+        if outcome.exit == Some(0) && outcome.report.passed == 1 && outcome.trouble.len() == 2 {
+            tally.passed = 1;
+        } else {
+            tally.failed.push(format!("planted warning was not noticed, see {}", outcome.log.display()));
+        }
+        tell(dirs, "planted.sh", &play.ask, &[outcome], &tally);
+        Ok(tally)
+    }
+
+    fn play(&mut self, script: &Path, ask: &Ask) -> Result<Tally> {
+        let dirs = self.dirs;
+        let name = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let set = self.set(ask.flavour, true)?;
+        let module = match &set.module {
+            Ok(ko) => ko.clone(),
+            Err(why) => return Ok(Tally { failed: vec![format!("{name}: {why}")], ..Tally::default() }),
+        };
+        let play = Play {
+            script: script.to_path_buf(),
+            args: Vec::new(),
+            ask: ask.clone(),
+            kernel: &set.kernel,
+            module: Some(module),
+            env: Vec::new(),
+            echo: false,
+        };
+        let outcomes = play.run(dirs)?;
+        let tally = judge(&name, &outcomes);
+        tell(dirs, &name, ask, &outcomes, &tally);
+        Ok(tally)
+    }
+
+    fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&Set> {
+        let (dirs, tools) = (self.dirs, self.tools);
+        if !self.sets.contains_key(&flavour) {
+            let kernel = kernel::ensure(dirs, tools, flavour, self.order)?;
+            self.sets.insert(flavour, Set { kernel, module: Err(String::new()) });
+        }
+        let set = self.sets.get_mut(&flavour).context("no such kernel")?;
+        if with_module && set.module.as_ref().is_err_and(String::is_empty) {
+            set.module = module::build(dirs, tools, &set.kernel).map_err(|e| format!("{e:#}"));
+        }
+        Ok(set)
+    }
+}
+
+/// Turns what the guests of one script did into results.
+fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
+    let mut tally = Tally::default();
+    for outcome in outcomes {
+        let report = &outcome.report;
+        tally.passed += report.passed;
+        tally.skipped += report.skipped;
+        tally.failed.extend(report.failed.iter().map(|line| format!("{name}: {line}")));
+        let mut complaints = outcome.complaints();
+        complaints.extend(report.gap());
+        if !complaints.is_empty() {
+            tally.failed.push(format!("{name}: {}", complaints.join("\n    ")));
+        }
+    }
+    tally
+}
+
+/// One line about a script, and more only if it failed.
+fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally) {
+    let took = outcomes.iter().map(|o| o.took).max().unwrap_or(Duration::ZERO).as_secs_f32();
+    let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
+    let guest = match ask.cast {
+        Cast::One => ask.flavour.name().to_owned(),
+        Cast::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
+    };
+    println!("{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s", tally.passed, tally.failed.len());
+    if !tally.failed.is_empty() {
+        tally.failed.iter().for_each(|f| println!("    {f}"));
+        outcomes.iter().for_each(|o| println!("    log: {}", dirs.short(&o.log).display()));
+    }
+}

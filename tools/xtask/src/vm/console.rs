@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Watches a running guest: keeps its log, reads the script's exit code from it, ends it in time.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
+
+use super::scan::Scan;
+use super::{Guest, Machine, Outcome};
+use crate::dirs::Dirs;
+use crate::ktap::Report;
+use crate::run::show;
+
+/// A guest that cannot start says why in the last lines of its log.
+const TAIL: usize = 5;
+
+/// The process groups of running guests, for [`stop_all`].
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Ends every running guest; for when this program itself is told to end.
+pub(crate) fn stop_all() {
+    for group in running().drain(..) {
+        let _ = killpg(group, Signal::SIGKILL);
+    }
+}
+
+fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+    // The list is whole after each statement that touches it.
+    RUNNING.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A started guest; dropping it ends it with all its processes.
+struct Running {
+    child: Child,
+    group: Pid,
+}
+
+impl Running {
+    fn start(machine: &mut Machine) -> Result<Self> {
+        let cmd = &mut machine.cmd;
+        cmd.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let child = cmd.spawn().with_context(|| format!("cannot run `{}`", show(cmd)))?;
+        let group = Pid::from_raw(i32::try_from(child.id())?);
+        running().push(group);
+        Ok(Self { child, group })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = killpg(self.group, Signal::SIGKILL);
+        let _ = self.child.wait();
+        running().retain(|g| *g != self.group);
+    }
+}
+
+/// Runs a guest to its end.
+pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Result<Outcome> {
+    fs::create_dir_all(dirs.logs())?;
+    let log = dirs.logs().join(format!("{}.log", guest.name));
+    let mut watch = Watch::new(guest, File::create(&log)?)?;
+    let start = Instant::now();
+    let mut running = Running::start(&mut machine)?;
+    let lines = lines(&mut running.child)?;
+    let timed_out = watch.follow(&lines, start, guest)?;
+    drop(running);
+    // What was on its way when the guest ended.
+    for line in lines.try_iter() {
+        watch.take(&line)?;
+    }
+    if let Some(path) = &machine.kernel_log {
+        watch.kernel(&fs::read(path).unwrap_or_default());
+    }
+    if watch.exit.is_none() && !timed_out {
+        watch.trouble.extend(watch.last.iter().map(|l| format!("(last) {l}")));
+    }
+    Ok(Outcome {
+        exit: watch.exit,
+        timed_out,
+        report: watch.report,
+        trouble: watch.trouble,
+        took: start.elapsed(),
+        log,
+    })
+}
+
+/// Gives the guest this terminal, and puts the terminal right afterwards.
+pub(super) fn attach(mut machine: Machine) -> Result<()> {
+    let status = machine.cmd.status().with_context(|| format!("cannot run `{}`", show(&machine.cmd)));
+    let _ = std::process::Command::new("stty").arg("sane").stderr(Stdio::null()).status();
+    status?;
+    Ok(())
+}
+
+/// Both outputs of a guest, line by line as they come. The channel closes when the guest has.
+fn lines(child: &mut Child) -> Result<Receiver<String>> {
+    let (send, receive) = channel();
+    let stdout = child.stdout.take().context("the guest has no output")?;
+    let stderr = child.stderr.take().context("the guest has no output")?;
+    read(stdout, send.clone());
+    read(stderr, send);
+    Ok(receive)
+}
+
+fn read(from: impl Read + Send + 'static, to: Sender<String>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+            if to.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// What is known of a guest so far.
+struct Watch {
+    scan: Scan,
+    log: File,
+    echo: bool,
+    exit: Option<i32>,
+    /// Whether the guest is past its boot, which is not judged.
+    begun: bool,
+    ended: bool,
+    report: Report,
+    trouble: Vec<String>,
+    last: Vec<String>,
+}
+
+impl Watch {
+    fn new(guest: &Guest<'_>, log: File) -> Result<Self> {
+        Ok(Self {
+            scan: Scan::new()?,
+            log,
+            echo: guest.echo,
+            exit: None,
+            begun: false,
+            ended: false,
+            report: Report::default(),
+            trouble: Vec::new(),
+            last: Vec::new(),
+        })
+    }
+
+    /// Takes lines until the guest has ended; true if it had to be stopped for the time it took.
+    fn follow(&mut self, lines: &Receiver<String>, start: Instant, guest: &Guest<'_>) -> Result<bool> {
+        let deadline = start + guest.timeout;
+        while !self.ended {
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.take(&line)?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+                Err(RecvTimeoutError::Timeout) => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, line: &str) -> Result<()> {
+        writeln!(self.log, "{line}")?;
+        self.judge(line);
+        if let Some(said) = line.strip_prefix("smc-vm: ") {
+            if let Some(code) = said.strip_prefix("exit ") {
+                self.exit = code.trim().parse().ok();
+            }
+            self.ended |= said.trim() == "end";
+            return Ok(());
+        }
+        // After the exit line there are only leak reports and the kernel's last words.
+        if self.exit.is_none() {
+            self.report.take(line);
+            if self.echo && self.begun && !self.scan.is_kernel(line) {
+                println!("{line}");
+            }
+        }
+        self.last.push(line.to_owned());
+        if self.last.len() > TAIL {
+            self.last.remove(0);
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, line: &str) {
+        self.begun |= line.ends_with("smc-vm: begin");
+        if !self.begun {
+            return;
+        }
+        if let Some(said) = self.scan.trouble(line) {
+            self.trouble.push(said.to_owned());
+        }
+    }
+
+    /// Judges a log that was kept apart from the script's output.
+    fn kernel(&mut self, text: &[u8]) {
+        for line in String::from_utf8_lossy(text).lines() {
+            self.judge(line);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An x86-64 guest in QEMU, with this machine's files over 9p.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{bail, Result};
+
+use super::{Guest, Machine};
+use crate::dirs::Dirs;
+
+pub(super) fn machine(dirs: &Dirs, guest: &Guest<'_>, init: &Path, interactive: bool) -> Result<Machine> {
+    if guest.wire.is_some() {
+        bail!("pairs of guests run under User-Mode Linux only");
+    }
+    std::fs::create_dir_all(dirs.logs())?;
+    let kernel_log = dirs.logs().join(format!("{}.kernel.log", guest.name));
+    let mut cmd = Command::new("setpriv");
+    cmd.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot"]);
+    cmd.args(["-machine", "q35", "-display", "none", "-device", "virtio-rng-pci"]);
+    cmd.args(accelerator());
+    cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
+    cmd.arg("-kernel").arg(&guest.kernel.image);
+    share(&mut cmd, "host", Path::new("/"), true);
+    share(&mut cmd, "share", &guest.share, false);
+    // The kernel has the first port, the script the second: neither cuts into the other's lines.
+    if interactive {
+        cmd.args(["-serial", "null"]);
+    } else {
+        cmd.arg("-serial").arg(format!("file:{}", kernel_log.display()));
+    }
+    cmd.args(["-serial", "stdio"]);
+    cmd.arg("-append").arg(format!(
+        "console=ttyS0 root=host rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=262144,cache=loose \
+         ro panic=-1 init={}",
+        init.display()
+    ));
+    Ok(Machine { cmd, kernel_log: Some(kernel_log) })
+}
+
+/// Hardware virtualisation where this user has it, else translation.
+fn accelerator() -> [&'static str; 4] {
+    let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
+    if kvm {
+        ["-accel", "kvm", "-cpu", "host"]
+    } else {
+        ["-accel", "tcg,thread=multi", "-cpu", "max"]
+    }
+}
+
+fn share(cmd: &mut Command, tag: &str, path: &Path, readonly: bool) {
+    let mut fsdev = format!("local,id={tag},path={},security_model=none,multidevs=remap", path.display());
+    if readonly {
+        fsdev.push_str(",readonly=on");
+    }
+    cmd.arg("-fsdev").arg(fsdev);
+    cmd.arg("-device").arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+}

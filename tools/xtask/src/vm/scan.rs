@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Reads the kernel's log for what must never be there, whatever the test itself said.
+
+use regex::{Regex, RegexSet};
+
+/// What the kernel says when something is wrong.
+const TROUBLE: &[&str] = &[
+    r"\bWARNING:",
+    r"\bBUG:",
+    r"\bkernel BUG at\b",
+    r"\bOops\b",
+    r"\bKASAN\b.*\bin\b",
+    r"\bUBSAN:",
+    r"general protection fault",
+    r"Unable to handle kernel",
+    r"Kernel panic",
+    r"Call Trace:",
+    r"possible (circular|recursive|irq lock inversion|deadlock)",
+    r"inconsistent lock state",
+    r"bad unlock balance",
+    r"held lock freed",
+    r"lock held when returning to user space",
+    r"turning off the locking correctness validator",
+    r"suspicious RCU usage",
+    r"Illegal (context switch|wait)",
+    r"sleeping function called",
+    r"scheduling while atomic",
+    r"\bODEBUG:",
+    r"refcount_t:",
+    r"ref_tracker:.*(leaked|reference already released|dead)",
+    r"list_(add|del) corruption",
+    r"\bslab-.*\b(out-of-bounds|use-after-free)\b",
+    r"Objects remaining",
+    r"blocked for more than \d+ seconds",
+    r"rcu.*self-detected stall|rcu.*detected stalls",
+    r"unregister_netdevice: waiting for",
+    r"DMA-API:.*(leak|not allocated|never unmapped)",
+    r"rust_kernel: panicked|panicked at",
+    r"^smc-vm: kmemleak: unreferenced object",
+];
+
+/// Finds trouble in a log, line by line.
+pub(super) struct Scan {
+    /// The time that the kernel puts before its messages.
+    stamp: Regex,
+    trouble: RegexSet,
+}
+
+impl Scan {
+    pub(super) fn new() -> Result<Self, regex::Error> {
+        Ok(Self { stamp: Regex::new(r"\[ *\d+\.\d{6}\](\[ *[CT]\d+\])? ?")?, trouble: RegexSet::new(TROUBLE)? })
+    }
+
+    /// Whether the kernel wrote this line.
+    pub(super) fn is_kernel(&self, line: &str) -> bool {
+        self.stamp.find(line).is_some_and(|stamp| stamp.start() == 0)
+    }
+
+    /// The message, if this line is one that must not be there. Only the kernel's own lines
+    /// count: programs may print what they like.
+    pub(super) fn trouble<'a>(&self, line: &'a str) -> Option<&'a str> {
+        let said = match self.stamp.find(line) {
+            Some(stamp) => &line[stamp.end()..],
+            None if line.starts_with("smc-vm: kmemleak:") => line,
+            None => return None,
+        };
+        self.trouble.is_match(said).then_some(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_found() {
+        let scan = Scan::new().unwrap();
+        for line in [
+            "[    1.260000] WARNING: CPU: 0 PID: 1 at net/x.c:1",
+            "[   12.000000] BUG: KASAN: slab-use-after-free in smc_x+0x1/0x2",
+            "[    0.000000] WARNING: possible circular locking dependency detected",
+            "half a line[    9.100000] BUG: sleeping function called from invalid context",
+            "[  100.500000] INFO: task smc:12 blocked for more than 30 seconds.",
+            "[    1.000000][   T99] refcount_t: underflow; use-after-free.",
+            "[    3.000000] Kernel panic - not syncing: x",
+            "[    3.000000] rust_kernel: panicked at lib.rs:3:4:",
+            "smc-vm: kmemleak: unreferenced object 0x61 (size 32):",
+        ] {
+            assert!(scan.trouble(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_ordinary_is_not_trouble() {
+        let scan = Scan::new().unwrap();
+        for line in [
+            "WARNING: a program may say so",
+            "[    0.000000] KernelAddressSanitizer initialized (generic)",
+            "[    0.000000] Lock dependency validator: Copyright (c) 2006 Red Hat",
+            "[    0.000000] rcu: \tRCU lockdep checking is enabled.",
+            "[    0.100000] smc: NET: Registered PF_SMC protocol family",
+            "smc-vm: exit 0",
+        ] {
+            assert_eq!(scan.trouble(line), None, "{line}");
+        }
+    }
+}
