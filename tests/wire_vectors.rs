@@ -3,8 +3,7 @@
 //! The golden messages in `vectors/`: parsed, compared with what they were made from, written again
 //! byte for byte; cut at every byte; bent at every field that says how long something is.
 //!
-//! Their values: see «Golden vectors» in `Documentation/wire.md`. The version 2 LLC vectors are those
-//! of a little-endian Linux.
+//! `vectors/README.md` says what they were made from.
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::cursor::Cursor;

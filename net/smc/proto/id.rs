@@ -11,7 +11,7 @@
 
 use core::fmt;
 
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,
@@ -428,11 +428,13 @@ impl fmt::Debug for Gid {
         if let Some(address) = self.ipv4() {
             return write!(f, "::ffff:{address:?}");
         }
-        for (at, byte) in self.0.iter().enumerate() {
-            if at != 0 && at.is_multiple_of(2) {
+        for (at, pair) in self.0.chunks(2).enumerate() {
+            if at != 0 {
                 f.write_str(":")?;
             }
-            write!(f, "{byte:02x}")?;
+            for byte in pair {
+                write!(f, "{byte:02x}")?;
+            }
         }
         Ok(())
     }
@@ -466,6 +468,24 @@ mod tests {
         short.0[11] = 0xff;
         assert_eq!(short.ipv4(), None);
         assert_eq!(Gid::NONE.ipv4(), None);
+    }
+
+    #[test]
+    fn ids_print_as_people_write_them() {
+        let mac = Mac([2, 0, 0, 0, 0, 0x0f]);
+        let gid = Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]);
+        assert_eq!(
+            std::format!("{:?}", PeerId::new([0x12, 0x34], mac)),
+            "1234-02:00:00:00:00:0f"
+        );
+        assert_eq!(
+            std::format!("{gid:?}"),
+            "fe80:0000:0000:0000:0000:00ff:fe00:0001"
+        );
+        assert_eq!(
+            std::format!("{:?}", Gid::from_ipv4(Ipv4([10, 0, 0, 1]))),
+            "::ffff:10.0.0.1"
+        );
     }
 
     #[test]

@@ -18,10 +18,6 @@
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![crate_name = "smc_proto"]
 #![forbid(unsafe_code)]
-#![expect(
-    non_ascii_idents,
-    reason = "the derives of zerocopy prefix the names of fields so"
-)]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

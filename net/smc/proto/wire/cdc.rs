@@ -9,8 +9,8 @@ use zerocopy::byteorder::big_endian::{
     U16,
     U32, //
 };
-use zerocopy::{
-    transmute,
+use zerocopy::transmute;
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

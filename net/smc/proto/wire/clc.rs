@@ -8,7 +8,7 @@
 //! and whether to read on at all, then hands what it read to [`Message::parse`].
 
 use zerocopy::byteorder::big_endian::U16;
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

@@ -8,7 +8,7 @@
 //! of keys in ADD_LINK. Neither is believed here; the completion says how many bytes arrived.
 //! [`PeerOrder`] says how they are written.
 
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

@@ -5,7 +5,7 @@
 //! RFC 7609 appendix A.2.5; version 2 adds four more words of diagnosis, which nobody uses.
 
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

@@ -12,7 +12,7 @@ use zerocopy::byteorder::big_endian::{
     U16,
     U32, //
 };
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

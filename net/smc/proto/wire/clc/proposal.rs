@@ -7,7 +7,7 @@
 //! (EIDs), SMC-D version 2 extension. Offsets in the message say where an area begins; they are
 //! compared with where it must begin, never followed blindly.
 
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

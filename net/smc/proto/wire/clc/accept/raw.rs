@@ -8,7 +8,7 @@ use zerocopy::byteorder::big_endian::{
     U32,
     U64, //
 };
-use zerocopy::{
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,

@@ -3,7 +3,8 @@
 //! The bytes of LLC messages about links, behind the header (RFC 7609 appendices A.3.1 to A.3.4).
 
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{
+use zerocopy::IntoBytes as _;
+use zerocopy_derive::{
     FromBytes,
     Immutable,
     IntoBytes,
