@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA verbs for in-kernel users: devices, protection domains, completion queues, queue pairs,
+//! memory regions.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! # Lifetimes
+//!
+//! Every object made from a [`Device`] holds a counted reference to it, and the removal of the
+//! device waits until the last of them is gone: no object outlives its `ib_device`. Destructors of
+//! verbs may sleep and wait for completions, so they never run where an object is dropped but in a
+//! worker ([`deferred`]); every object of this module may be dropped in any context, a completion
+//! handler included.
+//!
+//! # Work requests
+//!
+//! A work request keeps what the device or its completion still needs: the handler object, the
+//! value the caller gave, and the memory it reads or writes. All of it is given back exactly once,
+//! by the completion; what must not be freed earlier cannot be. Slots are allocated with the
+//! queue pair, posting allocates nothing and never sleeps.
+
+mod block;
+mod client;
+mod cq;
+mod deferred;
+mod device;
+mod gid;
+mod map;
+mod mr;
+mod pd;
+mod qp;
+mod recv;
+mod send;
+mod slots;
+mod state;
+mod wr;
+
+pub use self::{
+    block::Block,
+    client::{Client, ClientRegistration, ClientSlot, Event},
+    cq::{Cq, PollContext},
+    device::{Device, Limits, Name, NetdevId, NodeType, PortAttr},
+    gid::{GidEntry, GidKind},
+    map::{Direction, Mapping},
+    mr::Mr,
+    pd::Pd,
+    qp::{Config, Handler, Qp},
+    recv::Received,
+    send::{Rejected, SendSlot, Write},
+    state::{Mtu, RtrAttr},
+    wr::{Status, Wc},
+};

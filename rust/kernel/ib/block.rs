@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a device reads or writes while we do.
+
+use core::ptr::NonNull;
+
+use kernel::{
+    iov::{IovIterDest, IovIterSource},
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::bindings;
+
+/// Physically contiguous pages that may be shared with devices, and through them with a peer.
+///
+/// A peer may change the memory at any time, so there is no slice of it: bytes are copied in and
+/// out, and what was checked in place proves nothing. Offsets and lengths are in bytes.
+///
+/// # Invariants
+///
+/// `base` is a compound page block of `1 << order` pages that this object owns.
+pub struct Block {
+    base: NonNull<u8>,
+    order: u32,
+}
+
+// SAFETY: Memory has no thread affinity.
+unsafe impl Send for Block {}
+// SAFETY: All access is by copies made outside of Rust, which may race as those of the device do:
+// bytes may then be torn, nothing else.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// Largest order that is tried.
+    const MAX_ORDER: u32 = 10;
+
+    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages.
+    /// May sleep, but does not try hard: large blocks may not be there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a length of 0, `ENOMEM`.
+    pub fn new(len: usize) -> Result<Arc<Self>> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let order = len
+            .div_ceil(PAGE_SIZE)
+            .checked_next_power_of_two()
+            .ok_or(ENOMEM)?
+            .trailing_zeros();
+        if order > Self::MAX_ORDER {
+            return Err(ENOMEM);
+        }
+        // SAFETY: No precondition.
+        let addr = unsafe { bindings::ib_block_alloc(order) };
+        let base = NonNull::new(addr as *mut u8).ok_or(ENOMEM)?;
+        // INVARIANT: Just allocated with this order, as a compound page.
+        Ok(Arc::new(Self { base, order }, GFP_KERNEL)?)
+    }
+
+    /// Bytes of the block.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        PAGE_SIZE << self.order
+    }
+
+    /// Whether a range lies in the block.
+    pub(super) fn contains(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len())
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The address of a range after checking it.
+    fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        if !self.contains(offset, len) {
+            return Err(EINVAL);
+        }
+        // The result is in or one past the block.
+        Ok(self.as_ptr().wrapping_add(offset))
+    }
+
+    /// Copies `from` in at `offset`. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result {
+        let to = self.range(offset, from.len())?;
+        // SAFETY: `range` checked the destination, and the source is a slice; a slice of Rust
+        // memory cannot overlap the block.
+        unsafe { bindings::ib_block_copy(to.cast(), from.as_ptr().cast(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies out from `offset`. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        let from = self.range(offset, to.len())?;
+        // SAFETY: As in `write`, the other way round.
+        unsafe { bindings::ib_block_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        Ok(())
+    }
+
+    /// Fills a range with zeroes. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block.
+    pub fn zero(&self, offset: usize, len: usize) -> Result {
+        let to = self.range(offset, len)?;
+        // SAFETY: `range` checked the destination.
+        unsafe { bindings::ib_block_zero(to.cast(), len) };
+        Ok(())
+    }
+
+    /// Copies up to `len` bytes from user memory in at `offset` and tells how many. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block, `EFAULT` when nothing could be copied.
+    pub fn copy_from_iter(
+        &self,
+        iter: &mut IovIterSource<'_>,
+        offset: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let to = self.range(offset, len)?;
+        let wanted = len.min(iter.len());
+        // SAFETY: `range` checked the destination; the iterator is valid.
+        let copied = unsafe { kernel::bindings::_copy_from_iter(to.cast(), wanted, iter.as_raw()) };
+        if copied == 0 && wanted > 0 {
+            return Err(EFAULT);
+        }
+        Ok(copied)
+    }
+
+    /// Copies up to `len` bytes out from `offset` to user memory and tells how many. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block, `EFAULT` when nothing could be copied.
+    pub fn copy_to_iter(
+        &self,
+        iter: &mut IovIterDest<'_>,
+        offset: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let from = self.range(offset, len)?;
+        let wanted = len.min(iter.len());
+        // SAFETY: `range` checked the source; the iterator is valid.
+        let copied = unsafe { kernel::bindings::_copy_to_iter(from.cast(), wanted, iter.as_raw()) };
+        if copied == 0 && wanted > 0 {
+            return Err(EFAULT);
+        }
+        Ok(copied)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant we own the pages.
+        unsafe { bindings::free_pages(self.base.as_ptr() as usize, self.order) };
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues from the device's pool.
+//!
+//! C header: [`drivers/infiniband/core/cq.c`](srctree/drivers/infiniband/core/cq.c)
+
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    deferred::{Deferred, OnDevice},
+    Device,
+};
+use crate::bindings;
+
+/// Where completions are handled: always in process context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollContext {
+    /// A worker on the CPU that took the interrupt.
+    Workqueue,
+    /// A worker on any CPU.
+    UnboundWorkqueue,
+}
+
+/// A share of a completion queue of the device's pool.
+///
+/// The RDMA core spreads the shares over the device's completion vectors and polls them; each
+/// completion calls the function of its own work request.
+pub struct Cq {
+    raw: Deferred<RawCq>,
+}
+
+/// # Invariants
+///
+/// `ptr` is a completion queue of the pool of `dev`, of which `entries` are ours.
+struct RawCq {
+    ptr: NonNull<bindings::ib_cq>,
+    entries: u32,
+    free: AtomicU32,
+    dev: Arc<Device>,
+}
+
+// SAFETY: Verbs may be called from any thread.
+unsafe impl Send for RawCq {}
+// SAFETY: As above; the queue itself is only touched by the RDMA core.
+unsafe impl Sync for RawCq {}
+
+impl Cq {
+    /// Takes room for `entries` completions that may be outstanding at a time. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no entries or more than the device has in one queue, else what the RDMA core
+    /// answers.
+    pub fn new(dev: &Arc<Device>, entries: u32, context: PollContext) -> Result<Arc<Self>> {
+        if entries == 0 || entries > dev.limits().max_cqe {
+            return Err(EINVAL);
+        }
+        let context = match context {
+            PollContext::Workqueue => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
+            PollContext::UnboundWorkqueue => bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
+        };
+        // SAFETY: The device is alive while `dev` is.
+        let ptr = unsafe { bindings::ib_cq_pool_get(dev.as_ptr(), entries, -1, context) };
+        let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
+        // INVARIANT: `ib_cq_pool_get` set `entries` aside for us.
+        let raw = RawCq {
+            ptr,
+            entries,
+            free: AtomicU32::new(entries),
+            dev: dev.clone(),
+        };
+        let raw = Deferred::new(raw)?;
+        Ok(Arc::new(Self { raw }, GFP_KERNEL)?)
+    }
+
+    /// The device the queue belongs to.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.raw.dev
+    }
+
+    /// Completions that may be outstanding at a time.
+    pub fn entries(&self) -> u32 {
+        self.raw.entries
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::ib_cq {
+        self.raw.ptr.as_ptr()
+    }
+}
+
+impl OnDevice for RawCq {
+    fn device(&self) -> &Device {
+        &self.dev
+    }
+}
+
+impl Drop for RawCq {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant these entries are ours; queue pairs that used them held a
+        // reference to this object and are gone.
+        unsafe { bindings::ib_cq_pool_put(self.ptr.as_ptr(), self.entries) };
+    }
+}
+
+/// Room in a completion queue that a queue pair has for itself: a queue that overflows loses
+/// completions, and with them what they would give back.
+///
+/// # Invariants
+///
+/// `entries` were subtracted from the free ones of `cq`.
+pub(super) struct Reserved {
+    cq: Arc<Cq>,
+    entries: u32,
+}
+
+impl Reserved {
+    /// Sets room aside.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` when there is not as much.
+    pub(super) fn new(cq: &Arc<Cq>, entries: u32) -> Result<Self> {
+        let free = &cq.raw.free;
+        // INVARIANT: Subtracted here.
+        free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+            free.checked_sub(entries)
+        })
+        .map_err(|_| ENOSPC)?;
+        Ok(Self {
+            cq: cq.clone(),
+            entries,
+        })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.cq.raw.free.fetch_add(self.entries, Ordering::Relaxed);
+    }
+}

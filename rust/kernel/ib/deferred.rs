@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Objects whose destructor runs in a worker.
+//!
+//! Destroying a verbs object may sleep, or wait for a completion that the dropping context itself
+//! would have to deliver. The work item is allocated with the object, so that dropping cannot
+//! fail.
+
+use core::{mem, ops::Deref};
+
+use kernel::{
+    prelude::*,
+    workqueue::{self, impl_has_work, new_work, Work, WorkItem},
+};
+
+use super::Device;
+
+/// Says on whose worker an object is destroyed.
+pub(super) trait OnDevice: Send + 'static {
+    /// The device the object was made from. The object holds a reference to it.
+    fn device(&self) -> &Device;
+}
+
+/// The object and the work item that drops it.
+#[pin_data]
+struct Job<T> {
+    #[pin]
+    work: Work<Job<T>>,
+    value: T,
+}
+
+impl_has_work! {
+    impl{T} HasWork<Self> for Job<T> { self.work }
+}
+
+impl<T: OnDevice> WorkItem for Job<T> {
+    type Pointer = Pin<KBox<Self>>;
+
+    fn run(this: Pin<KBox<Self>>) {
+        drop(this);
+    }
+}
+
+/// An object that is dropped in a worker of its device. May itself be dropped in any context.
+pub(super) struct Deferred<T: OnDevice> {
+    /// `None` only while dropping.
+    job: Option<Pin<KBox<Job<T>>>>,
+}
+
+impl<T: OnDevice> Deferred<T> {
+    /// Moves `value` to its place. Without memory for it `value` is dropped here. May sleep.
+    pub(super) fn new(value: T) -> Result<Self> {
+        let job = KBox::pin_init(
+            pin_init!(Job {
+                work <- new_work!("ib::Deferred::work"),
+                value,
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { job: Some(job) })
+    }
+}
+
+impl<T: OnDevice> Deref for Deferred<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.job {
+            Some(job) => &job.value,
+            // Only `drop` takes the job, and it does not dereference afterwards.
+            None => unreachable!(),
+        }
+    }
+}
+
+impl<T: OnDevice> Drop for Deferred<T> {
+    fn drop(&mut self) {
+        let Some(job) = mem::take(&mut self.job) else {
+            return;
+        };
+        let queue = job.value.device().reaper();
+        // SAFETY: By the type invariants of `Device` its queue lives until after the last reference
+        // to a device is gone, and `job` holds one until it has run.
+        let queue = unsafe { workqueue::Queue::from_raw(queue.as_ptr().cast()) };
+        queue.enqueue(job);
+    }
+}

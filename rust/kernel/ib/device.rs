@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices and their ports.
+
+use core::{
+    fmt::{self, Display},
+    ptr::NonNull,
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::{new_spinlock, Arc, Completion, SpinLock},
+};
+
+use super::Mtu;
+use crate::bindings;
+
+/// An RDMA device that is registered with the RDMA core.
+///
+/// As long as a reference exists the removal of the device waits for it, so references must be let
+/// go once [`Client::remove`](super::Client::remove) was called.
+///
+/// # Invariants
+///
+/// - `ptr` is valid: the glue of [`Client`](super::Client) does not return from the removal of the
+///   device before `gone` is completed.
+/// - `reaper` is valid until after the last reference to any device of the client is gone.
+#[pin_data(PinnedDrop)]
+pub struct Device {
+    ptr: NonNull<bindings::ib_device>,
+    reaper: NonNull<bindings::workqueue_struct>,
+    // Lock order: innermost, nothing is taken under it.
+    #[pin]
+    name: SpinLock<Name>,
+    limits: Limits,
+    gone: Arc<Completion>,
+}
+
+// SAFETY: Verbs may be called from any thread.
+unsafe impl Send for Device {}
+// SAFETY: As above; the fields read here are constant once the device is registered.
+unsafe impl Sync for Device {}
+
+/// What a device is at its wire side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeType {
+    /// An InfiniBand or RoCE adapter.
+    Ca,
+    /// An iWARP adapter.
+    Rnic,
+    /// Anything else.
+    Other,
+}
+
+/// Limits of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Pages that one memory region can cover.
+    pub max_fast_reg_pages: u32,
+    /// Work requests in one queue of a queue pair.
+    pub max_qp_wr: u32,
+    /// Memory ranges of a send or write.
+    pub max_send_sge: u32,
+    /// Memory ranges of a receive.
+    pub max_recv_sge: u32,
+    /// Completions in one queue.
+    pub max_cqe: u32,
+    /// Interrupt vectors for completions.
+    pub num_comp_vectors: u32,
+}
+
+/// State of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct PortAttr {
+    /// Whether the port can carry data.
+    pub active: bool,
+    /// Largest path MTU at present.
+    pub active_mtu: Mtu,
+    /// Entries of the GID table, used and unused.
+    pub gid_table_len: u32,
+}
+
+/// Identity of a net device, to compare with others; holds no reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetdevId {
+    /// Interface index, unique in its namespace.
+    pub ifindex: u32,
+    /// Address of the `struct net_device`, for comparisons only.
+    pub address: usize,
+}
+
+/// Name of a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; Name::MAX],
+    len: u8,
+}
+
+impl Name {
+    /// Longest name, `IB_DEVICE_NAME_MAX` less the terminator.
+    pub const MAX: usize = 63;
+
+    /// The name's bytes, without terminator.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    fn new(name: &CStr) -> Self {
+        let mut bytes = [0; Self::MAX];
+        let mut len = 0;
+        for (to, from) in bytes.iter_mut().zip(name.to_bytes()) {
+            *to = *from;
+            len += 1;
+        }
+        Self { bytes, len }
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(core::str::from_utf8(self.as_bytes()).unwrap_or("?"))
+    }
+}
+
+impl Device {
+    /// Makes the handle that is told to a client, and the completion its end signals.
+    ///
+    /// # Safety
+    ///
+    /// The caller keeps `ptr` and `reaper` valid until the returned completion is done, `reaper`
+    /// also while the thread that does it returns. The device must not be renamed meanwhile.
+    pub(super) unsafe fn new(
+        ptr: NonNull<bindings::ib_device>,
+        reaper: NonNull<bindings::workqueue_struct>,
+    ) -> Result<(Arc<Self>, Arc<Completion>)> {
+        let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        // SAFETY: `ptr` is valid by the caller's promise.
+        let name = unsafe { read_name(ptr) };
+        // SAFETY: As above.
+        let limits = unsafe { read_limits(ptr) };
+        let signal = gone.clone();
+        // INVARIANT: By the caller's promise.
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                ptr,
+                reaper,
+                name <- new_spinlock!(name, "ib::Device::name"),
+                limits,
+                gone: signal,
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok((this, gone))
+    }
+
+    /// Takes over the new name after the device was renamed.
+    ///
+    /// # Safety
+    ///
+    /// The device must not be renamed meanwhile.
+    pub(super) unsafe fn renamed(&self) {
+        // SAFETY: By the type invariant and the caller's promise.
+        let name = unsafe { read_name(self.ptr) };
+        *self.name.lock() = name;
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::ib_device {
+        self.ptr.as_ptr()
+    }
+
+    pub(super) fn reaper(&self) -> NonNull<bindings::workqueue_struct> {
+        self.reaper
+    }
+
+    /// The device's present name. Any context but interrupts.
+    pub fn name(&self) -> Name {
+        *self.name.lock()
+    }
+
+    /// The device's number, unique while it is registered.
+    pub fn index(&self) -> u32 {
+        // SAFETY: By the type invariant `ptr` is valid; the number is constant.
+        unsafe { (*self.as_ptr()).index }
+    }
+
+    /// The kind of device.
+    pub fn node_type(&self) -> NodeType {
+        // SAFETY: By the type invariant `ptr` is valid; the type is constant.
+        let node_type = unsafe { (*self.as_ptr()).node_type };
+        match u32::from(node_type) {
+            bindings::RDMA_NODE_IB_CA => NodeType::Ca,
+            bindings::RDMA_NODE_RNIC => NodeType::Rnic,
+            _ => NodeType::Other,
+        }
+    }
+
+    /// The number of ports; they count from 1.
+    pub fn num_ports(&self) -> u32 {
+        // SAFETY: By the type invariant `ptr` is valid; the number is constant.
+        unsafe { (*self.as_ptr()).phys_port_cnt }
+    }
+
+    /// What the device can do at most.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Asks for the state of a port. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when there is no such port, else what the driver answers.
+    pub fn query_port(&self, port: u32) -> Result<PortAttr> {
+        let mut attr = bindings::ib_port_attr::default();
+        // SAFETY: By the type invariant `ptr` is valid; `ib_query_port` checks the port number.
+        to_result(unsafe { bindings::ib_query_port(self.as_ptr(), port, &mut attr) })?;
+        Ok(PortAttr {
+            active: attr.state == bindings::ib_port_state_IB_PORT_ACTIVE,
+            active_mtu: Mtu::from_code_clamped(attr.active_mtu),
+            gid_table_len: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
+        })
+    }
+
+    /// The net device that the port belongs to. May sleep.
+    pub fn port_netdev(&self, port: u32) -> Option<NetdevId> {
+        // SAFETY: By the type invariant `ptr` is valid; the function checks the port number.
+        let netdev = unsafe { bindings::ib_device_get_netdev(self.as_ptr(), port) };
+        let netdev = NonNull::new(netdev)?;
+        // SAFETY: We hold a reference to the net device until the `ib_netdev_put` below.
+        let id = unsafe { NetdevId::new(netdev) };
+        // SAFETY: `ib_device_get_netdev` gave us the reference.
+        unsafe { bindings::ib_netdev_put(netdev.as_ptr()) };
+        Some(id)
+    }
+
+    /// Whether the port belongs to the net device at `address`
+    /// (of [`NetdevId::address`]). May sleep.
+    pub fn port_netdev_eq(&self, port: u32, address: usize) -> bool {
+        self.port_netdev(port)
+            .is_some_and(|netdev| netdev.address == address)
+    }
+
+    /// Whether the network namespace at address `net` may use the device. Any context.
+    ///
+    /// The address is only compared.
+    pub fn accessible_in(&self, net: usize) -> bool {
+        // SAFETY:
+        // - By the type invariant `ptr` is valid.
+        // - `rdma_dev_access_netns` compares the namespace pointer and does not follow it.
+        unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net as *const _) }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Device {
+    fn drop(self: Pin<&mut Self>) {
+        self.gone.complete_all();
+    }
+}
+
+impl NetdevId {
+    /// # Safety
+    ///
+    /// `netdev` must be valid during the call.
+    pub(super) unsafe fn new(netdev: NonNull<bindings::net_device>) -> Self {
+        // SAFETY: By the caller's promise. The index may change when the device moves to another
+        // namespace; a stale one is a wrong answer, nothing worse.
+        let ifindex = unsafe { (&raw const (*netdev.as_ptr()).ifindex).read_volatile() };
+        Self {
+            ifindex: u32::try_from(ifindex).unwrap_or(0),
+            address: netdev.as_ptr() as usize,
+        }
+    }
+}
+
+/// # Safety
+///
+/// `dev` must be valid and must not be renamed meanwhile.
+unsafe fn read_name(dev: NonNull<bindings::ib_device>) -> Name {
+    // SAFETY: By the caller's promise.
+    let name = unsafe { bindings::ib_device_name(dev.as_ptr()) };
+    // SAFETY: A device's name is a C string, valid until it is renamed or freed.
+    Name::new(unsafe { CStr::from_ptr(name.cast()) })
+}
+
+/// # Safety
+///
+/// `dev` must be valid.
+unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> Limits {
+    // SAFETY: By the caller's promise; the attributes are constant once a client sees the device.
+    let attrs = unsafe { &(*dev.as_ptr()).attrs };
+    // SAFETY: As above.
+    let num_comp_vectors = unsafe { (*dev.as_ptr()).num_comp_vectors };
+    Limits {
+        max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
+        max_qp_wr: attrs.max_qp_wr,
+        max_send_sge: attrs.max_send_sge,
+        max_recv_sge: attrs.max_recv_sge,
+        max_cqe: attrs.max_cqe,
+        num_comp_vectors: u32::try_from(num_comp_vectors).unwrap_or(1),
+    }
+}

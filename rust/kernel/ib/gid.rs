@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The GID table of a port: the addresses it can be reached under.
+//!
+//! C header: [`include/rdma/ib_cache.h`](srctree/include/rdma/ib_cache.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::{from_err_ptr, to_result},
+    prelude::*,
+    sync::rcu, //
+};
+
+use super::{Device, NetdevId};
+use crate::bindings;
+
+/// VLAN id that the RDMA core gives for an untagged device.
+const NO_VLAN: u16 = 0xffff;
+
+/// What kind of packets an entry of the GID table stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GidKind {
+    /// InfiniBand, or the MAC address of an iWARP port.
+    Ib,
+    /// RoCE v1: Ethernet type 0x8915.
+    RoceV1,
+    /// RoCE v2: UDP port 4791.
+    RoceV2,
+}
+
+/// An entry of the GID table, copied.
+#[derive(Clone, Copy, Debug)]
+pub struct GidEntry {
+    /// Its place in the table.
+    pub index: u32,
+    /// The address: an IPv6 address, an IPv4-mapped one, or an InfiniBand GID.
+    pub gid: [u8; 16],
+    /// The kind of packets.
+    pub kind: GidKind,
+    /// The net device the entry comes from, when it has one.
+    pub netdev: Option<NetdevId>,
+    /// VLAN id, when packets are tagged.
+    pub vlan: Option<u16>,
+    /// Source MAC address of the packets, when there is a net device.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl GidEntry {
+    /// Whether the address is an IPv4-mapped one.
+    pub fn is_ipv4(&self) -> bool {
+        matches!(
+            self.gid,
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, _, _, _, _]
+        )
+    }
+}
+
+/// A held entry of the GID table.
+///
+/// # Invariants
+///
+/// The pointer is valid and holds a reference that `Drop` gives back.
+struct GidAttr(NonNull<bindings::ib_gid_attr>);
+
+impl Drop for GidAttr {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant we hold the reference.
+        unsafe { bindings::rdma_put_gid_attr(self.0.as_ptr()) };
+    }
+}
+
+impl Device {
+    /// Copies one entry of a port's GID table. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENODATA` or `EINVAL` when there is no such entry.
+    pub fn gid(&self, port: u32, index: u32) -> Result<GidEntry> {
+        let number = i32::try_from(index)?;
+        // SAFETY: The device is valid by its type invariant; port and index are checked there.
+        let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
+        let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
+        // INVARIANT: `rdma_get_gid_attr` gave us the reference.
+        GidAttr(attr).read(index)
+    }
+
+    /// Calls `f` for each used entry of a port's GID table. Process context, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::query_port`].
+    pub fn for_each_gid(&self, port: u32, mut f: impl FnMut(&GidEntry)) -> Result {
+        let len = self.query_port(port)?.gid_table_len;
+        for index in 0..len {
+            if let Ok(entry) = self.gid(port, index) {
+                f(&entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GidAttr {
+    fn read(&self, index: u32) -> Result<GidEntry> {
+        // SAFETY: By the type invariant; all fields but `ndev` are constant while it is held.
+        let attr = unsafe { self.0.as_ref() };
+        let kind = match attr.gid_type {
+            bindings::ib_gid_type_IB_GID_TYPE_IB => GidKind::Ib,
+            bindings::ib_gid_type_IB_GID_TYPE_ROCE => GidKind::RoceV1,
+            bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP => GidKind::RoceV2,
+            _ => return Err(ENODATA),
+        };
+        let (vlan, mac) = self.l2_fields();
+        Ok(GidEntry {
+            index,
+            // SAFETY: Any bytes are a valid array, and the union has no padding.
+            gid: unsafe { attr.gid.raw },
+            kind,
+            netdev: self.netdev(),
+            vlan,
+            mac,
+        })
+    }
+
+    fn netdev(&self) -> Option<NetdevId> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: By the type invariant, inside an RCU read section.
+        let netdev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) };
+        // SAFETY: The function does not dereference.
+        let netdev = NonNull::new(from_err_ptr(netdev).ok()?)?;
+        // SAFETY: The net device is valid inside the RCU read section.
+        Some(unsafe { NetdevId::new(netdev) })
+    }
+
+    fn l2_fields(&self) -> (Option<u16>, Option<[u8; 6]>) {
+        let mut vlan = NO_VLAN;
+        let mut mac = [0; 6];
+        // SAFETY: By the type invariant; the out parameters have the sizes the function wants.
+        let ret = unsafe {
+            bindings::rdma_read_gid_l2_fields(self.0.as_ptr(), &mut vlan, mac.as_mut_ptr())
+        };
+        match to_result(ret) {
+            Ok(()) => (Some(vlan).filter(|&vlan| vlan != NO_VLAN), Some(mac)),
+            Err(_) => (None, None),
+        }
+    }
+}

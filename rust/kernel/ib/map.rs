@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A block as a device sees it.
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{Block, Device};
+use crate::bindings;
+
+/// Who writes to mapped memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The CPU writes, the device reads.
+    ToDevice,
+    /// The device writes.
+    FromDevice,
+    /// Both write.
+    Bidirectional,
+}
+
+impl Direction {
+    fn as_raw(self) -> bindings::dma_data_direction {
+        match self {
+            Self::ToDevice => bindings::dma_data_direction::DMA_TO_DEVICE,
+            Self::FromDevice => bindings::dma_data_direction::DMA_FROM_DEVICE,
+            Self::Bidirectional => bindings::dma_data_direction::DMA_BIDIRECTIONAL,
+        }
+    }
+
+    /// Whether the device may read the memory.
+    pub(super) fn device_reads(self) -> bool {
+        self != Self::FromDevice
+    }
+}
+
+/// A whole [`Block`] mapped for one device.
+///
+/// # Invariants
+///
+/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`.
+pub struct Mapping {
+    block: Arc<Block>,
+    dev: Arc<Device>,
+    addr: u64,
+    dir: Direction,
+}
+
+impl Mapping {
+    /// Maps a block. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when the device cannot reach the memory.
+    pub fn new(dev: &Arc<Device>, block: &Arc<Block>, dir: Direction) -> Result<Arc<Self>> {
+        // SAFETY: The device is valid by its type invariant, the block's memory by its own.
+        let addr = unsafe {
+            bindings::ib_dma_map_single(
+                dev.as_ptr(),
+                block.as_ptr().cast(),
+                block.len(),
+                dir.as_raw(),
+            )
+        };
+        // SAFETY: The device is valid by its type invariant.
+        to_result(unsafe { bindings::ib_dma_mapping_error(dev.as_ptr(), addr) })?;
+        // INVARIANT: Just mapped so.
+        let this = Self {
+            block: block.clone(),
+            dev: dev.clone(),
+            addr,
+            dir,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// The memory.
+    pub fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.dev
+    }
+
+    /// The direction the block is mapped in.
+    pub fn direction(&self) -> Direction {
+        self.dir
+    }
+
+    /// Where the device sees the memory.
+    pub(super) fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Makes what the device wrote visible to the CPU. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block.
+    pub fn sync_for_cpu(&self, offset: usize, len: usize) -> Result {
+        let addr = self.range(offset, len)?;
+        let dir = self.dir.as_raw();
+        // SAFETY: By the type invariant the range is mapped so.
+        unsafe { bindings::ib_dma_sync_single_for_cpu(self.dev.as_ptr(), addr, len, dir) };
+        Ok(())
+    }
+
+    /// Makes what the CPU wrote visible to the device. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block.
+    pub fn sync_for_device(&self, offset: usize, len: usize) -> Result {
+        let addr = self.range(offset, len)?;
+        let dir = self.dir.as_raw();
+        // SAFETY: By the type invariant the range is mapped so.
+        unsafe { bindings::ib_dma_sync_single_for_device(self.dev.as_ptr(), addr, len, dir) };
+        Ok(())
+    }
+
+    /// A range as the device sees it.
+    pub(super) fn range(&self, offset: usize, len: usize) -> Result<u64> {
+        if !self.block.contains(offset, len) {
+            return Err(EINVAL);
+        }
+        Ok(self.addr.wrapping_add(u64::try_from(offset)?))
+    }
+
+    /// A range as the device sees it, with the key to it.
+    pub(super) fn sge(&self, offset: usize, len: usize, lkey: u32) -> Result<bindings::ib_sge> {
+        Ok(bindings::ib_sge {
+            addr: self.range(offset, len)?,
+            length: u32::try_from(len)?,
+            lkey,
+        })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let dir = self.dir.as_raw();
+        // SAFETY: By the type invariant the whole block is mapped so; work requests and memory
+        // regions that use it hold a reference to this object and are gone.
+        unsafe {
+            bindings::ib_dma_unmap_single(self.dev.as_ptr(), self.addr, self.block.len(), dir);
+        };
+    }
+}

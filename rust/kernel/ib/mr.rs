@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: memory that the peer may write.
+
+use core::{
+    mem::ManuallyDrop,
+    ptr,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use kernel::{
+    error::from_err_ptr,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    deferred::{Deferred, OnDevice},
+    Device, Mapping, Pd,
+};
+use crate::bindings;
+
+/// A region of memory under one key, for local and remote writing.
+///
+/// The peer can use the key once [`Qp::post_register`](super::Qp::post_register) succeeded, until
+/// the region is dropped.
+pub struct Mr {
+    raw: Deferred<RawMr>,
+    posted: AtomicBool,
+}
+
+/// # Invariants
+///
+/// `ptr` is a memory region of `pd` that we own, made of all of `maps`.
+struct RawMr {
+    ptr: NonNull<bindings::ib_mr>,
+    maps: ManuallyDrop<KVec<Arc<Mapping>>>,
+    pd: Arc<Pd>,
+}
+
+// SAFETY: Verbs may be called from any thread.
+unsafe impl Send for RawMr {}
+// SAFETY: As above; the fields read here do not change after `Mr::new`.
+unsafe impl Sync for RawMr {}
+
+impl Mr {
+    /// Makes a region of one or more whole blocks in a row, which the peer addresses from `iova`
+    /// on. The address means nothing but to the two devices; a kernel address in it would tell the
+    /// peer what it need not know. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block
+    /// mapped for another device or not for its writing, or more pages than the device allows;
+    /// else what the driver answers.
+    pub fn new(pd: &Arc<Pd>, maps: &[Arc<Mapping>], iova: u64) -> Result<Arc<Self>> {
+        let len = Self::check(pd, maps, iova)?;
+        let mut kept = KVec::with_capacity(maps.len(), GFP_KERNEL)?;
+        for map in maps {
+            kept.push(map.clone(), GFP_KERNEL)?;
+        }
+        let pages = u32::try_from(len / PAGE_SIZE)?;
+        // SAFETY: The domain is valid by its type invariant.
+        let ptr = unsafe {
+            bindings::ib_alloc_mr(pd.as_ptr(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+        };
+        // INVARIANT: Ours; `map` makes it of `maps` before anyone else sees it.
+        let raw = RawMr {
+            ptr: NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?,
+            maps: ManuallyDrop::new(kept),
+            pd: pd.clone(),
+        };
+        raw.map(len)?;
+        // SAFETY: The region is ours, and no work request uses it yet.
+        unsafe { (*raw.ptr.as_ptr()).iova = iova };
+        let this = Self {
+            raw: Deferred::new(raw)?,
+            posted: AtomicBool::new(false),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Checks the arguments of [`Mr::new`] and sums the length up.
+    fn check(pd: &Pd, maps: &[Arc<Mapping>], iova: u64) -> Result<usize> {
+        let mut len = 0usize;
+        for map in maps {
+            if !Arc::ptr_eq(map.device(), pd.device())
+                || map.direction() == super::Direction::ToDevice
+            {
+                return Err(EINVAL);
+            }
+            len = len.checked_add(map.block().len()).ok_or(EINVAL)?;
+        }
+        let max = usize::try_from(pd.device().limits().max_fast_reg_pages)?;
+        let fits = iova.checked_add(u64::try_from(len)?).is_some();
+        let aligned = iova.is_multiple_of(u64::try_from(PAGE_SIZE)?);
+        if len == 0 || len / PAGE_SIZE > max || !fits || !aligned {
+            return Err(EINVAL);
+        }
+        Ok(len)
+    }
+
+    /// The key by which the peer names the region.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: By the type invariant of `RawMr`; the key does not change.
+        unsafe { (*self.as_ptr()).rkey }
+    }
+
+    /// The address the peer uses for the first byte.
+    pub fn iova(&self) -> u64 {
+        // SAFETY: By the type invariant of `RawMr`; the address does not change.
+        unsafe { (*self.as_ptr()).iova }
+    }
+
+    /// Bytes of the region.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.raw.maps.iter().map(|map| map.block().len()).sum()
+    }
+
+    /// The blocks of the region, in order.
+    pub fn mappings(&self) -> &[Arc<Mapping>] {
+        &self.raw.maps
+    }
+
+    /// The domain the region belongs to.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.raw.pd
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::ib_mr {
+        self.raw.ptr.as_ptr()
+    }
+
+    /// Claims the one registration a region can have.
+    pub(super) fn claim(&self) -> Result {
+        match self.posted.swap(true, Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(EALREADY),
+        }
+    }
+
+    /// Gives the claim back after the registration could not be posted.
+    pub(super) fn unclaim(&self) {
+        self.posted.store(false, Ordering::Relaxed);
+    }
+}
+
+impl RawMr {
+    /// Tells the device which memory the region is made of.
+    fn map(&self, len: usize) -> Result {
+        let count = u32::try_from(self.maps.len())?;
+        let mut table = KVec::with_capacity(self.maps.len(), GFP_KERNEL)?;
+        for _ in 0..count {
+            table.push(bindings::scatterlist::default(), GFP_KERNEL)?;
+        }
+        // SAFETY: The table has `count` entries.
+        unsafe { bindings::sg_init_table(table.as_mut_ptr(), count) };
+        for (index, map) in (0..count).zip(self.maps.iter()) {
+            let len = u32::try_from(map.block().len())?;
+            // SAFETY: `index` is below `count`.
+            unsafe { bindings::ib_sg_set_dma(table.as_mut_ptr(), index, map.addr(), len) };
+        }
+        let nents = i32::try_from(count)?;
+        let page_size = u32::try_from(PAGE_SIZE)?;
+        // SAFETY: The region is valid by the type invariant, the table has `nents` mapped entries.
+        let mapped = unsafe {
+            bindings::ib_map_mr_sg(
+                self.ptr.as_ptr(),
+                table.as_mut_ptr(),
+                nents,
+                ptr::null_mut(),
+                page_size,
+            )
+        };
+        // SAFETY: The region is valid by the type invariant.
+        let mapped_len = unsafe { (*self.ptr.as_ptr()).length };
+        match mapped {
+            negative if negative < 0 => Err(Error::from_errno(negative)),
+            n if n == nents && mapped_len == u64::try_from(len)? => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+impl OnDevice for RawMr {
+    fn device(&self) -> &Device {
+        self.pd.device()
+    }
+}
+
+impl Drop for RawMr {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant we own the region; a work request that registers it holds a
+        // reference to its `Mr` and is gone.
+        let ret = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), ptr::null_mut()) };
+        if ret != 0 {
+            // The device may still write to the memory: better lost than shared.
+            pr_warn!(
+                "cannot deregister memory, {} blocks lost: {ret}\n",
+                self.maps.len()
+            );
+            return;
+        }
+        // SAFETY: Dropped here only, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.maps) };
+    }
+}

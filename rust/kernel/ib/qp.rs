@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reliable connected queue pairs and their slots.
+
+use core::{
+    mem::ManuallyDrop,
+    ptr,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{rcu, Arc},
+};
+
+use super::{
+    cq::Reserved,
+    deferred::{Deferred, OnDevice},
+    recv::{RecvEntry, RecvQueue},
+    send::{RegEntry, SendQueue},
+    Cq, Device, Mr, Pd, Received, Wc,
+};
+use crate::bindings;
+
+/// Takes the completions of a queue pair. All calls come from a worker and may sleep, but
+/// everything that completes on the same queue waits for them.
+///
+/// A work request holds a reference to the handler from the moment it is posted until its
+/// completion was handled.
+pub trait Handler: Send + Sync + Sized + 'static {
+    /// What a send keeps until it completes.
+    type Sent: Send + 'static;
+
+    /// A send ended, and with it the writes posted before it. Its slot is free again.
+    fn sent(this: &Arc<Self>, what: Self::Sent, wc: Wc);
+
+    /// A message arrived. Its receive is posted again when this returns.
+    fn received(this: &Arc<Self>, message: &Received<'_>);
+
+    /// A receive ended without a message and is not posted any more.
+    fn receive_failed(this: &Arc<Self>, wc: Wc);
+
+    /// The registration of a memory region ended.
+    fn registered(this: &Arc<Self>, mr: Arc<Mr>, wc: Wc);
+}
+
+/// Sizes of the queues of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Sends under way at a time, each with up to two writes before it.
+    pub send_slots: u16,
+    /// Bytes of a send.
+    pub send_len: u32,
+    /// Bytes of the one large send, 0 for none.
+    pub large_len: u32,
+    /// Receives posted at a time.
+    pub recv_slots: u16,
+    /// Bytes that a receive takes in memory of its own.
+    pub recv_len: u32,
+    /// Bytes beyond, in memory that all receives share: only one long message can be there at a
+    /// time. 0 for none; else the device must take two ranges a receive.
+    pub spill_len: u32,
+}
+
+impl Config {
+    /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory
+    /// registration, and the one that marks the end.
+    pub fn send_work_requests(&self) -> u32 {
+        3 * u32::from(self.send_slots) + 3
+    }
+
+    /// Work requests of the receive queue: one for each slot, and the one that marks the end.
+    pub fn recv_work_requests(&self) -> u32 {
+        u32::from(self.recv_slots) + 1
+    }
+
+    fn check(&self, device: &Device) -> Result {
+        let limits = device.limits();
+        let ranges = if self.spill_len > 0 { 2 } else { 1 };
+        let fits = self.send_work_requests() <= limits.max_qp_wr
+            && self.recv_work_requests() <= limits.max_qp_wr
+            && limits.max_send_sge >= 2
+            && limits.max_recv_sge >= ranges;
+        let some =
+            self.send_slots > 0 && self.send_len > 0 && self.recv_slots > 0 && self.recv_len > 0;
+        match fits && some {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
+    }
+}
+
+/// A reliable connected queue pair.
+///
+/// Posted receives keep the handler `H`, which usually owns the `Qp`: call [`Qp::to_error`] to get
+/// them back, or neither is ever freed. Dropping a queue pair waits in a worker for the last
+/// completion, then destroys it.
+pub struct Qp<H: Handler> {
+    core: Deferred<Core<H>>,
+}
+
+/// # Invariants
+///
+/// - `ptr` is a queue pair of `pd` that this object owns. It completes on the two queues, which
+///   have room for all its work requests.
+/// - A work request under way was posted by an entry of `send`, `reg` or `recv`, names that entry,
+///   and counts in `outstanding` when it will surely complete.
+/// - Entries do not move, and are not freed before the completions of all work requests that name
+///   them.
+pub(super) struct Core<H: Handler> {
+    ptr: NonNull<bindings::ib_qp>,
+    parts: ManuallyDrop<Parts<H>>,
+    outstanding: AtomicU32,
+    posted: AtomicBool,
+    receiving: AtomicBool,
+}
+
+/// What must stay while the device may still use it.
+struct Parts<H: Handler> {
+    send: SendQueue<H>,
+    reg: RegEntry<H>,
+    recv: RecvQueue<H>,
+    _send_room: Reserved,
+    _recv_room: Reserved,
+    pd: Arc<Pd>,
+}
+
+// SAFETY: Verbs may be called from any thread; `H` and what it sends may change threads.
+unsafe impl<H: Handler> Send for Core<H> {}
+// SAFETY: As above; entries are handed from thread to thread by the free sets and by completions.
+unsafe impl<H: Handler> Sync for Core<H> {}
+
+impl<H: Handler> Qp<H> {
+    /// Creates a queue pair, its slots and their memory. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for objects of different devices, sizes of 0 or beyond the device's limits;
+    /// `ENOSPC` when a completion queue has no room left; else what the driver answers.
+    pub fn new(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        config: &Config,
+    ) -> Result<Self> {
+        let device = pd.device();
+        if !Arc::ptr_eq(send_cq.device(), device) || !Arc::ptr_eq(recv_cq.device(), device) {
+            return Err(EINVAL);
+        }
+        config.check(device)?;
+        let parts = Parts {
+            send: SendQueue::new(pd, config)?,
+            reg: RegEntry::new()?,
+            recv: RecvQueue::new(pd, config)?,
+            _send_room: Reserved::new(send_cq, config.send_work_requests())?,
+            _recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
+            pd: pd.clone(),
+        };
+        let ptr = create(pd, send_cq, recv_cq, config)?;
+        // INVARIANT: Just created so; nothing is posted.
+        let core = Core {
+            ptr,
+            parts: ManuallyDrop::new(parts),
+            outstanding: AtomicU32::new(0),
+            posted: AtomicBool::new(false),
+            receiving: AtomicBool::new(true),
+        };
+        let core = Deferred::new(core)?;
+        let address = &raw const *core;
+        core.parts.send.set_core(address);
+        core.parts.reg.set_core(address);
+        core.parts.recv.set_core(address);
+        Ok(Self { core })
+    }
+
+    /// The number by which the peer names the queue pair.
+    pub fn number(&self) -> u32 {
+        // SAFETY: The queue pair is valid by the type invariant of `Core`; the number is constant.
+        unsafe { (*self.core.as_ptr()).qp_num }
+    }
+
+    /// Work requests under way that hold the handler.
+    pub fn outstanding(&self) -> u32 {
+        self.core.outstanding.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn core(&self) -> &Core<H> {
+        &self.core
+    }
+
+    /// Posts all receives that are not posted, and tells how many. The queue pair must have left
+    /// Reset. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ESHUTDOWN` after [`Qp::to_error`], else what the driver answers; receives posted before
+    /// the error stay.
+    pub fn post_receives(&self, owner: &Arc<H>) -> Result<usize> {
+        if !self.core.receiving() {
+            return Err(ESHUTDOWN);
+        }
+        let mut count = 0;
+        while let Some(entry) = self.core.parts.recv.take() {
+            RecvEntry::post_first(entry, &self.core, owner.clone())?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Posts the registration of a memory region, which ends in [`Handler::registered`]. The queue
+    /// pair must be Ready to Send. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while another registration is under way, `EALREADY` for a region that was posted
+    /// before, `EINVAL` for one of another domain, else what the driver answers.
+    pub fn post_register(&self, owner: &Arc<H>, mr: &Arc<Mr>) -> Result {
+        if !Arc::ptr_eq(mr.pd(), &self.core.parts.pd) {
+            return Err(EINVAL);
+        }
+        self.core.parts.reg.post(&self.core, owner.clone(), mr)
+    }
+}
+
+/// Creates the queue pair itself.
+fn create(
+    pd: &Pd,
+    send_cq: &Cq,
+    recv_cq: &Cq,
+    config: &Config,
+) -> Result<NonNull<bindings::ib_qp>> {
+    let mut attr = bindings::ib_qp_init_attr {
+        send_cq: send_cq.as_ptr(),
+        recv_cq: recv_cq.as_ptr(),
+        cap: bindings::ib_qp_cap {
+            max_send_wr: config.send_work_requests(),
+            max_recv_wr: config.recv_work_requests(),
+            max_send_sge: 2,
+            max_recv_sge: if config.spill_len > 0 { 2 } else { 1 },
+            ..Default::default()
+        },
+        sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+        qp_type: bindings::ib_qp_type_IB_QPT_RC,
+        // No event handler: a queue pair that fails flushes its receives, which says as much.
+        ..Default::default()
+    };
+    // SAFETY: The domain and the queues are valid by their type invariants, and of one device.
+    let ptr =
+        unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
+    NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)
+}
+
+impl<H: Handler> Core<H> {
+    pub(super) fn as_ptr(&self) -> *mut bindings::ib_qp {
+        self.ptr.as_ptr()
+    }
+
+    pub(super) fn pd(&self) -> &Arc<Pd> {
+        &self.parts.pd
+    }
+
+    pub(super) fn send(&self) -> &SendQueue<H> {
+        &self.parts.send
+    }
+
+    pub(super) fn recv(&self) -> &RecvQueue<H> {
+        &self.parts.recv
+    }
+
+    /// Counts a work request that is about to be posted.
+    pub(super) fn begin(&self) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        // Read first: the line is shared by all that post.
+        if !self.posted.load(Ordering::Relaxed) {
+            self.posted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a work request that completed, or could not be posted.
+    pub(super) fn end(&self) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether receives are posted again. An answer inside an RCU read section holds until its end.
+    pub(super) fn receiving(&self) -> bool {
+        self.receiving.load(Ordering::Relaxed)
+    }
+
+    /// Receives are not posted again from some time soon on.
+    pub(super) fn stop_receiving(&self) {
+        self.receiving.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<H: Handler> OnDevice for Core<H> {
+    fn device(&self) -> &Device {
+        self.parts.pd.device()
+    }
+}
+
+impl<H: Handler> Drop for Core<H> {
+    /// Runs in the device's worker. Nobody posts any more: the `Qp` is gone, and completions that
+    /// could post their receive again have seen `receiving` false after the grace period.
+    fn drop(&mut self) {
+        self.stop_receiving();
+        rcu::synchronize_rcu();
+        if self.posted.load(Ordering::Relaxed) {
+            // SAFETY: The queue pair is valid by the type invariant, nobody posts, and the queues
+            // have room for the two work requests. Not called from a completion: we run in our own
+            // worker.
+            unsafe { bindings::ib_drain_qp(self.as_ptr()) };
+        }
+        let left = self.outstanding.load(Ordering::Relaxed);
+        if left != 0 {
+            // A driver that lost completions may still hold our entries: better lost than shared.
+            pr_warn!("queue pair lost {left} completions\n");
+            return;
+        }
+        // SAFETY: By the type invariant the queue pair is ours; all its completions were handled.
+        let ret = unsafe { bindings::ib_destroy_qp_user(self.as_ptr(), ptr::null_mut()) };
+        if ret != 0 {
+            pr_warn!("cannot destroy a queue pair: {ret}\n");
+            return;
+        }
+        // SAFETY: Dropped here only and not used afterwards. The device is done with the entries.
+        unsafe { ManuallyDrop::drop(&mut self.parts) };
+    }
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends, the writes before them, and memory registrations: the send queue of a queue pair.
+
+use core::{
+    cell::UnsafeCell,
+    mem::{offset_of, ManuallyDrop},
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    qp::Core, slots::Slots, Block, Config, Direction, Handler, Mapping, Mr, Pd, Qp, Status, Wc,
+};
+use crate::bindings;
+
+/// Writes that may go before a send.
+const MAX_WRITES: usize = 2;
+/// Ranges of memory that a write may gather.
+const MAX_PARTS: usize = 2;
+/// Message buffers begin at multiples of this.
+const ALIGN: usize = 16;
+
+/// An RDMA write that goes before a send.
+pub struct Write<'a> {
+    /// The memory written from. It is kept until the send completes.
+    pub source: &'a Arc<Mapping>,
+    /// Offset and length, in bytes, of the one or two ranges that are written in a row; a length of
+    /// 0 means no range.
+    pub parts: [(usize, usize); MAX_PARTS],
+    /// Where in the peer's region it is written.
+    pub remote_addr: u64,
+    /// The key of the peer's region.
+    pub rkey: u32,
+}
+
+/// A send that could not be posted.
+pub struct Rejected<S> {
+    /// Why.
+    pub error: Error,
+    /// What the send would have kept.
+    pub what: S,
+}
+
+impl<S> From<Rejected<S>> for Error {
+    fn from(rejected: Rejected<S>) -> Self {
+        rejected.error
+    }
+}
+
+/// The sending half of a queue pair. The last entry is the large one, if there is one.
+pub(super) struct SendQueue<H: Handler> {
+    entries: KVec<SendEntry<H>>,
+    free: Slots,
+    large_free: Slots,
+    small: usize,
+    map: Arc<Mapping>,
+    large_map: Option<Arc<Mapping>>,
+    len: usize,
+    stride: usize,
+}
+
+type Sources = [Option<Arc<Mapping>>; MAX_WRITES];
+
+/// # Invariants
+///
+/// Who took the entry from the free set, or handles the completion of its send, has the entry to
+/// itself, but for `write_status` and the two `cqe`, which the device may use at any time.
+#[repr(C)]
+pub(super) struct SendEntry<H: Handler> {
+    cqe: UnsafeCell<bindings::ib_cqe>,
+    write_cqe: UnsafeCell<bindings::ib_cqe>,
+    core: AtomicPtr<Core<H>>,
+    index: usize,
+    /// The first error of a write, by `enum ib_wc_status`.
+    write_status: AtomicU32,
+    kept: UnsafeCell<Option<(Arc<H>, H::Sent)>>,
+    sources: UnsafeCell<Sources>,
+}
+
+impl<H: Handler> SendEntry<H> {
+    fn new(index: usize) -> Self {
+        Self {
+            cqe: UnsafeCell::new(bindings::ib_cqe {
+                done: Some(send_done::<H>),
+            }),
+            write_cqe: UnsafeCell::new(bindings::ib_cqe {
+                done: Some(write_done::<H>),
+            }),
+            core: AtomicPtr::new(ptr::null_mut()),
+            index,
+            write_status: AtomicU32::new(0),
+            kept: UnsafeCell::new(None),
+            sources: UnsafeCell::new([None, None]),
+        }
+    }
+}
+
+impl<H: Handler> SendQueue<H> {
+    /// May sleep.
+    pub(super) fn new(pd: &Pd, config: &Config) -> Result<Self> {
+        let small = usize::from(config.send_slots);
+        let len = usize::try_from(config.send_len)?;
+        let stride = len.next_multiple_of(ALIGN);
+        let large_len = usize::try_from(config.large_len)?;
+        let large = usize::from(large_len > 0);
+        let mut entries = KVec::with_capacity(small + large, GFP_KERNEL)?;
+        for index in 0..small + large {
+            entries.push(SendEntry::new(index), GFP_KERNEL)?;
+        }
+        let size = stride.checked_mul(small).ok_or(EINVAL)?;
+        let map = |size| Mapping::new(pd.device(), &Block::new(size)?, Direction::ToDevice);
+        Ok(Self {
+            entries,
+            free: Slots::full(small)?,
+            large_free: Slots::full(large)?,
+            small,
+            map: map(size)?,
+            large_map: match large_len {
+                0 => None,
+                large_len => Some(map(large_len)?),
+            },
+            len,
+            stride,
+        })
+    }
+
+    /// Tells the entries where their queue pair is.
+    pub(super) fn set_core(&self, core: *const Core<H>) {
+        for entry in self.entries.iter() {
+            entry.core.store(core.cast_mut(), Ordering::Release);
+        }
+    }
+
+    fn put(&self, index: usize) {
+        match index.checked_sub(self.small) {
+            None => self.free.put(index),
+            Some(large) => self.large_free.put(large),
+        }
+    }
+}
+
+impl<H: Handler> Qp<H> {
+    /// Takes a slot for a send, when one is free. Never sleeps.
+    pub fn take_slot(&self) -> Option<SendSlot<'_, H>> {
+        let send = self.core().send();
+        let entry = send.entries.get(send.free.take()?)?;
+        let offset = entry.index * send.stride;
+        Some(SendSlot::new(
+            self.core(),
+            entry,
+            &send.map,
+            offset,
+            send.len,
+        ))
+    }
+
+    /// Takes the slot for a large send, when it is free. Never sleeps.
+    pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
+        let send = self.core().send();
+        let map = send.large_map.as_ref()?;
+        let entry = send.entries.get(send.small + send.large_free.take()?)?;
+        Some(SendSlot::new(self.core(), entry, map, 0, map.block().len()))
+    }
+}
+
+/// A free slot for a send; dropping it gives it back unused.
+pub struct SendSlot<'a, H: Handler> {
+    core: &'a Core<H>,
+    entry: &'a SendEntry<H>,
+    map: &'a Arc<Mapping>,
+    offset: usize,
+    capacity: usize,
+    len: usize,
+}
+
+impl<'a, H: Handler> SendSlot<'a, H> {
+    fn new(
+        core: &'a Core<H>,
+        entry: &'a SendEntry<H>,
+        map: &'a Arc<Mapping>,
+        offset: usize,
+        capacity: usize,
+    ) -> Self {
+        Self {
+            core,
+            entry,
+            map,
+            offset,
+            capacity,
+            len: 0,
+        }
+    }
+
+    /// Sets the message. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` when it is too long for the slot.
+    pub fn write(&mut self, message: &[u8]) -> Result {
+        if message.len() > self.capacity {
+            return Err(EMSGSIZE);
+        }
+        self.map.block().write(self.offset, message)?;
+        self.len = message.len();
+        Ok(())
+    }
+
+    /// Posts `writes` and then the message, in one call of the driver. The end of all is told by
+    /// [`Handler::sent`], with `what`. The message asks the peer for an event. The queue pair must
+    /// be Ready to Send. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than two writes, an empty one, a range outside its memory, memory mapped
+    /// for another device or not for reading, or writes before a large send; else what the driver
+    /// answers. `what` comes back. After an error of the driver writes may have been done.
+    pub fn post(
+        self,
+        owner: &Arc<H>,
+        what: H::Sent,
+        writes: &[Write<'_>],
+    ) -> Result<(), Rejected<H::Sent>> {
+        // On errors up to here the slot drops and is free again.
+        let mut sges = [[bindings::ib_sge::default(); MAX_PARTS]; MAX_WRITES];
+        let mut rdma: [bindings::ib_rdma_wr; MAX_WRITES] = Default::default();
+        if let Err(error) = self.fill(writes, &mut rdma, &mut sges) {
+            return Err(Rejected { error, what });
+        }
+        let mut sge = match self.message() {
+            Ok(sge) => sge,
+            Err(error) => return Err(Rejected { error, what }),
+        };
+        let mut send = bindings::ib_send_wr {
+            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                wr_cqe: self.entry.cqe.get(),
+            },
+            sg_list: &mut sge,
+            num_sge: 1,
+            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+            send_flags: (bindings::ib_send_flags_IB_SEND_SIGNALED
+                | bindings::ib_send_flags_IB_SEND_SOLICITED) as i32,
+            ..Default::default()
+        };
+        let mut first: *mut bindings::ib_send_wr = &mut send;
+        for wr in rdma.iter_mut().take(writes.len()).rev() {
+            wr.wr.next = first;
+            first = &mut wr.wr;
+        }
+        // Posting goes on without the guard: from here the completion frees the slot.
+        let this = ManuallyDrop::new(self);
+        this.keep(owner, what, writes);
+        // SAFETY: The chain and all it names live on the stack during the call; the memory of the
+        // ranges and the two `cqe` stay until the completion, by the type invariant of `Core`.
+        unsafe { this.submit(first) }
+    }
+
+    /// The range of the message, ready for the device.
+    fn message(&self) -> Result<bindings::ib_sge> {
+        self.map.sync_for_device(self.offset, self.len)?;
+        let lkey = self.core.pd().local_dma_lkey();
+        self.map.sge(self.offset, self.len, lkey)
+    }
+
+    /// Fills in the work requests for the writes, not yet chained.
+    fn fill(
+        &self,
+        writes: &[Write<'_>],
+        rdma: &mut [bindings::ib_rdma_wr; MAX_WRITES],
+        sges: &mut [[bindings::ib_sge; MAX_PARTS]; MAX_WRITES],
+    ) -> Result {
+        let max = if self.entry.index < self.core.send().small {
+            MAX_WRITES
+        } else {
+            0
+        };
+        if writes.len() > max {
+            return Err(EINVAL);
+        }
+        for (write, (wr, sges)) in writes.iter().zip(rdma.iter_mut().zip(sges)) {
+            let count = self.gather(write, sges)?;
+            wr.wr.__bindgen_anon_1.wr_cqe = self.entry.write_cqe.get();
+            wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+            wr.wr.sg_list = sges.as_mut_ptr();
+            wr.wr.num_sge = count;
+            wr.remote_addr = write.remote_addr;
+            wr.rkey = write.rkey;
+        }
+        Ok(())
+    }
+
+    /// Fills in the ranges of a write, ready for the device, and tells how many.
+    fn gather(&self, write: &Write<'_>, sges: &mut [bindings::ib_sge; MAX_PARTS]) -> Result<i32> {
+        let source = write.source;
+        if !Arc::ptr_eq(source.device(), self.core.pd().device())
+            || !source.direction().device_reads()
+        {
+            return Err(EINVAL);
+        }
+        let lkey = self.core.pd().local_dma_lkey();
+        let parts = write.parts.iter().filter(|(_, len)| *len > 0);
+        let mut count = 0;
+        for (&(offset, len), sge) in parts.zip(sges) {
+            *sge = source.sge(offset, len, lkey)?;
+            source.sync_for_device(offset, len)?;
+            count += 1;
+        }
+        match count {
+            0 => Err(EINVAL),
+            count => Ok(count),
+        }
+    }
+
+    /// Gives the entry all that must stay until the completion.
+    fn keep(&self, owner: &Arc<H>, what: H::Sent, writes: &[Write<'_>]) {
+        let mut sources: Sources = [None, None];
+        for (kept, write) in sources.iter_mut().zip(writes) {
+            *kept = Some(write.source.clone());
+        }
+        // ORDERING: The device orders the completion after the post.
+        self.entry.write_status.store(0, Ordering::Relaxed);
+        // SAFETY: We took the entry, and by its type invariant have it to ourselves.
+        unsafe { *self.entry.sources.get() = sources };
+        // SAFETY: As above.
+        unsafe { *self.entry.kept.get() = Some((owner.clone(), what)) };
+        self.core.begin();
+    }
+
+    /// Posts a chain that begins with `first` and ends with the send of this entry.
+    ///
+    /// # Safety
+    ///
+    /// The chain and its ranges must be valid, and `keep` must have been called.
+    unsafe fn submit(&self, first: *const bindings::ib_send_wr) -> Result<(), Rejected<H::Sent>> {
+        let mut bad = ptr::null();
+        // SAFETY: The queue pair is valid by its type invariant, the chain by our caller's promise.
+        let ret = unsafe { bindings::ib_post_send(self.core.as_ptr(), first, &mut bad) };
+        let Err(error) = to_result(ret) else {
+            return Ok(());
+        };
+        self.core.end();
+        // SAFETY: The send was not posted, so no completion will take the entry from us.
+        let kept = unsafe { (*self.entry.kept.get()).take() };
+        if ptr::eq(bad, first) {
+            // SAFETY: As above; no write was posted either.
+            unsafe { *self.entry.sources.get() = [None, None] };
+            self.core.send().put(self.entry.index);
+        }
+        // Else some write is under way and may yet complete with an error: the entry and the memory
+        // it reads stay as they are until the queue pair is destroyed.
+        match kept {
+            Some((_, what)) => Err(Rejected { error, what }),
+            // `keep` filled it in, and only a completion would have taken it.
+            None => unreachable!(),
+        }
+    }
+}
+
+impl<H: Handler> Drop for SendSlot<'_, H> {
+    fn drop(&mut self) {
+        self.core.send().put(self.entry.index);
+    }
+}
+
+unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: The RDMA core passes a valid completion.
+    let wc = unsafe { &*wc };
+    // SAFETY: All completions handled by polling carry the `cqe` of their work request.
+    let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
+    // SAFETY: This function is only in the field `cqe` of a `SendEntry<H>`, its first; by the type
+    // invariant of `Core` entries outlive their work requests.
+    let entry = unsafe { &*cqe.cast::<SendEntry<H>>() };
+    // SAFETY: The core owns the entry and outlives its work requests.
+    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
+    // SAFETY: We handle the completion and have the entry to ourselves.
+    let kept = unsafe { (*entry.kept.get()).take() };
+    // SAFETY: As above. The writes before the send ended before it.
+    let sources = unsafe { core::mem::take(&mut *entry.sources.get()) };
+    let mut wc = Wc::new(wc);
+    let write_status = entry.write_status.load(Ordering::Relaxed);
+    if write_status != 0 && !wc.status.is_success() {
+        wc.status = Status::from_code(write_status);
+    }
+    core.send().put(entry.index);
+    core.end();
+    drop(sources);
+    // From here on neither entry nor core may be used: the handler may be the last to hold them.
+    if let Some((owner, what)) = kept {
+        H::sent(&owner, what, wc);
+    }
+}
+
+/// A write failed; the send after it will fail too and tell.
+unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: The RDMA core passes a valid completion.
+    let wc = unsafe { &*wc };
+    // SAFETY: All completions handled by polling carry the `cqe` of their work request.
+    let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
+    // SAFETY: This function is only in the field `write_cqe` of a `SendEntry<H>`.
+    let entry = unsafe { cqe.byte_sub(offset_of!(SendEntry<H>, write_cqe)) };
+    // SAFETY: By the type invariant of `Core` entries outlive their work requests.
+    let entry = unsafe { &*entry.cast::<SendEntry<H>>() };
+    // Only the first error says what happened, the others are flushed.
+    let _ = entry
+        .write_status
+        .compare_exchange(0, wc.status, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// The one memory registration that may be under way.
+///
+/// # Invariants
+///
+/// As for [`SendEntry`].
+pub(super) struct RegEntry<H: Handler> {
+    inner: KBox<RegInner<H>>,
+}
+
+#[repr(C)]
+struct RegInner<H: Handler> {
+    cqe: UnsafeCell<bindings::ib_cqe>,
+    core: AtomicPtr<Core<H>>,
+    free: Slots,
+    kept: UnsafeCell<Option<(Arc<H>, Arc<Mr>)>>,
+}
+
+impl<H: Handler> RegEntry<H> {
+    /// May sleep.
+    pub(super) fn new() -> Result<Self> {
+        let inner = RegInner {
+            cqe: UnsafeCell::new(bindings::ib_cqe {
+                done: Some(reg_done::<H>),
+            }),
+            core: AtomicPtr::new(ptr::null_mut()),
+            free: Slots::full(1)?,
+            kept: UnsafeCell::new(None),
+        };
+        Ok(Self {
+            inner: KBox::new(inner, GFP_KERNEL)?,
+        })
+    }
+
+    /// Tells the entry where its queue pair is.
+    pub(super) fn set_core(&self, core: *const Core<H>) {
+        self.inner.core.store(core.cast_mut(), Ordering::Release);
+    }
+
+    /// See [`Qp::post_register`].
+    pub(super) fn post(&self, core: &Core<H>, owner: Arc<H>, mr: &Arc<Mr>) -> Result {
+        let inner = &*self.inner;
+        let number = inner.free.take().ok_or(EBUSY)?;
+        if let Err(err) = mr.claim() {
+            inner.free.put(number);
+            return Err(err);
+        }
+        let mut wr = bindings::ib_reg_wr {
+            mr: mr.as_ptr(),
+            key: mr.rkey(),
+            access: (bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+                | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE) as i32,
+            ..Default::default()
+        };
+        wr.wr.__bindgen_anon_1.wr_cqe = inner.cqe.get();
+        wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+        wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+        // SAFETY: We took the entry, and by its type invariant have it to ourselves.
+        unsafe { *inner.kept.get() = Some((owner, mr.clone())) };
+        core.begin();
+        let mut bad = ptr::null();
+        // SAFETY: The queue pair is valid by its type invariant; the region and the `cqe` stay
+        // until the completion, the region by the reference just kept.
+        let ret = unsafe { bindings::ib_post_send(core.as_ptr(), &wr.wr, &mut bad) };
+        to_result(ret).inspect_err(|_| {
+            core.end();
+            // SAFETY: Nothing was posted, so no completion takes the entry from us.
+            let kept = unsafe { (*inner.kept.get()).take() };
+            mr.unclaim();
+            inner.free.put(number);
+            drop(kept);
+        })
+    }
+}
+
+unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: The RDMA core passes a valid completion.
+    let wc = unsafe { &*wc };
+    // SAFETY: All completions handled by polling carry the `cqe` of their work request.
+    let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
+    // SAFETY: This function is only in the field `cqe` of a `RegInner<H>`, its first; by the type
+    // invariant of `Core` it outlives its work request.
+    let entry = unsafe { &*cqe.cast::<RegInner<H>>() };
+    // SAFETY: The core owns the entry and outlives its work requests.
+    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
+    // SAFETY: We handle the completion and have the entry to ourselves.
+    let kept = unsafe { (*entry.kept.get()).take() };
+    let wc = Wc::new(wc);
+    entry.free.put(0);
+    core.end();
+    // From here on neither entry nor core may be used.
+    if let Some((owner, mr)) = kept {
+        H::registered(&owner, mr, wc);
+    }
+}

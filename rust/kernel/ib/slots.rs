@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which slots of a queue are free, without a lock.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use kernel::prelude::*;
+
+/// A set of numbers below a fixed length.
+pub(super) struct Slots {
+    words: KVec<AtomicUsize>,
+}
+
+impl Slots {
+    /// All numbers below `len`. May sleep.
+    pub(super) fn full(len: usize) -> Result<Self> {
+        let bits = usize::BITS as usize;
+        let mut words = KVec::with_capacity(len.div_ceil(bits), GFP_KERNEL)?;
+        let mut left = len;
+        while left > 0 {
+            let word = match left {
+                left if left >= bits => usize::MAX,
+                left => (1 << left) - 1,
+            };
+            words.push(AtomicUsize::new(word), GFP_KERNEL)?;
+            left = left.saturating_sub(bits);
+        }
+        Ok(Self { words })
+    }
+
+    /// Takes a number out of the set. Any context.
+    pub(super) fn take(&self) -> Option<usize> {
+        let mut base = 0;
+        for word in self.words.iter() {
+            let mut seen = word.load(Ordering::Relaxed);
+            while seen != 0 {
+                let bit = seen & seen.wrapping_neg();
+                // ORDERING: Acquire pairs with the release in `put`: what the last holder of the
+                // number did is seen by this one.
+                let before = word.fetch_and(!bit, Ordering::Acquire);
+                if before & bit != 0 {
+                    return Some(base + bit.trailing_zeros() as usize);
+                }
+                seen = before & !bit;
+            }
+            base += usize::BITS as usize;
+        }
+        None
+    }
+
+    /// Puts a number back that `take` gave. Any context.
+    pub(super) fn put(&self, number: usize) {
+        let bits = usize::BITS as usize;
+        if let Some(word) = self.words.get(number / bits) {
+            // ORDERING: See `take`.
+            word.fetch_or(1 << (number % bits), Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a work request ended.
+
+use core::fmt::{self, Display};
+
+use crate::bindings;
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    /// Success, or what went wrong.
+    pub status: Status,
+    /// Bytes received, for a successful receive.
+    pub byte_len: u32,
+    /// What the device adds to an error.
+    pub vendor_err: u32,
+}
+
+/// Status of a completed work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Success,
+    /// Not begun: the queue pair was in the error state.
+    Flushed,
+    /// The peer did not answer.
+    RetryExceeded,
+    /// The peer had no receive posted for too long.
+    RnrRetryExceeded,
+    /// The peer's memory may not be written like this.
+    RemoteAccess,
+    /// The peer could not carry out the request.
+    RemoteOperation,
+    /// Own memory may not be accessed like this.
+    LocalProtection,
+    /// The message did not fit the receive.
+    LocalLength,
+    /// Anything else, as `enum ib_wc_status`.
+    Other(u32),
+}
+
+impl Status {
+    /// Number of the status in `enum ib_wc_status`.
+    pub fn code(self) -> u32 {
+        match self {
+            Self::Success => bindings::ib_wc_status_IB_WC_SUCCESS,
+            Self::Flushed => bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+            Self::RetryExceeded => bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR,
+            Self::RnrRetryExceeded => bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
+            Self::RemoteAccess => bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+            Self::RemoteOperation => bindings::ib_wc_status_IB_WC_REM_OP_ERR,
+            Self::LocalProtection => bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
+            Self::LocalLength => bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// Whether the work request succeeded.
+    pub fn is_success(self) -> bool {
+        self == Self::Success
+    }
+
+    pub(super) fn from_code(code: u32) -> Self {
+        match code {
+            bindings::ib_wc_status_IB_WC_SUCCESS => Self::Success,
+            bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR => Self::Flushed,
+            bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR => Self::RetryExceeded,
+            bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR => Self::RnrRetryExceeded,
+            bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR => Self::RemoteAccess,
+            bindings::ib_wc_status_IB_WC_REM_OP_ERR => Self::RemoteOperation,
+            bindings::ib_wc_status_IB_WC_LOC_PROT_ERR => Self::LocalProtection,
+            bindings::ib_wc_status_IB_WC_LOC_LEN_ERR => Self::LocalLength,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success => f.write_str("success"),
+            Self::Flushed => f.write_str("flushed"),
+            Self::RetryExceeded => f.write_str("the peer does not answer"),
+            Self::RnrRetryExceeded => f.write_str("the peer takes no messages"),
+            Self::RemoteAccess => f.write_str("no access to the peer's memory"),
+            Self::RemoteOperation => f.write_str("the peer failed"),
+            Self::LocalProtection => f.write_str("no access to own memory"),
+            Self::LocalLength => f.write_str("message too long"),
+            Self::Other(code) => write!(f, "status {code}"),
+        }
+    }
+}
+
+impl Wc {
+    pub(super) fn new(wc: &bindings::ib_wc) -> Self {
+        let status = Status::from_code(wc.status);
+        Self {
+            status,
+            // Undefined in a failed completion.
+            byte_len: if status.is_success() { wc.byte_len } else { 0 },
+            vendor_err: if status.is_success() {
+                0
+            } else {
+                wc.vendor_err
+            },
+        }
+    }
+}
