@@ -7,10 +7,12 @@
 //! - [`rdma`]: queue pairs with late reads of the send buffer, flushes and lost completions;
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
 //! - [`duo`]: two `Stream`s moved by hand, for single steps.
+//! - [`host`]: two machines that set up connections and keep link groups.
 
 #![allow(dead_code, reason = "each test binary uses its part of the harness")]
 
 pub mod duo;
+pub mod host;
 pub mod net;
 pub mod pair;
 pub mod rdma;

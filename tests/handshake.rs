@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Handshakes between two machines: what they agree on, every reason not to, and what happens when
+//! messages are late or lost, links fail and machines crash.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::host::{
+    Config,
+    Joined,
+    Outcome,
+    World, //
+};
+use common::net::Verdict;
+use common::rng::{
+    for_seeds,
+    Rng, //
+};
+use common::Side;
+use smc_proto::handshake::eid::Ueids;
+use smc_proto::handshake::select::Path;
+use smc_proto::handshake::Fatal;
+use smc_proto::id::{
+    Eid,
+    Ipv4, //
+};
+use smc_proto::reason::Reason;
+use smc_proto::time::Duration;
+use smc_proto::wire::clc::Limits;
+use smc_proto::wire::Version;
+
+/// Says that both sides use SMC and mean the same connection; returns both views, client first.
+fn joined(outcomes: [Outcome; 2]) -> [Joined; 2] {
+    let [client, server] = outcomes.map(|outcome| match outcome {
+        Outcome::Smc(joined) => joined,
+        other => panic!("{other:?}"),
+    });
+    for (us, them) in [(&client, &server), (&server, &client)] {
+        assert_eq!(us.peer.token, them.local.token);
+        assert_eq!(us.target.rkey, them.local.rkey);
+        assert_eq!(us.target.addr, them.local.rmb_addr);
+        assert_eq!(us.peer.rmbe_index, them.local.rmbe_index);
+    }
+    assert_eq!(client.first, server.first);
+    assert_eq!(client.version, server.version);
+    assert_eq!(client.link_num, server.link_num);
+    assert!(client.link_num.is_link());
+    assert_eq!(client.limits, server.limits);
+    [client, server]
+}
+
+#[test]
+fn two_equal_machines_agree_on_version_2() {
+    let [client, _] = joined(World::with(1, |_, _| {}).outcomes());
+    assert_eq!(client.version, Version::V2);
+    assert!(client.first);
+    let limits = Limits {
+        max_conns: 255,
+        max_links: 1,
+    };
+    assert_eq!(client.limits, limits);
+}
+
+#[test]
+fn the_lower_limits_hold() {
+    let mut world = World::with(1, |client, server| {
+        client.limits.max_conns = 20;
+        client.limits.max_links = 8;
+        server.limits.max_conns = 30;
+        server.limits.max_links = 2;
+    });
+    let [client, _] = joined(world.outcomes());
+    let limits = Limits {
+        max_conns: 20,
+        max_links: 2,
+    };
+    assert_eq!(client.limits, limits);
+}
+
+#[test]
+fn what_one_side_lacks_for_version_2_leads_to_version_1() {
+    let spoil: [fn(&mut Config, &mut Config); 5] = [
+        |client, _| client.v2 = None,
+        |_, server| server.v2 = None,
+        |client, _| client.eids = Ueids::EMPTY,
+        |_, server| server.eids = Ueids::EMPTY,
+        |client, _| {
+            client.eids = Ueids::EMPTY;
+            client.eids.add(Eid::from_name(b"OTHER").unwrap()).unwrap();
+        },
+    ];
+    for (number, spoil) in spoil.into_iter().enumerate() {
+        let [client, _] = joined(World::with(1, spoil).outcomes());
+        assert_eq!(client.version, Version::V1, "case {number}");
+        assert_eq!(
+            client.limits.max_links, 2,
+            "version 1 has no limits to agree on"
+        );
+    }
+}
+
+#[test]
+fn version_2_crosses_subnets_and_goes_without_a_version_1_port() {
+    let mut world = World::with(1, |client, server| {
+        client.v1 = None;
+        client.address = Some((Ipv4([10, 0, 0, 1]), 8));
+        for config in [client, server] {
+            config.route = Some(Path::Gateway);
+        }
+    });
+    let [client, _] = joined(world.outcomes());
+    assert_eq!(client.version, Version::V2);
+}
+
+#[test]
+fn the_second_connection_uses_the_group_of_the_first() {
+    for version_1 in [false, true] {
+        let mut world = World::with(1, |client, _| {
+            if version_1 {
+                client.v2 = None;
+            }
+        });
+        let [first, _] = joined(world.outcomes());
+        let [second, _] = joined(world.outcomes());
+        assert!(first.first && !second.first);
+        assert_eq!(first.group, second.group);
+        assert_ne!(first.local.token, second.local.token);
+        assert_ne!(first.local.rkey, second.local.rkey);
+    }
+}
+
+#[test]
+fn elements_of_one_buffer_need_one_announcement() {
+    let mut world = World::with(1, |client, server| {
+        client.elements = 4;
+        server.elements = 4;
+    });
+    let messages = std::rc::Rc::new(std::cell::Cell::new(0));
+    let counter = messages.clone();
+    world.net.add_rule(move |packet| {
+        if packet.channel < 100 {
+            counter.set(counter.get() + 1);
+        }
+        Verdict::Pass
+    });
+    for number in 1..=4 {
+        let [client, _] = joined(world.outcomes());
+        assert_eq!(client.local.rmbe_index.get(), number);
+        // CONFIRM_LINK and its answer, and nothing since.
+        assert_eq!(messages.get(), 2);
+    }
+    joined(world.outcomes());
+    assert_eq!(messages.get(), 6, "each side announced its second buffer");
+}
+
+#[test]
+fn a_full_group_gets_a_parallel_one() {
+    let mut world = World::with(1, |client, _| client.limits.max_conns = 16);
+    let groups: Vec<usize> = (0..17).map(|_| joined(world.outcomes())[0].group).collect();
+    assert_eq!(groups[..16], [0; 16]);
+    assert_eq!(groups[16], 1);
+}
+
+/// One way not to get SMC.
+struct Case {
+    /// Who finds out.
+    by: Side,
+    reason: Reason,
+    change: fn(&mut Config, &mut Config),
+}
+
+const fn client(reason: Reason, change: fn(&mut Config, &mut Config)) -> Case {
+    Case {
+        by: Side::Client,
+        reason,
+        change,
+    }
+}
+
+const fn server(reason: Reason, change: fn(&mut Config, &mut Config)) -> Case {
+    Case {
+        by: Side::Server,
+        reason,
+        change,
+    }
+}
+
+/// Byte 7 of a CLC message: version and types. Byte 4: kind.
+fn is_clc(bytes: &[u8], kind: u8) -> bool {
+    bytes[4] == kind
+}
+
+/// Takes the version 2 types out of a PROPOSAL's offer and leaves others.
+fn offer_types(bytes: &mut [u8], types: u8) {
+    if is_clc(bytes, 1) {
+        bytes[7] = bytes[7] & 0xf0 | types;
+    }
+}
+
+const CASES: &[Case] = &[
+    client(Reason::Memory, |c, _| c.has_memory = false),
+    server(Reason::Memory, |_, s| s.has_memory = false),
+    client(Reason::ConfigError, |c, _| {
+        c.v2 = None;
+        c.address = None;
+    }),
+    client(Reason::Ipsec, |c, _| c.has_ipsec = true),
+    server(Reason::Ipsec, |_, s| s.has_ipsec = true),
+    client(Reason::NoSmcDevice, |c, _| {
+        c.v1 = None;
+        c.v2 = None;
+    }),
+    client(Reason::NoSmcDevice, |c, _| {
+        c.v1 = None;
+        c.eids = Ueids::EMPTY;
+    }),
+    // No way is left, and none failed for a reason of its own.
+    server(Reason::NoSmcDevice, |c, s| {
+        c.v1 = None;
+        s.eids = Ueids::EMPTY;
+    }),
+    server(Reason::NoSmcDevice, |c, s| {
+        c.v2 = None;
+        s.v1 = None;
+    }),
+    // The first failure is told, not the last.
+    server(Reason::NoSmcrDevice, |_, s| {
+        s.v1 = None;
+        s.v2 = None;
+    }),
+    server(Reason::DifferentPrefix, |c, s| {
+        c.address = Some((Ipv4([10, 0, 0, 1]), 24));
+        s.v2 = None;
+    }),
+    server(Reason::DifferentPrefix, |c, _| {
+        c.v2 = None;
+        c.address = Some((Ipv4([192, 168, 1, 1]), 25));
+    }),
+    server(Reason::DifferentPrefix, |c, s| {
+        c.v2 = None;
+        s.address = None;
+    }),
+    server(Reason::VlanError, |_, s| s.has_interface = false),
+    // Nothing, version 1 or 2, is offered.
+    server(Reason::PeerNoSmc, |c, _| {
+        c.v2 = None;
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 1) {
+                // Without types there are no prefixes.
+                bytes.drain(80..88);
+                bytes[6] = 84;
+                bytes[7] = 0x2a;
+                bytes[39] = 0;
+            }
+        };
+    }),
+    server(Reason::NoSmcdDevice, |c, _| {
+        c.v2 = None;
+        c.mangle_clc = |bytes| offer_types(bytes, 0x09);
+    }),
+    server(Reason::NoIsmV2Support, |c, _| {
+        c.v1 = None;
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 1) {
+                // SMC-D takes another 48 bytes before the trailer, 32 and an EID behind its offset.
+                let at = bytes.len() - 4;
+                bytes.splice(at..at, [0; 48]);
+                bytes[6] += 48;
+                bytes[7] = 0x26;
+                bytes[80 + 7] = 64;
+            }
+        };
+    }),
+    server(Reason::NoUeid, |c, _| {
+        c.v1 = None;
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 1) {
+                bytes.drain(120..152);
+                bytes[6] -= 32;
+                bytes[80] = 0;
+            }
+        };
+    }),
+    server(Reason::MaxConnsError, |_, s| s.limits.max_conns = 15),
+    server(Reason::MaxConnsError, |c, _| c.limits.max_conns = 0),
+    server(Reason::MaxLinksError, |c, _| c.limits.max_links = 0),
+    // ACCEPT: release at 105, limits at 140.
+    client(Reason::ReleaseError, |_, s| {
+        s.mangle_clc = |bytes| bytes[105] = 0x22;
+    }),
+    client(Reason::MaxConnsError, |_, s| {
+        s.mangle_clc = |bytes| bytes[140] = 15;
+    }),
+    client(Reason::MaxLinksError, |_, s| {
+        s.mangle_clc = |bytes| bytes[141] = 2;
+    }),
+    client(Reason::ModeUnsupported, |_, s| {
+        s.mangle_clc = |bytes| bytes[64] = b'X';
+    }),
+    client(Reason::ModeUnsupported, |c, s| {
+        c.v2 = None;
+        s.mangle_clc = |bytes| {
+            if is_clc(bytes, 2) {
+                let at = bytes.len() - 4;
+                bytes.splice(at..at, [0; 40]);
+                bytes[6] = 108;
+                bytes[7] = 0x20;
+            }
+        };
+    }),
+    client(Reason::ModeUnsupported, |_, s| {
+        s.mangle_clc = |bytes| bytes[50] &= 0xf0;
+    }),
+    client(Reason::ModeUnsupported, |_, s| {
+        s.mangle_clc = |bytes| bytes[45] = 0;
+    }),
+    // CONFIRM: the same offsets.
+    server(Reason::ReleaseError, |c, _| {
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 3) {
+                bytes[105] = 0x20;
+            }
+        };
+    }),
+    server(Reason::MaxConnsError, |c, _| {
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 3) {
+                bytes[140] -= 1;
+            }
+        };
+    }),
+    server(Reason::MaxLinksError, |c, _| {
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 3) {
+                bytes[141] += 1;
+            }
+        };
+    }),
+    server(Reason::ModeUnsupported, |c, _| {
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 3) {
+                bytes[45] = 0;
+            }
+        };
+    }),
+    client(Reason::NoRoute, |c, s| {
+        c.route = None;
+        s.route = Some(Path::Gateway);
+    }),
+    client(Reason::NoIndirect, |_, s| s.route = Some(Path::Gateway)),
+    client(Reason::NoRtoken, |c, _| c.rows = 0),
+    server(Reason::NoRtoken, |_, s| s.rows = 0),
+    client(Reason::LinkNotReady, |c, _| c.link_gets_ready = false),
+    server(Reason::LinkNotReady, |_, s| s.link_gets_ready = false),
+    client(Reason::RegistrationFailed, |c, _| {
+        c.buffer_registers = false
+    }),
+    server(Reason::RegistrationFailed, |_, s| {
+        s.buffer_registers = false
+    }),
+    // CONFIRM_LINK: flags at 3.
+    client(Reason::RmbeEyeCatcher, |_, s| {
+        s.mangle_llc = |bytes| bytes[3] &= 0xfc;
+    }),
+    server(Reason::RmbeEyeCatcher, |c, _| {
+        c.mangle_llc = |bytes| bytes[3] &= 0xfc;
+    }),
+];
+
+#[test]
+fn every_reason_is_found_told_and_leads_to_tcp_on_both_sides() {
+    for (number, case) in CASES.iter().enumerate() {
+        let mut world = World::with(number as u64, case.change);
+        let outcomes = world.outcomes();
+        let finder = &outcomes[case.by.index()];
+        let other = &outcomes[case.by.peer().index()];
+        let context = format!("case {number}, {:?}: {outcomes:?}", case.reason);
+        assert_eq!(*finder, Outcome::Fallback(case.reason), "{context}");
+        match (case.reason, case.by) {
+            // The client is connected when it answers CONFIRM_LINK; the server ends the group.
+            (Reason::RmbeEyeCatcher, Side::Server) => assert_eq!(*other, Outcome::Aborted),
+            _ => assert_eq!(*other, Outcome::Fallback(Reason::PeerDeclined), "{context}"),
+        }
+        let declined = &world.machine(case.by).declined;
+        let told: Vec<_> = declined
+            .iter()
+            .map(|decline| decline.diagnosis.reason())
+            .collect();
+        assert_eq!(told, [Some(case.reason)], "{context}");
+    }
+}
+
+#[test]
+fn the_cases_and_the_scenarios_cover_every_reachable_reason() {
+    let covered: BTreeSet<Reason> = CASES.iter().map(|case| case.reason).collect();
+    // By scenarios below: timeout, lost groups and links. `PeerDeclined` is the other side's.
+    let by_scenario = [
+        Reason::TimeoutConfirmLink,
+        Reason::NoActiveLink,
+        Reason::SyncError,
+        Reason::PeerDeclined,
+    ];
+    let unreachable = [
+        // Sent by nobody.
+        Reason::TimeoutAddLink,
+        Reason::NoSeid,
+        Reason::VersionMismatch,
+        // SMC-D only.
+        Reason::NoV2DExtension,
+        Reason::NoSmcd2Device,
+        Reason::IsmVlanError,
+        Reason::DmbLimit,
+        // A proposal without the extension that it announces is refused as malformed before.
+        Reason::NoV2Extension,
+        // By the caller alone.
+        Reason::OptionUnsupported,
+        Reason::Internal,
+        // A link that is lost between the search for the group and its use.
+        Reason::NoServerLink,
+    ];
+    let all = covered.iter().chain(&by_scenario).chain(&unreachable);
+    let all: BTreeSet<Reason> = all.copied().collect();
+    assert_eq!(all, Reason::ALL.iter().copied().collect());
+    assert!(unreachable.iter().all(|reason| !covered.contains(reason)));
+}
+
+#[test]
+fn a_silent_link_leads_to_tcp_on_both_sides() {
+    for side in Side::BOTH {
+        let mut world = World::with(1, |_, _| {});
+        world.net.add_rule(
+            move |packet| match packet.channel < 100 && packet.from == side {
+                true => Verdict::Lose,
+                false => Verdict::Pass,
+            },
+        );
+        let outcomes = world.outcomes();
+        match side {
+            // The client never hears; the server gives up first, after 2 and 1 seconds.
+            Side::Server => assert_eq!(
+                outcomes,
+                [
+                    Outcome::Fallback(Reason::PeerDeclined),
+                    Outcome::Fallback(Reason::TimeoutConfirmLink)
+                ]
+            ),
+            // The client's answer is lost: it is connected until the server ends the group.
+            Side::Client => assert_eq!(
+                outcomes,
+                [
+                    Outcome::Aborted,
+                    Outcome::Fallback(Reason::TimeoutConfirmLink)
+                ]
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_was_restarted_says_that_it_is_out_of_sync() {
+    // The server need not announce its buffer again, so that nothing tells it of the restart.
+    let mut world = World::with(1, |_, server| server.elements = 2);
+    joined(world.outcomes());
+    world.crash(Side::Client);
+    assert_eq!(
+        world.outcomes(),
+        [
+            Outcome::Fallback(Reason::SyncError),
+            Outcome::Fallback(Reason::PeerDeclined)
+        ]
+    );
+    let decline = world.machine(Side::Client).declined[0];
+    assert!(decline.out_of_sync);
+    // The server gave the group up, so the next connection begins a new one.
+    let [client, _] = joined(world.outcomes());
+    assert!(client.first);
+}
+
+#[test]
+fn a_server_that_learns_of_a_restart_in_time_begins_a_new_group() {
+    let mut world = World::with(1, |_, _| {});
+    joined(world.outcomes());
+    world.crash(Side::Client);
+    let [client, _] = joined(world.outcomes());
+    assert!(client.first);
+    assert_eq!(client.version, Version::V2);
+}
+
+#[test]
+fn a_server_that_was_restarted_begins_a_new_group() {
+    let mut world = World::with(1, |_, _| {});
+    joined(world.outcomes());
+    world.crash(Side::Server);
+    let [client, _] = joined(world.outcomes());
+    assert!(client.first);
+}
+
+#[test]
+fn a_link_lost_while_a_client_waits_for_it_leads_to_tcp() {
+    let mut world = World::with(1, |_, server| server.elements = 9);
+    joined(world.outcomes());
+    let ids = [world.connect(), world.connect(), world.connect()];
+    // The client announces the buffer of one connection, the others wait for that.
+    let client = Side::Client.index();
+    let is_announcing = |world: &World| !world.machines[client].groups[0].llc.is_idle();
+    while !is_announcing(&world) {
+        assert!(world.step());
+    }
+    world.net.add_rule(|packet| match packet.channel < 100 {
+        true => Verdict::Delay(Duration::from_millis(100)),
+        false => Verdict::Pass,
+    });
+    for _ in 0..2 {
+        world.step();
+    }
+    assert!(is_announcing(&world));
+    world.break_link(1);
+    world.run();
+    let reasons: Vec<Outcome> = ids
+        .iter()
+        .map(|id| world.outcomes_of(*id)[client].clone())
+        .collect();
+    assert!(
+        reasons.contains(&Outcome::Fallback(Reason::RegistrationFailed)),
+        "{reasons:?}"
+    );
+    assert!(
+        reasons.contains(&Outcome::Fallback(Reason::NoActiveLink)),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn a_server_that_names_another_queue_pair_is_out_of_sync() {
+    let mut world = World::with(1, |_, server| {
+        server.mangle_clc = |bytes| {
+            // An ACCEPT that reuses a group: the queue pair is at 38.
+            if is_clc(bytes, 2) && bytes[7] & 0x08 == 0 {
+                bytes[40] ^= 0xff;
+            }
+        };
+    });
+    joined(world.outcomes());
+    assert_eq!(world.outcomes()[0], Outcome::Fallback(Reason::SyncError));
+}
+
+#[test]
+fn a_message_that_never_comes_ends_the_connection() {
+    for (from, who) in [
+        (Side::Client, Side::Server),
+        (Side::Server, Side::Client), //
+    ] {
+        let mut world = World::with(1, |_, _| {});
+        world.net.add_rule(move |packet| match packet.from == from {
+            true => Verdict::Lose,
+            false => Verdict::Pass,
+        });
+        let outcomes = world.outcomes();
+        assert_eq!(outcomes[who.index()], Outcome::Failed(Fatal::TimedOut));
+    }
+}
+
+#[test]
+fn application_data_instead_of_a_handshake_ends_the_connection() {
+    let mut world = World::with(1, |client, _| {
+        client.mangle_clc = |bytes| *bytes = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    });
+    let outcomes = world.outcomes();
+    assert_eq!(outcomes[1], Outcome::Failed(Fatal::Protocol));
+}
+
+/// What must hold whatever the network does: both sides come to an end, and never one with SMC and
+/// the other with TCP, where each would wait for bytes that the other sends elsewhere.
+fn agree(world: &World, id: u8) {
+    let outcomes = world.outcomes_of(id);
+    let is_split = outcomes.iter().any(|o| matches!(o, Outcome::Smc(_)))
+        && outcomes.iter().any(|o| matches!(o, Outcome::Fallback(_)));
+    assert!(!is_split, "connection {id}: {outcomes:?}");
+    if outcomes.iter().all(|o| matches!(o, Outcome::Smc(_))) {
+        joined(outcomes);
+    }
+}
+
+#[test]
+fn late_messages_never_split_a_connection() {
+    for_seeds(400, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut world = World::with(seed, |client, server| {
+            client.elements = rng.between(1, 3) as u8;
+            server.elements = rng.between(1, 3) as u8;
+            if rng.one_in(3) {
+                client.v2 = None;
+            }
+        });
+        let mut delays = rng.clone();
+        world.net.add_rule(move |_| match delays.one_in(6) {
+            true => Verdict::Delay(Duration::from_millis(delays.between(1, 7000).into())),
+            false => Verdict::Pass,
+        });
+        let mut ids = Vec::new();
+        for _ in 0..rng.between(1, 12) {
+            ids.push(world.connect());
+            for _ in 0..rng.below(20) {
+                world.step();
+            }
+        }
+        world.run();
+        for id in ids {
+            agree(&world, id);
+        }
+    });
+}
+
+#[test]
+fn failing_links_never_split_a_connection() {
+    for_seeds(400, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut world = World::with(seed, |_, _| {});
+        let mut ids = Vec::new();
+        for _ in 0..rng.between(1, 12) {
+            ids.push(world.connect());
+            for _ in 0..rng.below(25) {
+                world.step();
+            }
+            if rng.one_in(3) {
+                let channel = rng.between(1, 4) as u8;
+                world.break_link(channel);
+            }
+        }
+        world.run();
+        for id in ids {
+            agree(&world, id);
+        }
+        world.net.clear_rules();
+        joined(world.outcomes());
+    });
+}
+
+#[test]
+fn a_crash_at_any_moment_leaves_the_other_side_usable() {
+    for_seeds(300, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut world = World::with(seed, |_, _| {});
+        for _ in 0..rng.between(1, 4) {
+            world.connect();
+            for _ in 0..rng.below(25) {
+                world.step();
+            }
+        }
+        let crashed = *rng.pick(&Side::BOTH);
+        world.crash(crashed);
+        world.run();
+        let survivor = world.machine(crashed.peer());
+        for (id, conn) in &survivor.conns {
+            assert!(conn.outcome.is_some(), "connection {id} hangs");
+        }
+        // At most one connection per lost group finds out.
+        for _ in 0..6 {
+            if matches!(world.outcomes(), [Outcome::Smc(_), Outcome::Smc(_)]) {
+                return;
+            }
+        }
+        panic!("no connection uses SMC any more");
+    });
+}
