@@ -659,6 +659,7 @@ fn lengths_and_counts_of_llc_messages_are_checked() {
     refused("L12", 24, &[3], Malformed::Truncated);
     refused("L12", 24, &[255], Malformed::Truncated);
     refused("L4", 4, &[0; 40], Malformed::Empty);
+    refused("L4", 4, &[0; 28], Malformed::Empty);
     refused("X1", 1, &[43], Malformed::LengthMismatch);
 }
 

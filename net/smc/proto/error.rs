@@ -34,7 +34,7 @@ pub enum Malformed {
     RmbeIndex,
     /// The code of the maximum transmission unit is not 1 to 5.
     Mtu,
-    /// A request that says nothing: every byte after its header is zero.
+    /// A request to add a link that names neither a link nor a port.
     Empty,
 }
 

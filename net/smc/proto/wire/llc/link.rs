@@ -211,12 +211,7 @@ impl<'a> AddLink<'a> {
         let raw: &raw::AddLink = input.reader.take()?;
         let link = raw.parse();
         match input.kind {
-            // The C module marks its own events so, and takes such a message for one.
-            Kind::Request if raw.is_zero() => Err(Malformed::Empty),
-            Kind::Request if !link.link_num.is_link() => Ok(Self::Invitation {
-                mac: link.mac,
-                gid: link.gid,
-            }),
+            Kind::Request if !link.link_num.is_link() => Self::invitation(link.mac, link.gid),
             Kind::Response if input.has_flag(REJECTED) => Ok(Self::Rejection {
                 link,
                 reason: RejectReason::from_nibble(match input.version {
@@ -229,6 +224,15 @@ impl<'a> AddLink<'a> {
                 v2: AddLinkV2::parse(input)?,
             }),
         }
+    }
+
+    /// Refuses one that names no port. The C module marks its own events by zeros alone, and takes
+    /// such a message for one.
+    fn invitation(mac: Mac, gid: Gid) -> Result<Self, Malformed> {
+        if mac.is_zero() && gid.is_none() {
+            return Err(Malformed::Empty);
+        }
+        Ok(Self::Invitation { mac, gid })
     }
 
     pub(super) fn emit(

@@ -3,7 +3,6 @@
 //! The bytes of LLC messages about links, behind the header (RFC 7609 appendices A.3.1 to A.3.4).
 
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::IntoBytes as _;
 use zerocopy_derive::{
     FromBytes,
     Immutable,
@@ -124,10 +123,6 @@ impl AddLink {
             mtu: Mtu::from_code(self.mtu & 0x0f),
             psn: Psn::from_be_bytes(self.psn),
         }
-    }
-
-    pub(super) fn is_zero(&self) -> bool {
-        self.as_bytes().iter().all(|&byte| byte == 0)
     }
 }
 
