@@ -5,7 +5,7 @@
 # A shell in a machine where SMC works: namespaces `a` and `b` on one wire, soft RDMA at both ends.
 
 . "$LIB"
-load_rdma && load_smc && rxe_pair || exit
+load_rdma && load_smc && up_netns && up_rxe || exit
 cat <<TEXT
 
 Two namespaces, a ($IP_A) and b ($IP_B), each with a soft RDMA device; AF_SMC is there.
