@@ -130,9 +130,8 @@ pub(super) const ROWS: &[Row] = &[
             let socket = rig.open()?;
             socket.set_nonblocking(true)?;
             let _ = socket.connect(rig.silent());
-            let any = SocketAddr::new(rig.context.addr, 0);
             answer![
-                socket.bind(any),
+                socket.bind(rig.any()),
                 socket.listen(1),
                 socket.send(b"x", 0),
                 socket.recv(&mut [0], 0),
@@ -156,13 +155,7 @@ pub(super) const ROWS: &[Row] = &[
     )
     .c_is_wrong("starts the handshake on a half-open connection (defect 6)"),
     Row::same("from a bound socket", "true", |rig| {
-        let pair = rig.pair_with(|client| {
-            let any = match rig.context.addr {
-                ip if ip.is_ipv6() => SocketAddr::from(([0u16; 8], 0)),
-                _ => SocketAddr::from(([0, 0, 0, 0], 0)),
-            };
-            Ok(client.bind(any)?)
-        })?;
+        let pair = rig.pair_with(|client| Ok(client.bind(rig.any())?))?;
         let (here, there) = (local(&pair.client)?, pair.server.peer_address()?.to_ip());
         answer![Some(here) == there]
     }),

@@ -3,6 +3,8 @@
 //! Sockets in the state that a row starts from.
 
 use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 use std::time::Duration;
 use std::time::Instant;
@@ -105,6 +107,15 @@ impl<'a> Rig<'a> {
         let probe = self.open()?;
         await_true("a free port", || probe.connect(address).is_err())?;
         Ok(address)
+    }
+
+    /// The unspecified address, to which a socket of either end can be bound.
+    pub(super) fn any(&self) -> SocketAddr {
+        let ip = match self.context.addr {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        SocketAddr::new(ip, 0)
     }
 
     /// An address of the same network with no machine behind it: a connection stays pending.

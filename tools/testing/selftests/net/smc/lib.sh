@@ -85,6 +85,12 @@ up_rxe() {
 	done
 }
 
+# down_netns: removes the names; a namespace itself goes with its last socket.
+down_netns() {
+	ip netns del a
+	ip netns del b
+}
+
 in_ns() {
 	local ns=$1
 	shift
@@ -100,14 +106,31 @@ smctest6() {
 	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP6_B" "$@"
 }
 
-# rxe_bytes END: bytes that the RDMA device has sent, by its network device's counter of the
-# packets that RoCE carries; rxe itself counts packets.
-rxe_packets() {
-	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_pkts"
+# with_sysctl END NAME VALUE COMMAND...: the command with a setting of that namespace.
+with_sysctl() {
+	local end=$1 name=$2 value=$3 before code
+	shift 3
+	before=$(in_ns "$end" cat "/proc/sys/$name")
+	in_ns "$end" sh -c "echo $value >/proc/sys/$name" || return
+	"$@"
+	code=$?
+	in_ns "$end" sh -c "echo $before >/proc/sys/$name"
+	return $code
 }
 
-wire_bytes() {
-	in_ns "$1" cat "/sys/class/net/wire_$1/statistics/tx_bytes"
+# within SECONDS COMMAND...: the command succeeds, at the latest then.
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return
+		sleep 0.2
+	done
+}
+
+# rxe_packets END: packets that the RDMA device of that end has sent.
+rxe_packets() {
+	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_pkts"
 }
 
 # Results ------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# Without an RDMA device, or with a peer that does not speak SMC, every call works as TCP's.
+
+. "$LIB"
+
+# path_says WORDS [OPTION...]: the path of a connection is TCP for the reason in these words.
+path_says() {
+	local words=$1 said
+	shift
+	said=$(smctest --expect tcp "$@" path) || return
+	echo "$said"
+	grep -q "0x$words" <<<"$said"
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+
+check "no RDMA device: the reason is 0x03030000" path_says 03030000
+check "a server that has only TCP: the reason is 0x03010000" path_says 03010000 --server-family tcp
+check "a client that has only TCP" smctest --family tcp --server-family smc --expect tcp path
+check "IPPROTO_SMC falls back as well" smctest --family ipproto --expect tcp path
+
+check "data" smctest --expect tcp integrity --mib 4
+check "data over IPv6" smctest6 --expect tcp integrity --mib 4
+check "data to a server that has only TCP" smctest --server-family tcp integrity --mib 4
+check "data from a client that has only TCP" \
+	smctest --family tcp --server-family smc integrity --mib 4
+check "many connections" smctest many --connections 50 --kib 32
+check "connections come and go" smctest churn --processes 4 --opens 20
+suite "killed" smctest killed
+suite "calls" smctest --expect tcp semantics --module "$MODULE"
+suite "calls, server TCP" smctest --server-family tcp --expect tcp semantics --module "$MODULE"
+
+check "SYN cookies make it TCP" with_sysctl b net/ipv4/tcp_syncookies 2 \
+	smctest --expect tcp integrity --mib 1
+check "module unloads" within 10 unload_smc
+finish

@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# Every socket call in every state, in SMC mode; TCP beside it keeps the tables honest.
+
+. "$LIB"
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+
+suite "TCP" smctest --family tcp semantics
+suite "SMC" smctest --expect smc semantics --module "$MODULE"
+suite "IPPROTO_SMC" smctest --family ipproto --expect smc semantics --module "$MODULE"
+suite "SMC over IPv6" smctest6 semantics --module "$MODULE"
+check "module unloads" within 20 unload_smc
+finish

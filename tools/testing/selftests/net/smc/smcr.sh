@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# SMC-R over soft RoCE: the data goes by RDMA, whole and in order, over both sizes of packets.
+
+. "$LIB"
+
+MIB=4
+
+# uses_rdma COMMAND...: packets of the RDMA device carry at least MIB each way meanwhile, and the
+# command succeeds. 4096 is the most that one packet carries.
+uses_rdma() {
+	local before_a before_b after_a after_b least=$((MIB * 256))
+	before_a=$(rxe_packets a) before_b=$(rxe_packets b)
+	"$@" || return
+	after_a=$(rxe_packets a) after_b=$(rxe_packets b)
+	echo "# RDMA packets sent: $((after_a - before_a)) and $((after_b - before_b)), at least $least wanted"
+	[ $((after_a - before_a)) -ge $least ] && [ $((after_b - before_b)) -ge $least ]
+}
+
+transfers() {
+	check "$1: the path is SMC-R" smctest --expect smc path
+	check "$1: data goes by RDMA" uses_rdma smctest --expect smc integrity --mib "$MIB"
+	check "$1: small chunks" smctest --expect smc integrity --mib 1 --chunk 700
+	check "$1: chunks beyond the buffers" smctest --expect smc integrity --mib 4 --chunk 1000000
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns 9000
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+
+transfers "packets of 9000"
+check "several connections, one after another" smctest --expect smc integrity --mib 1 --rounds 8
+check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
+check "a TCP client of an SMC server" smctest --family tcp --server-family smc integrity --mib 1
+check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp integrity --mib 1
+check "round trips" smctest --expect smc pingpong --count 200
+
+down_netns
+require "network with small packets" up_netns 1500
+require "soft RoCE on it" up_rxe
+transfers "packets of 1500"
+
+check "module unloads with its link groups" within 20 unload_smc
+finish
