@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* include/net/sock.h, include/net/tcp.h, include/linux/net.h */
+struct module *smc_helper_this_module(void)
+{
+	return THIS_MODULE;
+}
+
 void smc_helper_tcp_have_smc_enable(void)
 {
 	static_branch_enable(&tcp_have_smc);
@@ -8,4 +13,204 @@ void smc_helper_tcp_have_smc_enable(void)
 void smc_helper_tcp_have_smc_disable(void)
 {
 	static_branch_disable(&tcp_have_smc);
+}
+
+void smc_helper_sock_hold(struct sock *sk)
+{
+	sock_hold(sk);
+}
+
+void smc_helper_sock_put(struct sock *sk)
+{
+	sock_put(sk);
+}
+
+void smc_helper_sock_graft(struct sock *sk, struct socket *parent)
+{
+	sock_graft(sk, parent);
+}
+
+void smc_helper_sock_orphan(struct sock *sk)
+{
+	sock_orphan(sk);
+}
+
+bool smc_helper_sock_flag(const struct sock *sk, enum sock_flags flag)
+{
+	return sock_flag(sk, flag);
+}
+
+void smc_helper_sock_set_flag(struct sock *sk, enum sock_flags flag)
+{
+	sock_set_flag(sk, flag);
+}
+
+int smc_helper_sock_error(struct sock *sk)
+{
+	return sock_error(sk);
+}
+
+struct net *smc_helper_sock_net(const struct sock *sk)
+{
+	return sock_net(sk);
+}
+
+u64 smc_helper_sock_net_cookie(const struct sock *sk)
+{
+	return sock_net(sk)->net_cookie;
+}
+
+long smc_helper_sock_rcvtimeo(const struct sock *sk, bool noblock)
+{
+	return sock_rcvtimeo(sk, noblock);
+}
+
+long smc_helper_sock_sndtimeo(const struct sock *sk, bool noblock)
+{
+	return sock_sndtimeo(sk, noblock);
+}
+
+int smc_helper_sock_intr_errno(long timeo)
+{
+	return sock_intr_errno(timeo);
+}
+
+void smc_helper_sock_prot_inuse_add(struct sock *sk, int val)
+{
+	sock_prot_inuse_add(sock_net(sk), sk->sk_prot, val);
+}
+
+u32 smc_helper_sk_uid_munged(const struct sock *sk)
+{
+	return from_kuid_munged(sock_net(sk)->user_ns, sk_uid(sk));
+}
+
+struct socket_wq *smc_helper_sk_wq_rcu(const struct sock *sk)
+{
+	return rcu_dereference(sk->sk_wq);
+}
+
+bool smc_helper_skwq_has_sleeper(struct socket_wq *wq)
+{
+	return skwq_has_sleeper(wq);
+}
+
+bool smc_helper_wq_has_sleeper(struct wait_queue_head *wq)
+{
+	return wq_has_sleeper(wq);
+}
+
+void smc_helper_sk_wake_async_rcu(struct sock *sk, int how, int band)
+{
+	sk_wake_async_rcu(sk, how, band);
+}
+
+void smc_helper_sock_poll_wait(struct file *file, struct socket *sock, poll_table *p)
+{
+	sock_poll_wait(file, sock, p);
+}
+
+void smc_helper_sock_set_bit(struct socket *sock, int nr)
+{
+	set_bit(nr, &sock->flags);
+}
+
+void smc_helper_sock_clear_bit(struct socket *sock, int nr)
+{
+	clear_bit(nr, &sock->flags);
+}
+
+bool smc_helper_sk_stream_is_writeable(const struct sock *sk)
+{
+	return sk_stream_is_writeable(sk);
+}
+
+struct socket *smc_helper_sk_socket(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_socket);
+}
+
+void smc_helper_callback_write_lock_bh(struct sock *sk)
+{
+	write_lock_bh(&sk->sk_callback_lock);
+}
+
+void smc_helper_callback_write_unlock_bh(struct sock *sk)
+{
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+void smc_helper_callback_read_lock_bh(struct sock *sk)
+{
+	read_lock_bh(&sk->sk_callback_lock);
+}
+
+void smc_helper_callback_read_unlock_bh(struct sock *sk)
+{
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* The macro defines a lock class of its own for this place. */
+void smc_helper_init_waitqueue_head(struct wait_queue_head *wq)
+{
+	init_waitqueue_head(wq);
+}
+
+void smc_helper_init_wait_woken(struct wait_queue_entry *entry)
+{
+	init_wait_func(entry, woken_wake_function);
+}
+
+bool smc_helper_tcp_syn_smc(const struct sock *sk)
+{
+	return tcp_sk(sk)->syn_smc;
+}
+
+void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on)
+{
+	tcp_sk(sk)->syn_smc = on;
+}
+
+void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *))
+{
+	tcp_sk(sk)->smc_hs_congested = fn;
+}
+
+bool smc_helper_tcp_is_corked(const struct sock *sk)
+{
+	return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK;
+}
+
+bool smc_helper_tcp_is_nodelay(const struct sock *sk)
+{
+	return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
+}
+
+u16 smc_helper_tcp_urg_data(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->urg_data);
+}
+
+u32 smc_helper_tcp_urg_seq(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->urg_seq);
+}
+
+bool smc_helper_sk_has_xfrm_policy(const struct sock *sk)
+{
+#ifdef CONFIG_XFRM
+	return rcu_access_pointer(sk->sk_policy[0]) || rcu_access_pointer(sk->sk_policy[1]);
+#else
+	return false;
+#endif
+}
+
+int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)
+{
+	return copy_from_sockptr(dst, src, size);
+}
+
+size_t smc_helper_msg_data_left(const struct msghdr *msg)
+{
+	return msg_data_left(msg);
 }

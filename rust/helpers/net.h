@@ -1,3 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+struct module *smc_helper_this_module(void);
+
 void smc_helper_tcp_have_smc_enable(void);
 void smc_helper_tcp_have_smc_disable(void);
+
+void smc_helper_sock_hold(struct sock *sk);
+void smc_helper_sock_put(struct sock *sk);
+void smc_helper_sock_graft(struct sock *sk, struct socket *parent);
+void smc_helper_sock_orphan(struct sock *sk);
+bool smc_helper_sock_flag(const struct sock *sk, enum sock_flags flag);
+void smc_helper_sock_set_flag(struct sock *sk, enum sock_flags flag);
+int smc_helper_sock_error(struct sock *sk);
+struct net *smc_helper_sock_net(const struct sock *sk);
+u64 smc_helper_sock_net_cookie(const struct sock *sk);
+long smc_helper_sock_rcvtimeo(const struct sock *sk, bool noblock);
+long smc_helper_sock_sndtimeo(const struct sock *sk, bool noblock);
+int smc_helper_sock_intr_errno(long timeo);
+void smc_helper_sock_prot_inuse_add(struct sock *sk, int val);
+u32 smc_helper_sk_uid_munged(const struct sock *sk);
+struct socket_wq *smc_helper_sk_wq_rcu(const struct sock *sk);
+bool smc_helper_skwq_has_sleeper(struct socket_wq *wq);
+bool smc_helper_wq_has_sleeper(struct wait_queue_head *wq);
+void smc_helper_sk_wake_async_rcu(struct sock *sk, int how, int band);
+void smc_helper_sock_poll_wait(struct file *file, struct socket *sock, poll_table *p);
+void smc_helper_sock_set_bit(struct socket *sock, int nr);
+void smc_helper_sock_clear_bit(struct socket *sock, int nr);
+bool smc_helper_sk_stream_is_writeable(const struct sock *sk);
+struct socket *smc_helper_sk_socket(const struct sock *sk);
+
+void smc_helper_callback_write_lock_bh(struct sock *sk);
+void smc_helper_callback_write_unlock_bh(struct sock *sk);
+void smc_helper_callback_read_lock_bh(struct sock *sk);
+void smc_helper_callback_read_unlock_bh(struct sock *sk);
+
+void smc_helper_init_waitqueue_head(struct wait_queue_head *wq);
+void smc_helper_init_wait_woken(struct wait_queue_entry *entry);
+
+bool smc_helper_tcp_syn_smc(const struct sock *sk);
+void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on);
+void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *));
+bool smc_helper_tcp_is_corked(const struct sock *sk);
+bool smc_helper_tcp_is_nodelay(const struct sock *sk);
+u16 smc_helper_tcp_urg_data(const struct sock *sk);
+u32 smc_helper_tcp_urg_seq(const struct sock *sk);
+bool smc_helper_sk_has_xfrm_policy(const struct sock *sk);
+
+int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size);
+size_t smc_helper_msg_data_left(const struct msghdr *msg);

@@ -8,6 +8,17 @@
 #![crate_name = "kernel_ext"]
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 
+pub mod delayed;
+pub mod global;
+pub mod ib;
+pub mod utsname;
+pub mod time;
+pub mod route;
+pub mod net;
+pub mod queue;
+pub mod random;
+pub mod window;
+
 use bindings_ext as bindings;
 
 /// Prefix of the messages printed by this crate.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What comes with the calls of an application.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use core::{
+    ffi::c_void,
+    marker::PhantomData,
+    mem::size_of, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    }, //
+};
+
+use crate::bindings;
+
+/// The value given to setsockopt(2), in the application's memory or in the kernel's.
+///
+/// # Invariants
+///
+/// A kernel pointer is valid for reading `len` bytes for `'a`.
+#[derive(Clone, Copy)]
+pub struct OptIn<'a> {
+    pub(super) ptr: bindings::sockptr_t,
+    pub(super) len: u32,
+    _value: PhantomData<&'a [u8]>,
+}
+
+impl OptIn<'_> {
+    /// # Safety
+    ///
+    /// If `ptr` is a kernel pointer, it must be valid for reading `len` bytes for the lifetime of the
+    /// result.
+    pub(super) unsafe fn new(ptr: bindings::sockptr_t, len: u32) -> Self {
+        // INVARIANT: By the caller's promise.
+        Self {
+            ptr,
+            len,
+            _value: PhantomData,
+        }
+    }
+
+    /// Reads the value as a C `int`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is shorter, `EFAULT` if it cannot be read.
+    pub fn read_int(self) -> Result<i32> {
+        let mut bytes = [0; size_of::<i32>()];
+        if usize::try_from(self.len).is_ok_and(|len| len < bytes.len()) {
+            return Err(EINVAL);
+        }
+        // SAFETY: `bytes` is valid for writing its length, and the value is at least that long.
+        to_result(unsafe {
+            bindings::copy_from_sockptr(bytes.as_mut_ptr().cast(), self.ptr, bytes.len())
+        })?;
+        Ok(i32::from_ne_bytes(bytes))
+    }
+}
+
+/// Where getsockopt(2) puts value and length: pointers into the application's memory.
+#[derive(Clone, Copy)]
+pub struct OptOut {
+    pub(super) value: *mut u8,
+    pub(super) len: *mut i32,
+}
+
+impl OptOut {
+    /// Writes as much of `bytes` as the application has room for, and how much that was. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a negative length, `EFAULT` if the memory cannot be used.
+    pub fn write(self, bytes: &[u8]) -> Result {
+        let len_ptr = UserPtr::from_ptr(self.len.cast::<c_void>());
+        let room = UserSlice::new(len_ptr, size_of::<i32>())
+            .reader()
+            .read::<i32>()?;
+        let room = usize::try_from(room).map_err(|_| EINVAL)?;
+        let bytes = bytes.get(..room).unwrap_or(bytes);
+        let len = i32::try_from(bytes.len()).map_err(|_| EINVAL)?;
+        UserSlice::new(len_ptr, size_of::<i32>())
+            .writer()
+            .write(&len)?;
+        let value_ptr = UserPtr::from_ptr(self.value.cast::<c_void>());
+        UserSlice::new(value_ptr, bytes.len())
+            .writer()
+            .write_slice(bytes)
+    }
+}
+
+/// Writes a C `int` where an ioctl's argument points. May sleep.
+///
+/// # Errors
+///
+/// `EFAULT` if the memory cannot be written.
+pub fn put_int(arg: usize, value: i32) -> Result {
+    UserSlice::new(UserPtr::from_addr(arg), size_of::<i32>())
+        .writer()
+        .write(&value)
+}
+
+/// Room for an address, of `sockaddr_storage` size.
+///
+/// # Invariants
+///
+/// `ptr` is valid for writing any socket address for `'a`.
+pub struct NameBuf<'a> {
+    pub(super) ptr: *mut bindings::sockaddr,
+    _buf: PhantomData<&'a mut ()>,
+}
+
+impl NameBuf<'_> {
+    /// # Safety
+    ///
+    /// `ptr` must be valid for writing a `sockaddr_storage` for the lifetime of the result.
+    pub(super) unsafe fn new(ptr: *mut bindings::sockaddr) -> Self {
+        // INVARIANT: By the caller's promise.
+        Self {
+            ptr,
+            _buf: PhantomData,
+        }
+    }
+}
+
+/// The pipe that splice(2) fills.
+///
+/// # Invariants
+///
+/// Both pointers are those that the kernel passed to `splice_read`, valid for `'a`.
+pub struct Pipe<'a> {
+    pub(super) pipe: *mut bindings::pipe_inode_info,
+    pub(super) pos: *mut bindings::loff_t,
+    _pipe: PhantomData<&'a mut ()>,
+}
+
+impl Pipe<'_> {
+    /// # Safety
+    ///
+    /// The pointers must be those that the kernel passed to `splice_read`.
+    pub(super) unsafe fn new(
+        pipe: *mut bindings::pipe_inode_info,
+        pos: *mut bindings::loff_t,
+    ) -> Self {
+        // INVARIANT: By the caller's promise.
+        Self {
+            pipe,
+            pos,
+            _pipe: PhantomData,
+        }
+    }
+
+    /// Whether the application asked for a position in the stream, which a socket has not.
+    pub fn has_position(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { *self.pos != 0 }
+    }
+}
+
+/// Who asks for poll(2) bits.
+///
+/// # Invariants
+///
+/// The pointers are those that the kernel passed to `poll`, valid for `'a`.
+pub struct PollWait<'a> {
+    pub(super) file: *mut bindings::file,
+    pub(super) socket: *mut bindings::socket,
+    pub(super) table: *mut bindings::poll_table,
+    pub(super) _poll: PhantomData<&'a mut ()>,
+}
+
+impl PollWait<'_> {
+    /// Has the caller woken by what happens to the socket from now on. Look at the state afterwards.
+    pub fn register(&self) {
+        // SAFETY: By the type invariant; the queue of the socket lives as long as the file.
+        unsafe { bindings::sock_poll_wait(self.file, self.socket, self.table) };
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The message of one sendmsg or recvmsg call.
+//!
+//! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h)
+
+use core::{
+    ffi::c_void,
+    marker::PhantomData, //
+};
+
+use kernel::prelude::*;
+
+use crate::{
+    bindings,
+    window::{
+        self,
+        Window, //
+    }, //
+};
+
+pub use bindings::{
+    MSG_DONTWAIT,
+    MSG_ERRQUEUE,
+    MSG_FASTOPEN,
+    MSG_MORE,
+    MSG_NOSIGNAL,
+    MSG_OOB,
+    MSG_PEEK,
+    MSG_TRUNC,
+    MSG_WAITALL, //
+};
+
+/// A `struct msghdr` with the application's buffers.
+///
+/// # Invariants
+///
+/// The pointer is valid for `'a`, nobody else uses the message meanwhile, and its iterator goes in
+/// the direction of the call (source for sendmsg, destination for recvmsg).
+pub struct Msg<'a> {
+    ptr: *mut bindings::msghdr,
+    direction: Direction,
+    _msg: PhantomData<&'a mut bindings::msghdr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Send,
+    Recv,
+}
+
+impl Msg<'_> {
+    /// # Safety
+    ///
+    /// `ptr` must be valid for the lifetime of the result, used by nobody else meanwhile, and its
+    /// iterator must go in `direction`.
+    pub(super) unsafe fn from_ptr(ptr: *mut bindings::msghdr, direction: Direction) -> Self {
+        // INVARIANT: By the caller's promise.
+        Self {
+            ptr,
+            direction,
+            _msg: PhantomData,
+        }
+    }
+
+    pub(super) fn as_ptr(&mut self) -> *mut bindings::msghdr {
+        self.ptr
+    }
+
+    fn iter(&mut self) -> *mut bindings::iov_iter {
+        // SAFETY: By the type invariant the message is valid.
+        unsafe { &raw mut (*self.ptr).msg_iter }
+    }
+
+    /// Bytes that are still to be copied.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a count of work left, not a container"
+    )]
+    pub fn len(&self) -> usize {
+        // SAFETY: By the type invariant the message is valid.
+        unsafe { bindings::msg_data_left(self.ptr) }
+    }
+
+    /// The `MSG_*` flags; for recvmsg those of the call are given separately.
+    pub fn flags(&self) -> u32 {
+        // SAFETY: By the type invariant the message is valid.
+        unsafe { (*self.ptr).msg_flags }
+    }
+
+    fn add_flags(&mut self, flags: u32) {
+        // SAFETY: By the type invariant the message is valid and ours.
+        unsafe { (*self.ptr).msg_flags |= flags };
+    }
+
+    /// Tells the receiver that this is the urgent byte.
+    pub fn set_oob(&mut self) {
+        self.add_flags(bindings::MSG_OOB);
+    }
+
+    /// Tells the receiver that there was more than it took.
+    pub fn set_truncated(&mut self) {
+        self.add_flags(bindings::MSG_TRUNC);
+    }
+
+    /// Says that the message has no sender's address.
+    pub fn clear_name(&mut self) {
+        // SAFETY: By the type invariant the message is valid and ours.
+        unsafe { (*self.ptr).msg_namelen = 0 };
+    }
+
+    /// Copies what the application sends into `dst`; returns how much was copied, which is less
+    /// than asked if there is no more or its memory cannot be read. May sleep.
+    pub fn copy_from_user<W: Window + ?Sized>(
+        &mut self,
+        dst: &W,
+        offset: usize,
+        len: usize,
+    ) -> usize {
+        if self.direction != Direction::Send {
+            return 0;
+        }
+        let (to, len) = window::range(dst, offset, len);
+        // SAFETY: `to` is valid for writing `len` bytes; the iterator is a source.
+        unsafe { bindings::_copy_from_iter(to.cast(), len, self.iter()) }
+    }
+
+    /// Copies `src` to the application; returns how much was copied, which is less than asked if
+    /// there is no more room or its memory cannot be written. May sleep.
+    pub fn copy_to_user<W: Window + ?Sized>(
+        &mut self,
+        src: &W,
+        offset: usize,
+        len: usize,
+    ) -> usize {
+        let (from, len) = window::range(src, offset, len);
+        self.copy_out(from.cast_const().cast(), len)
+    }
+
+    /// Copies `bytes` to the application. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if not all of them could be copied.
+    pub fn copy_bytes_to_user(&mut self, bytes: &[u8]) -> Result {
+        if self.copy_out(bytes.as_ptr().cast(), bytes.len()) < bytes.len() {
+            return Err(EFAULT);
+        }
+        Ok(())
+    }
+
+    fn copy_out(&mut self, from: *const c_void, len: usize) -> usize {
+        if self.direction != Direction::Recv {
+            return 0;
+        }
+        // SAFETY: The callers pass memory that is valid for reading `len` bytes; the iterator is a
+        // destination.
+        unsafe { bindings::_copy_to_iter(from, len, self.iter()) }
+    }
+
+    /// Passes over room for `len` bytes without copying; returns how much there was.
+    pub fn skip(&mut self, len: usize) -> usize {
+        let len = len.min(self.len());
+        // SAFETY: The iterator is valid and has `len` bytes.
+        unsafe { bindings::iov_iter_advance(self.iter(), len) };
+        len
+    }
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The socket that an application holds, as seen by the protocol: its options, its wait queues.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::{
+    ffi::c_void,
+    mem::offset_of,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
+        rcu, //
+    },
+    types::Opaque, //
+};
+
+use super::wait::{
+    wait_until,
+    WaitEnd,
+    FOREVER, //
+};
+use crate::bindings;
+
+/// What a socket of our protocols is in memory.
+///
+/// The kernel takes the first member for the whole; for `IPPROTO_SMC` sockets that is an inet_sock.
+#[repr(C)]
+pub(super) struct FrontSock {
+    pub(super) inet: bindings::inet_sock,
+    /// Those who wait for the socket's state. Unlike `sk_wq` it lives as long as the socket, also
+    /// after the application has closed it and before it was accepted.
+    pub(super) waiters: bindings::wait_queue_head,
+    /// The Rust object, from `ForeignOwnable::into_foreign`, while a `struct socket` is attached.
+    pub(super) front: *mut c_void,
+    /// For `IPPROTO_SMC` sockets of AF_INET6, at `proto.ipv6_pinfo_offset`.
+    pub(super) inet6: bindings::ipv6_pinfo,
+}
+
+const _: () = assert!(offset_of!(FrontSock, inet) == 0);
+
+/// A `struct sock` of one of our protocols (the front socket, not the TCP socket below it).
+///
+/// # Invariants
+///
+/// Points into a [`FrontSock`] whose `waiters` is initialised.
+#[repr(transparent)]
+pub struct Sk(Opaque<bindings::sock>);
+
+// SAFETY: The reference count of a socket may be changed, and all methods may be called, anywhere.
+unsafe impl Send for Sk {}
+// SAFETY: As above.
+unsafe impl Sync for Sk {}
+
+// SAFETY: `sock_hold` keeps the socket until the matching `sock_put`.
+unsafe impl AlwaysRefCounted for Sk {
+    fn inc_ref(&self) {
+        // SAFETY: `self` shows that the count is not zero.
+        unsafe { bindings::sock_hold(self.as_ptr()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference.
+        unsafe { bindings::sock_put(obj.as_ptr().cast()) };
+    }
+}
+
+/// Reads a field of the socket once, as C's `READ_ONCE`.
+macro_rules! read_once {
+    ($self:ident, $($field:ident).+) => {{
+        let ptr = $self.as_ptr();
+        // SAFETY: The socket is alive, and the field is a plain integer that others write whole.
+        unsafe { (&raw const (*ptr).$($field).+).read_volatile() }
+    }};
+}
+
+/// Writes a field of the socket once, as C's `WRITE_ONCE`.
+macro_rules! write_once {
+    ($self:ident, $($field:ident).+, $value:expr) => {{
+        let (ptr, value) = ($self.as_ptr(), $value);
+        // SAFETY: The socket is alive, and the field is a plain integer that others write whole.
+        unsafe { (&raw mut (*ptr).$($field).+).write_volatile(value) }
+    }};
+}
+
+impl Sk {
+    pub(super) fn as_ptr(&self) -> *mut bindings::sock {
+        self.0.get()
+    }
+
+    /// # Safety
+    ///
+    /// `ptr` must point to a living socket of one of our protocols, for `'a`.
+    pub(super) unsafe fn from_ptr<'a>(ptr: *mut bindings::sock) -> &'a Self {
+        // INVARIANT: Sockets of our protocols are made as a `FrontSock` and fully initialised.
+        // SAFETY: By the caller's promise; the type is transparent.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// Takes over the reference that `sk_alloc` gave.
+    ///
+    /// # Safety
+    ///
+    /// As [`Sk::from_ptr`], and the caller hands over a reference.
+    pub(super) unsafe fn from_owned(ptr: NonNull<bindings::sock>) -> ARef<Self> {
+        // SAFETY: By the caller's promise.
+        unsafe { ARef::from_raw(ptr.cast()) }
+    }
+
+    pub(super) fn front_slot(&self) -> *mut *mut c_void {
+        let front = self.as_ptr().cast::<FrontSock>();
+        // SAFETY: By the type invariant the socket is a `FrontSock`.
+        unsafe { &raw mut (*front).front }
+    }
+
+    fn waiters(&self) -> *mut bindings::wait_queue_head {
+        let front = self.as_ptr().cast::<FrontSock>();
+        // SAFETY: By the type invariant the socket is a `FrontSock`.
+        unsafe { &raw mut (*front).waiters }
+    }
+
+    /// The network namespace, for calls into this crate.
+    pub(super) fn net_ptr(&self) -> *mut bindings::net {
+        // SAFETY: The socket is alive and belongs to a namespace.
+        unsafe { bindings::sock_net(self.as_ptr()) }
+    }
+
+    /// A number that no other network namespace has had since boot (`SO_NETNS_COOKIE`).
+    pub fn netns_cookie(&self) -> u64 {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_net_cookie(self.as_ptr()) }
+    }
+
+    /// The owner, as the namespace of the socket calls him.
+    pub fn uid(&self) -> u32 {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sk_uid_munged(self.as_ptr()) }
+    }
+
+    /// The protocol number given to socket(2).
+    pub fn protocol(&self) -> u16 {
+        read_once!(self, sk_protocol)
+    }
+
+    /// The state, in the numbers of `smc_diag`.
+    pub fn state(&self) -> u8 {
+        read_once!(self, __sk_common.skc_state)
+    }
+
+    /// Sets the state. Any context.
+    pub fn set_state(&self, state: u8) {
+        write_once!(self, __sk_common.skc_state, state);
+    }
+
+    /// Whether an error is pending.
+    pub fn has_err(&self) -> bool {
+        read_once!(self, sk_err) != 0
+    }
+
+    /// Takes the pending error, so that it is reported once.
+    ///
+    /// # Errors
+    ///
+    /// The pending error, if there is one.
+    pub fn take_err(&self) -> Result {
+        // SAFETY: The socket is alive.
+        kernel::error::to_result(unsafe { bindings::sock_error(self.as_ptr()) })
+    }
+
+    /// Makes an error pending and wakes all who wait (`EPOLLERR`). Any context.
+    pub fn set_err(&self, err: Error) {
+        write_once!(self, sk_err, -err.to_errno());
+        self.wake_err();
+    }
+
+    /// What was shut down: bit 0 receiving, bit 1 sending.
+    pub fn shutdown_mask(&self) -> u8 {
+        read_once!(self, sk_shutdown)
+    }
+
+    /// Notes that more was shut down.
+    pub fn add_shutdown(&self, mask: u8) {
+        write_once!(self, sk_shutdown, self.shutdown_mask() | mask);
+    }
+
+    fn flag(&self, flag: bindings::sock_flags) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_flag(self.as_ptr(), flag) }
+    }
+
+    /// Whether the application has closed the socket.
+    pub fn is_dead(&self) -> bool {
+        self.flag(bindings::sock_flags_SOCK_DEAD)
+    }
+
+    /// SO_OOBINLINE.
+    pub fn is_urg_inline(&self) -> bool {
+        self.flag(bindings::sock_flags_SOCK_URGINLINE)
+    }
+
+    /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off.
+    pub fn linger(&self) -> Option<isize> {
+        self.flag(bindings::sock_flags_SOCK_LINGER)
+            .then(|| isize::try_from(read_once!(self, sk_lingertime)).unwrap_or(FOREVER))
+    }
+
+    /// SO_SNDTIMEO in jiffies; 0 if `nonblock`.
+    pub fn sndtimeo(&self, nonblock: bool) -> isize {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_sndtimeo(self.as_ptr(), nonblock) }
+    }
+
+    /// SO_RCVTIMEO in jiffies; 0 if `nonblock`.
+    pub fn rcvtimeo(&self, nonblock: bool) -> isize {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_rcvtimeo(self.as_ptr(), nonblock) }
+    }
+
+    /// How many of `len` bytes a receiver waits for (SO_RCVLOWAT, MSG_WAITALL); at least 1.
+    pub fn rcvlowat(&self, waitall: bool, len: usize) -> usize {
+        let low = usize::try_from(read_once!(self, sk_rcvlowat)).unwrap_or(1);
+        if waitall { len } else { low.min(len) }.max(1)
+    }
+
+    /// SO_SNDBUF in bytes.
+    pub fn sndbuf(&self) -> u32 {
+        u32::try_from(read_once!(self, sk_sndbuf)).unwrap_or(0)
+    }
+
+    /// SO_RCVBUF in bytes.
+    pub fn rcvbuf(&self) -> u32 {
+        u32::try_from(read_once!(self, sk_rcvbuf)).unwrap_or(0)
+    }
+
+    /// Sets what SO_SNDBUF and SO_RCVBUF report until the application sets them, in bytes.
+    pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
+        write_once!(self, sk_sndbuf, i32::try_from(sndbuf).unwrap_or(i32::MAX));
+        write_once!(self, sk_rcvbuf, i32::try_from(rcvbuf).unwrap_or(i32::MAX));
+    }
+
+    /// The backlog given to listen(2).
+    pub fn max_backlog(&self) -> u32 {
+        read_once!(self, sk_max_ack_backlog)
+    }
+
+    /// Notes the backlog for `ss` and its like.
+    pub fn set_max_backlog(&self, backlog: u32) {
+        write_once!(self, sk_max_ack_backlog, backlog);
+    }
+
+    /// Notes how many connections wait for accept(2).
+    pub fn set_backlog_len(&self, len: u32) {
+        write_once!(self, sk_ack_backlog, len);
+    }
+
+    /// Asks for a wake-up when there is space again (`SOCK_NOSPACE`); check for space afterwards.
+    pub fn set_nospace(&self) {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The socket is alive, and its `struct socket` outlives an RCU read section in
+        // which it was still attached.
+        let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
+        if !socket.is_null() {
+            // SAFETY: As above.
+            unsafe { bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
+        }
+        kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
+    }
+
+    /// Takes over what a listener's option settings mean for a connection that it accepted.
+    pub(super) fn inherit(&self, parent: &Self) {
+        write_once!(self, sk_sndtimeo, read_once!(parent, sk_sndtimeo));
+        write_once!(self, sk_rcvtimeo, read_once!(parent, sk_rcvtimeo));
+        write_once!(self, sk_rcvlowat, read_once!(parent, sk_rcvlowat));
+        write_once!(self, sk_sndbuf, read_once!(parent, sk_sndbuf));
+        write_once!(self, sk_rcvbuf, read_once!(parent, sk_rcvbuf));
+        write_once!(self, sk_userlocks, read_once!(parent, sk_userlocks));
+        write_once!(self, sk_lingertime, read_once!(parent, sk_lingertime));
+        write_once!(self, sk_mark, read_once!(parent, sk_mark));
+        write_once!(self, sk_priority, read_once!(parent, sk_priority));
+        write_once!(self, sk_uid, read_once!(parent, sk_uid));
+        write_once!(
+            self,
+            __sk_common.skc_bound_dev_if,
+            read_once!(parent, __sk_common.skc_bound_dev_if)
+        );
+        for flag in INHERITED_FLAGS {
+            if parent.flag(flag) {
+                // SAFETY: The socket is alive, and nobody else uses it yet.
+                unsafe { bindings::sock_set_flag(self.as_ptr(), flag) };
+            }
+        }
+    }
+}
+
+const INHERITED_FLAGS: [bindings::sock_flags; 4] = [
+    bindings::sock_flags_SOCK_URGINLINE,
+    bindings::sock_flags_SOCK_KEEPOPEN,
+    bindings::sock_flags_SOCK_LINGER,
+    bindings::sock_flags_SOCK_DBG,
+];
+
+/// What to tell those who wait, as poll(2) bits.
+const READABLE: u32 =
+    bindings::POLLIN | bindings::POLLPRI | bindings::POLLRDNORM | bindings::POLLRDBAND;
+const WRITABLE: u32 = bindings::POLLOUT | bindings::POLLWRNORM | bindings::POLLWRBAND;
+
+/// Waking and waiting. Waking is allowed in any context.
+impl Sk {
+    /// Wakes those who want to read: data or the end of the stream is there.
+    pub fn wake_readable(&self) {
+        self.wake(READABLE, bindings::SOCK_WAKE_WAITD, bindings::POLL_IN);
+    }
+
+    /// Wakes those who want to write: there is space.
+    pub fn wake_writable(&self) {
+        let _rcu = rcu::read_lock();
+        // SAFETY: As in `set_nospace`.
+        let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
+        if !socket.is_null() {
+            // SAFETY: As in `set_nospace`.
+            unsafe { bindings::sock_clear_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
+        }
+        self.wake(WRITABLE, bindings::SOCK_WAKE_SPACE, bindings::POLL_OUT);
+    }
+
+    /// Wakes everybody: the state changed.
+    pub fn wake_state(&self) {
+        self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_IN);
+    }
+
+    /// Wakes everybody: the listener has a connection to accept, for instance.
+    fn wake_err(&self) {
+        self.wake(
+            bindings::POLLERR,
+            bindings::SOCK_WAKE_IO,
+            bindings::POLL_ERR,
+        );
+    }
+
+    /// Wakes both queues: that of the `struct socket`, where poll(2) and its like wait, and ours.
+    /// A `mask` of 0 wakes whatever they wait for.
+    fn wake(&self, mask: u32, how: u32, band: u32) {
+        let _rcu = rcu::read_lock();
+        let key = mask as usize as *mut c_void;
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
+        // SAFETY: `wq` is null or lives until the end of the RCU read section.
+        if unsafe { bindings::skwq_has_sleeper(wq) } {
+            // SAFETY: As above, and not null since somebody sleeps there.
+            wake_up(unsafe { &raw mut (*wq).wait }, key);
+        }
+        // SAFETY: By the type invariant the queue is initialised.
+        if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
+            wake_up(self.waiters(), key);
+        }
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        unsafe { bindings::sk_wake_async_rcu(self.as_ptr(), how as i32, band as i32) };
+    }
+
+    /// Sends SIGURG to the owner of the file (`F_SETOWN`).
+    pub fn send_sigurg(&self) {
+        // SAFETY: The socket is alive; taken under the lock under which it is detached from its
+        // file.
+        unsafe {
+            bindings::callback_read_lock_bh(self.as_ptr());
+            bindings::sk_send_sigurg(self.as_ptr());
+            bindings::callback_read_unlock_bh(self.as_ptr());
+        }
+    }
+
+    /// What a failed send gives: SIGPIPE with `EPIPE`, unless the flags say MSG_NOSIGNAL; a pending
+    /// error instead of `EPIPE`.
+    pub fn stream_error(&self, flags: u32, err: Error) -> Error {
+        // SAFETY: The socket is alive.
+        let err = unsafe { bindings::sk_stream_error(self.as_ptr(), flags as i32, err.to_errno()) };
+        Error::from_errno(err)
+    }
+
+    /// Sleeps until `cond` holds, at most `timeout` jiffies; says how many of them are left.
+    ///
+    /// `cond` may sleep and take locks. `exclusive`: of those who wait so, one is woken at a time.
+    /// Process context.
+    ///
+    /// # Errors
+    ///
+    /// The time was over, or a signal is pending.
+    pub fn wait_until(
+        &self,
+        timeout: isize,
+        exclusive: bool,
+        cond: impl FnMut() -> bool,
+    ) -> Result<isize, WaitEnd> {
+        // SAFETY: By the type invariant the queue is initialised; it lives as long as `self`.
+        unsafe { wait_until(self.waiters(), timeout, exclusive, cond) }
+    }
+}
+
+fn wake_up(head: *mut bindings::wait_queue_head, key: *mut c_void) {
+    if key.is_null() {
+        // SAFETY: The callers pass a living queue.
+        unsafe { bindings::__wake_up(head, bindings::TASK_INTERRUPTIBLE, 0, key) };
+    } else {
+        // SAFETY: The callers pass a living queue.
+        unsafe { bindings::__wake_up_sync_key(head, bindings::TASK_INTERRUPTIBLE, key) };
+    }
+}

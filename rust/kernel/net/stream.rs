@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Stream sockets written in Rust: the table of functions behind the system calls.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use core::{
+    ffi::c_void,
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        ArcBorrow, //
+    },
+    types::ForeignOwnable, //
+};
+
+use super::{
+    args::{
+        NameBuf,
+        OptIn,
+        OptOut,
+        Pipe,
+        PollWait, //
+    },
+    msg::{
+        Direction,
+        Msg, //
+    },
+    IpVersion,
+    RawAddr,
+    Sk,
+    TcpSocket, //
+};
+use crate::bindings;
+
+/// A stream socket of a protocol family of our own. All functions may sleep and run in the context of
+/// the application, several at a time.
+pub trait StreamSocket: Send + Sync + Sized + 'static {
+    /// Name of the family's socket type in `/proc/net/protocols`, for IPv4 and IPv6.
+    const NAMES: [&'static CStr; 2];
+    /// The protocol family's number.
+    const FAMILY: u16;
+
+    /// socket(2).
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>>;
+    /// close(2) of the last descriptor. The socket's queues still exist.
+    fn release(this: Arc<Self>);
+    /// bind(2).
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result;
+    /// connect(2); `flags` are those of the file.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn connect(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>, flags: i32) -> Result;
+    /// listen(2).
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn listen(this: ArcBorrow<'_, Self>, backlog: i32) -> Result;
+    /// accept(2): a socket made with [`Sk::new_child`], and what is to become its front.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(ARef<Sk>, Arc<Self>)>;
+    /// getsockname(2) and, with `peer`, getpeername(2): writes the address, returns its length.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32>;
+    /// poll(2) and its like.
+    fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32;
+    /// ioctl(2).
+    ///
+    /// # Errors
+    ///
+    /// The call's; `ENOIOCTLCMD` for commands that the kernel answers for all sockets.
+    fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32>;
+    /// shutdown(2).
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn shutdown(this: ArcBorrow<'_, Self>, how: i32) -> Result;
+    /// setsockopt(2), also of SOL_SOCKET options; [`Sk::setsockopt`] does what the kernel would.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn setsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, value: OptIn<'_>) -> Result;
+    /// getsockopt(2), not of SOL_SOCKET options.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result;
+    /// sendmsg(2) and its like.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize>;
+    /// recvmsg(2) and its like.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
+    /// splice(2) from the socket.
+    ///
+    /// # Errors
+    ///
+    /// The call's.
+    fn splice_read(
+        this: ArcBorrow<'_, Self>,
+        pipe: &mut Pipe<'_>,
+        len: usize,
+        flags: u32,
+    ) -> Result<usize>;
+    /// The TCP socket that answers what no function above is for, if there is one now.
+    fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
+}
+
+/// The glue between the kernel's table and a [`StreamSocket`].
+pub(super) struct ProtoOpsVTable<T>(PhantomData<T>);
+
+extern "C" {
+    /// The module that this crate is linked into.
+    pub(super) static __this_module: c_void;
+}
+
+/// A table that nobody writes.
+#[repr(transparent)]
+pub(super) struct Table(pub(super) bindings::proto_ops);
+
+// SAFETY: The table is never written, and holds functions and the module only.
+unsafe impl Sync for Table {}
+
+impl<T: StreamSocket> ProtoOpsVTable<T> {
+    pub(super) const AF: Table = Self::table(T::FAMILY);
+
+    const fn table(family: u16) -> Table {
+        Table(bindings::proto_ops {
+            family: family as i32,
+            owner: (&raw const __this_module).cast_mut().cast(),
+            release: Some(Self::release_callback),
+            bind: Some(Self::bind_callback),
+            connect: Some(Self::connect_callback),
+            socketpair: Some(bindings::sock_no_socketpair),
+            accept: Some(Self::accept_callback),
+            getname: Some(Self::getname_callback),
+            poll: Some(Self::poll_callback),
+            ioctl: Some(Self::ioctl_callback),
+            #[cfg(CONFIG_COMPAT)]
+            compat_ioctl: Some(Self::compat_ioctl_callback),
+            gettstamp: Some(Self::gettstamp_callback),
+            listen: Some(Self::listen_callback),
+            shutdown: Some(Self::shutdown_callback),
+            setsockopt: Some(Self::setsockopt_callback),
+            getsockopt: Some(Self::getsockopt_callback),
+            getsockopt_iter: None,
+            show_fdinfo: None,
+            sendmsg: Some(Self::sendmsg_callback),
+            recvmsg: Some(Self::recvmsg_callback),
+            mmap: Some(Self::mmap_callback),
+            splice_read: Some(Self::splice_read_callback),
+            splice_eof: None,
+            set_peek_off: None,
+            peek_len: None,
+            read_sock: None,
+            read_skb: None,
+            sendmsg_locked: None,
+            set_rcvlowat: None,
+            set_rcvbuf: None,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `socket` must be a living socket whose table is ours.
+    unsafe fn front<'a>(socket: *mut bindings::socket) -> Result<ArcBorrow<'a, T>> {
+        // SAFETY: The caller promises that the socket is alive.
+        let sk = unsafe { (*socket).sk };
+        if sk.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: Sockets with our table have a `sk` of ours.
+        let slot = unsafe { Sk::from_ptr(sk) }.front_slot();
+        // SAFETY: The slot changes only when the socket is made and when it is released, which no
+        // other call overlaps.
+        let front = unsafe { *slot };
+        if front.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: From `into_foreign`, and taken back only in `release_callback`.
+        Ok(unsafe { Arc::<T>::borrow(front) })
+    }
+
+    /// Makes `front` what answers the calls on `sk`.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be attached to a `struct socket` that no call uses yet.
+    pub(super) unsafe fn attach(sk: &Sk, front: Arc<T>) {
+        // SAFETY: Nobody else uses the slot yet.
+        unsafe { *sk.front_slot() = front.into_foreign() };
+    }
+
+    unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {
+        // SAFETY: The kernel passes a living socket, which nobody else uses any more.
+        let Some(sk) = NonNull::new(unsafe { (*socket).sk }) else {
+            return 0;
+        };
+        // SAFETY: Sockets with our table have a `sk` of ours, and own a reference of it.
+        let sk = unsafe { Sk::from_owned(sk) };
+        // SAFETY: The socket is released once, and no other call overlaps.
+        let front = unsafe { ptr::replace(sk.front_slot(), ptr::null_mut()) };
+        // SAFETY: From `into_foreign` in `attach`, or null.
+        if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
+            T::release(front);
+        }
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_orphan(sk.as_ptr()) };
+        // SAFETY: As above.
+        unsafe { (*socket).sk = ptr::null_mut() };
+        0
+    }
+
+    unsafe extern "C" fn bind_callback(
+        socket: *mut bindings::socket,
+        addr: *mut bindings::sockaddr_unsized,
+        len: i32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours and an address of that length.
+        errno(unsafe {
+            Self::front(socket).and_then(|this| T::bind(this, RawAddr::new(addr, len)))
+        })
+    }
+
+    unsafe extern "C" fn connect_callback(
+        socket: *mut bindings::socket,
+        addr: *mut bindings::sockaddr_unsized,
+        len: i32,
+        flags: i32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours and an address of that length.
+        errno(unsafe {
+            Self::front(socket).and_then(|this| T::connect(this, RawAddr::new(addr, len), flags))
+        })
+    }
+
+    unsafe extern "C" fn listen_callback(socket: *mut bindings::socket, backlog: i32) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        errno(unsafe { Self::front(socket).and_then(|this| T::listen(this, backlog)) })
+    }
+
+    unsafe extern "C" fn accept_callback(
+        socket: *mut bindings::socket,
+        new: *mut bindings::socket,
+        arg: *mut bindings::proto_accept_arg,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours, and a valid argument.
+        let accepted =
+            unsafe { Self::front(socket).and_then(|this| T::accept(this, (*arg).flags)) };
+        let (sk, front) = match accepted {
+            Ok(pair) => pair,
+            Err(e) => return e.to_errno(),
+        };
+        // SAFETY: Both are alive, and nobody else uses the new socket.
+        unsafe {
+            bindings::sock_graft(sk.as_ptr(), new);
+            Self::attach(&sk, front);
+            (*new).state = bindings::socket_state_SS_CONNECTED;
+            bindings::sock_set_bit(new, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32);
+        }
+        // The reference is the new socket's now.
+        let _ = ARef::into_raw(sk);
+        0
+    }
+
+    unsafe extern "C" fn getname_callback(
+        socket: *mut bindings::socket,
+        addr: *mut bindings::sockaddr,
+        peer: i32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours, and room for every address.
+        let result = unsafe {
+            Self::front(socket).and_then(|this| T::getname(this, &mut NameBuf::new(addr), peer))
+        };
+        result.unwrap_or_else(Error::to_errno)
+    }
+
+    unsafe extern "C" fn poll_callback(
+        file: *mut bindings::file,
+        socket: *mut bindings::socket,
+        table: *mut bindings::poll_table,
+    ) -> bindings::__poll_t {
+        let wait = PollWait {
+            file,
+            socket,
+            table,
+            _poll: PhantomData,
+        };
+        // SAFETY: The kernel passes a living socket of ours.
+        match unsafe { Self::front(socket) } {
+            Ok(this) => T::poll(this, &wait),
+            Err(_) => bindings::POLLNVAL,
+        }
+    }
+
+    unsafe extern "C" fn ioctl_callback(
+        socket: *mut bindings::socket,
+        cmd: u32,
+        arg: usize,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        let result = unsafe { Self::front(socket).and_then(|this| T::ioctl(this, cmd, arg)) };
+        result.unwrap_or_else(Error::to_errno)
+    }
+
+    #[cfg(CONFIG_COMPAT)]
+    unsafe extern "C" fn compat_ioctl_callback(
+        socket: *mut bindings::socket,
+        cmd: u32,
+        arg: usize,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        let result = unsafe {
+            Self::front(socket)
+                .and_then(|this| T::tcp(this).ok_or(ENOIOCTLCMD))
+                .and_then(|tcp| tcp.compat_ioctl(cmd, arg))
+        };
+        result.unwrap_or_else(Error::to_errno)
+    }
+
+    unsafe extern "C" fn gettstamp_callback(
+        socket: *mut bindings::socket,
+        stamp: *mut c_void,
+        timeval: bool,
+        time32: bool,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        errno(unsafe {
+            Self::front(socket)
+                .and_then(|this| T::tcp(this).ok_or(ENOTTY))
+                .and_then(|tcp| tcp.gettstamp(stamp, timeval, time32))
+        })
+    }
+
+    unsafe extern "C" fn mmap_callback(
+        file: *mut bindings::file,
+        socket: *mut bindings::socket,
+        vma: *mut bindings::vm_area_struct,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        errno(unsafe {
+            Self::front(socket)
+                .and_then(|this| T::tcp(this).ok_or(ENODEV))
+                .and_then(|tcp| tcp.mmap(file, vma))
+        })
+    }
+
+    unsafe extern "C" fn shutdown_callback(socket: *mut bindings::socket, how: i32) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours.
+        errno(unsafe { Self::front(socket).and_then(|this| T::shutdown(this, how)) })
+    }
+
+    unsafe extern "C" fn setsockopt_callback(
+        socket: *mut bindings::socket,
+        level: i32,
+        name: i32,
+        value: bindings::sockptr_t,
+        len: u32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a living socket of ours, and a value of that length.
+        errno(unsafe {
+            Self::front(socket)
+                .and_then(|this| T::setsockopt(this, level, name, OptIn::new(value, len)))
+        })
+    }
+
+    unsafe extern "C" fn getsockopt_callback(
+        socket: *mut bindings::socket,
+        level: i32,
+        name: i32,
+        value: *mut u8,
+        len: *mut i32,
+    ) -> i32 {
+        let out = OptOut { value, len };
+        // SAFETY: The kernel passes a living socket of ours.
+        errno(unsafe { Self::front(socket).and_then(|this| T::getsockopt(this, level, name, out)) })
+    }
+
+    unsafe extern "C" fn sendmsg_callback(
+        socket: *mut bindings::socket,
+        msg: *mut bindings::msghdr,
+        _len: usize,
+    ) -> i32 {
+        // SAFETY: The kernel passes a message for us alone, with a source of bytes.
+        let mut msg = unsafe { Msg::from_ptr(msg, Direction::Send) };
+        // SAFETY: The kernel passes a living socket of ours.
+        count(unsafe { Self::front(socket).and_then(|this| T::sendmsg(this, &mut msg)) })
+    }
+
+    unsafe extern "C" fn recvmsg_callback(
+        socket: *mut bindings::socket,
+        msg: *mut bindings::msghdr,
+        _len: usize,
+        flags: i32,
+    ) -> i32 {
+        // SAFETY: The kernel passes a message for us alone, with room for bytes.
+        let mut msg = unsafe { Msg::from_ptr(msg, Direction::Recv) };
+        // CAST: flags are a set of bits.
+        let flags = flags as u32;
+        // SAFETY: The kernel passes a living socket of ours.
+        count(unsafe { Self::front(socket).and_then(|this| T::recvmsg(this, &mut msg, flags)) })
+    }
+
+    unsafe extern "C" fn splice_read_callback(
+        socket: *mut bindings::socket,
+        pos: *mut bindings::loff_t,
+        pipe: *mut bindings::pipe_inode_info,
+        len: usize,
+        flags: u32,
+    ) -> isize {
+        // SAFETY: The kernel passes what is valid for this call.
+        let mut pipe = unsafe { Pipe::new(pipe, pos) };
+        // SAFETY: The kernel passes a living socket of ours.
+        let result = unsafe {
+            Self::front(socket).and_then(|this| T::splice_read(this, &mut pipe, len, flags))
+        };
+        count(result) as isize
+    }
+}
+
+impl Sk {
+    /// Sets a SOL_SOCKET option as the kernel does for all sockets.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's; `ENOTCONN` if the application has closed the socket.
+    pub fn setsockopt(&self, name: i32, value: OptIn<'_>) -> Result {
+        // SAFETY: The socket is alive.
+        let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
+        if socket.is_null() {
+            return Err(ENOTCONN);
+        }
+        // SAFETY: Called for a `StreamSocket`, from its setsockopt, so the socket stays; the value is
+        // valid for its length.
+        to_result(unsafe {
+            bindings::sock_setsockopt(
+                socket,
+                bindings::SOL_SOCKET as i32,
+                name,
+                value.ptr,
+                value.len,
+            )
+        })
+    }
+}
+
+/// Turns a result into what C wants: 0 or a negative errno.
+fn errno(result: Result) -> i32 {
+    result.map_or_else(Error::to_errno, |()| 0)
+}
+
+/// Turns a result into what C wants: a length or a negative errno.
+fn count(result: Result<usize>) -> i32 {
+    result.map_or_else(Error::to_errno, |len| {
+        i32::try_from(len).unwrap_or(i32::MAX)
+    })
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A TCP socket that the kernel holds.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use core::{
+    mem::MaybeUninit,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use super::{
+    Endpoint,
+    IpVersion,
+    RawAddr,
+    Sk,
+    WaitEnd, //
+};
+use crate::bindings;
+
+mod delegate;
+mod hook;
+
+pub use hook::{
+    Hook,
+    TcpEvents, //
+};
+
+/// A TCP socket, closed when dropped. Sleeping is allowed wherever it is used.
+///
+/// # Invariants
+///
+/// The pointer is a socket from `sock_create_kern` or `kernel_accept`, owned, with its `sk`.
+pub struct TcpSocket(NonNull<bindings::socket>);
+
+// SAFETY: A `struct socket` may be used by several threads at a time, and closed by any.
+unsafe impl Send for TcpSocket {}
+// SAFETY: As above.
+unsafe impl Sync for TcpSocket {}
+
+/// One of the kernel's socket functions, from the table of the socket.
+macro_rules! op {
+    ($self:ident, $name:ident) => {{
+        let ptr = $self.as_ptr();
+        // SAFETY: By the type invariant the socket is alive and has a table.
+        unsafe { (*(*ptr).ops).$name }.ok_or(EOPNOTSUPP)?
+    }};
+}
+use op;
+
+impl TcpSocket {
+    /// A TCP socket in the network namespace of `front`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sock_create_kern`.
+    pub fn new(front: &Sk, version: IpVersion) -> Result<Self> {
+        let mut socket = ptr::null_mut();
+        // SAFETY: `front` keeps its namespace; `socket` is valid for writing.
+        to_result(unsafe {
+            bindings::sock_create_kern(
+                front.net_ptr(),
+                i32::from(version.family()),
+                bindings::sock_type_SOCK_STREAM as i32,
+                bindings::IPPROTO_TCP as i32,
+                &mut socket,
+            )
+        })?;
+        // INVARIANT: A new socket, which is ours.
+        let this = Self(NonNull::new(socket).ok_or(EINVAL)?);
+        // The TCP connection may outlive the socket that the application holds, and has to keep
+        // the namespace then. SAFETY: The socket is new, nobody else uses it.
+        unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
+        Ok(this)
+    }
+
+    fn as_ptr(&self) -> *mut bindings::socket {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn sk_ptr(&self) -> *mut bindings::sock {
+        // SAFETY: By the type invariant the socket is alive and has a `sk`.
+        unsafe { (*self.as_ptr()).sk }
+    }
+
+    /// Binds to a local address.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn bind(&self, addr: RawAddr<'_>) -> Result {
+        let bind = op!(self, bind);
+        // SAFETY: The socket is alive, the address valid for its length.
+        to_result(unsafe { bind(self.as_ptr(), addr.as_ptr(), addr.len_bytes()) })
+    }
+
+    /// Starts to connect, or with `flags` without `O_NONBLOCK` connects.
+    ///
+    /// # Errors
+    ///
+    /// TCP's; `EINPROGRESS` when it was only started.
+    pub fn connect(&self, addr: RawAddr<'_>, flags: i32) -> Result {
+        let connect = op!(self, connect);
+        // SAFETY: The socket is alive, the address valid for its length.
+        to_result(unsafe { connect(self.as_ptr(), addr.as_ptr(), addr.len_bytes(), flags) })
+    }
+
+    /// Ends a connect that was started before: tells the socket that it is connected.
+    ///
+    /// # Errors
+    ///
+    /// TCP's, if the attempt has failed; `EALREADY` if it is still on its way.
+    pub fn finish_connect(&self) -> Result {
+        let connect = op!(self, connect);
+        // SAFETY: The socket is alive; without an address the call only looks at the attempt that
+        // is under way.
+        to_result(unsafe {
+            connect(
+                self.as_ptr(),
+                ptr::null_mut(),
+                0,
+                bindings::O_NONBLOCK as i32,
+            )
+        })
+    }
+
+    /// Listens for connections; again, to change the backlog.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn listen(&self, backlog: i32) -> Result {
+        let listen = op!(self, listen);
+        // SAFETY: The socket is alive.
+        to_result(unsafe { listen(self.as_ptr(), backlog) })
+    }
+
+    /// Limits how many connections may wait for [`TcpSocket::accept`].
+    pub fn set_max_backlog(&self, backlog: u32) {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is written whole.
+        unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(backlog) };
+    }
+
+    /// Takes a connection that waits, without sleeping for one.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if there is none; TCP's otherwise.
+    pub fn accept(&self) -> Result<Self> {
+        let mut socket = ptr::null_mut();
+        // SAFETY: The socket is alive; `socket` is valid for writing.
+        to_result(unsafe {
+            bindings::kernel_accept(self.as_ptr(), &mut socket, bindings::O_NONBLOCK as i32)
+        })?;
+        // INVARIANT: A new socket, which is ours.
+        let child = Self(NonNull::new(socket).ok_or(EINVAL)?);
+        hook::reset_inherited(&child);
+        Ok(child)
+    }
+
+    /// Shuts down: 0 receiving, 1 sending, 2 both.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn shutdown(&self, how: i32) -> Result {
+        let shutdown = op!(self, shutdown);
+        // SAFETY: The socket is alive.
+        to_result(unsafe { shutdown(self.as_ptr(), how) })
+    }
+
+    /// Ends the connection at once, with a reset if there is a peer. All calls that wait return.
+    pub fn abort(&self, err: Error) {
+        // SAFETY: The socket is alive. A socket that is closed already is left as it is.
+        unsafe { bindings::tcp_abort(self.sk_ptr(), -err.to_errno()) };
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn local(&self) -> Result<Endpoint> {
+        self.endpoint(0)
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`.
+    pub fn peer(&self) -> Result<Endpoint> {
+        self.endpoint(1)
+    }
+
+    fn endpoint(&self, peer: i32) -> Result<Endpoint> {
+        let getname = op!(self, getname);
+        let mut storage = MaybeUninit::<bindings::__kernel_sockaddr_storage>::zeroed();
+        // SAFETY: The socket is alive, the storage large enough for every address.
+        to_result(unsafe { getname(self.as_ptr(), storage.as_mut_ptr().cast(), peer) })?;
+        // SAFETY: All bytes were written before, if only with zeroes.
+        Endpoint::parse(unsafe { storage.assume_init_ref() })
+    }
+
+    /// The state of TCP.
+    pub fn state(&self) -> TcpState {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is read whole.
+        TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
+    }
+
+    /// Whether the SYN is to offer SMC; after the handshake, whether the peer does, too.
+    pub fn syn_smc(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_syn_smc(self.sk_ptr()) }
+    }
+
+    /// Sets whether the SYN is to offer SMC. Only before connecting or listening.
+    pub fn set_syn_smc(&self, on: bool) {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_set_syn_smc(self.sk_ptr(), on) };
+    }
+
+    /// Whether the application has set TCP_CORK.
+    pub fn is_corked(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_is_corked(self.sk_ptr()) }
+    }
+
+    /// Whether the application has set TCP_NODELAY.
+    pub fn is_nodelay(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_is_nodelay(self.sk_ptr()) }
+    }
+
+    /// Whether an IPsec policy is attached to the socket.
+    pub fn has_xfrm_policy(&self) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sk_has_xfrm_policy(self.sk_ptr()) }
+    }
+
+    /// Takes the pending error.
+    ///
+    /// # Errors
+    ///
+    /// The pending error, if there is one.
+    pub fn take_err(&self) -> Result {
+        // SAFETY: The socket is alive.
+        to_result(unsafe { bindings::sock_error(self.sk_ptr()) })
+    }
+
+    /// Sends all of `bytes`, within `timeout` jiffies. Raises no signal.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    pub fn send_all(&self, bytes: &[u8], timeout: isize) -> Result {
+        let mut left = timeout;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let sent = self.retry(&mut left, || self.send_now(rest))?;
+            rest = rest.get(sent..).unwrap_or(&[]);
+        }
+        Ok(())
+    }
+
+    /// Receives what is there, at least one byte, into `buf`; 0 at the end of the stream. Waits as long
+    /// as `left` says, in jiffies, and takes the time waited from it. `peek` leaves the bytes there.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    pub fn recv(&self, buf: &mut [u8], peek: bool, left: &mut isize) -> Result<usize> {
+        self.retry(left, || self.recv_now(buf, peek))
+    }
+
+    /// Receives until `buf` is full. As [`TcpSocket::recv`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` at the end of the stream; those of [`TcpSocket::recv`].
+    pub fn recv_exact(&self, buf: &mut [u8], left: &mut isize) -> Result {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.recv(rest, false, left)? {
+                0 => return Err(ECONNRESET),
+                len => done += len,
+            }
+        }
+        Ok(())
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> Result<usize> {
+        let mut msg = bindings::msghdr {
+            msg_flags: bindings::MSG_DONTWAIT | bindings::MSG_NOSIGNAL,
+            ..Default::default()
+        };
+        let mut vec = bindings::kvec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: The socket is alive; the bytes are only read.
+        length(unsafe {
+            bindings::kernel_sendmsg(self.as_ptr(), &mut msg, &mut vec, 1, bytes.len())
+        })
+    }
+
+    fn recv_now(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
+        let mut msg = bindings::msghdr::default();
+        let mut vec = bindings::kvec {
+            iov_base: buf.as_mut_ptr().cast(),
+            iov_len: buf.len(),
+        };
+        let flags = bindings::MSG_DONTWAIT | if peek { bindings::MSG_PEEK } else { 0 };
+        // SAFETY: The socket is alive; the buffer is valid for writing its length.
+        length(unsafe {
+            bindings::kernel_recvmsg(
+                self.as_ptr(),
+                &mut msg,
+                &mut vec,
+                1,
+                buf.len(),
+                flags as i32,
+            )
+        })
+    }
+
+    /// Calls `attempt` until it gives something else than `EAGAIN`, sleeping in between.
+    fn retry(&self, left: &mut isize, mut attempt: impl FnMut() -> Result<usize>) -> Result<usize> {
+        let mut result = attempt();
+        if !matches!(result, Err(e) if e == EAGAIN) {
+            return result;
+        }
+        // SAFETY: The queue belongs to the socket, which is alive.
+        let queue = unsafe { &raw mut (*self.as_ptr()).wq.wait };
+        // SAFETY: As above; the queue is initialised.
+        let waited = unsafe {
+            super::wait::wait_until(queue, *left, false, || {
+                result = attempt();
+                !matches!(result, Err(e) if e == EAGAIN)
+            })
+        };
+        match waited {
+            Ok(rest) => *left = rest,
+            Err(WaitEnd::Timeout) => *left = 0,
+            Err(WaitEnd::Signal(e)) => return Err(e),
+        }
+        result
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the socket is ours.
+        unsafe { bindings::sock_release(self.as_ptr()) };
+    }
+}
+
+/// A state of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpState(u8);
+
+impl TcpState {
+    /// The handshake has ended well; the peer may have finished sending since.
+    pub fn is_connected(self) -> bool {
+        let state = u32::from(self.0);
+        state == bindings::TCP_ESTABLISHED || state == bindings::TCP_CLOSE_WAIT
+    }
+
+    /// The handshake is under way.
+    pub fn is_connecting(self) -> bool {
+        let state = u32::from(self.0);
+        state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
+    }
+
+    /// Listening.
+    pub fn is_listening(self) -> bool {
+        u32::from(self.0) == bindings::TCP_LISTEN
+    }
+}
+
+/// Turns what a C function returns, a length or a negative errno, into a result.
+pub(super) fn length(ret: i32) -> Result<usize> {
+    to_result(ret)?;
+    usize::try_from(ret).map_err(|_| EINVAL)
+}

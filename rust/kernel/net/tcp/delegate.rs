@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls of an application that are TCP's to answer.
+
+use core::ptr;
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use super::{
+    length,
+    op,
+    TcpSocket, //
+};
+use crate::{
+    bindings,
+    net::{
+        Msg,
+        NameBuf,
+        OptIn,
+        OptOut,
+        Pipe, //
+    }, //
+};
+
+impl TcpSocket {
+    /// sendmsg(2).
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn sendmsg(&self, msg: &mut Msg<'_>) -> Result<usize> {
+        let sendmsg = op!(self, sendmsg);
+        let len = msg.len();
+        // SAFETY: The socket is alive, the message valid.
+        length(unsafe { sendmsg(self.as_ptr(), msg.as_ptr(), len) })
+    }
+
+    /// recvmsg(2).
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn recvmsg(&self, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+        let recvmsg = op!(self, recvmsg);
+        let len = msg.len();
+        // SAFETY: The socket is alive, the message valid.
+        length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
+    }
+
+    /// splice(2) from the socket.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn splice_read(&self, pipe: &mut Pipe<'_>, len: usize, flags: u32) -> Result<usize> {
+        let splice_read = op!(self, splice_read);
+        // SAFETY: The socket is alive; position and pipe come from the caller of splice.
+        let ret = unsafe { splice_read(self.as_ptr(), pipe.pos, pipe.pipe, len, flags) };
+        // CAST: a negative result is an errno.
+        usize::try_from(ret).map_err(|_| Error::from_errno(ret as i32))
+    }
+
+    /// The poll(2) bits as they are now; registers nobody to be woken.
+    pub fn poll(&self) -> u32 {
+        let ptr = self.as_ptr();
+        // SAFETY: By the type invariant the socket is alive and has a table.
+        let Some(poll) = (unsafe { (*(*ptr).ops).poll }) else {
+            return 0;
+        };
+        // SAFETY: The socket is alive; without a table the file is not looked at.
+        unsafe { poll(ptr::null_mut(), ptr, ptr::null_mut()) }
+    }
+
+    /// ioctl(2).
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn ioctl(&self, cmd: u32, arg: usize) -> Result<i32> {
+        let ioctl = op!(self, ioctl);
+        // SAFETY: The socket is alive; the argument is the application's and checked by TCP.
+        let ret = unsafe { ioctl(self.as_ptr(), cmd, arg) };
+        to_result(ret).map(|()| ret)
+    }
+
+    /// ioctl(2) of a task of another word size.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    #[cfg(CONFIG_COMPAT)]
+    pub fn compat_ioctl(&self, cmd: u32, arg: usize) -> Result<i32> {
+        let ioctl = op!(self, compat_ioctl);
+        // SAFETY: As in `ioctl`.
+        let ret = unsafe { ioctl(self.as_ptr(), cmd, arg) };
+        to_result(ret).map(|()| ret)
+    }
+
+    /// The SIOCGSTAMP family of ioctls.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub(in crate::net) fn gettstamp(
+        &self,
+        stamp: *mut core::ffi::c_void,
+        timeval: bool,
+        time32: bool,
+    ) -> Result {
+        let gettstamp = op!(self, gettstamp);
+        // SAFETY: The socket is alive; the pointer is the application's and checked by TCP.
+        to_result(unsafe { gettstamp(self.as_ptr(), stamp, timeval, time32) })
+    }
+
+    /// setsockopt(2), also of SOL_SOCKET options.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn setsockopt(&self, level: i32, name: i32, value: OptIn<'_>) -> Result {
+        if level == bindings::SOL_SOCKET as i32 {
+            // SAFETY: The socket is alive; the value is valid for its length.
+            return to_result(unsafe {
+                bindings::sock_setsockopt(self.as_ptr(), level, name, value.ptr, value.len)
+            });
+        }
+        let setsockopt = op!(self, setsockopt);
+        // SAFETY: As above.
+        to_result(unsafe { setsockopt(self.as_ptr(), level, name, value.ptr, value.len) })
+    }
+
+    /// getsockopt(2), not of SOL_SOCKET options.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn getsockopt(&self, level: i32, name: i32, out: OptOut) -> Result {
+        let getsockopt = op!(self, getsockopt);
+        // SAFETY: The socket is alive; the pointers are the application's and checked by TCP.
+        to_result(unsafe { getsockopt(self.as_ptr(), level, name, out.value, out.len) })
+    }
+
+    /// getsockname(2), or with `peer` getpeername(2). Returns the length of the address.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn getname(&self, name: &mut NameBuf<'_>, peer: i32) -> Result<i32> {
+        let getname = op!(self, getname);
+        // SAFETY: The socket is alive, the buffer large enough for every address.
+        let ret = unsafe { getname(self.as_ptr(), name.ptr, peer) };
+        to_result(ret).map(|()| ret)
+    }
+
+    /// mmap(2), for zero-copy receive.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub(in crate::net) fn mmap(
+        &self,
+        file: *mut bindings::file,
+        vma: *mut bindings::vm_area_struct,
+    ) -> Result {
+        let mmap = op!(self, mmap);
+        // SAFETY: The socket is alive; file and area come from the caller of mmap.
+        to_result(unsafe { mmap(file, self.as_ptr(), vma) })
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sleeping until a condition holds.
+//!
+//! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
+
+use kernel::{
+    prelude::*,
+    types::Opaque, //
+};
+
+use crate::bindings;
+
+/// Why a wait ended before its condition came true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// The time was over.
+    Timeout,
+    /// A signal is pending: `ERESTARTSYS` if the wait had no limit, else `EINTR`.
+    Signal(Error),
+}
+
+impl WaitEnd {
+    /// The error to give to the application; `EAGAIN` for a timeout.
+    pub fn errno(self) -> Error {
+        match self {
+            Self::Timeout => EAGAIN,
+            Self::Signal(e) => e,
+        }
+    }
+}
+
+/// No limit to a wait, in jiffies.
+pub const FOREVER: isize = isize::MAX;
+
+/// Sleeps until `cond` holds, at most `timeout` jiffies; says how many of them are left. `cond` may
+/// sleep and take locks. Process context.
+///
+/// # Safety
+///
+/// `queue` must be an initialised queue that lives until the function returns.
+pub(super) unsafe fn wait_until(
+    queue: *mut bindings::wait_queue_head,
+    timeout: isize,
+    exclusive: bool,
+    mut cond: impl FnMut() -> bool,
+) -> Result<isize, WaitEnd> {
+    if cond() {
+        return Ok(timeout);
+    }
+    let entry = Opaque::<bindings::wait_queue_entry>::uninit();
+    // SAFETY: `entry` is valid for writing and does not move until it is removed below.
+    unsafe { bindings::init_wait_woken(entry.get()) };
+    if exclusive {
+        // SAFETY: Both are initialised; `entry` is removed before this function returns.
+        unsafe { bindings::add_wait_queue_exclusive(queue, entry.get()) };
+    } else {
+        // SAFETY: As above.
+        unsafe { bindings::add_wait_queue(queue, entry.get()) };
+    }
+    let mut left = timeout;
+    let result = loop {
+        if cond() {
+            break Ok(left);
+        }
+        if left == 0 {
+            break Err(WaitEnd::Timeout);
+        }
+        if kernel::current!().signal_pending() {
+            // SAFETY: Only looks at its argument.
+            let errno = unsafe { bindings::sock_intr_errno(left) };
+            break Err(WaitEnd::Signal(Error::from_errno(errno)));
+        }
+        // SAFETY: The entry is on a queue and was made for `wait_woken` by the current task.
+        left = unsafe { bindings::wait_woken(entry.get(), bindings::TASK_INTERRUPTIBLE, left) };
+    };
+    // SAFETY: `entry` was added above.
+    unsafe { bindings::remove_wait_queue(queue, entry.get()) };
+    result
+}

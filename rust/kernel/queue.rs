@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workqueues of our own: what runs on them has ended before the module goes.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    workqueue::Queue, //
+};
+
+use crate::bindings;
+
+/// A workqueue. Dropping it waits for all work on it, so drop it neither in atomic context nor from
+/// its own work.
+///
+/// # Invariants
+///
+/// The pointer is from `alloc_workqueue` and owned.
+pub struct OwnedQueue(NonNull<bindings::workqueue_struct>);
+
+// SAFETY: A workqueue may be used and destroyed from any thread.
+unsafe impl Send for OwnedQueue {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedQueue {}
+
+impl OwnedQueue {
+    /// A queue whose work is not bound to a CPU. `max_active` works of it run at a time, 0 for the
+    /// default.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn unbound(name: &'static CStr, max_active: i32) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND;
+        // SAFETY: The format takes one string argument, which is what it gets.
+        let ptr = unsafe {
+            bindings::alloc_workqueue_noprof(
+                c"%s".as_char_ptr(),
+                flags,
+                max_active,
+                name.as_char_ptr(),
+            )
+        };
+        // INVARIANT: Owned from here on.
+        NonNull::new(from_err_ptr(ptr)?).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Whether work has to wait for other work on this queue.
+    pub fn is_congested(&self) -> bool {
+        // SAFETY: By the type invariant the queue is alive.
+        unsafe {
+            bindings::workqueue_congested(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                self.0.as_ptr(),
+            )
+        }
+    }
+}
+
+impl Deref for OwnedQueue {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        // SAFETY: By the type invariant the queue lives as long as `self`.
+        unsafe { Queue::from_raw(self.0.as_ptr().cast()) }
+    }
+}
+
+impl Drop for OwnedQueue {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant we own the queue.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
