@@ -24,6 +24,7 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::conn::State;
 use smc_proto::cursor::Cursor;
 use smc_proto::stream::{
+    Cdc,
     ProducerFlags,
     Queues,
     Readiness,
@@ -241,12 +242,35 @@ fn a_close_does_not_wait_for_a_peer_that_reads_nothing() {
 }
 
 #[test]
+fn a_close_that_could_not_be_posted_leaves_the_window_open() {
+    let mut duo = Duo::new();
+    duo.write(Client, 16_384);
+    duo.settle();
+    duo.write(Client, 100);
+    let client = duo.client();
+    client.close(true);
+    let plan = client.plan().unwrap();
+    client.plan_failed(&plan.record);
+    duo.read(Server);
+    duo.post(Server);
+    duo.arrive(Server);
+    assert_eq!(duo.client().plan().unwrap().len(), 100);
+}
+
+#[test]
 fn done_writing_goes_with_the_last_data() {
     let mut duo = Duo::new();
     duo.write(Client, 16_384);
     duo.settle();
     duo.write(Client, 100);
     duo.client().shutdown_write().unwrap();
+    duo.settle();
+    // A message without data in between.
+    let ask = Cdc {
+        flags: ProducerFlags::UPDATE_REQUESTED,
+        ..Cdc::default()
+    };
+    assert!(duo.client().on_cdc(&ask).unwrap().transmit);
     duo.settle();
     assert_eq!(duo.read(Server), 16_384);
     assert_eq!(duo.server().recv_state(), Recv::Wait, "more is to come");
@@ -303,6 +327,26 @@ fn a_close_lost_with_its_link_is_repeated() {
     assert_eq!(plans[1].cdc.state, StateFlags::CLOSED);
     duo.arrive(Client);
     assert_eq!(duo.server().state(), State::AppCloseWait1);
+}
+
+#[test]
+fn the_last_close_is_repeated_too() {
+    let mut duo = Duo::new();
+    duo.client().close(true);
+    duo.settle();
+    duo.server().close(true);
+    assert_eq!(duo.server().state(), State::Closed);
+    duo.post(Server);
+    duo.lose(Server);
+    assert!(duo.server().on_link_switch().transmit);
+    let plans = duo.post(Server);
+    assert_eq!(plans[0].cdc.flags, ProducerFlags::FAILOVER);
+    duo.arrive(Server);
+    assert!(duo.client().is_finished() && duo.server().is_finished());
+    assert!(
+        !duo.server().on_link_switch().transmit,
+        "nothing is left to say"
+    );
 }
 
 #[test]

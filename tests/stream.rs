@@ -10,7 +10,11 @@ use common::{
         Pair,
         Plan, //
     },
-    rng::for_seeds,
+    rng::{
+        for_seeds,
+        Rng, //
+    },
+    stream_ops,
     Side, //
 };
 use smc_proto::buffer::SizeClass;
@@ -50,7 +54,7 @@ fn class(code: u8) -> SizeClass {
 
 /// Sizes, chunks and urgency that differ from seed to seed.
 fn mixed_plan(pair_seed: u64, salt: u64) -> Plan {
-    let mut rng = common::rng::Rng::new(pair_seed * 2 + salt);
+    let mut rng = Rng::new(pair_seed * 2 + salt);
     let largest = if rng.one_in(8) { 5 } else { 1 };
     Plan {
         send: u64::from(rng.below(300_000)),
@@ -115,4 +119,13 @@ fn each_urgent_byte_raises_one_signal() {
         total.set(total.get() + server.signals);
     });
     assert!(total.get() > 0);
+}
+
+#[test]
+fn no_peer_breaks_the_promises_that_keep_memory_safe() {
+    for_seeds(300, |seed| {
+        let mut rng = Rng::new(seed);
+        let bytes: Vec<u8> = (0..4_000).map(|_| rng.next() as u8).collect();
+        stream_ops::run(&bytes);
+    });
 }

@@ -8,8 +8,13 @@
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
 //! - [`duo`]: two `Stream`s moved by hand, for single steps.
 //! - [`host`]: two machines that set up connections and keep link groups.
+//! - [`stream_ops`]: operation lists on one `Stream` whose peer says anything.
 
-#![allow(dead_code, reason = "each test binary uses its part of the harness")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary includes the harness whole and uses its part of it"
+)]
 
 pub mod duo;
 pub mod host;
@@ -17,6 +22,7 @@ pub mod net;
 pub mod pair;
 pub mod rdma;
 pub mod rng;
+pub mod stream_ops;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

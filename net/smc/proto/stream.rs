@@ -96,7 +96,7 @@ use crate::cursor::{
 
 // It lives under a spinlock in each connection, and a record in each send slot.
 const _: () = assert!(size_of::<Stream>() <= 192);
-const _: () = assert!(size_of::<SentRecord>() <= 32);
+const _: () = assert!(size_of::<SentRecord>() <= 24);
 
 /// The state of data transfer of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -332,10 +332,7 @@ impl Stream {
             ..Effects::default()
         };
         if let Some(cons) = cons {
-            let space = self.send.space();
-            let acked = self.send.acknowledge(cons);
-            fx.wake_writers = acked.urgent_done || self.send.space() > space;
-            self.cdc_due |= acked.overtook;
+            fx.wake_writers = self.send.acknowledge(cons);
         }
         if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {
             //= rfc7609#section-4.3

@@ -38,8 +38,6 @@ pub struct SentRecord {
     /// Posted data before and after.
     start: u64,
     end: u64,
-    /// What the peer knew of our read position before.
-    confirmed: u64,
     seq: u16,
     epoch: u8,
     urgent: bool,
@@ -143,13 +141,13 @@ impl Stream {
         let record = SentRecord {
             start,
             end: self.send.sent(),
-            confirmed: self.recv.confirm(),
             seq,
             epoch: self.epoch,
             urgent,
             validation: false,
             first_close,
         };
+        self.recv.confirm();
         self.seq = seq;
         self.cdc_due = false;
         self.close_posted |= first_close;
@@ -198,9 +196,9 @@ impl Stream {
             return;
         }
         self.send.give_back(record.start, record.urgent);
-        self.recv.unconfirm(record.confirmed);
         self.seq = record.seq.wrapping_sub(1);
         self.close_posted &= !record.first_close;
+        // Whatever the message would have told: the read position, a flag, an answer.
         self.cdc_due = true;
     }
 
@@ -221,7 +219,7 @@ impl Stream {
         }
         let quiet = self.pending == 0;
         Effects {
-            transmit: self.is_close_ready() || (quiet && self.has_work()),
+            transmit: quiet && self.has_work(),
             wake_writers: self.send.space() > space,
             quiet,
             ..Effects::default()

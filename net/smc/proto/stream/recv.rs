@@ -241,14 +241,9 @@ impl Receiver {
         }
     }
 
-    /// The peer is being told the read position; returns what it knew before.
-    pub(super) fn confirm(&mut self) -> u64 {
-        core::mem::replace(&mut self.confirmed, self.consumed)
-    }
-
-    /// Undoes [`Self::confirm`].
-    pub(super) fn unconfirm(&mut self, before: u64) {
-        self.confirmed = before;
+    /// The peer is being told the read position.
+    pub(super) fn confirm(&mut self) {
+        self.confirmed = self.consumed;
     }
 
     /// Whether the ring is full.

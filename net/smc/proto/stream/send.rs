@@ -4,8 +4,8 @@
 //! All places are stream positions ([`crate::cursor`]), in this order:
 //! `acked` (read by the peer) <= `sent` (posted) <= `prepared` (copied from the application), and
 //! `fin` (completed) <= `sent`. Positions serve both rings: the peer's RMBE from 0 on, the send buffer
-//! from `base` on, which moves each time a buffer is attached. So the two rings need neither the
-//! same size nor the same phase.
+//! from `base` on. The latter moves each time a buffer is attached, so that short exchanges stay in the
+//! first, cached bytes of it. The two rings need neither the same size nor the same phase.
 
 use crate::buffer::SizeClass;
 use crate::cursor::{
@@ -54,15 +54,6 @@ pub(super) struct Sender {
     peer: Option<Ring>,
     /// The application's bytes are being copied into the send buffer.
     filling: bool,
-}
-
-/// What taking over a consumer cursor changed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Acked {
-    /// The urgent byte was read: sends may go on.
-    pub(super) urgent_done: bool,
-    /// The peer had read data that a link switch was about to send again.
-    pub(super) overtook: bool,
 }
 
 impl Sender {
@@ -290,17 +281,17 @@ impl Sender {
         }
     }
 
-    /// Takes over a position that [`Self::check_cons`] gave.
-    pub(super) fn acknowledge(&mut self, acked: u64) -> Acked {
+    /// Takes over a position that [`Self::check_cons`] gave. Returns whether writers may go on: the
+    /// urgent byte was read, or send space came free.
+    pub(super) fn acknowledge(&mut self, acked: u64) -> bool {
+        self.acked = acked;
         let overtook = acked > self.sent;
         if overtook {
-            // Only possible after a link switch. What a new work request reads stays until it is done.
-            if self.fin == self.sent {
-                self.fin = acked;
-            }
+            // The peer had read what a link switch was about to repeat. Nothing of it was posted again
+            // yet: the window takes all of it at once, so `sent` would be past it.
             self.sent = acked;
+            self.fin = acked;
         }
-        self.acked = acked;
         let urgent_done = match self.urgent {
             Urgent::Staged(end) | Urgent::Posted(end) => acked >= end,
             Urgent::None | Urgent::Announced => false,
@@ -308,10 +299,7 @@ impl Sender {
         if urgent_done {
             self.urgent = Urgent::None;
         }
-        Acked {
-            urgent_done,
-            overtook,
-        }
+        urgent_done || overtook
     }
 
     fn unpost_urgent(&mut self, undo: bool) {
