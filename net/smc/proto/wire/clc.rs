@@ -199,23 +199,18 @@ impl Header {
     }
 
     /// Bytes of the whole message, these eight included: 12 to 65535.
-    pub fn len(&self) -> usize {
+    pub fn message_len(&self) -> usize {
         usize::from(self.len)
     }
 
     /// Bytes to read and hand to [`Message::parse`]: at most [`MAX_LEN`].
     pub fn read_len(&self) -> usize {
-        self.len().min(MAX_LEN)
+        self.message_len().min(MAX_LEN)
     }
 
     /// Bytes to read after that and throw away.
     pub fn drain_len(&self) -> usize {
-        self.len().saturating_sub(MAX_LEN)
-    }
-
-    /// Says whether the length is that of no message. Never so: [`Header::peek`] refuses it.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.message_len().saturating_sub(MAX_LEN)
     }
 
     /// The header of a message of which the first bytes are here.
@@ -241,14 +236,14 @@ fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Mal
     if header.message_type != expected {
         return Err(Malformed::MessageType);
     }
-    let inside = if bytes.len() == header.len() {
+    let inside = if bytes.len() == header.message_len() {
         let (inside, trailer) = bytes.split_last_chunk().ok_or(Malformed::Truncated)?;
         // A decline is believed without its trailer, as in the C module.
         if expected != MessageType::Decline && !is_eye_catcher(*trailer) {
             return Err(Malformed::Trailer);
         }
         inside
-    } else if bytes.len() > header.len() {
+    } else if bytes.len() > header.message_len() {
         return Err(Malformed::LengthMismatch);
     } else if bytes.len() >= MAX_LEN {
         bytes

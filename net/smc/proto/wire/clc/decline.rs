@@ -90,7 +90,7 @@ impl Decline {
             Version::V1 => V1_LEN,
             Version::V2 => V2_LEN,
         };
-        if header.len() != len {
+        if header.message_len() != len {
             return Err(Malformed::LengthMismatch);
         }
         let raw: &Raw = reader.take()?;
