@@ -94,6 +94,7 @@ pub enum Ignored {
 pub const MAX_ACTIONS: usize = 4;
 
 /// The things to do, in order.
+#[must_use = "the peer waits for what is to be sent"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actions<'a> {
     list: [Option<Action<'a>>; MAX_ACTIONS],

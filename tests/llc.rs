@@ -1,0 +1,638 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Link layer control: what one side answers to every message, and its own flows with answers that
+//! are late, wrong, doubled or crossing.
+
+mod common;
+
+use common::rng::{
+    for_seeds,
+    Rng, //
+};
+use smc_proto::id::{
+    Gid,
+    LinkNum,
+    LinkUid,
+    Mac,
+    QpNum,
+    RemoteAddr,
+    Rkey, //
+};
+use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::{
+    Role,
+    Rtoken,
+    Rtokens,
+    LINK_SLOTS, //
+};
+use smc_proto::llc::first::{
+    Error as FirstError,
+    FirstLink, //
+};
+use smc_proto::llc::rkey::{
+    Announcement,
+    Error as RkeyError, //
+};
+use smc_proto::llc::{
+    Action,
+    Actions,
+    Arrival,
+    Busy,
+    Finished,
+    Ignored,
+    Llc, //
+};
+use smc_proto::reason::Reason;
+use smc_proto::time::{
+    Duration,
+    Instant, //
+};
+use smc_proto::wire::clc::{
+    Limits,
+    Release, //
+};
+use smc_proto::wire::llc::{
+    Body,
+    DeleteLink,
+    DeleteReason,
+    Kind,
+    Message,
+    PeerOrder,
+    MAX_LEN, //
+};
+use smc_proto::wire::{
+    List,
+    Received,
+    Version, //
+};
+
+const LINK: LinkNum = LinkNum(1);
+
+/// One side of a link group with link 1 in slot 0 and link 2 in slot 1.
+struct End {
+    llc: Llc,
+    version: Version,
+    links: [LinkNum; LINK_SLOTS],
+    rows: Vec<Row>,
+    now: Instant,
+}
+
+impl End {
+    fn new(role: Role, version: Version) -> Self {
+        let mut links = [LinkNum::NONE; LINK_SLOTS];
+        links[0] = LINK;
+        links[1] = LinkNum(2);
+        Self {
+            llc: Llc::new(role, version),
+            version,
+            links,
+            rows: vec![Row::EMPTY; 4],
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Delivers bytes on the link in `slot`.
+    fn receive<'a>(&mut self, slot: usize, bytes: &'a [u8]) -> Vec<Action<'a>> {
+        let Ok(Received::Llc(message)) = Received::parse(bytes) else {
+            panic!("not an LLC message");
+        };
+        self.deliver(slot, &message)
+    }
+
+    fn deliver<'a>(&mut self, slot: usize, message: &Message<'a>) -> Vec<Action<'a>> {
+        let mut arrival = Arrival {
+            slot,
+            links: &self.links,
+            rtokens: &mut Rtokens::new(&mut self.rows),
+        };
+        list(self.llc.on_message(message, &mut arrival, self.now))
+    }
+
+    fn deliver_body<'a>(&mut self, kind: Kind, body: Body<'a>) -> Vec<Action<'a>> {
+        let message = Message {
+            version: self.version,
+            kind,
+            body,
+        };
+        self.deliver(0, &message)
+    }
+
+    fn sleep(&mut self, millis: u64) -> Vec<Action<'static>> {
+        self.now = self.now.saturating_add(Duration::from_millis(millis));
+        list(self.llc.on_timeout(self.now))
+    }
+
+    fn announce(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
+        let here = Rtoken {
+            rkey: Rkey(rkey),
+            addr: RemoteAddr(0x1000),
+        };
+        let others = List::EMPTY;
+        self.llc
+            .begin_confirm_rkey(0, Announcement { here, others }, self.now)
+            .map(list)
+    }
+}
+
+fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
+    actions.into_iter().collect()
+}
+
+/// The bytes of the only action, a message on the link in slot 0.
+fn sent(actions: &[Action<'_>]) -> Vec<u8> {
+    let [Action::Send { slot: 0, message }] = actions else {
+        panic!("{actions:?}");
+    };
+    bytes(message)
+}
+
+fn bytes(message: &Message<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_LEN];
+    message.emit(PeerOrder::Little, &mut buf).unwrap().to_vec()
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    std::fs::read(format!("tests/vectors/{name}.bin")).unwrap()
+}
+
+const BOTH: [Role; 2] = [Role::Client, Role::Server];
+
+// The first contact.
+
+/// The client's end in the vectors.
+fn client_link(version: Version) -> FirstLink {
+    let mut gid = [0; 16];
+    gid[0] = 0xfe;
+    gid[1] = 0x80;
+    gid[11] = 0xff;
+    gid[12] = 0xfe;
+    gid[15] = 1;
+    FirstLink {
+        slot: 0,
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        gid: Gid(gid),
+        qp_num: QpNum::new(0x456).unwrap(),
+        link_num: LinkNum::NONE,
+        group_uid: 0x0100_0001,
+        release: match version {
+            Version::V1 => Release::R0,
+            Version::V2 => Release::R1,
+        },
+        limits: Limits {
+            max_conns: 255,
+            max_links: match version {
+                Version::V1 => 2,
+                Version::V2 => 1,
+            },
+        },
+    }
+}
+
+fn server_link(version: Version) -> FirstLink {
+    let mut link = client_link(version);
+    link.mac = Mac([2, 0, 0, 0, 0, 2]);
+    link.gid.0[15] = 2;
+    link.qp_num = QpNum::new(0x123).unwrap();
+    link.link_num = LINK;
+    link
+}
+
+fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
+    let mut end = End::new(role, version);
+    let link = match role {
+        Role::Client => client_link(version),
+        Role::Server => server_link(version),
+    };
+    let actions = end.llc.begin_first_contact(link, end.now).unwrap();
+    (end, list(actions))
+}
+
+#[test]
+fn the_client_answers_the_vector_with_the_vector() {
+    let (mut client, actions) = begin(Role::Client, Version::V1);
+    assert_eq!(actions, []);
+    let request = vector("L1");
+    let prepare = Action::PrepareLink {
+        slot: 0,
+        link_num: LINK,
+    };
+    assert_eq!(client.receive(0, &request), [prepare]);
+    let actions = list(client.llc.on_link_prepared(Ok(()), client.now));
+    let mut want = vector("L2");
+    // The uid is the sender's own affair.
+    want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
+    assert_eq!(sent(&actions[..1]), want);
+    assert!(matches!(actions[1], Action::ActivateLink { slot: 0, .. }));
+    assert_eq!(actions[2], Action::Finished(Finished::FirstContact(Ok(()))));
+    assert!(client.llc.is_idle());
+}
+
+#[test]
+fn the_server_sends_the_vector_and_takes_the_vector() {
+    let (mut server, actions) = begin(Role::Server, Version::V1);
+    let mut want = vector("L1");
+    want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
+    assert_eq!(sent(&actions), want);
+    let answer = vector("L2");
+    let actions = server.receive(0, &answer);
+    assert!(matches!(actions[0], Action::ActivateLink { slot: 0, .. }));
+    let done = Action::Finished(Finished::FirstContact(Ok(())));
+    assert_eq!(actions.last(), Some(&done));
+}
+
+#[test]
+fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
+    let (mut server, _) = begin(Role::Server, Version::V1);
+    let answer = vector("L2");
+    let actions = server.receive(0, &answer);
+    let offer = sent(&actions[1..2]);
+    assert_eq!(offer[0], 0x02);
+    assert_eq!(
+        offer[32] & 0x0f,
+        0,
+        "no path MTU, which is rejected at once"
+    );
+
+    let mut client = End::new(Role::Client, Version::V1);
+    let rejection = sent(&client.receive(0, &offer));
+    assert_eq!(rejection[2..4], [2, 0xc0]);
+    assert_eq!(
+        server.receive(0, &rejection),
+        [Action::Ignored(Ignored::Unexpected)]
+    );
+}
+
+#[test]
+fn a_limit_of_one_link_needs_no_such_word() {
+    let (mut server, actions) = begin(Role::Server, Version::V2);
+    let request = sent(&actions);
+    assert_eq!(request[34..36], [1, 255], "release 1 repeats the limits");
+    let (mut client, _) = begin(Role::Client, Version::V2);
+    client.receive(0, &request);
+    let answers = list(client.llc.on_link_prepared(Ok(()), client.now));
+    let answer = sent(&answers[..1]);
+    let actions = server.receive(0, &answer);
+    assert_eq!(actions.len(), 2, "{actions:?}");
+    assert!(matches!(
+        actions[0],
+        Action::ActivateLink {
+            peer_uid: LinkUid(0x0100_0002),
+            ..
+        }
+    ));
+}
+
+#[test]
+fn the_server_asks_twice_and_then_gives_up_before_the_client() {
+    let (mut server, first) = begin(Role::Server, Version::V1);
+    assert_eq!(server.sleep(999), []);
+    assert_eq!(server.sleep(1), first);
+    assert_eq!(server.sleep(999), []);
+    let silent = [Action::Finished(Finished::FirstContact(Err(
+        FirstError::Silent,
+    )))];
+    assert_eq!(server.sleep(1), silent);
+
+    let (mut client, _) = begin(Role::Client, Version::V1);
+    assert_eq!(client.sleep(3999), []);
+    assert_eq!(client.sleep(1), silent);
+}
+
+#[test]
+fn a_request_that_comes_twice_is_answered_once() {
+    let (mut client, _) = begin(Role::Client, Version::V1);
+    let request = vector("L1");
+    client.receive(0, &request);
+    let ignored = [Action::Ignored(Ignored::Unexpected)];
+    assert_eq!(client.receive(0, &request), ignored);
+    assert_eq!(
+        list(client.llc.on_link_prepared(Ok(()), client.now)).len(),
+        3
+    );
+    assert_eq!(client.receive(0, &request), ignored);
+}
+
+#[test]
+fn a_client_that_prepares_its_link_has_no_deadline() {
+    let (mut client, _) = begin(Role::Client, Version::V1);
+    let request = vector("L1");
+    client.receive(0, &request);
+    assert_eq!(client.llc.deadline(), None);
+    assert_eq!(client.sleep(60_000), []);
+    let failed = client
+        .llc
+        .on_link_prepared(Err(Reason::LinkNotReady), client.now);
+    assert_eq!(
+        list(failed),
+        [Action::Finished(Finished::FirstContact(Err(
+            FirstError::Failed(Reason::LinkNotReady)
+        )))]
+    );
+}
+
+#[test]
+fn a_first_contact_ends_with_its_link_and_no_other() {
+    for role in BOTH {
+        let (mut end, _) = begin(role, Version::V2);
+        assert_eq!(list(end.llc.on_link_down(1, end.now)), []);
+        assert_eq!(
+            list(end.llc.on_link_down(0, end.now)),
+            [Action::Finished(Finished::FirstContact(Err(
+                FirstError::Silent
+            )))]
+        );
+        assert!(end.llc.is_idle());
+    }
+}
+
+#[test]
+fn a_request_without_a_number_or_on_another_link_is_not_meant() {
+    let (mut client, _) = begin(Role::Client, Version::V1);
+    let mut request = vector("L1");
+    assert_eq!(
+        client.receive(1, &request),
+        [Action::Ignored(Ignored::OtherLink)]
+    );
+    request[29] = 0;
+    assert_eq!(
+        client.receive(0, &request),
+        [Action::Ignored(Ignored::UnknownLink)]
+    );
+    assert!(!client.llc.is_idle());
+}
+
+#[test]
+fn an_answer_about_another_link_does_not_confirm_this_one() {
+    let (mut server, _) = begin(Role::Server, Version::V1);
+    let mut answer = vector("L2");
+    answer[29] = 9;
+    assert_eq!(
+        server.receive(0, &answer),
+        [Action::Ignored(Ignored::OtherAnswer)]
+    );
+    assert!(!server.llc.is_idle());
+}
+
+// Requests of the peer.
+
+#[test]
+fn a_message_of_the_other_version_is_dropped() {
+    let messages = ["L10", "L8", "L9", "L11", "L4", "L1"];
+    for role in BOTH {
+        let mut end = End::new(role, Version::V2);
+        for name in messages {
+            let message = vector(name);
+            assert_eq!(
+                end.receive(0, &message),
+                [Action::Ignored(Ignored::WrongVersion)]
+            );
+        }
+        assert!(end.llc.is_idle());
+    }
+}
+
+#[test]
+fn test_link_is_returned_with_its_data() {
+    for role in BOTH {
+        let mut end = End::new(role, Version::V1);
+        let mut request = vector("L10");
+        request[4..20].copy_from_slice(b"sixteen bytes...");
+        let answer = sent(&end.receive(0, &request));
+        request[3] = 0x80;
+        assert_eq!(answer, request);
+        assert_eq!(end.receive(0, &answer), [Action::Ignored(Ignored::Noted)]);
+    }
+}
+
+#[test]
+fn a_client_rejects_the_vector_with_the_vector() {
+    let mut client = End::new(Role::Client, Version::V1);
+    let offer = vector("L4");
+    assert_eq!(sent(&client.receive(0, &offer)), vector("L5"));
+}
+
+#[test]
+fn a_client_rejects_a_version_2_link_in_44_bytes() {
+    let mut client = End::new(Role::Client, Version::V2);
+    let offer = vector("L6");
+    let rejection = sent(&client.receive(0, &offer));
+    assert_eq!(rejection.len(), 44);
+    assert_eq!(rejection[0], 0x22);
+    assert_eq!(rejection[3], 0xc1);
+    assert_eq!(rejection[4..44], offer[4..44]);
+}
+
+#[test]
+fn a_server_answers_that_it_adds_no_link() {
+    let mut server = End::new(Role::Server, Version::V2);
+    let request = vector("L12");
+    let answer = sent(&server.receive(0, &request));
+    assert_eq!(answer.len(), 44);
+    assert_eq!((answer[0], answer[3]), (0x25, 0x80));
+    assert!(answer[4..].iter().all(|byte| *byte == 0));
+
+    let mut client = End::new(Role::Client, Version::V2);
+    for message in [request, answer] {
+        let actions = client.receive(0, &message);
+        assert!(matches!(actions[..], [Action::Ignored(_)]), "{actions:?}");
+    }
+}
+
+#[test]
+fn messages_that_nobody_waits_for_are_dropped() {
+    for role in BOTH {
+        let mut end = End::new(role, Version::V1);
+        for name in ["L1", "L2", "L5", "L7"] {
+            let message = vector(name);
+            assert_eq!(
+                end.receive(0, &message),
+                [Action::Ignored(Ignored::Unexpected)],
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_end_of_all_links_ends_the_group_without_an_answer() {
+    for role in BOTH {
+        let mut end = End::new(role, Version::V1);
+        let message = vector("L8");
+        assert_eq!(
+            end.receive(0, &message),
+            [Action::TerminateGroup(DeleteReason::PROGRAM)]
+        );
+    }
+}
+
+// One link is deleted.
+
+fn delete(link: u8) -> DeleteLink {
+    DeleteLink {
+        link_num: Some(LinkNum(link)),
+        orderly: true,
+        reason: DeleteReason::LOST_PATH,
+    }
+}
+
+/// The DELETE_LINK among the actions, as kind, link and reason.
+fn deletion(action: &Action<'_>) -> (Kind, Option<LinkNum>, DeleteReason) {
+    let Action::Send { message, .. } = action else {
+        panic!("{action:?}");
+    };
+    let Body::DeleteLink(body) = message.body else {
+        panic!("{action:?}");
+    };
+    (message.kind, body.link_num, body.reason)
+}
+
+#[test]
+fn a_client_answers_before_the_link_goes() {
+    let mut client = End::new(Role::Client, Version::V2);
+    let actions = client.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(
+        deletion(&actions[0]),
+        (Kind::Response, Some(LinkNum(2)), DeleteReason::DONE)
+    );
+    assert_eq!(actions[1..], [Action::TakeDownLink { slot: 1 }]);
+}
+
+#[test]
+fn a_client_does_not_delete_a_link_that_is_not_there() {
+    let mut client = End::new(Role::Client, Version::V2);
+    for number in [0, 3] {
+        let actions = client.deliver_body(Kind::Request, Body::DeleteLink(delete(number)));
+        assert_eq!(actions.len(), 1);
+        assert_eq!(deletion(&actions[0]).2, DeleteReason::UNKNOWN_LINK);
+    }
+}
+
+#[test]
+fn a_server_asks_the_client_in_turn_and_then_deletes() {
+    let mut server = End::new(Role::Server, Version::V2);
+    let actions = server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(
+        deletion(&actions[0]),
+        (Kind::Request, Some(LinkNum(2)), DeleteReason::LOST_PATH)
+    );
+    assert_eq!(server.announce(1), Err(Busy));
+
+    // An answer about another link is not the one.
+    let other = server.deliver_body(Kind::Response, Body::DeleteLink(delete(1)));
+    assert_eq!(other, [Action::Ignored(Ignored::OtherAnswer)]);
+
+    let done = [
+        Action::TakeDownLink { slot: 1 },
+        Action::Finished(Finished::DeleteLink),
+    ];
+    let actions = server.deliver_body(Kind::Response, Body::DeleteLink(delete(2)));
+    assert_eq!(actions, done);
+
+    server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(server.sleep(1999), []);
+    assert_eq!(server.sleep(1), done, "without an answer, too");
+
+    let unknown = server.deliver_body(Kind::Request, Body::DeleteLink(delete(7)));
+    assert_eq!(unknown, [Action::Ignored(Ignored::UnknownLink)]);
+}
+
+#[test]
+fn a_deletion_waits_for_the_flow_under_way() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.announce(1).unwrap();
+    let first = server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(first, [Action::Ignored(Ignored::Delayed)]);
+    let second = server.deliver_body(Kind::Request, Body::DeleteLink(delete(1)));
+    assert_eq!(second, [Action::Ignored(Ignored::Busy)]);
+
+    let actions = server.sleep(2000);
+    assert_eq!(
+        actions[0],
+        Action::Finished(Finished::ConfirmRkey(Err(RkeyError::TimedOut)))
+    );
+    assert_eq!(deletion(&actions[1]).1, Some(LinkNum(2)));
+    assert!(!server.llc.is_idle(), "the deletion is under way");
+}
+
+#[test]
+fn a_delayed_deletion_ends_with_its_link() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.announce(1).unwrap();
+    server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(list(server.llc.on_link_down(1, server.now)), []);
+    assert_eq!(server.sleep(2000).len(), 1);
+    assert!(server.llc.is_idle());
+}
+
+// Whatever comes.
+
+/// A message with arbitrary bytes behind a header that is right.
+fn noise(rng: &mut Rng, version: Version) -> Vec<u8> {
+    let kinds: &[u8] = match version {
+        Version::V1 => &[1, 2, 3, 4, 6, 7, 8, 9],
+        Version::V2 => &[0x21, 0x22, 0x24, 0x25, 0x26, 0x27, 0x29],
+    };
+    let len = match rng.one_in(4) && version == Version::V2 {
+        true => rng.between(44, 200) as usize,
+        false => 44,
+    };
+    let mut bytes: Vec<u8> = (0..len).map(|_| rng.below(4) as u8).collect();
+    bytes[0] = *rng.pick(kinds);
+    bytes[1] = 44;
+    bytes[2] = 0;
+    bytes[3] = (rng.next() as u8) & 0xe3;
+    bytes
+}
+
+#[test]
+fn no_message_at_any_moment_upsets_the_state() {
+    for_seeds(2000, |seed| {
+        let mut rng = Rng::new(seed);
+        let role = *rng.pick(&BOTH);
+        let version = *rng.pick(&[Version::V1, Version::V2]);
+        let (mut end, _) = begin(role, version);
+        for _ in 0..60 {
+            let mut finished = 0;
+            let was_idle = end.llc.is_idle();
+            let mut count = |actions: &[Action<'_>]| {
+                finished += actions
+                    .iter()
+                    .filter(|action| matches!(action, Action::Finished(_)))
+                    .count();
+            };
+            match rng.below(8) {
+                0 => count(&end.sleep(rng.between(1, 1500).into())),
+                1 => {
+                    let slot = rng.below(3) as usize;
+                    count(&list(end.llc.on_link_down(slot, end.now)));
+                }
+                2 => {
+                    let result = *rng.pick(&[Ok(()), Err(Reason::LinkNotReady)]);
+                    count(&list(end.llc.on_link_prepared(result, end.now)));
+                }
+                3 => {
+                    let begun = end.announce(rng.below(4));
+                    assert_eq!(begun.is_ok(), was_idle);
+                }
+                _ => {
+                    let bytes = noise(&mut rng, version);
+                    if let Ok(Received::Llc(_)) = Received::parse(&bytes) {
+                        let slot = rng.below(2) as usize;
+                        count(&end.receive(slot, &bytes));
+                    }
+                }
+            }
+            assert!(finished <= 1);
+            assert!(finished == 0 || !was_idle, "ended what had not begun");
+            if finished == 0 && !was_idle {
+                assert!(!end.llc.is_idle(), "ended without a word");
+            }
+        }
+        // Whatever happened, time ends every flow but one that waits for our own link.
+        let _ = end.llc.on_link_prepared(Err(Reason::LinkNotReady), end.now);
+        for _ in 0..4 {
+            end.sleep(5000);
+        }
+        assert!(end.llc.is_idle());
+        assert_eq!(end.llc.deadline(), None);
+    });
+}
