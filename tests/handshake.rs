@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use common::handshake_ops;
 use common::host::{
     Config,
     Joined,
@@ -662,5 +663,35 @@ fn a_crash_at_any_moment_leaves_the_other_side_usable() {
             }
         }
         panic!("no connection uses SMC any more");
+    });
+}
+
+/// The golden messages with some bytes changed, to each side under all circumstances.
+#[test]
+fn no_peer_breaks_the_promises() {
+    let read = |name: &str| std::fs::read(format!("tests/vectors/{name}.bin")).unwrap();
+    let proposals = ["P1", "P2", "P3", "P4"].map(read);
+    let answers = ["A1", "A2", "A3", "D1", "D2"].map(read);
+    let confirms = ["C1", "C2", "D1"].map(read);
+    for_seeds(20_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let circumstances = rng.next() as u8;
+        let (mut first, mut second) = match circumstances & 1 {
+            0 => (rng.pick(&answers).clone(), Vec::new()),
+            _ => (rng.pick(&proposals).clone(), rng.pick(&confirms).clone()),
+        };
+        for message in [&mut first, &mut second] {
+            for _ in 0..rng.below(4) {
+                if let Some(at) = message.len().checked_sub(1) {
+                    let at = rng.between(7, at as u32) as usize;
+                    message[at] = rng.next() as u8;
+                }
+            }
+        }
+        let mut bytes = vec![circumstances];
+        bytes.extend((first.len() as u16).to_be_bytes());
+        bytes.extend(first);
+        bytes.extend(second);
+        handshake_ops::run(&bytes);
     });
 }

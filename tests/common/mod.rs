@@ -8,6 +8,7 @@
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
 //! - [`duo`]: two `Stream`s moved by hand, for single steps.
 //! - [`host`]: two machines that set up connections and keep link groups.
+//! - [`handshake_ops`], [`llc_ops`]: one side of a handshake or link group whose peer says anything.
 //! - [`stream_ops`]: operation lists on one `Stream` whose peer says anything.
 
 #![allow(
@@ -17,7 +18,9 @@
 )]
 
 pub mod duo;
+pub mod handshake_ops;
 pub mod host;
+pub mod llc_ops;
 pub mod net;
 pub mod pair;
 pub mod rdma;

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Both sides of the handshake against a peer that says anything, decoded from bytes.
+//!
+//! Fuzzing and the seeded test share it. The promises: whatever is agreed on was offered and lies
+//! within the limits of both sides, what is sent can be read, and a server tries each way once.
+
+use smc_proto::handshake::client::{
+    Beginning,
+    Contact,
+    Means,
+    V1Port,
+    V2Port, //
+};
+use smc_proto::handshake::eid::Ueids;
+use smc_proto::handshake::server::{
+    self,
+    Chosen,
+    Local, //
+};
+use smc_proto::handshake::{
+    Failure,
+    Then,
+    RELEASE, //
+};
+use smc_proto::id::{
+    Gid,
+    Ipv4,
+    Mac,
+    Mtu,
+    PeerId,
+    Psn,
+    QpNum,
+    RemoteAddr,
+    Rkey,
+    RmbeIndex,
+    Token, //
+};
+use smc_proto::lgr::Role;
+use smc_proto::reason::Reason;
+use smc_proto::wire::clc::{
+    Hostname,
+    IpPrefix,
+    Limits,
+    Message,
+    SmcR,
+    MAX_LEN, //
+};
+use smc_proto::wire::{
+    List,
+    Version, //
+};
+
+/// Runs one side against the two messages in `bytes`: a byte of circumstances, the length of the
+/// first message as two bytes, the messages.
+pub fn run(bytes: &[u8]) {
+    let [circumstances, high, low, rest @ ..] = bytes else {
+        return;
+    };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    let (first, second) = rest.split_at(len.min(rest.len()));
+    match circumstances & 1 {
+        0 => client(*circumstances, first),
+        _ => server(*circumstances, first, second),
+    }
+}
+
+fn eids() -> Ueids {
+    let mut eids = Ueids::DEFAULT;
+    let test = smc_proto::id::Eid::from_name(b"SMCV2-TEST");
+    eids.add(test.expect("a valid one")).expect("there is room");
+    eids
+}
+
+const OWN_LIMITS: Limits = Limits {
+    max_conns: 100,
+    max_links: 2,
+};
+
+fn end() -> SmcR {
+    SmcR {
+        peer_id: PeerId([1, 2, 2, 0, 0, 0, 0, 1]),
+        gid: Gid::from_ipv4(Ipv4([192, 168, 1, 1])),
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        qp_num: QpNum::default(),
+        rkey: Rkey(1),
+        rmbe_index: RmbeIndex::FIRST,
+        token: Token(1),
+        rmbe_size: smc_proto::buffer::SizeClass::SMALLEST,
+        mtu: Mtu::B1024,
+        rmb_addr: RemoteAddr(0),
+        psn: Psn::default(),
+    }
+}
+
+fn check_sent(message: &Message<'_>) {
+    let mut buf = [0; MAX_LEN];
+    let bytes = message.emit(&mut buf).expect("it fits");
+    assert_eq!(Message::parse(bytes).as_ref(), Ok(message));
+}
+
+/// A failure never leaves the application with a connection that nobody knows how to use.
+fn check_failure(failure: Failure) {
+    let verdict = failure.verdict();
+    match verdict.then {
+        Then::Fallback(Reason::PeerDeclined) => assert_eq!(verdict.decline, None),
+        Then::Fallback(reason) => assert_eq!(verdict.decline, Some(reason)),
+        Then::Fail(_) => assert_eq!(verdict.decline, None),
+    }
+}
+
+fn client(circumstances: u8, answer: &[u8]) {
+    let eids = eids();
+    let mac = end().mac;
+    let means = Means {
+        peer_id: end().peer_id,
+        v1: (circumstances & 2 != 0).then_some(V1Port {
+            gid: Gid([7; 16]),
+            mac,
+        }),
+        v2: (circumstances & 4 != 0).then_some(V2Port {
+            gid: end().gid,
+            mac,
+        }),
+        prefix: Some(IpPrefix::V4 {
+            subnet: Ipv4([192, 168, 1, 0]),
+            len: 24,
+        }),
+        eids: List::new(eids.as_slice()).expect("two fit"),
+        limits: OWN_LIMITS,
+    };
+    let Ok((proposed, proposal)) = means.propose() else {
+        assert_eq!(circumstances & 6, 0);
+        return;
+    };
+    check_sent(&Message::Proposal(proposal));
+    let Ok(message) = Message::parse(answer) else {
+        return;
+    };
+    let agreed = match proposed.on_message(&message) {
+        Ok(agreed) => agreed,
+        Err(failure) => return check_failure(failure),
+    };
+    match agreed.version() {
+        Version::V1 => assert!(means.v1.is_some() && agreed.eid().is_none()),
+        Version::V2 => {
+            assert!(means.v2.is_some());
+            assert!(agreed
+                .eid()
+                .is_some_and(|eid| eids.as_slice().contains(&eid)));
+        }
+    }
+    if let Contact::First(beginning) = agreed.contact() {
+        assert!(beginning.release() <= RELEASE);
+        assert!(beginning.limits().max_conns >= 16);
+        assert!((1..=2).contains(&beginning.limits().max_links));
+        if let Beginning::V1 = beginning {
+            assert_eq!(agreed.version(), Version::V1);
+        }
+    }
+    assert_eq!(agreed.wanted(0).role(), Role::Client);
+    let gids = [end().gid];
+    let gids = List::new(&gids).expect("one fits");
+    let confirm = agreed.confirm(end(), Hostname::new(b"client"), gids);
+    let mut buf = [0; MAX_LEN];
+    let bytes = Message::Confirm(confirm).emit(&mut buf).expect("it fits");
+    let Ok(Message::Confirm(read)) = Message::parse(bytes) else {
+        panic!("the confirm cannot be read");
+    };
+    assert_eq!((read.endpoint, read.mode), (confirm.endpoint, confirm.mode));
+}
+
+fn server(circumstances: u8, first: &[u8], second: &[u8]) {
+    let eids = eids();
+    let local = Local {
+        eids: &eids,
+        limits: OWN_LIMITS,
+        has_ipsec: false,
+        has_interface: circumstances & 2 == 0,
+    };
+    let Ok(Message::Proposal(proposal)) = Message::parse(first) else {
+        return;
+    };
+    let mut asked = 0;
+    let chosen = local.judge(&proposal, |_| {
+        asked += 1;
+        circumstances & 4 == 0
+    });
+    assert!(asked <= usize::from(proposal.v1().is_some()));
+    let Ok(chosen) = chosen else {
+        return;
+    };
+    let chosen = match circumstances & 8 {
+        0 => chosen,
+        _ => match chosen.failed(Reason::Memory) {
+            Ok(next) => {
+                assert_eq!(
+                    (chosen.version(), next.version()),
+                    (Version::V2, Version::V1)
+                );
+                assert!(next.failed(Reason::NoSmcDevice).is_err());
+                next
+            }
+            Err(_) => return,
+        },
+    };
+    check_chosen(&chosen, &eids);
+    let beginning = (circumstances & 16 == 0).then_some(server::Beginning {
+        is_direct: circumstances & 32 == 0,
+        hostname: Hostname::new(b"server"),
+    });
+    let (accepted, accept) = chosen.accept(end(), beginning);
+    check_sent(&Message::Accept(accept));
+    let Ok(answer) = Message::parse(second) else {
+        return;
+    };
+    match accepted.on_message(&answer) {
+        Err(failure) => check_failure(failure),
+        Ok(agreed) => {
+            assert!(agreed.mtu() <= end().mtu && agreed.mtu() <= agreed.client().mtu);
+            if let Some(peer) = agreed.peer() {
+                assert_eq!(peer.release, chosen.release());
+                assert!(peer.limits().is_none_or(|limits| limits == chosen.limits()));
+            }
+        }
+    }
+}
+
+fn check_chosen(chosen: &Chosen, eids: &Ueids) {
+    let limits = chosen.limits();
+    assert!(chosen.release() <= RELEASE);
+    assert!(limits.max_conns >= 16);
+    assert!((1..=2).contains(&limits.max_links));
+    assert_eq!(chosen.wanted(0).role(), Role::Server);
+    match chosen.version() {
+        Version::V1 => assert!(chosen.eid().is_none()),
+        Version::V2 => assert!(chosen
+            .eid()
+            .is_some_and(|eid| eids.as_slice().contains(&eid))),
+    }
+}
