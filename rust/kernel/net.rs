@@ -24,7 +24,6 @@ pub use args::{
     NameBuf,
     OptIn,
     OptOut,
-    Pipe,
     PollWait, //
 };
 pub use family::FamilyRegistration;

@@ -130,40 +130,6 @@ impl NameBuf<'_> {
     }
 }
 
-/// The pipe that splice(2) fills.
-///
-/// # Invariants
-///
-/// Both pointers are those that the kernel passed to `splice_read`, valid for `'a`.
-pub struct Pipe<'a> {
-    pub(super) pipe: *mut bindings::pipe_inode_info,
-    pub(super) pos: *mut bindings::loff_t,
-    _pipe: PhantomData<&'a mut ()>,
-}
-
-impl Pipe<'_> {
-    /// # Safety
-    ///
-    /// The pointers must be those that the kernel passed to `splice_read`.
-    pub(super) unsafe fn new(
-        pipe: *mut bindings::pipe_inode_info,
-        pos: *mut bindings::loff_t,
-    ) -> Self {
-        // INVARIANT: By the caller's promise.
-        Self {
-            pipe,
-            pos,
-            _pipe: PhantomData,
-        }
-    }
-
-    /// Whether the application asked for a position in the stream, which a socket has not.
-    pub fn has_position(&self) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { *self.pos != 0 }
-    }
-}
-
 /// Who asks for poll(2) bits.
 ///
 /// # Invariants

@@ -29,7 +29,6 @@ use super::{
         NameBuf,
         OptIn,
         OptOut,
-        Pipe,
         PollWait, //
     },
     msg::{
@@ -127,17 +126,6 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
-    /// splice(2) from the socket.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn splice_read(
-        this: ArcBorrow<'_, Self>,
-        pipe: &mut Pipe<'_>,
-        len: usize,
-        flags: u32,
-    ) -> Result<usize>;
     /// The TCP socket that answers what no function above is for, if there is one now.
     fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
 }
@@ -184,7 +172,8 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
             sendmsg: Some(Self::sendmsg_callback),
             recvmsg: Some(Self::recvmsg_callback),
             mmap: Some(Self::mmap_callback),
-            splice_read: Some(Self::splice_read_callback),
+            // The kernel's own copies through recvmsg.
+            splice_read: None,
             splice_eof: None,
             set_peek_off: None,
             peek_len: None,
@@ -435,22 +424,6 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
         let flags = flags as u32;
         // SAFETY: The kernel passes a living socket of ours.
         count(unsafe { Self::front(socket).and_then(|this| T::recvmsg(this, &mut msg, flags)) })
-    }
-
-    unsafe extern "C" fn splice_read_callback(
-        socket: *mut bindings::socket,
-        pos: *mut bindings::loff_t,
-        pipe: *mut bindings::pipe_inode_info,
-        len: usize,
-        flags: u32,
-    ) -> isize {
-        // SAFETY: The kernel passes what is valid for this call.
-        let mut pipe = unsafe { Pipe::new(pipe, pos) };
-        // SAFETY: The kernel passes a living socket of ours.
-        let result = unsafe {
-            Self::front(socket).and_then(|this| T::splice_read(this, &mut pipe, len, flags))
-        };
-        count(result) as isize
     }
 }
 

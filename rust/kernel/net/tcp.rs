@@ -5,7 +5,10 @@
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
 use core::{
-    mem::MaybeUninit,
+    mem::{
+        size_of,
+        MaybeUninit, //
+    },
     ptr::{
         self,
         NonNull, //
@@ -117,19 +120,33 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// TCP's, if the attempt has failed; `EALREADY` if it is still on its way.
+    /// TCP's, if the attempt has failed; `EALREADY` if it is still on its way; `EAFNOSUPPORT` if
+    /// there is none.
     pub fn finish_connect(&self) -> Result {
-        let connect = op!(self, connect);
-        // SAFETY: The socket is alive; without an address the call only looks at the attempt that
-        // is under way.
-        to_result(unsafe {
-            connect(
-                self.as_ptr(),
-                ptr::null_mut(),
-                0,
-                bindings::O_NONBLOCK as i32,
-            )
-        })
+        // An attempt under way is not given another address. Should there be none, since somebody
+        // has disconnected the socket, this one leads nowhere.
+        self.connect_to_family(u16::MAX)
+    }
+
+    /// Ends the connection, so that the socket is as it was when it was new.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn disconnect(&self) -> Result {
+        self.connect_to_family(bindings::AF_UNSPEC as u16)
+    }
+
+    /// Calls connect with an address that is nothing but a family.
+    fn connect_to_family(&self, family: u16) -> Result {
+        let mut addr = bindings::sockaddr_in6 {
+            sin6_family: family,
+            ..Default::default()
+        };
+        let len = size_of::<bindings::sockaddr_in6>() as i32;
+        // SAFETY: The address is valid for that length.
+        let addr = unsafe { RawAddr::new((&raw mut addr).cast(), len) };
+        self.connect(addr, bindings::O_NONBLOCK as i32)
     }
 
     /// Listens for connections; again, to change the backlog.

@@ -20,8 +20,7 @@ use crate::{
         Msg,
         NameBuf,
         OptIn,
-        OptOut,
-        Pipe, //
+        OptOut, //
     }, //
 };
 
@@ -48,19 +47,6 @@ impl TcpSocket {
         let len = msg.len();
         // SAFETY: The socket is alive, the message valid.
         length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
-    }
-
-    /// splice(2) from the socket.
-    ///
-    /// # Errors
-    ///
-    /// TCP's.
-    pub fn splice_read(&self, pipe: &mut Pipe<'_>, len: usize, flags: u32) -> Result<usize> {
-        let splice_read = op!(self, splice_read);
-        // SAFETY: The socket is alive; position and pipe come from the caller of splice.
-        let ret = unsafe { splice_read(self.as_ptr(), pipe.pos, pipe.pipe, len, flags) };
-        // CAST: a negative result is an errno.
-        usize::try_from(ret).map_err(|_| Error::from_errno(ret as i32))
     }
 
     /// The poll(2) bits as they are now; registers nobody to be woken.
