@@ -11,10 +11,11 @@ use clap::{Parser, Subcommand};
 use crate::dirs::Dirs;
 use crate::guests::{Ask, Cast, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
+use crate::module::{self, Noise};
 use crate::packages::{self, Needs};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
-use crate::{host, lint, module, vm};
+use crate::{host, lint, vm};
 
 /// Builds kernels and the module, boots guests, runs the tests.
 #[derive(Parser)]
@@ -70,6 +71,8 @@ enum Task {
         /// How long each target runs.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
+        /// Only these targets.
+        names: Vec<String>,
     },
     /// Check the rules that no compiler checks.
     Lint,
@@ -116,7 +119,10 @@ pub(crate) fn main() -> Result<bool> {
         vm::stop_all();
         std::process::exit(130);
     })?;
-    let mut order = Order { series: &cli.series, ..Order::default() };
+    let mut order = Order {
+        series: &cli.series,
+        ..Order::default()
+    };
     if let Some(jobs) = cli.jobs {
         order.jobs = jobs.max(1);
     }
@@ -124,7 +130,19 @@ pub(crate) fn main() -> Result<bool> {
     match cli.task {
         Task::Lint => lint::run(&dirs),
         Task::Setup => setup(&dirs).map(|()| true),
-        Task::Kernel { flavour, update, adopt } => build_kernel(&dirs, flavour, &Order { update, adopt, ..order }),
+        Task::Kernel {
+            flavour,
+            update,
+            adopt,
+        } => build_kernel(
+            &dirs,
+            flavour,
+            &Order {
+                update,
+                adopt,
+                ..order
+            },
+        ),
         Task::Module { flavour } => build_module(&dirs, flavour, &order),
         Task::Vm(args) => run_script(&dirs, args, &order),
         Task::Test(args) => test(&dirs, args, &order),
@@ -132,7 +150,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Demo => show(&dirs, "tools/demo/demo.sh", Vec::new(), &order),
         Task::Bench { args } => show(&dirs, "tools/bench/bench.sh", args, &order),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
-        Task::Fuzz { seconds } => fuzz(&dirs, seconds),
+        Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
     }
 }
 
@@ -144,7 +162,12 @@ fn setup(dirs: &Dirs) -> Result<()> {
 }
 
 /// The tools and a kernel, both made now if they are not there.
-fn ready(dirs: &Dirs, needs: Needs, flavour: Flavour, order: &Order<'_>) -> Result<(Toolchain, Kernel)> {
+fn ready(
+    dirs: &Dirs,
+    needs: Needs,
+    flavour: Flavour,
+    order: &Order<'_>,
+) -> Result<(Toolchain, Kernel)> {
     packages::ensure(needs)?;
     let tools = Toolchain::find(dirs)?;
     let kernel = kernel::ensure(dirs, &tools, flavour, order)?;
@@ -159,7 +182,10 @@ fn build_kernel(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool
 
 fn build_module(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
     let (tools, kernel) = ready(dirs, Needs::Build, flavour, order)?;
-    println!("{}", module::build(dirs, &tools, &kernel)?.display());
+    println!(
+        "{}",
+        module::build(dirs, &tools, &kernel, Noise::All)?.display()
+    );
     Ok(true)
 }
 
@@ -177,7 +203,10 @@ fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
 }
 
 fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
-    let script = args.script.canonicalize().with_context(|| format!("no {}", args.script.display()))?;
+    let script = args
+        .script
+        .canonicalize()
+        .with_context(|| format!("no {}", args.script.display()))?;
     let default = Ask {
         flavour: Flavour::UmDebug,
         cast: Cast::One,
@@ -193,11 +222,23 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
     ask.timeout = args.timeout.map_or(ask.timeout, Duration::from_secs);
 
     let (tools, kernel) = ready(dirs, Needs::Guests, ask.flavour, order)?;
-    let module = if args.bare { None } else { Some(module::build(dirs, &tools, &kernel)?) };
+    let module = if args.bare {
+        None
+    } else {
+        Some(module::build(dirs, &tools, &kernel, Noise::Errors)?)
+    };
     if !args.bare {
         host::build_tools(dirs)?;
     }
-    let play = Play { script, args: args.args, ask, kernel: &kernel, module, env: Vec::new(), echo: true };
+    let play = Play {
+        script,
+        args: args.args,
+        ask,
+        kernel: &kernel,
+        module,
+        env: Vec::new(),
+        echo: true,
+    };
     let mut clean = true;
     for outcome in play.run(dirs)? {
         for complaint in outcome.complaints() {
@@ -205,7 +246,11 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
             eprintln!("{complaint}");
         }
         clean &= outcome.report.failed.is_empty();
-        eprintln!("{:.1} s, log: {}", outcome.took.as_secs_f32(), dirs.short(&outcome.log).display());
+        eprintln!(
+            "{:.1} s, log: {}",
+            outcome.took.as_secs_f32(),
+            dirs.short(&outcome.log).display()
+        );
     }
     Ok(clean)
 }
@@ -220,24 +265,45 @@ fn show(dirs: &Dirs, script: &str, args: Vec<String>, order: &Order<'_>) -> Resu
         ask.flavour.name(),
         ask.timeout.as_secs().div_ceil(60)
     );
-    let args = VmArgs { script: path, args, flavour: None, cpus: None, mem: None, timeout: None, bare: false };
+    let args = VmArgs {
+        script: path,
+        args,
+        flavour: None,
+        cpus: None,
+        mem: None,
+        timeout: None,
+        bare: false,
+    };
     run_script(dirs, args, order)
 }
 
 fn shell(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
     let (tools, kernel) = ready(dirs, Needs::Guests, flavour, order)?;
-    let module = Some(module::build(dirs, &tools, &kernel)?);
+    let module = Some(module::build(dirs, &tools, &kernel, Noise::Errors)?);
     host::build_tools(dirs)?;
     let script = dirs.repo.join("tools/xtask/guest/shell.sh");
     let ask = Ask::read(&script)?.context("shell.sh has no header")?;
-    let play = Play { script, args: Vec::new(), ask, kernel: &kernel, module, env: Vec::new(), echo: false };
+    let play = Play {
+        script,
+        args: Vec::new(),
+        ask,
+        kernel: &kernel,
+        module,
+        env: Vec::new(),
+        echo: false,
+    };
     play.interact(dirs)?;
     Ok(true)
 }
 
 fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
     packages::ensure(Needs::Guests)?;
-    let choice = Choice { host: false, guests: true, names, flavours: Vec::new() };
+    let choice = Choice {
+        host: false,
+        guests: true,
+        names,
+        flavours: Vec::new(),
+    };
     let end = std::time::Instant::now() + Duration::from_secs(minutes * 60);
     let mut rounds = 0_u32;
     while std::time::Instant::now() < end {
@@ -250,11 +316,34 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
     Ok(true)
 }
 
-/// Runs the fuzz targets' own runner, which needs no special compiler.
-fn fuzz(dirs: &Dirs, seconds: u64) -> Result<bool> {
+/// Runs every fuzz target in turn, from the golden messages and what earlier runs found.
+fn fuzz(dirs: &Dirs, seconds: u64, names: &[String]) -> Result<bool> {
     let dir = dirs.repo.join("tests/fuzz");
-    let mut cmd = Command::new("cargo");
-    cmd.args(["run", "--release", "--quiet", "--", "--seconds", &seconds.to_string()]).current_dir(dir);
-    let status = cmd.status().context("cannot run cargo")?;
-    Ok(status.success())
+    let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).context("no fuzz targets")?;
+    let targets = manifest
+        .split("[[bin]]")
+        .skip(1)
+        .filter_map(|b| b.split('"').nth(1));
+    let mut clean = true;
+    for target in targets.filter(|t| names.is_empty() || names.iter().any(|n| n == t)) {
+        let corpus = format!("corpus/{target}");
+        std::fs::create_dir_all(dir.join(&corpus))?;
+        println!("{target}: {seconds} s");
+        let mut cmd = Command::new("cargo");
+        cmd.args([
+            "run",
+            "--release",
+            "--quiet",
+            "--bin",
+            target,
+            "--",
+            &corpus,
+            "../vectors",
+            "-max_len=1200",
+        ]);
+        cmd.arg(format!("-max_total_time={seconds}"))
+            .current_dir(&dir);
+        clean &= cmd.status().context("cannot run cargo")?.success();
+    }
+    Ok(clean)
 }

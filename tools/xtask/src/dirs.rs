@@ -23,7 +23,10 @@ impl Dirs {
             .find(|d| d.join("tools/xtask/Cargo.toml").is_file())
             .context("not inside a checkout: no tools/xtask above the current folder")?
             .to_path_buf();
-        Ok(Self { repo, cache: cache()? })
+        Ok(Self {
+            repo,
+            cache: cache()?,
+        })
     }
 
     /// What a build or a run of this checkout leaves behind.
@@ -43,13 +46,18 @@ impl Dirs {
 }
 
 fn cache() -> Result<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(dir) = set("SMC_CACHE") {
         return Ok(dir);
     }
     if let Some(dir) = set("XDG_CACHE_HOME") {
         return Ok(dir.join("smc-rs"));
     }
-    let home = set("HOME").context("neither SMC_CACHE nor HOME is set: where should kernels be kept?")?;
+    let home =
+        set("HOME").context("neither SMC_CACHE nor HOME is set: where should kernels be kept?")?;
     Ok(home.join(".cache/smc-rs"))
 }

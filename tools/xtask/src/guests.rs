@@ -51,22 +51,40 @@ pub(crate) struct Ask {
 impl Ask {
     /// Reads the header; `None` if the script names no guest, as libraries do not.
     pub(crate) fn read(script: &Path) -> Result<Option<Self>> {
-        let text = fs::read_to_string(script).with_context(|| format!("cannot read {}", script.display()))?;
+        let text = fs::read_to_string(script)
+            .with_context(|| format!("cannot read {}", script.display()))?;
         Self::parse(&text).with_context(|| format!("header of {}", script.display()))
     }
 
     fn parse(text: &str) -> Result<Option<Self>> {
         let head: Vec<&str> = text.lines().take_while(|l| l.starts_with('#')).collect();
         let field = |name: &str| {
-            head.iter().find_map(|l| l.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+            head.iter()
+                .find_map(|l| l.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
         };
-        let Some(guest) = field("guest") else { return Ok(None) };
+        let Some(guest) = field("guest") else {
+            return Ok(None);
+        };
         let (flavour, cast) = cast(guest)?;
-        let timeout = field("timeout").unwrap_or("120").parse().context("timeout: seconds wanted")?;
-        let cpus = field("cpus").unwrap_or("2").parse().context("cpus: a number wanted")?;
+        let timeout = field("timeout")
+            .unwrap_or("120")
+            .parse()
+            .context("timeout: seconds wanted")?;
+        let cpus = field("cpus")
+            .unwrap_or("2")
+            .parse()
+            .context("cpus: a number wanted")?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
-        Ok(Some(Self { flavour, cast, timeout: Duration::from_secs(timeout), cpus, mem, leaks }))
+        Ok(Some(Self {
+            flavour,
+            cast,
+            timeout: Duration::from_secs(timeout),
+            cpus,
+            mem,
+            leaks,
+        }))
     }
 }
 
@@ -78,7 +96,9 @@ fn cast(guest: &str) -> Result<(Flavour, Cast)> {
         "pair(c,c)" => Ok((Flavour::UmDebug, Cast::Pair(Which::C, Which::C))),
         one => match Flavour::from_str(one, false) {
             Ok(flavour) => Ok((flavour, Cast::One)),
-            Err(_) => bail!("guest: `{guest}` is none of um-debug, um, x86_64, pair(ours,c), pair(c,ours)"),
+            Err(_) => bail!(
+                "guest: `{guest}` is none of um-debug, um, x86_64, pair(ours,c), pair(c,ours)"
+            ),
         },
     }
 }
@@ -99,7 +119,11 @@ pub(crate) struct Play<'a> {
 impl Play<'_> {
     /// Names logs and run folders.
     pub(crate) fn name(&self) -> String {
-        let stem = self.script.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = self
+            .script
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy();
         format!("{stem}-{}", self.kernel.flavour.name())
     }
 
@@ -107,11 +131,24 @@ impl Play<'_> {
     pub(crate) fn run(&self, dirs: &Dirs) -> Result<Vec<Outcome>> {
         let share = self.share(dirs)?;
         match self.ask.cast {
-            Cast::One => Ok(vec![vm::run(dirs, &self.guest(dirs, &self.name(), &share, None))?]),
+            Cast::One => Ok(vec![vm::run(
+                dirs,
+                &self.guest(dirs, &self.name(), &share, None),
+            )?]),
             Cast::Pair(left, right) => {
                 let (a, b) = Wire::pair()?;
-                let a = self.guest(dirs, &format!("{}-a", self.name()), &share, Some(("a", left, a)));
-                let b = self.guest(dirs, &format!("{}-b", self.name()), &share, Some(("b", right, b)));
+                let a = self.guest(
+                    dirs,
+                    &format!("{}-a", self.name()),
+                    &share,
+                    Some(("a", left, a)),
+                );
+                let b = self.guest(
+                    dirs,
+                    &format!("{}-b", self.name()),
+                    &share,
+                    Some(("b", right, b)),
+                );
                 let (a, b) = std::thread::scope(|s| {
                     let other = s.spawn(|| vm::run(dirs, &b));
                     (vm::run(dirs, &a), other.join())
@@ -138,11 +175,21 @@ impl Play<'_> {
         Ok(share)
     }
 
-    fn guest(&self, dirs: &Dirs, name: &str, share: &Path, role: Option<(&str, Which, Wire)>) -> Guest<'_> {
+    fn guest(
+        &self,
+        dirs: &Dirs,
+        name: &str,
+        share: &Path,
+        role: Option<(&str, Which, Wire)>,
+    ) -> Guest<'_> {
         let mut env = self.common_env(dirs);
         let mut set = |name: &str, value: &str| env.push((name.to_owned(), value.to_owned()));
         if let Some((role, which, _)) = role {
-            let (here, there, peer) = if role == "a" { (1, 2, "b") } else { (2, 1, "a") };
+            let (here, there, peer) = if role == "a" {
+                (1, 2, "b")
+            } else {
+                (2, 1, "a")
+            };
             set("ROLE", role);
             set("PEER", peer);
             set("MODULE", which.name());
@@ -187,7 +234,9 @@ impl Play<'_> {
         if let Some(ko) = &self.module {
             env.push(("SMC_KO", text(ko)));
         }
-        env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        env.into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
@@ -197,17 +246,31 @@ mod tests {
 
     #[test]
     fn a_header_is_read() {
-        let ask = Ask::parse("#!/bin/bash\n# SPDX\n# guest: pair(ours, c)\n# timeout: 60\n# cpus: 3\n# mem: 1G\n")
-            .unwrap()
-            .unwrap();
+        let ask = Ask::parse(
+            "#!/bin/bash\n# SPDX\n# guest: pair(ours, c)\n# timeout: 60\n# cpus: 3\n# mem: 1G\n",
+        )
+        .unwrap()
+        .unwrap();
         assert_eq!(ask.cast, Cast::Pair(Which::Ours, Which::C));
-        assert_eq!((ask.timeout.as_secs(), ask.cpus, ask.mem.as_str()), (60, 3, "1G"));
-        assert_eq!(Ask::parse("#!/bin/sh\n# guest: x86_64\n").unwrap().unwrap().flavour, Flavour::X86);
+        assert_eq!(
+            (ask.timeout.as_secs(), ask.cpus, ask.mem.as_str()),
+            (60, 3, "1G")
+        );
+        assert_eq!(
+            Ask::parse("#!/bin/sh\n# guest: x86_64\n")
+                .unwrap()
+                .unwrap()
+                .flavour,
+            Flavour::X86
+        );
     }
 
     #[test]
     fn only_scripts_with_a_header_are_tests() {
-        assert_eq!(Ask::parse("#!/bin/bash\n# a library\nx=1\n# guest: um\n").unwrap(), None);
+        assert_eq!(
+            Ask::parse("#!/bin/bash\n# a library\nx=1\n# guest: um\n").unwrap(),
+            None
+        );
         assert!(Ask::parse("# guest: vax\n").is_err());
         assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
     }

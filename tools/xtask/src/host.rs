@@ -2,7 +2,6 @@
 //! The tests that need no guest: `cargo test`, with its results counted.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -14,23 +13,16 @@ use crate::suite::Tally;
 /// Builds the programs that go into guests and run on the host.
 pub(crate) fn build_tools(dirs: &Dirs) -> Result<()> {
     let mut cmd = Command::new("cargo");
-    cmd.args(["build", "--release", "--workspace", "--quiet"]).current_dir(&dirs.repo);
+    cmd.args(["build", "--release", "--workspace", "--quiet"])
+        .current_dir(&dirs.repo);
     run(&mut cmd).context("the user tools do not build")
 }
 
-/// Runs the tests of the workspace, and of the fuzz targets, which are a workspace of their own.
+/// Runs the tests of the workspace.
 pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
-    let mut tally = cargo_test(&dirs.repo, "host", &["--workspace"])?;
-    let fuzz = dirs.repo.join("tests/fuzz");
-    if fuzz.join("Cargo.toml").is_file() {
-        tally.add(cargo_test(&fuzz, "fuzz", &[])?);
-    }
-    Ok(tally)
-}
-
-fn cargo_test(dir: &Path, what: &str, args: &[&str]) -> Result<Tally> {
     let mut cmd = Command::new("cargo");
-    cmd.args(["test", "--no-fail-fast"]).args(args).current_dir(dir);
+    cmd.args(["test", "--no-fail-fast", "--workspace"])
+        .current_dir(&dirs.repo);
     cmd.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = cmd.spawn().context("cannot run cargo")?;
     let stdout = child.stdout.take().context("cargo has no output")?;
@@ -42,11 +34,24 @@ fn cargo_test(dir: &Path, what: &str, args: &[&str]) -> Result<Tally> {
         }
     }
     let status = child.wait()?;
-    let mut tally = Tally { passed: count.passed, skipped: count.ignored, failed: count.names };
+    let mut tally = Tally {
+        passed: count.passed,
+        skipped: count.ignored,
+        failed: count.names,
+    };
     if !status.success() && tally.failed.is_empty() {
-        tally.failed.push(format!("cargo test ({what}) ended with {status}"));
+        tally.failed.push(format!("cargo test ended with {status}"));
     }
-    println!("{what}: {} passed, {} failed", tally.passed, tally.failed.len());
+    let verdict = if tally.failed.is_empty() {
+        "ok"
+    } else {
+        "FAILED"
+    };
+    println!(
+        "{verdict:<6} host tests: {} passed, {} failed",
+        tally.passed,
+        tally.failed.len()
+    );
     Ok(tally)
 }
 
@@ -78,8 +83,14 @@ impl Count {
 }
 
 fn number_before(text: &str, word: &str) -> usize {
-    let Some((before, _)) = text.split_once(word) else { return 0 };
-    before.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    let Some((before, _)) = text.split_once(word) else {
+        return 0;
+    };
+    before
+        .rsplit(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -94,16 +94,39 @@ pub(crate) struct Order<'a> {
 impl Default for Order<'_> {
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { series: "7.3", jobs, update: false, adopt: false }
+        Self {
+            series: "7.3",
+            jobs,
+            update: false,
+            adopt: false,
+        }
     }
 }
 
 /// Returns the kernel, built now if the cache does not have it.
-pub(crate) fn ensure(dirs: &Dirs, tools: &Toolchain, flavour: Flavour, order: &Order<'_>) -> Result<Kernel> {
+pub(crate) fn ensure(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    flavour: Flavour,
+    order: &Order<'_>,
+) -> Result<Kernel> {
     let source = source::ensure(dirs, order.series, order.update)?;
     let wanted = config::Wanted::read(dirs, flavour)?;
-    let dir = dirs.cache.join("kernels").join(format!("{}-{}", flavour.name(), source.version));
-    let build = build::Build { flavour, tools, source: &source, wanted: &wanted, dir: &dir };
+    let dir = dirs
+        .cache
+        .join("kernels")
+        .join(format!("{}-{}", flavour.name(), source.version));
+    let build = build::Build {
+        flavour,
+        tools,
+        source: &source,
+        wanted: &wanted,
+        dir: &dir,
+    };
     build.ensure(order)?;
-    Ok(Kernel { flavour, image: dir.join(flavour.image()), dir })
+    Ok(Kernel {
+        flavour,
+        image: dir.join(flavour.image()),
+        dir,
+    })
 }

@@ -41,7 +41,9 @@ impl Report {
     /// as bad as one that failed.
     pub(crate) fn gap(&self) -> Option<String> {
         match self.planned {
-            Some(n) if n != self.seen() => Some(format!("planned {n} tests, {} reported", self.seen())),
+            Some(n) if n != self.seen() => {
+                Some(format!("planned {n} tests, {} reported", self.seen()))
+            }
             _ if self.seen() == 0 => Some("reported no test".to_owned()),
             _ => None,
         }
@@ -50,7 +52,9 @@ impl Report {
 
 /// Whether a test number follows, which ordinary prose does not have.
 fn numbered(rest: &str) -> bool {
-    rest.split_whitespace().next().is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()))
+    rest.split_whitespace()
+        .next()
+        .is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -66,7 +70,10 @@ mod tests {
     #[test]
     fn results_are_counted() {
         let report = read("TAP version 13\n1..4\nok 1 - a\r\nnot ok 2 b\nok 3 c # SKIP no device\nok 4\n# ok 9 diag");
-        assert_eq!((report.passed, report.skipped, report.failed.len()), (2, 1, 1));
+        assert_eq!(
+            (report.passed, report.skipped, report.failed.len()),
+            (2, 1, 1)
+        );
         assert_eq!(report.gap(), None);
         assert_eq!(report.failed, ["not ok 2 b"]);
     }
@@ -79,6 +86,9 @@ mod tests {
     #[test]
     fn silence_is_a_gap() {
         assert_eq!(read("hello").gap().as_deref(), Some("reported no test"));
-        assert_eq!(read("1..3\nok 1\nok 2").gap().as_deref(), Some("planned 3 tests, 2 reported"));
+        assert_eq!(
+            read("1..3\nok 1\nok 2").gap().as_deref(),
+            Some("planned 3 tests, 2 reported")
+        );
     }
 }

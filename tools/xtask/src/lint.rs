@@ -23,7 +23,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
     }
 }
 
@@ -40,10 +44,21 @@ pub(crate) fn run(dirs: &Dirs) -> Result<bool> {
 /// The lint as one test of the test run.
 pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
     let (_, findings) = check(dirs)?;
-    let failed: Vec<String> = findings.iter().map(|f| format!("lint: {}:{}: {}", f.path, f.line, f.what)).collect();
+    let failed: Vec<String> = findings
+        .iter()
+        .map(|f| format!("lint: {}:{}: {}", f.path, f.line, f.what))
+        .collect();
     let passed = usize::from(failed.is_empty());
-    println!("{:<6} lint: {} findings", if passed == 1 { "ok" } else { "FAILED" }, failed.len());
-    Ok(Tally { passed, failed, ..Tally::default() })
+    println!(
+        "{:<6} lint: {} findings",
+        if passed == 1 { "ok" } else { "FAILED" },
+        failed.len()
+    );
+    Ok(Tally {
+        passed,
+        failed,
+        ..Tally::default()
+    })
 }
 
 fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
@@ -51,7 +66,9 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
     for path in &paths {
-        let Ok(text) = fs::read_to_string(dirs.repo.join(path)) else { continue };
+        let Ok(text) = fs::read_to_string(dirs.repo.join(path)) else {
+            continue;
+        };
         files::check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);

@@ -10,14 +10,42 @@ use crate::run::{output, run};
 
 /// Needed to build a kernel and the module.
 const BUILD: &[&str] = &[
-    "bc", "bison", "clang-19", "cpio", "curl", "flex", "gcc", "kmod", "libc6-dev", "libclang-19-dev",
-    "libelf-dev", "libssl-dev", "lld-19", "llvm-19", "make", "patch", "xz-utils",
+    "bc",
+    "bison",
+    "clang-19",
+    "cpio",
+    "curl",
+    "flex",
+    "gcc",
+    "kmod",
+    "libc6-dev",
+    "libclang-19-dev",
+    "libelf-dev",
+    "libssl-dev",
+    "lld-19",
+    "llvm-19",
+    "make",
+    "patch",
+    "xz-utils",
 ];
 
 /// Needed by what runs inside the guests.
 const GUEST: &[&str] = &[
-    "ethtool", "ibverbs-providers", "ibverbs-utils", "iperf3", "iproute2", "iputils-ping", "perftest",
-    "procps", "qemu-system-x86", "qperf", "rdma-core", "redis-server", "redis-tools", "tshark", "util-linux",
+    "ethtool",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iperf3",
+    "iproute2",
+    "iputils-ping",
+    "perftest",
+    "procps",
+    "qemu-system-x86",
+    "qperf",
+    "rdma-core",
+    "redis-server",
+    "redis-tools",
+    "tshark",
+    "util-linux",
 ];
 
 /// Pairs of a compiler and its library source, best first. Debian 12 keeps a new one for browsers.
@@ -43,7 +71,9 @@ pub(crate) fn ensure(needs: Needs) -> Result<()> {
         wanted.extend(GUEST);
     }
     let mut missing: Vec<&str> = wanted.into_iter().filter(|p| !have.contains(*p)).collect();
-    let rust_there = RUST.iter().any(|pair| pair.iter().all(|p| have.contains(*p)));
+    let rust_there = RUST
+        .iter()
+        .any(|pair| pair.iter().all(|p| have.contains(*p)));
     if missing.is_empty() && rust_there {
         return Ok(());
     }
@@ -58,8 +88,9 @@ pub(crate) fn ensure(needs: Needs) -> Result<()> {
 }
 
 fn installed() -> Result<HashSet<String>> {
-    let list = output(Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Abbrev}\n"]))
-        .context("this works on Debian 12 and 13 (and relatives with dpkg and apt)")?;
+    let list =
+        output(Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Abbrev}\n"]))
+            .context("this works on Debian 12 and 13 (and relatives with dpkg and apt)")?;
     Ok(list
         .lines()
         .filter_map(|l| l.split_once(' '))
@@ -84,9 +115,18 @@ fn rust_pair() -> Result<[&'static str; 2]> {
 
 /// Major and minor version of what apt would install under this name.
 fn candidate(package: &str) -> Option<[u32; 2]> {
-    let policy = output(Command::new("apt-cache").env("LC_ALL", "C").args(["policy", package])).ok()?;
-    let version = policy.lines().find_map(|l| l.trim().strip_prefix("Candidate: "))?;
-    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map_while(|p| p.parse().ok());
+    let policy = output(
+        Command::new("apt-cache")
+            .env("LC_ALL", "C")
+            .args(["policy", package]),
+    )
+    .ok()?;
+    let version = policy
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("Candidate: "))?;
+    let mut parts = version
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|p| p.parse().ok());
     Some([parts.next()?, parts.next()?])
 }
 
@@ -103,7 +143,10 @@ fn apt(args: &[&str]) -> Result<()> {
         if root {
             "apt could not install what is needed; see its message above".to_owned()
         } else {
-            format!("run this as root, then try again: apt-get {}", args.join(" "))
+            format!(
+                "run this as root, then try again: apt-get {}",
+                args.join(" ")
+            )
         }
     })
 }

@@ -11,9 +11,10 @@ use anyhow::{Context, Result};
 use crate::dirs::Dirs;
 use crate::guests::{Ask, Cast, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
+use crate::module::{self, Noise};
 use crate::toolchain::Toolchain;
 use crate::vm::Outcome;
-use crate::{host, lint, module};
+use crate::{host, lint};
 
 /// Results so far.
 #[derive(Default)]
@@ -36,8 +37,16 @@ impl Tally {
         for what in &self.failed {
             println!("FAILED {what}");
         }
-        let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };
-        println!("{} passed, {} failed{skipped}", self.passed, self.failed.len());
+        let skipped = if self.skipped > 0 {
+            format!(", {} skipped", self.skipped)
+        } else {
+            String::new()
+        };
+        println!(
+            "{} passed, {} failed{skipped}",
+            self.passed,
+            self.failed.len()
+        );
         self.failed.is_empty() && self.passed > 0
     }
 }
@@ -55,7 +64,11 @@ pub(crate) struct Choice {
 /// Runs what was chosen; true if all of it passed.
 pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<bool> {
     let mut tally = Tally::default();
-    let scripts = if choice.guests { scripts(dirs, choice)? } else { Vec::new() };
+    let scripts = if choice.guests {
+        scripts(dirs, choice)?
+    } else {
+        Vec::new()
+    };
     announce(choice, &scripts);
     if choice.host {
         tally.add(host::test(dirs)?);
@@ -65,7 +78,12 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
     }
     if choice.guests {
         let tools = Toolchain::find(dirs)?;
-        let mut stage = Stage { dirs, tools: &tools, order, sets: HashMap::new() };
+        let mut stage = Stage {
+            dirs,
+            tools: &tools,
+            order,
+            sets: HashMap::new(),
+        };
         tally.add(stage.self_test()?);
         host::build_tools(dirs)?;
         for (script, ask) in &scripts {
@@ -99,9 +117,12 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
     paths.sort();
     let mut chosen = Vec::new();
     for path in paths {
-        let Some(ask) = Ask::read(&path)? else { continue };
+        let Some(ask) = Ask::read(&path)? else {
+            continue;
+        };
         let name = path.to_string_lossy();
-        let named = choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
+        let named =
+            choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
         let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
         if named && flavoured {
             chosen.push((path, ask));
@@ -146,7 +167,10 @@ impl Stage<'_> {
         if outcome.exit == Some(0) && outcome.report.passed == 1 && outcome.trouble.len() == 2 {
             tally.passed = 1;
         } else {
-            tally.failed.push(format!("planted warning was not noticed, see {}", outcome.log.display()));
+            tally.failed.push(format!(
+                "planted warning was not noticed, see {}",
+                outcome.log.display()
+            ));
         }
         tell(dirs, "planted.sh", &play.ask, &[outcome], &tally);
         Ok(tally)
@@ -154,11 +178,20 @@ impl Stage<'_> {
 
     fn play(&mut self, script: &Path, ask: &Ask) -> Result<Tally> {
         let dirs = self.dirs;
-        let name = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = script
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let set = self.set(ask.flavour, true)?;
         let module = match &set.module {
             Ok(ko) => ko.clone(),
-            Err(why) => return Ok(Tally { failed: vec![format!("{name}: {why}")], ..Tally::default() }),
+            Err(why) => {
+                return Ok(Tally {
+                    failed: vec![format!("{name}: {why}")],
+                    ..Tally::default()
+                })
+            }
         };
         let play = Play {
             script: script.to_path_buf(),
@@ -179,11 +212,18 @@ impl Stage<'_> {
         let (dirs, tools) = (self.dirs, self.tools);
         if !self.sets.contains_key(&flavour) {
             let kernel = kernel::ensure(dirs, tools, flavour, self.order)?;
-            self.sets.insert(flavour, Set { kernel, module: Err(String::new()) });
+            self.sets.insert(
+                flavour,
+                Set {
+                    kernel,
+                    module: Err(String::new()),
+                },
+            );
         }
         let set = self.sets.get_mut(&flavour).context("no such kernel")?;
         if with_module && set.module.as_ref().is_err_and(String::is_empty) {
-            set.module = module::build(dirs, tools, &set.kernel).map_err(|e| format!("{e:#}"));
+            set.module = module::build(dirs, tools, &set.kernel, Noise::Errors)
+                .map_err(|e| format!("{e:#}"));
         }
         Ok(set)
     }
@@ -196,11 +236,15 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
         let report = &outcome.report;
         tally.passed += report.passed;
         tally.skipped += report.skipped;
-        tally.failed.extend(report.failed.iter().map(|line| format!("{name}: {line}")));
+        tally
+            .failed
+            .extend(report.failed.iter().map(|line| format!("{name}: {line}")));
         let mut complaints = outcome.complaints();
         complaints.extend(report.gap());
         if !complaints.is_empty() {
-            tally.failed.push(format!("{name}: {}", complaints.join("\n    ")));
+            tally
+                .failed
+                .push(format!("{name}: {}", complaints.join("\n    ")));
         }
     }
     tally
@@ -208,15 +252,30 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
 
 /// One line about a script, and more only if it failed.
 fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally) {
-    let took = outcomes.iter().map(|o| o.took).max().unwrap_or(Duration::ZERO).as_secs_f32();
-    let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
+    let took = outcomes
+        .iter()
+        .map(|o| o.took)
+        .max()
+        .unwrap_or(Duration::ZERO)
+        .as_secs_f32();
+    let verdict = if tally.failed.is_empty() {
+        "ok"
+    } else {
+        "FAILED"
+    };
     let guest = match ask.cast {
         Cast::One => ask.flavour.name().to_owned(),
         Cast::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
     };
-    println!("{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s", tally.passed, tally.failed.len());
+    println!(
+        "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",
+        tally.passed,
+        tally.failed.len()
+    );
     if !tally.failed.is_empty() {
         tally.failed.iter().for_each(|f| println!("    {f}"));
-        outcomes.iter().for_each(|o| println!("    log: {}", dirs.short(&o.log).display()));
+        outcomes
+            .iter()
+            .for_each(|o| println!("    log: {}", dirs.short(&o.log).display()));
     }
 }

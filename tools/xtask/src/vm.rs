@@ -80,7 +80,9 @@ impl Outcome {
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut all = Vec::new();
         match self.exit {
-            _ if self.timed_out => all.push(format!("stopped after {} s: timeout", self.took.as_secs())),
+            _ if self.timed_out => {
+                all.push(format!("stopped after {} s: timeout", self.took.as_secs()))
+            }
             None => all.push("the guest ended before its script did".to_owned()),
             Some(0) => {}
             // A failed test is told by its own line.

@@ -53,7 +53,12 @@ impl Build<'_> {
     /// Names everything that goes into the build.
     fn stamp(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [&self.source.version, &self.source.patches, &self.tools.versions, &self.wanted.text()] {
+        for part in [
+            &self.source.version,
+            &self.source.patches,
+            &self.tools.versions,
+            &self.wanted.text(),
+        ] {
             hash.update(part.as_bytes());
             hash.update(b"\0");
         }
@@ -64,15 +69,27 @@ impl Build<'_> {
         self.dir.join(".smc-stamp")
     }
 
+    /// A file next to the build folder, which outlives it.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.dir.as_os_str().to_owned();
+        name.push(".");
+        name.push(ending);
+        PathBuf::from(name)
+    }
+
     fn is_done(&self, stamp: &str) -> bool {
-        fs::read_to_string(self.stamp_path()).is_ok_and(|s| s == stamp) && self.check_image().is_ok()
+        fs::read_to_string(self.stamp_path()).is_ok_and(|s| s == stamp)
+            && self.check_image().is_ok()
     }
 
     fn check_image(&self) -> Result<()> {
         for file in [self.flavour.image(), "Module.symvers", "modules.order"] {
             let path = self.dir.join(file);
             if !path.is_file() {
-                bail!("{} is missing: the kernel build is not finished", path.display());
+                bail!(
+                    "{} is missing: the kernel build is not finished",
+                    path.display()
+                );
             }
         }
         Ok(())
@@ -80,12 +97,15 @@ impl Build<'_> {
 
     /// Keeps two builds out of one folder.
     fn lock(&self) -> Result<Flock<File>> {
-        let path = self.dir.with_extension("lock");
+        let path = self.beside("lock");
         let open = || OpenOptions::new().create(true).append(true).open(&path);
         match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(lock),
             Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
-                eprintln!("another build of {} is under way; waiting for it", self.dir.display());
+                eprintln!(
+                    "another build of {} is under way; waiting for it",
+                    self.dir.display()
+                );
                 Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
             }
             Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
@@ -95,7 +115,8 @@ impl Build<'_> {
     fn command(&self) -> Command {
         let mut cmd = self.tools.make();
         cmd.arg("-C").arg(&self.source.dir);
-        cmd.arg(format!("O={}", self.dir.display())).arg(format!("ARCH={}", self.flavour.arch()));
+        cmd.arg(format!("O={}", self.dir.display()))
+            .arg(format!("ARCH={}", self.flavour.arch()));
         cmd
     }
 
@@ -103,10 +124,18 @@ impl Build<'_> {
         let fragment = self.dir.join("smc.config");
         fs::write(&fragment, self.wanted.text())?;
         let mut cmd = self.command();
-        cmd.arg(format!("KCONFIG_ALLCONFIG={}", fragment.display())).arg("allnoconfig");
-        let out = cmd.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{}`", show(&cmd)))?;
+        cmd.arg(format!("KCONFIG_ALLCONFIG={}", fragment.display()))
+            .arg("allnoconfig");
+        let out = cmd
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run `{}`", show(&cmd)))?;
         if !out.status.success() {
-            bail!("`{}` failed:\n{}", show(&cmd), String::from_utf8_lossy(&out.stderr));
+            bail!(
+                "`{}` failed:\n{}",
+                show(&cmd),
+                String::from_utf8_lossy(&out.stderr)
+            );
         }
         self.check_config()
     }
@@ -125,15 +154,23 @@ impl Build<'_> {
     }
 
     fn make(&self, jobs: usize) -> Result<()> {
-        let log = self.dir.with_extension("log");
+        let log = self.beside("log");
         let what = format!("Linux {} for {}", self.source.version, self.flavour.name());
-        eprintln!("{what}: building in {}, log in {}", self.dir.display(), log.display());
+        eprintln!(
+            "{what}: building in {}, log in {}",
+            self.dir.display(),
+            log.display()
+        );
         let mut cmd = self.command();
         cmd.arg(format!("-j{jobs}")).arg("all");
         let out = File::create(&log)?;
-        cmd.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(out.try_clone()?);
+        cmd.stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(out.try_clone()?);
         let start = Instant::now();
-        let mut child = cmd.spawn().with_context(|| format!("cannot run `{}`", show(&cmd)))?;
+        let mut child = cmd
+            .spawn()
+            .with_context(|| format!("cannot run `{}`", show(&cmd)))?;
         follow(&mut child, out, &what, self.flavour.steps())?;
         let status = child.wait()?;
         if !status.success() {
@@ -169,7 +206,9 @@ fn follow(child: &mut Child, mut log: File, what: &str, steps: usize) -> Result<
 
 /// Whether this is one of kbuild's `  CC      file.o` lines.
 fn is_step(line: &[u8]) -> bool {
-    line.strip_prefix(b"  ").and_then(|l| l.first()).is_some_and(u8::is_ascii_uppercase)
+    line.strip_prefix(b"  ")
+        .and_then(|l| l.first())
+        .is_some_and(u8::is_ascii_uppercase)
 }
 
 fn say(live: bool, text: &str) {
@@ -197,7 +236,9 @@ fn minutes(time: Duration) -> String {
 
 /// The lines of a log that name what went wrong, else its end.
 fn errors(log: &Path) -> String {
-    let text = fs::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+    let text = fs::read(log)
+        .map(|b| String::from_utf8_lossy(&b).into_owned())
+        .unwrap_or_default();
     let wrong = |l: &&str| l.contains("error") || l.contains("Error ") || l.contains("***");
     let mut lines: Vec<&str> = text.lines().filter(wrong).take(20).collect();
     if lines.is_empty() {

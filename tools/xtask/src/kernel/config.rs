@@ -21,8 +21,14 @@ impl Wanted {
         let mut lines = Vec::new();
         for name in flavour.fragments() {
             let path = dirs.repo.join("tools/kernel").join(name);
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            lines.extend(text.lines().map(str::trim).filter(|l| l.starts_with("CONFIG_")).map(str::to_owned));
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            lines.extend(
+                text.lines()
+                    .map(str::trim)
+                    .filter(|l| l.starts_with("CONFIG_"))
+                    .map(str::to_owned),
+            );
         }
         Ok(Self { lines })
     }
@@ -35,7 +41,8 @@ impl Wanted {
     /// The requests that a configuration does not fulfil: an option was renamed, or depends on
     /// another that nothing asks for.
     pub(super) fn unmet(&self, config: &Path) -> Result<Vec<String>> {
-        let text = fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
+        let text = fs::read_to_string(config)
+            .with_context(|| format!("cannot read {}", config.display()))?;
         let have: HashMap<&str, &str> = text.lines().filter_map(|l| l.split_once('=')).collect();
         let mut last: HashMap<&str, &str> = HashMap::new();
         for (option, value) in self.lines.iter().filter_map(|l| l.split_once('=')) {
@@ -62,9 +69,22 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("xtask-config-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join(".config");
-        fs::write(&path, "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=m\nCONFIG_D=\"x\"\n").unwrap();
-        let lines = ["CONFIG_A=y", "CONFIG_B=y", "CONFIG_C=y", "CONFIG_D=\"x\"", "CONFIG_E=n", "CONFIG_C=m"];
-        let wanted = Wanted { lines: lines.map(str::to_owned).to_vec() };
+        fs::write(
+            &path,
+            "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=m\nCONFIG_D=\"x\"\n",
+        )
+        .unwrap();
+        let lines = [
+            "CONFIG_A=y",
+            "CONFIG_B=y",
+            "CONFIG_C=y",
+            "CONFIG_D=\"x\"",
+            "CONFIG_E=n",
+            "CONFIG_C=m",
+        ];
+        let wanted = Wanted {
+            lines: lines.map(str::to_owned).to_vec(),
+        };
         assert_eq!(wanted.unmet(&path).unwrap(), ["CONFIG_B is n, wanted y"]);
         fs::remove_dir_all(&dir).unwrap();
     }

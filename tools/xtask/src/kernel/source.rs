@@ -34,7 +34,11 @@ pub(super) fn ensure(dirs: &Dirs, series: &str, update: bool) -> Result<Source> 
         _ => fetch(dirs, series, &unpacked)?,
     };
     let patches = patch(&dirs.repo.join("tools/kernel/patches"), &dir)?;
-    Ok(Source { version, dir, patches })
+    Ok(Source {
+        version,
+        dir,
+        patches,
+    })
 }
 
 /// The newest unpacked tree of a series.
@@ -44,7 +48,12 @@ fn newest(unpacked: &Path, series: &str) -> Option<(String, PathBuf)> {
         .ok()?
         .flatten()
         .filter_map(|e| {
-            let level: u32 = e.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok()?;
+            let level: u32 = e
+                .file_name()
+                .to_str()?
+                .strip_prefix(&prefix)?
+                .parse()
+                .ok()?;
             Some((level, e.path()))
         })
         .max_by_key(|(level, _)| *level)
@@ -69,13 +78,19 @@ fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
         eprintln!("{package}: Linux {version}");
         return Ok((version, dir));
     }
-    bail!("no {package} in {} of {mirror}: use another --series", SUITES.join(", "))
+    bail!(
+        "no {package} in {} of {mirror}: use another --series",
+        SUITES.join(", ")
+    )
 }
 
 /// The mirror that this machine's apt fetches its own release from.
 fn mirror() -> Result<String> {
     let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let codename = os.lines().find_map(|l| l.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable");
+    let codename = os
+        .lines()
+        .find_map(|l| l.strip_prefix("VERSION_CODENAME="))
+        .unwrap_or("stable");
     // Works before the first `apt-get update` as well.
     let uris = output(Command::new("apt-get").args(["update", "--print-uris"]))?;
     mirror_in(&uris, codename)
@@ -102,7 +117,10 @@ impl Apt {
             fs::create_dir_all(dir.join(sub))?;
         }
         let list = dir.join("sources.list");
-        fs::write(&list, format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))?;
+        fs::write(
+            &list,
+            format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"),
+        )?;
         let set = |key: &str, value: &Path| format!("-o{key}={}", value.display());
         let options = vec![
             set("Dir::State::Lists", &dir.join("lists")),
@@ -127,17 +145,28 @@ impl Apt {
     }
 
     fn has(&self, package: &str) -> Result<bool> {
-        Ok(!output(self.command("apt-cache").args(["madison", package]))?.trim().is_empty())
+        Ok(
+            !output(self.command("apt-cache").args(["madison", package]))?
+                .trim()
+                .is_empty(),
+        )
     }
 
     /// Downloads a package into `into` and returns its path.
     fn download(&self, package: &str, into: &Path) -> Result<PathBuf> {
-        run(self.command("apt-get").args(["-q", "download", package]).current_dir(into))?;
+        run(self
+            .command("apt-get")
+            .args(["-q", "download", package])
+            .current_dir(into))?;
         let prefix = format!("{package}_");
         fs::read_dir(into)?
             .flatten()
             .map(|e| e.path())
-            .filter(|p| p.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix)))
+            .filter(|p| {
+                p.file_name()
+                    .and_then(|n| n.to_str())
+                    .is_some_and(|n| n.starts_with(&prefix))
+            })
             .max_by_key(|p| p.metadata().and_then(|m| m.modified()).ok())
             .with_context(|| format!("apt downloaded no {package}"))
     }
@@ -149,7 +178,11 @@ fn unpack(deb: &Path, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
     fs::create_dir_all(&scratch)?;
     run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&scratch))?;
     let tarball = scratch.join(format!("usr/src/linux-source-{series}.tar.xz"));
-    run(Command::new("tar").arg("-xf").arg(&tarball).arg("-C").arg(&scratch))?;
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(&tarball)
+        .arg("-C")
+        .arg(&scratch))?;
     let tree = scratch.join(format!("linux-source-{series}"));
     let version = version_of(&tree)?;
     let dir = unpacked.join(format!("linux-{version}"));
@@ -169,7 +202,12 @@ fn version_of(tree: &Path) -> Result<String> {
             .map(|v| v.trim().to_owned())
             .with_context(|| format!("no {name} in {}/Makefile", tree.display()))
     };
-    Ok(format!("{}.{}.{}", field("VERSION")?, field("PATCHLEVEL")?, field("SUBLEVEL")?))
+    Ok(format!(
+        "{}.{}.{}",
+        field("VERSION")?,
+        field("PATCHLEVEL")?,
+        field("SUBLEVEL")?
+    ))
 }
 
 /// Brings a tree to the patches of the repository: takes off those it has, puts on those wanted.
@@ -195,7 +233,12 @@ fn patch(patches: &Path, tree: &Path) -> Result<String> {
 }
 
 fn sorted(dir: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let mut all: Vec<PathBuf> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
     all.retain(|p| p.extension().is_some_and(|e| e == "patch"));
     all.sort();
     all
@@ -211,13 +254,25 @@ fn digest(patches: &[PathBuf]) -> Result<String> {
 
 fn apply(tree: &Path, patch: &Path, reverse: bool) -> Result<()> {
     let mut cmd = Command::new("patch");
-    cmd.args(["-p1", "-f", "-s", "-d"]).arg(tree).arg("-i").arg(patch);
+    cmd.args(["-p1", "-f", "-s", "-d"])
+        .arg(tree)
+        .arg("-i")
+        .arg(patch);
     if reverse {
         cmd.arg("-R");
     }
-    run(&mut cmd).with_context(|| {
-        format!("{} does not apply to {}; remove that folder to unpack it anew", patch.display(), tree.display())
-    })
+    // All of it or nothing.
+    let mut trial = Command::new("patch");
+    trial.args(cmd.get_args()).arg("--dry-run");
+    output(&mut trial)
+        .and_then(|_| run(&mut cmd))
+        .with_context(|| {
+            format!(
+                "{} does not apply to {}; remove that folder to unpack it anew",
+                patch.display(),
+                tree.display()
+            )
+        })
 }
 
 #[cfg(test)]
@@ -229,7 +284,10 @@ mod tests {
         let uris = "'http://m/debian-security/dists/bookworm-security/InRelease' a 0\n\
                     'http://m/debian/dists/bookworm-updates/InRelease' b 0\n\
                     'http://m/debian/dists/bookworm/InRelease' c 0\n";
-        assert_eq!(mirror_in(uris, "bookworm").as_deref(), Some("http://m/debian"));
+        assert_eq!(
+            mirror_in(uris, "bookworm").as_deref(),
+            Some("http://m/debian")
+        );
         assert_eq!(mirror_in(uris, "trixie"), None);
     }
 

@@ -17,24 +17,47 @@ const SOURCES: &[&str] = &["rs", "c", "h", "sh", "py", "toml", "config"];
 
 /// Every file under version control or about to be, relative to the top.
 pub(super) fn list(repo: &Path) -> Result<Vec<String>> {
-    let args = ["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate"];
-    Ok(output(Command::new("git").args(args).current_dir(repo))?.lines().map(str::to_owned).collect())
+    let args = [
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--deduplicate",
+    ];
+    Ok(output(Command::new("git").args(args).current_dir(repo))?
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }
 
 pub(super) fn check(path: &str, text: &str, findings: &mut Vec<Finding>) {
     let file = Path::new(path);
-    let by_ending = file.extension().and_then(|e| e.to_str()).is_some_and(|e| SOURCES.contains(&e));
-    let by_name = file.file_name().and_then(|n| n.to_str()).is_some_and(|n| ["Makefile", "Kbuild"].contains(&n));
+    let by_ending = file
+        .extension()
+        .and_then(|e| e.to_str())
+        .is_some_and(|e| SOURCES.contains(&e));
+    let by_name = file
+        .file_name()
+        .and_then(|n| n.to_str())
+        .is_some_and(|n| ["Makefile", "Kbuild"].contains(&n));
     if !by_ending && !by_name {
         return;
     }
     // A script's first line is its interpreter.
     if !text.lines().take(2).any(|l| l.contains(SPDX)) {
-        findings.push(Finding::at(path, 1, "no SPDX-License-Identifier in the first two lines"));
+        findings.push(Finding::at(
+            path,
+            1,
+            "no SPDX-License-Identifier in the first two lines",
+        ));
     }
     let lines = text.lines().count();
     if lines > MAX_LINES {
-        findings.push(Finding::at(path, lines, format!("{lines} lines; {MAX_LINES} are the limit")));
+        findings.push(Finding::at(
+            path,
+            lines,
+            format!("{lines} lines; {MAX_LINES} are the limit"),
+        ));
     }
     for (n, line) in text.lines().enumerate() {
         if line.ends_with([' ', '\t']) {
@@ -60,6 +83,9 @@ mod tests {
         let long = format!("// SPDX-License-Identifier: GPL-2.0\n{}", "x\n".repeat(600));
         assert!(whats("a.rs", &long)[0].starts_with("601 lines"));
         assert!(whats("vectors/A1.bin", "x").is_empty());
-        assert_eq!(whats("Kbuild", "# SPDX-License-Identifier: GPL-2.0\nx := y \n").len(), 1);
+        assert_eq!(
+            whats("Kbuild", "# SPDX-License-Identifier: GPL-2.0\nx := y \n").len(),
+            1
+        );
     }
 }

@@ -22,12 +22,16 @@ pub(super) struct Ranks {
 
 impl Ranks {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let ranks = table(&text)?;
         if ranks.is_empty() {
             bail!("{} has no table of ranks", path.display());
         }
-        Ok(Self { ranks, import: Regex::new(r"\bcrate::(?:(\w+)|\{([^}]*)\})")? })
+        Ok(Self {
+            ranks,
+            import: Regex::new(r"\bcrate::(?:(\w+)|\{([^}]*)\})")?,
+        })
     }
 
     pub(super) fn check(&self, path: &str, text: &str, findings: &mut Vec<Finding>) {
@@ -36,19 +40,35 @@ impl Ranks {
         }
         let Some(own) = module(path) else { return };
         let Some(rank) = self.ranks.get(own) else {
-            findings.push(Finding::at(path, 1, format!("`{own}` has no rank in Documentation/layers.md")));
+            findings.push(Finding::at(
+                path,
+                1,
+                format!("`{own}` has no rank in Documentation/layers.md"),
+            ));
             return;
         };
         // `use` groups may span lines; tests may look anywhere.
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
         for found in self.import.captures_iter(text) {
-            let line = text[..found.get(0).map_or(0, |m| m.start())].matches('\n').count() + 1;
-            if text.lines().nth(line - 1).is_some_and(|l| l.trim_start().starts_with("//")) {
+            let line = text[..found.get(0).map_or(0, |m| m.start())]
+                .matches('\n')
+                .count()
+                + 1;
+            if text
+                .lines()
+                .nth(line - 1)
+                .is_some_and(|l| l.trim_start().starts_with("//"))
+            {
                 continue;
             }
-            let names = found.get(1).or_else(|| found.get(2)).map_or("", |m| m.as_str());
+            let names = found
+                .get(1)
+                .or_else(|| found.get(2))
+                .map_or("", |m| m.as_str());
             for name in group(names) {
-                let Some(other) = self.ranks.get(name) else { continue };
+                let Some(other) = self.ranks.get(name) else {
+                    continue;
+                };
                 if name != own && other >= rank {
                     let what = format!("`{own}` (rank {rank}) uses `{name}` (rank {other}); only lower ranks may be used");
                     findings.push(Finding::at(path, line, what));
@@ -60,7 +80,10 @@ impl Ranks {
 
 /// The first names of a `use` group: `a::B, c` gives `a` and `c`.
 fn group(names: &str) -> impl Iterator<Item = &str> {
-    names.split(',').filter_map(|n| n.split("::").next()).map(str::trim)
+    names
+        .split(',')
+        .filter_map(|n| n.split("::").next())
+        .map(str::trim)
 }
 
 /// `net/smc/sock/poll.rs` belongs to `sock`, `net/smc/tx.rs` is `tx`.
@@ -89,7 +112,10 @@ mod tests {
 
     fn ranks() -> Ranks {
         let text = "| rank | modules |\n| --- | --- |\n| 8 | `sock`, `sock/*` | x |\n| 2 | `wr`, `rmb` | y |\n| 10 | `lib` | z |";
-        Ranks { ranks: table(text).unwrap(), import: Regex::new(r"\bcrate::(?:(\w+)|\{([^}]*)\})").unwrap() }
+        Ranks {
+            ranks: table(text).unwrap(),
+            import: Regex::new(r"\bcrate::(?:(\w+)|\{([^}]*)\})").unwrap(),
+        }
     }
 
     fn whats(path: &str, text: &str) -> usize {
@@ -100,11 +126,26 @@ mod tests {
 
     #[test]
     fn imports_go_down() {
-        assert_eq!(whats("net/smc/sock/poll.rs", "use crate::wr::Slot;\nuse crate::sock::Sock;"), 0);
+        assert_eq!(
+            whats(
+                "net/smc/sock/poll.rs",
+                "use crate::wr::Slot;\nuse crate::sock::Sock;"
+            ),
+            0
+        );
         assert_eq!(whats("net/smc/wr.rs", "use crate::sock::Sock;"), 1);
-        assert_eq!(whats("net/smc/wr.rs", "use crate::{\n    sock::Sock,\n    rmb,\n};"), 2);
+        assert_eq!(
+            whats(
+                "net/smc/wr.rs",
+                "use crate::{\n    sock::Sock,\n    rmb,\n};"
+            ),
+            2
+        );
         assert_eq!(whats("net/smc/wr.rs", "fn f() { crate::sock::g(); }"), 1);
-        assert_eq!(whats("net/smc/wr.rs", "// see crate::sock\n/// [`crate::sock`]"), 0);
+        assert_eq!(
+            whats("net/smc/wr.rs", "// see crate::sock\n/// [`crate::sock`]"),
+            0
+        );
         assert_eq!(whats("net/smc/new.rs", ""), 1);
         assert_eq!(whats("net/smc/proto/new.rs", "use crate::sock;"), 0);
     }

@@ -9,7 +9,11 @@ const FENCE: &str = "rust/";
 
 pub(super) fn check(path: &str, text: &str, findings: &mut Vec<Finding>) {
     if !text.lines().any(|l| l.starts_with("//!")) {
-        findings.push(Finding::at(path, 1, "no //! that says what this file is for"));
+        findings.push(Finding::at(
+            path,
+            1,
+            "no //! that says what this file is for",
+        ));
     }
     let code = code_only(text);
     let lines: Vec<&str> = text.lines().collect();
@@ -21,7 +25,11 @@ pub(super) fn check(path: &str, text: &str, findings: &mut Vec<Finding>) {
             if !path.starts_with(FENCE) {
                 findings.push(Finding::at(path, n + 1, "unsafe outside rust/"));
             } else if needs_safety(&line[column..]) && !has_safety(&lines, n) {
-                findings.push(Finding::at(path, n + 1, "unsafe without a // SAFETY: comment above it"));
+                findings.push(Finding::at(
+                    path,
+                    n + 1,
+                    "unsafe without a // SAFETY: comment above it",
+                ));
             }
         }
     }
@@ -82,7 +90,11 @@ fn code_only(text: &str) -> String {
             rest = &rest[c.len_utf8()..];
             continue;
         };
-        out.extend(rest[..skip].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+        out.extend(
+            rest[..skip]
+                .chars()
+                .map(|c| if c == '\n' { '\n' } else { ' ' }),
+        );
         rest = &rest[skip..];
     }
     out
@@ -90,14 +102,22 @@ fn code_only(text: &str) -> String {
 
 /// The length of the literal that starts here, if one does.
 fn string(rest: &str, before: &str) -> Option<usize> {
-    let in_word = before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let in_word = before
+        .chars()
+        .next_back()
+        .is_some_and(|c| c.is_alphanumeric() || c == '_');
     if !in_word {
         if let Some(raw) = rest.strip_prefix('r') {
             let hashes = raw.len() - raw.trim_start_matches('#').len();
             if raw[hashes..].starts_with('"') {
                 let end = format!("\"{}", "#".repeat(hashes));
                 let body = hashes + 1;
-                return Some(1 + body + raw[body..].find(&end).map_or(raw.len() - body, |e| e + end.len()));
+                return Some(
+                    1 + body
+                        + raw[body..]
+                            .find(&end)
+                            .map_or(raw.len() - body, |e| e + end.len()),
+                );
             }
         }
     }
@@ -107,7 +127,9 @@ fn string(rest: &str, before: &str) -> Option<usize> {
         [b'\'', b'\\', ..] => rest[2..].find('\'').map(|e| e + 3),
         [b'\'', ..] => {
             let c = rest[1..].chars().next()?;
-            rest[1 + c.len_utf8()..].starts_with('\'').then_some(2 + c.len_utf8())
+            rest[1 + c.len_utf8()..]
+                .starts_with('\'')
+                .then_some(2 + c.len_utf8())
         }
         _ => None,
     }
@@ -138,9 +160,20 @@ mod tests {
 
     #[test]
     fn unsafe_stays_behind_the_fence() {
-        assert_eq!(whats("net/smc/a.rs", "let x = unsafe { *p };"), ["unsafe outside rust/"]);
-        assert!(whats("net/smc/a.rs", "#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe { }\";").is_empty());
-        assert!(whats("net/smc/a.rs", "let s = r#\"say \"unsafe\" \"#; let q = '\"'; /* unsafe */").is_empty());
+        assert_eq!(
+            whats("net/smc/a.rs", "let x = unsafe { *p };"),
+            ["unsafe outside rust/"]
+        );
+        assert!(whats(
+            "net/smc/a.rs",
+            "#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe { }\";"
+        )
+        .is_empty());
+        assert!(whats(
+            "net/smc/a.rs",
+            "let s = r#\"say \"unsafe\" \"#; let q = '\"'; /* unsafe */"
+        )
+        .is_empty());
     }
 
     #[test]
@@ -155,7 +188,14 @@ mod tests {
         ] {
             assert!(whats("rust/kernel/a.rs", good).is_empty(), "{good}");
         }
-        assert_eq!(whats("rust/a.rs", "// SAFETY: x\nunsafe { a() };\nunsafe { b() };").len(), 1);
+        assert_eq!(
+            whats(
+                "rust/a.rs",
+                "// SAFETY: x\nunsafe { a() };\nunsafe { b() };"
+            )
+            .len(),
+            1
+        );
     }
 
     #[test]

@@ -47,8 +47,13 @@ struct Running {
 impl Running {
     fn start(machine: &mut Machine) -> Result<Self> {
         let cmd = &mut machine.cmd;
-        cmd.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let child = cmd.spawn().with_context(|| format!("cannot run `{}`", show(cmd)))?;
+        cmd.stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let child = cmd
+            .spawn()
+            .with_context(|| format!("cannot run `{}`", show(cmd)))?;
         let group = Pid::from_raw(i32::try_from(child.id())?);
         running().push(group);
         Ok(Self { child, group })
@@ -81,7 +86,9 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         watch.kernel(&fs::read(path).unwrap_or_default());
     }
     if watch.exit.is_none() && !timed_out {
-        watch.trouble.extend(watch.last.iter().map(|l| format!("(last) {l}")));
+        watch
+            .trouble
+            .extend(watch.last.iter().map(|l| format!("(last) {l}")));
     }
     Ok(Outcome {
         exit: watch.exit,
@@ -95,8 +102,14 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
 
 /// Gives the guest this terminal, and puts the terminal right afterwards.
 pub(super) fn attach(mut machine: Machine) -> Result<()> {
-    let status = machine.cmd.status().with_context(|| format!("cannot run `{}`", show(&machine.cmd)));
-    let _ = std::process::Command::new("stty").arg("sane").stderr(Stdio::null()).status();
+    let status = machine
+        .cmd
+        .status()
+        .with_context(|| format!("cannot run `{}`", show(&machine.cmd)));
+    let _ = std::process::Command::new("stty")
+        .arg("sane")
+        .stderr(Stdio::null())
+        .status();
     status?;
     Ok(())
 }
@@ -114,7 +127,9 @@ fn lines(child: &mut Child) -> Result<Receiver<String>> {
 fn read(from: impl Read + Send + 'static, to: Sender<String>) {
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+            let line = String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned();
             if to.send(line).is_err() {
                 return;
             }
@@ -152,7 +167,12 @@ impl Watch {
     }
 
     /// Takes lines until the guest has ended; true if it had to be stopped for the time it took.
-    fn follow(&mut self, lines: &Receiver<String>, start: Instant, guest: &Guest<'_>) -> Result<bool> {
+    fn follow(
+        &mut self,
+        lines: &Receiver<String>,
+        start: Instant,
+        guest: &Guest<'_>,
+    ) -> Result<bool> {
         let deadline = start + guest.timeout;
         while !self.ended {
             match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

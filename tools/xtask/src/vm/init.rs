@@ -12,11 +12,18 @@ use crate::dirs::Dirs;
 use crate::kernel::Flavour;
 
 /// Writes the program for one guest and returns its path.
-pub(super) fn write(dirs: &Dirs, guest: &Guest<'_>, run: &Path, interactive: bool) -> Result<PathBuf> {
+pub(super) fn write(
+    dirs: &Dirs,
+    guest: &Guest<'_>,
+    run: &Path,
+    interactive: bool,
+) -> Result<PathBuf> {
     let uml = guest.kernel.flavour != Flavour::X86;
     let console = if uml { "/dev/tty0" } else { "/dev/ttyS1" };
     let home = guest.script.parent().unwrap_or(Path::new("/"));
-    let keep = [&*dirs.repo, &*dirs.cache, home].map(|p| quote(&p.to_string_lossy())).join(" ");
+    let keep = [&*dirs.repo, &*dirs.cache, home]
+        .map(|p| quote(&p.to_string_lossy()))
+        .join(" ");
     let mut words = vec![quote(&guest.script.to_string_lossy())];
     words.extend(guest.args.iter().map(|a| quote(a)));
 
@@ -32,12 +39,17 @@ pub(super) fn write(dirs: &Dirs, guest: &Guest<'_>, run: &Path, interactive: boo
     ] {
         text.push_str(&format!("{name}={}\n", quote(value)));
     }
-    text.push_str(&format!("vm_keep() {{ for dir in {keep}; do \"$@\" \"$dir\"; done; }}\n"));
+    text.push_str(&format!(
+        "vm_keep() {{ for dir in {keep}; do \"$@\" \"$dir\"; done; }}\n"
+    ));
     text.push_str("vm_env() {\n");
     for (name, value) in &guest.env {
         text.push_str(&format!("\texport {name}={}\n", quote(value)));
     }
-    text.push_str(&format!("}}\nvm_main() {{ \"$@\" {}; }}\n\n", words.join(" ")));
+    text.push_str(&format!(
+        "}}\nvm_main() {{ \"$@\" {}; }}\n\n",
+        words.join(" ")
+    ));
     text.push_str(include_str!("../../guest/init.sh"));
 
     let path = run.join("init");
@@ -59,7 +71,10 @@ mod tests {
     fn words_survive_the_shell() {
         let word = "it's $HOME; \"x\"";
         let echo = format!("printf %s {}", quote(word));
-        let out = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+        let out = std::process::Command::new("sh")
+            .args(["-c", &echo])
+            .output()
+            .unwrap();
         assert_eq!(String::from_utf8(out.stdout).unwrap(), word);
     }
 }

@@ -10,15 +10,34 @@ use anyhow::{bail, Result};
 use super::{Guest, Machine};
 use crate::dirs::Dirs;
 
-pub(super) fn machine(dirs: &Dirs, guest: &Guest<'_>, init: &Path, interactive: bool) -> Result<Machine> {
+pub(super) fn machine(
+    dirs: &Dirs,
+    guest: &Guest<'_>,
+    init: &Path,
+    interactive: bool,
+) -> Result<Machine> {
     if guest.wire.is_some() {
         bail!("pairs of guests run under User-Mode Linux only");
     }
     std::fs::create_dir_all(dirs.logs())?;
     let kernel_log = dirs.logs().join(format!("{}.kernel.log", guest.name));
     let mut cmd = Command::new("setpriv");
-    cmd.args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot"]);
-    cmd.args(["-machine", "q35", "-display", "none", "-device", "virtio-rng-pci"]);
+    cmd.args([
+        "--pdeathsig",
+        "KILL",
+        "qemu-system-x86_64",
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+    ]);
+    cmd.args([
+        "-machine",
+        "q35",
+        "-display",
+        "none",
+        "-device",
+        "virtio-rng-pci",
+    ]);
     cmd.args(accelerator());
     cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
     cmd.arg("-kernel").arg(&guest.kernel.image);
@@ -28,7 +47,8 @@ pub(super) fn machine(dirs: &Dirs, guest: &Guest<'_>, init: &Path, interactive: 
     if interactive {
         cmd.args(["-serial", "null"]);
     } else {
-        cmd.arg("-serial").arg(format!("file:{}", kernel_log.display()));
+        cmd.arg("-serial")
+            .arg(format!("file:{}", kernel_log.display()));
     }
     cmd.args(["-serial", "stdio"]);
     cmd.arg("-append").arg(format!(
@@ -36,12 +56,19 @@ pub(super) fn machine(dirs: &Dirs, guest: &Guest<'_>, init: &Path, interactive: 
          ro panic=-1 init={}",
         init.display()
     ));
-    Ok(Machine { cmd, kernel_log: Some(kernel_log) })
+    Ok(Machine {
+        cmd,
+        kernel_log: Some(kernel_log),
+    })
 }
 
 /// Hardware virtualisation where this user has it, else translation.
 fn accelerator() -> [&'static str; 4] {
-    let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
+    let kvm = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_ok();
     if kvm {
         ["-accel", "kvm", "-cpu", "host"]
     } else {
@@ -50,10 +77,14 @@ fn accelerator() -> [&'static str; 4] {
 }
 
 fn share(cmd: &mut Command, tag: &str, path: &Path, readonly: bool) {
-    let mut fsdev = format!("local,id={tag},path={},security_model=none,multidevs=remap", path.display());
+    let mut fsdev = format!(
+        "local,id={tag},path={},security_model=none,multidevs=remap",
+        path.display()
+    );
     if readonly {
         fsdev.push_str(",readonly=on");
     }
     cmd.arg("-fsdev").arg(fsdev);
-    cmd.arg("-device").arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+    cmd.arg("-device")
+        .arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
 }

@@ -48,12 +48,17 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        Ok(Self { stamp: Regex::new(r"\[ *\d+\.\d{6}\](\[ *[CT]\d+\])? ?")?, trouble: RegexSet::new(TROUBLE)? })
+        Ok(Self {
+            stamp: Regex::new(r"\[ *\d+\.\d{6}\](\[ *[CT]\d+\])? ?")?,
+            trouble: RegexSet::new(TROUBLE)?,
+        })
     }
 
     /// Whether the kernel wrote this line.
     pub(super) fn is_kernel(&self, line: &str) -> bool {
-        self.stamp.find(line).is_some_and(|stamp| stamp.start() == 0)
+        self.stamp
+            .find(line)
+            .is_some_and(|stamp| stamp.start() == 0)
     }
 
     /// The message, if this line is one that must not be there. Only the kernel's own lines

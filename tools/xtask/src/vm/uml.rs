@@ -8,18 +8,36 @@ use anyhow::Result;
 
 use super::{Guest, Machine};
 
-pub(super) fn machine(guest: &Guest<'_>, run: &Path, init: &Path, interactive: bool) -> Result<Machine> {
+pub(super) fn machine(
+    guest: &Guest<'_>,
+    run: &Path,
+    init: &Path,
+    interactive: bool,
+) -> Result<Machine> {
     // The kernel goes when this program does, however that ends.
     let mut cmd = Command::new("setpriv");
     cmd.args(["--pdeathsig", "KILL"]).arg(&guest.kernel.image);
-    cmd.arg(format!("mem={}", guest.mem)).arg(format!("ncpus={}", guest.cpus));
-    cmd.args(["rootfstype=hostfs", "rootflags=/", "ro", "con=null", "seccomp=on", "panic=-1"]);
+    cmd.arg(format!("mem={}", guest.mem))
+        .arg(format!("ncpus={}", guest.cpus));
+    cmd.args([
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+        "con=null",
+        "seccomp=on",
+        "panic=-1",
+    ]);
     cmd.arg(format!("init={}", init.display()));
-    cmd.arg(if interactive { "con0=fd:0,fd:1" } else { "con0=null,fd:1" });
+    cmd.arg(if interactive {
+        "con0=fd:0,fd:1"
+    } else {
+        "con0=null,fd:1"
+    });
     if interactive {
         cmd.arg("quiet");
     }
-    cmd.arg(format!("uml_dir={}/", run.display())).arg("umid=uml");
+    cmd.arg(format!("uml_dir={}/", run.display()))
+        .arg("umid=uml");
     if let Some(wire) = guest.wire {
         // Without the session numbers opening the device fails, and the guest with it.
         cmd.arg(format!(
@@ -28,5 +46,8 @@ pub(super) fn machine(guest: &Guest<'_>, run: &Path, init: &Path, interactive: b
             wire.here, wire.there
         ));
     }
-    Ok(Machine { cmd, kernel_log: None })
+    Ok(Machine {
+        cmd,
+        kernel_log: None,
+    })
 }
