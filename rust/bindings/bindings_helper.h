@@ -36,6 +36,7 @@
 
 #include "../helpers/helpers.h"
 
+const unsigned long RUST_CONST_HELPER_SMC_HZ = CONFIG_HZ;
 const gfp_t RUST_CONST_HELPER_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_GFP_ATOMIC = GFP_ATOMIC;
 

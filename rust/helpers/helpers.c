@@ -4,3 +4,6 @@
 
 #include "ib.c"
 #include "net.c"
+#include "route.c"
+#include "utsname.c"
+#include "workqueue.c"

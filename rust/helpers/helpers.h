@@ -12,5 +12,8 @@
 
 #include "ib.h"
 #include "net.h"
+#include "route.h"
+#include "utsname.h"
+#include "workqueue.h"
 
 #endif

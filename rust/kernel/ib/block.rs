@@ -171,3 +171,15 @@ impl Drop for Block {
         unsafe { bindings::free_pages(self.base.as_ptr() as usize, self.order) };
     }
 }
+
+// SAFETY: By the type invariant the block is `len` bytes of memory while it lives; the device and
+// code that copies are its only writers.
+unsafe impl crate::window::Window for Block {
+    fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}

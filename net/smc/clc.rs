@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Handshake messages over the TCP connection (RFC 7609 section 3.5; C function `smc_clc_wait_msg`).
+//!
+//! Nothing behind a message is read: it is the application's.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    net::TcpSocket,
+    time, //
+};
+use smc_proto::{
+    handshake::{
+        self,
+        Failure,
+        Fatal, //
+    },
+    id::PeerId,
+    reason::Reason,
+    time::Duration,
+    wire::{
+        clc::{
+            Header,
+            Message,
+            HEADER_LEN,
+            MAX_LEN, //
+        },
+        Version, //
+    }, //
+};
+
+/// Longest message that we send: a confirm with two GIDs is 196 bytes, a proposal 652.
+const SEND_LEN: usize = MAX_LEN;
+
+/// One side of the exchange on one TCP connection.
+pub(crate) struct Exchange<'a> {
+    tcp: &'a TcpSocket,
+    buf: KVec<u8>,
+    /// Version of the last message received.
+    received: Option<Version>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Begins on an established connection.
+    pub(crate) fn new(tcp: &'a TcpSocket) -> Result<Self> {
+        Ok(Self {
+            tcp,
+            buf: KVec::zeroed(MAX_LEN, GFP_KERNEL)?,
+            received: None,
+        })
+    }
+
+    /// Receives the next message. May sleep for `wait`.
+    ///
+    /// # Errors
+    ///
+    /// [`Fatal`] when there is none; the connection is lost then.
+    pub(crate) fn receive(&mut self, wait: Duration) -> Result<Message<'_>, Failure> {
+        let timeout = time::timeout(wait.as_nanos());
+        let mut head = [0; HEADER_LEN];
+        self.read(&mut head, timeout)?;
+        let header = Header::peek(&head).map_err(|e| {
+            pr_debug!("no handshake message: {e:?}\n");
+            Fatal::Protocol
+        })?;
+        self.received = Some(header.version());
+        let mut buf = core::mem::replace(&mut self.buf, KVec::new());
+        let whole = buf.get_mut(..header.read_len());
+        let result = match whole.and_then(|bytes| bytes.split_at_mut_checked(HEADER_LEN)) {
+            Some((start, rest)) => {
+                start.copy_from_slice(&head);
+                self.read(rest, timeout)
+            }
+            None => Err(Fatal::Protocol.into()),
+        };
+        self.buf = buf;
+        result?;
+        self.discard(header.drain_len(), timeout)?;
+        let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
+        Message::parse(bytes).map_err(|e| smc_proto::error::PeerError::from(e).into())
+    }
+
+    fn read(&self, buf: &mut [u8], timeout: isize) -> Result<(), Failure> {
+        let mut left = timeout;
+        Ok(self.tcp.recv_exact(buf, &mut left).map_err(fatal)?)
+    }
+
+    /// Reads and throws away what a longer message has beyond what is understood.
+    fn discard(&self, mut len: usize, timeout: isize) -> Result<(), Failure> {
+        let mut waste = [0; 64];
+        while len > 0 {
+            let n = len.min(waste.len());
+            let part = waste.get_mut(..n).ok_or(Fatal::Protocol)?;
+            self.read(part, timeout)?;
+            len -= n;
+        }
+        Ok(())
+    }
+
+    /// Sends a message. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`Fatal`] when it could not be sent whole.
+    pub(crate) fn send(&self, message: &Message<'_>) -> Result<(), Failure> {
+        let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
+            .map_err(|_| Failure::from(Reason::Memory))?;
+        let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
+        let timeout = time::timeout(handshake::CLC_WAIT.as_nanos());
+        self.tcp.send_all(bytes, timeout).map_err(fatal)?;
+        Ok(())
+    }
+
+    /// Tells the peer that TCP goes on.
+    pub(crate) fn decline(&self, reason: Reason, local: PeerId) -> Result<(), Failure> {
+        let decline = handshake::decline(reason, self.received, local);
+        self.send(&Message::Decline(decline))
+    }
+}
+
+/// What an error of TCP means for the handshake.
+fn fatal(e: Error) -> Fatal {
+    match e {
+        e if e == EAGAIN || e == ETIMEDOUT => Fatal::TimedOut,
+        e if e == ECONNRESET => Fatal::Reset,
+        e if e == EINTR || e == ERESTARTSYS => Fatal::Interrupted,
+        e => Fatal::Tcp(u16::try_from(-e.to_errno()).unwrap_or_default()),
+    }
+}

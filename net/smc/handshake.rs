@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From an established TCP connection to one over RDMA, or the reason why not (RFC 7609 section 3.5).
+//!
+//! What to offer, accept or decline is decided in `smc_proto::handshake`; here ports, link groups and
+//! buffers are found, and messages exchanged.
+
+mod client;
+mod first;
+mod server;
+
+pub(crate) use client::connect;
+pub(crate) use server::accept;
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
+};
+use kernel_ext::net::Sk;
+use smc_proto::{
+    buffer::SizeClass,
+    handshake::{
+        Failure,
+        Fatal,
+        Then, //
+    },
+    lgr::rtoken::Rtoken,
+    llc::rkey::Announcement,
+    reason::Reason,
+    wire::{
+        clc::SmcR,
+        List, //
+    }, //
+};
+
+use crate::{
+    clc::Exchange,
+    conn::{
+        Conn,
+        Remote, //
+    },
+    lgr::LinkGroup,
+    llc::SLOT,
+    local::Local, //
+};
+
+/// How a handshake ended.
+pub(crate) enum Outcome {
+    /// The connection is over RDMA.
+    Smc(Arc<Conn>),
+    /// It goes on over TCP, for this reason; the number is the peer's diagnosis or 0.
+    Fallback(Reason, u32),
+}
+
+/// Carries out what a failure means.
+fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<Outcome> {
+    let verdict = failure.verdict();
+    let diagnosis = match failure {
+        Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
+        Failure::Declined(_) | Failure::Fatal(_) => 0,
+    };
+    if let Some(reason) = verdict.decline {
+        exchange
+            .decline(reason, local.peer_id())
+            .map_err(|_| EPROTO)?;
+    }
+    match verdict.then {
+        Then::Fallback(reason) => Ok(Outcome::Fallback(reason, diagnosis)),
+        Then::Fail(fatal) => Err(errno(fatal)),
+    }
+}
+
+fn errno(fatal: Fatal) -> Error {
+    match fatal {
+        Fatal::Protocol => EPROTO,
+        Fatal::TimedOut => ETIMEDOUT,
+        Fatal::Reset => ECONNRESET,
+        Fatal::Interrupted => EINTR,
+        Fatal::Tcp(errno) => Error::from_errno(-i32::from(errno)),
+    }
+}
+
+/// What fails here leads to TCP.
+fn internal(e: Error) -> Reason {
+    match e {
+        e if e == ENOMEM => Reason::Memory,
+        e if e == ENOLINK => Reason::NoActiveLink,
+        _ => Reason::Internal,
+    }
+}
+
+/// Makes the connection of a socket in a group: takes an element to receive into.
+fn make_conn(group: &Arc<LinkGroup>, sk: ARef<Sk>) -> Result<Arc<Conn>, Reason> {
+    let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
+    let rmbe = group.rmbs.take(&group.link, want).map_err(internal)?;
+    Conn::new(group.clone(), rmbe, sk).map_err(internal)
+}
+
+/// Makes sure that the peer can write into the connection's element: its region is registered and
+/// announced. Nothing is to be done if another connection did it before. May sleep.
+fn announce(conn: &Conn) -> Result<(), Reason> {
+    let group = &conn.group;
+    let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
+    let rmb = rmbe.rmb();
+    if rmb.is_known() {
+        return Ok(());
+    }
+    let _flow = group.flow.lock();
+    if rmb.is_known() {
+        return Ok(());
+    }
+    let done = group.link.register(rmb.mr()).is_ok() && {
+        let region = Announcement {
+            here: Rtoken {
+                rkey: rmb.rkey(),
+                addr: rmb.addr(),
+            },
+            others: List::EMPTY,
+        };
+        group.confirm_rkey(region).is_ok()
+    };
+    if !done {
+        group.rmbs.forget(rmb);
+        return Err(Reason::RegistrationFailed);
+    }
+    rmb.set_known();
+    Ok(())
+}
+
+/// Our end, as the handshake says it.
+fn endpoint(local: &Local, conn: &Conn) -> Result<SmcR, Reason> {
+    let link = &conn.group.link;
+    let port = link.port();
+    let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
+    let rmb = rmbe.rmb();
+    Ok(SmcR {
+        peer_id: local.peer_id(),
+        gid: port.gid,
+        mac: port.mac,
+        qp_num: link.qp_num(),
+        rkey: rmb.rkey(),
+        rmbe_index: rmbe.index(),
+        token: conn.token(),
+        rmbe_size: rmbe.size(),
+        mtu: port.mtu,
+        rmb_addr: rmb.addr(),
+        psn: link.psn(),
+    })
+}
+
+/// Learns the peer's end of the connection.
+fn learn(conn: &Conn, peer: &SmcR) -> Result<(), Reason> {
+    let rtoken = Rtoken {
+        rkey: peer.rkey,
+        addr: peer.rmb_addr,
+    };
+    let row = conn
+        .group
+        .with_rtokens(|rtokens| rtokens.add(SLOT, rtoken))
+        .map_err(|_| Reason::NoRtoken)?;
+    conn.set_remote(Remote {
+        token: peer.token,
+        row,
+        index: peer.rmbe_index,
+        size: peer.rmbe_size,
+    });
+    Ok(())
+}
+
+/// Gives a connection up that did not come about.
+fn abandon(conn: &Arc<Conn>) {
+    conn.detach();
+    conn.group.leave(conn.token());
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connecting side (C functions `__smc_connect`, `smc_connect_rdma`).
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
+};
+use kernel_ext::net::{
+    Sk,
+    TcpSocket, //
+};
+use smc_proto::{
+    handshake::{
+        client::{
+            Agreed,
+            Beginning,
+            Contact,
+            Means,
+            V2Port, //
+        },
+        select::Path,
+        Failure,
+        CLC_WAIT, //
+    },
+    lgr::Role,
+    reason::Reason,
+    wire::{
+        clc::Message,
+        List, //
+    }, //
+};
+
+use super::{
+    abandon,
+    announce,
+    conclude,
+    endpoint,
+    first,
+    internal,
+    learn,
+    make_conn,
+    Outcome, //
+};
+use crate::{
+    clc::Exchange,
+    config,
+    conn::Conn,
+    groups,
+    ib::{
+        self,
+        PortGid, //
+    },
+    lgr::{
+        LinkGroup,
+        Terms, //
+    },
+    link::{
+        Link,
+        PeerEnd, //
+    },
+    local::Local, //
+};
+
+/// Runs the handshake on an established connection whose peer speaks SMC. May sleep.
+///
+/// # Errors
+///
+/// The errno of connect(2) when the TCP connection is lost as well.
+pub(crate) fn connect(local: &Local, tcp: &TcpSocket, sk: &ARef<Sk>) -> Result<Outcome> {
+    if !tcp.syn_smc() {
+        return Ok(Outcome::Fallback(Reason::PeerNoSmc, 0));
+    }
+    let mut exchange = Exchange::new(tcp)?;
+    match shake(local, tcp, sk, &mut exchange) {
+        Ok(conn) => Ok(Outcome::Smc(conn)),
+        Err(failure) => conclude(&exchange, local, failure),
+    }
+}
+
+fn shake(
+    local: &Local,
+    tcp: &TcpSocket,
+    sk: &ARef<Sk>,
+    exchange: &mut Exchange<'_>,
+) -> Result<Arc<Conn>, Failure> {
+    if tcp.has_xfrm_policy() {
+        return Err(Reason::Ipsec.into());
+    }
+    let port = ib::find_v2(tcp, None);
+    let ueids = local.ueids.lock().clone();
+    let means = Means {
+        peer_id: local.peer_id(),
+        v1: None,
+        v2: port.as_ref().map(|port| V2Port {
+            gid: port.gid,
+            mac: port.mac,
+        }),
+        prefix: None,
+        eids: List::new(ueids.as_slice()).unwrap_or(List::EMPTY),
+        limits: config::limits(),
+    };
+    let (proposed, proposal) = means.propose()?;
+    exchange.send(&Message::Proposal(proposal))?;
+    let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?)?;
+    let port = port.ok_or(Reason::NoSmcDevice)?;
+    match agreed.contact() {
+        Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
+        Contact::Reuse => reuse(local, sk, exchange, &agreed),
+    }
+}
+
+/// A new link group begins.
+fn begin(
+    local: &Local,
+    tcp: &TcpSocket,
+    sk: &ARef<Sk>,
+    exchange: &mut Exchange<'_>,
+    agreed: &Agreed,
+    beginning: &Beginning,
+    mut port: PortGid,
+) -> Result<Arc<Conn>, Failure> {
+    let server = agreed.server();
+    let path = beginning.path(|| port.route_to(tcp, server.gid))?;
+    let link = Link::new(port).map_err(internal)?;
+    let terms = Terms {
+        role: Role::Client,
+        version: agreed.version(),
+        release: beginning.release(),
+        limits: beginning.limits(),
+        peer: server.peer_id,
+        vlan: 0,
+        eid: agreed.eid(),
+        is_direct: path == Path::Direct,
+    };
+    let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
+    if let Beginning::V2 { os, .. } = beginning {
+        group.set_peer_os(*os);
+    }
+    let result = begin_in(local, sk, exchange, agreed, &group);
+    match &result {
+        Ok(_) => groups::add(&group).map_err(internal)?,
+        Err(_) => group.end(),
+    }
+    result
+}
+
+fn begin_in(
+    local: &Local,
+    sk: &ARef<Sk>,
+    exchange: &mut Exchange<'_>,
+    agreed: &Agreed,
+    group: &Arc<LinkGroup>,
+) -> Result<Arc<Conn>, Failure> {
+    let (server, link) = (agreed.server(), &group.link);
+    let conn = make_conn(group, sk.clone())?;
+    learn(&conn, server)?;
+    let mtu = link.port().mtu.min(server.mtu);
+    link.ready_to_receive(PeerEnd::of(server, mtu), group.clone())
+        .map_err(|_| Reason::LinkNotReady)?;
+    // The server's first request may be here before the confirm left.
+    group.begin_first_contact(first::link_of(group, link));
+    confirm(local, exchange, agreed, &conn)?;
+    first::finish(exchange, &conn)?;
+    conn.establish();
+    Ok(conn)
+}
+
+/// The connection joins a group that both sides have.
+fn reuse(
+    local: &Local,
+    sk: &ARef<Sk>,
+    exchange: &mut Exchange<'_>,
+    agreed: &Agreed,
+) -> Result<Arc<Conn>, Failure> {
+    let group = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
+    let conn = make_conn(&group, sk.clone())?;
+    let done = learn(&conn, agreed.server())
+        .and_then(|()| announce(&conn))
+        .map_err(Failure::from)
+        .and_then(|()| confirm(local, exchange, agreed, &conn));
+    match done {
+        Ok(()) => {
+            conn.establish();
+            Ok(conn)
+        }
+        Err(failure) => {
+            abandon(&conn);
+            Err(failure)
+        }
+    }
+}
+
+fn confirm(
+    local: &Local,
+    exchange: &Exchange<'_>,
+    agreed: &Agreed,
+    conn: &Conn,
+) -> Result<(), Failure> {
+    let ours = endpoint(local, conn)?;
+    let gids = [ours.gid];
+    let gids = List::new(&gids).unwrap_or(List::EMPTY);
+    exchange.send(&Message::Confirm(agreed.confirm(ours, local.hostname, gids)))
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a first contact: the new link is tried from both sides (RFC 7609 section 3.5.1.7).
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use smc_proto::{
+    handshake::{
+        after_silence,
+        Failure,
+        Fatal,
+        DECLINE_WAIT, //
+    },
+    id::LinkNum,
+    lgr::Role,
+    llc::first::{
+        Error,
+        FirstLink, //
+    },
+    reason::Reason, //
+};
+
+use crate::{
+    clc::Exchange,
+    conn::Conn,
+    lgr::LinkGroup,
+    link::Link,
+    llc::SLOT, //
+};
+
+/// Our end of the first link, for the core.
+pub(super) fn link_of(group: &LinkGroup, link: &Link) -> FirstLink {
+    let port = link.port();
+    FirstLink {
+        slot: SLOT,
+        mac: port.mac,
+        gid: port.gid,
+        qp_num: link.qp_num(),
+        link_num: LinkNum(1),
+        group_uid: group.id,
+        release: group.terms.release,
+        limits: group.terms.limits,
+    }
+}
+
+/// Waits until the link works both ways; the client brings it up when the server asked.
+pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<(), Failure> {
+    let group = &conn.group;
+    let result = group.await_first_contact(|| {
+        if group.terms.role == Role::Client {
+            group.link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
+            let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
+            let registered = group.link.register(rmbe.rmb().mr());
+            registered.map_err(|_| Reason::RegistrationFailed)?;
+        }
+        Ok(())
+    });
+    match result {
+        Ok(()) => {
+            // The handshake itself told the peer of the first region.
+            if let Some(rmbe) = conn.rmbe() {
+                rmbe.rmb().set_known();
+            }
+            Ok(())
+        }
+        Err(Error::Failed(reason)) => Err(reason.into()),
+        Err(Error::Silent) => Err(match exchange.receive(DECLINE_WAIT) {
+            Ok(message) => after_silence(Some(&message)),
+            Err(Failure::Fatal(Fatal::TimedOut)) => after_silence(None),
+            Err(failure) => failure,
+        }),
+    }
+}

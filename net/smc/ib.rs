@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices: which are there, and which port and GID serve a TCP connection (C file `smc_ib.c`).
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    ib::{
+        Client,
+        ClientRegistration,
+        ClientSlot,
+        Device,
+        Event,
+        GidEntry,
+        GidKind, //
+    },
+    net::TcpSocket, //
+};
+use smc_proto::{
+    handshake::select::Path,
+    id::{
+        Gid,
+        Ipv4,
+        Mac,
+        Mtu, //
+    }, //
+};
+
+use crate::{
+    groups,
+    link::PortFacts,
+    local::LOCAL, //
+};
+
+static ADAPTERS: Global<Adapters> = Global::new();
+static SLOT: ClientSlot = ClientSlot::new();
+
+/// Ports of a device that are looked at (C: `SMC_MAX_PORTS`).
+const MAX_PORTS: u32 = 2;
+
+#[pin_data]
+struct Adapters {
+    #[pin]
+    list: Mutex<KVec<Arc<Adapter>>>,
+}
+
+/// A device in use.
+pub(crate) struct Adapter {
+    device: Arc<Device>,
+}
+
+/// Keeps the list of devices while the module lives. Dropping it lets go of them, and may sleep.
+pub(crate) struct Registry {
+    _client: ClientRegistration<Adapter>,
+    _list: Published<Adapters>,
+}
+
+impl Registry {
+    /// Takes all devices in use, also those that come later.
+    pub(crate) fn new() -> Result<Self> {
+        let adapters = Arc::pin_init(
+            pin_init!(Adapters {
+                list <- new_mutex!(KVec::new(), "smc::Adapters::list"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let list = ADAPTERS.publish(adapters)?;
+        Ok(Self {
+            _client: ClientRegistration::new(c"smc_ib")?,
+            _list: list,
+        })
+    }
+}
+
+impl Client for Adapter {
+    type Data = Adapter;
+
+    fn slot() -> &'static ClientSlot {
+        &SLOT
+    }
+
+    fn add(device: Arc<Device>) -> Result<Arc<Adapter>> {
+        let adapters = ADAPTERS.get().ok_or(ENODEV)?;
+        let adapter = Arc::new(Adapter { device }, GFP_KERNEL)?;
+        adapters.list.lock().push(adapter.clone(), GFP_KERNEL)?;
+        pr_info!("adding RDMA device {}\n", adapter.device.name());
+        Ok(adapter)
+    }
+
+    fn remove(adapter: Arc<Adapter>) {
+        pr_info!("removing RDMA device {}\n", adapter.device.name());
+        if let Some(adapters) = ADAPTERS.get() {
+            let mut list = adapters.list.lock();
+            list.retain(|other| !Arc::ptr_eq(other, &adapter));
+        }
+        groups::end_on(&adapter.device);
+    }
+
+    fn event(_: &Adapter, event: Event) {
+        match event {
+            // A port that went down may come back, but nothing tells when: the groups on it end, and
+            // new connections find another way.
+            Event::PortError(_) | Event::DeviceFatal => groups::check_ports_soon(),
+            Event::Listening | Event::PortActive(_) | Event::GidChange(_) => {}
+        }
+    }
+}
+
+/// A port with the GID to use.
+pub(crate) struct PortGid {
+    pub(crate) device: Arc<Device>,
+    pub(crate) facts: PortFacts,
+    has_gateway: bool,
+}
+
+impl core::ops::Deref for PortGid {
+    type Target = PortFacts;
+
+    fn deref(&self) -> &PortFacts {
+        &self.facts
+    }
+}
+
+impl PortGid {
+    /// How the peer that was given to [`find_v2`] is reached.
+    pub(crate) fn path(&self) -> Path {
+        match self.has_gateway {
+            true => Path::Gateway,
+            false => Path::Direct,
+        }
+    }
+
+    /// Learns how `peer` is reached, if it is.
+    pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Path> {
+        let (from, to) = (self.facts.gid.ipv4()?, peer.ipv4()?);
+        let path = tcp.path(from.0, to.0).ok()?;
+        self.has_gateway = path.has_gateway;
+        self.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
+        Some(self.path())
+    }
+}
+
+/// Finds a port for version 2: an active one behind the device of the TCP connection's route, with a
+/// RoCE v2 GID that is an IPv4 address of that device, and a route to `peer` if it is known already.
+/// May sleep.
+pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
+    let route = tcp.route_device()?;
+    let adapters = ADAPTERS.get()?;
+    let list = adapters.list.lock();
+    list.iter()
+        .filter(|adapter| adapter.device.accessible_in(tcp.netns_address()))
+        .find_map(|adapter| adapter.find_v2(tcp, route.address, peer))
+}
+
+impl Adapter {
+    fn find_v2(&self, tcp: &TcpSocket, netdev: usize, peer: Option<Gid>) -> Option<PortGid> {
+        (1..=self.device.num_ports().min(MAX_PORTS)).find_map(|port| {
+            if !self.device.port_netdev_eq(port, netdev) {
+                return None;
+            }
+            let attr = self.device.query_port(port).ok().filter(|attr| attr.active)?;
+            let gid = self.gid_of(port, netdev)?;
+            let mac = Mac(gid.mac?);
+            if let Some(local) = LOCAL.get() {
+                local.note_port(mac);
+            }
+            let mut found = PortGid {
+                device: self.device.clone(),
+                facts: PortFacts {
+                    port,
+                    gid: Gid(gid.gid),
+                    sgid_index: u8::try_from(gid.index).ok()?,
+                    mac,
+                    mtu: Mtu::from_code(attr.active_mtu.code())?,
+                    next_hop: None,
+                },
+                has_gateway: false,
+            };
+            match peer {
+                Some(peer) => found.route_to(tcp, peer).map(|_| found),
+                None => Some(found),
+            }
+        })
+    }
+
+    fn gid_of(&self, port: u32, netdev: usize) -> Option<GidEntry> {
+        let mut found = None;
+        let looked = self.device.for_each_gid(port, |entry| {
+            let is_it = entry.kind == GidKind::RoceV2
+                && Gid(entry.gid).ipv4().is_some_and(|ip| ip != Ipv4([0; 4]))
+                && entry.netdev.is_some_and(|dev| dev.address == netdev);
+            if is_it && found.is_none() {
+                found = Some(*entry);
+            }
+        });
+        looked.ok().and(found)
+    }
+}

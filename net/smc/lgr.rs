@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link groups: two machines, one role, the links between them, and all connections that share them
+//! (RFC 7609 section 2.2).
+//!
+//! A group is found or made in the handshake, and lives while connections use it and for a while
+//! after. It never names a connection's type: what arrives for one goes through [`Member`].
+
+use kernel::{
+    new_condvar,
+    new_mutex,
+    new_spinlock,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        CondVar,
+        Mutex,
+        SpinLock, //
+    },
+    time::Jiffies, //
+};
+use kernel_ext::time;
+use smc_proto::{
+    id::{
+        Eid,
+        PeerId,
+        Token, //
+    },
+    lgr::{
+        find::{
+            Candidate,
+            Wanted, //
+        },
+        rtoken::{
+            Row,
+            RowId,
+            Rtoken,
+            Rtokens,
+            MAX_ROWS, //
+        },
+        token,
+        Role, //
+    },
+    llc::{
+        Finished,
+        Llc, //
+    },
+    stream::Cdc,
+    wire::{
+        clc::{
+            Limits,
+            OsType,
+            Release, //
+        },
+        llc::PeerOrder,
+        Version, //
+    }, //
+};
+
+use crate::{
+    link::Link,
+    rmb::{
+        RmbPool,
+        SendPool, //
+    }, //
+};
+
+/// A connection, as its link group sees it. The methods do not sleep, except where they say so.
+pub(crate) trait Member: Send + Sync {
+    /// A message of the peer arrived.
+    fn on_cdc(self: Arc<Self>, cdc: &Cdc);
+    /// A send slot is free again.
+    fn on_slot(self: Arc<Self>);
+    /// The group ends.
+    fn on_group_end(self: Arc<Self>);
+}
+
+/// What both sides agreed on at first contact.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) role: Role,
+    pub(crate) version: Version,
+    /// Release of version 2.
+    pub(crate) release: Release,
+    pub(crate) limits: Limits,
+    pub(crate) peer: PeerId,
+    /// VLAN of the group, 0 for none.
+    pub(crate) vlan: u16,
+    /// The enterprise id that both have, in version 2.
+    pub(crate) eid: Option<Eid>,
+    /// No gateway is between the two.
+    pub(crate) is_direct: bool,
+}
+
+/// What a group remembers of the LLC conversation.
+pub(crate) struct Conversation {
+    pub(crate) core: Llc,
+    /// The core asked to prepare the link, and nobody did yet.
+    pub(crate) prepare: bool,
+    /// How the last flow ended, until who waits for it takes it.
+    pub(crate) finished: Option<Finished>,
+}
+
+/// The connections of a group and the peer's buffers.
+struct Table {
+    conns: RBTree<u32, Arc<dyn Member>>,
+    count: usize,
+    rtokens: KVec<Row>,
+    /// Tokens of connections that wait for a send slot, oldest first; never longer than the
+    /// connections there may be, so that it does not allocate.
+    waiting: KVec<Token>,
+    /// No connection may join.
+    ended: bool,
+    /// To be ended by the job that looks after the groups.
+    doomed: bool,
+    /// When the last connection left, ns.
+    idle_since: u64,
+    llc: Conversation,
+    /// Decides the byte order of some fields of version 2.
+    peer_os: OsType,
+}
+
+/// A link group.
+#[pin_data]
+pub(crate) struct LinkGroup {
+    pub(crate) id: u32,
+    pub(crate) terms: Terms,
+    pub(crate) link: Arc<Link>,
+    #[pin]
+    pub(crate) rmbs: RmbPool,
+    #[pin]
+    pub(crate) sndbufs: SendPool,
+    #[pin]
+    table: SpinLock<Table>,
+    /// Who waits for the LLC conversation.
+    #[pin]
+    talk: CondVar,
+    /// One exchange of remote keys at a time.
+    #[pin]
+    pub(crate) flow: Mutex<()>,
+}
+
+/// The last token given out; one counter for all groups.
+static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
+
+impl LinkGroup {
+    /// A group around its first link.
+    pub(crate) fn new(id: u32, terms: Terms, link: Arc<Link>) -> Result<Arc<Self>> {
+        let max_conns = usize::from(terms.limits.max_conns);
+        let table = Table {
+            conns: RBTree::new(),
+            count: 0,
+            rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
+            waiting: KVec::with_capacity(max_conns, GFP_KERNEL)?,
+            ended: false,
+            doomed: false,
+            idle_since: time::now_ns(),
+            llc: Conversation {
+                core: Llc::new(terms.role, terms.version),
+                prepare: false,
+                finished: None,
+            },
+            peer_os: OsType::LINUX,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                terms,
+                rmbs <- RmbPool::new(),
+                sndbufs <- SendPool::new(),
+                link,
+                table <- new_spinlock!(table, "smc::LinkGroup::table"),
+                talk <- new_condvar!("smc::LinkGroup::talk"),
+                flow <- new_mutex!((), "smc::LinkGroup::flow"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    // --- Connections.
+
+    /// Chooses the token of a new connection.
+    pub(crate) fn next_token(&self) -> Result<Token> {
+        let table = self.table.lock();
+        loop {
+            let last = LAST_TOKEN.load(Relaxed);
+            let next = token::next(Token(last), |t| table.conns.get(&t.0).is_some()).ok_or(ENOSPC)?;
+            if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Adds a connection. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOLINK` when the group ended, `ENOSPC` when it is full, `ENOMEM`.
+    pub(crate) fn join(&self, token: Token, member: Arc<dyn Member>) -> Result {
+        let node = RBTreeNode::new(token.0, member, GFP_KERNEL)?;
+        let mut table = self.table.lock();
+        if table.ended {
+            return Err(ENOLINK);
+        }
+        if table.count >= usize::from(self.terms.limits.max_conns) {
+            return Err(ENOSPC);
+        }
+        table.count += 1;
+        let old = table.conns.insert(node);
+        drop(table);
+        // Two connections that drew the same token at the same time cannot be: the counter is
+        // advanced by one exchange.
+        debug_assert!(old.is_none());
+        Ok(())
+    }
+
+    /// Takes a connection out; a second call does nothing. Does not sleep.
+    pub(crate) fn leave(&self, token: Token) {
+        let mut table = self.table.lock();
+        let node = table.conns.remove_node(&token.0);
+        if node.is_some() {
+            table.count -= 1;
+            table.idle_since = time::now_ns();
+            table.waiting.retain(|t| *t != token);
+        }
+        // The last reference may go with the node: not under the lock.
+        drop(table);
+        drop(node);
+    }
+
+    /// Connections in the group.
+    pub(crate) fn len(&self) -> usize {
+        self.table.lock().count
+    }
+
+    fn find(&self, token: Token) -> Option<Arc<dyn Member>> {
+        self.table.lock().conns.get(&token.0).cloned()
+    }
+
+    /// Hands a message of the peer to the connection that it names. Does not sleep.
+    pub(crate) fn on_cdc(&self, token: Token, cdc: &Cdc) {
+        if let Some(member) = self.find(token) {
+            member.on_cdc(cdc);
+        }
+    }
+
+    // --- Send slots.
+
+    /// Puts a connection into the queue for a send slot.
+    pub(crate) fn wait_for_slot(&self, token: Token) {
+        let mut table = self.table.lock();
+        // Each member is queued at most once, so the capacity suffices.
+        let _ = table.waiting.push_within_capacity(token);
+    }
+
+    /// A send slot is free: who has waited longest may send. Does not sleep.
+    pub(crate) fn on_free_slot(&self) {
+        let mut table = self.table.lock();
+        let Ok(token) = table.waiting.remove(0) else {
+            return;
+        };
+        let member = table.conns.get(&token.0).cloned();
+        drop(table);
+        if let Some(member) = member {
+            member.on_slot();
+        }
+    }
+
+    // --- The peer's buffers.
+
+    /// Runs `f` on the table of remote keys.
+    pub(crate) fn with_rtokens<R>(&self, f: impl FnOnce(&mut Rtokens<'_>) -> R) -> R {
+        let mut table = self.table.lock();
+        f(&mut Rtokens::new(&mut table.rtokens))
+    }
+
+    /// Where the peer's buffer `row` is on link slot `slot`.
+    pub(crate) fn rtoken(&self, row: RowId, slot: usize) -> Option<Rtoken> {
+        self.with_rtokens(|rtokens| rtokens.get(row, slot))
+    }
+
+    // --- The LLC conversation.
+
+    /// Runs `f` on the conversation and the table of remote keys.
+    pub(crate) fn with_llc<R>(
+        &self,
+        f: impl FnOnce(&mut Conversation, &mut Rtokens<'_>) -> R,
+    ) -> R {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
+    }
+
+    /// Wakes who waits in [`LinkGroup::sleep_llc`].
+    pub(crate) fn wake_llc(&self) {
+        self.talk.notify_all();
+    }
+
+    /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
+    pub(crate) fn sleep_llc(&self, timeout: Jiffies, is_due: impl FnOnce(&Conversation) -> bool) {
+        let mut table = self.table.lock();
+        if !is_due(&table.llc) {
+            // A signal does not end a flow that the peer takes part in: its own timeout does.
+            let _ = self.talk.wait_interruptible_timeout(&mut table, timeout);
+        }
+    }
+
+    /// How the peer reads the fields that C peers write in their own byte order.
+    pub(crate) fn peer_order(&self) -> PeerOrder {
+        PeerOrder::of(self.table.lock().peer_os)
+    }
+
+    /// The peer said which operating system it is.
+    pub(crate) fn set_peer_os(&self, os: OsType) {
+        self.table.lock().peer_os = os;
+    }
+
+    // --- Life.
+
+    /// Whether a new connection may use the group; see [`Candidate::matches`].
+    pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
+        let table = self.table.lock();
+        if table.ended {
+            return false;
+        }
+        let has_room = table.count < usize::from(self.terms.limits.max_conns);
+        drop(table);
+        Candidate {
+            role: self.terms.role,
+            peer: self.terms.peer,
+            vlan: self.terms.vlan,
+            is_out_of_sync: false,
+            has_room,
+            links: &[self.link.end()],
+        }
+        .matches(wanted)
+    }
+
+    /// The group is to be ended soon. Does not sleep.
+    pub(crate) fn doom(&self) {
+        self.table.lock().doomed = true;
+    }
+
+    /// Whether the group is to be ended.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.table.lock().doomed
+    }
+
+    /// Whether no connection has used the group for its idle time.
+    pub(crate) fn is_stale(&self, now_ns: u64) -> bool {
+        let table = self.table.lock();
+        let idle_ns = now_ns.saturating_sub(table.idle_since);
+        table.count == 0 && idle_ns >= self.terms.role.idle_time().as_nanos()
+    }
+
+    /// Ends the group: no connection joins any more, those in it are killed, the link is taken down,
+    /// and nothing of the device is held any more but by who uses it at the moment. May sleep.
+    pub(crate) fn end(&self) {
+        loop {
+            let mut table = self.table.lock();
+            table.ended = true;
+            let first = table.conns.iter().next();
+            let Some((token, member)) = first.map(|(token, m)| (Token(*token), m.clone())) else {
+                break;
+            };
+            drop(table);
+            member.on_group_end();
+            self.leave(token);
+        }
+        self.link.shut_down();
+        self.rmbs.clear();
+        self.sndbufs.clear();
+        self.wake_llc();
+    }
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One link: a reliable queue pair to the peer (RFC 7609 section 2.2; attributes: `smc_ib.c`).
+//!
+//! The part that belongs to the RDMA device can be taken away at any time ([`Link::shut_down`]): when
+//! a device leaves, nothing of it stays behind in link groups or connections.
+
+use kernel::{
+    new_condvar,
+    new_mutex,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        Mutex,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    ib::{
+        self,
+        Config,
+        Cq,
+        Device,
+        Pd,
+        PollContext,
+        Qp,
+        Received,
+        RtrAttr,
+        Wc, //
+    },
+    random,
+    time, //
+};
+use smc_proto::{
+    id::{
+        Gid,
+        LinkNum,
+        LinkUid,
+        Mac,
+        Mtu,
+        Psn,
+        QpNum, //
+    },
+    lgr::find::LinkEnd,
+    link::{
+        Event,
+        State, //
+    },
+    stream::SentRecord,
+    wire::clc::SmcR, //
+};
+
+use crate::ib::PortGid;
+
+/// Bytes of a message of any kind but the long ones of version 2.
+const MSG_LEN: u32 = 44;
+
+/// Longest message that is looked at. What a peer sends beyond is of no use with one link.
+const MAX_RECV: usize = 512;
+
+/// Time for a registration, ns; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
+const REGISTER_NS: u64 = 5_000_000_000;
+
+/// Send slots of a link, and receives posted. A receive queue of three times the peer's send slots
+/// is what C peers have; a peer that sends more waits.
+const SEND_SLOTS: u16 = 16;
+const RECV_SLOTS: u16 = 48;
+
+/// Who gets to know that a message left, or did not.
+pub(crate) trait Sender: Send + Sync {
+    /// The message of `record` completed. Does not sleep.
+    fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
+}
+
+/// Who takes what a link brings. Does not sleep.
+pub(crate) trait Handler: Send + Sync {
+    /// A message arrived.
+    fn on_message(self: Arc<Self>, bytes: &[u8]);
+    /// A send slot is free again.
+    fn on_slot(self: Arc<Self>);
+    /// The link is broken.
+    fn on_failure(self: Arc<Self>);
+}
+
+/// What a send keeps until it completes.
+pub(crate) enum Sent {
+    /// A control message, for which nobody waits.
+    Control,
+    /// A message about a connection.
+    Data(Arc<dyn Sender>, SentRecord),
+}
+
+/// The peer's end of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerEnd {
+    pub(crate) qp: QpNum,
+    pub(crate) gid: Gid,
+    pub(crate) mac: Mac,
+    pub(crate) psn: Psn,
+    /// The lower of both sides' path MTUs.
+    pub(crate) mtu: Mtu,
+}
+
+impl PeerEnd {
+    /// The end that a peer named in the handshake.
+    pub(crate) fn of(peer: &SmcR, mtu: Mtu) -> Self {
+        Self {
+            qp: peer.qp_num,
+            gid: peer.gid,
+            mac: peer.mac,
+            psn: peer.psn,
+            mtu,
+        }
+    }
+}
+
+/// What belongs to the RDMA device.
+pub(crate) struct Hardware {
+    pub(crate) qp: Qp<Link>,
+    pub(crate) pd: Arc<Pd>,
+}
+
+impl Hardware {
+    fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let config = Config {
+            send_slots: SEND_SLOTS,
+            send_len: MSG_LEN,
+            // For control messages, which must not wait behind data.
+            large_len: 128,
+            recv_slots: RECV_SLOTS,
+            recv_len: MSG_LEN,
+            spill_len: if device.limits().max_recv_sge >= 2 { 8148 } else { 0 },
+        };
+        let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);
+        let send_cq = cq(config.send_work_requests())?;
+        let recv_cq = cq(config.recv_work_requests())?;
+        let pd = Pd::new(device)?;
+        let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
+        Ok(Arc::new(Self { qp, pd }, GFP_KERNEL)?)
+    }
+}
+
+struct Inner {
+    hardware: Option<Arc<Hardware>>,
+    device: Option<Arc<Device>>,
+    handler: Option<Arc<dyn Handler>>,
+    state: State,
+    number: LinkNum,
+    peer: Option<PeerEnd>,
+    peer_uid: LinkUid,
+    /// How the registration under way ended.
+    registered: Option<bool>,
+}
+
+/// Facts of our port.
+#[derive(Clone, Copy)]
+pub(crate) struct PortFacts {
+    pub(crate) port: u32,
+    pub(crate) gid: Gid,
+    pub(crate) sgid_index: u8,
+    pub(crate) mac: Mac,
+    pub(crate) mtu: Mtu,
+    pub(crate) next_hop: Option<Mac>,
+}
+
+/// A link.
+#[pin_data]
+pub(crate) struct Link {
+    port: PortFacts,
+    qp_num: QpNum,
+    psn: Psn,
+    max_mr_bytes: usize,
+    #[pin]
+    inner: SpinLock<Inner>,
+    /// Who waits for a registration.
+    #[pin]
+    registering: CondVar,
+    /// One registration at a time.
+    #[pin]
+    registrar: Mutex<()>,
+}
+
+impl Link {
+    /// Makes the queue pair of a link. May sleep.
+    pub(crate) fn new(port: PortGid) -> Result<Arc<Self>> {
+        let hardware = Hardware::new(&port.device)?;
+        let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
+        let pages = port.device.limits().max_fast_reg_pages as usize;
+        let inner = Inner {
+            hardware: Some(hardware),
+            device: Some(port.device.clone()),
+            handler: None,
+            state: State::Activating,
+            number: LinkNum(1),
+            peer: None,
+            peer_uid: LinkUid(0),
+            registered: None,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                port: port.facts,
+                qp_num,
+                psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
+                max_mr_bytes: pages * kernel::page::PAGE_SIZE,
+                inner <- new_spinlock!(inner, "smc::Link::inner"),
+                registering <- new_condvar!("smc::Link::registering"),
+                registrar <- new_mutex!((), "smc::Link::registrar"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    // --- Facts.
+
+    /// Our port.
+    pub(crate) fn port(&self) -> &PortFacts {
+        &self.port
+    }
+
+    /// Our queue pair's number.
+    pub(crate) fn qp_num(&self) -> QpNum {
+        self.qp_num
+    }
+
+    /// Our first packet number.
+    pub(crate) fn psn(&self) -> Psn {
+        self.psn
+    }
+
+    /// Most bytes of one memory region.
+    pub(crate) fn max_mr_bytes(&self) -> usize {
+        self.max_mr_bytes
+    }
+
+    /// The link's number in its group; the server gives it.
+    pub(crate) fn number(&self) -> LinkNum {
+        self.inner.lock().number
+    }
+
+    /// The server gave the link this number.
+    pub(crate) fn set_number(&self, number: LinkNum) {
+        self.inner.lock().number = number;
+    }
+
+    /// The link as a new connection looks for it.
+    pub(crate) fn end(&self) -> LinkEnd {
+        let inner = self.inner.lock();
+        let peer = inner.peer;
+        LinkEnd {
+            state: inner.state,
+            is_visible: true,
+            peer_qp: peer.map_or(QpNum::default(), |peer| peer.qp),
+            peer_gid: peer.map_or(Gid::NONE, |peer| peer.gid),
+            peer_mac: peer.map_or(Mac::NONE, |peer| peer.mac),
+        }
+    }
+
+    /// Whether the link is on this device.
+    pub(crate) fn is_on(&self, device: &Arc<Device>) -> bool {
+        let inner = self.inner.lock();
+        inner.device.as_ref().is_some_and(|d| Arc::ptr_eq(d, device))
+    }
+
+    /// Whether our port can carry data, as far as is known. May sleep.
+    pub(crate) fn is_port_up(&self) -> bool {
+        let device = self.inner.lock().device.clone();
+        device.is_some_and(|device| {
+            device
+                .query_port(self.port.port)
+                .is_ok_and(|attr| attr.active)
+        })
+    }
+
+    /// What belongs to the device, as long as the link is up.
+    pub(crate) fn hardware(&self) -> Option<Arc<Hardware>> {
+        self.inner.lock().hardware.clone()
+    }
+
+    // --- Life.
+
+    /// Gets ready to receive from `peer`; what arrives goes to `handler`. May sleep.
+    pub(crate) fn ready_to_receive(
+        self: &Arc<Self>,
+        peer: PeerEnd,
+        handler: Arc<dyn Handler>,
+    ) -> Result {
+        let hardware = self.hardware().ok_or(ENOLINK)?;
+        {
+            let mut inner = self.inner.lock();
+            inner.peer = Some(peer);
+            inner.handler = Some(handler);
+        }
+        let attr = RtrAttr {
+            port: self.port.port,
+            path_mtu: ib::Mtu::from_code(peer.mtu.code()).ok_or(EINVAL)?,
+            dest_qpn: peer.qp.get(),
+            rq_psn: peer.psn.get(),
+            dgid: peer.gid.0,
+            sgid_index: self.port.sgid_index,
+            hop_limit: if self.port.next_hop.is_some() { 64 } else { 1 },
+            dmac: self.port.next_hop.unwrap_or(peer.mac).0,
+        };
+        hardware.qp.to_init(self.port.port)?;
+        hardware.qp.post_receives(self)?;
+        hardware.qp.to_rtr(&attr)
+    }
+
+    /// Gets ready to send. May sleep.
+    pub(crate) fn ready_to_send(&self) -> Result {
+        let hardware = self.hardware().ok_or(ENOLINK)?;
+        hardware.qp.to_rts(self.psn.get())
+    }
+
+    /// Both sides have tried the link: it takes connections.
+    pub(crate) fn activate(&self, peer_uid: LinkUid) {
+        let mut inner = self.inner.lock();
+        inner.peer_uid = peer_uid;
+        if let Some(next) = inner.state.on(Event::Confirmed) {
+            inner.state = next;
+        }
+    }
+
+    /// The link is broken: its group gets to know, once. Does not sleep.
+    pub(crate) fn fail(&self) {
+        let mut inner = self.inner.lock();
+        let Some(next) = inner.state.on(Event::WentDown) else {
+            return;
+        };
+        inner.state = next;
+        let handler = inner.handler.clone();
+        drop(inner);
+        self.registering.notify_all();
+        if let Some(handler) = handler {
+            handler.on_failure();
+        }
+    }
+
+    /// Takes the link down and lets go of its device. May sleep. Messages in flight complete, most of
+    /// them not good.
+    pub(crate) fn shut_down(&self) {
+        let mut inner = self.inner.lock();
+        inner.state = State::Inactive;
+        let hardware = inner.hardware.take();
+        let device = inner.device.take();
+        let handler = inner.handler.take();
+        drop(inner);
+        self.registering.notify_all();
+        if let Some(hardware) = hardware {
+            // It fails when the device is gone, and then nothing is in flight.
+            let _ = hardware.qp.to_error();
+        }
+        drop((device, handler));
+    }
+
+    // --- Use.
+
+    /// Registers a region, whose key works afterwards. May sleep.
+    pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
+        let _turn = self.registrar.lock();
+        let hardware = self.hardware().ok_or(ENOLINK)?;
+        self.inner.lock().registered = None;
+        hardware.qp.post_register(self, mr)?;
+        let end = time::now_ns().saturating_add(REGISTER_NS);
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(good) = inner.registered.take() {
+                return if good { Ok(()) } else { Err(EIO) };
+            }
+            let now = time::now_ns();
+            if inner.hardware.is_none() || now >= end {
+                drop(inner);
+                self.fail();
+                return Err(ENOLINK);
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // A signal does not stop the device from registering.
+            let _ = self.registering.wait_interruptible_timeout(&mut inner, left);
+        }
+    }
+
+    /// Sends a control message. Does not sleep.
+    pub(crate) fn send_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
+        let hardware = self.hardware().ok_or(ENOLINK)?;
+        let slot = hardware.qp.take_large_slot();
+        let mut slot = slot.or_else(|| hardware.qp.take_slot()).ok_or(EBUSY)?;
+        slot.write(bytes)?;
+        Ok(slot.post(self, Sent::Control, &[])?)
+    }
+
+    fn handler(&self) -> Option<Arc<dyn Handler>> {
+        self.inner.lock().handler.clone()
+    }
+}
+
+impl ib::Handler for Link {
+    type Sent = Sent;
+
+    fn sent(this: &Arc<Self>, what: Sent, wc: Wc) {
+        let good = wc.status.is_success();
+        if let Sent::Data(sender, record) = what {
+            sender.on_sent(&record, good);
+        }
+        if !good {
+            this.fail();
+        } else if let Some(handler) = this.handler() {
+            handler.on_slot();
+        }
+    }
+
+    fn received(this: &Arc<Self>, message: &Received<'_>) {
+        let mut buf = [0; MAX_RECV];
+        let Some(handler) = this.handler() else {
+            return;
+        };
+        if let Ok(bytes) = message.read(&mut buf) {
+            handler.on_message(bytes);
+        }
+    }
+
+    fn receive_failed(this: &Arc<Self>, _wc: Wc) {
+        this.fail();
+    }
+
+    fn registered(this: &Arc<Self>, _mr: Arc<ib::Mr>, wc: Wc) {
+        this.inner.lock().registered = Some(wc.status.is_success());
+        this.registering.notify_all();
+    }
+}

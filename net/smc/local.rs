@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! This machine: how it names itself to peers, its RDMA ports, its link groups.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    global::Global,
+    random,
+    utsname, //
+};
+use smc_proto::{
+    handshake::eid::Ueids,
+    id::{
+        Mac,
+        PeerId, //
+    },
+    wire::clc::Hostname, //
+};
+
+/// This machine, while the module is loaded.
+pub(crate) static LOCAL: Global<Local> = Global::new();
+
+/// What peers get to know of this machine.
+#[pin_data]
+pub(crate) struct Local {
+    instance: [u8; 2],
+    #[pin]
+    mac: SpinLock<Mac>,
+    /// User EIDs, for all namespaces.
+    #[pin]
+    pub(crate) ueids: SpinLock<Ueids>,
+    pub(crate) hostname: Hostname,
+    next_group: Atomic<u32>,
+}
+
+impl Local {
+    /// Draws the instance id, and takes the host's name as it is now.
+    pub(crate) fn new(ueids: Ueids) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                instance: random::bytes(),
+                mac <- new_spinlock!(Mac::NONE, "smc::Local::mac"),
+                ueids <- new_spinlock!(ueids, "smc::Local::ueids"),
+                hostname: Hostname::new(&utsname::nodename()),
+                next_group: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The name of this machine: two bytes that change with each start, and the address of the first
+    /// active port. Not valid before there was one.
+    pub(crate) fn peer_id(&self) -> PeerId {
+        PeerId::new(self.instance, *self.mac.lock())
+    }
+
+    /// A port is active; the first one names the machine.
+    pub(crate) fn note_port(&self, mac: Mac) {
+        let mut known = self.mac.lock();
+        if known.is_zero() {
+            *known = mac;
+        }
+    }
+
+    /// A number for a new link group; the low byte is left for its links.
+    pub(crate) fn next_group_id(&self) -> u32 {
+        self.next_group.fetch_add(0x100, Relaxed).wrapping_add(0x100)
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the receive ring to the application: recvmsg of a connection over RDMA.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::net::{
+    Msg,
+    Sk, //
+};
+use smc_proto::stream::Recv;
+
+use crate::conn::Conn;
+
+/// How one call receives.
+#[derive(Clone, Copy)]
+pub(crate) struct RecvOptions {
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub(crate) nonblock: bool,
+    /// MSG_PEEK.
+    pub(crate) peek: bool,
+    /// MSG_TRUNC: count, but do not copy.
+    pub(crate) discard: bool,
+    /// MSG_WAITALL.
+    pub(crate) all: bool,
+}
+
+/// What one look at the ring gave.
+enum Step {
+    Copied(usize),
+    /// The read ends at the urgent mark.
+    Mark(usize),
+    Wait,
+    Eof,
+}
+
+impl Conn {
+    /// Gives bytes to the application. Sleeps unless told not to; 0 at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`, `ENOTCONN`, `EFAULT`, the socket's error or that of a signal; none if some bytes were
+    /// given before.
+    pub(crate) fn recv(
+        self: &Arc<Self>,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+    ) -> Result<usize> {
+        let _order = self.recv_order.lock();
+        let target = sk.rcvlowat(how.all, msg.len());
+        let mut timeout = sk.rcvtimeo(how.nonblock);
+        let inline = sk.is_urg_inline();
+        let mut done = 0;
+        while msg.len() > 0 {
+            match self.recv_some(msg, how, inline, done) {
+                Ok(Step::Copied(len)) => {
+                    done += len;
+                    continue;
+                }
+                Ok(Step::Mark(len)) => {
+                    done += len;
+                    break;
+                }
+                Ok(Step::Eof) => break,
+                Ok(Step::Wait) if done >= target && done > 0 => break,
+                Ok(Step::Wait) => {}
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+            if sk.has_err() {
+                if done > 0 {
+                    break;
+                }
+                return sk.take_err().map(|()| 0);
+            }
+            if timeout == 0 {
+                return if done > 0 { Ok(done) } else { Err(EAGAIN) };
+            }
+            let skip = if how.peek { done } else { 0 };
+            match sk.wait_until(timeout, false, || self.is_reader_due(skip) || sk.has_err()) {
+                Ok(left) => timeout = left,
+                Err(_) if done > 0 => break,
+                Err(end) => return Err(end.errno()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether a reader that has seen `skip` bytes already has something to do.
+    fn is_reader_due(&self, skip: usize) -> bool {
+        self.with(|inner| match inner.stream.recv_state() {
+            Recv::Ready(len) => len as usize > skip,
+            Recv::Wait => false,
+            Recv::Eof | Recv::NotConnected => true,
+        })
+    }
+
+    fn recv_some(
+        self: &Arc<Self>,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+        inline: bool,
+        done: usize,
+    ) -> Result<Step> {
+        let skip = if how.peek { done } else { 0 };
+        // CAST: a ring is less than 4 GiB.
+        let want = msg.len().min(u32::MAX as usize) as u32;
+        let (state, chunks, fx) = self.with(|inner| {
+            inner.stream.set_oob_inline(inline);
+            let fx = inner.stream.before_read();
+            let state = inner.stream.recv_state();
+            (state, inner.stream.peek_chunks(skip as u32, want), fx)
+        });
+        if fx.transmit {
+            self.transmit();
+        }
+        match state {
+            Recv::Ready(len) if len as usize > skip => {}
+            Recv::Ready(_) | Recv::Wait => return Ok(Step::Wait),
+            Recv::Eof => return Ok(Step::Eof),
+            Recv::NotConnected => return Err(ENOTCONN),
+        }
+        // The element stays ours while bytes are copied, even if the group ends meanwhile.
+        let rmbe = self.rmbe().ok_or(ECONNABORTED)?;
+        let block = rmbe.memory().ok_or(EIO)?.block();
+        let mut copied = 0;
+        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
+            let (offset, len) = (chunk.offset as usize, chunk.len as usize);
+            let n = if how.discard {
+                msg.skip(len)
+            } else {
+                msg.copy_to_user(&**block, offset, len)
+            };
+            copied += n;
+            if n < len {
+                break;
+            }
+        }
+        if copied == 0 {
+            return Err(EFAULT);
+        }
+        if how.peek {
+            return Ok(Step::Copied(copied));
+        }
+        // CAST: not more than the chunks hold.
+        let fx = self.with(|inner| inner.stream.consume(copied as u32));
+        if fx.transmit {
+            self.transmit();
+        }
+        Ok(if fx.at_mark {
+            Step::Mark(copied)
+        } else {
+            Step::Copied(copied)
+        })
+    }
+
+    /// Gives the urgent byte (MSG_OOB).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when there is none, it was read, or it is in line.
+    pub(crate) fn recv_urgent(self: &Arc<Self>, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
+        let _order = self.recv_order.lock();
+        let byte = self.with(|inner| inner.stream.urgent()).ok_or(EINVAL)?;
+        msg.set_oob();
+        if msg.len() == 0 {
+            msg.set_truncated();
+            return Ok(0);
+        }
+        msg.copy_bytes_to_user(&[byte])?;
+        if !peek {
+            let fx = self.with(|inner| inner.stream.take_urgent());
+            if fx.transmit {
+                self.transmit();
+            }
+        }
+        Ok(1)
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the application's bytes to RDMA writes: sendmsg of a connection over RDMA.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::net::{
+    Msg,
+    Sk, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    stream::{
+        SendError,
+        SendHow, //
+    }, //
+};
+
+use crate::conn::{
+    Conn,
+    Inner, //
+};
+
+/// How one call sends.
+#[derive(Clone, Copy)]
+pub(crate) struct SendOptions {
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub(crate) nonblock: bool,
+    /// MSG_OOB.
+    pub(crate) oob: bool,
+    /// MSG_MORE, or TCP_CORK of the socket.
+    pub(crate) corked: bool,
+    /// sysctl `autocorking_size`, bytes.
+    pub(crate) autocork_bytes: u32,
+}
+
+fn errno(why: SendError) -> Error {
+    match why {
+        SendError::NotConnected => ENOTCONN,
+        SendError::Pipe => EPIPE,
+        SendError::ConnReset => ECONNRESET,
+    }
+}
+
+impl Inner {
+    /// Whether a writer has something to do: space, or an error.
+    fn is_writer_due(&self) -> bool {
+        self.stream.can_send().is_err()
+            || self.stream.writable() > 0
+            || (self.stream.needs_sndbuf() && self.sndbuf.is_none())
+    }
+}
+
+impl Conn {
+    /// Takes bytes from the application. Sleeps unless told not to.
+    ///
+    /// Returns as soon as space runs out after some bytes were taken only if it may not wait.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, `ENOMEM`, or that of a signal; none if some
+    /// bytes were taken before.
+    pub(crate) fn send(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+        let _order = self.send_order.lock();
+        let mut timeout = sk.sndtimeo(how.nonblock);
+        let mut done = 0;
+        while msg.len() > 0 {
+            match self.send_some(sk, msg, how) {
+                Ok(0) => {}
+                Ok(len) => {
+                    done += len;
+                    continue;
+                }
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+            if timeout == 0 {
+                sk.set_nospace();
+                // Space may have come before the bit was there to ask for a wake-up.
+                if self.with(|inner| inner.is_writer_due()) {
+                    continue;
+                }
+                return if done > 0 { Ok(done) } else { Err(EAGAIN) };
+            }
+            match sk.wait_until(timeout, false, || self.with(|inner| inner.is_writer_due())) {
+                Ok(left) => timeout = left,
+                Err(_) if done > 0 => break,
+                Err(end) => return Err(end.errno()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes what fits now; 0 if nothing does.
+    fn send_some(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+        self.lend_send_buffer(sk)?;
+        let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
+        let reserved = self.with(|inner| -> Result<_> {
+            inner.stream.can_send().map_err(errno)?;
+            let buf = inner.sndbuf.clone();
+            let room = inner.stream.writable() > 0;
+            Ok(buf.filter(|_| room).map(|buf| (inner.stream.reserve(len), buf)))
+        })?;
+        let Some((chunks, buf)) = reserved else {
+            return Ok(0);
+        };
+        let mut copied = 0;
+        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
+            let n = msg.copy_from_user(&**buf.memory().block(), chunk.offset as usize, chunk.len as usize);
+            copied += n;
+            if n < chunk.len as usize {
+                break;
+            }
+        }
+        let how = SendHow {
+            oob: how.oob,
+            last: msg.len() == 0,
+            corked: how.corked,
+            autocork_bytes: how.autocork_bytes,
+        };
+        // CAST: not more than was reserved.
+        let now = self.with(|inner| inner.stream.commit(copied as u32, how));
+        if now {
+            self.transmit();
+        }
+        if copied == 0 {
+            return Err(EFAULT);
+        }
+        Ok(copied)
+    }
+
+    /// Makes sure that there is a send buffer.
+    fn lend_send_buffer(&self, sk: &Sk) -> Result {
+        if self.with(|inner| inner.sndbuf.is_some()) {
+            return Ok(());
+        }
+        let want = SizeClass::for_bytes(sk.sndbuf() / 2);
+        let buf = self.group.sndbufs.take(&self.group.link, want)?;
+        // Only a writer lends, and there is one at a time.
+        self.with(|inner| {
+            if inner.stream.attach_sndbuf(buf.size()) {
+                inner.sndbuf = Some(buf);
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+/* include/net/route.h, include/net/neighbour.h */
+struct dst_entry *smc_helper_sk_dst_get_rcu(struct sock *sk)
+{
+	return rcu_dereference(sk->sk_dst_cache);
+}
+
+struct net_device *smc_helper_dst_dev_rcu(const struct dst_entry *dst)
+{
+	return dst_dev_rcu(dst);
+}
+
+struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow)
+{
+	return ip_route_output_flow(net, flow, NULL);
+}
+
+void smc_helper_flow4_init(struct flowi4 *flow, __be32 saddr, __be32 daddr)
+{
+	*flow = (struct flowi4){ .saddr = saddr, .daddr = daddr };
+}
+
+void smc_helper_rt_put(struct rtable *rt)
+{
+	ip_rt_put(rt);
+}
+
+struct neighbour *smc_helper_rt_neigh_lookup(struct rtable *rt, const void *daddr)
+{
+	return dst_neigh_lookup(&rt->dst, daddr);
+}
+
+void smc_helper_neigh_put(struct neighbour *n)
+{
+	neigh_release(n);
+}
+
+void smc_helper_neigh_mac(const struct neighbour *n, u8 *mac)
+{
+	memcpy(mac, n->ha, ETH_ALEN);
+}

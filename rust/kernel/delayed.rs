@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A job that runs later, and certainly not after its owner is gone.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use core::ops::Deref;
+
+use kernel::{
+    prelude::*,
+    time::Jiffies,
+    types::Opaque, //
+};
+
+use crate::bindings;
+
+/// What a [`Delayed`] runs.
+pub trait Job: Send + Sync {
+    /// Runs the job and says when it is to run again, in jiffies. Process context, may sleep.
+    fn run(&self) -> Option<Jiffies>;
+}
+
+/// A job with a timer on the system workqueue. Dropping it waits for a run that is under way, so it
+/// must be dropped where sleeping is allowed, and never by the job itself.
+///
+/// # Invariants
+///
+/// `work` is initialised, and pending or running only while `self` lives.
+#[pin_data(PinnedDrop)]
+#[repr(C)]
+pub struct Delayed<T: Job> {
+    #[pin]
+    work: Opaque<bindings::delayed_work>,
+    job: T,
+}
+
+// SAFETY: The work item may be used from any thread, and `T` is `Send`.
+unsafe impl<T: Job> Send for Delayed<T> {}
+// SAFETY: All methods go through the workqueue's own synchronisation, and `T` is `Sync`.
+unsafe impl<T: Job> Sync for Delayed<T> {}
+
+impl<T: Job> Delayed<T> {
+    /// A job that is not scheduled.
+    pub fn new(job: T) -> impl PinInit<Self> {
+        pin_init!(Self {
+            work <- Opaque::ffi_init(|slot| {
+                // SAFETY: `slot` is valid for writing a work item, which stays pinned.
+                unsafe { bindings::init_delayed_work(slot, Some(Self::run)) }
+            }),
+            job,
+        })
+    }
+
+    /// Schedules the job in `delay` jiffies unless it is scheduled already. Any context.
+    pub fn schedule(&self, delay: Jiffies) {
+        // SAFETY: By the type invariant the work item is initialised.
+        unsafe {
+            bindings::queue_delayed_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                bindings::system_dfl_wq,
+                self.work.get(),
+                delay,
+            )
+        };
+    }
+
+    /// Has the job run as soon as possible, also if it is scheduled for later. Any context.
+    pub fn run_soon(&self) {
+        // SAFETY: By the type invariant the work item is initialised.
+        unsafe {
+            bindings::mod_delayed_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                bindings::system_dfl_wq,
+                self.work.get(),
+                0,
+            )
+        };
+    }
+
+    /// Waits for a run that is under way; the job never runs again, whatever is called. May sleep,
+    /// not from the job itself.
+    pub fn stop(&self) {
+        // SAFETY: By the type invariant the work item is initialised.
+        unsafe { bindings::disable_delayed_work_sync(self.work.get()) };
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the workqueue with the work item of a living `Self` only.
+    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+        // CAST: `work` is the first field of `delayed_work`, which is the first field of the
+        // `repr(C)` type `Self`.
+        let this = work.cast::<Self>();
+        // SAFETY: By the type invariant `Self` lives while the work runs.
+        let this = unsafe { &*this };
+        if let Some(delay) = this.job.run() {
+            this.schedule(delay);
+        }
+    }
+}
+
+impl<T: Job> Deref for Delayed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.job
+    }
+}
+
+#[pinned_drop]
+impl<T: Job> PinnedDrop for Delayed<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // INVARIANT: Nothing is pending or running afterwards; a run that re-arms itself is
+        // cancelled as well.
+        // SAFETY: By the type invariant the work item is initialised.
+        unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+    }
+}

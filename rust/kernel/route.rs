@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where packets to a peer leave this machine.
+//!
+//! C header: [`include/net/route.h`](srctree/include/net/route.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::rcu, //
+};
+
+use crate::{
+    bindings,
+    net::TcpSocket, //
+};
+
+/// The network device of a route, for comparison only: it may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteDevice {
+    /// Address of the `struct net_device`.
+    pub address: usize,
+    /// Its interface index.
+    pub ifindex: i32,
+}
+
+/// How an IPv4 address is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// By way of a gateway.
+    pub has_gateway: bool,
+    /// Ethernet address of the next hop; zeroes if it is not known yet.
+    pub mac: [u8; 6],
+}
+
+impl TcpSocket {
+    /// The device by which the connection's packets leave. Any context.
+    pub fn route_device(&self) -> Option<RouteDevice> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The socket is alive, and this is an RCU read section.
+        let dst = unsafe { bindings::sk_dst_get_rcu(self.sk_ptr()) };
+        if dst.is_null() {
+            return None;
+        }
+        // SAFETY: The entry is valid inside the RCU read section, and so is its device.
+        let dev = NonNull::new(unsafe { bindings::dst_dev_rcu(dst) })?;
+        Some(RouteDevice {
+            address: dev.as_ptr() as usize,
+            // SAFETY: As above.
+            ifindex: unsafe { (*dev.as_ptr()).ifindex },
+        })
+    }
+
+    /// The network namespace, for comparison only.
+    pub fn netns_address(&self) -> usize {
+        // SAFETY: The socket is alive and has a namespace.
+        (unsafe { bindings::sock_net(self.sk_ptr()) }) as usize
+    }
+
+    /// Looks the way from `source` to `destination` up, in the connection's namespace. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EHOSTUNREACH` and its like without a route or a neighbour.
+    pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<Path> {
+        let mut flow = bindings::flowi4::default();
+        let daddr = u32::from_ne_bytes(destination);
+        // SAFETY: `flow` may be written.
+        unsafe { bindings::flow4_init(&mut flow, u32::from_ne_bytes(source), daddr) };
+        // SAFETY: The socket holds its namespace.
+        let rt = unsafe { bindings::route_output(bindings::sock_net(self.sk_ptr()), &mut flow) };
+        let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
+        rt.path(daddr)
+    }
+}
+
+/// A referenced routing entry.
+struct Route(NonNull<bindings::rtable>);
+
+impl Route {
+    fn path(&self, daddr: u32) -> Result<Path> {
+        // SAFETY: The entry is referenced, its fields do not change.
+        let rt = unsafe { self.0.as_ref() };
+        let has_gateway = rt.rt_uses_gateway != 0;
+        if has_gateway && u32::from(rt.rt_gw_family) != bindings::AF_INET {
+            return Err(EHOSTUNREACH);
+        }
+        // SAFETY: The entry is referenced; the address is read during the call.
+        let neigh = unsafe {
+            bindings::rt_neigh_lookup(self.0.as_ptr(), (&raw const daddr).cast())
+        };
+        let neigh = NonNull::new(from_err_ptr(neigh)?).ok_or(EHOSTUNREACH)?;
+        let mut mac = [0; 6];
+        // SAFETY: The neighbour is referenced, and there is room for an Ethernet address.
+        unsafe { bindings::neigh_mac(neigh.as_ptr(), mac.as_mut_ptr()) };
+        // SAFETY: The reference is ours.
+        unsafe { bindings::neigh_put(neigh.as_ptr()) };
+        Ok(Path { has_gateway, mac })
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours.
+        unsafe { bindings::rt_put(self.0.as_ptr()) };
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The name of this machine.
+//!
+//! C header: [`include/linux/utsname.h`](srctree/include/linux/utsname.h)
+
+use crate::bindings;
+
+/// The host name as the current task sees it, padded with NUL. Process context.
+pub fn nodename() -> [u8; 64] {
+    let mut name = [0; 64];
+    // SAFETY: There is room for 64 bytes, and the helper writes no more.
+    unsafe { bindings::copy_nodename(name.as_mut_ptr().cast(), name.len()) };
+    name
+}
