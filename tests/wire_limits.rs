@@ -228,6 +228,28 @@ fn lengths_and_counts_of_llc_messages_are_checked() {
 }
 
 #[test]
+fn an_answer_may_count_keys_that_it_leaves_out() {
+    // Linux clears the keys of a version 2 answer and keeps the count.
+    for (first, keys) in [(0x09, 8), (0x29, 9)] {
+        let mut bytes = vector("L11").to_vec();
+        bytes[0] = first;
+        bytes[3] = 0xa0;
+        bytes[4..6].copy_from_slice(&[200, 150]);
+        let llc::Body::DeleteRkey(answer) = llc_message(&bytes).body else {
+            panic!("another message");
+        };
+        assert!(answer.negative);
+        assert_eq!((answer.rkeys.len(), answer.unknown), (keys, 150));
+    }
+}
+
+#[test]
+fn a_cdc_message_is_not_read_from_another() {
+    let other = cdc::Message::parse(vector("L10"));
+    assert_eq!(other, Err(Malformed::MessageType));
+}
+
+#[test]
 fn the_length_of_version_2_is_taken_in_either_byte_order() {
     let mut bytes = vector("L3").to_vec();
     let little = llc_message(vector("L3"));

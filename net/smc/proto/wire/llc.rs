@@ -363,20 +363,13 @@ impl RawHeader {
         })
     }
 
-    /// Refuses what the C module refuses on a machine of either byte order.
+    /// Refuses what the C module refuses on a machine of either byte order: in version 2 every
+    /// length but zero is 44 or more in one of them.
     fn check_len(&self, version: Version) -> Result<(), Malformed> {
-        let [first, _] = self.len;
-        let is_right = match version {
-            Version::V1 => first == V1_LEN,
-            Version::V2 => {
-                let len = u16::from_be_bytes(self.len).max(u16::from_le_bytes(self.len));
-                usize::from(len) >= SEND_LEN
-            }
-        };
-        if is_right {
-            Ok(())
-        } else {
-            Err(Malformed::LengthMismatch)
+        match (version, self.len) {
+            (Version::V1, [V1_LEN, _]) => Ok(()),
+            (Version::V1, _) | (Version::V2, [0, 0]) => Err(Malformed::LengthMismatch),
+            (Version::V2, _) => Ok(()),
         }
     }
 }
