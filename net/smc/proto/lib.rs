@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`id`], [`time`], [`error`] | words that everything else uses |
 //! | [`wire`] | every byte on the wire: parsed once, into types that cannot hold nonsense |
-//! | [`transitions`] | state tables as data |
+//! | [`mod@transitions`] | state tables as data |
 //! | [`handshake`], [`pnet`], [`reason`] | which technology, version, device, link and buffer two peers agree on |
 //! | [`link`], [`lgr`], [`llc`] | links and link groups, and the flows that change them |
 //! | [`buffer`], [`cursor`], [`stream`], [`conn`] | one connection: sizes, rings, data, close |
