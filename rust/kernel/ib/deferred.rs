@@ -10,7 +10,8 @@ use core::{mem, ops::Deref};
 
 use kernel::{
     prelude::*,
-    workqueue::{self, impl_has_work, new_work, Work, WorkItem},
+    sync::LockClassKey,
+    workqueue::{self, impl_has_work, Work, WorkItem},
 };
 
 use super::Device;
@@ -27,6 +28,12 @@ struct Job<T> {
     #[pin]
     work: Work<Job<T>>,
     value: T,
+}
+
+/// The lock class of all jobs: a class made in a generic function would be one static with a name for
+/// each type, which lockdep refuses.
+fn lock_class() -> Pin<&'static LockClassKey> {
+    kernel::static_lock_class!()
 }
 
 impl_has_work! {
@@ -52,7 +59,7 @@ impl<T: OnDevice> Deferred<T> {
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(
             pin_init!(Job {
-                work <- new_work!("ib::Deferred::work"),
+                work <- Work::new(c"ib::Deferred::work", lock_class()),
                 value,
             }),
             GFP_KERNEL,

@@ -2,13 +2,11 @@
 
 //! RDMA devices and their ports.
 
-use core::{
-    fmt::{self, Display},
-    ptr::NonNull,
-};
+use core::ptr::NonNull;
 
 use kernel::{
     error::to_result,
+    fmt::{self, Display},
     prelude::*,
     str::CStr,
     sync::{new_spinlock, Arc, Completion, SpinLock},

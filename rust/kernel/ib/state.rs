@@ -185,13 +185,13 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// From any state to Error: all work requests, present and future, complete as
+    /// From any state but Reset to Error: all work requests, present and future, complete as
     /// [`Status::Flushed`](super::Status::Flushed), and receives are not posted again. What they
     /// hold comes back with the completions. May sleep.
     ///
     /// # Errors
     ///
-    /// What the driver answers.
+    /// `EINVAL` in Reset, where nothing can have been posted; else what the driver answers.
     pub fn to_error(&self) -> Result {
         self.core().stop_receiving();
         let mut attr = bindings::ib_qp_attr {

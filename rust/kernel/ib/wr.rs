@@ -2,7 +2,7 @@
 
 //! How a work request ended.
 
-use core::fmt::{self, Display};
+use kernel::fmt::{self, Display};
 
 use crate::bindings;
 
