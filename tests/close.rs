@@ -207,6 +207,22 @@ fn local_abort_ends_in_closed_from_every_state_that_has_a_peer() {
 }
 
 #[test]
+fn an_abort_over_a_dead_link_ends_too() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.post(Client);
+    duo.client().abort();
+    duo.client().aborted();
+    duo.client().close(true);
+    assert!(
+        !duo.client().is_finished(),
+        "work requests may be in flight"
+    );
+    duo.lose(Client);
+    assert!(duo.client().is_finished());
+}
+
+#[test]
 fn the_close_follows_the_completion_of_the_data() {
     let mut duo = Duo::new();
     duo.write(Client, 100);
@@ -400,7 +416,16 @@ fn a_close_that_overtakes_the_handshake_is_kept() {
     client.on_sent(&data.record, true);
     client.close(true);
     server.on_cdc(&client.plan().unwrap().cdc).unwrap();
-    server.establish(SizeClass::SMALLEST);
+    let ask = Cdc {
+        seq: 2,
+        prod: Cursor { wrap: 0, offset: 7 },
+        flags: ProducerFlags::UPDATE_REQUESTED,
+        ..Cdc::default()
+    };
+    server.on_cdc(&ask).unwrap();
+    assert!(server.plan().is_none(), "where to is not known yet");
+    assert!(server.establish(SizeClass::SMALLEST));
+    assert!(server.plan().is_some());
     assert_eq!(server.state(), State::AppCloseWait1);
     assert_eq!(server.recv_state(), Recv::Ready(7));
 }

@@ -9,7 +9,10 @@ use std::fmt::{
 };
 use std::path::Path;
 
-use smc_proto::conn;
+use smc_proto::{
+    conn,
+    link, //
+};
 
 /// One line per state with what each event makes of it; `.` where it stays.
 fn matrix<S, E>(states: &[S], events: &[E], next: impl Fn(S, E) -> S) -> String
@@ -47,6 +50,20 @@ fn compare(name: &str, text: &str) {
 fn close_states_are_as_written_down() {
     let text = matrix(&conn::State::ALL, &conn::Event::ALL, conn::State::after);
     compare("conn.txt", &text);
+}
+
+#[test]
+fn link_states_are_as_written_down() {
+    let events = [
+        link::Event::Created,
+        link::Event::Confirmed,
+        link::Event::WentDown,
+        link::Event::Cleared,
+    ];
+    let text = matrix(&link::State::ALL, &events, |state, event| {
+        state.on(event).unwrap_or(state)
+    });
+    compare("link.txt", &text);
 }
 
 #[test]

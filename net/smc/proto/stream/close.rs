@@ -21,10 +21,12 @@ impl Stream {
         self.state
     }
 
-    /// The handshake is done and the peer's RMBE known: data may flow. The peer may have closed already.
-    pub fn establish(&mut self, peer_rmbe: SizeClass) {
+    /// The handshake is done and the peer's RMBE known, which stays what it is: data may flow. Returns
+    /// whether to transmit, for the peer may have sent, asked and closed already.
+    pub fn establish(&mut self, peer_rmbe: SizeClass) -> bool {
         self.send.set_peer_rmbe(peer_rmbe);
         self.step(Event::Established);
+        self.has_work()
     }
 
     /// Whether prepared data should go out before [`Stream::close`]: transmit, then wait until this is
@@ -155,10 +157,11 @@ impl Stream {
         self.pending == 0
     }
 
-    /// Whether the connection can be freed: closed on both sides, the application gone, and the
-    /// last message out.
+    /// Whether the connection can be freed: closed on both sides, the application gone, nothing in
+    /// flight, and the last message out unless the connection was aborted from here.
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
+        let owed = owed && !self.killed;
         matches!(self.state, State::Closed) && self.released && self.pending == 0 && !owed
     }
 

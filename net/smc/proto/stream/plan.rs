@@ -77,9 +77,10 @@ impl WritePlan {
 }
 
 impl Stream {
-    /// Whether [`Stream::plan`] would give something.
+    /// Whether [`Stream::plan`] would give something. Nothing before [`Stream::establish`].
     pub fn has_work(&self) -> bool {
-        self.validation_due || self.cdc_due || self.is_close_ready() || self.can_write_data()
+        let due = self.validation_due || self.cdc_due || self.is_close_ready();
+        self.send.has_peer() && (due || self.can_write_data())
     }
 
     /// Whether our close waits to be posted and can be: everything posted is known to have arrived, so that
@@ -117,16 +118,15 @@ impl Stream {
 
     /// Takes the next thing to send; its cursors count as sent. `None` if there is nothing.
     pub fn plan(&mut self) -> Option<WritePlan> {
+        if !self.has_work() {
+            return None;
+        }
         if self.validation_due {
             return Some(self.plan_validation());
         }
-        let with_data = self.can_write_data();
-        if !with_data && !self.cdc_due && !self.is_close_ready() {
-            return None;
-        }
         let start = self.send.sent();
         let blocked = self.send.is_write_blocked();
-        let writes = if with_data {
+        let writes = if self.can_write_data() {
             self.send.take_writes()
         } else {
             Default::default()

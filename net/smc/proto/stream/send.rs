@@ -73,7 +73,11 @@ impl Sender {
     }
 
     pub(super) fn set_peer_rmbe(&mut self, class: SizeClass) {
-        self.peer = Some(Ring::new(class));
+        self.peer.get_or_insert(Ring::new(class));
+    }
+
+    pub(super) const fn has_peer(&self) -> bool {
+        self.peer.is_some()
     }
 
     // --- The send buffer.
