@@ -111,12 +111,19 @@ fn end_where(is_due: impl Fn(&LinkGroup) -> bool) {
     }
 }
 
-/// Adds a group whose first contact is done. May sleep.
+/// Adds a group. It is found once its link is active. May sleep.
 pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     groups.list.lock().push(group.clone(), GFP_KERNEL)?;
     groups.keeper.schedule(time::HZ);
     Ok(())
+}
+
+/// Takes a group out whose first contact failed. May sleep.
+pub(crate) fn remove(group: &Arc<LinkGroup>) {
+    if let Some(groups) = GROUPS.get() {
+        groups.list.lock().retain(|other| !Arc::ptr_eq(other, group));
+    }
 }
 
 /// The oldest group that a new connection may use.

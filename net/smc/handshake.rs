@@ -42,7 +42,13 @@ use crate::{
         Conn,
         Remote, //
     },
-    lgr::LinkGroup,
+    groups,
+    ib::PortGid,
+    lgr::{
+        LinkGroup,
+        Terms, //
+    },
+    link::Link,
     llc::SLOT,
     local::Local, //
 };
@@ -170,8 +176,42 @@ fn learn(conn: &Conn, peer: &SmcR) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Gives a connection up that did not come about.
-fn abandon(conn: &Arc<Conn>) {
-    conn.detach();
-    conn.group.leave(conn.token());
+/// Makes a link group and its first connection, on which `contact` runs the first contact.
+fn begin_group(
+    local: &Local,
+    port: PortGid,
+    terms: Terms,
+    sk: &ARef<Sk>,
+    contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
+) -> Result<Arc<Conn>, Failure> {
+    let link = Link::new(port).map_err(internal)?;
+    let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
+    // The peer may offer the group to another connection as soon as the link is active, so it has to be
+    // in the list by then.
+    let result = groups::add(&group).map_err(internal).and_then(|()| make_conn(&group, sk.clone()));
+    let result = result.map_err(Failure::from).and_then(|conn| settle(conn, contact));
+    if result.is_err() {
+        groups::remove(&group);
+        group.end();
+    }
+    result
+}
+
+/// Runs the rest of the handshake on a connection, and establishes or abandons it.
+fn settle(
+    conn: Arc<Conn>,
+    rest: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
+) -> Result<Arc<Conn>, Failure> {
+    match rest(&conn) {
+        Ok(()) => {
+            conn.establish();
+            Ok(conn)
+        }
+        Err(failure) => {
+            // The socket goes on without it.
+            conn.detach();
+            conn.group.leave(conn.token());
+            Err(failure)
+        }
+    }
 }

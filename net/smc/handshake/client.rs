@@ -35,14 +35,14 @@ use smc_proto::{
 };
 
 use super::{
-    abandon,
     announce,
+    begin_group,
     conclude,
     endpoint,
     first,
-    internal,
     learn,
     make_conn,
+    settle,
     Outcome, //
 };
 use crate::{
@@ -54,14 +54,8 @@ use crate::{
         self,
         PortGid, //
     },
-    lgr::{
-        LinkGroup,
-        Terms, //
-    },
-    link::{
-        Link,
-        PeerEnd, //
-    },
+    lgr::Terms,
+    link::PeerEnd,
     local::Local, //
 };
 
@@ -125,7 +119,6 @@ fn begin(
 ) -> Result<Arc<Conn>, Failure> {
     let server = agreed.server();
     let path = beginning.path(|| port.route_to(tcp, server.gid))?;
-    let link = Link::new(port).map_err(internal)?;
     let terms = Terms {
         role: Role::Client,
         version: agreed.version(),
@@ -136,37 +129,30 @@ fn begin(
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
     };
-    let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
-    if let Beginning::V2 { os, .. } = beginning {
-        group.set_peer_os(*os);
-    }
-    let result = begin_in(local, sk, exchange, agreed, &group);
-    match &result {
-        Ok(_) => groups::add(&group).map_err(internal)?,
-        Err(_) => group.end(),
-    }
-    result
+    begin_group(local, port, terms, sk, |conn| {
+        if let Beginning::V2 { os, .. } = beginning {
+            conn.group.set_peer_os(*os);
+        }
+        first_contact(local, exchange, agreed, conn)
+    })
 }
 
-fn begin_in(
+fn first_contact(
     local: &Local,
-    sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
-    group: &Arc<LinkGroup>,
-) -> Result<Arc<Conn>, Failure> {
-    let (server, link) = (agreed.server(), &group.link);
-    let conn = make_conn(group, sk.clone())?;
-    learn(&conn, server)?;
+    conn: &Arc<Conn>,
+) -> Result<(), Failure> {
+    let (server, group) = (agreed.server(), &conn.group);
+    let link = &group.link;
+    learn(conn, server)?;
     let mtu = link.port().mtu.min(server.mtu);
     link.ready_to_receive(PeerEnd::of(server, mtu), group.clone())
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
     group.begin_first_contact(first::link_of(group, link));
-    confirm(local, exchange, agreed, &conn)?;
-    first::finish(exchange, &conn)?;
-    conn.establish();
-    Ok(conn)
+    confirm(local, exchange, agreed, conn)?;
+    first::finish(exchange, conn)
 }
 
 /// The connection joins a group that both sides have.
@@ -177,21 +163,11 @@ fn reuse(
     agreed: &Agreed,
 ) -> Result<Arc<Conn>, Failure> {
     let group = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
-    let conn = make_conn(&group, sk.clone())?;
-    let done = learn(&conn, agreed.server())
-        .and_then(|()| announce(&conn))
-        .map_err(Failure::from)
-        .and_then(|()| confirm(local, exchange, agreed, &conn));
-    match done {
-        Ok(()) => {
-            conn.establish();
-            Ok(conn)
-        }
-        Err(failure) => {
-            abandon(&conn);
-            Err(failure)
-        }
-    }
+    settle(make_conn(&group, sk.clone())?, |conn| {
+        learn(conn, agreed.server())?;
+        announce(conn)?;
+        confirm(local, exchange, agreed, conn)
+    })
 }
 
 fn confirm(

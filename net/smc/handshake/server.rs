@@ -31,14 +31,15 @@ use smc_proto::{
 };
 
 use super::{
-    abandon,
     announce,
+    begin_group,
     conclude,
     endpoint,
     first,
     internal,
     learn,
     make_conn,
+    settle,
     Outcome, //
 };
 use crate::{
@@ -54,10 +55,7 @@ use crate::{
         LinkGroup,
         Terms, //
     },
-    link::{
-        Link,
-        PeerEnd, //
-    },
+    link::PeerEnd,
     local::Local, //
 };
 
@@ -127,7 +125,6 @@ fn begin(
     port: PortGid,
 ) -> Result<Arc<Conn>, Failure> {
     let is_direct = port.path() == Path::Direct;
-    let link = Link::new(port).map_err(internal)?;
     let terms = Terms {
         role: Role::Server,
         version: chosen.version(),
@@ -138,41 +135,35 @@ fn begin(
         eid: chosen.eid(),
         is_direct,
     };
-    let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
-    let result = begin_in(local, sk, exchange, chosen, is_direct, &group);
-    match &result {
-        Ok(_) => groups::add(&group).map_err(internal)?,
-        Err(_) => group.end(),
-    }
-    result
+    begin_group(local, port, terms, sk, |conn| {
+        first_contact(local, exchange, chosen, conn)
+    })
 }
 
-fn begin_in(
+fn first_contact(
     local: &Local,
-    sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
-    is_direct: bool,
-    group: &Arc<LinkGroup>,
-) -> Result<Arc<Conn>, Failure> {
+    conn: &Arc<Conn>,
+) -> Result<(), Failure> {
+    let group = &conn.group;
     let link = &group.link;
-    let conn = make_conn(group, sk.clone())?;
-    let ours = endpoint(local, &conn)?;
     let beginning = Beginning {
-        is_direct,
+        is_direct: group.terms.is_direct,
         hostname: local.hostname,
     };
     let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
-    let (accepted, message) = chosen.accept(ours, Some(beginning));
+    let (accepted, message) = chosen.accept(endpoint(local, conn)?, Some(beginning));
     exchange.send(&Message::Accept(message))?;
     let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
     let client = agreed.client();
-    learn(&conn, client)?;
+    learn(conn, client)?;
     if let Some(peer) = agreed.peer() {
         group.set_peer_os(peer.os);
     }
     let end = PeerEnd {
         gid: peer_gid,
+        // A C client that offers version 2 alone leaves the address out of its proposal.
         mac: if peer_mac.is_zero() { client.mac } else { peer_mac },
         ..PeerEnd::of(client, agreed.mtu())
     };
@@ -183,11 +174,10 @@ fn begin_in(
     link.register(rmbe.rmb().mr())
         .map_err(|_| Reason::RegistrationFailed)?;
     group.begin_first_contact(first::link_of(group, link));
-    first::finish(exchange, &conn)?;
-    conn.establish();
-    Ok(conn)
+    first::finish(exchange, conn)
 }
 
+/// The connection joins a group that both sides have.
 fn reuse(
     local: &Local,
     sk: &ARef<Sk>,
@@ -195,31 +185,12 @@ fn reuse(
     chosen: Chosen,
     group: &Arc<LinkGroup>,
 ) -> Result<Arc<Conn>, Failure> {
-    let conn = make_conn(group, sk.clone())?;
-    let done = reuse_in(local, exchange, chosen, &conn);
-    match done {
-        Ok(()) => {
-            conn.establish();
-            Ok(conn)
-        }
-        Err(failure) => {
-            abandon(&conn);
-            Err(failure)
-        }
-    }
-}
-
-fn reuse_in(
-    local: &Local,
-    exchange: &mut Exchange<'_>,
-    chosen: Chosen,
-    conn: &Arc<Conn>,
-) -> Result<(), Failure> {
-    announce(conn)?;
-    let ours = endpoint(local, conn)?;
-    let (accepted, message) = chosen.accept(ours, None);
-    exchange.send(&Message::Accept(message))?;
-    let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
-    learn(conn, agreed.client())?;
-    Ok(())
+    settle(make_conn(group, sk.clone())?, |conn| {
+        announce(conn)?;
+        let (accepted, message) = chosen.accept(endpoint(local, conn)?, None);
+        exchange.send(&Message::Accept(message))?;
+        let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
+        learn(conn, agreed.client())?;
+        Ok(())
+    })
 }
