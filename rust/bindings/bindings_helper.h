@@ -3,6 +3,7 @@
 #ifndef SMC_BINDINGS_HELPER_H
 #define SMC_BINDINGS_HELPER_H
 
+#include <asm/ioctls.h>
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/if_vlan.h>
@@ -15,7 +16,7 @@
 #include <linux/random.h>
 #include <linux/reboot.h>
 #include <linux/scatterlist.h>
-#include <linux/splice.h>
+#include <linux/sockios.h>
 #include <linux/sysctl.h>
 #include <linux/tcp.h>
 #include <linux/utsname.h>

@@ -40,3 +40,42 @@ pub use wait::{
     WaitEnd,
     FOREVER, //
 };
+
+pub use bindings::{
+    POLLERR,
+    POLLIN,
+    POLLRDNORM, //
+};
+
+use crate::bindings;
+
+/// Gives constants the type in which the calls pass them.
+macro_rules! constants {
+    ($($ty:ty: $($name:ident = $doc:literal),+;)+) => {
+        $($(
+            #[doc = $doc]
+            // CAST: The numbers are small; bindgen gives all of them one type.
+            pub const $name: $ty = bindings::$name as $ty;
+        )+)+
+    };
+}
+
+constants! {
+    u16: AF_SMC = "The family of SMC sockets.";
+    i32:
+        SOL_SMC = "Level of SMC's options.",
+        SOL_SOCKET = "Level of the options of all sockets.",
+        SOL_TCP = "Level of TCP's options.",
+        TCP_CORK = "Hold partial segments back.",
+        TCP_FASTOPEN = "Listen with fast open.",
+        TCP_FASTOPEN_CONNECT = "Connect with fast open.",
+        TCP_FASTOPEN_KEY = "Key of fast open.",
+        TCP_FASTOPEN_NO_COOKIE = "Fast open without a cookie.",
+        TCP_NODELAY = "Send at once.",
+        TCP_ULP = "Put a protocol on top of TCP.";
+    u32:
+        SIOCATMARK = "Whether the reader stands at the urgent mark.",
+        SIOCINQ = "Bytes to read.",
+        SIOCOUTQ = "Bytes that the peer has not confirmed.",
+        SIOCOUTQNSD = "Bytes that were not sent.";
+}

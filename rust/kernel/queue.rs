@@ -52,6 +52,12 @@ impl OwnedQueue {
         NonNull::new(from_err_ptr(ptr)?).map(Self).ok_or(ENOMEM)
     }
 
+    /// Waits until all work that is on the queue now has run. May sleep; not from its own work.
+    pub fn flush(&self) {
+        // SAFETY: By the type invariant the queue is alive.
+        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    }
+
     /// Whether work has to wait for other work on this queue.
     pub fn is_congested(&self) -> bool {
         // SAFETY: By the type invariant the queue is alive.

@@ -399,6 +399,11 @@ impl TcpState {
         state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
     }
 
+    /// No connection, and none under way.
+    pub fn is_closed(self) -> bool {
+        u32::from(self.0) == bindings::TCP_CLOSE
+    }
+
     /// Listening.
     pub fn is_listening(self) -> bool {
         u32::from(self.0) == bindings::TCP_LISTEN

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The socket that an application holds.
+//!
+//! Every socket has a TCP socket below it, which gives it its addresses and carries the handshake.
+//! What happens to the socket is a change of its [`State`]; in most states TCP answers the calls, so
+//! that an application cannot tell the difference. Files, wait queues and the `struct socket` stay
+//! what they are for the life of the socket: after a fallback calls are delegated to TCP, and TCP's
+//! events are forwarded (C swaps the file's socket instead).
+
+mod active;
+mod connect;
+mod fallback;
+mod listen;
+mod ops;
+mod options;
+
+use kernel::{
+    impl_has_work,
+    new_mutex,
+    new_spinlock,
+    new_work,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SpinLock, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    net::{
+        FamilyRegistration,
+        Hook,
+        IpVersion,
+        Sk,
+        TcpEvents,
+        TcpSocket, //
+    },
+    queue::OwnedQueue, //
+};
+use smc_proto::{
+    conn,
+    reason::Reason, //
+};
+
+use crate::{
+    config,
+    conn::Conn, //
+};
+use listen::Listener;
+
+/// Why a connection goes over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Why {
+    pub(crate) reason: Reason,
+    /// What the peer said, or 0.
+    pub(crate) diagnosis: u32,
+}
+
+/// What a socket is doing.
+pub(crate) enum State {
+    /// New, or a connect has failed. TCP answers.
+    Init,
+    /// TCP connects, or the handshake runs. The work of the socket ends this.
+    Connecting,
+    /// Waits for connections.
+    Listening(Arc<Listener>),
+    /// Connected over RDMA.
+    Active(Arc<Conn>),
+    /// TCP answers, for good.
+    Fallback(Why),
+    /// The application has closed the socket.
+    Closed,
+}
+
+/// The [`State`] without what belongs to it, for those who may not take its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    Init,
+    Connecting,
+    Listening,
+    Active,
+    Fallback,
+    Closed,
+}
+
+impl State {
+    fn phase(&self) -> Phase {
+        match self {
+            Self::Init => Phase::Init,
+            Self::Connecting => Phase::Connecting,
+            Self::Listening(_) => Phase::Listening,
+            Self::Active(_) => Phase::Active,
+            Self::Fallback(_) => Phase::Fallback,
+            Self::Closed => Phase::Closed,
+        }
+    }
+
+    /// The state's number for user space; `None` if the connection itself says it.
+    fn number(&self) -> Option<conn::State> {
+        match self {
+            Self::Init | Self::Connecting => Some(conn::State::Init),
+            Self::Listening(_) => Some(conn::State::Listen),
+            Self::Fallback(_) => Some(conn::State::Active),
+            Self::Closed => Some(conn::State::Closed),
+            Self::Active(_) => None,
+        }
+    }
+}
+
+/// A socket.
+#[pin_data]
+pub(crate) struct Sock {
+    pub(crate) sk: ARef<Sk>,
+    pub(crate) version: IpVersion,
+    pub(crate) tcp: Arc<TcpSocket>,
+    /// The listener that the connection came to, until its handshake is done.
+    #[pin]
+    parent: SpinLock<Option<Arc<Listener>>>,
+    /// Lock order: see `Documentation/locking.md`.
+    #[pin]
+    state: SpinLock<State>,
+    /// Written with `state`; read where its lock may not be taken.
+    phase: Atomic<u32>,
+    /// The outcome of a connect has not been told to the application yet.
+    uncollected: Atomic<bool>,
+    /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
+    limit_hs: Atomic<bool>,
+    /// One call at a time changes what the socket is.
+    #[pin]
+    setup: Mutex<()>,
+    /// Tells us of TCP's events. It holds a reference of the socket, so it is taken out at the end.
+    #[pin]
+    hook: Mutex<Option<Hook<Sock>>>,
+    #[pin]
+    work: Work<Sock>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Sock { self.work }
+}
+
+impl Sock {
+    /// A socket on `tcp`.
+    fn new(
+        sk: ARef<Sk>,
+        version: IpVersion,
+        tcp: TcpSocket,
+        parent: Option<Arc<Listener>>,
+    ) -> Result<Arc<Self>> {
+        let tcp = Arc::new(tcp, GFP_KERNEL)?;
+        let limit_hs = config::of(&sk).limits_handshakes();
+        sk.set_state(conn::State::Init.number());
+        Arc::pin_init(
+            pin_init!(Self {
+                sk,
+                version,
+                tcp,
+                parent <- new_spinlock!(parent, "smc::Sock::parent"),
+                state <- new_spinlock!(State::Init, "smc::Sock::state"),
+                phase: Atomic::new(Phase::Init as u32),
+                uncollected: Atomic::new(false),
+                limit_hs: Atomic::new(limit_hs),
+                setup <- new_mutex!((), "smc::Sock::setup"),
+                hook <- new_mutex!(None, "smc::Sock::hook"),
+                work <- new_work!("smc::Sock::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What the socket is doing. Any context; it may have changed when this returns.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Acquire) {
+            0 => Phase::Init,
+            1 => Phase::Connecting,
+            2 => Phase::Listening,
+            3 => Phase::Active,
+            4 => Phase::Fallback,
+            _ => Phase::Closed,
+        }
+    }
+
+    /// Goes from one of the phases `from` to `to` and returns what was before, or `to` if the socket
+    /// is in another phase.
+    fn go(&self, from: &[Phase], to: State) -> Result<State, State> {
+        let mut state = self.state.lock();
+        if !from.contains(&state.phase()) {
+            drop(state);
+            return Err(to);
+        }
+        if let Some(number) = to.number() {
+            self.sk.set_state(number.number());
+        }
+        self.phase.store(to.phase() as u32, Release);
+        let old = core::mem::replace(&mut *state, to);
+        drop(state);
+        Ok(old)
+    }
+
+    /// The connection over RDMA, if there is one.
+    pub(crate) fn conn(&self) -> Option<Arc<Conn>> {
+        match &*self.state.lock() {
+            State::Active(conn) => Some(conn.clone()),
+            _ => None,
+        }
+    }
+
+    /// Why the connection goes over TCP, if it does.
+    pub(crate) fn why(&self) -> Option<Why> {
+        match &*self.state.lock() {
+            State::Fallback(why) => Some(*why),
+            _ => None,
+        }
+    }
+
+    fn listener(&self) -> Option<Arc<Listener>> {
+        match &*self.state.lock() {
+            State::Listening(listener) => Some(listener.clone()),
+            _ => None,
+        }
+    }
+
+    /// Has the work of the socket run, now or again. Any context.
+    fn kick(this: ArcBorrow<'_, Self>) {
+        let Some(queues) = QUEUES.get() else {
+            return;
+        };
+        // Listeners have a queue of their own, so that they do not wait for handshakes.
+        let queue = match this.phase() {
+            Phase::Listening => &queues.listeners,
+            Phase::Closed => return,
+            _ => &queues.handshakes,
+        };
+        // It is fine if the work waits to run already: whatever happened, it will see it.
+        let _ = queue.enqueue::<Arc<Self>, 0>(this.into());
+    }
+
+    /// Sees to it that TCP's events are heard.
+    fn hook_connection(this: &Arc<Self>) -> Result {
+        let mut hook = this.hook.lock();
+        if hook.is_none() {
+            *hook = Some(Hook::connection(&this.tcp, this.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Ends the socket: the application has closed it, or nobody will ever accept it. May sleep.
+    fn end(this: Arc<Self>) {
+        let old = this.go(
+            &[
+                Phase::Init,
+                Phase::Connecting,
+                Phase::Listening,
+                Phase::Active,
+                Phase::Fallback,
+            ],
+            State::Closed,
+        );
+        // What comes from TCP from now on is nobody's business.
+        let hook = this.hook.lock().take();
+        drop(hook);
+        match old {
+            Ok(State::Connecting) => this.tcp.abort(ECONNABORTED),
+            Ok(State::Listening(listener)) => {
+                listener.close();
+                // The port is to be free when close(2) returns, so no work may hold the socket.
+                if let Some(queues) = QUEUES.get() {
+                    queues.listeners.flush();
+                }
+            }
+            Ok(State::Active(conn)) => active::close(&this, conn),
+            _ => {}
+        }
+    }
+}
+
+impl WorkItem for Sock {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        match this.phase() {
+            Phase::Connecting => connect::run(&this),
+            Phase::Listening => listen::run(&this),
+            Phase::Init => listen::serve(&this),
+            Phase::Active | Phase::Fallback | Phase::Closed => {}
+        }
+    }
+}
+
+/// All of this may run in softirq context.
+impl TcpEvents for Sock {
+    fn on_readable(this: ArcBorrow<'_, Self>) {
+        match this.phase() {
+            Phase::Listening => Self::kick(this),
+            Phase::Fallback => this.sk.wake_readable(),
+            _ => {}
+        }
+    }
+
+    fn on_state_change(this: ArcBorrow<'_, Self>) {
+        match this.phase() {
+            Phase::Connecting if !this.tcp.state().is_connecting() => Self::kick(this),
+            Phase::Fallback => this.sk.wake_state(),
+            _ => {}
+        }
+    }
+
+    fn on_writable(this: ArcBorrow<'_, Self>) {
+        if this.phase() == Phase::Fallback {
+            this.sk.wake_writable();
+        }
+    }
+
+    fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
+        match this.phase() {
+            Phase::Connecting => Self::kick(this),
+            Phase::Fallback => {
+                if let Err(e) = take() {
+                    this.sk.set_err(e);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_urgent(this: ArcBorrow<'_, Self>) {
+        if this.phase() == Phase::Fallback {
+            this.sk.send_sigurg();
+        }
+    }
+
+    fn is_congested(_this: ArcBorrow<'_, Self>) -> bool {
+        QUEUES
+            .get()
+            .is_none_or(|queues| queues.handshakes.is_congested())
+    }
+}
+
+static QUEUES: Global<Queues> = Global::new();
+
+/// Where sockets work.
+struct Queues {
+    listeners: OwnedQueue,
+    handshakes: OwnedQueue,
+}
+
+/// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
+/// their last work has ended.
+pub(crate) struct Family {
+    _family: FamilyRegistration<Sock>,
+    _queues: Published<Queues>,
+}
+
+impl Family {
+    /// Registers the family.
+    pub(crate) fn new() -> Result<Self> {
+        let queues = Queues {
+            listeners: OwnedQueue::unbound(c"smc_listen", 0)?,
+            handshakes: OwnedQueue::unbound(c"smc_handshake", 0)?,
+        };
+        let queues = QUEUES.publish(Arc::new(queues, GFP_KERNEL)?)?;
+        Ok(Self {
+            _family: FamilyRegistration::new()?,
+            _queues: queues,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets that are connected over RDMA.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::net::{
+    self,
+    Msg, //
+};
+
+use super::{
+    Phase,
+    Sock,
+    State, //
+};
+use crate::{
+    config,
+    conn::Conn,
+    rx::RecvOptions,
+    tx::SendOptions, //
+};
+
+/// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
+/// was; otherwise nobody wants the connection.
+pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
+    match this.go(from, State::Active(conn)) {
+        Ok(_) => {
+            this.sk.wake_state();
+            this.sk.wake_writable();
+            true
+        }
+        Err(State::Active(conn)) => {
+            conn.discard();
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// sendmsg(2).
+pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<usize> {
+    let flags = msg.flags();
+    let how = SendOptions {
+        nonblock: flags & net::MSG_DONTWAIT != 0,
+        oob: flags & net::MSG_OOB != 0,
+        corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
+        autocork_bytes: config::of(&this.sk).autocork_bytes(),
+    };
+    conn.send(&this.sk, msg, how).map_err(|e| {
+        if e == EPIPE {
+            this.sk.stream_error(flags, e)
+        } else {
+            e
+        }
+    })
+}
+
+/// recvmsg(2).
+pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+    if flags & net::MSG_ERRQUEUE != 0 {
+        return this.tcp.recvmsg(msg, flags);
+    }
+    msg.clear_name();
+    let peek = flags & net::MSG_PEEK != 0;
+    if flags & net::MSG_OOB != 0 {
+        if this.sk.is_urg_inline() {
+            return Err(EINVAL);
+        }
+        return conn.recv_urgent(msg, peek);
+    }
+    let how = RecvOptions {
+        nonblock: flags & net::MSG_DONTWAIT != 0,
+        peek,
+        discard: flags & net::MSG_TRUNC != 0,
+        all: flags & net::MSG_WAITALL != 0,
+    };
+    conn.recv(&this.sk, msg, how)
+}
+
+/// ioctl(2); `None` for what TCP or the kernel answers.
+pub(super) fn ioctl(conn: &Conn, cmd: u32, arg: usize) -> Option<Result<i32>> {
+    let queues = conn.queues();
+    let value = match cmd {
+        net::SIOCINQ => queues.inq,
+        net::SIOCOUTQ => queues.outq,
+        net::SIOCOUTQNSD => queues.outq_unsent,
+        net::SIOCATMARK => u32::from(queues.at_mark),
+        _ => return None,
+    };
+    let value = i32::try_from(value).unwrap_or(i32::MAX);
+    Some(net::put_int(arg, value).map(|()| 0))
+}
+
+/// shutdown(2).
+pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
+    conn.shutdown(how)?;
+    // CAST: 0, 1 or 2, which `shutdown` has checked.
+    this.sk.add_shutdown((how + 1) as u8);
+    this.sk.wake_state();
+    Ok(())
+}
+
+/// The application has closed the socket.
+pub(super) fn close(this: &Sock, conn: Arc<Conn>) {
+    conn.close(&this.sk, this.sk.linger());
+    let _ = this.tcp.shutdown(2);
+}

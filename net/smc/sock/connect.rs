@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! connect(2).
+//!
+//! TCP connects, and then the handshake runs, always in the work of the socket: whoever called
+//! connect(2) waits for it, or does not. So a call that is interrupted or timed out, and one that did
+//! not want to wait, leave the same behind: an attempt that goes on.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+use kernel_ext::net::{
+    RawAddr,
+    WaitEnd, //
+};
+use smc_proto::reason::Reason;
+
+use super::{
+    active,
+    fallback,
+    Phase,
+    Sock,
+    State,
+    Why, //
+};
+use crate::{
+    handshake::{
+        self,
+        Outcome, //
+    },
+    local::LOCAL, //
+};
+
+/// What the beginning of connect(2) found or did.
+enum Begun {
+    /// An attempt is under way since now.
+    Started,
+    /// An attempt was under way before.
+    Earlier,
+    /// An attempt had ended, which is told to the application only now.
+    Ended(Result),
+    /// It is TCP's business alone.
+    Delegate,
+}
+
+/// connect(2); `flags` are those of the file.
+pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) -> Result {
+    let nonblock = flags & O_NONBLOCK != 0;
+    match begin(&this.into(), addr)? {
+        Begun::Started if nonblock => return Err(EINPROGRESS),
+        Begun::Earlier if nonblock => return Err(EALREADY),
+        Begun::Started | Begun::Earlier => {}
+        Begun::Ended(result) => return result,
+        Begun::Delegate => return fallback::connect(&this, addr, flags),
+    }
+    let timeout = this.sk.sndtimeo(false);
+    let waited = this
+        .sk
+        .wait_until(timeout, false, || this.phase() != Phase::Connecting);
+    match waited {
+        Ok(_) => collect(&this).unwrap_or_else(|| result_of(&this)),
+        Err(WaitEnd::Timeout) => Err(EINPROGRESS),
+        Err(WaitEnd::Signal(e)) => Err(e),
+    }
+}
+
+fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
+    let _setup = this.setup.lock();
+    let phase = this.phase();
+    if phase == Phase::Connecting {
+        return Ok(Begun::Earlier);
+    }
+    if let Some(result) = collect(this) {
+        return Ok(Begun::Ended(result));
+    }
+    match phase {
+        Phase::Active => Err(EISCONN),
+        Phase::Init if addr.family() != Some(AF_UNSPEC) => start(this, addr),
+        _ => Ok(Begun::Delegate),
+    }
+}
+
+fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
+    Sock::hook_connection(this)?;
+    this.go(&[Phase::Init], State::Connecting)
+        .map_err(|_| EINVAL)?;
+    this.tcp.set_syn_smc(true);
+    match this.tcp.connect(addr, O_NONBLOCK) {
+        Err(e) if e == EINPROGRESS && this.tcp.state().is_connecting() => {}
+        // The event came before the phase was there for it.
+        Err(e) if e == EINPROGRESS => Sock::kick(this.as_arc_borrow()),
+        Ok(()) => Sock::kick(this.as_arc_borrow()),
+        Err(e) => {
+            let _ = this.go(&[Phase::Connecting], State::Init);
+            return Err(e);
+        }
+    }
+    Ok(Begun::Started)
+}
+
+/// How the attempt ended whose end the application has not heard of yet.
+fn collect(this: &Sock) -> Option<Result> {
+    this.uncollected.xchg(false, Full).then(|| result_of(this))
+}
+
+fn result_of(this: &Sock) -> Result {
+    match this.phase() {
+        Phase::Active | Phase::Fallback => Ok(()),
+        _ => this.sk.take_err().and(Err(ECONNABORTED)),
+    }
+}
+
+/// The work of a socket that connects: TCP has something to say.
+pub(super) fn run(this: &Arc<Sock>) {
+    match this.tcp.finish_connect() {
+        Err(e) if e == EALREADY => return,
+        Err(e) => return fail(this, e),
+        Ok(()) => {}
+    }
+    let outcome = match LOCAL.get() {
+        Some(local) => handshake::connect(&local, &this.tcp, &this.sk),
+        None => Ok(Outcome::Fallback(Reason::Internal, 0)),
+    };
+    match outcome {
+        Ok(Outcome::Smc(conn)) => {
+            this.uncollected.store(true, Relaxed);
+            active::enter(this, &[Phase::Connecting], conn);
+        }
+        Ok(Outcome::Fallback(reason, diagnosis)) => {
+            this.uncollected.store(true, Relaxed);
+            fallback::enter(this, &[Phase::Connecting], Why { reason, diagnosis });
+        }
+        Err(e) => fail(this, e),
+    }
+}
+
+/// The attempt has failed; another may be made.
+fn fail(this: &Sock, e: Error) {
+    // After this TCP knows of no connection any more, as if the socket were new.
+    let _ = this.tcp.disconnect();
+    let _ = this.tcp.take_err();
+    this.uncollected.store(true, Relaxed);
+    this.sk.set_err(e);
+    let _ = this.go(&[Phase::Connecting], State::Init);
+    this.sk.wake_state();
+}
+
+/// `O_NONBLOCK` among the flags of a file.
+// CAST: a small number.
+pub(super) const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
+
+/// The family of an address that is none: it undoes a connect.
+const AF_UNSPEC: u16 = 0;

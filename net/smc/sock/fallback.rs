@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets that go over TCP.
+//!
+//! Errors are moved from the TCP socket to the application's as they occur, since the kernel answers
+//! SO_ERROR from there; whoever asks first gets them, as with TCP.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::net::{
+    Msg,
+    RawAddr, //
+};
+
+use super::{
+    Phase,
+    Sock,
+    State,
+    Why, //
+};
+use crate::stats;
+
+/// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
+pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
+    if Sock::hook_connection(this).is_err() {
+        // Without memory nobody would hear of TCP's events.
+        this.sk.set_err(ENOMEM);
+        this.tcp.abort(ENOMEM);
+    }
+    if this.go(from, State::Fallback(why)).is_err() {
+        return false;
+    }
+    stats::fell_back(why.reason);
+    if let Err(e) = this.tcp.take_err() {
+        this.sk.set_err(e);
+    }
+    // TCP's events before this were not forwarded.
+    this.sk.wake_state();
+    this.sk.wake_readable();
+    this.sk.wake_writable();
+    true
+}
+
+/// connect(2) of a socket for which TCP answers.
+pub(super) fn connect(this: &Sock, addr: RawAddr<'_>, flags: i32) -> Result {
+    match this.tcp.connect(addr, flags) {
+        Err(e) if e == ECONNABORTED => this.sk.take_err().and(Err(e)),
+        result => result,
+    }
+}
+
+/// sendmsg(2).
+pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
+    this.sk.take_err()?;
+    this.tcp.sendmsg(msg)
+}
+
+/// recvmsg(2).
+pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+    let room = msg.len();
+    let len = this.tcp.recvmsg(msg, flags)?;
+    if len == 0 && room > 0 {
+        // Not the end of the stream but of the connection, if there was an error.
+        this.sk.take_err()?;
+    }
+    Ok(len)
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! listen(2) and accept(2).
+//!
+//! The work of a listener takes connections from TCP as long as there is room in the backlog, and the
+//! work of each of them runs its handshake. What is finished waits for accept(2). Connections that
+//! find no room stay with TCP, whose own backlog is shortened by those that we have.
+
+use kernel::{
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        List,
+        ListArc,
+        ListLinks, //
+    },
+    new_spinlock,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::net::{
+    Hook,
+    Sk,
+    TcpSocket, //
+};
+use smc_proto::reason::Reason;
+
+use super::{
+    active,
+    connect::O_NONBLOCK,
+    fallback,
+    Phase,
+    Sock,
+    State,
+    Why, //
+};
+use crate::{
+    handshake::{
+        self,
+        Outcome, //
+    },
+    local::LOCAL, //
+};
+
+/// A connection that waits for accept(2).
+#[pin_data]
+struct Ready {
+    sock: Arc<Sock>,
+    #[pin]
+    links: ListLinks,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Ready { untracked; }
+}
+impl_list_item! {
+    impl ListItem<0> for Ready { using ListLinks { self.links }; }
+}
+
+/// What a socket has while it listens.
+#[pin_data]
+pub(crate) struct Listener {
+    sk: ARef<Sk>,
+    /// Who listens, while he does.
+    #[pin]
+    owner: SpinLock<Option<Arc<Sock>>>,
+    /// Lock order: see `Documentation/locking.md`.
+    #[pin]
+    queue: SpinLock<List<Ready>>,
+    /// Connections in `queue`.
+    ready: Atomic<u32>,
+    /// Connections in `queue` and in a handshake.
+    taken: Atomic<u32>,
+    backlog: Atomic<u32>,
+    /// The work stopped for want of room.
+    is_starved: Atomic<bool>,
+    /// Why connections go over TCP without a handshake, if they do.
+    fallback: Option<Why>,
+}
+
+impl Listener {
+    fn new(sock: &Arc<Sock>, backlog: i32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                sk: sock.sk.clone(),
+                fallback: sock.why(),
+                owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
+                queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
+                ready: Atomic::new(0),
+                taken: Atomic::new(0),
+                backlog: Atomic::new(u32::try_from(backlog).unwrap_or(0)),
+                is_starved: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Connections that wait for accept(2). Any context.
+    pub(super) fn ready(&self) -> u32 {
+        self.ready.load(Acquire)
+    }
+
+    /// Makes room for one more, if the backlog has it: as with TCP, one more than it says.
+    fn reserve(&self, tcp: &TcpSocket) -> bool {
+        let backlog = self.backlog.load(Relaxed);
+        let taken = self.taken.fetch_add(1, Full);
+        if taken > backlog {
+            self.taken.fetch_sub(1, Full);
+            return false;
+        }
+        tcp.set_max_backlog(backlog.saturating_sub(taken + 1));
+        true
+    }
+
+    /// Gives room back, and has the work go on if it stopped for want of it.
+    fn release(&self) {
+        let taken = self.taken.fetch_sub(1, Full).saturating_sub(1);
+        let backlog = self.backlog.load(Relaxed);
+        // Whoever closes the listener waits for work that was queued before the owner was taken out.
+        if let Some(owner) = &*self.owner.lock() {
+            owner.tcp.set_max_backlog(backlog.saturating_sub(taken));
+            if self.is_starved.xchg(false, Full) {
+                Sock::kick(owner.as_arc_borrow());
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.owner.lock().is_some()
+    }
+
+    fn push(&self, ready: ListArc<Ready>) {
+        self.queue.lock().push_back(ready);
+        self.ready.fetch_add(1, Full);
+    }
+
+    fn pop(&self) -> Option<Arc<Sock>> {
+        let ready = self.queue.lock().pop_front()?;
+        self.ready.fetch_sub(1, Full);
+        Some(ready.sock.clone())
+    }
+
+    /// The socket does not listen any more. May sleep.
+    pub(super) fn close(&self) {
+        let owner = self.owner.lock().take();
+        drop(owner);
+        self.drain();
+    }
+
+    /// Ends all connections that nobody will accept.
+    fn drain(&self) {
+        while let Some(child) = self.pop() {
+            Sock::end(child);
+        }
+    }
+}
+
+/// listen(2).
+pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
+    let _setup = this.setup.lock();
+    if let Some(listener) = this.listener() {
+        this.tcp.listen(backlog)?;
+        listener
+            .backlog
+            .store(u32::try_from(backlog).unwrap_or(0), Relaxed);
+        this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
+        Sock::kick(this);
+        return Ok(());
+    }
+    match this.phase() {
+        Phase::Init | Phase::Fallback if this.tcp.state().is_closed() => {}
+        _ => return Err(EINVAL),
+    }
+    begin(&this.into(), backlog)
+}
+
+fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
+    let listener = Listener::new(this, backlog)?;
+    let offers_smc = listener.fallback.is_none();
+    // A connection's hook would be copied into every connection.
+    let mut hook = this.hook.lock();
+    *hook = None;
+    *hook = Some(Hook::listener(
+        &this.tcp,
+        this.clone(),
+        this.limit_hs.load(Relaxed),
+    )?);
+    drop(hook);
+    this.tcp.set_syn_smc(offers_smc);
+    let old = this
+        .go(
+            &[Phase::Init, Phase::Fallback],
+            State::Listening(listener.clone()),
+        )
+        .map_err(|_| EINVAL)?;
+    if let Err(e) = this.tcp.listen(backlog) {
+        listener.close();
+        this.tcp.set_syn_smc(false);
+        let _ = this.go(&[Phase::Listening], old);
+        *this.hook.lock() = None;
+        return Err(e);
+    }
+    this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
+    Ok(())
+}
+
+/// The TCP socket has stopped to listen, since it was shut down.
+pub(super) fn stop(this: &Sock) {
+    if let Ok(State::Listening(listener)) = this.go(&[Phase::Listening], State::Init) {
+        listener.close();
+        this.sk.wake_state();
+    }
+}
+
+/// accept(2).
+pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>, Arc<Sock>)> {
+    let listener = this.listener().ok_or(EINVAL)?;
+    let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
+    loop {
+        if let Some(child) = listener.pop() {
+            listener.release();
+            return Ok((child.sk.clone(), child));
+        }
+        this.sk.take_err()?;
+        if this.phase() != Phase::Listening {
+            return Err(EINVAL);
+        }
+        if timeout == 0 {
+            return Err(EAGAIN);
+        }
+        timeout = this
+            .sk
+            .wait_until(timeout, true, || {
+                listener.ready() > 0 || this.phase() != Phase::Listening || this.sk.has_err()
+            })
+            .map_err(|end| end.errno())?;
+    }
+}
+
+/// The work of a listener: takes connections from TCP.
+pub(super) fn run(this: &Arc<Sock>) {
+    let Some(listener) = this.listener() else {
+        return;
+    };
+    loop {
+        if !listener.reserve(&this.tcp) {
+            listener.is_starved.store(true, Relaxed);
+            // Room may have come before the flag was there to ask for it.
+            if !listener.reserve(&this.tcp) {
+                return;
+            }
+            listener.is_starved.store(false, Relaxed);
+        }
+        match take(this, &listener) {
+            Ok(()) => {}
+            Err(e) => {
+                listener.release();
+                if e == ECONNABORTED {
+                    continue;
+                }
+                if e != EAGAIN && this.phase() == Phase::Listening {
+                    this.sk.set_err(e);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Takes one connection from TCP and has its handshake run.
+fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
+    let tcp = this.tcp.accept()?;
+    let sk = this.sk.new_child()?;
+    let child = Sock::new(sk, this.version, tcp, Some(listener.clone()))?;
+    let why = match listener.fallback {
+        None if child.tcp.syn_smc() => {
+            Sock::kick(child.as_arc_borrow());
+            return Ok(());
+        }
+        None => Why {
+            reason: Reason::PeerNoSmc,
+            diagnosis: 0,
+        },
+        Some(why) => why,
+    };
+    drop(child.parent.lock().take());
+    hand_over(
+        &child,
+        listener,
+        Ok(Outcome::Fallback(why.reason, why.diagnosis)),
+    );
+    Ok(())
+}
+
+/// The work of a connection that came to a listener.
+pub(super) fn serve(child: &Arc<Sock>) {
+    let Some(listener) = child.parent.lock().take() else {
+        return;
+    };
+    let outcome = match LOCAL.get() {
+        Some(local) => handshake::accept(&local, &child.tcp, &child.sk),
+        None => Ok(Outcome::Fallback(Reason::Internal, 0)),
+    };
+    hand_over(child, &listener, outcome);
+}
+
+/// Has a connection wait for accept(2), or ends it if it came to nothing.
+fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
+    let is_up = match outcome {
+        Ok(Outcome::Smc(conn)) => active::enter(child, &[Phase::Init], conn),
+        Ok(Outcome::Fallback(reason, diagnosis)) => {
+            fallback::enter(child, &[Phase::Init], Why { reason, diagnosis })
+        }
+        Err(_) => false,
+    };
+    let ready = try_pin_init!(Ready {
+        sock: child.clone(),
+        links <- ListLinks::new(),
+    });
+    match ListArc::pin_init(ready, GFP_KERNEL) {
+        Ok(ready) if is_up => {
+            listener.push(ready);
+            listener.sk.wake_readable();
+            // The listener may have been closed in between.
+            if !listener.is_open() {
+                listener.drain();
+            }
+        }
+        _ => {
+            Sock::end(child.clone());
+            listener.release();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The system calls: who answers them in which state.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+use kernel_ext::net::{
+    self,
+    IpVersion,
+    Msg,
+    NameBuf,
+    OptIn,
+    OptOut,
+    PollWait,
+    RawAddr,
+    Sk,
+    StreamSocket,
+    TcpSocket, //
+};
+use smc_proto::reason::Reason;
+
+use super::{
+    active,
+    connect,
+    fallback,
+    listen,
+    options,
+    Phase,
+    Sock, //
+};
+use crate::config;
+
+impl StreamSocket for Sock {
+    const NAMES: [&'static CStr; 2] = [c"SMC", c"SMC6"];
+    const FAMILY: u16 = net::AF_SMC;
+
+    fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
+        let settings = config::of(&sk);
+        sk.set_bufs(settings.wmem_bytes(), settings.rmem_bytes());
+        let tcp = TcpSocket::new(&sk, version)?;
+        Self::new(sk, version, tcp, None)
+    }
+
+    fn release(this: Arc<Self>) {
+        Self::end(this);
+    }
+
+    fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result {
+        this.tcp.bind(addr)
+    }
+
+    fn connect(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>, flags: i32) -> Result {
+        connect::connect(this, addr, flags)
+    }
+
+    fn listen(this: ArcBorrow<'_, Self>, backlog: i32) -> Result {
+        listen::listen(this, backlog)
+    }
+
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(ARef<Sk>, Arc<Self>)> {
+        listen::accept(this, flags)
+    }
+
+    fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32> {
+        this.tcp.getname(name, peer)
+    }
+
+    fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32 {
+        wait.register();
+        let err = if this.sk.has_err() { net::POLLERR } else { 0 };
+        err | match this.phase() {
+            Phase::Connecting => 0,
+            Phase::Listening => match this.listener() {
+                Some(listener) if listener.ready() > 0 => net::POLLIN | net::POLLRDNORM,
+                _ => 0,
+            },
+            Phase::Active => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
+            Phase::Init | Phase::Fallback | Phase::Closed => this.tcp.poll(),
+        }
+    }
+
+    fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32> {
+        if let Some(result) = this.conn().and_then(|conn| active::ioctl(&conn, cmd, arg)) {
+            return result;
+        }
+        this.tcp.ioctl(cmd, arg)
+    }
+
+    fn shutdown(this: ArcBorrow<'_, Self>, how: i32) -> Result {
+        if !(0..=2).contains(&how) {
+            return Err(EINVAL);
+        }
+        let _setup = this.setup.lock();
+        if let Some(conn) = this.conn() {
+            return active::shutdown(&this, &conn, how);
+        }
+        this.tcp.shutdown(how)?;
+        if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
+            listen::stop(&this);
+        }
+        if this.phase() == Phase::Fallback {
+            // CAST: 0, 1 or 2.
+            this.sk.add_shutdown((how + 1) as u8);
+        }
+        this.sk.wake_state();
+        Ok(())
+    }
+
+    fn setsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, value: OptIn<'_>) -> Result {
+        options::set(this, level, name, value)
+    }
+
+    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result {
+        options::get(&this, level, name, out)
+    }
+
+    fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
+        if msg.flags() & net::MSG_FASTOPEN != 0 {
+            options::give_up_smc(&this.into(), Reason::OptionUnsupported)?;
+        }
+        let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
+        this.wait_connected(this.sk.sndtimeo(nonblock))?;
+        match this.conn() {
+            Some(conn) => active::send(&this, &conn, msg),
+            None => fallback::send(&this, msg),
+        }
+    }
+
+    fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+        this.wait_connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))?;
+        match this.conn() {
+            Some(conn) => active::recv(&this, &conn, msg, flags),
+            None => fallback::recv(&this, msg, flags),
+        }
+    }
+
+    fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>> {
+        (this.phase() != Phase::Active).then(|| this.tcp.clone())
+    }
+}
+
+impl Sock {
+    /// Waits while the socket connects, as TCP does before it sends or receives.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal.
+    fn wait_connected(&self, timeout: isize) -> Result {
+        self.sk
+            .wait_until(timeout, false, || self.phase() != Phase::Connecting)
+            .map(|_| ())
+            .map_err(|end| end.errno())
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! setsockopt(2) and getsockopt(2).
+//!
+//! Options of SOL_SOCKET are set on the application's socket, from which the kernel reads them back,
+//! and on the TCP socket, for which they may mean something. All others are TCP's.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+use kernel_ext::net::{
+    self,
+    OptIn,
+    OptOut, //
+};
+use smc_proto::reason::Reason;
+
+use super::{
+    fallback,
+    Phase,
+    Sock,
+    Why, //
+};
+
+/// Options of level `SOL_SMC`.
+mod smc {
+    /// Take on no more handshakes than can be worked on at once; an int, not 0 for yes.
+    pub(super) const LIMIT_HS: i32 = 1;
+    /// Read only, and not known to the C module: four u32, which are the mode (0 SMC-R, 1 TCP, 3 not
+    /// connected), the reason for TCP, what the peer gave as reason, and the link group.
+    pub(super) const INFO: i32 = 0x5201;
+}
+
+/// setsockopt(2).
+pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn<'_>) -> Result {
+    match (level, name) {
+        (net::SOL_SOCKET, _) => set_socket(&this, name, value),
+        (net::SOL_SMC, smc::LIMIT_HS) => {
+            this.limit_hs.store(value.read_int()? != 0, Relaxed);
+            Ok(())
+        }
+        (net::SOL_SMC, _) => Err(EOPNOTSUPP),
+        (net::SOL_TCP, net::TCP_ULP) => Err(EOPNOTSUPP),
+        (
+            net::SOL_TCP,
+            net::TCP_FASTOPEN
+            | net::TCP_FASTOPEN_CONNECT
+            | net::TCP_FASTOPEN_KEY
+            | net::TCP_FASTOPEN_NO_COOKIE,
+        ) => {
+            this.tcp.setsockopt(level, name, value)?;
+            give_up_smc(&this.into(), Reason::OptionUnsupported)
+        }
+        (net::SOL_TCP, net::TCP_NODELAY | net::TCP_CORK) => {
+            this.tcp.setsockopt(level, name, value)?;
+            if let Some(conn) = this.conn() {
+                conn.uncork(this.tcp.is_corked());
+            }
+            Ok(())
+        }
+        _ => this.tcp.setsockopt(level, name, value),
+    }
+}
+
+/// Sets a SOL_SOCKET option on both sockets. Those that only a TCP socket has are set there.
+fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
+    let ours = this.sk.setsockopt(name, value);
+    let tcps = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+    match ours {
+        Err(e) if e == EOPNOTSUPP && this.phase() != Phase::Active => tcps,
+        _ => ours,
+    }
+}
+
+/// getsockopt(2), but for SOL_SOCKET.
+pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
+    match (level, name) {
+        (net::SOL_SMC, smc::LIMIT_HS) => {
+            out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())
+        }
+        (net::SOL_SMC, smc::INFO) => {
+            let mut bytes = [0; 16];
+            for (to, from) in bytes.chunks_exact_mut(4).zip(info(this)) {
+                to.copy_from_slice(&from.to_ne_bytes());
+            }
+            out.write(&bytes)
+        }
+        (net::SOL_SMC, _) => Err(EOPNOTSUPP),
+        _ => this.tcp.getsockopt(level, name, out),
+    }
+}
+
+fn info(this: &Sock) -> [u32; 4] {
+    if let Some(conn) = this.conn() {
+        return [0, 0, 0, conn.group_id()];
+    }
+    match this.why() {
+        Some(why) => [1, why.reason.code(), why.diagnosis, 0],
+        None => [3, 0, 0, 0],
+    }
+}
+
+/// Makes a new socket one of TCP, for the sake of what SMC does not have.
+///
+/// # Errors
+///
+/// `EINVAL` if the socket is in use already.
+pub(super) fn give_up_smc(this: &Arc<Sock>, reason: Reason) -> Result {
+    let _setup = this.setup.lock();
+    let why = Why {
+        reason,
+        diagnosis: 0,
+    };
+    match this.phase() {
+        Phase::Fallback => Ok(()),
+        _ if fallback::enter(this, &[Phase::Init], why) => Ok(()),
+        _ => Err(EINVAL),
+    }
+}
