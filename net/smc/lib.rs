@@ -7,6 +7,28 @@
 #![forbid(unsafe_code)]
 
 use kernel::prelude::*;
+use kernel_ext::{
+    global::Published,
+    TcpHaveSmc, //
+};
+use smc_proto::handshake::eid::Ueids;
+
+mod clc;
+mod close;
+mod config;
+mod conn;
+mod groups;
+mod handshake;
+mod ib;
+mod lgr;
+mod link;
+mod llc;
+mod local;
+mod rmb;
+mod rx;
+mod sock;
+mod stats;
+mod tx;
 
 module! {
     type: Smc,
@@ -19,13 +41,25 @@ module! {
 
 /// The loaded module. Fields drop in order of declaration, which is the order of teardown.
 struct Smc {
-    _option: kernel_ext::TcpHaveSmc,
+    _option: TcpHaveSmc,
+    _sockets: sock::Family,
+    _devices: ib::Registry,
+    _groups: groups::Registry,
+    _local: Published<local::Local>,
 }
 
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let local = local::LOCAL.publish(local::Local::new(Ueids::DEFAULT)?)?;
+        let groups = groups::Registry::new()?;
+        let devices = ib::Registry::new()?;
+        let sockets = sock::Family::new()?;
         Ok(Self {
-            _option: kernel_ext::TcpHaveSmc::enable(),
+            _option: TcpHaveSmc::enable(),
+            _sockets: sockets,
+            _devices: devices,
+            _groups: groups,
+            _local: local,
         })
     }
 }
