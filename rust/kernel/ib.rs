@@ -31,6 +31,7 @@ mod mr;
 mod pd;
 mod qp;
 mod recv;
+mod register;
 mod send;
 mod slots;
 mod state;

@@ -10,6 +10,7 @@ use core::{mem, ops::Deref};
 
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::LockClassKey,
     workqueue::{self, impl_has_work, Work, WorkItem},
 };
@@ -30,8 +31,11 @@ struct Job<T> {
     value: T,
 }
 
-/// The lock class of all jobs: a class made in a generic function would be one static with a name for
-/// each type, which lockdep refuses.
+/// Name of the lock class of all jobs. A static, as lockdep compares its address, and a literal in a
+/// generic function may have several.
+static LOCK_NAME: &CStr = c"ib::Deferred::work";
+
+/// The lock class of all jobs.
 fn lock_class() -> Pin<&'static LockClassKey> {
     kernel::static_lock_class!()
 }
@@ -59,7 +63,7 @@ impl<T: OnDevice> Deferred<T> {
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(
             pin_init!(Job {
-                work <- Work::new(c"ib::Deferred::work", lock_class()),
+                work <- Work::new(LOCK_NAME, lock_class()),
                 value,
             }),
             GFP_KERNEL,

@@ -19,7 +19,8 @@ use super::{
     cq::Reserved,
     deferred::{Deferred, OnDevice},
     recv::{RecvEntry, RecvQueue},
-    send::{RegEntry, SendQueue},
+    register::RegEntry,
+    send::SendQueue,
     Cq, Device, Mr, Pd, Received, Wc,
 };
 use crate::bindings;

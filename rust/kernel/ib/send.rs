@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends, the writes before them, and memory registrations: the send queue of a queue pair.
+//! Sends and the writes before them: the send queue of a queue pair.
 
 use core::{
     cell::UnsafeCell,
@@ -16,7 +16,7 @@ use kernel::{
 };
 
 use super::{
-    qp::Core, slots::Slots, Block, Config, Direction, Handler, Mapping, Mr, Pd, Qp, Status, Wc,
+    qp::Core, slots::Slots, Block, Config, Direction, Handler, Mapping, Pd, Qp, Status, Wc,
 };
 use crate::bindings;
 
@@ -410,99 +410,4 @@ unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bi
     let _ = entry
         .write_status
         .compare_exchange(0, wc.status, Ordering::Relaxed, Ordering::Relaxed);
-}
-
-/// The one memory registration that may be under way.
-///
-/// # Invariants
-///
-/// As for [`SendEntry`].
-pub(super) struct RegEntry<H: Handler> {
-    inner: KBox<RegInner<H>>,
-}
-
-#[repr(C)]
-struct RegInner<H: Handler> {
-    cqe: UnsafeCell<bindings::ib_cqe>,
-    core: AtomicPtr<Core<H>>,
-    free: Slots,
-    kept: UnsafeCell<Option<(Arc<H>, Arc<Mr>)>>,
-}
-
-impl<H: Handler> RegEntry<H> {
-    /// May sleep.
-    pub(super) fn new() -> Result<Self> {
-        let inner = RegInner {
-            cqe: UnsafeCell::new(bindings::ib_cqe {
-                done: Some(reg_done::<H>),
-            }),
-            core: AtomicPtr::new(ptr::null_mut()),
-            free: Slots::full(1)?,
-            kept: UnsafeCell::new(None),
-        };
-        Ok(Self {
-            inner: KBox::new(inner, GFP_KERNEL)?,
-        })
-    }
-
-    /// Tells the entry where its queue pair is.
-    pub(super) fn set_core(&self, core: *const Core<H>) {
-        self.inner.core.store(core.cast_mut(), Ordering::Release);
-    }
-
-    /// See [`Qp::post_register`].
-    pub(super) fn post(&self, core: &Core<H>, owner: Arc<H>, mr: &Arc<Mr>) -> Result {
-        let inner = &*self.inner;
-        let number = inner.free.take().ok_or(EBUSY)?;
-        if let Err(err) = mr.claim() {
-            inner.free.put(number);
-            return Err(err);
-        }
-        let mut wr = bindings::ib_reg_wr {
-            mr: mr.as_ptr(),
-            key: mr.rkey(),
-            access: (bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-                | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE) as i32,
-            ..Default::default()
-        };
-        wr.wr.__bindgen_anon_1.wr_cqe = inner.cqe.get();
-        wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-        wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
-        // SAFETY: We took the entry, and by its type invariant have it to ourselves.
-        unsafe { *inner.kept.get() = Some((owner, mr.clone())) };
-        core.begin();
-        let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid by its type invariant; the region and the `cqe` stay
-        // until the completion, the region by the reference just kept.
-        let ret = unsafe { bindings::ib_post_send(core.as_ptr(), &wr.wr, &mut bad) };
-        to_result(ret).inspect_err(|_| {
-            core.end();
-            // SAFETY: Nothing was posted, so no completion takes the entry from us.
-            let kept = unsafe { (*inner.kept.get()).take() };
-            mr.unclaim();
-            inner.free.put(number);
-            drop(kept);
-        })
-    }
-}
-
-unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-    // SAFETY: The RDMA core passes a valid completion.
-    let wc = unsafe { &*wc };
-    // SAFETY: All completions handled by polling carry the `cqe` of their work request.
-    let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
-    // SAFETY: This function is only in the field `cqe` of a `RegInner<H>`, its first; by the type
-    // invariant of `Core` it outlives its work request.
-    let entry = unsafe { &*cqe.cast::<RegInner<H>>() };
-    // SAFETY: The core owns the entry and outlives its work requests.
-    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
-    // SAFETY: We handle the completion and have the entry to ourselves.
-    let kept = unsafe { (*entry.kept.get()).take() };
-    let wc = Wc::new(wc);
-    entry.free.put(0);
-    core.end();
-    // From here on neither entry nor core may be used.
-    if let Some((owner, mr)) = kept {
-        H::registered(&owner, mr, wc);
-    }
 }
