@@ -14,6 +14,7 @@ mod churn;
 mod connrate;
 mod context;
 mod data;
+mod failing;
 mod family;
 mod idle;
 mod integrity;
@@ -54,6 +55,8 @@ enum Command {
     Many(many::Arguments),
     /// Open and close connections in several processes
     Churn(churn::Arguments),
+    /// Let allocations fail
+    Failing(failing::Arguments),
     /// Kill one side in the middle of a transfer
     Killed(killed::Arguments),
     /// Measure the time of a round trip
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
         Command::Churn(options) => churn::run(context, options),
+        Command::Failing(options) => failing::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),

@@ -98,8 +98,9 @@ in_ns() {
 }
 
 # smctest between the namespaces: the server in b, the client in a.
+ENDS=(--client-netns=a --server-netns=b --addr="$IP_B")
 smctest() {
-	"$BIN/smctest" --client-netns=a --server-netns=b --addr="$IP_B" "$@"
+	"$BIN/smctest" "${ENDS[@]}" "$@"
 }
 
 smctest6() {
@@ -128,9 +129,33 @@ within() {
 	done
 }
 
+# no_devices: all RDMA devices are gone, as they are once their network devices are.
+no_devices() {
+	[ -z "$(ls /sys/class/infiniband)" ]
+}
+
 # rxe_packets END: packets that the RDMA device of that end has sent.
 rxe_packets() {
 	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_pkts"
+}
+
+# Pairs --------------------------------------------------------------------------------------
+
+# up_wire: this guest's end of the wire between two guests, with soft RoCE on it.
+up_wire() {
+	ip link set "$WIRE" up &&
+		ip address add "$LOCAL_IP/24" dev "$WIRE" &&
+		rdma link add "rxe_$ROLE" type rxe netdev "$WIRE" &&
+		within 10 ping -c 1 -W 1 "$PEER_IP" >/dev/null
+}
+
+# tell NAME and await NAME [SECONDS]: signals between the guests.
+tell() {
+	: >"$OUT/$ROLE.$1"
+}
+
+await() {
+	within "${2:-120}" test -e "$OUT/$PEER.$1"
 }
 
 # Results ------------------------------------------------------------------------------------
@@ -165,6 +190,19 @@ check_not() {
 	local name=$1
 	shift
 	if "$@"; then not_ok "$name ($* should have failed)"; else ok "$name"; fi
+}
+
+# known_c WHY NAME COMMAND...: as check, but the C module is known to fail here.
+known_c() {
+	local why=$1 name=$2
+	shift 2
+	if [ "$MODULE" = ours ]; then
+		check "$name" "$@"
+	elif "$@"; then
+		ok "$name"
+	else
+		ok "$name # XFAIL C module: $why"
+	fi
 }
 
 # require NAME COMMAND...: as check, and the script ends here if it fails.

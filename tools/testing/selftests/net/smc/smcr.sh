@@ -40,6 +40,7 @@ check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp i
 check "round trips" smctest --expect smc pingpong --count 200
 
 down_netns
+require "the namespaces go" within 20 no_devices
 require "network with small packets" up_netns 1500
 require "soft RoCE on it" up_rxe
 transfers "packets of 1500"

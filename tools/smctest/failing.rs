@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest failing`: what the module does when allocations fail.
+//!
+//! Faults are injected (`Documentation/fault-injection`) only while this program is inside the
+//! calls under test; the rest of the guest has to live. Any call may fail then. None may hang, and
+//! the kernel's log has to stay clean, which the runner checks.
+
+use std::ffi::CString;
+use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use nix::kmod::delete_module;
+use nix::kmod::finit_module;
+use nix::kmod::DeleteModuleFlags;
+use nix::kmod::ModuleInitFlags;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+/// Longest time for one call while allocations fail.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Percentage of allocations that fail
+    #[arg(long, default_value_t = 5)]
+    percent: u32,
+
+    /// Attempts
+    #[arg(long, default_value_t = 100)]
+    rounds: u32,
+
+    /// Let allocations of all tasks fail that come from the caches of sockets and small objects,
+    /// not just those of the calls made here
+    #[arg(long)]
+    everywhere: bool,
+
+    /// Instead of connecting, load and unload this module
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
+}
+
+/// Makes the attempts and prints how many failed; none failing means that nothing was tested.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let injector = Injector::open(arguments)?;
+    let failed = match &arguments.load {
+        Some(module) => load_rounds(&injector, module, arguments.rounds)?,
+        None => connect_rounds(context, &injector, arguments.rounds)?,
+    };
+    println!(
+        "# failing: {failed} of {} attempts failed",
+        arguments.rounds
+    );
+    ensure!(failed > 0, "no attempt failed: nothing was injected");
+    Ok(())
+}
+
+fn connect_rounds(context: &Context, injector: &Injector, rounds: u32) -> Result<u32> {
+    let _server = Server::start(context, Mode::Spawn)?;
+    netns::enter(context.client_netns.as_deref())?;
+    converse(context).context("before anything fails")?;
+
+    let mut failed = 0;
+    for _ in 0..rounds {
+        let result = injector.during(|| converse(context))?;
+        failed += u32::from(result.is_err());
+    }
+    // What failed is over; the next connection is an ordinary one.
+    converse(context).context("after it")?;
+    Ok(failed)
+}
+
+fn converse(context: &Context) -> Result<()> {
+    let socket = context.family.open(context.addr)?;
+    socket.set_timeout(CALL_TIMEOUT)?;
+    socket.connect(context.address())?;
+    Job::One.send(&socket)?;
+    let mut stream = &socket;
+    Ok(stream.read_exact(&mut [0])?)
+}
+
+fn load_rounds(injector: &Injector, module: &Path, rounds: u32) -> Result<u32> {
+    let file = File::open(module)?;
+    let name = module.file_stem().and_then(|stem| stem.to_str());
+    let name = CString::new(name.context("no name")?)?;
+    let none = CString::default();
+
+    let mut failed = 0;
+    for _ in 0..rounds {
+        let load = || finit_module(&file, &none, ModuleInitFlags::empty());
+        match injector.during(load)? {
+            Ok(()) => delete_module(&name, DeleteModuleFlags::O_NONBLOCK).context("unloading")?,
+            Err(_) => failed += 1,
+        }
+    }
+    Ok(failed)
+}
+
+/// The kernel's fault injection for slab allocations.
+struct Injector {
+    percent: u32,
+}
+
+const FAILSLAB: &str = "/sys/kernel/debug/failslab";
+const MAKE_IT_FAIL: &str = "/proc/thread-self/make-it-fail";
+
+impl Injector {
+    fn open(arguments: &Arguments) -> Result<Self> {
+        let everywhere = u8::from(arguments.everywhere);
+        for (name, value) in [
+            ("probability", "0"),
+            ("interval", "1"),
+            ("times", "-1"),
+            ("space", "0"),
+            ("verbose", "0"),
+            ("ignore-gfp-wait", "0"),
+            ("task-filter", if arguments.everywhere { "0" } else { "1" }),
+            ("cache-filter", &everywhere.to_string()),
+        ] {
+            let file = format!("{FAILSLAB}/{name}");
+            fs::write(&file, value).with_context(|| format!("writing {file}"))?;
+        }
+        if arguments.everywhere {
+            choose_caches()?;
+        }
+        Ok(Self {
+            percent: arguments.percent,
+        })
+    }
+
+    /// Runs `work` with faults.
+    fn during<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        fs::write(MAKE_IT_FAIL, "1").context("make-it-fail")?;
+        // Opened and formatted before, since this task's own allocations fail from here on.
+        let probability = format!("{FAILSLAB}/probability");
+        let percent = self.percent.to_string();
+        fs::write(&probability, percent)?;
+        let value = work();
+        while fs::write(&probability, "0").is_err() {}
+        while fs::write(MAKE_IT_FAIL, "0").is_err() {}
+        Ok(value)
+    }
+}
+
+/// Marks the caches from which `--everywhere` lets allocations fail.
+fn choose_caches() -> Result<()> {
+    let is_chosen = |name: &str| {
+        let small = name
+            .strip_prefix("kmalloc-")
+            .is_some_and(|rest| !rest.contains("rcl"));
+        small || matches!(name, "SMC" | "SMC6" | "TCP" | "TCPv6" | "sock_inode_cache")
+    };
+    for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
+        if entry.file_name().to_str().is_some_and(is_chosen) {
+            // Merged caches share the file of one of them; the others cannot be written.
+            let _ = fs::write(entry.path().join("failslab"), "1");
+        }
+    }
+    Ok(())
+}
