@@ -28,8 +28,6 @@ use crate::time::{
 use crate::wire::llc::{
     AddLink,
     Body,
-    DeleteLink,
-    DeleteReason,
     Kind,
     Message,
     RejectReason,
@@ -41,6 +39,7 @@ use crate::wire::{
 };
 
 mod action;
+mod delete;
 pub mod first;
 pub mod keepalive;
 pub mod rkey;
@@ -67,7 +66,7 @@ pub struct Llc {
     version: Version,
     flow: Option<Flow>,
     /// A deletion that the peer asked for while a flow was under way.
-    delayed: Option<LinkDeletion>,
+    delayed: Option<delete::LinkDeletion>,
 }
 
 /// What we are waiting for.
@@ -76,19 +75,9 @@ enum Flow {
     FirstContact(first::FirstContact),
     Rkey(rkey::Exchange),
     DeleteLink {
-        what: LinkDeletion,
+        what: delete::LinkDeletion,
         deadline: Instant,
     },
-}
-
-/// One link to be deleted.
-#[derive(Clone, Copy, Debug)]
-struct LinkDeletion {
-    /// The link that the request came on.
-    on: usize,
-    /// The link to be deleted.
-    slot: usize,
-    request: DeleteLink,
 }
 
 /// Another flow is under way. Wait until it is [`Action::Finished`], at most [`FLOW_WAIT`].
@@ -226,18 +215,13 @@ impl Llc {
 
     /// Notes that the link in `slot` is gone: a flow that waits for a message on it ends.
     pub fn on_link_down(&mut self, slot: usize, now: Instant) -> Actions<'static> {
-        if self
-            .delayed
-            .is_some_and(|what| what.on == slot || what.slot == slot)
-        {
+        if self.delayed.is_some_and(|what| what.concerns(slot)) {
             self.delayed = None;
         }
         let actions = match &self.flow {
             Some(Flow::FirstContact(flow)) if flow.slot() == slot => first::silent(),
             Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(rkey::Error::LinkLost),
-            Some(Flow::DeleteLink { what, .. }) if what.on == slot || what.slot == slot => {
-                what.done()
-            }
+            Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
             Some(Flow::FirstContact(_) | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => {
                 Actions::default()
             }
@@ -317,67 +301,6 @@ impl Llc {
         self.begin_delayed(now)
     }
 
-    fn on_delete_link<'a>(
-        &mut self,
-        request: &DeleteLink,
-        arrival: &Arrival<'_, '_>,
-        now: Instant,
-    ) -> Actions<'a> {
-        let Some(number) = request.link_num else {
-            return Action::TerminateGroup(request.reason).into();
-        };
-        let slot = arrival.slot_of(number);
-        match (self.role, slot) {
-            (Role::Client, None) => {
-                self.answer_deletion(arrival.slot, request, DeleteReason::UNKNOWN_LINK)
-            }
-            (Role::Client, Some(slot)) => {
-                // The answer goes first: it may have to go out on the link that is deleted.
-                let mut actions = self.answer_deletion(arrival.slot, request, DeleteReason::DONE);
-                actions.push(Action::TakeDownLink { slot });
-                actions
-            }
-            (Role::Server, None) => Action::Ignored(Ignored::UnknownLink).into(),
-            (Role::Server, Some(slot)) => {
-                let what = LinkDeletion {
-                    on: arrival.slot,
-                    slot,
-                    request: *request,
-                };
-                self.delete_or_delay(what, now)
-            }
-        }
-    }
-
-    fn answer_deletion<'a>(
-        &self,
-        slot: usize,
-        request: &DeleteLink,
-        reason: DeleteReason,
-    ) -> Actions<'a> {
-        self.answer(slot, Body::DeleteLink(DeleteLink { reason, ..*request }))
-    }
-
-    fn delete_or_delay<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
-        if self.is_idle() {
-            return self.begin_deletion(what, now);
-        }
-        if self.delayed.is_some() {
-            return Action::Ignored(Ignored::Busy).into();
-        }
-        self.delayed = Some(what);
-        Action::Ignored(Ignored::Delayed).into()
-    }
-
-    /// The client asked; the server asks the client in turn, and deletes when it answered.
-    fn begin_deletion<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
-        self.flow = Some(Flow::DeleteLink {
-            what,
-            deadline: now.saturating_add(ANSWER_WAIT),
-        });
-        self.ask(what.on, Body::DeleteLink(what.request))
-    }
-
     /// No link is added: the client says so at once, the server does not act on an invitation.
     fn on_add_link<'a>(&self, request: &AddLink<'a>, slot: usize) -> Actions<'a> {
         match (self.role, request) {
@@ -418,30 +341,6 @@ impl Llc {
             self.flow = None;
             actions.append(self.begin_delayed(now));
         }
-        actions
-    }
-
-    fn begin_delayed<'a>(&mut self, now: Instant) -> Actions<'a> {
-        match self.delayed.take() {
-            Some(what) => self.begin_deletion(what, now),
-            None => Actions::default(),
-        }
-    }
-}
-
-impl LinkDeletion {
-    fn on_answer<'a>(&self, answer: &DeleteLink) -> Actions<'a> {
-        if answer.link_num == self.request.link_num {
-            self.done()
-        } else {
-            Action::Ignored(Ignored::OtherAnswer).into()
-        }
-    }
-
-    /// Answered or not, the link goes.
-    fn done<'a>(&self) -> Actions<'a> {
-        let mut actions = Actions::from(Action::TakeDownLink { slot: self.slot });
-        actions.push(Action::Finished(Finished::DeleteLink));
         actions
     }
 }

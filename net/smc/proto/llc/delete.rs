@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! DELETE_LINK: the peer wants a link, or all of them, to go.
+//!
+//! The server decides about links: a client asks it, and the server asks all back; the client
+//! answers the server (RFC 7609 section 3.5.5.2; C functions `smc_llc_process_cli_delete_link`,
+//! `smc_llc_process_srv_delete_link`).
+
+use super::action::{
+    Action,
+    Actions,
+    Finished,
+    Ignored, //
+};
+use super::{
+    Arrival,
+    Flow,
+    Llc,
+    ANSWER_WAIT, //
+};
+use crate::lgr::Role;
+use crate::time::Instant;
+use crate::wire::llc::{
+    Body,
+    DeleteLink,
+    DeleteReason, //
+};
+
+/// One link to be deleted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkDeletion {
+    /// The link that the request came on.
+    on: usize,
+    /// The link to be deleted.
+    slot: usize,
+    request: DeleteLink,
+}
+
+impl LinkDeletion {
+    /// Says whether it has to do with the link in `slot`.
+    pub(super) const fn concerns(&self, slot: usize) -> bool {
+        self.on == slot || self.slot == slot
+    }
+
+    pub(super) fn on_answer<'a>(&self, answer: &DeleteLink) -> Actions<'a> {
+        if answer.link_num == self.request.link_num {
+            self.done()
+        } else {
+            Action::Ignored(Ignored::OtherAnswer).into()
+        }
+    }
+
+    /// Answered or not, the link goes.
+    pub(super) fn done<'a>(&self) -> Actions<'a> {
+        let mut actions = Actions::from(Action::TakeDownLink { slot: self.slot });
+        actions.push(Action::Finished(Finished::DeleteLink));
+        actions
+    }
+}
+
+impl Llc {
+    pub(super) fn on_delete_link<'a>(
+        &mut self,
+        request: &DeleteLink,
+        arrival: &Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let Some(number) = request.link_num else {
+            return Action::TerminateGroup(request.reason).into();
+        };
+        match (self.role, arrival.slot_of(number)) {
+            (Role::Client, None) => {
+                self.answer_deletion(arrival.slot, request, DeleteReason::UNKNOWN_LINK)
+            }
+            (Role::Client, Some(slot)) => {
+                // The answer goes first: it may have to go out on the link that is deleted.
+                let mut actions = self.answer_deletion(arrival.slot, request, DeleteReason::DONE);
+                actions.push(Action::TakeDownLink { slot });
+                actions
+            }
+            (Role::Server, None) => Action::Ignored(Ignored::UnknownLink).into(),
+            (Role::Server, Some(slot)) => {
+                let what = LinkDeletion {
+                    on: arrival.slot,
+                    slot,
+                    request: *request,
+                };
+                self.delete_or_delay(what, now)
+            }
+        }
+    }
+
+    /// Begins the deletion that had to wait, if there is one. No flow is under way.
+    pub(super) fn begin_delayed<'a>(&mut self, now: Instant) -> Actions<'a> {
+        match self.delayed.take() {
+            Some(what) => self.begin_deletion(what, now),
+            None => Actions::default(),
+        }
+    }
+
+    fn answer_deletion<'a>(
+        &self,
+        slot: usize,
+        request: &DeleteLink,
+        reason: DeleteReason,
+    ) -> Actions<'a> {
+        let answer = DeleteLink { reason, ..*request };
+        self.answer(slot, Body::DeleteLink(answer))
+    }
+
+    fn delete_or_delay<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
+        if self.is_idle() {
+            return self.begin_deletion(what, now);
+        }
+        if self.delayed.is_some() {
+            return Action::Ignored(Ignored::Busy).into();
+        }
+        self.delayed = Some(what);
+        Action::Ignored(Ignored::Delayed).into()
+    }
+
+    /// The client asked; the server asks the client in turn, and deletes when it answered.
+    fn begin_deletion<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
+        let deadline = now.saturating_add(ANSWER_WAIT);
+        self.flow = Some(Flow::DeleteLink { what, deadline });
+        self.ask(what.on, Body::DeleteLink(what.request))
+    }
+}
