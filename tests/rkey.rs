@@ -205,7 +205,7 @@ fn keys_are_those_of_the_link_that_carries_the_message() {
 #[test]
 fn version_2_counts_unknown_keys_and_names_one() {
     let mut end = End::new(Role::Client, Version::V2, 4);
-    end.table().add(0, token(5, 0)).unwrap();
+    end.table().add(0, token(1, 0)).unwrap();
     let mut request = vec![0; 52];
     request[..5].copy_from_slice(&[0x29, 52, 0, 0, 11]);
     for (at, place) in request[8..52].chunks_exact_mut(4).enumerate() {
@@ -214,8 +214,9 @@ fn version_2_counts_unknown_keys_and_names_one() {
     let answer = sent(end.receive(0, &request));
     assert_eq!(answer[3], 0xa0);
     assert_eq!(answer[5], 10, "all but one");
-    assert_eq!(answer[8..12], [0, 0, 0, 1]);
-    assert!(end.table().find(0, Rkey(5)).is_none());
+    assert_eq!(answer[4], 1, "one key follows");
+    assert_eq!(answer[8..12], [0, 0, 0, 2], "the first unknown one");
+    assert!(end.table().find(0, Rkey(1)).is_none());
 }
 
 #[test]
