@@ -134,9 +134,9 @@ no_devices() {
 	[ -z "$(ls /sys/class/infiniband)" ]
 }
 
-# rxe_packets END: packets that the RDMA device of that end has sent.
-rxe_packets() {
-	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_pkts"
+# rdma_bytes END: what the RDMA device of that end has sent, by its own counter.
+rdma_bytes() {
+	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_bytes"
 }
 
 # Pairs --------------------------------------------------------------------------------------

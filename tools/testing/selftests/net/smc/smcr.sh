@@ -8,15 +8,14 @@
 
 MIB=4
 
-# uses_rdma COMMAND...: packets of the RDMA device carry at least MIB each way meanwhile, and the
-# command succeeds. 4096 is the most that one packet carries.
+# uses_rdma COMMAND...: the command succeeds, and the RDMA devices send at least MIB each meanwhile.
 uses_rdma() {
-	local before_a before_b after_a after_b least=$((MIB * 256))
-	before_a=$(rxe_packets a) before_b=$(rxe_packets b)
+	local before_a before_b sent_a sent_b least=$((MIB << 20))
+	before_a=$(rdma_bytes a) before_b=$(rdma_bytes b)
 	"$@" || return
-	after_a=$(rxe_packets a) after_b=$(rxe_packets b)
-	echo "# RDMA packets sent: $((after_a - before_a)) and $((after_b - before_b)), at least $least wanted"
-	[ $((after_a - before_a)) -ge $least ] && [ $((after_b - before_b)) -ge $least ]
+	sent_a=$(($(rdma_bytes a) - before_a)) sent_b=$(($(rdma_bytes b) - before_b))
+	echo "# RDMA devices sent $sent_a and $sent_b bytes, at least $least each wanted"
+	[ "$sent_a" -ge "$least" ] && [ "$sent_b" -ge "$least" ]
 }
 
 transfers() {
