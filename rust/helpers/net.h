@@ -47,3 +47,17 @@ bool smc_helper_sk_has_xfrm_policy(const struct sock *sk);
 
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size);
 size_t smc_helper_msg_data_left(const struct msghdr *msg);
+
+/* What the C compiler says of the layouts that Rust relies on; see rust/kernel/net/layout.rs. */
+enum smc_layout {
+	SMC_SIZEOF_SOCK = sizeof(struct sock),
+	SMC_SIZEOF_INET_SOCK = sizeof(struct inet_sock),
+	SMC_SIZEOF_PROTO = sizeof(struct proto),
+	SMC_SIZEOF_PROTO_OPS = sizeof(struct proto_ops),
+	SMC_SIZEOF_MSGHDR = sizeof(struct msghdr),
+	SMC_OFFSETOF_SOCKET_WQ = offsetof(struct socket, wq),
+	SMC_OFFSETOF_SK_DATA_READY = offsetof(struct sock, sk_data_ready),
+	SMC_OFFSETOF_SK_PROT_CREATOR = offsetof(struct sock, sk_prot_creator),
+	SMC_OFFSETOF_SK_USER_DATA = offsetof(struct sock, sk_user_data),
+	SMC_OFFSETOF_SK_WQ = offsetof(struct sock, sk_wq),
+};

@@ -8,6 +8,7 @@
 mod addr;
 mod args;
 mod family;
+mod layout;
 mod msg;
 mod sk;
 mod stream;

@@ -253,6 +253,8 @@ impl Sk {
         let child = unsafe { alloc(self.net_ptr(), family, proto, 0, ptr::null_mut())? };
         // SAFETY: Nobody else uses the child yet.
         unsafe { (*child.as_ptr()).sk_protocol = (*sk).sk_protocol };
+        // SAFETY: As above.
+        unsafe { (*child.as_ptr()).sk_type = (*sk).sk_type };
         child.inherit(self);
         Ok(child)
     }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Compares the layouts that bindgen found with those of the C compiler, as far as fields are used.
+
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+
+use crate::bindings::*;
+
+macro_rules! same {
+    ($($ours:expr, $theirs:ident;)+) => {
+        // CAST: sizes of structures.
+        $(const _: () = assert!($ours == $theirs as usize, stringify!($theirs));)+
+    };
+}
+
+same! {
+    size_of::<sock>(), smc_layout_SMC_SIZEOF_SOCK;
+    size_of::<inet_sock>(), smc_layout_SMC_SIZEOF_INET_SOCK;
+    size_of::<proto>(), smc_layout_SMC_SIZEOF_PROTO;
+    size_of::<proto_ops>(), smc_layout_SMC_SIZEOF_PROTO_OPS;
+    size_of::<msghdr>(), smc_layout_SMC_SIZEOF_MSGHDR;
+    offset_of!(socket, wq), smc_layout_SMC_OFFSETOF_SOCKET_WQ;
+    offset_of!(sock, sk_data_ready), smc_layout_SMC_OFFSETOF_SK_DATA_READY;
+    offset_of!(sock, sk_prot_creator), smc_layout_SMC_OFFSETOF_SK_PROT_CREATOR;
+    offset_of!(sock, sk_user_data), smc_layout_SMC_OFFSETOF_SK_USER_DATA;
+
+}
