@@ -198,6 +198,23 @@ const CASES: &[Case] = &[
             }
         };
     }),
+    // A CONFIRM of version 1 after an ACCEPT of version 2.
+    server(Reason::ModeUnsupported, |c, _| {
+        c.mangle_clc = |bytes| {
+            if is_clc(bytes, 3) {
+                let at = bytes.len() - 4;
+                bytes.drain(64..at);
+                bytes[6] = 68;
+                bytes[7] = 0x10;
+            }
+        };
+    }),
+    // SMC-D in version 1 and in another subnet: the subnet comes first.
+    server(Reason::DifferentPrefix, |c, _| {
+        c.v2 = None;
+        c.address = Some((Ipv4([10, 0, 0, 1]), 24));
+        c.mangle_clc = |bytes| offer_types(bytes, 0x09);
+    }),
     client(Reason::NoRoute, |c, s| {
         c.route = None;
         s.route = Some(Path::Gateway);

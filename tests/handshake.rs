@@ -19,14 +19,19 @@ use common::rng::{
 use common::Side;
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::select::Path;
+use smc_proto::handshake::server::Local;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
     Eid,
-    Ipv4, //
+    Ipv4,
+    Mac, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::time::Duration;
-use smc_proto::wire::clc::Limits;
+use smc_proto::wire::clc::{
+    Limits,
+    Message, //
+};
 use smc_proto::wire::Version;
 
 /// Says that both sides use SMC and mean the same connection; returns both views, client first.
@@ -130,6 +135,30 @@ fn the_second_connection_uses_the_group_of_the_first() {
 }
 
 #[test]
+fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
+    let bytes = std::fs::read("tests/vectors/P3.bin").unwrap();
+    let Ok(Message::Proposal(proposal)) = Message::parse(&bytes) else {
+        panic!("not a proposal");
+    };
+    let mut eids = Ueids::EMPTY;
+    eids.add(Eid::from_name(b"SMCV2-TEST").unwrap()).unwrap();
+    let config = Config::new(Side::Server);
+    let local = Local {
+        eids: &eids,
+        limits: config.limits,
+        has_ipsec: false,
+        has_interface: true,
+    };
+    let version_2 = local.judge(&proposal, |_| true).unwrap();
+    assert_eq!(version_2.wanted(0).peer_mac, None);
+    assert_eq!(version_2.wanted(7).vlan, 7);
+    let version_1 = version_2.without_port().unwrap();
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    assert_eq!(version_1.wanted(0).peer_mac, Some(mac));
+    assert_ne!(version_1.wanted(0).peer_gid, version_2.wanted(0).peer_gid);
+}
+
+#[test]
 fn elements_of_one_buffer_need_one_announcement() {
     let mut world = World::with(1, |client, server| {
         client.elements = 4;
@@ -196,7 +225,7 @@ fn a_silent_link_leads_to_tcp_on_both_sides() {
 #[test]
 fn a_client_that_was_restarted_says_that_it_is_out_of_sync() {
     // The server need not announce its buffer again, so that nothing tells it of the restart.
-    let mut world = World::with(1, |_, server| server.elements = 2);
+    let mut world = World::with(1, |_, server| server.elements = 9);
     joined(world.outcomes());
     world.crash(Side::Client);
     assert_eq!(

@@ -38,6 +38,7 @@ use smc_proto::id::{
 use smc_proto::lgr::Role;
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
+    Endpoint,
     Hostname,
     IpPrefix,
     Limits,
@@ -161,6 +162,10 @@ fn client(circumstances: u8, answer: &[u8]) {
     let gids = [end().gid];
     let gids = List::new(&gids).expect("one fits");
     let confirm = agreed.confirm(end(), Hostname::new(b"client"), gids);
+    let Endpoint::SmcR(sent) = confirm.endpoint else {
+        panic!("another technology");
+    };
+    assert_eq!(sent.mtu, end().mtu.min(agreed.server().mtu));
     let mut buf = [0; MAX_LEN];
     let bytes = Message::Confirm(confirm).emit(&mut buf).expect("it fits");
     let Ok(Message::Confirm(read)) = Message::parse(bytes) else {

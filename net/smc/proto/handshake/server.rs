@@ -88,11 +88,8 @@ impl Local<'_> {
         if !self.has_interface {
             return Err(first.or(Reason::VlanError));
         }
-        if in_subnet && proposal.v1().is_some_and(|v1| v1.technologies.has_smcd()) {
+        if proposal.v1().is_some_and(|v1| v1.technologies.has_smcd()) {
             first.note(Reason::NoSmcdDevice);
-        }
-        if !offers_smcr(proposal) {
-            return Err(first.or(Reason::NoSmcdDevice));
         }
         let v1 = proposal
             .v1()
@@ -148,12 +145,6 @@ impl Local<'_> {
             limits,
         })
     }
-}
-
-/// Says whether SMC-R is offered in any version, usable or not.
-fn offers_smcr(proposal: &Proposal<'_>) -> bool {
-    let v1 = proposal.v1().is_some_and(|v1| v1.technologies.has_smcr());
-    v1 || proposal.v2().is_some_and(|v2| v2.technologies.has_smcr())
 }
 
 /// The reason noted first.
