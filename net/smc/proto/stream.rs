@@ -45,8 +45,14 @@
 //!     a message with the F flag comes after everything that arrived by failed links
 //! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
 //!
-//! close(), shutdown(): see [`Stream::close`]; link failure: see [`Stream::on_link_switch`].
-//! after on_sent: if may_release_sndbuf(): detach_sndbuf() and give the buffer back to the link group.
+//! close, and shutdown of both directions (socket lock held):
+//!     lock; needs_flush() -> unlock, transmit(), wait until it does not; lock
+//!     fx = close(released); unlock; fx.transmit -> transmit(); fx.shutdown_tcp -> shut the TCP socket down
+//! free the connection when is_finished(), here or after on_cdc() and on_sent()
+//!
+//! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;
+//!     act on fx
+//! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
 //! ```
 
 mod close;

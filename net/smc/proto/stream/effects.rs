@@ -40,15 +40,16 @@ pub struct Effects {
     pub wake_readers: bool,
     /// Wake writers and pollers: there may be send space.
     pub wake_writers: bool,
-    /// An urgent byte lies at this offset of our RMBE: store it ([`Stream::store_urgent`]) and raise SIGURG.
+    /// An urgent byte lies at this offset of our RMBE: store it
+    /// ([`store_urgent`](super::Stream::store_urgent)) and raise SIGURG.
     pub urgent_at: Option<u32>,
     /// The peer will send no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
     pub peer_done: bool,
     /// The peer aborted: set `sk_err` to ECONNRESET.
     pub reset: bool,
-    /// The state changed: report it to pollers; see [`Stream::is_finished`].
+    /// The state changed: report it to pollers; see [`is_finished`](super::Stream::is_finished).
     pub state_changed: bool,
-    /// Nothing is in flight any more: wake who waits for [`Stream::is_quiet`].
+    /// Nothing is in flight any more: wake who waits for [`is_quiet`](super::Stream::is_quiet).
     pub quiet: bool,
 }
 
