@@ -220,6 +220,25 @@ fn version_2_counts_unknown_keys_and_names_one() {
 }
 
 #[test]
+fn an_answer_has_44_bytes_however_many_keys_were_deleted() {
+    let mut end = End::new(Role::Server, Version::V2, 255);
+    let mut request = vec![0; 8 + 255 * 4];
+    request[..5].copy_from_slice(&[0x29, 44, 0, 0, 255]);
+    for (at, place) in request[8..].chunks_exact_mut(4).enumerate() {
+        place[3] = at as u8 + 1;
+        end.table().add(0, token(at as u32 + 1, 0)).unwrap();
+    }
+    let answer = sent(end.receive(0, &request));
+    assert_eq!(answer.len(), 44);
+    assert_eq!((answer[3], answer[5]), (0x80, 0));
+    assert_eq!(answer[8..12], [0, 0, 0, 1]);
+    // All again: 255 unknown ones.
+    let answer = sent(end.receive(0, &request));
+    assert_eq!(answer.len(), 44);
+    assert_eq!((answer[3], answer[5]), (0xa0, 255));
+}
+
+#[test]
 fn a_late_answer_does_not_end_the_next_request() {
     let mut us = End::new(Role::Client, Version::V1, 4);
     let mut peer = End::new(Role::Server, Version::V1, 4);

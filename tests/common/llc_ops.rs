@@ -50,7 +50,8 @@ use smc_proto::wire::llc::{
 use smc_proto::wire::{
     List,
     Received,
-    Version, //
+    Version,
+    SEND_LEN, //
 };
 
 /// Reads numbers from the bytes; zeros when they are used up.
@@ -240,6 +241,7 @@ impl Model {
                     assert_eq!(message.version, self.version);
                     requests += usize::from(message.kind == Kind::Request);
                     let bytes = message.emit(PeerOrder::Linux, &mut buf).expect("it fits");
+                    assert_eq!(bytes.len(), SEND_LEN, "more than the peer needs to receive");
                     assert!(matches!(Received::parse(bytes), Ok(Received::Llc(_))));
                 }
                 Action::TakeDownLink { slot } => assert!(self.links[*slot].is_link()),

@@ -243,9 +243,20 @@ pub(super) fn delete<'a>(
             unknown: mask,
         },
         Version::V2 => DeleteRkey {
-            rkeys: first_unknown.and_then(List::new).unwrap_or(request.rkeys),
+            rkeys: named_in_answer(request, first_unknown),
             negative: count != 0,
             unknown: count,
         },
     }
+}
+
+/// The keys in a version 2 answer, which has 44 bytes whatever the request had: the first unknown
+/// one, or those of the request that fit, by which the peer can tell what is answered.
+fn named_in_answer<'a>(
+    request: &DeleteRkey<'a>,
+    first_unknown: Option<&'a [WireRkey]>,
+) -> List<'a, WireRkey, 255> {
+    let all = request.rkeys.as_slice();
+    let fitting = all.get(..Deletion::MAX).unwrap_or(all);
+    List::new(first_unknown.unwrap_or(fitting)).unwrap_or_default()
 }
