@@ -555,6 +555,18 @@ fn a_deletion_waits_for_the_flow_under_way() {
 }
 
 #[test]
+fn a_deletion_goes_on_without_an_answer_when_its_link_is_lost() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
+    assert_eq!(list(server.llc.on_link_down(5, server.now)), []);
+    let done = [
+        Action::TakeDownLink { slot: 1 },
+        Action::Finished(Finished::DeleteLink),
+    ];
+    assert_eq!(list(server.llc.on_link_down(0, server.now)), done);
+}
+
+#[test]
 fn a_delayed_deletion_ends_with_its_link() {
     let mut server = End::new(Role::Server, Version::V2);
     server.announce(1).unwrap();

@@ -158,7 +158,13 @@ fn client(circumstances: u8, answer: &[u8]) {
             assert_eq!(agreed.version(), Version::V1);
         }
     }
-    assert_eq!(agreed.wanted(0).role(), Role::Client);
+    let wanted = agreed.wanted(0);
+    assert_eq!(wanted.role(), Role::Client);
+    let is_mac_needed = agreed.version() == Version::V1;
+    assert_eq!(
+        wanted.peer_mac,
+        is_mac_needed.then_some(agreed.server().mac)
+    );
     let gids = [end().gid];
     let gids = List::new(&gids).expect("one fits");
     let confirm = agreed.confirm(end(), Hostname::new(b"client"), gids);
@@ -221,7 +227,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     match accepted.on_message(&answer) {
         Err(failure) => check_failure(failure),
         Ok(agreed) => {
-            assert!(agreed.mtu() <= end().mtu && agreed.mtu() <= agreed.client().mtu);
+            assert_eq!(agreed.mtu(), end().mtu.min(agreed.client().mtu));
             if let Some(peer) = agreed.peer() {
                 assert_eq!(peer.release, chosen.release());
                 assert!(peer.limits().is_none_or(|limits| limits == chosen.limits()));
