@@ -87,7 +87,7 @@ fn end() -> SmcR {
         rmbe_index: RmbeIndex::FIRST,
         token: Token(1),
         rmbe_size: smc_proto::buffer::SizeClass::SMALLEST,
-        mtu: Mtu::B1024,
+        mtu: Mtu::B2048,
         rmb_addr: RemoteAddr(0),
         psn: Psn::default(),
     }
