@@ -491,6 +491,23 @@ fn a_second_failover_does_not_claim_what_the_first_one_lost() {
 }
 
 #[test]
+fn a_completed_validation_changes_no_number() {
+    let mut duo = Duo::new();
+    // Beyond half of the numbers, where 0 counts as later.
+    for _ in 0..40_000 {
+        duo.write(Client, 1);
+        duo.settle();
+        duo.read(Server);
+    }
+    for _ in 0..2 {
+        duo.client().on_link_switch();
+        let plans = duo.post(Client);
+        assert_eq!(plans[0].cdc.seq, 40_000);
+        duo.arrive(Client);
+    }
+}
+
+#[test]
 fn messages_lost_with_a_link_end_the_connection() {
     let mut duo = Duo::new();
     duo.write(Client, 10);
