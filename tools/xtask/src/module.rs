@@ -45,3 +45,84 @@ pub(crate) fn build(
         .with_context(|| format!("the build left no {}", ko.display()))?;
     Ok(ko)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    /// A kernel's build folder with this configuration, and what the check says of it.
+    fn check(name: &str, config: &[&str], built: bool) -> (bool, String) {
+        let dir = std::env::temp_dir().join(format!("xtask-kdir-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(".config"), config.join("\n") + "\n").unwrap();
+        if built {
+            fs::write(dir.join("Module.symvers"), "").unwrap();
+        }
+        let said = run(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        said
+    }
+
+    fn run(kdir: &Path) -> (bool, String) {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../kernel/check-kdir");
+        let out = Command::new(script)
+            .arg(kdir)
+            .env("RUSTC", "rustc")
+            .output()
+            .unwrap();
+        (out.status.success(), String::from_utf8(out.stderr).unwrap())
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_fit_is_refused_with_the_reason() {
+        let fits = ["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_SMC=m"];
+        for (name, config, built, reason) in [
+            (
+                "rust",
+                &["CONFIG_MODULES=y", "CONFIG_SMC=m"][..],
+                true,
+                "CONFIG_RUST=y",
+            ),
+            (
+                "modules",
+                &["CONFIG_RUST=y", "CONFIG_SMC=m"],
+                true,
+                "CONFIG_MODULES",
+            ),
+            (
+                "no-smc",
+                &["CONFIG_MODULES=y", "CONFIG_RUST=y"],
+                true,
+                "CONFIG_SMC=m is needed",
+            ),
+            (
+                "built-in",
+                &["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_SMC=y"],
+                true,
+                "built in",
+            ),
+            ("unbuilt", &fits, false, "Module.symvers"),
+            ("rustc", &fits, true, "the very same compiler"),
+        ] {
+            let (fine, said) = check(name, config, built);
+            assert!(!fine && said.contains(reason), "{name}: {said}");
+        }
+        let (fine, said) = run(Path::new("/nonexistent"));
+        assert!(!fine && said.contains("no kernel build folder"), "{said}");
+    }
+
+    #[test]
+    fn a_kernel_that_fits_is_taken() {
+        let version = Command::new("rustc").arg("-V").output().unwrap().stdout;
+        let version = String::from_utf8(version).unwrap();
+        let text = format!("CONFIG_RUSTC_VERSION_TEXT=\"{}\"", version.trim());
+        let (fine, said) = check(
+            "fits",
+            &["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_SMC=m", &text],
+            true,
+        );
+        assert!(fine, "{said}");
+    }
+}
