@@ -71,7 +71,7 @@ impl Conn {
             (true, true) => Ok(inner.stream.close(false)),
             (false, true) => inner.stream.shutdown_write().map_err(|_| ENOTCONN),
             _ => {
-                inner.stream.shutdown_read();
+                inner.stream.shutdown_read().map_err(|_| ENOTCONN)?;
                 Ok(CloseEffects::default())
             }
         })?;

@@ -36,7 +36,10 @@ use smc_proto::{
     time::Instant,
     wire::{
         cdc,
-        llc::Message, //
+        llc::{
+            Message,
+            PeerOrder, //
+        }, //
     }, //
 };
 
@@ -95,10 +98,11 @@ impl LinkGroup {
     ) {
         let now = Instant::from_nanos(time::now_ns());
         let mut todo = Todo::default();
+        let order = self.peer_order();
         self.with_llc(|conversation, rtokens| {
             let actions = step(&mut conversation.core, rtokens, now);
             for action in actions.iter() {
-                self.carry_out(conversation, action, &mut todo);
+                self.carry_out(conversation, action, order, &mut todo);
             }
         });
         if todo.wake {
@@ -112,9 +116,15 @@ impl LinkGroup {
         }
     }
 
-    fn carry_out(&self, conversation: &mut Conversation, action: &Action<'_>, todo: &mut Todo) {
+    fn carry_out(
+        &self,
+        conversation: &mut Conversation,
+        action: &Action<'_>,
+        order: PeerOrder,
+        todo: &mut Todo,
+    ) {
         match action {
-            Action::Send { message, .. } => todo.broken |= self.send_llc(message).is_err(),
+            Action::Send { message, .. } => todo.broken |= self.send_llc(message, order).is_err(),
             Action::PrepareLink { link_num, .. } => {
                 self.link.set_number(*link_num);
                 conversation.prepare = true;
@@ -132,10 +142,10 @@ impl LinkGroup {
     }
 
     /// Writes a message and posts it. Does not sleep.
-    fn send_llc(&self, message: &Message<'_>) -> Result {
+    fn send_llc(&self, message: &Message<'_>, order: PeerOrder) -> Result {
         let mut buf = [0; 128];
         let bytes = message
-            .emit(self.peer_order(), &mut buf)
+            .emit(order, &mut buf)
             .map_err(|_| EMSGSIZE)?;
         self.link.send_control(bytes)
     }
