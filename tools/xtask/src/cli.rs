@@ -117,6 +117,7 @@ pub(crate) fn main() -> Result<bool> {
     let cli = Cli::parse();
     ctrlc::set_handler(|| {
         vm::stop_all();
+        eprintln!("stopped by a signal");
         std::process::exit(130);
     })?;
     let mut order = Order {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Guest scripts: what the first lines of a script ask for, and the guests that makes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
+use nix::fcntl::Flock;
 
 use crate::dirs::Dirs;
 use crate::kernel::{Flavour, Kernel};
+use crate::run::lock;
 use crate::vm::{self, Guest, Outcome, Wire};
 
 /// Which module a guest loads.
@@ -129,6 +131,7 @@ impl Play<'_> {
 
     /// Runs the guests to their end; one outcome for each.
     pub(crate) fn run(&self, dirs: &Dirs) -> Result<Vec<Outcome>> {
+        let _lock = self.lock(dirs)?;
         let share = self.share(dirs)?;
         match self.ask.cast {
             Cast::One => Ok(vec![vm::run(
@@ -161,8 +164,19 @@ impl Play<'_> {
 
     /// Runs the one guest with this terminal as its console.
     pub(crate) fn interact(&self, dirs: &Dirs) -> Result<()> {
+        let _lock = self.lock(dirs)?;
         let share = self.share(dirs)?;
         vm::interact(dirs, &self.guest(dirs, &self.name(), &share, None))
+    }
+
+    /// Keeps another run of the same script out of this one's folders.
+    fn lock(&self, dirs: &Dirs) -> Result<Flock<File>> {
+        let vm = dirs.out("vm");
+        fs::create_dir_all(&vm)?;
+        lock(
+            &vm.join(format!("{}.lock", self.name())),
+            &format!("run of {}", self.name()),
+        )
     }
 
     /// An empty folder for what the guests leave and for signals between them.

@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Running other programs, with errors that say what was run and what it said.
 
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// Takes a lock that other runs of this program respect, after waiting for them if need be; it
+/// is released when dropped, and when this program ends in whatever way.
+pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((file, Errno::EWOULDBLOCK)) => {
+            eprintln!("another {what} is under way; waiting for it");
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
+        }
+        Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
 
 /// The command as one would type it.
 pub(crate) fn show(cmd: &Command) -> String {

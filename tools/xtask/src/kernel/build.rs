@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One kernel build: known by its stamp, kept apart by a lock, continued where it stopped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
 use super::config::Wanted;
 use super::source::Source;
 use super::{Flavour, Order};
-use crate::run::show;
+use crate::run::{lock, show};
 use crate::toolchain::Toolchain;
 
 /// All that decides what a build makes.
@@ -34,7 +33,10 @@ impl Build<'_> {
             return Ok(());
         }
         fs::create_dir_all(self.dir)?;
-        let _lock = self.lock()?;
+        let _lock = lock(
+            &self.beside("lock"),
+            &format!("build of {}", self.dir.display()),
+        )?;
         if self.is_done(&stamp) {
             return Ok(());
         }
@@ -93,23 +95,6 @@ impl Build<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Keeps two builds out of one folder.
-    fn lock(&self) -> Result<Flock<File>> {
-        let path = self.beside("lock");
-        let open = || OpenOptions::new().create(true).append(true).open(&path);
-        match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(lock),
-            Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
-                eprintln!(
-                    "another build of {} is under way; waiting for it",
-                    self.dir.display()
-                );
-                Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e.into())
-            }
-            Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
-        }
     }
 
     fn command(&self) -> Command {
