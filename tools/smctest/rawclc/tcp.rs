@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP in user space, for a peer that says it speaks SMC and then sends whatever it likes.
+//!
+//! The kernel puts the SMC option into a SYN only for its own SMC sockets, which then send proper
+//! messages. This peer has an address that no kernel owns, on a wire that loses and reorders
+//! nothing, so that it can do without retransmission.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::Result;
+use smc_user::poll_fd;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use super::frame::Flow;
+use super::frame::Segment;
+use super::frame::ACK;
+use super::frame::FIN;
+use super::frame::PSH;
+use super::frame::RST;
+use super::frame::SYN;
+
+/// What a segment carries at most: the maximum segment size in our SYN, and theirs is larger.
+const SEGMENT_LEN: usize = 1280;
+
+/// Longest wait for an answer of the kernel's TCP.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How the stream from the peer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// More may come.
+    Open,
+    /// The peer closed.
+    Closed,
+    /// The peer reset the connection.
+    Reset,
+}
+
+/// A TCP connection, or a listener before its [`RawTcp::accept`].
+pub(super) struct RawTcp<'a> {
+    wire: &'a Socket,
+    flow: Flow,
+    seq: u32,
+    ack: u32,
+    received: Vec<u8>,
+    pub(super) end: End,
+    /// Whether the peer's SYN carried the SMC option.
+    pub(super) peer_has_smc: bool,
+}
+
+impl<'a> RawTcp<'a> {
+    /// Opens a connection with the SMC option.
+    pub(super) fn connect(wire: &'a Socket, flow: Flow) -> Result<Self> {
+        let mut tcp = Self::new(wire, flow);
+        tcp.transmit(SYN, &[])?;
+        let answer = tcp.wait_for(|segment| segment.flags & (SYN | RST) != 0)?;
+        if answer.flags & RST != 0 {
+            bail!("the kernel refused the connection");
+        }
+        tcp.ack = answer.seq.wrapping_add(1);
+        tcp.peer_has_smc = answer.has_smc_option;
+        tcp.transmit(ACK, &[])?;
+        Ok(tcp)
+    }
+
+    /// Waits for a connection to the flow's local port and accepts it with the SMC option.
+    pub(super) fn accept(wire: &'a Socket, flow: Flow) -> Result<Self> {
+        let mut tcp = Self::new(wire, flow);
+        let request = tcp.wait_for(|segment| segment.flags & SYN != 0)?;
+        tcp.flow.peer.1 = request.source_port;
+        tcp.ack = request.seq.wrapping_add(1);
+        tcp.peer_has_smc = request.has_smc_option;
+        tcp.transmit(SYN | ACK, &[])?;
+        tcp.wait_for(|segment| segment.flags & ACK != 0)?;
+        Ok(tcp)
+    }
+
+    fn new(wire: &'a Socket, flow: Flow) -> Self {
+        Self {
+            wire,
+            flow,
+            seq: 0x1000,
+            ack: 0,
+            received: Vec::new(),
+            end: End::Open,
+            peer_has_smc: false,
+        }
+    }
+
+    /// Sends data, in as many segments as it takes.
+    pub(super) fn send(&mut self, data: &[u8]) -> Result<()> {
+        for part in data.chunks(SEGMENT_LEN) {
+            self.transmit(ACK | PSH, part)?;
+        }
+        Ok(())
+    }
+
+    /// Closes this direction.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.transmit(ACK | FIN, &[])
+    }
+
+    /// Resets the connection.
+    pub(super) fn reset(&mut self) -> Result<()> {
+        self.transmit(ACK | RST, &[])
+    }
+
+    /// Receives until there are `len` bytes, the peer ends the stream, or the time is over; returns
+    /// all bytes received so far.
+    pub(super) fn receive(&mut self, len: usize, time: Duration) -> Result<&[u8]> {
+        let start = Instant::now();
+        while self.received.len() < len && self.end == End::Open {
+            let Some(left) = time.checked_sub(start.elapsed()) else {
+                break;
+            };
+            if let Some(segment) = self.next(left)? {
+                self.take(&segment)?;
+            }
+        }
+        Ok(&self.received)
+    }
+
+    fn take(&mut self, segment: &Segment) -> Result<()> {
+        if segment.flags & RST != 0 {
+            self.end = End::Reset;
+            return Ok(());
+        }
+        if segment.span() == 0 {
+            return Ok(());
+        }
+        if segment.seq == self.ack {
+            self.ack = self.ack.wrapping_add(segment.span());
+            self.received.extend(&segment.data);
+            if segment.flags & FIN != 0 {
+                self.end = End::Closed;
+            }
+        }
+        // A repeated segment is acknowledged again.
+        self.transmit(ACK, &[])
+    }
+
+    fn wait_for(&mut self, wanted: impl Fn(&Segment) -> bool) -> Result<Segment> {
+        let start = Instant::now();
+        while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
+            match self.next(left)? {
+                Some(segment) if wanted(&segment) => return Ok(segment),
+                _ => {}
+            }
+        }
+        bail!("no answer from the kernel's TCP")
+    }
+
+    /// The next segment of this connection, `None` if there is none within `time`.
+    fn next(&mut self, time: Duration) -> Result<Option<Segment>> {
+        let start = Instant::now();
+        let mut frame = vec![0; 1 << 16];
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            match self.wire.recv(&mut frame, libc::MSG_DONTWAIT) {
+                Ok(len) => {
+                    let bytes = frame.get(..len).unwrap_or_default();
+                    let segment = Segment::parse(bytes, self.flow.local);
+                    // A listener takes any peer's port; a connection only its own.
+                    let is_ours = |segment: &Segment| {
+                        self.flow.peer.1 == 0 || segment.source_port == self.flow.peer.1
+                    };
+                    if let Some(segment) = segment.filter(is_ours) {
+                        return Ok(Some(segment));
+                    }
+                }
+                Err(Errno::EAGAIN) if left.is_zero() => return Ok(None),
+                Err(Errno::EAGAIN) => drop(poll_fd(self.wire, libc::POLLIN, left)),
+                Err(error) => bail!("wire: {error}"),
+            }
+        }
+    }
+
+    fn transmit(&mut self, flags: u8, data: &[u8]) -> Result<()> {
+        let segment = Segment {
+            seq: self.seq,
+            ack: self.ack,
+            flags,
+            data: data.to_vec(),
+            ..Segment::default()
+        };
+        self.wire.send(&segment.to_frame(&self.flow), 0)?;
+        self.seq = self.seq.wrapping_add(segment.span());
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 500
+# A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
+
+. "$LIB"
+
+RAW=10.9.0.50
+
+mac() {
+	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
+
+suite "malformed" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 450 \
+	rawclc --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)"
+check "data is whole after all that" smctest integrity --mib 1
+check "module unloads" within 30 unload_smc
+finish
