@@ -82,8 +82,11 @@ fn shake(
     exchange: &mut Exchange<'_>,
 ) -> Result<Arc<Conn>, Failure> {
     let chosen = {
-        let Message::Proposal(proposal) = exchange.receive(CLC_WAIT)? else {
-            return Err(Fatal::Protocol.into());
+        let proposal = match exchange.receive(CLC_WAIT)? {
+            Message::Proposal(proposal) => proposal,
+            // A client without a port to offer says so at once.
+            Message::Decline(decline) => return Err(Failure::from(&decline)),
+            Message::Accept(_) | Message::Confirm(_) => return Err(Fatal::Protocol.into()),
         };
         let ueids = local.ueids.lock().clone();
         let facts = Facts {
