@@ -46,13 +46,13 @@ use smc_proto::{
 use crate::{
     lgr::{
         LinkGroup,
-        Member, //
+        Member,
+        SLOT, //
     },
     link::{
         Sender,
         Sent, //
     },
-    llc::SLOT,
     rmb::{
         Rmbe,
         SendBuf, //

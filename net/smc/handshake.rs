@@ -46,10 +46,10 @@ use crate::{
     ib::PortGid,
     lgr::{
         LinkGroup,
-        Terms, //
+        Terms,
+        SLOT, //
     },
     link::Link,
-    llc::SLOT,
     local::Local, //
 };
 
@@ -184,7 +184,7 @@ fn begin_group(
     sk: &ARef<Sk>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
-    let link = Link::new(port).map_err(internal)?;
+    let link = Link::new(&port.device, port.facts).map_err(internal)?;
     let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.

@@ -148,6 +148,9 @@ pub(crate) struct LinkGroup {
     pub(crate) flow: Mutex<()>,
 }
 
+/// The slot of the only link.
+pub(crate) const SLOT: usize = 0;
+
 /// The last token given out; one counter for all groups.
 static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 

@@ -52,8 +52,6 @@ use smc_proto::{
     wire::clc::SmcR, //
 };
 
-use crate::ib::PortGid;
-
 /// Bytes of a message of any kind but the long ones of version 2.
 const MSG_LEN: u32 = 44;
 
@@ -184,13 +182,13 @@ pub(crate) struct Link {
 
 impl Link {
     /// Makes the queue pair of a link. May sleep.
-    pub(crate) fn new(port: PortGid) -> Result<Arc<Self>> {
-        let hardware = Hardware::new(&port.device)?;
+    pub(crate) fn new(device: &Arc<Device>, port: PortFacts) -> Result<Arc<Self>> {
+        let hardware = Hardware::new(device)?;
         let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
-        let pages = port.device.limits().max_fast_reg_pages as usize;
+        let pages = device.limits().max_fast_reg_pages as usize;
         let inner = Inner {
             hardware: Some(hardware),
-            device: Some(port.device.clone()),
+            device: Some(device.clone()),
             handler: None,
             state: State::Activating,
             number: LinkNum(1),
@@ -200,7 +198,7 @@ impl Link {
         };
         Arc::pin_init(
             pin_init!(Self {
-                port: port.facts,
+                port,
                 qp_num,
                 psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,

@@ -47,13 +47,11 @@ use crate::{
     groups,
     lgr::{
         Conversation,
-        LinkGroup, //
+        LinkGroup,
+        SLOT, //
     },
     link::Handler, //
 };
-
-/// The slot of the only link.
-pub(crate) const SLOT: usize = 0;
 
 /// What is to be done without the lock.
 #[derive(Default)]

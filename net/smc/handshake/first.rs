@@ -25,9 +25,11 @@ use smc_proto::{
 use crate::{
     clc::Exchange,
     conn::Conn,
-    lgr::LinkGroup,
-    link::Link,
-    llc::SLOT, //
+    lgr::{
+        LinkGroup,
+        SLOT, //
+    },
+    link::Link, //
 };
 
 /// Our end of the first link, for the core.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest: um-debug
+# not in the run yet; guest: um-debug
 # timeout: 500
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 

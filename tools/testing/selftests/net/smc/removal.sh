@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest: um-debug
+# not in the run yet; guest: um-debug
 # timeout: 400
 # What a connection uses goes away under it: the RDMA device, the namespace, the module.
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest: um-debug
+# not in the run yet; guest: um-debug
 # timeout: 400
 # Many connections at once, connections that come and go, processes that die.
 
