@@ -36,7 +36,11 @@ module! {
     authors: ["SMC developers"],
     description: "SMC-R: stream sockets over RDMA (RFC 7609)",
     license: "GPL",
-    alias: ["net-pf-43"],
+    alias: [
+        "net-pf-43",
+        "net-pf-2-proto-256-type-1",
+        "net-pf-10-proto-256-type-1",
+    ],
 }
 
 /// The loaded module. Fields drop in order of declaration, which is the order of teardown.

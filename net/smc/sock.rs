@@ -46,6 +46,7 @@ use kernel_ext::{
     net::{
         FamilyRegistration,
         Hook,
+        InetRegistration,
         IpVersion,
         Sk,
         TcpEvents,
@@ -288,6 +289,8 @@ impl Sock {
             Ok(State::Active(conn)) => active::close(&this, conn),
             _ => {}
         }
+        // Whatever the connection does from now on, the socket is no part of it.
+        this.sk.set_state(conn::State::Closed.number());
     }
 }
 
@@ -364,6 +367,7 @@ struct Queues {
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct Family {
+    _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
     _queues: Published<Queues>,
 }
@@ -376,8 +380,10 @@ impl Family {
             handshakes: OwnedQueue::unbound(c"smc_handshake", 0)?,
         };
         let queues = QUEUES.publish(Arc::new(queues, GFP_KERNEL)?)?;
+        let family = FamilyRegistration::new()?;
         Ok(Self {
-            _family: FamilyRegistration::new()?,
+            _inet: InetRegistration::new()?,
+            _family: family,
             _queues: queues,
         })
     }

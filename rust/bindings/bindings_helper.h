@@ -27,6 +27,7 @@
 #include <net/inet_common.h>
 #include <net/ipv6.h>
 #include <net/netns/generic.h>
+#include <net/protocol.h>
 #include <net/route.h>
 #include <net/smc.h>
 #include <net/sock.h>

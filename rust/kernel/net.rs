@@ -8,8 +8,10 @@
 mod addr;
 mod args;
 mod family;
+mod inet;
 mod layout;
 mod msg;
+mod proto;
 mod sk;
 mod stream;
 mod tcp;
@@ -28,6 +30,7 @@ pub use args::{
     PollWait, //
 };
 pub use family::FamilyRegistration;
+pub use inet::InetRegistration;
 pub use msg::*;
 pub use sk::Sk;
 pub use stream::StreamSocket;
@@ -62,8 +65,11 @@ macro_rules! constants {
 }
 
 constants! {
-    u16: AF_SMC = "The family of SMC sockets.";
+    u16:
+        AF_SMC = "The family of SMC sockets.",
+        IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        SO_OOBINLINE = "Urgent data stay in the stream.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",

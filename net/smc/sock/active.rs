@@ -8,8 +8,10 @@ use kernel::{
 };
 use kernel_ext::net::{
     self,
-    Msg, //
+    Msg,
+    Sk, //
 };
+use smc_proto::conn;
 
 use super::{
     Phase,
@@ -26,6 +28,7 @@ use crate::{
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
 /// was; otherwise nobody wants the connection.
 pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
+    note_options(&this.sk, &conn);
     match this.go(from, State::Active(conn)) {
         Ok(_) => {
             this.sk.wake_state();
@@ -38,6 +41,20 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
         }
         Err(_) => false,
     }
+}
+
+/// Tells the connection of options that matter when data arrive.
+pub(super) fn note_options(sk: &Sk, conn: &Conn) {
+    let inline = sk.is_urg_inline();
+    conn.with(|inner| inner.stream.set_oob_inline(inline));
+}
+
+/// Whether getpeername(2) has an answer.
+pub(super) fn has_peer(conn: &Conn) -> bool {
+    matches!(
+        conn.state(),
+        conn::State::Active | conn::State::AppCloseWait1
+    )
 }
 
 /// sendmsg(2).

@@ -37,8 +37,9 @@ use super::{
 use crate::config;
 
 impl StreamSocket for Sock {
-    const NAMES: [&'static CStr; 2] = [c"SMC", c"SMC6"];
+    const NAMES: [&'static CStr; 4] = [c"SMC", c"SMC6", c"INET_SMC", c"INET6_SMC"];
     const FAMILY: u16 = net::AF_SMC;
+    const PROTOCOL: u16 = net::IPPROTO_SMC;
 
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
         let settings = config::of(&sk);
@@ -68,6 +69,9 @@ impl StreamSocket for Sock {
     }
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32> {
+        if peer != 0 && this.conn().is_some_and(|conn| !active::has_peer(&conn)) {
+            return Err(ENOTCONN);
+        }
         this.tcp.getname(name, peer)
     }
 

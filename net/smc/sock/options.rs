@@ -21,6 +21,7 @@ use kernel_ext::net::{
 use smc_proto::reason::Reason;
 
 use super::{
+    active,
     fallback,
     Phase,
     Sock,
@@ -71,6 +72,11 @@ pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn
 fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
     let ours = this.sk.setsockopt(name, value);
     let tcps = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+    if name == net::SO_OOBINLINE {
+        if let Some(conn) = this.conn() {
+            active::note_options(&this.sk, &conn);
+        }
+    }
     match ours {
         Err(e) if e == EOPNOTSUPP && this.phase() != Phase::Active => tcps,
         _ => ours,

@@ -45,10 +45,12 @@ use crate::bindings;
 /// A stream socket of a protocol family of our own. All functions may sleep and run in the context of
 /// the application, several at a time.
 pub trait StreamSocket: Send + Sync + Sized + 'static {
-    /// Name of the family's socket type in `/proc/net/protocols`, for IPv4 and IPv6.
-    const NAMES: [&'static CStr; 2];
+    /// Names in `/proc/net/protocols`: over IPv4 and IPv6, then those of AF_INET and AF_INET6.
+    const NAMES: [&'static CStr; 4];
     /// The protocol family's number.
     const FAMILY: u16;
+    /// The protocol's number in the families AF_INET and AF_INET6.
+    const PROTOCOL: u16;
 
     /// socket(2).
     ///
@@ -146,7 +148,13 @@ pub(super) struct Table(pub(super) bindings::proto_ops);
 unsafe impl Sync for Table {}
 
 impl<T: StreamSocket> ProtoOpsVTable<T> {
-    pub(super) const AF: Table = Self::table(T::FAMILY);
+    /// For the family of our own.
+    pub(super) const OWN: Table = Self::table(T::FAMILY);
+    /// For AF_INET.
+    pub(super) const INET: Table = Self::table(IpVersion::V4.family());
+    /// For AF_INET6.
+    #[cfg(CONFIG_IPV6)]
+    pub(super) const INET6: Table = Self::table(IpVersion::V6.family());
 
     const fn table(family: u16) -> Table {
         Table(bindings::proto_ops {
@@ -214,6 +222,11 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
     pub(super) unsafe fn attach(sk: &Sk, front: Arc<T>) {
         // SAFETY: Nobody else uses the slot yet.
         unsafe { *sk.front_slot() = front.into_foreign() };
+        // SAFETY: The caller promises that there is a socket.
+        let socket = unsafe { bindings::sk_socket(sk.as_ptr()) };
+        // SOL_SOCKET options are to come to us, too.
+        // SAFETY: As above.
+        unsafe { bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32) };
     }
 
     unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {
@@ -281,7 +294,6 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
             bindings::sock_graft(sk.as_ptr(), new);
             Self::attach(&sk, front);
             (*new).state = bindings::socket_state_SS_CONNECTED;
-            bindings::sock_set_bit(new, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32);
         }
         // The reference is the new socket's now.
         let _ = ARef::into_raw(sk);

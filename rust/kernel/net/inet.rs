@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets of AF_INET and AF_INET6 with a protocol number of our own.
+//!
+//! C header: [`include/net/protocol.h`](srctree/include/net/protocol.h)
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    types::ForeignOwnable, //
+};
+
+use super::{
+    proto::{
+        self,
+        Kind,
+        ProtoRegistration, //
+    },
+    stream::{
+        ProtoOpsVTable,
+        StreamSocket,
+        Table, //
+    },
+    IpVersion,
+    Sk, //
+};
+use crate::bindings;
+
+/// The registered protocol, over IPv4 and, if the kernel has it, IPv6.
+pub struct InetRegistration<T: StreamSocket> {
+    _v4: Registered4<T>,
+    #[cfg(CONFIG_IPV6)]
+    _v6: Registered6<T>,
+    _protos: [ProtoRegistration<T>; 2],
+}
+
+impl<T: StreamSocket> InetRegistration<T> {
+    /// Registers the protocol; its sockets can be made from then on. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if one is registered here already, `ENOMEM`.
+    pub fn new() -> Result<Self> {
+        let protos = [
+            ProtoRegistration::new(Kind::Inet4)?,
+            ProtoRegistration::new(Kind::Inet6)?,
+        ];
+        Ok(Self {
+            _v4: Registered4::new(),
+            #[cfg(CONFIG_IPV6)]
+            _v6: Registered6::new()?,
+            _protos: protos,
+        })
+    }
+}
+
+/// A record of the kernel's for the protocol. It is written before it is registered, which the
+/// registration of the kind of sockets allows only once at a time.
+struct Record(UnsafeCell<MaybeUninit<bindings::inet_protosw>>);
+
+// SAFETY: See above; the kernel synchronises its own use.
+unsafe impl Sync for Record {}
+
+impl Record {
+    const fn new() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::zeroed()))
+    }
+
+    /// # Safety
+    ///
+    /// The record must not be registered, and nobody else may write it.
+    unsafe fn fill<T: StreamSocket>(
+        &self,
+        kind: Kind,
+        ops: &'static Table,
+    ) -> *mut bindings::inet_protosw {
+        let record = self.0.get().cast::<bindings::inet_protosw>();
+        // SAFETY: By the caller's promise; zeroes are a valid record.
+        let sw = unsafe {
+            ptr::write_bytes(record, 0, 1);
+            &mut *record
+        };
+        // Not INET_PROTOSW_ICSK: our sockets are no connection sockets for the kernel.
+        sw.type_ = bindings::sock_type_SOCK_STREAM as u16;
+        sw.protocol = T::PROTOCOL;
+        sw.prot = kind.proto();
+        sw.ops = &ops.0;
+        record
+    }
+}
+
+static RECORD4: Record = Record::new();
+#[cfg(CONFIG_IPV6)]
+static RECORD6: Record = Record::new();
+
+struct Registered4<T>(PhantomData<fn(T)>);
+
+impl<T: StreamSocket> Registered4<T> {
+    const OPS: &'static Table = &ProtoOpsVTable::<T>::INET;
+
+    fn new() -> Self {
+        // SAFETY: The registration of the kind made sure that this happens once at a time.
+        let record = unsafe { RECORD4.fill::<T>(Kind::Inet4, Self::OPS) };
+        // SAFETY: A static record of a registered kind.
+        unsafe { bindings::inet_register_protosw(record) };
+        Self(PhantomData)
+    }
+}
+
+impl<T> Drop for Registered4<T> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `new`.
+        unsafe { bindings::inet_unregister_protosw(RECORD4.0.get().cast()) };
+    }
+}
+
+#[cfg(CONFIG_IPV6)]
+struct Registered6<T>(PhantomData<fn(T)>);
+
+#[cfg(CONFIG_IPV6)]
+impl<T: StreamSocket> Registered6<T> {
+    const OPS: &'static Table = &ProtoOpsVTable::<T>::INET6;
+
+    fn new() -> Result<Self> {
+        // SAFETY: The registration of the kind made sure that this happens once at a time.
+        let record = unsafe { RECORD6.fill::<T>(Kind::Inet6, Self::OPS) };
+        // SAFETY: A static record of a registered kind.
+        kernel::error::to_result(unsafe { bindings::inet6_register_protosw(record) })?;
+        Ok(Self(PhantomData))
+    }
+}
+
+#[cfg(CONFIG_IPV6)]
+impl<T> Drop for Registered6<T> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `new`.
+        unsafe { bindings::inet6_unregister_protosw(RECORD6.0.get().cast()) };
+    }
+}
+
+/// Adds the functions that the making of AF_INET sockets calls.
+pub(super) fn fill<T: StreamSocket>(proto: &mut bindings::proto) {
+    proto.init = Some(init_callback::<T>);
+    proto.destroy = Some(destroy_callback::<T>);
+    proto.unhash = Some(unhash_callback);
+}
+
+/// The kernel has made a socket.
+unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> i32 {
+    // SAFETY: The kernel passes a new socket of one of our kinds.
+    let family = unsafe { (*sk).__sk_common.skc_family };
+    let (version, destruct): (_, unsafe extern "C" fn(_)) = match u32::from(family) {
+        #[cfg(CONFIG_IPV6)]
+        bindings::AF_INET6 => (IpVersion::V6, destruct6),
+        _ => (IpVersion::V4, destruct4),
+    };
+    // SAFETY: As above; both functions end as they have to.
+    unsafe { proto::prepare(sk, destruct) };
+    // SAFETY: Prepared above.
+    let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();
+    match T::create(sk.clone(), version) {
+        Ok(front) => {
+            // SAFETY: The kernel has not shown the socket to anybody yet.
+            unsafe { ProtoOpsVTable::<T>::attach(&sk, front) };
+            0
+        }
+        Err(e) => e.to_errno(),
+    }
+}
+
+/// Nobody will use a socket that the kernel has just made: something else failed.
+unsafe extern "C" fn destroy_callback<T: StreamSocket>(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket of one of our kinds, which nobody else uses.
+    let front = unsafe { ptr::replace(Sk::from_ptr(sk).front_slot(), ptr::null_mut()) };
+    // SAFETY: From `attach`, or null if `init_callback` failed.
+    if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
+        T::release(front);
+    }
+}
+
+/// Nothing to do; the kernel calls this without looking whether it is there.
+unsafe extern "C" fn unhash_callback(_sk: *mut bindings::sock) {}
+
+unsafe extern "C" fn destruct4(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket that is about to be freed.
+    unsafe { bindings::inet_sock_destruct(sk) };
+    // SAFETY: As above.
+    unsafe { proto::destruct(sk) };
+}
+
+#[cfg(CONFIG_IPV6)]
+unsafe extern "C" fn destruct6(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket that is about to be freed.
+    unsafe { bindings::inet6_sock_destruct(sk) };
+    // SAFETY: As above.
+    unsafe { proto::destruct(sk) };
+}

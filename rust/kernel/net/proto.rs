@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kinds of sockets of a [`StreamSocket`], and the making of a `struct sock`.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        size_of,
+        MaybeUninit, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Full,
+            Release, //
+        }, //
+    }, //
+};
+
+use super::{
+    sk::FrontSock,
+    stream::StreamSocket,
+    Sk, //
+};
+use crate::bindings;
+
+/// A kind of sockets, as `/proc/net/protocols` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of the family of our own, over IPv4.
+    Own4 = 0,
+    /// Of the family of our own, over IPv6.
+    Own6 = 1,
+    /// Of AF_INET, with a protocol number of our own.
+    Inet4 = 2,
+    /// Of AF_INET6, with a protocol number of our own.
+    Inet6 = 3,
+}
+
+/// Where the kernel keeps its records of the kinds.
+struct Storage {
+    protos: UnsafeCell<MaybeUninit<[bindings::proto; Kind::COUNT]>>,
+    taken: [Atomic<bool>; Kind::COUNT],
+}
+
+// SAFETY: A record is written only in `ProtoRegistration::new`, by the one that has taken it, before
+// the kernel gets to see it; the kernel synchronises its own use.
+unsafe impl Sync for Storage {}
+
+static STORAGE: Storage = Storage {
+    protos: UnsafeCell::new(MaybeUninit::zeroed()),
+    taken: [const { Atomic::new(false) }; Kind::COUNT],
+};
+
+impl Kind {
+    const COUNT: usize = 4;
+
+    /// The kernel's record of the kind.
+    pub(super) fn proto(self) -> *mut bindings::proto {
+        // CAST: The number of an element of the array.
+        STORAGE.protos.get().cast::<bindings::proto>().wrapping_add(self as usize)
+    }
+
+    fn taken(self) -> &'static Atomic<bool> {
+        match self {
+            Self::Own4 => &STORAGE.taken[0],
+            Self::Own6 => &STORAGE.taken[1],
+            Self::Inet4 => &STORAGE.taken[2],
+            Self::Inet6 => &STORAGE.taken[3],
+        }
+    }
+}
+
+/// A registered kind of sockets. It is dropped when no socket of the kind is left, which is so when
+/// the module goes.
+pub(super) struct ProtoRegistration<T>(Kind, PhantomData<fn(T)>);
+
+impl<T: StreamSocket> ProtoRegistration<T> {
+    /// Registers a kind. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is registered already, `ENOMEM`.
+    pub(super) fn new(kind: Kind) -> Result<Self> {
+        if kind.taken().xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        let proto = kind.proto();
+        // SAFETY: Taken above, so the record is ours until it is registered.
+        unsafe { Self::fill(kind, proto) };
+        // SAFETY: A static record that is filled and not registered.
+        to_result(unsafe { bindings::proto_register(proto, 1) })
+            .inspect_err(|_| kind.taken().store(false, Release))?;
+        Ok(Self(kind, PhantomData))
+    }
+
+    /// # Safety
+    ///
+    /// `proto` must be valid for writing, and not registered.
+    unsafe fn fill(kind: Kind, proto: *mut bindings::proto) {
+        // SAFETY: By the caller's promise; zeroes are a valid record.
+        let proto = unsafe {
+            ptr::write_bytes(proto, 0, 1);
+            &mut *proto
+        };
+        proto.owner = this_module();
+        proto.obj_size = size_of::<FrontSock>() as u32;
+        let name = match kind {
+            Kind::Own4 => T::NAMES[0],
+            Kind::Own6 => T::NAMES[1],
+            Kind::Inet4 => T::NAMES[2],
+            Kind::Inet6 => T::NAMES[3],
+        };
+        for (to, from) in proto.name.iter_mut().zip(name.to_bytes_with_nul()) {
+            *to = *from;
+        }
+        if matches!(kind, Kind::Inet4 | Kind::Inet6) {
+            super::inet::fill::<T>(proto);
+        }
+        if kind == Kind::Inet6 {
+            proto.ipv6_pinfo_offset = offset_of!(FrontSock, inet6) as u32;
+        }
+    }
+}
+
+impl<T> Drop for ProtoRegistration<T> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `new`, and no socket of the kind is left.
+        unsafe { bindings::proto_unregister(self.0.proto()) };
+        self.0.taken().store(false, Release);
+    }
+}
+
+/// The module that this crate is linked into.
+pub(super) fn this_module() -> *mut bindings::module {
+    (&raw const super::stream::__this_module).cast_mut().cast()
+}
+
+/// Makes a `sk` of a registered kind, attached to `socket` if that is not null.
+///
+/// # Safety
+///
+/// `net` must be a living namespace, `proto` a registered kind, `socket` null or new.
+pub(super) unsafe fn alloc(
+    net: *mut bindings::net,
+    family: u16,
+    proto: *mut bindings::proto,
+    kern: i32,
+    socket: *mut bindings::socket,
+) -> Result<ARef<Sk>> {
+    let gfp = bindings::GFP_KERNEL;
+    // SAFETY: By the caller's promise.
+    let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, kern) };
+    let sk = NonNull::new(sk).ok_or(ENOBUFS)?;
+    // SAFETY: A new `sk`, and a socket by the caller's promise.
+    unsafe { bindings::sock_init_data(socket, sk.as_ptr()) };
+    // SAFETY: A new `sk` of one of our kinds.
+    unsafe { prepare(sk.as_ptr(), destruct) };
+    // SAFETY: Prepared above; the first reference is ours.
+    Ok(unsafe { Sk::from_owned(sk) })
+}
+
+/// Makes a [`Sk`] of a new `sk`.
+///
+/// # Safety
+///
+/// `sk` must be of one of our kinds, new, and zeroed beyond what the kernel itself uses; `destruct`
+/// must end in this module's function of that name.
+pub(super) unsafe fn prepare(
+    sk: *mut bindings::sock,
+    destruct: unsafe extern "C" fn(*mut bindings::sock),
+) {
+    let front = sk.cast::<FrontSock>();
+    // SAFETY: The objects of our kinds are `FrontSock`s.
+    unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
+    // SAFETY: Nobody else uses it yet.
+    unsafe { (*sk).sk_destruct = Some(destruct) };
+    // SAFETY: As above.
+    unsafe { bindings::sock_prot_inuse_add(sk, 1) };
+}
+
+/// Undoes what [`prepare`] did. Any context.
+///
+/// # Safety
+///
+/// `sk` must be about to be freed.
+pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
+    // SAFETY: The caller promises that the socket is still there.
+    unsafe { bindings::sock_prot_inuse_add(sk, -1) };
+}
+
+impl Sk {
+    /// Makes a socket for a connection to this listener, with the listener's options. It belongs to
+    /// no application until it is accepted.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` when out of memory.
+    pub fn new_child(&self) -> Result<ARef<Self>> {
+        let sk = self.as_ptr();
+        // SAFETY: The listener is alive.
+        let proto = unsafe { (*sk).sk_prot_creator };
+        // SAFETY: As above.
+        let family = unsafe { (*sk).__sk_common.skc_family };
+        // SAFETY: The listener keeps its namespace and its kind.
+        let child = unsafe { alloc(self.net_ptr(), family, proto, 0, ptr::null_mut())? };
+        let new = child.as_ptr();
+        // SAFETY: Nobody else uses the child yet.
+        unsafe {
+            (*new).sk_protocol = (*sk).sk_protocol;
+            (*new).sk_type = (*sk).sk_type;
+        }
+        if u32::from(family) == bindings::AF_INET6 {
+            let front = new.cast::<FrontSock>();
+            // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
+            unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
+        }
+        child.inherit(self);
+        Ok(child)
+    }
+}
