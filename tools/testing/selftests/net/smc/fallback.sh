@@ -22,7 +22,7 @@ require "network" up_netns
 check "no RDMA device: the reason is 0x03030000" path_says 03030000
 check "a server that has only TCP: the reason is 0x03010000" path_says 03010000 --server-family tcp
 check "a client that has only TCP" smctest --family tcp --server-family smc --expect tcp path
-todo "sockets of AF_INET" "IPPROTO_SMC falls back as well" smctest --family ipproto --expect tcp path
+check "IPPROTO_SMC falls back as well" smctest --family ipproto --expect tcp path
 
 check "data" smctest --expect tcp integrity --mib 4
 check "data over IPv6" smctest6 --expect tcp integrity --mib 4

@@ -33,7 +33,7 @@ require "enterprise ID" common_eid
 
 transfers "packets of 9000"
 check "several connections, one after another" smctest --expect smc integrity --mib 1 --rounds 8
-todo "sockets of AF_INET" "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
+check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
 check "a TCP client of an SMC server" smctest --family tcp --server-family smc integrity --mib 1
 check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp integrity --mib 1
 check "round trips" smctest --expect smc pingpong --count 200
