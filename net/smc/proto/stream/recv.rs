@@ -175,15 +175,16 @@ impl Receiver {
         let len = total(&self.peek(0, len));
         self.consumed = self.consumed.wrapping_add(len.into());
         let valid = self.urgent == UrgentState::Valid;
-        let at_mark = self.inline && valid && self.consumed == self.urgent_end;
-        if valid && (at_mark || self.consumed > self.urgent_end) {
+        let behind = self.inline && valid && self.consumed == self.urgent_end;
+        let before = self.inline && valid && self.is_at_mark();
+        if valid && (behind || self.consumed > self.urgent_end) {
             self.urgent = UrgentState::Read;
         }
         if self.consumed >= self.urgent_end {
             self.gap = false;
         }
-        let forced = self.skip_gap() || at_mark;
-        self.settle(forced, at_mark)
+        let forced = self.skip_gap() || behind;
+        self.settle(forced, before || behind)
     }
 
     /// The saved urgent byte, as long as it was not read.
