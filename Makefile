@@ -63,6 +63,7 @@ bench soak fuzz:
 
 check:
 	cargo fmt --all --check
+	rustfmt --edition 2021 --check net/smc/lib.rs rust/kernel/lib.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@$(xtask) lint
 	@$(xtask) test --host

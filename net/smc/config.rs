@@ -1,62 +1,139 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The settings of a network namespace (`net.smc.*`).
+//! The settings of a network namespace: `/proc/sys/net/smc`, with the names, ranges and defaults of
+//! the C module.
 
-use kernel_ext::net::Sk;
+use kernel::prelude::*;
+use kernel_ext::{
+    net::{
+        sysctl::{
+            Accepts,
+            Directory,
+            Entry, //
+        },
+        NetNs,
+        Sk, //
+    },
+    time, //
+};
 use smc_proto::wire::clc::Limits;
 
-/// What an administrator may set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    autocorking_size: u32,
-    wmem: u32,
-    rmem: u32,
-    max_links: u8,
-    max_conns: u8,
-    limit_smc_hs: bool,
+use crate::namespace;
+
+/// The settings, and their numbers in [`ENTRIES`].
+#[derive(Clone, Copy)]
+enum Setting {
+    Autocorking,
+    BufType,
+    TestLink,
+    Wmem,
+    Rmem,
+    MaxLinks,
+    MaxConns,
+    LimitHandshakes,
+    MaxSendWr,
+    MaxRecvWr,
 }
 
-/// As the C module has them.
-const DEFAULTS: Settings = Settings {
-    autocorking_size: 64 * 1024,
-    wmem: 64 * 1024,
-    rmem: 64 * 1024,
-    max_links: 2,
-    max_conns: 255,
-    limit_smc_hs: false,
-};
+const COUNT: usize = 10;
 
-/// The settings for a socket.
-pub(crate) fn of(_sk: &Sk) -> Settings {
-    DEFAULTS
-}
+/// Buffers are not smaller than this, in bytes.
+const BUF_MIN: u32 = 16 * 1024;
 
-/// How large link groups may be.
-pub(crate) fn limits() -> Limits {
-    Limits {
-        max_conns: DEFAULTS.max_conns,
-        max_links: DEFAULTS.max_links,
+/// A socket gets twice the setting, which has to fit an `int`.
+const BUF_MAX: u32 = i32::MAX as u32 / 2;
+
+const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
+    Entry {
+        name,
+        accepts: Accepts::Range(min, max),
+        default,
     }
 }
 
-impl Settings {
-    /// What SO_SNDBUF reports at first, in bytes.
-    pub(crate) fn wmem_bytes(self) -> u32 {
-        self.wmem.saturating_mul(2)
+static ENTRIES: [Entry; COUNT] = [
+    range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
+    range(c"smcr_buf_type", 0, 2, 0),
+    Entry {
+        name: c"smcr_testlink_time",
+        accepts: Accepts::Seconds,
+        // CAST: 30 seconds fit.
+        default: 30 * time::HZ as u32,
+    },
+    range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
+    range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
+    range(c"smcr_max_links_per_lgr", 1, 2, 2),
+    range(c"smcr_max_conns_per_lgr", 16, 255, 255),
+    range(c"limit_smc_hs", 0, 1, 0),
+    range(c"smcr_max_send_wr", 2, 2048, 16),
+    range(c"smcr_max_recv_wr", 2, 2048, 48),
+];
+
+/// How large link groups of the socket's namespace may be.
+pub(crate) fn limits(sk: &Sk) -> Limits {
+    namespace::of(sk).config.limits()
+}
+
+/// The settings of a namespace.
+pub(crate) struct Config(Directory<COUNT>);
+
+impl Config {
+    /// Makes the files of a namespace. May sleep.
+    pub(crate) fn new(net: &NetNs) -> Result<Self> {
+        Ok(Self(Directory::new(net, c"net/smc", &ENTRIES)?))
     }
 
-    /// What SO_RCVBUF reports at first, in bytes.
-    pub(crate) fn rmem_bytes(self) -> u32 {
-        self.rmem.saturating_mul(2)
+    fn get(&self, setting: Setting) -> u32 {
+        self.0.values().get(setting as usize)
     }
 
     /// How much to collect while a message is under way, in bytes.
-    pub(crate) fn autocork_bytes(self) -> u32 {
-        self.autocorking_size
+    pub(crate) fn autocork_bytes(&self) -> u32 {
+        self.get(Setting::Autocorking)
+    }
+
+    /// What SO_SNDBUF reports at first, in bytes.
+    pub(crate) fn sndbuf_bytes(&self) -> u32 {
+        self.get(Setting::Wmem).saturating_mul(2)
+    }
+
+    /// What SO_RCVBUF reports at first, in bytes.
+    pub(crate) fn rcvbuf_bytes(&self) -> u32 {
+        self.get(Setting::Rmem).saturating_mul(2)
     }
 
     /// Whether new listeners take on no more handshakes than can be worked on at once.
-    pub(crate) fn limits_handshakes(self) -> bool {
-        self.limit_smc_hs
+    pub(crate) fn limits_handshakes(&self) -> bool {
+        self.get(Setting::LimitHandshakes) != 0
+    }
+
+    /// How large link groups may be.
+    pub(crate) fn limits(&self) -> Limits {
+        let small = |setting| u8::try_from(self.get(setting)).unwrap_or(u8::MAX);
+        Limits {
+            max_conns: small(Setting::MaxConns),
+            max_links: small(Setting::MaxLinks),
+        }
+    }
+
+    /// How often a link is tested that nothing is heard of, in jiffies; 0 for never.
+    #[expect(
+        dead_code,
+        reason = "for links that are tested as often as the namespace says"
+    )]
+    pub(crate) fn testlink_time(&self) -> u32 {
+        self.get(Setting::TestLink)
+    }
+
+    /// Whether buffers are contiguous for the device (0), for the CPU only (1), or as it comes (2).
+    #[expect(dead_code, reason = "for buffers of more than one kind")]
+    pub(crate) fn buf_type(&self) -> u32 {
+        self.get(Setting::BufType)
+    }
+
+    /// Work requests of a link that may be under way, for sending and for receiving.
+    #[expect(dead_code, reason = "for links that are as deep as the namespace says")]
+    pub(crate) fn max_wr(&self) -> (u32, u32) {
+        (self.get(Setting::MaxSendWr), self.get(Setting::MaxRecvWr))
     }
 }

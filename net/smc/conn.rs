@@ -227,7 +227,9 @@ impl Conn {
         let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
         let write = |write: &smc_proto::stream::RdmaWrite| Write {
             source,
-            parts: write.src.map(|chunk| (chunk.offset as usize, chunk.len as usize)),
+            parts: write
+                .src
+                .map(|chunk| (chunk.offset as usize, chunk.len as usize)),
             remote_addr: element.wrapping_add(u64::from(write.dst_offset)),
             rkey: rtoken.rkey.0,
         };

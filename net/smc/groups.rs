@@ -86,9 +86,7 @@ struct Keeper;
 impl Job for Keeper {
     fn run(&self) -> Option<Jiffies> {
         let now = time::now_ns();
-        end_where(|group| {
-            group.is_doomed() || group.is_stale(now) || !group.link.is_port_up()
-        });
+        end_where(|group| group.is_doomed() || group.is_stale(now) || !group.link.is_port_up());
         Some(time::HZ)
     }
 }
@@ -122,7 +120,10 @@ pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
 /// Takes a group out whose first contact failed. May sleep.
 pub(crate) fn remove(group: &Arc<LinkGroup>) {
     if let Some(groups) = GROUPS.get() {
-        groups.list.lock().retain(|other| !Arc::ptr_eq(other, group));
+        groups
+            .list
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, group));
     }
 }
 

@@ -188,8 +188,12 @@ fn begin_group(
     let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.
-    let result = groups::add(&group).map_err(internal).and_then(|()| make_conn(&group, sk.clone()));
-    let result = result.map_err(Failure::from).and_then(|conn| settle(conn, contact));
+    let result = groups::add(&group)
+        .map_err(internal)
+        .and_then(|()| make_conn(&group, sk.clone()));
+    let result = result
+        .map_err(Failure::from)
+        .and_then(|conn| settle(conn, contact));
     if result.is_err() {
         groups::remove(&group);
         group.end();

@@ -168,7 +168,11 @@ impl Adapter {
             if !self.device.port_netdev_eq(port, netdev) {
                 return None;
             }
-            let attr = self.device.query_port(port).ok().filter(|attr| attr.active)?;
+            let attr = self
+                .device
+                .query_port(port)
+                .ok()
+                .filter(|attr| attr.active)?;
             let gid = self.gid_of(port, netdev)?;
             let mac = Mac(gid.mac?);
             if let Some(local) = LOCAL.get() {

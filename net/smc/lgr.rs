@@ -95,6 +95,7 @@ pub(crate) struct Terms {
     /// VLAN of the group, 0 for none.
     pub(crate) vlan: u16,
     /// The enterprise id that both have, in version 2.
+    #[expect(dead_code, reason = "for those who list link groups")]
     pub(crate) eid: Option<Eid>,
     /// No gateway is between the two.
     pub(crate) is_direct: bool,
@@ -195,7 +196,8 @@ impl LinkGroup {
         let table = self.table.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next = token::next(Token(last), |t| table.conns.get(&t.0).is_some()).ok_or(ENOSPC)?;
+            let next =
+                token::next(Token(last), |t| table.conns.get(&t.0).is_some()).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
@@ -240,6 +242,7 @@ impl LinkGroup {
     }
 
     /// Connections in the group.
+    #[expect(dead_code, reason = "for those who list link groups")]
     pub(crate) fn len(&self) -> usize {
         self.table.lock().count
     }

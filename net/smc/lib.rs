@@ -9,6 +9,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     global::Published,
+    net::PerNetRegistration,
     TcpHaveSmc, //
 };
 use smc_proto::handshake::eid::Ueids;
@@ -24,6 +25,7 @@ mod lgr;
 mod link;
 mod llc;
 mod local;
+mod namespace;
 mod rmb;
 mod rx;
 mod sock;
@@ -50,10 +52,12 @@ struct Smc {
     _devices: ib::Registry,
     _groups: groups::Registry,
     _local: Published<local::Local>,
+    _namespaces: PerNetRegistration<namespace::Namespace>,
 }
 
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let namespaces = PerNetRegistration::new()?;
         let local = local::LOCAL.publish(local::Local::new(Ueids::DEFAULT)?)?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;
@@ -64,6 +68,7 @@ impl kernel::Module for Smc {
             _devices: devices,
             _groups: groups,
             _local: local,
+            _namespaces: namespaces,
         })
     }
 }

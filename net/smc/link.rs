@@ -129,7 +129,11 @@ impl Hardware {
             large_len: 128,
             recv_slots: RECV_SLOTS,
             recv_len: MSG_LEN,
-            spill_len: if device.limits().max_recv_sge >= 2 { 8148 } else { 0 },
+            spill_len: if device.limits().max_recv_sge >= 2 {
+                8148
+            } else {
+                0
+            },
         };
         let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);
         let send_cq = cq(config.send_work_requests())?;
@@ -258,7 +262,10 @@ impl Link {
     /// Whether the link is on this device.
     pub(crate) fn is_on(&self, device: &Arc<Device>) -> bool {
         let inner = self.inner.lock();
-        inner.device.as_ref().is_some_and(|d| Arc::ptr_eq(d, device))
+        inner
+            .device
+            .as_ref()
+            .is_some_and(|d| Arc::ptr_eq(d, device))
     }
 
     /// Whether our port can carry data, as far as is known. May sleep.
@@ -374,7 +381,9 @@ impl Link {
             }
             let left = time::jiffies(end.saturating_sub(now));
             // A signal does not stop the device from registering.
-            let _ = self.registering.wait_interruptible_timeout(&mut inner, left);
+            let _ = self
+                .registering
+                .wait_interruptible_timeout(&mut inner, left);
         }
     }
 

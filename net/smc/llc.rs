@@ -15,6 +15,7 @@ use kernel::{
 use kernel_ext::time;
 use smc_proto::{
     id::LinkNum,
+    lgr::Rtokens,
     lgr::LINK_SLOTS,
     llc::{
         first::{
@@ -31,7 +32,6 @@ use smc_proto::{
         Finished,
         Llc, //
     },
-    lgr::Rtokens,
     reason::Reason,
     time::Instant,
     wire::{
@@ -142,9 +142,7 @@ impl LinkGroup {
     /// Writes a message and posts it. Does not sleep.
     fn send_llc(&self, message: &Message<'_>, order: PeerOrder) -> Result {
         let mut buf = [0; 128];
-        let bytes = message
-            .emit(order, &mut buf)
-            .map_err(|_| EMSGSIZE)?;
+        let bytes = message.emit(order, &mut buf).map_err(|_| EMSGSIZE)?;
         self.link.send_control(bytes)
     }
 
@@ -174,7 +172,10 @@ impl LinkGroup {
     }
 
     /// Tells the peer of a region. One at a time: the caller holds the group's `flow` lock.
-    pub(crate) fn confirm_rkey(self: &Arc<Self>, region: Announcement<'_>) -> Result<(), rkey::Error> {
+    pub(crate) fn confirm_rkey(
+        self: &Arc<Self>,
+        region: Announcement<'_>,
+    ) -> Result<(), rkey::Error> {
         self.converse(|llc, _, now| {
             llc.begin_confirm_rkey(SLOT, region, now)
                 .unwrap_or_default()
@@ -241,4 +242,3 @@ enum Step {
     /// There is no flow any more.
     Gone,
 }
-

@@ -75,6 +75,8 @@ impl Local {
 
     /// A number for a new link group; the low byte is left for its links.
     pub(crate) fn next_group_id(&self) -> u32 {
-        self.next_group.fetch_add(0x100, Relaxed).wrapping_add(0x100)
+        self.next_group
+            .fetch_add(0x100, Relaxed)
+            .wrapping_add(0x100)
     }
 }

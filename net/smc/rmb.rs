@@ -126,7 +126,9 @@ impl Rmb {
 }
 
 fn bit(words: &[u64; 4], i: usize) -> bool {
-    words.get(i / 64).is_some_and(|word| word & (1 << (i % 64)) != 0)
+    words
+        .get(i / 64)
+        .is_some_and(|word| word & (1 << (i % 64)) != 0)
 }
 
 fn set_bit(words: &mut [u64; 4], i: usize, on: bool) {

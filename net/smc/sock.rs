@@ -60,8 +60,9 @@ use smc_proto::{
 };
 
 use crate::{
-    config,
-    conn::Conn, //
+    conn::Conn,
+    namespace,
+    stats::End, //
 };
 use listen::Listener;
 
@@ -131,6 +132,7 @@ pub(crate) struct Sock {
     pub(crate) sk: ARef<Sk>,
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
+    end: End,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,
@@ -166,13 +168,18 @@ impl Sock {
         parent: Option<Arc<Listener>>,
     ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
-        let limit_hs = config::of(&sk).limits_handshakes();
+        let limit_hs = namespace::of(&sk).config.limits_handshakes();
+        let end = match parent {
+            Some(_) => End::Server,
+            None => End::Client,
+        };
         sk.set_state(conn::State::Init.number());
         Arc::pin_init(
             pin_init!(Self {
                 sk,
                 version,
                 tcp,
+                end,
                 parent <- new_spinlock!(parent, "smc::Sock::parent"),
                 state <- new_spinlock!(State::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),

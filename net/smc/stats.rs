@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted.
+//! What is counted, for each network namespace (C file `smc_stats.c`).
 
 use kernel::sync::atomic::{
     Atomic,
@@ -8,11 +8,150 @@ use kernel::sync::atomic::{
 };
 use smc_proto::reason::Reason;
 
-/// Connections that went over TCP.
-static FALLBACKS: Atomic<u64> = Atomic::new(0);
+/// A number that only grows.
+pub(crate) struct Counter(Atomic<u64>);
 
-/// Counts a connection that goes over TCP.
-pub(crate) fn fell_back(reason: Reason) {
-    let _ = reason;
-    FALLBACKS.fetch_add(1, Relaxed);
+impl Counter {
+    const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Adds to it. Any context.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// What it is now.
+    #[expect(dead_code, reason = "for those who ask for statistics")]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Which end of a connection a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It connected.
+    Client,
+    /// It was accepted.
+    Server,
+}
+
+/// Calls and bytes of one direction.
+pub(crate) struct Traffic {
+    /// Calls, those that failed included.
+    pub(crate) calls: Counter,
+    pub(crate) bytes: Counter,
+    /// Calls by size: up to 8 KiB, 16 KiB, and so on; the last is beyond 1 MiB.
+    pub(crate) sizes: [Counter; SIZES],
+}
+
+const SIZES: usize = 9;
+
+impl Traffic {
+    const fn new() -> Self {
+        Self {
+            calls: Counter::new(),
+            bytes: Counter::new(),
+            sizes: [const { Counter::new() }; SIZES],
+        }
+    }
+
+    /// Counts a call that moved `moved` bytes, and is counted among those of `size`.
+    pub(crate) fn count(&self, moved: usize, size: usize) {
+        self.calls.add(1);
+        if moved > 0 && size > 0 {
+            self.bytes.add(moved as u64);
+            if let Some(counter) = self.sizes.get(bucket(size)) {
+                counter.add(1);
+            }
+        }
+    }
+}
+
+/// 0 for up to 8 KiB, and one more for each doubling.
+fn bucket(size: usize) -> usize {
+    let steps = usize::BITS - (size.saturating_sub(1) >> 13).leading_zeros();
+    (steps as usize).min(SIZES - 1)
+}
+
+/// Fallbacks of one end.
+pub(crate) struct Fallbacks {
+    pub(crate) total: Counter,
+    /// For each of [`Reason::ALL`].
+    pub(crate) by_reason: [Counter; Reason::ALL.len()],
+}
+
+impl Fallbacks {
+    const fn new() -> Self {
+        Self {
+            total: Counter::new(),
+            by_reason: [const { Counter::new() }; Reason::ALL.len()],
+        }
+    }
+
+    fn count(&self, reason: Reason) {
+        self.total.add(1);
+        let i = Reason::ALL.iter().position(|other| *other == reason);
+        if let Some(counter) = i.and_then(|i| self.by_reason.get(i)) {
+            counter.add(1);
+        }
+    }
+}
+
+/// Handshakes of one end.
+pub(crate) struct Handshakes {
+    pub(crate) v1: Counter,
+    pub(crate) v2: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) fallbacks: Fallbacks,
+}
+
+impl Handshakes {
+    const fn new() -> Self {
+        Self {
+            v1: Counter::new(),
+            v2: Counter::new(),
+            errors: Counter::new(),
+            fallbacks: Fallbacks::new(),
+        }
+    }
+}
+
+/// The counters of a namespace.
+pub(crate) struct Stats {
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
+    pub(crate) urgent: Counter,
+    pub(crate) uncorked: Counter,
+    pub(crate) nodelay: Counter,
+    pub(crate) client: Handshakes,
+    pub(crate) server: Handshakes,
+}
+
+impl Stats {
+    pub(crate) const fn new() -> Self {
+        Self {
+            sent: Traffic::new(),
+            received: Traffic::new(),
+            urgent: Counter::new(),
+            uncorked: Counter::new(),
+            nodelay: Counter::new(),
+            client: Handshakes::new(),
+            server: Handshakes::new(),
+        }
+    }
+
+    /// The counters of one end's handshakes.
+    pub(crate) fn handshakes(&self, end: End) -> &Handshakes {
+        match end {
+            End::Client => &self.client,
+            End::Server => &self.server,
+        }
+    }
+
+    /// Counts a connection that goes over TCP.
+    pub(crate) fn fell_back(&self, end: End, reason: Reason) {
+        self.handshakes(end).fallbacks.count(reason);
+    }
 }

@@ -62,7 +62,12 @@ impl Conn {
     ///
     /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, `ENOMEM`, or that of a signal; none if some
     /// bytes were taken before.
-    pub(crate) fn send(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: SendOptions,
+    ) -> Result<usize> {
         let _order = self.send_order.lock();
         let mut timeout = sk.sndtimeo(how.nonblock);
         let mut done = 0;
@@ -101,14 +106,20 @@ impl Conn {
             inner.stream.can_send().map_err(errno)?;
             let buf = inner.sndbuf.clone();
             let room = inner.stream.writable() > 0;
-            Ok(buf.filter(|_| room).map(|buf| (inner.stream.reserve(len), buf)))
+            Ok(buf
+                .filter(|_| room)
+                .map(|buf| (inner.stream.reserve(len), buf)))
         })?;
         let Some((chunks, buf)) = reserved else {
             return Ok(0);
         };
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            let n = msg.copy_from_user(&**buf.memory().block(), chunk.offset as usize, chunk.len as usize);
+            let n = msg.copy_from_user(
+                &**buf.memory().block(),
+                chunk.offset as usize,
+                chunk.len as usize,
+            );
             copied += n;
             if n < chunk.len as usize {
                 break;

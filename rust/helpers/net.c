@@ -214,3 +214,13 @@ size_t smc_helper_msg_data_left(const struct msghdr *msg)
 {
 	return msg_data_left(msg);
 }
+
+void *smc_helper_net_generic(const struct net *net, unsigned int id)
+{
+	return net_generic(net, id);
+}
+
+bool smc_helper_sk_holds_net(const struct sock *sk)
+{
+	return sk->sk_net_refcnt;
+}

@@ -48,6 +48,9 @@ bool smc_helper_sk_has_xfrm_policy(const struct sock *sk);
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size);
 size_t smc_helper_msg_data_left(const struct msghdr *msg);
 
+void *smc_helper_net_generic(const struct net *net, unsigned int id);
+bool smc_helper_sk_holds_net(const struct sock *sk);
+
 /* What the C compiler says of the layouts that Rust relies on; see rust/kernel/net/layout.rs. */
 enum smc_layout {
 	SMC_SIZEOF_SOCK = sizeof(struct sock),

@@ -11,12 +11,12 @@
 pub mod delayed;
 pub mod global;
 pub mod ib;
-pub mod utsname;
-pub mod time;
-pub mod route;
 pub mod net;
 pub mod queue;
 pub mod random;
+pub mod route;
+pub mod time;
+pub mod utsname;
 pub mod window;
 
 use bindings_ext as bindings;

@@ -11,9 +11,11 @@ mod family;
 mod inet;
 mod layout;
 mod msg;
+mod pernet;
 mod proto;
 mod sk;
 mod stream;
+pub mod sysctl;
 mod tcp;
 mod wait;
 
@@ -32,6 +34,12 @@ pub use args::{
 pub use family::FamilyRegistration;
 pub use inet::InetRegistration;
 pub use msg::*;
+pub use pernet::{
+    NetNs,
+    PerNet,
+    PerNetRegistration,
+    Slot, //
+};
 pub use sk::Sk;
 pub use stream::StreamSocket;
 pub use tcp::{

@@ -88,9 +88,8 @@ impl Route {
             return Err(EHOSTUNREACH);
         }
         // SAFETY: The entry is referenced; the address is read during the call.
-        let neigh = unsafe {
-            bindings::rt_neigh_lookup(self.0.as_ptr(), (&raw const daddr).cast())
-        };
+        let neigh =
+            unsafe { bindings::rt_neigh_lookup(self.0.as_ptr(), (&raw const daddr).cast()) };
         let neigh = NonNull::new(from_err_ptr(neigh)?).ok_or(EHOSTUNREACH)?;
         let mut mac = [0; 6];
         // SAFETY: The neighbour is referenced, and there is room for an Ethernet address.

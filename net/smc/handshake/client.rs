@@ -95,7 +95,7 @@ fn shake(
         }),
         prefix: None,
         eids: List::new(ueids.as_slice()).unwrap_or(List::EMPTY),
-        limits: config::limits(),
+        limits: config::limits(sk),
     };
     let (proposed, proposal) = means.propose()?;
     exchange.send(&Message::Proposal(proposal))?;
@@ -179,5 +179,9 @@ fn confirm(
     let ours = endpoint(local, conn)?;
     let gids = [ours.gid];
     let gids = List::new(&gids).unwrap_or(List::EMPTY);
-    exchange.send(&Message::Confirm(agreed.confirm(ours, local.hostname, gids)))
+    exchange.send(&Message::Confirm(agreed.confirm(
+        ours,
+        local.hostname,
+        gids,
+    )))
 }

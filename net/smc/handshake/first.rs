@@ -52,7 +52,10 @@ pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<()
     let group = &conn.group;
     let result = group.await_first_contact(|| {
         if group.terms.role == Role::Client {
-            group.link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
+            group
+                .link
+                .ready_to_send()
+                .map_err(|_| Reason::LinkNotReady)?;
             let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
             let registered = group.link.register(rmbe.rmb().mr());
             registered.map_err(|_| Reason::RegistrationFailed)?;

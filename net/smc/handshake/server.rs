@@ -15,12 +15,12 @@ use kernel_ext::net::{
 };
 use smc_proto::{
     handshake::{
+        select::Path,
         server::{
             Beginning,
             Chosen,
             Local as Facts, //
         },
-        select::Path,
         Failure,
         Fatal,
         CLC_WAIT, //
@@ -91,7 +91,7 @@ fn shake(
         let ueids = local.ueids.lock().clone();
         let facts = Facts {
             eids: &ueids,
-            limits: config::limits(),
+            limits: config::limits(sk),
             has_ipsec: tcp.has_xfrm_policy(),
             has_interface: tcp.route_device().is_some(),
         };
@@ -167,7 +167,11 @@ fn first_contact(
     let end = PeerEnd {
         gid: peer_gid,
         // A C client that offers version 2 alone leaves the address out of its proposal.
-        mac: if peer_mac.is_zero() { client.mac } else { peer_mac },
+        mac: if peer_mac.is_zero() {
+            client.mac
+        } else {
+            peer_mac
+        },
         ..PeerEnd::of(client, agreed.mtu())
     };
     link.ready_to_receive(end, group.clone())

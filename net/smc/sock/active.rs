@@ -11,7 +11,10 @@ use kernel_ext::net::{
     Msg,
     Sk, //
 };
-use smc_proto::conn;
+use smc_proto::{
+    conn,
+    wire::Version, //
+};
 
 use super::{
     Phase,
@@ -19,8 +22,8 @@ use super::{
     State, //
 };
 use crate::{
-    config,
     conn::Conn,
+    namespace,
     rx::RecvOptions,
     tx::SendOptions, //
 };
@@ -29,8 +32,14 @@ use crate::{
 /// was; otherwise nobody wants the connection.
 pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     note_options(&this.sk, &conn);
+    let version = conn.group.terms.version;
     match this.go(from, State::Active(conn)) {
         Ok(_) => {
+            let handshakes = namespace::of(&this.sk).stats.handshakes(this.end);
+            match version {
+                Version::V1 => handshakes.v1.add(1),
+                Version::V2 => handshakes.v2.add(1),
+            }
             this.sk.wake_state();
             this.sk.wake_writable();
             true
@@ -59,14 +68,23 @@ pub(super) fn has_peer(conn: &Conn) -> bool {
 
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<usize> {
-    let flags = msg.flags();
+    let namespace = namespace::of(&this.sk);
+    let (flags, len) = (msg.flags(), msg.len());
     let how = SendOptions {
         nonblock: flags & net::MSG_DONTWAIT != 0,
         oob: flags & net::MSG_OOB != 0,
         corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
-        autocork_bytes: config::of(&this.sk).autocork_bytes(),
+        autocork_bytes: namespace.config.autocork_bytes(),
     };
-    conn.send(&this.sk, msg, how).map_err(|e| {
+    let result = conn.send(&this.sk, msg, how);
+    namespace
+        .stats
+        .sent
+        .count(*result.as_ref().unwrap_or(&0), len);
+    if how.oob {
+        namespace.stats.urgent.add(1);
+    }
+    result.map_err(|e| {
         if e == EPIPE {
             this.sk.stream_error(flags, e)
         } else {
@@ -81,11 +99,13 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
         return this.tcp.recvmsg(msg, flags);
     }
     msg.clear_name();
+    let stats = &namespace::of(&this.sk).stats;
     let peek = flags & net::MSG_PEEK != 0;
     if flags & net::MSG_OOB != 0 {
         if this.sk.is_urg_inline() {
             return Err(EINVAL);
         }
+        stats.urgent.add(1);
         return conn.recv_urgent(msg, peek);
     }
     let how = RecvOptions {
@@ -94,7 +114,10 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
         discard: flags & net::MSG_TRUNC != 0,
         all: flags & net::MSG_WAITALL != 0,
     };
-    conn.recv(&this.sk, msg, how)
+    let result = conn.recv(&this.sk, msg, how);
+    let moved = *result.as_ref().unwrap_or(&0);
+    stats.received.count(moved, moved);
+    result
 }
 
 /// ioctl(2); `None` for what TCP or the kernel answers.

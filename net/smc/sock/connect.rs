@@ -36,7 +36,8 @@ use crate::{
         self,
         Outcome, //
     },
-    local::LOCAL, //
+    local::LOCAL,
+    namespace, //
 };
 
 /// What the beginning of connect(2) found or did.
@@ -138,7 +139,10 @@ pub(super) fn run(this: &Arc<Sock>) {
             this.uncollected.store(true, Relaxed);
             fallback::enter(this, &[Phase::Connecting], Why { reason, diagnosis });
         }
-        Err(e) => fail(this, e),
+        Err(e) => {
+            namespace::of(&this.sk).stats.client.errors.add(1);
+            fail(this, e);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     State,
     Why, //
 };
-use crate::stats;
+use crate::namespace;
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
 pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
@@ -32,7 +32,9 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     if this.go(from, State::Fallback(why)).is_err() {
         return false;
     }
-    stats::fell_back(why.reason);
+    namespace::of(&this.sk)
+        .stats
+        .fell_back(this.end, why.reason);
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }

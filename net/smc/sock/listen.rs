@@ -50,7 +50,8 @@ use crate::{
         self,
         Outcome, //
     },
-    local::LOCAL, //
+    local::LOCAL,
+    namespace, //
 };
 
 /// A connection that waits for accept(2).
@@ -322,7 +323,10 @@ fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
         Ok(Outcome::Fallback(reason, diagnosis)) => {
             fallback::enter(child, &[Phase::Init], Why { reason, diagnosis })
         }
-        Err(_) => false,
+        Err(_) => {
+            namespace::of(&child.sk).stats.server.errors.add(1);
+            false
+        }
     };
     let ready = try_pin_init!(Ready {
         sock: child.clone(),

@@ -34,7 +34,7 @@ use super::{
     Phase,
     Sock, //
 };
-use crate::config;
+use crate::namespace;
 
 impl StreamSocket for Sock {
     const NAMES: [&'static CStr; 4] = [c"SMC", c"SMC6", c"INET_SMC", c"INET6_SMC"];
@@ -42,8 +42,8 @@ impl StreamSocket for Sock {
     const PROTOCOL: u16 = net::IPPROTO_SMC;
 
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
-        let settings = config::of(&sk);
-        sk.set_bufs(settings.wmem_bytes(), settings.rmem_bytes());
+        let config = &namespace::of(&sk).config;
+        sk.set_bufs(config.sndbuf_bytes(), config.rcvbuf_bytes());
         let tcp = TcpSocket::new(&sk, version)?;
         Self::new(sk, version, tcp, None)
     }

@@ -27,6 +27,7 @@ use super::{
     Sock,
     Why, //
 };
+use crate::namespace;
 
 /// Options of level `SOL_SMC`.
 mod smc {
@@ -60,11 +61,22 @@ pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn
         (net::SOL_TCP, net::TCP_NODELAY | net::TCP_CORK) => {
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
+                count_flush(&this, name);
                 conn.uncork(this.tcp.is_corked());
             }
             Ok(())
         }
         _ => this.tcp.setsockopt(level, name, value),
+    }
+}
+
+/// Counts an option that sends what was held back.
+fn count_flush(this: &Sock, name: i32) {
+    let stats = &namespace::of(&this.sk).stats;
+    match name {
+        net::TCP_NODELAY if this.tcp.is_nodelay() => stats.nodelay.add(1),
+        net::TCP_CORK if !this.tcp.is_corked() => stats.uncorked.add(1),
+        _ => {}
     }
 }
 

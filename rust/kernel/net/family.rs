@@ -83,10 +83,10 @@ impl<T: StreamSocket> Registered<T> {
         net: *mut bindings::net,
         socket: *mut bindings::socket,
         protocol: i32,
-        kern: i32,
+        _kern: i32,
     ) -> i32 {
         // SAFETY: The kernel passes a new socket and a living namespace.
-        let result = unsafe { Self::create(net, socket, protocol, kern) };
+        let result = unsafe { Self::create(net, socket, protocol) };
         result.map_or_else(Error::to_errno, |()| 0)
     }
 
@@ -97,7 +97,6 @@ impl<T: StreamSocket> Registered<T> {
         net: *mut bindings::net,
         socket: *mut bindings::socket,
         protocol: i32,
-        kern: i32,
     ) -> Result {
         // SAFETY: The caller promises a new socket, which is ours alone.
         let socket = unsafe { &mut *socket };
@@ -110,7 +109,7 @@ impl<T: StreamSocket> Registered<T> {
             _ => return Err(EPROTONOSUPPORT),
         };
         // SAFETY: By the caller's promise.
-        let sk = unsafe { alloc(net, T::FAMILY, kind.proto(), kern, socket)? };
+        let sk = unsafe { alloc(net, T::FAMILY, kind.proto(), socket)? };
         // SAFETY: The socket is new and alive.
         unsafe { (*sk.as_ptr()).sk_protocol = protocol as u16 };
         socket.ops = &Self::OPS.0;

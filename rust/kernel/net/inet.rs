@@ -166,6 +166,12 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> 
     };
     // SAFETY: As above; both functions end as they have to.
     unsafe { proto::prepare(sk, destruct) };
+    // SAFETY: The socket is new.
+    if !unsafe { bindings::sk_holds_net(sk) } {
+        // A `Sk` always keeps its namespace, also one that the kernel made for itself.
+        // SAFETY: As above.
+        unsafe { bindings::sk_net_refcnt_upgrade(sk) };
+    }
     // SAFETY: Prepared above.
     let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();
     match T::create(sk.clone(), version) {

@@ -72,7 +72,11 @@ impl Kind {
     /// The kernel's record of the kind.
     pub(super) fn proto(self) -> *mut bindings::proto {
         // CAST: The number of an element of the array.
-        STORAGE.protos.get().cast::<bindings::proto>().wrapping_add(self as usize)
+        STORAGE
+            .protos
+            .get()
+            .cast::<bindings::proto>()
+            .wrapping_add(self as usize)
     }
 
     fn taken(self) -> &'static Atomic<bool> {
@@ -159,12 +163,12 @@ pub(super) unsafe fn alloc(
     net: *mut bindings::net,
     family: u16,
     proto: *mut bindings::proto,
-    kern: i32,
     socket: *mut bindings::socket,
 ) -> Result<ARef<Sk>> {
     let gfp = bindings::GFP_KERNEL;
+    // The last argument has the socket keep its namespace, also one that the kernel makes for itself.
     // SAFETY: By the caller's promise.
-    let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, kern) };
+    let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, 0) };
     let sk = NonNull::new(sk).ok_or(ENOBUFS)?;
     // SAFETY: A new `sk`, and a socket by the caller's promise.
     unsafe { bindings::sock_init_data(socket, sk.as_ptr()) };
@@ -217,7 +221,7 @@ impl Sk {
         // SAFETY: As above.
         let family = unsafe { (*sk).__sk_common.skc_family };
         // SAFETY: The listener keeps its namespace and its kind.
-        let child = unsafe { alloc(self.net_ptr(), family, proto, 0, ptr::null_mut())? };
+        let child = unsafe { alloc(self.net_ptr(), family, proto, ptr::null_mut())? };
         let new = child.as_ptr();
         // SAFETY: Nobody else uses the child yet.
         unsafe {

@@ -22,10 +22,13 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::wait::{
-    wait_until,
-    WaitEnd,
-    FOREVER, //
+use super::{
+    pernet::NetNs,
+    wait::{
+        wait_until,
+        WaitEnd,
+        FOREVER, //
+    }, //
 };
 use crate::bindings;
 
@@ -50,7 +53,8 @@ const _: () = assert!(offset_of!(FrontSock, inet) == 0);
 ///
 /// # Invariants
 ///
-/// Points into a [`FrontSock`] whose `waiters` is initialised.
+/// Points into a [`FrontSock`] whose `waiters` is initialised, and which holds a reference of its
+/// network namespace.
 #[repr(transparent)]
 pub struct Sk(Opaque<bindings::sock>);
 
@@ -124,6 +128,12 @@ impl Sk {
         let front = self.as_ptr().cast::<FrontSock>();
         // SAFETY: By the type invariant the socket is a `FrontSock`.
         unsafe { &raw mut (*front).waiters }
+    }
+
+    /// The network namespace.
+    pub fn netns(&self) -> &NetNs {
+        // SAFETY: By the type invariant the namespace lives as long as the socket.
+        unsafe { NetNs::from_ptr(self.net_ptr()) }
     }
 
     /// The network namespace, for calls into this crate.

@@ -226,7 +226,9 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
         let socket = unsafe { bindings::sk_socket(sk.as_ptr()) };
         // SOL_SOCKET options are to come to us, too.
         // SAFETY: As above.
-        unsafe { bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32) };
+        unsafe {
+            bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32)
+        };
     }
 
     unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {

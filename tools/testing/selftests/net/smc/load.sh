@@ -10,8 +10,30 @@ registered() {
 	grep -q '^SMC ' /proc/net/protocols && grep -q '^SMC6 ' /proc/net/protocols
 }
 
+# has_sysctls: all settings, at the C module's defaults.
 has_sysctls() {
-	[ -d /proc/sys/net/smc ]
+	local name value
+	while read -r name value; do
+		[ "$(cat "/proc/sys/net/smc/$name")" = "$value" ] || return
+	done <<-DEFAULTS
+		autocorking_size 65536
+		limit_smc_hs 0
+		rmem 65536
+		smcr_buf_type 0
+		smcr_max_conns_per_lgr 255
+		smcr_max_links_per_lgr 2
+		smcr_max_recv_wr 48
+		smcr_max_send_wr 16
+		smcr_testlink_time 30
+		wmem 65536
+	DEFAULTS
+}
+
+# refuses NAME VALUE: the setting is not taken, and stays as it was.
+refuses() {
+	local file=/proc/sys/net/smc/$1 before
+	before=$(cat "$file")
+	! echo "$2" 2>/dev/null >"$file" && [ "$(cat "$file")" = "$before" ]
 }
 
 has_af_smc() {
@@ -27,7 +49,10 @@ require "RDMA modules load" load_rdma
 for round in 1 2 3; do
 	require "module loads, round $round" load_smc
 	check "families are registered, round $round" registered
-	todo "settings are the defaults" "sysctls are registered, round $round" has_sysctls
+	check "sysctls are registered, round $round" has_sysctls
+	check "a buffer below the least is refused, round $round" refuses rmem 1024
+	check "more connections than have a number are refused, round $round" \
+		refuses smcr_max_conns_per_lgr 256
 	check "a socket works, round $round" has_af_smc
 	check "module unloads, round $round" unload_smc
 	check_not "nothing is left, round $round" registered

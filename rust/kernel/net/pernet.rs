@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An object of ours for each network namespace.
+//!
+//! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
+//! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
+
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    marker::PhantomData,
+    mem::size_of,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Release, //
+    },
+    types::{
+        ForeignOwnable,
+        Opaque, //
+    }, //
+};
+
+use crate::bindings;
+
+/// A network namespace.
+///
+/// # Invariants
+///
+/// The namespace lives, with the objects of all registered [`PerNet`] types.
+#[repr(transparent)]
+pub struct NetNs(Opaque<bindings::net>);
+
+// SAFETY: What this type allows may be done from any thread.
+unsafe impl Sync for NetNs {}
+
+impl NetNs {
+    /// # Safety
+    ///
+    /// `ptr` must be a namespace that lives for `'a`.
+    pub(super) unsafe fn from_ptr<'a>(ptr: *mut bindings::net) -> &'a Self {
+        // INVARIANT: By the caller's promise. The objects are made before there are users of the
+        // namespace, and go after the last of them.
+        // SAFETY: By the caller's promise; the type is transparent.
+        unsafe { &*ptr.cast() }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::net {
+        self.0.get()
+    }
+
+    /// The namespace's object; `None` if its type is not registered.
+    pub fn get<T: PerNet>(&self) -> Option<&T> {
+        let slot = T::slot();
+        // SAFETY: Written once, before `is_ready` was set.
+        let id = slot
+            .is_ready
+            .load(kernel::sync::atomic::Acquire)
+            .then(|| unsafe { *slot.id.get() })?;
+        // SAFETY: The namespace lives, and the id is registered with the size of a pointer.
+        let entry = unsafe { bindings::net_generic(self.as_ptr(), id) }.cast::<*mut c_void>();
+        // SAFETY: As above; the entry was written before the namespace had users.
+        let object = NonNull::new(unsafe { *entry })?;
+        // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace
+        // has no users any more.
+        Some(unsafe { KBox::<T>::borrow(object.as_ptr()) })
+    }
+}
+
+/// What a network namespace has an object of.
+pub trait PerNet: Send + Sync + Sized + 'static {
+    /// Where the registration of the type keeps its record.
+    fn slot() -> &'static Slot<Self>;
+
+    /// Makes the object of a namespace. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, which ends the making of the namespace.
+    fn new(net: &NetNs) -> Result<KBox<Self>>;
+}
+
+/// The record of a [`PerNet`] type. To be put into a `static`.
+pub struct Slot<T> {
+    ops: UnsafeCell<bindings::pernet_operations>,
+    id: UnsafeCell<u32>,
+    taken: Atomic<bool>,
+    is_ready: Atomic<bool>,
+    _type: PhantomData<fn(T)>,
+}
+
+// SAFETY: The record is written by the one that has taken it, before it is registered; the id is
+// written by the kernel before `is_ready` is set.
+unsafe impl<T> Sync for Slot<T> {}
+
+impl<T: PerNet> Slot<T> {
+    /// A record that is not registered.
+    #[expect(clippy::new_without_default, reason = "const")]
+    pub const fn new() -> Self {
+        Self {
+            ops: UnsafeCell::new(pin_init::zeroed()),
+            id: UnsafeCell::new(0),
+            taken: Atomic::new(false),
+            is_ready: Atomic::new(false),
+            _type: PhantomData,
+        }
+    }
+}
+
+/// A registered [`PerNet`] type. Dropping it ends the objects of all namespaces; nobody may use them
+/// any more then, which is so when the module goes.
+pub struct PerNetRegistration<T: PerNet>(PhantomData<fn(T)>);
+
+impl<T: PerNet> PerNetRegistration<T> {
+    /// Makes the objects of all namespaces there are, and of all to come. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the type is registered already; those of [`PerNet::new`].
+    pub fn new() -> Result<Self> {
+        let slot = T::slot();
+        if slot.taken.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        // SAFETY: Taken above, and not registered, so nobody else uses it.
+        let ops = unsafe { &mut *slot.ops.get() };
+        ops.init = Some(Self::init_callback);
+        ops.exit = Some(Self::exit_callback);
+        ops.id = slot.id.get();
+        ops.size = size_of::<*mut c_void>();
+        // SAFETY: A static record that is not registered.
+        to_result(unsafe { bindings::register_pernet_subsys(ops) })
+            .inspect_err(|_| slot.taken.store(false, Release))?;
+        slot.is_ready.store(true, Release);
+        Ok(Self(PhantomData))
+    }
+
+    /// # Safety
+    ///
+    /// `net` must be a namespace that is made, lives, or ends.
+    unsafe fn entry(net: *mut bindings::net) -> *mut *mut c_void {
+        // SAFETY: The kernel has set the id before it calls us.
+        let id = unsafe { *T::slot().id.get() };
+        // SAFETY: By the caller's promise; the id is registered.
+        unsafe { bindings::net_generic(net, id) }.cast()
+    }
+
+    unsafe extern "C" fn init_callback(net: *mut bindings::net) -> i32 {
+        // SAFETY: The kernel passes a namespace that is being made, or that lives.
+        match T::new(unsafe { NetNs::from_ptr(net) }) {
+            Ok(object) => {
+                // SAFETY: As above; nobody else uses the entry yet.
+                unsafe { *Self::entry(net) = object.into_foreign() };
+                0
+            }
+            Err(e) => e.to_errno(),
+        }
+    }
+
+    unsafe extern "C" fn exit_callback(net: *mut bindings::net) {
+        // SAFETY: The kernel passes a namespace without users.
+        let object = unsafe { ptr::replace(Self::entry(net), ptr::null_mut()) };
+        // SAFETY: From `init_callback`.
+        drop(unsafe { KBox::<T>::try_from_foreign(object) });
+    }
+}
+
+impl<T: PerNet> Drop for PerNetRegistration<T> {
+    fn drop(&mut self) {
+        let slot = T::slot();
+        slot.is_ready.store(false, Release);
+        // SAFETY: Registered in `new`.
+        unsafe { bindings::unregister_pernet_subsys(slot.ops.get()) };
+        slot.taken.store(false, Release);
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings of a network namespace, below `/proc/sys/net`.
+//!
+//! C header: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h)
+
+use core::{
+    ffi::c_void,
+    mem::size_of,
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    }, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::NetNs;
+use crate::bindings;
+
+/// What a setting accepts.
+#[derive(Clone, Copy, Debug)]
+pub enum Accepts {
+    /// Whole numbers of a range, both ends included.
+    Range(u32, u32),
+    /// Seconds; kept in jiffies.
+    Seconds,
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name of its file.
+    pub name: &'static CStr,
+    /// What may be written.
+    pub accepts: Accepts,
+    /// What it is at first, in the unit in which it is kept.
+    pub default: u32,
+}
+
+/// The values of `N` settings.
+pub struct Values<const N: usize>([AtomicU32; N]);
+
+impl<const N: usize> Values<N> {
+    /// The value of the setting number `i`. Any context.
+    pub fn get(&self, i: usize) -> u32 {
+        self.0.get(i).map_or(0, |value| value.load(Relaxed))
+    }
+}
+
+/// A registered directory of settings.
+///
+/// # Invariants
+///
+/// `header` is the registration of `table`, whose entries point into `values` and a static array.
+pub struct Directory<const N: usize> {
+    header: NonNull<bindings::ctl_table_header>,
+    values: Arc<Values<N>>,
+    table: KVec<bindings::ctl_table>,
+}
+
+// SAFETY: The table is only read after its registration, which may end in any thread.
+unsafe impl<const N: usize> Send for Directory<N> {}
+// SAFETY: As above.
+unsafe impl<const N: usize> Sync for Directory<N> {}
+
+impl<const N: usize> Directory<N> {
+    /// Makes `entries` files of the directory `path` of a namespace. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if there are such files already.
+    pub fn new(net: &NetNs, path: &'static CStr, entries: &'static [Entry; N]) -> Result<Self> {
+        let values = Values(core::array::from_fn(|i| AtomicU32::new(entries[i].default)));
+        let values = Arc::new(values, GFP_KERNEL)?;
+        let mut table = KVec::with_capacity(N, GFP_KERNEL)?;
+        for (entry, value) in entries.iter().zip(&values.0) {
+            table.push(describe(entry, value), GFP_KERNEL)?;
+        }
+        // SAFETY: The namespace lives; the table is valid until it is unregistered in `drop`, and
+        // what it points to lives as long.
+        let header = unsafe {
+            bindings::register_net_sysctl_sz(
+                net.as_ptr(),
+                path.as_char_ptr(),
+                table.as_mut_ptr(),
+                table.len(),
+            )
+        };
+        // INVARIANT: Registered above.
+        Ok(Self {
+            header: NonNull::new(header).ok_or(ENOMEM)?,
+            values,
+            table,
+        })
+    }
+
+    /// The values.
+    pub fn values(&self) -> &Arc<Values<N>> {
+        &self.values
+    }
+}
+
+fn describe(entry: &'static Entry, value: &AtomicU32) -> bindings::ctl_table {
+    let mut row = bindings::ctl_table {
+        procname: entry.name.as_char_ptr(),
+        data: value.as_ptr().cast(),
+        maxlen: size_of::<u32>() as i32,
+        mode: 0o644,
+        ..Default::default()
+    };
+    match &entry.accepts {
+        Accepts::Range(min, max) => {
+            row.proc_handler = Some(bindings::proc_douintvec_minmax);
+            row.extra1 = limit(min);
+            row.extra2 = limit(max);
+        }
+        Accepts::Seconds => row.proc_handler = Some(bindings::proc_dointvec_jiffies),
+    }
+    row
+}
+
+/// The handler reads its limits by pointer.
+fn limit(value: &'static u32) -> *mut c_void {
+    (&raw const *value).cast_mut().cast()
+}
+
+impl<const N: usize> Drop for Directory<N> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. Afterwards nobody uses the table.
+        unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
+        self.table.clear();
+    }
+}
