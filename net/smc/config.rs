@@ -11,14 +11,11 @@ use kernel_ext::{
             Directory,
             Entry, //
         },
-        NetNs,
-        Sk, //
+        NetNs, //
     },
     time, //
 };
 use smc_proto::wire::clc::Limits;
-
-use crate::namespace;
 
 /// The settings, and their numbers in [`ENTRIES`].
 #[derive(Clone, Copy)]
@@ -68,11 +65,6 @@ static ENTRIES: [Entry; COUNT] = [
     range(c"smcr_max_send_wr", 2, 2048, 16),
     range(c"smcr_max_recv_wr", 2, 2048, 48),
 ];
-
-/// How large link groups of the socket's namespace may be.
-pub(crate) fn limits(sk: &Sk) -> Limits {
-    namespace::of(sk).config.limits()
-}
 
 /// The settings of a namespace.
 pub(crate) struct Config(Directory<COUNT>);

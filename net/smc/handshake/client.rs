@@ -47,7 +47,6 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    config,
     conn::Conn,
     groups,
     ib::{
@@ -56,7 +55,8 @@ use crate::{
     },
     lgr::Terms,
     link::PeerEnd,
-    local::Local, //
+    local::Local,
+    namespace, //
 };
 
 /// Runs the handshake on an established connection whose peer speaks SMC. May sleep.
@@ -95,7 +95,7 @@ fn shake(
         }),
         prefix: None,
         eids: List::new(ueids.as_slice()).unwrap_or(List::EMPTY),
-        limits: config::limits(sk),
+        limits: namespace::of(sk).config.limits(),
     };
     let (proposed, proposal) = means.propose()?;
     exchange.send(&Message::Proposal(proposal))?;

@@ -44,7 +44,6 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    config,
     conn::Conn,
     groups,
     ib::{
@@ -56,7 +55,8 @@ use crate::{
         Terms, //
     },
     link::PeerEnd,
-    local::Local, //
+    local::Local,
+    namespace, //
 };
 
 /// Runs the handshake on a connection that a listener accepted. May sleep.
@@ -91,7 +91,7 @@ fn shake(
         let ueids = local.ueids.lock().clone();
         let facts = Facts {
             eids: &ueids,
-            limits: config::limits(sk),
+            limits: namespace::of(sk).config.limits(),
             has_ipsec: tcp.has_xfrm_policy(),
             has_interface: tcp.route_device().is_some(),
         };
