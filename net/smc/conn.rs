@@ -184,10 +184,12 @@ impl Conn {
         let mut inner = self.inner.lock();
         while inner.stream.has_work() {
             let Some(slot) = hardware.qp.take_slot() else {
-                if !mem::replace(&mut inner.queued, true) {
-                    self.group.wait_for_slot(self.token);
+                if mem::replace(&mut inner.queued, true) {
+                    break;
                 }
-                break;
+                self.group.wait_for_slot(self.token);
+                // A slot that was freed before this woke nobody.
+                continue;
             };
             let Some(plan) = inner.stream.plan() else {
                 break;

@@ -269,14 +269,20 @@ impl LinkGroup {
 
     /// A send slot is free: who has waited longest may send. Does not sleep.
     pub(crate) fn on_free_slot(&self) {
-        let mut table = self.table.lock();
-        let Ok(token) = table.waiting.remove(0) else {
-            return;
-        };
-        let member = table.conns.get(&token.0).cloned();
-        drop(table);
-        if let Some(member) = member {
-            member.on_slot();
+        loop {
+            let mut table = self.table.lock();
+            let Ok(token) = table.waiting.remove(0) else {
+                return;
+            };
+            let member = table.conns.get(&token.0).cloned();
+            drop(table);
+            if let Some(member) = member {
+                member.on_slot();
+            }
+            // Who had nothing to send any more, or has left, leaves the slot to the next.
+            if !self.link.has_slot() {
+                return;
+            }
         }
     }
 

@@ -387,6 +387,12 @@ impl Link {
         }
     }
 
+    /// Whether a slot for a send is free just now. Does not sleep.
+    pub(crate) fn has_slot(&self) -> bool {
+        self.hardware()
+            .is_some_and(|hardware| hardware.qp.take_slot().is_some())
+    }
+
     /// Sends a control message. Does not sleep.
     pub(crate) fn send_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
         let hardware = self.hardware().ok_or(ENOLINK)?;
