@@ -165,6 +165,7 @@ impl Model {
                 max_conns: 255,
                 max_links: byte,
             },
+            is_direct: true,
         };
         let was_idle = self.llc.is_idle();
         let begun = self.llc.begin_first_contact(link, self.now);

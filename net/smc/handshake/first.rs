@@ -44,6 +44,7 @@ pub(super) fn link_of(group: &LinkGroup, link: &Link) -> FirstLink {
         group_uid: group.id,
         release: group.terms.release,
         limits: group.terms.limits,
+        is_direct: group.terms.is_direct,
     }
 }
 

@@ -177,6 +177,7 @@ impl Machine {
             group_uid: 0x100,
             release: Release::R1,
             limits: group.limits,
+            is_direct: true,
         };
         group.owner = Some(id);
         let actions = group

@@ -40,12 +40,16 @@ use crate::wire::clc::{
 };
 use crate::wire::llc::{
     AddLink,
+    AddLinkV2,
     Body,
     ConfirmLink,
     Kind,
     NewLink, //
 };
-use crate::wire::Version;
+use crate::wire::{
+    List,
+    Version, //
+};
 
 /// Time that the client waits for the request: longer than the server waits for the answer, so
 /// that the two do not give up at the same moment.
@@ -74,6 +78,8 @@ pub struct FirstLink {
     pub release: Release,
     /// The limits of the group.
     pub limits: Limits,
+    /// No gateway lies between the two ports.
+    pub is_direct: bool,
 }
 
 impl FirstLink {
@@ -99,7 +105,8 @@ impl FirstLink {
     /// Makes the request that tells the client that there will be no second link.
     ///
     /// A C client whose limit is above one waits three seconds for an ADD_LINK. One without a
-    /// path MTU is rejected at once and ends the wait (RFC 7609 appendix A.3.2, reason 2).
+    /// path MTU is rejected at once and ends the wait (RFC 7609 appendix A.3.2, reason 2). In
+    /// version 2 the part with the keys belongs to every such request, even without a key.
     fn no_more_links(&self) -> Body<'static> {
         let number = self.link_num.0.checked_add(1).unwrap_or(1);
         let link = NewLink {
@@ -110,7 +117,12 @@ impl FirstLink {
             mtu: None,
             psn: Psn::default(),
         };
-        Body::AddLink(AddLink::Link { link, v2: None })
+        let v2 = AddLinkV2 {
+            direct: self.is_direct,
+            target_gid: self.gid,
+            rkeys: List::EMPTY,
+        };
+        Body::AddLink(AddLink::Link { link, v2: Some(v2) })
     }
 }
 
