@@ -49,7 +49,6 @@ use smc_proto::time::{
 };
 use smc_proto::wire::clc::{
     Limits,
-    OsType,
     Release, //
 };
 use smc_proto::wire::llc::{
@@ -344,31 +343,6 @@ fn a_first_contact_ends_with_its_link_and_no_other() {
             )))]
         );
         assert!(end.llc.is_idle());
-    }
-}
-
-/// A client whose limit is above one waits for a second link until it hears that there is none.
-#[test]
-fn a_server_that_adds_no_link_says_so_in_a_whole_message() {
-    for (version, len) in [(Version::V1, 44), (Version::V2, 72)] {
-        let mut server = End::new(Role::Server, version);
-        let mut link = server_link(version);
-        link.limits.max_links = 2;
-        let _ = server.llc.begin_first_contact(link, server.now).unwrap();
-        let name = ["L1", "L3"][usize::from(version == Version::V2)];
-        let mut answer = vector(name);
-        answer[3] |= 0x80;
-        let actions = server.receive(0, &answer);
-        let Some(Action::Send { message, .. }) = actions.get(1) else {
-            panic!("{version:?}: {actions:?}");
-        };
-        let mut buf = [0; MAX_LEN];
-        let bytes = message
-            .emit(PeerOrder::of(OsType::LINUX), &mut buf)
-            .unwrap();
-        assert_eq!(bytes.len(), len, "{version:?}");
-        // No path MTU: the client rejects it whatever ports it has.
-        assert_eq!(bytes[32] & 0x0f, 0, "{version:?}");
     }
 }
 

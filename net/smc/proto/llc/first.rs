@@ -299,3 +299,41 @@ pub(super) fn silent<'a>() -> Actions<'a> {
 fn failed<'a>(reason: Reason) -> Actions<'a> {
     Action::Finished(Finished::FirstContact(Err(Error::Failed(reason)))).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::clc::OsType;
+    use crate::wire::llc::{
+        Message,
+        PeerOrder, //
+    };
+
+    #[test]
+    fn no_second_link_is_said_in_a_whole_message_without_an_mtu() {
+        let link = FirstLink {
+            slot: 0,
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            gid: Gid([1; 16]),
+            qp_num: QpNum::default(),
+            link_num: LinkNum(1),
+            group_uid: 0,
+            release: Release::R1,
+            limits: Limits {
+                max_conns: 255,
+                max_links: 2,
+            },
+            is_direct: true,
+        };
+        for (version, len) in [(Version::V1, 44), (Version::V2, 72)] {
+            let message = Message {
+                version,
+                kind: Kind::Request,
+                body: link.no_more_links(),
+            };
+            let mut buf = [0; 128];
+            let bytes = message.emit(PeerOrder::of(OsType::LINUX), &mut buf).unwrap();
+            assert_eq!((bytes.len(), bytes[32] & 0x0f), (len, 0), "{version:?}");
+        }
+    }
+}
