@@ -99,6 +99,12 @@ impl Config {
         self.get(Setting::LimitHandshakes) != 0
     }
 
+    /// Sets whether they do.
+    pub(crate) fn limit_handshakes(&self, on: bool) {
+        let values = self.0.values();
+        values.set(Setting::LimitHandshakes as usize, u32::from(on));
+    }
+
     /// How large link groups may be.
     pub(crate) fn limits(&self) -> Limits {
         let small = |setting| u8::try_from(self.get(setting)).unwrap_or(u8::MAX);

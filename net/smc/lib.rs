@@ -26,6 +26,7 @@ mod link;
 mod llc;
 mod local;
 mod namespace;
+mod netlink;
 mod rmb;
 mod rx;
 mod sock;
@@ -40,6 +41,7 @@ module! {
     license: "GPL",
     alias: [
         "net-pf-43",
+        "net-pf-16-proto-16-family-SMC_GEN_NETLINK",
         "net-pf-2-proto-256-type-1",
         "net-pf-10-proto-256-type-1",
     ],
@@ -49,6 +51,7 @@ module! {
 struct Smc {
     _option: TcpHaveSmc,
     _sockets: sock::Family,
+    _netlink: netlink::Registration,
     _devices: ib::Registry,
     _groups: groups::Registry,
     _local: Published<local::Local>,
@@ -61,10 +64,12 @@ impl kernel::Module for Smc {
         let local = local::LOCAL.publish(local::Local::new(Ueids::DEFAULT)?)?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;
+        let netlink = netlink::Registration::new()?;
         let sockets = sock::Family::new()?;
         Ok(Self {
             _option: TcpHaveSmc::enable(),
             _sockets: sockets,
+            _netlink: netlink,
             _devices: devices,
             _groups: groups,
             _local: local,

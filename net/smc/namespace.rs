@@ -39,8 +39,12 @@ impl PerNet for Namespace {
 
 /// What the namespace of a socket has. Any context.
 pub(crate) fn of(sk: &Sk) -> &Namespace {
-    // Namespaces have theirs from before the first socket can be made until after the last is gone.
-    sk.netns()
-        .get()
-        .expect("the module's sockets have a namespace")
+    within(sk.netns())
+}
+
+/// What a namespace has. Any context.
+pub(crate) fn within(net: &NetNs) -> &Namespace {
+    // They have theirs from before the first socket or request until after the last.
+    net.get()
+        .expect("namespaces are served while the module is in use")
 }

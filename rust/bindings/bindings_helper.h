@@ -24,6 +24,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <net/addrconf.h>
+#include <net/genetlink.h>
 #include <net/inet_common.h>
 #include <net/ipv6.h>
 #include <net/netns/generic.h>

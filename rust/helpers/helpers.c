@@ -2,6 +2,7 @@
 /* One object for all helpers; one file per C header that they stand for. */
 #include "../bindings/bindings_helper.h"
 
+#include "genl.c"
 #include "ib.c"
 #include "net.c"
 #include "route.c"

@@ -10,6 +10,7 @@
 #error "this kernel has no CONFIG_SMC: its TCP lacks the SMC option hooks"
 #endif
 
+#include "genl.h"
 #include "ib.h"
 #include "net.h"
 #include "route.h"

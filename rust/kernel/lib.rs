@@ -9,6 +9,7 @@
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 
 pub mod delayed;
+pub mod genl;
 pub mod global;
 pub mod ib;
 pub mod net;
@@ -16,6 +17,7 @@ pub mod queue;
 pub mod random;
 pub mod route;
 pub mod time;
+pub mod uapi;
 pub mod utsname;
 pub mod window;
 

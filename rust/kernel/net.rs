@@ -40,6 +40,7 @@ pub use pernet::{
     PerNetRegistration,
     Slot, //
 };
+pub(crate) use proto::this_module;
 pub use sk::Sk;
 pub use stream::StreamSocket;
 pub use tcp::{

@@ -47,7 +47,7 @@ impl NetNs {
     /// # Safety
     ///
     /// `ptr` must be a namespace that lives for `'a`.
-    pub(super) unsafe fn from_ptr<'a>(ptr: *mut bindings::net) -> &'a Self {
+    pub(crate) unsafe fn from_ptr<'a>(ptr: *mut bindings::net) -> &'a Self {
         // INVARIANT: By the caller's promise. The objects are made before there are users of the
         // namespace, and go after the last of them.
         // SAFETY: By the caller's promise; the type is transparent.

@@ -150,7 +150,7 @@ impl<T> Drop for ProtoRegistration<T> {
 }
 
 /// The module that this crate is linked into.
-pub(super) fn this_module() -> *mut bindings::module {
+pub(crate) fn this_module() -> *mut bindings::module {
     (&raw const super::stream::__this_module).cast_mut().cast()
 }
 

@@ -50,6 +50,13 @@ impl<const N: usize> Values<N> {
     pub fn get(&self, i: usize) -> u32 {
         self.0.get(i).map_or(0, |value| value.load(Relaxed))
     }
+
+    /// Sets the setting number `i` to a value that it accepts. Any context.
+    pub fn set(&self, i: usize, value: u32) {
+        if let Some(place) = self.0.get(i) {
+            place.store(value, Relaxed);
+        }
+    }
 }
 
 /// A registered directory of settings.

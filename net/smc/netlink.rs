@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The generic netlink family `SMC_GEN_NETLINK`, by which administrators look and steer: the commands,
+//! attributes and errors of the C module (C file `smc_netlink.c`).
+
+mod eid;
+mod system;
+
+use kernel::prelude::*;
+use kernel_ext::{
+    genl::{
+        self,
+        Dump,
+        Family,
+        Kind,
+        Op,
+        Policy,
+        Request, //
+    },
+    uapi::*, //
+};
+
+/// The registered family.
+pub(crate) type Registration = genl::Registration<Commands>;
+
+/// The commands of the family.
+pub(crate) struct Commands;
+
+/// A list that anybody may ask for.
+const fn list(command: u32, dump: fn(&mut Dump<'_>) -> Result) -> Op {
+    Op {
+        command,
+        call: None,
+        dump: Some(dump),
+        is_privileged: false,
+        attrs: &[],
+    }
+}
+
+/// What only an administrator may do.
+const fn order(command: u32, call: fn(&Request<'_>) -> Result, attrs: &'static [Policy]) -> Op {
+    Op {
+        command,
+        call: Some(call),
+        dump: None,
+        is_privileged: true,
+        attrs,
+    }
+}
+
+/// The one attribute of the commands about user EIDs.
+const UEID: &[Policy] = &[Policy {
+    attr: SMC_NLA_EID_TABLE_ENTRY,
+    kind: Kind::String(eid::LEN),
+}];
+
+impl Family for Commands {
+    const NAME: &'static CStr = c"SMC_GEN_NETLINK";
+    const VERSION: u32 = 1;
+    const STRICT_FROM: u32 = SMC_NETLINK_DISABLE_HS_LIMITATION + 1;
+    const IS_LAX: bool = false;
+    const OPS: &'static [Op] = &[
+        list(SMC_NETLINK_GET_SYS_INFO, system::info),
+        list(SMC_NETLINK_DUMP_UEID, eid::dump_user),
+        order(SMC_NETLINK_ADD_UEID, eid::add, UEID),
+        order(SMC_NETLINK_REMOVE_UEID, eid::remove, UEID),
+        order(SMC_NETLINK_FLUSH_UEID, eid::flush, &[]),
+        list(SMC_NETLINK_DUMP_SEID, eid::dump_system),
+        order(SMC_NETLINK_ENABLE_SEID, eid::no_system, &[]),
+        order(SMC_NETLINK_DISABLE_SEID, eid::no_system, &[]),
+        list(SMC_NETLINK_DUMP_HS_LIMITATION, system::dump_limitation),
+        order(SMC_NETLINK_ENABLE_HS_LIMITATION, system::limit, &[]),
+        order(SMC_NETLINK_DISABLE_HS_LIMITATION, system::no_limit, &[]),
+    ];
+}
