@@ -16,6 +16,7 @@ mod context;
 mod data;
 mod failing;
 mod family;
+mod flood;
 mod idle;
 mod integrity;
 mod job;
@@ -66,6 +67,8 @@ enum Command {
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
     Connrate(connrate::Arguments),
+    /// Measure what many connections carry together
+    Flood(flood::Arguments),
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
     /// Connect once and print which way the data goes
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
+        Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
         Command::Path => path::run(context),
     };

@@ -46,6 +46,8 @@ pub(crate) struct Server {
 struct State {
     stop: AtomicBool,
     failed: AtomicU64,
+    /// Bytes that [`Job::Sink`] took.
+    received: AtomicU64,
 }
 
 impl Server {
@@ -72,6 +74,11 @@ impl Server {
     /// Conversations that failed on the server's side so far.
     pub(crate) fn failures(&self) -> u64 {
         self.state.failed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that arrived so far and that nobody looked at ([`Job::Sink`]).
+    pub(crate) fn received(&self) -> u64 {
+        self.state.received.load(Ordering::Relaxed)
     }
 }
 
@@ -133,19 +140,19 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
 }
 
 fn converse(socket: &Socket, state: &State) {
-    if let Err(error) = handle(socket) {
+    if let Err(error) = handle(socket, state) {
         println!("# server: {error:#}");
         state.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn handle(mut socket: &Socket) -> Result<()> {
+fn handle(mut socket: &Socket, state: &State) -> Result<()> {
     match Job::receive(socket)? {
         None => Ok(()),
         Some(Job::One) => Ok(socket.write_all(b"1")?),
         Some(Job::Bulk(bulk)) => bulk.run_server(socket),
         Some(Job::Echo(size)) => echo(socket, usize::try_from(size)?.clamp(1, 1 << 24)),
-        Some(Job::Hold | Job::Sink) => sink(socket),
+        Some(Job::Hold | Job::Sink) => sink(socket, &state.received),
         Some(Job::Source) => source(socket),
     }
 }
@@ -162,10 +169,12 @@ fn echo(mut socket: &Socket, size: usize) -> Result<()> {
     }
 }
 
-fn sink(socket: &Socket) -> Result<()> {
+fn sink(socket: &Socket, received: &AtomicU64) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
     // A reset is one of the ways in which a client may go.
-    while matches!(socket.read(&mut buffer), Ok(len) if len > 0) {}
+    while let Ok(len @ 1..) = socket.read(&mut buffer) {
+        received.fetch_add(len as u64, Ordering::Relaxed);
+    }
     Ok(())
 }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest flood`: what many connections carry together when each sends all it can.
+
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+/// Time for the buffers of all connections to fill before anything counts.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Bytes of one send.
+const CHUNK: usize = 1 << 16;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Connections
+    #[arg(long, default_value_t = 16)]
+    connections: u32,
+
+    /// How long to measure
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+}
+
+/// Opens all connections, lets each send without end, and prints one line of figures.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let server = Server::start(context, Mode::Spawn)?;
+    let server = server.context("the server counts, so it cannot run elsewhere")?;
+    netns::enter(context.client_netns.as_deref())?;
+    let sockets: Vec<Socket> = (0..arguments.connections)
+        .map(|number| open(context).with_context(|| format!("connection {number}")))
+        .collect::<Result<_>>()?;
+
+    let stop = AtomicBool::new(false);
+    let (bytes, took) = thread::scope(|scope| {
+        for socket in &sockets {
+            let stop = &stop;
+            scope.spawn(move || send(socket, stop));
+        }
+        thread::sleep(WARM_UP);
+        // What arrived counts, not what was sent: buffers hold a good part of the latter.
+        let (before, start) = (server.received(), Instant::now());
+        thread::sleep(Duration::from_secs_f64(arguments.seconds));
+        let counted = (server.received() - before, start.elapsed());
+        // ORDERING: only the flag itself is shared.
+        stop.store(true, Ordering::Relaxed);
+        counted
+    });
+
+    let failures = server.failures();
+    ensure!(failures == 0, "{failures} connections failed at the server");
+    ensure!(bytes > 0, "nothing arrived");
+    println!(
+        "flood: {} connections, {bytes} bytes in {:.2} s: {:.4} Gb/s",
+        arguments.connections,
+        took.as_secs_f64(),
+        bytes as f64 * 8.0 / 1e9 / took.as_secs_f64(),
+    );
+    Ok(())
+}
+
+fn open(context: &Context) -> Result<Socket> {
+    let socket = context.connect()?;
+    Job::Sink.send(&socket)?;
+    Ok(socket)
+}
+
+fn send(mut socket: &Socket, stop: &AtomicBool) {
+    let chunk = vec![0x5a; CHUNK];
+    while !stop.load(Ordering::Relaxed) && socket.write_all(&chunk).is_ok() {}
+    let _ = socket.shutdown(libc::SHUT_WR);
+}
