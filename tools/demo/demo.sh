@@ -26,40 +26,36 @@ megabytes() {
 	awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'
 }
 
-# paths PORT: the path of each connection to that port, as the kernel tells it.
+# paths NAME PORT: which way each connection to that port goes, as the kernel tells it. Sockets that are no
+# SMC sockets are not in its list.
 paths() {
-	in_ns a smc sockets | awk -v port=":$1" 'NR > 1 && index($2, port) {
+	local name=$1 port=$2 said
+	said=$(in_ns a smc sockets | awk -v port=":$port" 'NR > 1 && index($2, port) {
 		path = $0; sub(/^[^ ]+ +[^ ]+ +/, "", path); count[path]++
 	} END {
 		for (path in count) printf "  %d connection(s): %s\n", count[path], path
-	}'
-}
-
-# wait_port PORT: until somebody listens there.
-wait_port() {
-	within 10 sh -c "ip netns exec b ss -Htln 'sport = :$1' | grep -q ."
+	}')
+	echo "${said:=  $(in_ns a ss -Htn "dport = :$port" | wc -l) connection(s): TCP, on a TCP socket}"
+	case $name,$said in
+	SMC,*": TCP"* | TCP,*SMC-R* | "SMC client"*,*SMC-R*) die "that is not the way that was wanted" ;;
+	esac
 }
 
 # iperf NAME CLIENT_PREFIX SERVER_PREFIX
 iperf() {
-	local name=$1 client=$2 server=$3 before client_pid bits rdma bytes
+	local name=$1 client=$2 server=$3 before bits rdma bytes
 	before=$(rdma_bytes a)
 
 	say "iperf3, $name"
 	echo "  b: ${server:+$server }iperf3 -s"
 	echo "  a: ${client:+$client }iperf3 -c $IP_B -t $SECONDS_EACH"
-	# shellcheck disable=SC2086
-	ip netns exec b $server iperf3 -s -1 >/tmp/iperf.server 2>&1 &
-	wait_port 5201 || die "iperf3 does not listen"
-	# shellcheck disable=SC2086
-	ip netns exec a $client iperf3 -c "$IP_B" -t "$SECONDS_EACH" -J >/tmp/iperf.json &
-	client_pid=$!
+	iperf3_begin "$client" "$server" "$SECONDS_EACH" || die "iperf3 does not listen"
 	sleep 1.5
-	paths 5201 | grep . || echo "  2 connection(s): TCP"
-	wait "$client_pid" || die "iperf3: $(tail -2 /tmp/iperf.json)"
+	paths "$name" 5201
+	iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
 
-	bits=$(sed -n '/"sum_received"/,/}/s/.*"bits_per_second":[^0-9]*\([0-9.e+]*\).*/\1/p' /tmp/iperf.json)
-	bytes=$(sed -n '/"sum_sent"/,/}/s/.*"bytes":[^0-9]*\([0-9]*\).*/\1/p' /tmp/iperf.json)
+	bits=$(iperf3_field sum_received bits_per_second)
+	bytes=$(iperf3_field sum_sent bytes)
 	rdma=$(($(rdma_bytes a) - before))
 	RESULT[iperf $name]=$(awk -v bits="$bits" 'BEGIN { printf "%.2f Gb/s", bits / 1e9 }')
 	echo "  ${RESULT[iperf $name]}"
@@ -86,13 +82,13 @@ redis() {
 	# shellcheck disable=SC2086
 	ip netns exec b $server redis-server --bind "$IP_B" --save '' --protected-mode no >/tmp/redis.log 2>&1 &
 	server_pid=$!
-	wait_port 6379 || die "redis does not listen: $(tail -2 /tmp/redis.log)"
+	await_port b 6379 || die "redis does not listen: $(tail -2 /tmp/redis.log)"
 	# shellcheck disable=SC2086
 	ip netns exec a $client redis-benchmark -h "$IP_B" -t set,get -c 16 -d 1024 -n "$REQUESTS" --csv \
 		>/tmp/redis.csv 2>/dev/null &
 	bench_pid=$!
 	sleep 1
-	paths 6379 | grep . || echo "  16 connection(s): TCP"
+	paths "$name" 6379
 	wait "$bench_pid" || die "redis-benchmark: $(tail -2 /tmp/redis.csv)"
 	kill "$server_pid"
 	wait "$server_pid" 2>/dev/null
@@ -112,20 +108,20 @@ pingpong() {
 # verbs: what the soft RDMA device can do at best, without any socket.
 verbs() {
 	say "raw RDMA writes over the same soft device, for comparison"
-	ip netns exec b qperf >/dev/null 2>&1 &
-	local server=$!
-	sleep 1
-	RESULT[verbs]=$(in_ns a timeout 30 qperf -cm1 -uu -t 2 -m 64K "$IP_B" rc_rdma_write_bw 2>&1 |
-		awk '/^ *bw/ { printf "%.2f Gb/s", $3 * 8 / 1e9 }')
-	kill "$server" 2>/dev/null
-	wait "$server" 2>/dev/null
-	echo "  64 KiB writes: ${RESULT[verbs]:-not measured}"
+	qperf_begin || die "qperf does not listen"
+	RESULT[verbs]=$(qperf_field rc_rdma_write_bw bw -t 2 -m 64K | awk '{ printf "%.2f Gb/s", $1 * 8 / 1e9 }')
+	[ -n "${RESULT[verbs]}" ] || die "no raw RDMA"
+	qperf_end
+	echo "  64 KiB writes: ${RESULT[verbs]}"
 }
 
+say "Two machines on one wire: network namespaces a and b"
 load_rdma && load_smc && up_netns && up_rxe && common_eid || die "cannot set up the guest"
-say "Linux $(uname -r), $(modinfo -F description "$SMC_KO" 2>/dev/null || echo smc)"
+echo "  Linux $(uname -r); smc.ko: $(modinfo -F description "$SMC_KO")"
 echo "  a: $IP_A on wire_a, soft RDMA device rxe_a"
 echo "  b: $IP_B on wire_b, soft RDMA device rxe_b"
+echo "  \`smc run PROGRAM\` makes the TCP sockets of a program SMC sockets. If both ends have SMC and RDMA,"
+echo "  the bytes go into the other one's memory by RDMA; else everything goes on over TCP."
 
 iperf SMC "smc run" "smc run"
 iperf TCP "" ""
@@ -144,9 +140,9 @@ for what in iperf redis pingpong; do
 			printf '  %-9s %-24s %s\n' "$what" "$name" "${RESULT[$what $name]}"
 	done
 done
-printf '  %-9s %-24s %s\n' verbs "raw RDMA writes" "${RESULT[verbs]:-not measured}"
-echo "Soft RDMA moves every byte with the CPU, TCP here does not even checksum: the first line is"
-echo "bounded by the last one, and real RDMA hardware changes that, not the sockets."
+printf '  %-9s %-24s %s\n' verbs "raw RDMA writes" "${RESULT[verbs]}"
+echo "  Soft RDMA cuts, copies and checksums every packet with the CPU, so raw RDMA writes are the bound of"
+echo "  SMC here. TCP passes whole pages on this wire, without a checksum. RDMA hardware moves the bound."
 
 say "The RDMA devices' own counters"
 rdma statistic show | tr ' ' '\n' | awk '

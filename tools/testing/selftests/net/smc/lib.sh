@@ -139,6 +139,61 @@ rdma_bytes() {
 	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_bytes"
 }
 
+# Programs -----------------------------------------------------------------------------------
+
+# await_port END PORT: until somebody listens there.
+await_port() {
+	within 10 sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
+}
+
+# iperf3_begin CLIENT_PREFIX SERVER_PREFIX SECONDS: one stream from a to b, in the background.
+IPERF_JSON=/tmp/iperf.json
+iperf3_begin() {
+	# The prefixes are commands, or nothing.
+	# shellcheck disable=SC2086
+	ip netns exec b $2 iperf3 -s -1 >/tmp/iperf.server 2>&1 &
+	IPERF_SERVER=$!
+	await_port b 5201 || return
+	# shellcheck disable=SC2086
+	ip netns exec a $1 iperf3 -c "$IP_B" -t "$3" -J >"$IPERF_JSON" &
+	IPERF_CLIENT=$!
+}
+
+iperf3_end() {
+	wait "$IPERF_CLIENT" && wait "$IPERF_SERVER"
+}
+
+# iperf3_field SUM FIELD: a number of the report, such as `sum_sent bytes`.
+iperf3_field() {
+	sed -n "/\"$1\"/,/}/s/.*\"$2\":[^0-9]*\([0-9.e+]*\).*/\1/p" "$IPERF_JSON"
+}
+
+# qperf_begin: serves qperf in b; qperf_end stops that.
+qperf_begin() {
+	ip netns exec b qperf >/dev/null 2>&1 &
+	QPERF=$!
+	await_port b 19765
+}
+
+qperf_end() {
+	kill "$QPERF"
+	wait "$QPERF" 2>/dev/null
+}
+
+# qperf_field TEST FIELD OPTION...: a result of raw RDMA between a and b, in bytes/s or seconds.
+qperf_field() {
+	local test=$1 field=$2 try value
+	shift 2
+	# The client may come before the server listens; only trying again helps.
+	for try in 1 2 3 4 5 6 7 8 9; do
+		value=$(in_ns a timeout 30 qperf -cm1 -uu "$@" "$IP_B" "$test" 2>&1 |
+			awk -v field="$field" '$1 == field { print $3 / ($4 ~ /^n/ ? 1e9 : 1) }')
+		[ -z "$value" ] || break
+		sleep 0.2
+	done
+	[ -n "$value" ] && echo "$value"
+}
+
 # Pairs --------------------------------------------------------------------------------------
 
 # up_wire: this guest's end of the wire between two guests, with soft RoCE on it.
