@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
+use crate::bench::{self, BenchArgs};
 use crate::dirs::Dirs;
 use crate::guests::{Ask, Cast, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
@@ -58,8 +59,8 @@ enum Task {
     },
     /// Show what the module does, in a guest.
     Demo,
-    /// Measure against the C module and TCP, in a guest.
-    Bench { args: Vec<String> },
+    /// Measure against the C module, TCP and plain RDMA, in guests.
+    Bench(BenchArgs),
     /// Run the guest scripts again and again for a while.
     Soak {
         #[arg(long, default_value_t = 30)]
@@ -148,8 +149,8 @@ pub(crate) fn main() -> Result<bool> {
         Task::Vm(args) => run_script(&dirs, args, &order),
         Task::Test(args) => test(&dirs, args, &order),
         Task::Shell { flavour } => shell(&dirs, flavour, &order),
-        Task::Demo => show(&dirs, "tools/demo/demo.sh", Vec::new(), &order),
-        Task::Bench { args } => show(&dirs, "tools/bench/bench.sh", args, &order),
+        Task::Demo => demo(&dirs, &order),
+        Task::Bench(args) => measure(&dirs, &args, &order),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
     }
@@ -256,26 +257,39 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
     Ok(clean)
 }
 
-/// Runs one of the repository's own scripts for the user to watch.
-fn show(dirs: &Dirs, script: &str, args: Vec<String>, order: &Order<'_>) -> Result<bool> {
-    let path = dirs.repo.join(script);
-    let ask = Ask::read(&path)?.with_context(|| format!("{script} has no `# guest:` line"))?;
+/// Shows what the module does, for the user to watch.
+fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
+    let start = Instant::now();
     println!(
-        "{script} in a {} guest on this machine's own files, read only; at most {} min (a kernel that the cache \
-         lacks takes 15 to 25 min more, once)",
-        ask.flavour.name(),
-        ask.timeout.as_secs().div_ceil(60)
+        "The demo runs in a virtual machine on this machine's own files, read only. It takes about two minutes; \
+         on a new machine the kernel is built first, which takes 15 to 25 minutes more, once."
     );
     let args = VmArgs {
-        script: path,
-        args,
+        script: dirs.repo.join("tools/demo/demo.sh"),
+        args: Vec::new(),
         flavour: None,
         cpus: None,
         mem: None,
         timeout: None,
         bare: false,
     };
-    run_script(dirs, args, order)
+    let clean = run_script(dirs, args, order)?;
+    let took = start.elapsed().as_secs();
+    println!(
+        "The demo {} after {}:{:02} min in all.",
+        if clean { "is over" } else { "failed" },
+        took / 60,
+        took % 60
+    );
+    Ok(clean)
+}
+
+/// Measures, with everything built first.
+fn measure(dirs: &Dirs, args: &BenchArgs, order: &Order<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, Needs::Guests, Flavour::Um, order)?;
+    let ko = module::build(dirs, &tools, &kernel, Noise::Errors)?;
+    host::build_tools(dirs)?;
+    bench::run(dirs, &kernel, ko, args)
 }
 
 fn shell(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
@@ -305,9 +319,9 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
         names,
         flavours: Vec::new(),
     };
-    let end = std::time::Instant::now() + Duration::from_secs(minutes * 60);
+    let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut rounds = 0_u32;
-    while std::time::Instant::now() < end {
+    while Instant::now() < end {
         rounds += 1;
         println!("round {rounds}");
         if !suite::run(dirs, &choice, order)? {

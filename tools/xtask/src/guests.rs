@@ -179,9 +179,14 @@ impl Play<'_> {
         )
     }
 
+    /// Where the guests leave files, by `$OUT`, until the next run of the script.
+    pub(crate) fn share_dir(&self, dirs: &Dirs) -> PathBuf {
+        dirs.out("vm").join(self.name()).join("share")
+    }
+
     /// An empty folder for what the guests leave and for signals between them.
     fn share(&self, dirs: &Dirs) -> Result<PathBuf> {
-        let share = dirs.out("vm").join(self.name()).join("share");
+        let share = self.share_dir(dirs);
         if share.exists() {
             fs::remove_dir_all(&share)?;
         }

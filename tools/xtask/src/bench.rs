@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `make bench`: the same figures of several systems, each round in a fresh guest, in turn; medians,
+//! ratios and `out/bench.json`. What the figures mean: `Documentation/performance.md`.
+
+mod figures;
+mod report;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use clap::ValueEnum;
+
+use crate::dirs::Dirs;
+use crate::guests::{Ask, Play};
+use crate::kernel::Kernel;
+use figures::Figures;
+
+/// What measures one system, once.
+const SCRIPT: &str = "tools/bench/bench.sh";
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum System {
+    /// This module.
+    Ours,
+    /// The C module of the same kernel.
+    CModule,
+    /// TCP over the same wire.
+    Tcp,
+    /// RDMA over the same wire, without sockets.
+    Verbs,
+}
+
+impl System {
+    /// Its key in the report, and the script's argument.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::CModule => "c_module",
+            Self::Tcp => "tcp",
+            Self::Verbs => "verbs",
+        }
+    }
+
+    /// The module that the guest loads, if it loads one.
+    fn module(self) -> &'static str {
+        match self {
+            Self::CModule => "c",
+            Self::Ours | Self::Tcp | Self::Verbs => "ours",
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchArgs {
+    /// How often each system is measured; the medians count.
+    #[arg(long, default_value_t = 4)]
+    rounds: u32,
+    /// Only these systems.
+    #[arg(value_enum)]
+    systems: Vec<System>,
+}
+
+/// Measures all, prints the table, writes the report. `ko` is our module.
+pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
+    let script = dirs.repo.join(SCRIPT);
+    let mut play = Play {
+        ask: Ask::read(&script)?.context("bench.sh has no header")?,
+        script,
+        args: Vec::new(),
+        kernel,
+        module: Some(ko),
+        env: Vec::new(),
+        echo: false,
+    };
+    let systems = match args.systems.as_slice() {
+        [] => System::value_variants(),
+        some => some,
+    };
+    if args.rounds == 0 {
+        bail!("--rounds 0 measures nothing");
+    }
+    let mut all = Figures::default();
+    let mut progress = Progress::new(args.rounds as usize * systems.len());
+    for round in 0..args.rounds {
+        for &system in systems {
+            progress.begin(round, system);
+            measure(dirs, &mut play, system, &mut all)?;
+            progress.end();
+        }
+    }
+    print!("{}", report::table(&all, systems));
+    let path = dirs.out("bench.json");
+    let half = dirs.out("bench.json.new");
+    fs::write(&half, report::json(&all))?;
+    fs::rename(&half, &path)?;
+    println!("written to {}", dirs.short(&path).display());
+    Ok(true)
+}
+
+/// Runs one guest and adds its figures.
+fn measure(dirs: &Dirs, play: &mut Play<'_>, system: System, all: &mut Figures) -> Result<()> {
+    play.args = vec![system.key().to_owned()];
+    play.env = vec![("MODULE".to_owned(), system.module().to_owned())];
+    let outcome = play.run(dirs)?.pop().context("no outcome")?;
+    let complaints = outcome.complaints();
+    if !complaints.is_empty() {
+        bail!(
+            "{}: {}\nlog: {}",
+            system.key(),
+            complaints.join("\n    "),
+            dirs.short(&outcome.log).display()
+        );
+    }
+    let path = play.share_dir(dirs).join("figures");
+    let text = fs::read_to_string(&path).context("the guest left no figures")?;
+    all.add(system, &text)
+}
+
+/// Says what is being done and how long the rest may take.
+struct Progress {
+    start: Instant,
+    runs: usize,
+    done: usize,
+}
+
+impl Progress {
+    fn new(runs: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            runs,
+            done: 0,
+        }
+    }
+
+    fn begin(&self, round: u32, system: System) {
+        let left = match u32::try_from(self.done) {
+            Ok(done @ 1..) => {
+                let each = self.start.elapsed() / done;
+                let left = u32::try_from(self.runs - self.done).unwrap_or(u32::MAX);
+                format!(", about {} left", minutes(each * left))
+            }
+            _ => String::new(),
+        };
+        println!("round {}: {}{left}", round + 1, system.key());
+    }
+
+    fn end(&mut self) {
+        self.done += 1;
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    format!("{}:{:02} min", time.as_secs() / 60, time.as_secs() % 60)
+}

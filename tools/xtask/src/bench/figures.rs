@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The figures of all rounds: which there are, and their medians.
+
+use std::collections::BTreeMap;
+
+use anyhow::{bail, Context, Result};
+
+use super::System;
+
+/// One thing that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    BulkGbps,
+    PingpongUs,
+    ConnsPerS,
+    ConnsPerS8,
+    IdleConnKib,
+    /// With this many connections.
+    ManyGbps(u32),
+}
+
+impl Key {
+    /// Reads the script's name of it.
+    fn parse(name: &str) -> Result<Self> {
+        Ok(match name {
+            "bulk_gbps" => Self::BulkGbps,
+            "pingpong_64b_us" => Self::PingpongUs,
+            "conns_per_s" => Self::ConnsPerS,
+            "conns_per_s_8" => Self::ConnsPerS8,
+            "idle_conn_kib" => Self::IdleConnKib,
+            other => match other.strip_prefix("many_gbps.") {
+                Some(count) => Self::ManyGbps(count.parse()?),
+                None => bail!("unknown figure `{other}`"),
+            },
+        })
+    }
+
+    /// Its key in the report; those of many connections share one.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::BulkGbps => "bulk_gbps",
+            Self::PingpongUs => "pingpong_64b_us",
+            Self::ConnsPerS => "conns_per_s",
+            Self::ConnsPerS8 => "conns_per_s_8",
+            Self::IdleConnKib => "idle_conn_kib",
+            Self::ManyGbps(_) => "many_gbps",
+        }
+    }
+
+    /// In words, with the unit.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::BulkGbps => "iperf3, one stream, Gb/s".to_owned(),
+            Self::PingpongUs => "64 B there and back, us".to_owned(),
+            Self::ConnsPerS => "connections/s, 1 process".to_owned(),
+            Self::ConnsPerS8 => "connections/s, 8 processes".to_owned(),
+            Self::IdleConnKib => "idle connection, KiB".to_owned(),
+            Self::ManyGbps(1) => "1 connection, Gb/s".to_owned(),
+            Self::ManyGbps(count) => format!("{count} connections, Gb/s"),
+        }
+    }
+
+    /// Whether less is better.
+    pub(super) fn is_cost(self) -> bool {
+        matches!(self, Self::PingpongUs | Self::IdleConnKib)
+    }
+}
+
+/// All values by system and key.
+#[derive(Default)]
+pub(super) struct Figures(BTreeMap<(System, Key), Vec<f64>>);
+
+impl Figures {
+    /// Takes the lines that one run of the script wrote.
+    pub(super) fn add(&mut self, system: System, text: &str) -> Result<()> {
+        for line in text.lines() {
+            let wrong = || format!("not a figure: `{line}`");
+            let (name, value) = line.split_once(' ').with_context(wrong)?;
+            let value: f64 = value.trim().parse().with_context(wrong)?;
+            if !value.is_finite() || value <= 0.0 {
+                bail!(wrong());
+            }
+            let key = Key::parse(name).with_context(wrong)?;
+            self.0.entry((system, key)).or_default().push(value);
+        }
+        Ok(())
+    }
+
+    /// Everything that some system was measured for.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.0.keys().map(|(_, key)| *key).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// The middle value, or the mean of the two in the middle.
+    pub(super) fn median(&self, system: System, key: Key) -> Option<f64> {
+        let sorted = self.sorted(system, key)?;
+        let at = |i: usize| sorted.get(i).copied();
+        let middle = sorted.len() / 2;
+        match sorted.len() % 2 {
+            0 => Some((at(middle - 1)? + at(middle)?) / 2.0),
+            _ => at(middle),
+        }
+    }
+
+    /// How far apart the least and the greatest value are, relative to the median.
+    pub(super) fn spread(&self, system: System, key: Key) -> Option<f64> {
+        let sorted = self.sorted(system, key)?;
+        let range = sorted.last()? - sorted.first()?;
+        Some(range / self.median(system, key)?)
+    }
+
+    fn sorted(&self, system: System, key: Key) -> Option<Vec<f64>> {
+        let mut values = self.0.get(&(system, key))?.clone();
+        values.sort_by(f64::total_cmp);
+        Some(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        let mut all = Figures::default();
+        for value in ["3.0", "1.0", "10"] {
+            all.add(System::Tcp, &format!("bulk_gbps {value}\n"))
+                .unwrap();
+        }
+        assert_eq!(all.median(System::Tcp, Key::BulkGbps), Some(3.0));
+        assert_eq!(all.spread(System::Tcp, Key::BulkGbps), Some(3.0));
+        all.add(System::Tcp, "bulk_gbps 5").unwrap();
+        assert_eq!(all.median(System::Tcp, Key::BulkGbps), Some(4.0));
+        assert_eq!(all.median(System::Ours, Key::BulkGbps), None);
+    }
+
+    #[test]
+    fn what_is_no_figure_is_refused() {
+        let mut all = Figures::default();
+        for text in [
+            "bulk_gbps",
+            "bulk_gbps x",
+            "bulk_gbps 0",
+            "bulk_gbps NaN",
+            "bulky 1",
+            "many_gbps.x 1",
+        ] {
+            assert!(all.add(System::Ours, text).is_err(), "{text}");
+        }
+    }
+}
