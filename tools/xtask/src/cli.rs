@@ -232,13 +232,14 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
     if !args.bare {
         host::build_tools(dirs)?;
     }
+    let env = module::peers(dirs, &tools, &kernel, ask.cast)?;
     let play = Play {
         script,
         args: args.args,
         ask,
         kernel: &kernel,
         module,
-        env: Vec::new(),
+        env,
         echo: true,
     };
     let mut clean = true;

@@ -38,6 +38,7 @@ pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
         passed: count.passed,
         skipped: count.ignored,
         failed: count.names,
+        ..Tally::default()
     };
     if !status.success() && tally.failed.is_empty() {
         tally.failed.push(format!("cargo test ended with {status}"));

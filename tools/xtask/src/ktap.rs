@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Reads KTAP, the kernel's form of the Test Anything Protocol, from a guest's console.
 
+use crate::table::Tables;
+
 /// What a script reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -9,12 +11,15 @@ pub(crate) struct Report {
     /// The lines of failed tests.
     pub(crate) failed: Vec<String>,
     planned: Option<usize>,
+    /// What it put into tables.
+    pub(crate) tables: Tables,
 }
 
 impl Report {
     /// Takes one line of output; other lines than results and plans are none of its business.
     pub(crate) fn take(&mut self, line: &str) {
         let line = line.trim_end();
+        self.tables.take(line);
         if let Some(plan) = line.strip_prefix("1..") {
             self.planned = plan.split_whitespace().next().and_then(|n| n.parse().ok());
         } else if let Some(rest) = line.strip_prefix("not ok ") {

@@ -16,6 +16,7 @@ mod module;
 mod packages;
 mod run;
 mod suite;
+mod table;
 mod toolchain;
 mod vm;
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `smc.ko` for one of the guests' kernels.
+//! `smc.ko` for one of the guests' kernels, and an older C module for its peers.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
+use crate::guests::{Cast, Which};
 use crate::kernel::Kernel;
-use crate::run::{output, run};
+use crate::run::{lock, output, run};
 use crate::toolchain::Toolchain;
 
 /// Where a build's output goes.
@@ -44,6 +45,30 @@ pub(crate) fn build(
         .then_some(())
         .with_context(|| format!("the build left no {}", ko.display()))?;
     Ok(ko)
+}
+
+/// What a script with these guests finds in its environment: a pair with the C module has an older
+/// one besides, which is built here and kept with the kernel.
+pub(crate) fn peers(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+    cast: Cast,
+) -> Result<Vec<(String, String)>> {
+    let has_c = match cast {
+        Cast::One => false,
+        Cast::Pair(a, b) => a == Which::C || b == Which::C,
+    };
+    if !has_c {
+        return Ok(Vec::new());
+    }
+    let dir = kernel.dir.join("old-peer");
+    let _lock = lock(&kernel.dir.join("old-peer.lock"), "build of the older peer")?;
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/old-peer"));
+    cmd.arg(&kernel.dir).arg(&dir);
+    output(&mut cmd).context("the older C module does not build")?;
+    let ko = dir.join("smc.ko").to_string_lossy().into_owned();
+    Ok(vec![("OLD_C_SMC_KO".to_owned(), ko)])
 }
 
 #[cfg(test)]

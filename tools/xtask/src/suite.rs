@@ -12,6 +12,7 @@ use crate::dirs::Dirs;
 use crate::guests::{Ask, Cast, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
 use crate::module::{self, Noise};
+use crate::table::Tables;
 use crate::toolchain::Toolchain;
 use crate::vm::Outcome;
 use crate::{host, lint};
@@ -23,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) skipped: usize,
     /// What failed, in words.
     pub(crate) failed: Vec<String>,
+    /// What scripts put into tables.
+    pub(crate) tables: Tables,
 }
 
 impl Tally {
@@ -30,10 +33,12 @@ impl Tally {
         self.passed += other.passed;
         self.skipped += other.skipped;
         self.failed.extend(other.failed);
+        self.tables.add(other.tables);
     }
 
-    /// Prints what failed and the closing line; true if nothing did.
+    /// Prints the tables, what failed, and the closing line; true if nothing did.
     pub(crate) fn close(&self) -> bool {
+        print!("{}", self.tables.show());
         for what in &self.failed {
             println!("FAILED {what}");
         }
@@ -190,7 +195,7 @@ impl Stage<'_> {
     }
 
     fn play(&mut self, script: &Path, ask: &Ask) -> Result<Tally> {
-        let dirs = self.dirs;
+        let (dirs, tools) = (self.dirs, self.tools);
         let name = script
             .file_name()
             .unwrap_or_default()
@@ -212,7 +217,7 @@ impl Stage<'_> {
             ask: ask.clone(),
             kernel: &set.kernel,
             module: Some(module),
-            env: Vec::new(),
+            env: module::peers(dirs, tools, &set.kernel, ask.cast)?,
             echo: false,
         };
         let outcomes = play.run(dirs)?;
@@ -249,6 +254,7 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
         let report = &outcome.report;
         tally.passed += report.passed;
         tally.skipped += report.skipped;
+        tally.tables.add(report.tables.clone());
         tally
             .failed
             .extend(report.failed.iter().map(|line| format!("{name}: {line}")));

@@ -53,7 +53,15 @@ impl Toolchain {
 
     /// A `make` with these tools, which knows nothing of cargo's environment.
     pub(crate) fn make(&self) -> Command {
-        let mut cmd = Command::new("make");
+        let mut cmd = self.script(Path::new("make"));
+        cmd.arg(format!("LLVM={LLVM}"))
+            .arg(format!("RUSTC={}", self.rustc.display()));
+        cmd
+    }
+
+    /// A program that calls `make` itself, with these tools on its path.
+    pub(crate) fn script(&self, program: &Path) -> Command {
+        let mut cmd = Command::new(program);
         let here = self.bindgen.parent().unwrap_or(Path::new("/usr/bin"));
         let path = env::var_os("PATH").unwrap_or_default();
         let all = [here.to_path_buf(), PathBuf::from("/usr/bin")]
@@ -65,9 +73,8 @@ impl Toolchain {
         cmd.env("LIBCLANG_PATH", LIBCLANG)
             .env_remove("MAKEFLAGS")
             .env_remove("MFLAGS")
-            .env_remove("MAKELEVEL");
-        cmd.arg(format!("LLVM={LLVM}"))
-            .arg(format!("RUSTC={}", self.rustc.display()));
+            .env_remove("MAKELEVEL")
+            .env("RUSTC", &self.rustc);
         cmd
     }
 }
