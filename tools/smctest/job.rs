@@ -25,6 +25,20 @@ pub(crate) enum Job {
     Sink,
     /// Send without end until the client closes.
     Source,
+    /// Urgent data both ways, see [`crate::urgent`].
+    Urgent,
+    /// Take everything to the end of the stream, then answer what it was.
+    Count,
+    /// Send, end one's own half, then as `Watch`.
+    Half(u64),
+    /// Take everything to the end, and keep under this number how it came.
+    Watch(u64),
+    /// Send to the end, and keep under this number how it came.
+    Feed(u64),
+    /// Answer how the conversation with this number ended.
+    Ask(u64),
+    /// Close without a linger time.
+    Reset,
 }
 
 /// Parameters of [`Job::Bulk`].
@@ -48,10 +62,14 @@ impl Job {
             Self::Hold => message.push(b'h'),
             Self::Sink => message.push(b's'),
             Self::Source => message.push(b'S'),
-            Self::Echo(size) => {
-                message.push(b'e');
-                message.extend(size.to_le_bytes());
-            }
+            Self::Urgent => message.push(b'u'),
+            Self::Count => message.push(b'c'),
+            Self::Reset => message.push(b'r'),
+            Self::Echo(size) => push_word(&mut message, b'e', size),
+            Self::Half(id) => push_word(&mut message, b'H', id),
+            Self::Watch(id) => push_word(&mut message, b'w', id),
+            Self::Feed(id) => push_word(&mut message, b'f', id),
+            Self::Ask(id) => push_word(&mut message, b'a', id),
             Self::Bulk(bulk) => {
                 message.push(b'b');
                 for word in [bulk.seed, bulk.up, bulk.down, bulk.chunk] {
@@ -73,7 +91,14 @@ impl Job {
             b'h' => Self::Hold,
             b's' => Self::Sink,
             b'S' => Self::Source,
+            b'u' => Self::Urgent,
+            b'c' => Self::Count,
+            b'r' => Self::Reset,
             b'e' => Self::Echo(word(socket)?),
+            b'H' => Self::Half(word(socket)?),
+            b'w' => Self::Watch(word(socket)?),
+            b'f' => Self::Feed(word(socket)?),
+            b'a' => Self::Ask(word(socket)?),
             b'b' => Self::Bulk(Bulk {
                 seed: word(socket)?,
                 up: word(socket)?,
@@ -83,6 +108,11 @@ impl Job {
             other => bail!("unknown request {other:#x}"),
         }))
     }
+}
+
+fn push_word(message: &mut Vec<u8>, kind: u8, word: u64) {
+    message.push(kind);
+    message.extend(word.to_le_bytes());
 }
 
 fn word(mut socket: &Socket) -> io::Result<u64> {

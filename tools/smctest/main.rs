@@ -9,11 +9,13 @@
 
 #![forbid(unsafe_code)]
 
+mod apart;
 mod bulk;
 mod churn;
 mod connrate;
 mod context;
 mod data;
+mod ending;
 mod failing;
 mod family;
 mod flood;
@@ -29,6 +31,7 @@ mod pingpong;
 mod rawclc;
 mod semantics;
 mod server;
+mod urgent;
 mod watchdog;
 
 use std::process::ExitCode;
@@ -61,6 +64,8 @@ enum Command {
     Failing(failing::Arguments),
     /// Kill one side in the middle of a transfer
     Killed(killed::Arguments),
+    /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
+    Apart(apart::Arguments),
     /// Send malformed handshake messages to the kernel
     Rawclc(rawclc::Arguments),
     /// Measure the time of a round trip
@@ -88,6 +93,7 @@ fn main() -> ExitCode {
         Command::Churn(options) => churn::run(context, options),
         Command::Failing(options) => failing::run(context, options),
         Command::Killed(options) => killed::run(context, options),
+        Command::Apart(options) => apart::run(context, options),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),

@@ -19,13 +19,20 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::data::Stream;
+use crate::ending::Ending;
+use crate::ending::Endings;
 use crate::job::Job;
 use crate::netns;
+use crate::urgent;
 
 /// How often an idle listener looks whether the test is over.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 const BACKLOG: i32 = 4096;
+
+/// What [`Job::Half`] sends: more than a receive buffer holds, in bytes.
+pub(crate) const HALF_LEN: usize = 300_000;
 
 /// How connections are served.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +55,7 @@ struct State {
     failed: AtomicU64,
     /// Bytes that [`Job::Sink`] took.
     received: AtomicU64,
+    endings: Endings,
 }
 
 impl Server {
@@ -147,6 +155,7 @@ fn converse(socket: &Socket, state: &State) {
 }
 
 fn handle(mut socket: &Socket, state: &State) -> Result<()> {
+    let endings = &state.endings;
     match Job::receive(socket)? {
         None => Ok(()),
         Some(Job::One) => Ok(socket.write_all(b"1")?),
@@ -154,6 +163,19 @@ fn handle(mut socket: &Socket, state: &State) -> Result<()> {
         Some(Job::Echo(size)) => echo(socket, usize::try_from(size)?.clamp(1, 1 << 24)),
         Some(Job::Hold | Job::Sink) => sink(socket, &state.received),
         Some(Job::Source) => source(socket),
+        Some(Job::Urgent) => urgent::run_server(socket),
+        Some(Job::Count) => Ending::of_reading(socket).send(socket),
+        Some(Job::Half(id)) => half(socket, endings, id),
+        Some(Job::Watch(id)) => {
+            endings.keep(id, Ending::of_reading(socket));
+            Ok(())
+        }
+        Some(Job::Feed(id)) => {
+            endings.keep(id, Ending::of_writing(socket));
+            Ok(())
+        }
+        Some(Job::Ask(id)) => endings.tell(socket, id),
+        Some(Job::Reset) => Ok(socket.set_linger(true, 0)?),
     }
 }
 
@@ -181,5 +203,15 @@ fn sink(socket: &Socket, received: &AtomicU64) -> Result<()> {
 fn source(mut socket: &Socket) -> Result<()> {
     let buffer = vec![0x5a; 1 << 16];
     while socket.write_all(&buffer).is_ok() {}
+    Ok(())
+}
+
+/// Random data, the end of this half, then everything of the other one.
+fn half(mut socket: &Socket, endings: &Endings, id: u64) -> Result<()> {
+    let mut data = vec![0; HALF_LEN];
+    Stream::new(!id).fill(&mut data);
+    socket.write_all(&data)?;
+    socket.shutdown(libc::SHUT_WR)?;
+    endings.keep(id, Ending::of_reading(socket));
     Ok(())
 }

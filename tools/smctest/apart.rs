@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest apart`: what needs a server on another machine that answers for itself: urgent data,
+//! rest, halves that end one after the other, connections that are reset and processes that die.
+
+use std::env;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
+use std::io::Write;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use clap::ValueEnum;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::data::Random;
+use crate::data::Stream;
+use crate::ending::Ending;
+use crate::ending::NOTICE;
+use crate::job::Job;
+use crate::ktap::Ktap;
+use crate::server::HALF_LEN as LEN;
+use crate::urgent;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only the tests whose names contain this
+    #[arg(long, default_value = "")]
+    only: String,
+
+    /// Instead of the tests: receive until the server, which somebody else kills, is gone
+    #[arg(long)]
+    server_dies: bool,
+
+    /// Be the process that is killed, in the conversation with this number
+    #[arg(long, hide = true)]
+    victim: Option<Task>,
+
+    #[arg(long, hide = true, default_value_t = 0)]
+    id: u64,
+}
+
+/// What a client does when it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Task {
+    Send,
+    Receive,
+    Idle,
+}
+
+/// How long a connection rests: several times the shortest interval of keep-alives.
+const REST: Duration = Duration::from_secs(4);
+
+type Test = fn(&Context) -> Result<()>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("rest: a connection works after one", rests),
+    ("urgent: a byte each way", urgent_bytes),
+    ("half close: the client's half ends first", client_half),
+    ("half close: the server's half ends first", server_half),
+    ("abort: a client with no linger time", client_resets),
+    (
+        "abort: a client that leaves data unread",
+        client_leaves_data,
+    ),
+    ("abort: a server with no linger time", server_resets),
+    ("abort: a client killed while it sends", |context| {
+        killed(context, Task::Send)
+    }),
+    ("abort: a client killed while it receives", |context| {
+        killed(context, Task::Receive)
+    }),
+    ("abort: a client killed while it idles", |context| {
+        killed(context, Task::Idle)
+    }),
+];
+
+/// Runs the tests against the server at the context's address; prints KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    if let Some(task) = arguments.victim {
+        return be_killed(context, task, arguments.id);
+    }
+    if arguments.server_dies {
+        return outlive_server(context);
+    }
+    let tests: Vec<_> = TESTS
+        .iter()
+        .filter(|(name, _)| name.contains(&arguments.only))
+        .collect();
+    ensure!(!tests.is_empty(), "no test is called {}", arguments.only);
+
+    let mut ktap = Ktap::start(tests.len());
+    for (name, test) in tests {
+        ktap.result(name, test(context).map_err(|error| format!("{error:#}")));
+    }
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} failed"),
+    }
+}
+
+/// A connection on which the server does `job`.
+fn begin(context: &Context, job: Job) -> Result<Socket> {
+    let socket = context.connect()?;
+    socket.set_timeout(NOTICE)?;
+    job.send(&socket)?;
+    Ok(socket)
+}
+
+/// How conversation `id` ended for the server.
+fn ask(context: &Context, id: u64) -> Result<Ending> {
+    let ending = Ending::receive(&begin(context, Job::Ask(id))?)?;
+    println!("# for the server it was {ending}");
+    Ok(ending)
+}
+
+/// Random data, and the number of a conversation.
+fn sample() -> (u64, Vec<u8>) {
+    let seed = Random::fresh_seed();
+    let mut data = vec![0; LEN];
+    Stream::new(seed).fill(&mut data);
+    (seed, data)
+}
+
+fn urgent_bytes(context: &Context) -> Result<()> {
+    urgent::run_client(&begin(context, Job::Urgent)?)
+}
+
+fn rests(context: &Context) -> Result<()> {
+    let (_, data) = sample();
+    let socket = begin(context, Job::Echo(data.len() as u64))?;
+    std::thread::sleep(REST);
+    let mut stream = &socket;
+    stream.write_all(&data)?;
+    let mut echo = vec![0; data.len()];
+    stream.read_exact(&mut echo)?;
+    ensure!(echo == data, "the echo differs");
+    Ok(())
+}
+
+fn client_half(context: &Context) -> Result<()> {
+    let (_, data) = sample();
+    let socket = begin(context, Job::Count)?;
+    let mut stream = &socket;
+    stream.write_all(&data)?;
+    socket.shutdown(libc::SHUT_WR)?;
+    let counted = Ending::receive(&socket).context("after the end of one's own half")?;
+    ensure!(counted == Ending::of(&data), "the server saw {counted}");
+    ensure!(stream.read(&mut [0])? == 0, "data after the end");
+    Ok(())
+}
+
+fn server_half(context: &Context) -> Result<()> {
+    let (id, data) = sample();
+    let socket = begin(context, Job::Half(id))?;
+    let mut theirs = vec![0; LEN];
+    Stream::new(!id).fill(&mut theirs);
+    let read = Ending::of_reading(&socket);
+    ensure!(read == Ending::of(&theirs), "the client saw {read}");
+    let mut stream = &socket;
+    stream
+        .write_all(&data)
+        .context("after the end of the server's half")?;
+    drop(socket);
+    let seen = ask(context, id)?;
+    ensure!(seen == Ending::of(&data), "the server saw {seen}");
+    Ok(())
+}
+
+fn client_resets(context: &Context) -> Result<()> {
+    let (id, data) = sample();
+    let socket = begin(context, Job::Watch(id))?;
+    let mut stream = &socket;
+    stream.write_all(&data)?;
+    socket.set_linger(true, 0)?;
+    drop(socket);
+    ensure!(ask(context, id)?.is_loss(), "the server saw something else");
+    Ok(())
+}
+
+fn client_leaves_data(context: &Context) -> Result<()> {
+    let (id, _) = sample();
+    let socket = begin(context, Job::Feed(id))?;
+    let mut stream = &socket;
+    stream.read_exact(&mut [0; 100])?;
+    drop(socket);
+    let seen = ask(context, id)?;
+    ensure!(
+        seen.is_loss() && seen.len > 0,
+        "the server saw something else"
+    );
+    Ok(())
+}
+
+fn server_resets(context: &Context) -> Result<()> {
+    loses_server(&begin(context, Job::Reset)?)
+}
+
+/// Receives until the end, then sends until it fails: the server is no more.
+fn loses_server(socket: &Socket) -> Result<()> {
+    let read = Ending::of_reading(socket);
+    ensure!(read.is_loss(), "the reader saw {read}");
+    let written = Ending::of_writing(socket);
+    println!("# the reader saw {read}, the writer {written}");
+    ensure!(written.is_loss(), "the writer saw {written}");
+    Ok(())
+}
+
+/// Prints `ready` once data comes; the caller kills the server then.
+fn outlive_server(context: &Context) -> Result<()> {
+    let socket = begin(context, Job::Feed(0))?;
+    let mut stream = &socket;
+    stream.read_exact(&mut vec![0; LEN])?;
+    println!("ready");
+    loses_server(&socket)
+}
+
+/// A process that does not survive this value.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn killed(context: &Context, task: Task) -> Result<()> {
+    let (id, _) = sample();
+    let name = task.to_possible_value().context("no name")?;
+    let child = Command::new(env::current_exe()?)
+        .args(context.to_options())
+        .args(["apart", "--victim", name.get_name()])
+        .arg(format!("--id={id}"))
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut victim = Victim(child);
+    let output = victim.0.stdout.take().context("no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line == "ready\n", "the process to be killed: {line}");
+    drop(victim);
+    ensure!(ask(context, id)?.is_loss(), "the server saw something else");
+    Ok(())
+}
+
+fn be_killed(context: &Context, task: Task, id: u64) -> Result<()> {
+    let job = match task {
+        Task::Send | Task::Idle => Job::Watch(id),
+        Task::Receive => Job::Feed(id),
+    };
+    let socket = begin(context, job)?;
+    let mut stream = &socket;
+    let mut buffer = vec![0; LEN];
+    let mut is_ready = false;
+    loop {
+        match task {
+            Task::Send => stream.write_all(&buffer)?,
+            Task::Receive => stream.read_exact(&mut buffer)?,
+            Task::Idle => {}
+        }
+        if !is_ready {
+            println!("ready");
+            is_ready = true;
+        }
+        if task == Task::Idle {
+            std::thread::sleep(NOTICE);
+        }
+    }
+}
