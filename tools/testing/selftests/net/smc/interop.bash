@@ -1,94 +1,278 @@
 # SPDX-License-Identifier: GPL-2.0
-# Our module and the C module on one wire: guest a is the client, guest b the server. A third
-# party, tshark, judges what went over the wire.
+# Our module and the C module on one wire: guest a is the client, guest b the server.
 
 . "$LIB"
+. "${LIB%/*}/pair.bash"
 
-CAPTURE=$OUT/wire.pcapng
+# The phases, and the lines of the table that each has.
+declare -A LINES_OF=(
+	[basics]="first contact
+link group used again
+version 2.1
+version 1
+transfers both ways, checked by hash
+many connections in one RMB
+connections come and go"
+	[endings]="urgent data
+half close
+abort"
+	[fallbacks]="fallback: the server has only TCP
+fallback: the client has only TCP
+fallback: the server limits handshakes
+decline: no enterprise ID in common"
+	[devices]="device of the C module removed
+our device removed
+decline: the client has no device
+decline: the server has no device"
+	[modules]="limits: the lower ones hold
+keep-alive of an idle link
+C module removed and loaded again
+our module removed and loaded again"
+	[older]="version 2.0
+idle link group deleted by the C module"
+	[all]="tshark finds nothing malformed"
+)
 
-start_capture() {
-	dumpcap -q -i "$WIRE" -s 300 -w "$CAPTURE" 2>/dev/null &
-	capture=$!
-	within 10 test -s "$CAPTURE"
+PORT=7000
+
+# Who is where.
+if [ "$ROLE$MODULE" = aours ] || [ "$ROLE$MODULE" = bc ]; then
+	COLUMN_NAME="ours is the client" OUR_IP=10.0.0.1 C_IP=10.0.0.2
+else
+	COLUMN_NAME="ours is the server" OUR_IP=10.0.0.2 C_IP=10.0.0.1
+fi
+
+# reload: unloads the module of this guest and loads it again.
+reload() {
+	within 20 unload_smc && load_smc && common_eid
 }
 
-stop_capture() {
-	sleep 1
-	kill -INT "$capture"
-	wait "$capture"
+# The C module has no enterprise ID of its own, and ours no other one.
+eid_of_c() {
+	"$BIN/smc" ueid flush
+	"$BIN/smc" ueid add "$1"
 }
 
-# dissect FILTER: the packets of the capture that it takes. SMC gets them first: other dissectors
-# claim ports and RDMA messages that are not theirs.
-dissect() {
-	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol rpcordma \
-		--disable-protocol smb_direct --disable-protocol nvme-rdma --disable-protocol lnet \
-		--disable-protocol iser --disable-protocol infiniband_sdp \
-		-r "$CAPTURE" -Y "$1" 2>/dev/null
+remove_device() {
+	rdma link delete "rxe_$ROLE"
 }
 
-count() {
-	dissect "$1" | wc -l
+add_device() {
+	rdma link add "rxe_$ROLE" type rxe netdev "$WIRE"
 }
 
-# has LEAST FILTER
-has() {
-	local found
-	found=$(count "$2")
-	echo "# $found packets of $2"
-	[ "$found" -ge "$1" ]
+# says WORDS COMMAND...: the command succeeds and prints the words.
+says() {
+	local words=$1 said
+	shift
+	said=$("$@")
+	local code=$?
+	echo "$said"
+	[ "$code" = 0 ] && grep -q "$words" <<<"$said"
 }
 
-nothing_malformed() {
-	local found
-	found=$(count "smc && (_ws.malformed || _ws.expert.severity == error)")
-	[ "$found" = 0 ] || dissect "smc && (_ws.malformed || _ws.expert.severity == error)" | head -5
-	[ "$found" = 0 ]
+# smc_works [PORT]
+smc_works() {
+	talk "${1:-$PORT}" --expect smc integrity --mib 1
 }
 
-client() {
-	local smctest="$BIN/smctest --remote --addr=$PEER_IP"
+basics() {
+	not_run "version 1" "soft RoCE has no version 1 addresses"
+	line "first contact"
+	check "first contact" talk $PORT --expect smc path
+	line "link group used again"
+	check "reuse" smc_works
+	line "transfers both ways, checked by hash"
+	check "random chunks" talk $PORT --expect smc integrity --mib 8
+	check "small chunks" talk $PORT --expect smc integrity --mib 1 --chunk 700
+	check "chunks beyond the buffers" talk $PORT --expect smc integrity --mib 2 --chunk 1000000
+	check "round trips" talk $PORT --expect smc pingpong --count 50
+	line "many connections in one RMB"
+	check "connections at once" talk $PORT --expect smc many --connections 30 --kib 32
+	line "connections come and go"
+	check "churn" talk $PORT --expect smc churn --processes 3 --opens 12
+}
 
-	check "the peer listens" await listening
-	start_capture
-	check "the path is SMC-R" $smctest --expect smc path
-	check "data both ways" $smctest --expect smc integrity --mib 2
-	check "small chunks" $smctest --expect smc integrity --mib 1 --chunk 700
-	check "large chunks" $smctest --expect smc integrity --mib 4 --chunk 1000000
-	check "round trips" $smctest --expect smc pingpong --count 100
-	check "connections at once" $smctest --expect smc many --connections 40 --kib 32
-	check "connections come and go" $smctest --expect smc churn --processes 3 --opens 20
-	check "a client with TCP alone" $smctest --family tcp integrity --mib 1
-	check "data after all that" $smctest --expect smc integrity --mib 2
+endings() {
+	local name
+	for name in "urgent data" "half close" "abort"; do
+		line "$name"
+		suite "$name" talk $PORT --expect smc apart --only "${name%% data}:"
+	done
+	far serve 7001
+	talk 7001 --expect smc apart --server-dies >/tmp/survivor &
+	survivor=$!
+	check "a server is about to be killed" within 20 grep -q ready /tmp/survivor
+	far unserve 7001
+	check "the client of a killed server hears of it" wait $survivor
+	cat /tmp/survivor
+}
+
+fallbacks() {
+	far serve 7002 --server-family tcp
+	line "fallback: the server has only TCP"
+	check "a server with TCP" talk 7002 --expect tcp integrity --mib 1
+	far unserve 7002
+	line "fallback: the client has only TCP"
+	check "a client with TCP" talk $PORT --family tcp integrity --mib 1
+	line "fallback: the server limits handshakes"
+	check "the limit is on" far setting limit_smc_hs 1
+	far serve 7003
+	check "a burst of connections" talk 7003 churn --processes 4 --opens 5
+	far unserve 7003
+	check "the limit is off" far setting limit_smc_hs 0
+	line "decline: no enterprise ID in common"
+	check "another enterprise ID" at_c eid_of_c OTHER
+	check "no ID in common" talk $PORT --expect tcp integrity --mib 1
+	check "the reason" says "TCP: " talk $PORT --expect tcp path
+	check "the common enterprise ID" at_c eid_of_c "$EID"
+	check "SMC is back" smc_works
+}
+
+# device_goes SIDE LINE: the device of near or far is removed under a transfer, then missing.
+device_goes() {
+	local at=$1 missing=$2 HUNG=124
+	talk $PORT --deadline 60 --expect smc integrity --mib 24 >/tmp/transfer &
+	transfer=$!
+	sleep 2
+	check "a transfer is under way" kill -0 $transfer
+	check "the device is removed" $at remove_device
+	wait $transfer
+	code=$?
+	tail -1 /tmp/transfer
+	check "the transfer ends" [ "$code" != $HUNG ]
+	line "$missing"
+	check "TCP without the device" talk $PORT --expect tcp integrity --mib 1
+	check "the reason" says "0x0303000[02]" talk $PORT --expect tcp path
+	check "the device comes back" $at add_device
+	check "SMC comes back" within 20 smc_works
+}
+
+devices() {
+	line "device of the C module removed"
+	if [ "$MODULE" = c ]; then
+		device_goes "" "decline: the client has no device"
+		line "our device removed"
+		device_goes far "decline: the server has no device"
+	else
+		device_goes far "decline: the server has no device"
+		line "our device removed"
+		device_goes "" "decline: the client has no device"
+	fi
+}
+
+# reload_at SIDE: the module of that side goes and comes back, with the server of guest b.
+reload_at() {
+	far unserve $PORT
+	check "module reloaded" "$1" reload
+	far serve $PORT
+}
+
+modules() {
+	line "C module removed and loaded again"
+	reload_at at_c
+	line "limits: the lower ones hold"
+	check "C module's limit of connections" at_c setting smcr_max_conns_per_lgr 16
+	line "keep-alive of an idle link"
+	check "C module's interval" at_c setting smcr_testlink_time 1
+	check "our interval" at_ours setting smcr_testlink_time 1
+	line "C module removed and loaded again"
+	check "first contact with the new module" smc_works
+	line "keep-alive of an idle link"
+	suite "idle" talk $PORT --expect smc apart --only "rest:"
+	line "limits: the lower ones hold"
+	check "more connections than a group takes" \
+		talk $PORT --expect smc many --connections 20 --kib 16
+	line "our module removed and loaded again"
+	reload_at at_ours
+	check "first contact with the new module" smc_works
+}
+
+# older: the C module is one of release 0 that frees idle link groups after seconds.
+older() {
+	line "version 2.0"
+	check "first contact" talk $PORT --expect smc integrity --mib 2
+	check "reuse" talk $PORT --expect smc pingpong --count 20
+	line "idle link group deleted by the C module"
+	sleep 5
+	check "a new first contact" talk $PORT --expect smc integrity --mib 1
+}
+
+# What the capture says of the lines of a phase.
+
+judge_basics() {
+	not_run "version 1" "soft RoCE has no version 1 addresses"
+	line "first contact"
+	check "wire: first contacts" seen 1 'clc == 2 && accepted != ""'
+	line "link group used again"
+	check "wire: accepts of a group that is there" seen 10 'clc == 2 && accepted == ""'
+	line "version 2.1"
+	check "wire: proposals of release 1" seen 1 "proposed == 1"
+	check "wire: accepts of release 1" seen 1 "accepted == 1"
+	check "wire: confirms of release 1" seen 1 "confirmed == 1"
+	line "many connections in one RMB"
+	check "wire: our elements beyond the first" seen 5 \
+		"src == \"$OUR_IP\" && (server_index > 1 || client_index > 1)"
+}
+
+judge_modules() {
+	# One for each reload, and one more when the first group is full.
+	line "limits: the lower ones hold"
+	check "wire: first contacts" seen 3 'clc == 2 && accepted != ""'
+	line "keep-alive of an idle link"
+	check "wire: the C module tests links" seen 2 "src == \"$C_IP\" && raw ~ /^27....0/"
+	check "wire: ours answers and tests" seen 2 "src == \"$OUR_IP\" && llc == \"0x27\""
+	line "C module removed and loaded again"
+	check "wire: the C module deletes its groups" seen 1 "src == \"$C_IP\" && raw ~ /^24....4/"
+}
+
+judge_older() {
+	line "version 2.0"
+	check "wire: accepts of release 0" seen 2 "accepted == \"0\""
+	check "wire: confirms of release 0" seen 2 "confirmed == \"0\""
+	line "idle link group deleted by the C module"
+	check "wire: the C module deletes groups in good order" seen 1 \
+		"src == \"$C_IP\" && raw ~ /^24....6/"
+}
+
+judge_all() {
+	line "tshark finds nothing malformed"
+	check "wire: messages over TCP" seen 3 'clc'
+	check "wire: messages over RDMA" seen 10 'llc'
+	check "wire: none malformed" unseen 'bad'
+}
+
+# matrix PHASE...
+matrix() {
+	local phase
+	for phase in "$@" all; do
+		mapfile -t lines <<<"${LINES_OF[$phase]}"
+		table "with the C module" "$COLUMN_NAME" "${lines[@]}"
+	done
+	check "the capture starts" start_capture
+	far serve $PORT
+	for phase; do
+		$phase
+	done
+	far unserve $PORT
 	stop_capture
-
-	check "the capture has proposals" has 1 "smc.clc_msg == 1"
-	check "the capture has accepts" has 1 "smc.clc_msg == 2"
-	check "the capture has confirms" has 1 "smc.clc_msg == 3"
-	check "the capture has data control messages" has 10 "smc.llc_msg == 0xfe"
-	check "tshark finds nothing malformed" nothing_malformed
-	tell done
+	for phase in "$@" all; do
+		[ "$(type -t "judge_$phase")" != function ] || "judge_$phase"
+	done
+	end_line
+	dismiss
 }
 
-server() {
-	"$BIN/smctest" --addr="$LOCAL_IP" --deadline 1000 serve &
-	server=$!
-	sleep 1
-	check "the server runs" kill -0 "$server"
-	tell listening
-	check "the client is done" await done 500
-	check "the server still runs" kill -0 "$server"
-	kill -9 "$server"
-	wait "$server" 2>/dev/null
-}
+# What a script runs by itself; words after its name are phases to run instead.
+[ $# != 0 ] || set -- "${PHASES[@]}"
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "wire" up_wire
 require "enterprise ID" common_eid
 case $ROLE in
-a) client ;;
-b) server ;;
+a) matrix "$@" ;;
+b) check "orders until the dismissal" obey ;;
 esac
 check "module unloads" within 20 unload_smc
 finish

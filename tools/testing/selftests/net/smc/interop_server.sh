@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(c,ours)
-# timeout: 500
+# timeout: 560
 # Our module as the server of the C module.
 
+PHASES=(basics endings fallbacks modules)
 . "${LIB%/*}/interop.bash"

@@ -1,0 +1,8 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: pair(ours,c)
+# timeout: 200
+# Our module as the client of an older C module.
+
+PHASES=(older) C_SMC_KO=$OLD_C_SMC_KO
+. "${LIB%/*}/interop.bash"
