@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: x86_64
+# timeout: 400
+# The second opinion, on an architecture with real interrupts: unmodified programs over SMC-R.
+
+. "$LIB"
+
+RESULTS=$(mktemp -d)
+
+# listens PORT: somebody listens there in b.
+listens() {
+	in_ns b ss -Htln "sport = :$1" | grep -q .
+}
+
+# by_rdma LEAST COMMAND...: the command succeeds, and the RDMA device of a sends that much meanwhile.
+by_rdma() {
+	local least=$1 before sent
+	shift
+	before=$(rdma_bytes a)
+	"$@" || return
+	sent=$(($(rdma_bytes a) - before))
+	echo "# the RDMA device sent $sent bytes, at least $least wanted"
+	[ "$sent" -ge "$least" ]
+}
+
+iperf() {
+	in_ns b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
+	within 20 listens 5201 &&
+		in_ns a timeout 90 smc run iperf3 -c "$IP_B" -n 16M | tee "$RESULTS/iperf" | grep sender
+}
+
+redis() {
+	in_ns b smc run redis-server --bind "$IP_B" --save '' --protected-mode no >"$RESULTS/redis" 2>&1 &
+	redis=$!
+	within 20 listens 6379 &&
+		in_ns a timeout 90 smc run redis-benchmark -h "$IP_B" -t set,get -c 8 -d 1024 -n 1000 --csv
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+
+check "the path is SMC-R" smctest --expect smc path
+check "data is whole" smctest --expect smc integrity --mib 4
+check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
+check "iperf3" by_rdma $((16 << 20)) iperf
+check "redis" by_rdma $((1000 * 1024)) redis
+check_not "the module stays while redis listens" rmmod smc
+kill "$redis"
+wait "$redis" 2>/dev/null
+check "connections at once" smctest --expect smc many --connections 50 --kib 16
+check "module unloads" within 20 unload_smc
+check "module loads again" load_smc
+check "data is whole after that" smctest --expect smc integrity --mib 1
+check "module unloads again" within 20 unload_smc
+finish
