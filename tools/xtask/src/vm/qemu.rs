@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! An x86-64 guest in QEMU, with this machine's files over 9p.
 
-use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{bail, Result};
 
@@ -62,18 +62,36 @@ pub(super) fn machine(
     })
 }
 
-/// Hardware virtualisation where this user has it, else translation.
-fn accelerator() -> [&'static str; 4] {
-    let kvm = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm")
-        .is_ok();
-    if kvm {
-        ["-accel", "kvm", "-cpu", "host"]
+/// Hardware virtualisation where it works for this user, else translation.
+fn accelerator() -> &'static [&'static str] {
+    const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
+    if Path::new("/dev/kvm").exists() && starts(KVM) {
+        KVM
     } else {
-        ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        &["-accel", "tcg,thread=multi", "-cpu", "max"]
     }
+}
+
+/// Whether a machine without anything in it starts. A host that is a guest itself may have the device,
+/// and then refuse what a processor needs.
+fn starts(accelerator: &[&str]) -> bool {
+    let child = Command::new("timeout")
+        .args(["--signal=KILL", "20", "qemu-system-x86_64", "-nodefaults"])
+        .args(["-no-user-config", "-machine", "q35", "-display", "none"])
+        .args(accelerator)
+        .args(["-monitor", "stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        return false;
+    };
+    if let Some(mut monitor) = child.stdin.take() {
+        // It may have ended already, which its exit code tells.
+        let _ = monitor.write_all(b"quit\n");
+    }
+    child.wait().is_ok_and(|status| status.success())
 }
 
 fn share(cmd: &mut Command, tag: &str, path: &Path, readonly: bool) {
