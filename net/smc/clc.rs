@@ -6,10 +6,15 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    net::TcpSocket,
+    net::{
+        Endpoint,
+        TcpSocket, //
+    },
+    ratelimit,
     time, //
 };
 use smc_proto::{
+    error::PeerError,
     handshake::{
         self,
         Failure,
@@ -35,6 +40,8 @@ const SEND_LEN: usize = MAX_LEN;
 /// One side of the exchange on one TCP connection.
 pub(crate) struct Exchange<'a> {
     tcp: &'a TcpSocket,
+    /// For the log: at its end the connection may have no peer any more.
+    peer: Option<Endpoint>,
     buf: KVec<u8>,
     /// Version of the last message received.
     received: Option<Version>,
@@ -45,53 +52,52 @@ impl<'a> Exchange<'a> {
     pub(crate) fn new(tcp: &'a TcpSocket) -> Result<Self> {
         Ok(Self {
             tcp,
+            peer: tcp.peer().ok(),
             buf: KVec::zeroed(MAX_LEN, GFP_KERNEL)?,
             received: None,
         })
     }
 
-    /// Receives the next message. May sleep for `wait`.
+    /// Receives the next message. May sleep for `wait`, which is the time for all of it: a peer that
+    /// sends byte by byte has no more.
     ///
     /// # Errors
     ///
-    /// [`Fatal`] when there is none; the connection is lost then.
+    /// [`Failure::Fatal`] when there is none, [`Failure::Peer`] when it is none.
     pub(crate) fn receive(&mut self, wait: Duration) -> Result<Message<'_>, Failure> {
-        let timeout = time::timeout(wait.as_nanos());
+        let mut left = time::timeout(wait.as_nanos());
         let mut head = [0; HEADER_LEN];
-        self.read(&mut head, timeout)?;
-        let header = Header::peek(&head).map_err(|e| {
-            pr_debug!("no handshake message: {e:?}\n");
-            Fatal::Protocol
-        })?;
+        self.read(&mut head, &mut left)?;
+        let header = Header::peek(&head)?;
         self.received = Some(header.version());
         let mut buf = core::mem::replace(&mut self.buf, KVec::new());
         let whole = buf.get_mut(..header.read_len());
         let result = match whole.and_then(|bytes| bytes.split_at_mut_checked(HEADER_LEN)) {
             Some((start, rest)) => {
                 start.copy_from_slice(&head);
-                self.read(rest, timeout)
+                self.read(rest, &mut left)
             }
             None => Err(Fatal::Protocol.into()),
         };
         self.buf = buf;
         result?;
-        self.discard(header.drain_len(), timeout)?;
+        self.discard(header.drain_len(), &mut left)?;
         let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
-        Message::parse(bytes).map_err(|e| smc_proto::error::PeerError::from(e).into())
+        Ok(Message::parse(bytes)?)
     }
 
-    fn read(&self, buf: &mut [u8], timeout: isize) -> Result<(), Failure> {
-        let mut left = timeout;
-        Ok(self.tcp.recv_exact(buf, &mut left).map_err(fatal)?)
+    /// Fills `buf`, within `left` jiffies.
+    fn read(&self, buf: &mut [u8], left: &mut isize) -> Result<(), Failure> {
+        Ok(self.tcp.recv_exact(buf, left).map_err(fatal)?)
     }
 
     /// Reads and throws away what a longer message has beyond what is understood.
-    fn discard(&self, mut len: usize, timeout: isize) -> Result<(), Failure> {
+    fn discard(&self, mut len: usize, left: &mut isize) -> Result<(), Failure> {
         let mut waste = [0; 64];
         while len > 0 {
             let n = len.min(waste.len());
             let part = waste.get_mut(..n).ok_or(Fatal::Protocol)?;
-            self.read(part, timeout)?;
+            self.read(part, left)?;
             len -= n;
         }
         Ok(())
@@ -109,6 +115,17 @@ impl<'a> Exchange<'a> {
         let timeout = time::timeout(handshake::CLC_WAIT.as_nanos());
         self.tcp.send_all(bytes, timeout).map_err(fatal)?;
         Ok(())
+    }
+
+    /// Tells the administrator what the peer did wrong.
+    pub(crate) fn complain(&self, error: PeerError) {
+        if !ratelimit::peer() {
+            return;
+        }
+        match &self.peer {
+            Some(peer) => pr_warn!("handshake with {peer}: {error:?}\n"),
+            None => pr_warn!("handshake with a peer that left at once: {error:?}\n"),
+        }
     }
 
     /// Tells the peer that TCP goes on.

@@ -11,7 +11,6 @@ use core::mem;
 use kernel::{
     new_mutex,
     new_spinlock,
-    pr_warn_once,
     prelude::*,
     sync::{
         aref::ARef,
@@ -22,7 +21,8 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Write,
-    net::Sk, //
+    net::Sk,
+    ratelimit, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -303,7 +303,9 @@ impl Conn {
     }
 
     fn on_fault(self: &Arc<Self>, fault: Fault) {
-        pr_warn_once!("a peer broke the protocol, its connection is aborted: {fault:?}\n");
+        if ratelimit::peer() {
+            pr_warn!("a peer broke the protocol, its connection is aborted: {fault:?}\n");
+        }
         self.kill();
     }
 }

@@ -61,12 +61,15 @@ pub(crate) enum Outcome {
     Fallback(Reason, u32),
 }
 
-/// Carries out what a failure means.
+/// Carries out what a failure means for the connection.
 fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<Outcome> {
+    if let Failure::Peer(error) = failure {
+        exchange.complain(error);
+    }
     let verdict = failure.verdict();
     let diagnosis = match failure {
         Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
-        Failure::Declined(_) | Failure::Fatal(_) => 0,
+        Failure::Declined(_) | Failure::Peer(_) | Failure::Fatal(_) => 0,
     };
     if let Some(reason) = verdict.decline {
         exchange
@@ -215,6 +218,9 @@ fn settle(
             // The socket goes on without it.
             conn.detach();
             conn.group.leave(conn.token());
+            if failure.verdict().ends_group {
+                groups::end_later(&conn.group);
+            }
             Err(failure)
         }
     }

@@ -340,7 +340,7 @@ impl LinkGroup {
     /// Whether a new connection may use the group; see [`Candidate::matches`].
     pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
         let table = self.table.lock();
-        if table.ended {
+        if table.ended || table.doomed {
             return false;
         }
         let has_room = table.count < usize::from(self.terms.limits.max_conns);

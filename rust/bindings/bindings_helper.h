@@ -14,6 +14,7 @@
 #include <linux/netdevice.h>
 #include <linux/poll.h>
 #include <linux/random.h>
+#include <linux/ratelimit.h>
 #include <linux/reboot.h>
 #include <linux/scatterlist.h>
 #include <linux/sockios.h>

@@ -5,6 +5,7 @@
 #include "genl.c"
 #include "ib.c"
 #include "net.c"
+#include "ratelimit.c"
 #include "route.c"
 #include "utsname.c"
 #include "workqueue.c"

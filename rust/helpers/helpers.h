@@ -13,6 +13,7 @@
 #include "genl.h"
 #include "ib.h"
 #include "net.h"
+#include "ratelimit.h"
 #include "route.h"
 #include "utsname.h"
 #include "workqueue.h"

@@ -15,6 +15,7 @@ pub mod ib;
 pub mod net;
 pub mod queue;
 pub mod random;
+pub mod ratelimit;
 pub mod route;
 pub mod time;
 pub mod uapi;

@@ -11,11 +11,13 @@ mod errno;
 pub mod inspect;
 mod option;
 mod poll;
+mod signal;
 mod socket;
 
 pub use address::Address;
 pub use errno::Errno;
 pub use poll::poll_fd;
+pub use signal::interrupt_calls_by;
 pub use socket::Message;
 pub use socket::Socket;
 

@@ -224,6 +224,25 @@ impl Socket {
         Ok(())
     }
 
+    /// Has the signals of the socket (SIGIO, SIGURG) sent to the calling thread.
+    pub fn set_owner_to_this_thread(&self) -> Result<()> {
+        /// `struct f_owner_ex` of `fcntl.h`.
+        #[repr(C)]
+        struct Owner {
+            kind: i32,
+            pid: libc::pid_t,
+        }
+        const F_SETOWN_EX: i32 = 15;
+        const F_OWNER_TID: i32 = 0;
+        // SAFETY: gettid(2) takes no argument.
+        let pid = unsafe { libc::gettid() };
+        let kind = F_OWNER_TID;
+        let owner = Owner { kind, pid };
+        // SAFETY: F_SETOWN_EX reads one `struct f_owner_ex`.
+        check(unsafe { libc::fcntl(self.as_raw_fd(), F_SETOWN_EX, &owner) })?;
+        Ok(())
+    }
+
     /// Another descriptor for the same socket.
     pub fn duplicate(&self) -> Result<Self> {
         self.0

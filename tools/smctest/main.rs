@@ -32,6 +32,7 @@ mod rawclc;
 mod semantics;
 mod server;
 mod urgent;
+mod watch;
 mod watchdog;
 
 use std::process::ExitCode;

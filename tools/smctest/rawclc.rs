@@ -2,21 +2,21 @@
 
 //! `smctest rawclc`: a peer that agrees to SMC and then sends nonsense.
 //!
-//! Whatever it sends, the kernel must answer with a message or the end of the connection within
-//! the handshake's time limit, give other peers their connections meanwhile, and take no harm; the
-//! runner looks at the kernel's log for the latter. The peer plays the client towards a listening
-//! SMC socket, and the server towards a connecting one.
+//! Whatever it sends, the kernel must answer as the protocol says within the handshake's time limit,
+//! give other peers their connections meanwhile, and take no harm; the runner looks at the kernel's
+//! log for the latter. The peer plays the client towards a listening SMC socket, and the server
+//! towards a connecting one.
 
+mod calls;
+mod client;
 mod frame;
 mod messages;
-mod scripts;
+mod peer;
+mod script;
+mod server;
 mod tcp;
 
-use std::fs;
-use std::net::IpAddr;
 use std::net::Ipv4Addr;
-use std::net::SocketAddr;
-use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -24,8 +24,6 @@ use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
-use smc_user::Address;
-use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
@@ -37,22 +35,12 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-use frame::Flow;
 use messages::Messages;
-use scripts::client_scripts;
-use scripts::server_scripts;
-use scripts::Script;
-use scripts::Step;
-use tcp::End;
-use tcp::RawTcp;
-
-/// Time for the kernel to answer: its own limit is 6 s, and a debug kernel is slow.
-const ANSWER: Duration = Duration::from_secs(20);
-
-/// Length of a message's header: what makes an answer.
-const HEADER_LEN: usize = 8;
-
-const ETH_P_IP: u16 = 0x0800;
+use messages::PEER_ID;
+use peer::Peer;
+use peer::ANSWER;
+use script::Peers;
+use script::Script;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -69,21 +57,39 @@ pub(crate) struct Arguments {
     peer_mac: [u8; 6],
 
     /// Random changes to try on each message
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 20)]
     mutations: u32,
 
     /// Seed; a random one is taken and printed otherwise
     #[arg(long)]
     seed: Option<u64>,
+
+    /// Only scripts whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
-/// The peer's place on the wire.
-struct Peer<'a> {
-    context: &'a Context,
-    wire: Socket,
-    flow: Flow,
-    messages: Messages,
-}
+/// A test of its own, beside the scripts.
+type Test = (&'static str, fn(&Peer<'_>, &Socket) -> Result<()>);
+
+/// What is looked at before and between the scripts.
+const BEFORE: &[Test] = &[(
+    "the kernel takes this peer for one that speaks SMC",
+    is_taken_for_smc,
+)];
+const BETWEEN: &[Test] = &[
+    ("an ordinary connection afterwards", |peer, _| {
+        ordinary(peer.context)
+    }),
+    ("silent peers do not delay an ordinary one", stall_others),
+    (
+        "a link group that its peer gave up is replaced",
+        replace_group,
+    ),
+];
+const AFTER: &[Test] = &[("an ordinary connection after all", |peer, _| {
+    ordinary(peer.context)
+})];
 
 /// Plays all parts; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
@@ -92,30 +98,33 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let mut random = Random::new(seed);
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
-    let mut peer = Peer::new(context, arguments)?;
+    let peer = Peer::new(context, arguments)?;
+    let wire = peer.wire()?;
 
-    let messages = &peer.messages;
-    let as_client = client_scripts(messages, arguments.mutations, &mut random);
-    let as_server = server_scripts(messages, arguments.mutations, &mut random);
-    let mut ktap = Ktap::start(as_client.len() + as_server.len() + 4);
+    let mut peers = Peers::new(arguments.raw_addr);
+    let is_wanted = |script: &Script| script.name.contains(&arguments.only);
+    let mut as_client = client::scripts(&mut peers, arguments.mutations, &mut random);
+    let mut as_server = server::scripts(&mut peers, arguments.mutations, &mut random);
+    as_client.retain(is_wanted);
+    as_server.retain(is_wanted);
 
-    let result = peer.is_taken_for_smc();
-    ktap.result(
-        "the kernel takes this peer for one that speaks SMC",
-        text(result),
-    );
-    for (name, script) in &as_client {
-        ktap.result(format!("client: {name}"), text(peer.play_client(script)));
-    }
-    ktap.result("an ordinary connection afterwards", text(ordinary(context)));
-    ktap.result(
-        "silent peers do not delay an ordinary one",
-        text(peer.stall_others()),
-    );
-    for (name, script) in &as_server {
-        ktap.result(format!("server: {name}"), text(peer.play_server(script)));
-    }
-    ktap.result("an ordinary connection after all", text(ordinary(context)));
+    let tests = [BEFORE, BETWEEN, calls::TESTS, AFTER];
+    let count = tests.iter().map(|tests| tests.len()).sum::<usize>();
+    let mut ktap = Ktap::start(count + as_client.len() + as_server.len());
+    let try_all = |ktap: &mut Ktap, tests: &[Test]| {
+        for (name, test) in tests {
+            ktap.result(name, text(test(&peer, &wire)));
+        }
+    };
+
+    try_all(&mut ktap, BEFORE);
+    let results = peer.play_all(&as_client, Peer::play_client);
+    report(&mut ktap, "client", &as_client, results);
+    try_all(&mut ktap, BETWEEN);
+    let results = peer.play_all(&as_server, Peer::play_server);
+    report(&mut ktap, "server", &as_server, results);
+    try_all(&mut ktap, calls::TESTS);
+    try_all(&mut ktap, AFTER);
 
     match ktap.finish() {
         0 => Ok(()),
@@ -123,157 +132,102 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
 }
 
+fn report(ktap: &mut Ktap, role: &str, scripts: &[Script], results: Vec<Result<()>>) {
+    for (script, result) in scripts.iter().zip(results) {
+        ktap.result(format!("{role}: {}", script.name), text(result));
+    }
+}
+
 fn text(result: Result<()>) -> Result<(), String> {
     result.map_err(|error| format!("{error:#}"))
 }
 
-impl<'a> Peer<'a> {
-    fn new(context: &'a Context, arguments: &Arguments) -> Result<Self> {
-        let IpAddr::V4(server) = context.addr else {
-            bail!("this peer knows IPv4 only");
-        };
-        let path = format!("/sys/class/net/{}", arguments.device);
-        let index: u32 = read(&format!("{path}/ifindex"))?.parse()?;
-        let address = read(&format!("{path}/address"))?;
-        let local_mac = mac(&address).map_err(anyhow::Error::msg)?;
-
-        let protocol = i32::from(ETH_P_IP.to_be());
-        let wire = Socket::open(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
-        wire.bind(Address::of_link(ETH_P_IP, index))?;
-        Ok(Self {
-            context,
-            wire,
-            flow: Flow {
-                local_mac,
-                peer_mac: arguments.peer_mac,
-                local: (arguments.raw_addr, 20_000),
-                peer: (server, context.port),
-            },
-            messages: Messages::of(arguments.raw_addr),
-        })
-    }
-
-    /// A port of its own for each connection, so that none takes another's late segments.
-    fn next_flow(&mut self) -> Flow {
-        self.flow.local.1 += 1;
-        self.flow
-    }
-
-    fn is_taken_for_smc(&mut self) -> Result<()> {
-        let flow = self.next_flow();
-        let mut tcp = RawTcp::connect(&self.wire, flow)?;
-        ensure!(tcp.peer_has_smc, "the kernel's SYN-ACK has no SMC option");
-        tcp.reset()
-    }
-
-    fn play_client(&mut self, script: &Script) -> Result<()> {
-        let flow = self.next_flow();
-        let mut tcp = RawTcp::connect(&self.wire, flow)?;
-        play(&mut tcp, script)
-    }
-
-    /// Connects a kernel socket of the server's namespace to this peer.
-    fn play_server(&mut self, script: &Script) -> Result<()> {
-        let mut flow = self.next_flow();
-        flow.peer.1 = 0;
-        let address = SocketAddr::from(flow.local);
-        let context = self.context;
-        let wire = &self.wire;
-
-        thread::scope(|scope| {
-            let kernel = scope.spawn(move || {
-                netns::enter(context.server_netns.as_deref())?;
-                connect_and_close(context, address)
-            });
-            let played = RawTcp::accept(wire, flow).and_then(|mut tcp| play(&mut tcp, script));
-            match kernel.join() {
-                Ok(result) => result?,
-                Err(_) => bail!("the connecting thread panicked"),
-            }
-            played
-        })
-    }
-
-    /// Peers that say nothing occupy the kernel for 6 s each; others must not notice.
-    fn stall_others(&mut self) -> Result<()> {
-        let mut silent = Vec::new();
-        for _ in 0..20 {
-            let mut flow = self.flow;
-            flow.local.1 += 1;
-            self.flow = flow;
-            let mut tcp = RawTcp::connect(&self.wire, flow)?;
-            tcp.send(&self.messages.proposal[..20])?;
-            silent.push(tcp);
-        }
-        let start = Instant::now();
-        let result = ordinary(self.context);
-        let took = start.elapsed();
-        for tcp in &mut silent {
-            tcp.reset()?;
-        }
-        result?;
-        ensure!(
-            took < Duration::from_secs(5),
-            "it took {:.1} s",
-            took.as_secs_f32()
-        );
-        Ok(())
-    }
+fn is_taken_for_smc(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let mut tcp = peer.connect(wire)?;
+    ensure!(tcp.peer_has_smc, "the kernel's SYN-ACK has no SMC option");
+    tcp.reset()
 }
 
-/// Plays the steps, then waits for the kernel's answer: a message or the end.
-fn play(tcp: &mut RawTcp<'_>, script: &Script) -> Result<()> {
-    let mut is_over = false;
-    for step in script {
-        match step {
-            Step::Send(bytes) => tcp.send(bytes)?,
-            Step::Drip(bytes) => {
-                for byte in bytes {
-                    tcp.send(&[*byte])?;
-                    thread::sleep(Duration::from_millis(2));
-                }
-            }
-            Step::Receive => drop(tcp.receive(HEADER_LEN, ANSWER)?.len()),
-            Step::Close => tcp.close()?,
-            Step::Reset => {
-                tcp.reset()?;
-                is_over = true;
-            }
-        }
+/// Peers that say nothing occupy the kernel for 6 s each; others must not notice.
+fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let mut silent = Vec::new();
+    for number in 0..20 {
+        let mut tcp = peer.connect(wire)?;
+        let messages = Messages::of(peer.address, 0x4000 + number);
+        // Some are silent in the middle of a first contact.
+        let part = if number % 2 == 0 { 20 } else { 156 };
+        tcp.send(&messages.proposal[..part])?;
+        silent.push(tcp);
     }
-    if is_over {
-        return Ok(());
-    }
-    let answer = tcp.receive(usize::MAX, ANSWER)?.len();
-    let end = tcp.end;
-    tcp.reset()?;
-    ensure!(
-        answer >= HEADER_LEN || end != End::Open,
-        "{} s later the kernel has neither answered nor closed",
-        ANSWER.as_secs()
-    );
-    Ok(())
-}
-
-/// The kernel's side of a connection to the peer: an error, TCP, or a closed connection.
-fn connect_and_close(context: &Context, address: SocketAddr) -> Result<()> {
-    let socket = context.family.open(context.addr)?;
-    socket.set_timeout(ANSWER)?;
     let start = Instant::now();
-    if socket.connect(address).is_ok() {
-        // The peer's closing ends the connection, whatever it had become.
-        match socket.recv(&mut [0; 100], 0) {
-            Err(Errno::EAGAIN) => {}
-            Ok(_) | Err(_) => return Ok(()),
-        }
-    }
+    let result = ordinary(peer.context);
     let took = start.elapsed();
+    for tcp in &mut silent {
+        tcp.reset()?;
+    }
+    result?;
     ensure!(
-        took < 2 * ANSWER,
-        "the connection took {} s",
-        took.as_secs()
+        took < Duration::from_secs(5),
+        "it took {:.1} s",
+        took.as_secs_f32()
     );
     Ok(())
+}
+
+/// The group of two kernels; then the peer pretends to be one of them that has forgotten it.
+fn replace_group(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let std::net::IpAddr::V4(server) = peer.context.addr else {
+        bail!("this peer knows IPv4 only");
+    };
+    let before = peer.context.connect()?;
+    let group = group_of(&before)?;
+    let client = before.local_address()?.to_ip().context("no IP address")?;
+
+    // Both kernels are one, so the identity of one is that of the other.
+    let mut identity = Vec::new();
+    peer.serve(
+        wire,
+        |address| {
+            let socket = peer.context.family.open(peer.context.addr)?;
+            // The peer resets the connection.
+            let _ = socket.connect(address);
+            Ok(())
+        },
+        |tcp| {
+            let proposal = tcp.message(ANSWER)?.context("no proposal")?;
+            identity = proposal[PEER_ID..PEER_ID + 8].to_vec();
+            tcp.reset()
+        },
+    )?;
+    let std::net::IpAddr::V4(client) = client.ip() else {
+        bail!("the client's address is not of IPv4");
+    };
+    ensure!(client != server, "both ends have one address");
+    let mut stranger = Messages::of(client, 0);
+    stranger.proposal[PEER_ID..PEER_ID + 8].copy_from_slice(&identity);
+    let mut tcp = peer.connect(wire)?;
+    tcp.send(&stranger.proposal)?;
+    let accept = tcp.message(ANSWER)?.context("no accept")?;
+    ensure!(accept[7] & 0x08 == 0, "the group was not found again");
+    tcp.send(&stranger.decline_v1)?;
+
+    // The group ends, and with it the connection.
+    before.set_timeout(ANSWER)?;
+    let _ = before.recv(&mut [0], 0);
+    tcp.reset()?;
+    let after = peer.context.connect()?;
+    ensure!(group_of(&after)? != group, "the group is still in use");
+    ordinary(peer.context)
+}
+
+/// The number of the link group.
+fn group_of(socket: &Socket) -> Result<u32> {
+    const SOL_SMC: i32 = 286;
+    const SMC_INFO: i32 = 0x5201;
+    let mut info = [0; 16];
+    socket.option(SOL_SMC, SMC_INFO, &mut info)?;
+    let [.., a, b, c, d] = info;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
 /// A connection of two kernels, with some data.
@@ -287,11 +241,6 @@ fn ordinary(context: &Context) -> Result<()> {
     let socket = context.connect()?;
     Job::Bulk(bulk).send(&socket)?;
     bulk.run_client(&socket)
-}
-
-fn read(path: &str) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    Ok(text.trim().to_string())
 }
 
 fn mac(text: &str) -> Result<[u8; 6], String> {

@@ -14,6 +14,7 @@ use kernel_ext::net::{
     TcpSocket, //
 };
 use smc_proto::{
+    error::PeerMisbehaved,
     handshake::{
         select::Path,
         server::{
@@ -22,7 +23,6 @@ use smc_proto::{
             Local as Facts, //
         },
         Failure,
-        Fatal,
         CLC_WAIT, //
     },
     lgr::Role,
@@ -86,7 +86,9 @@ fn shake(
             Message::Proposal(proposal) => proposal,
             // A client without a port to offer says so at once.
             Message::Decline(decline) => return Err(Failure::from(&decline)),
-            Message::Accept(_) | Message::Confirm(_) => return Err(Fatal::Protocol.into()),
+            Message::Accept(_) | Message::Confirm(_) => {
+                return Err(PeerMisbehaved::UnexpectedMessage.into());
+            }
         };
         let ueids = local.ueids.lock().clone();
         let facts = Facts {

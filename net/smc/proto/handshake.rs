@@ -17,7 +17,8 @@
 
 use crate::error::{
     Malformed,
-    PeerError, //
+    PeerError,
+    PeerMisbehaved, //
 };
 use crate::id::{
     Eid,
@@ -75,6 +76,9 @@ pub enum Failure {
         /// Whether it does not have the link group that was to be reused any more.
         is_out_of_sync: bool,
     },
+    /// The peer sent what it must not, or what cannot be accepted. It is told the error's reason; if
+    /// there is none, the connection is lost as by [`Fatal::Protocol`].
+    Peer(PeerError),
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.
     Fatal(Fatal),
@@ -121,21 +125,35 @@ impl Failure {
     /// whose TCP stream is unusable ends without a DECLINE.
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::Declined(reason) => Verdict {
-                ends_group: false,
-                decline: if reason.is_sent() { Some(reason) } else { None },
-                then: Then::Fallback(reason),
+            Self::Declined(reason) => Verdict::fallback(reason),
+            Self::Peer(error) => match error.reason() {
+                Some(reason) => Verdict::fallback(reason),
+                None => Verdict::fail(Fatal::Protocol),
             },
             Self::PeerDeclined { is_out_of_sync, .. } => Verdict {
                 ends_group: is_out_of_sync,
                 decline: None,
                 then: Then::Fallback(Reason::PeerDeclined),
             },
-            Self::Fatal(fatal) => Verdict {
-                ends_group: false,
-                decline: None,
-                then: Then::Fail(fatal),
-            },
+            Self::Fatal(fatal) => Verdict::fail(fatal),
+        }
+    }
+}
+
+impl Verdict {
+    const fn fallback(reason: Reason) -> Self {
+        Self {
+            ends_group: false,
+            decline: if reason.is_sent() { Some(reason) } else { None },
+            then: Then::Fallback(reason),
+        }
+    }
+
+    const fn fail(fatal: Fatal) -> Self {
+        Self {
+            ends_group: false,
+            decline: None,
+            then: Then::Fail(fatal),
         }
     }
 }
@@ -161,18 +179,21 @@ impl From<&Decline> for Failure {
     }
 }
 
-/// A fault of the peer that has a reason leads to TCP, one that has none ends the connection.
 impl From<PeerError> for Failure {
     fn from(error: PeerError) -> Self {
-        error
-            .reason()
-            .map_or(Fatal::Protocol.into(), Self::Declined)
+        Self::Peer(error)
     }
 }
 
 impl From<Malformed> for Failure {
     fn from(error: Malformed) -> Self {
-        PeerError::from(error).into()
+        Self::Peer(error.into())
+    }
+}
+
+impl From<PeerMisbehaved> for Failure {
+    fn from(error: PeerMisbehaved) -> Self {
+        Self::Peer(error.into())
     }
 }
 
@@ -196,7 +217,7 @@ pub fn after_silence(heard: Option<&Message<'_>>) -> Failure {
         None => Reason::TimeoutConfirmLink.into(),
         Some(Message::Decline(decline)) => decline.into(),
         Some(Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_)) => {
-            Fatal::Protocol.into()
+            PeerMisbehaved::UnexpectedMessage.into()
         }
     }
 }
@@ -230,8 +251,9 @@ mod tests {
 
     #[test]
     fn an_impossible_value_is_declined_and_not_fatal() {
-        let failure = Failure::from(Malformed::Mtu);
-        assert_eq!(failure, Failure::Declined(Reason::ModeUnsupported));
+        let verdict = Failure::from(Malformed::Mtu).verdict();
+        assert_eq!(verdict.decline, Some(Reason::ModeUnsupported));
+        assert_eq!(verdict.then, Then::Fallback(Reason::ModeUnsupported));
     }
 
     #[test]

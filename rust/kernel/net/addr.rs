@@ -14,7 +14,10 @@ use core::{
     }, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 
 use crate::bindings;
 
@@ -92,6 +95,15 @@ pub struct Endpoint {
     pub port: u16,
     /// The interface of a link-local address, or 0.
     pub scope_id: u32,
+}
+
+/// As in `10.0.0.1 port 80`.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        core::fmt::Display::fmt(&self.ip, f)?;
+        f.write_str(" port ")?;
+        core::fmt::Display::fmt(&self.port, f)
+    }
 }
 
 impl Endpoint {

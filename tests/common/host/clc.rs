@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
     self,
     Contact,
@@ -154,7 +155,9 @@ impl Machine {
                     self.try_way(id, chosen, net)
                 }
                 Message::Decline(decline) => Err(decline.into()),
-                Message::Accept(_) | Message::Confirm(_) => Err(Fatal::Protocol.into()),
+                Message::Accept(_) | Message::Confirm(_) => {
+                    Err(PeerMisbehaved::UnexpectedMessage.into())
+                }
             },
             Stage::Proposed(proposed) => {
                 let agreed = proposed.on_message(message)?;

@@ -7,9 +7,14 @@ use std::net::Ipv4Addr;
 use crate::data::Random;
 
 const PROPOSAL: &[u8] = include_bytes!("../../../tests/vectors/P4.bin");
+const BOTH_VERSIONS: &[u8] = include_bytes!("../../../tests/vectors/P3.bin");
 const ACCEPT: &[u8] = include_bytes!("../../../tests/vectors/A2.bin");
+const ACCEPT_V1: &[u8] = include_bytes!("../../../tests/vectors/A1.bin");
+const REUSE: &[u8] = include_bytes!("../../../tests/vectors/A3.bin");
 const CONFIRM: &[u8] = include_bytes!("../../../tests/vectors/C2.bin");
+const CONFIRM_V1: &[u8] = include_bytes!("../../../tests/vectors/C1.bin");
 const DECLINE: &[u8] = include_bytes!("../../../tests/vectors/D2.bin");
+const DECLINE_V1: &[u8] = include_bytes!("../../../tests/vectors/D1.bin");
 
 /// What the golden messages have in the places of names and addresses.
 const THEIR_EID: &[u8; 32] = b"SMCV2-TEST                      ";
@@ -18,16 +23,37 @@ const THEIR_CLIENT: [u8; 4] = [192, 168, 1, 1];
 const THEIR_SERVER: [u8; 4] = [192, 168, 1, 2];
 const THEIR_SUBNET: [u8; 4] = [192, 168, 1, 0];
 
-/// The messages of a peer at `address`.
+/// Type of a message, in the byte behind the eye catcher.
+pub(super) const TYPE_DECLINE: u8 = 4;
+
+/// Where the sender's identity is, in all messages.
+pub(super) const PEER_ID: usize = 8;
+
+/// Bytes of the eye catcher that ends a message.
+pub(super) const TRAILER_LEN: usize = 4;
+
+/// The messages of one peer.
 pub(super) struct Messages {
+    /// Version 2 alone is offered.
     pub(super) proposal: Vec<u8>,
+    /// Versions 1 and 2 are offered.
+    pub(super) both_versions: Vec<u8>,
+    /// A link group begins.
     pub(super) accept: Vec<u8>,
+    pub(super) accept_v1: Vec<u8>,
+    /// A link group is to be used again.
+    pub(super) reuse: Vec<u8>,
     pub(super) confirm: Vec<u8>,
+    pub(super) confirm_v1: Vec<u8>,
     pub(super) decline: Vec<u8>,
+    /// With the bit that says that the link group is not there any more.
+    pub(super) decline_v1: Vec<u8>,
 }
 
 impl Messages {
-    pub(super) fn of(address: Ipv4Addr) -> Self {
+    /// The messages of the peer number `number` at `address`. Handshakes of one peer wait for each
+    /// other, those of different ones must not.
+    pub(super) fn of(address: Ipv4Addr, number: u16) -> Self {
         let [a, b, c, _] = address.octets();
         let adapt = |message: &[u8]| {
             let mut message = message.to_vec();
@@ -35,13 +61,20 @@ impl Messages {
             replace(&mut message, &THEIR_CLIENT, &address.octets());
             replace(&mut message, &THEIR_SERVER, &address.octets());
             replace(&mut message, &THEIR_SUBNET, &[a, b, c, 0]);
+            message[PEER_ID..PEER_ID + 2].copy_from_slice(&number.to_be_bytes());
+            message[PEER_ID + 2..PEER_ID + 8].copy_from_slice(&[2, 0, 0, 0, 0, 50]);
             message
         };
         Self {
             proposal: adapt(PROPOSAL),
+            both_versions: adapt(BOTH_VERSIONS),
             accept: adapt(ACCEPT),
+            accept_v1: adapt(ACCEPT_V1),
+            reuse: adapt(REUSE),
             confirm: adapt(CONFIRM),
+            confirm_v1: adapt(CONFIRM_V1),
             decline: adapt(DECLINE),
+            decline_v1: adapt(DECLINE_V1),
         }
     }
 }
@@ -59,16 +92,34 @@ fn replace(message: &mut [u8], from: &[u8], to: &[u8]) {
 
 /// The message with another length in its header.
 pub(super) fn with_length(message: &[u8], len: u16) -> Vec<u8> {
-    let mut message = message.to_vec();
-    message[5..7].copy_from_slice(&len.to_be_bytes());
-    message
+    with_bytes(message, 5, &len.to_be_bytes())
 }
 
 /// The message with the byte at `at` replaced.
 pub(super) fn with_byte(message: &[u8], at: usize, byte: u8) -> Vec<u8> {
+    with_bytes(message, at, &[byte])
+}
+
+/// The message with the bytes from `at` on replaced.
+pub(super) fn with_bytes(message: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
-    message[at] = byte;
+    message[at..at + bytes.len()].copy_from_slice(bytes);
     message
+}
+
+/// The message without what is between `from` and `to`, with the length in its header that it has.
+pub(super) fn without(message: &[u8], from: usize, to: usize) -> Vec<u8> {
+    let message = [&message[..from], &message[to..]].concat();
+    let len = u16::try_from(message.len()).expect("a message is short");
+    with_length(&message, len)
+}
+
+/// The message with `bytes` before its trailer, and the length in its header that it has.
+pub(super) fn with_more(message: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let at = message.len() - TRAILER_LEN;
+    let message = [&message[..at], bytes, &message[at..]].concat();
+    let len = u16::try_from(message.len()).expect("a message is short");
+    with_length(&message, len)
 }
 
 /// The message with a few random changes; its header stays mostly intact, so that they get far.
@@ -96,11 +147,23 @@ mod tests {
     #[test]
     fn names_and_addresses_are_replaced() {
         let address = Ipv4Addr::new(10, 9, 0, 50);
-        let messages = Messages::of(address);
+        let messages = Messages::of(address, 7);
         for message in [&messages.proposal, &messages.accept, &messages.confirm] {
             assert!(message.windows(32).any(|part| part == EID));
             assert!(message.windows(4).any(|part| part == address.octets()));
             assert!(!message.windows(2).any(|part| part == [192, 168]));
+            assert_eq!(message[PEER_ID..PEER_ID + 3], [0, 7, 2]);
         }
+    }
+
+    #[test]
+    fn a_message_that_was_cut_or_extended_says_so() {
+        let message = Messages::of(Ipv4Addr::LOCALHOST, 0).reuse;
+        let shorter = without(&message, 64, 104);
+        assert_eq!(shorter.len(), 68);
+        assert_eq!(shorter[5..7], [0, 68]);
+        let longer = with_more(&message, &[1; 20]);
+        assert_eq!(longer[5..7], [0, 128]);
+        assert_eq!(longer[124..], message[104..]);
     }
 }

@@ -6,10 +6,12 @@
 //! messages. This peer has an address that no kernel owns, on a wire that loses and reorders
 //! nothing, so that it can do without retransmission.
 
+use std::mem;
 use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::bail;
+use anyhow::ensure;
 use anyhow::Result;
 use smc_user::poll_fd;
 use smc_user::Errno;
@@ -26,8 +28,11 @@ use super::frame::SYN;
 /// What a segment carries at most: the maximum segment size in our SYN, and theirs is larger.
 const SEGMENT_LEN: usize = 1280;
 
-/// Longest wait for an answer of the kernel's TCP.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Longest wait for an answer of the kernel's TCP, which may have to repeat it.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Length of a message's header: what makes an answer.
+const HEADER_LEN: usize = 8;
 
 /// How the stream from the peer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +114,42 @@ impl<'a> RawTcp<'a> {
         self.transmit(ACK | RST, &[])
     }
 
-    /// Receives until there are `len` bytes, the peer ends the stream, or the time is over; returns
-    /// all bytes received so far.
-    pub(super) fn receive(&mut self, len: usize, time: Duration) -> Result<&[u8]> {
+    /// Receives the next message of the handshake; `None` if the stream ends before it is complete, or
+    /// the time is over.
+    pub(super) fn message(&mut self, time: Duration) -> Result<Option<Vec<u8>>> {
+        let start = Instant::now();
+        if !self.receive(HEADER_LEN, time)? {
+            return Ok(None);
+        }
+        let len = u16::from_be_bytes([self.received[5], self.received[6]]).into();
+        if !self.receive(len, time.saturating_sub(start.elapsed()))? {
+            return Ok(None);
+        }
+        let rest = self.received.split_off(len);
+        Ok(Some(mem::replace(&mut self.received, rest)))
+    }
+
+    /// Receives these bytes and nothing else.
+    pub(super) fn expect(&mut self, wanted: &[u8], time: Duration) -> Result<()> {
+        self.receive(wanted.len(), time)?;
+        ensure!(
+            self.received.starts_with(wanted),
+            "{:02x?} came where {wanted:02x?} is due",
+            self.received
+        );
+        self.received.drain(..wanted.len());
+        Ok(())
+    }
+
+    /// Waits until the stream ends, for the time given at most, and says whether it did.
+    pub(super) fn listen(&mut self, time: Duration) -> Result<End> {
+        self.receive(usize::MAX, time)?;
+        Ok(self.end)
+    }
+
+    /// Receives until there are `len` bytes, the peer ends the stream, or the time is over; says
+    /// whether they are there.
+    fn receive(&mut self, len: usize, time: Duration) -> Result<bool> {
         let start = Instant::now();
         while self.received.len() < len && self.end == End::Open {
             let Some(left) = time.checked_sub(start.elapsed()) else {
@@ -121,7 +159,7 @@ impl<'a> RawTcp<'a> {
                 self.take(&segment)?;
             }
         }
-        Ok(&self.received)
+        Ok(self.received.len() >= len)
     }
 
     fn take(&mut self, segment: &Segment) -> Result<()> {

@@ -2,54 +2,17 @@
 
 //! `epoll`, level and edge triggered, also when it was set up before the connection was.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use nix::sys::epoll::Epoll;
-use nix::sys::epoll::EpollCreateFlags;
-use nix::sys::epoll::EpollEvent;
 use nix::sys::epoll::EpollFlags;
-use nix::sys::epoll::EpollTimeout;
-use smc_user::Socket;
 
 use crate::semantics::answer::answer;
+use crate::semantics::rig::fill;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
+use crate::watch::Watch;
 
 const ALL: EpollFlags = EpollFlags::EPOLLIN
     .union(EpollFlags::EPOLLOUT)
     .union(EpollFlags::EPOLLRDHUP);
-
-/// One socket in one epoll set.
-struct Watch(Epoll);
-
-impl Watch {
-    fn new(socket: &Socket, flags: EpollFlags) -> Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(socket, EpollEvent::new(flags, 1))?;
-        Ok(Self(epoll))
-    }
-
-    /// The events within `time`, in hexadecimal, or `none`.
-    fn wait(&self, time: Duration) -> Result<String> {
-        let mut events = [EpollEvent::empty()];
-        let timeout = EpollTimeout::try_from(time)?;
-        Ok(match self.0.wait(&mut events, timeout)? {
-            0 => "none".to_string(),
-            _ => format!("{:#x}", events[0].events().bits()),
-        })
-    }
-
-    /// Takes what is there already.
-    fn settle(&self) -> Result<()> {
-        while self.wait(WHILE)? != "none" {}
-        Ok(())
-    }
-
-    fn soon(&self) -> Result<String> {
-        self.wait(super::rig::SOON)
-    }
-}
 
 pub(super) const ROWS: &[Row] =
     &[
@@ -90,13 +53,14 @@ pub(super) const ROWS: &[Row] =
                 let watch = Watch::new(&pair.client, EpollFlags::EPOLLOUT | EpollFlags::EPOLLET)?;
                 pair.client.set_nonblocking(true)?;
                 let mut len = 0;
-                while let Ok(sent) = pair.client.send(&[0; 4096], 0) {
-                    len += sent;
-                }
-                watch.settle()?;
-                // Settling may have met acknowledgements: fill again until it stays full.
-                while let Ok(sent) = pair.client.send(&[0; 4096], 0) {
-                    len += sent;
+                // Settling may meet acknowledgements: fill again until it stays full.
+                loop {
+                    let more = fill(&pair.client);
+                    watch.settle()?;
+                    len += more;
+                    if more == 0 {
+                        break;
+                    }
                 }
                 let full = watch.wait(WHILE)?;
                 let mut buffer = vec![0; len];

@@ -172,6 +172,24 @@ pub(super) fn events(socket: &Socket) -> i16 {
     poll_fd(socket, all, Duration::ZERO).unwrap_or(-1)
 }
 
+/// Sends without blocking until nothing more is taken; returns how much was.
+pub(super) fn fill(socket: &Socket) -> usize {
+    let (buffer, mut total) = ([0x11; 4096], 0);
+    // Acknowledgements still on their way may make room: full is what stays full.
+    loop {
+        match socket.send(&buffer, libc::MSG_DONTWAIT) {
+            Ok(len) => total += len,
+            Err(_) => {
+                std::thread::sleep(WHILE);
+                match socket.send(&buffer, libc::MSG_DONTWAIT) {
+                    Ok(len) => total += len,
+                    Err(_) => return total,
+                }
+            }
+        }
+    }
+}
+
 /// Waits until one of `wanted` is there and returns all events then.
 pub(super) fn await_events(socket: &Socket, wanted: i16) -> Result<i16> {
     await_true("an event", || events(socket) & wanted != 0)?;

@@ -12,7 +12,6 @@ use super::select::{
 };
 use super::{
     Failure,
-    Fatal,
     DEFAULT_LIMITS,
     RELEASE, //
 };
@@ -166,7 +165,9 @@ impl Proposed<'_> {
         match message {
             Message::Accept(accept) => Ok(self.on_accept(accept)?),
             Message::Decline(decline) => Err(decline.into()),
-            Message::Proposal(_) | Message::Confirm(_) => Err(Fatal::Protocol.into()),
+            Message::Proposal(_) | Message::Confirm(_) => {
+                Err(PeerMisbehaved::UnexpectedMessage.into())
+            }
         }
     }
 

@@ -12,7 +12,6 @@ use super::eid::Ueids;
 use super::{
     select,
     Failure,
-    Fatal,
     DEFAULT_LIMITS, //
 };
 use crate::error::{
@@ -344,7 +343,9 @@ impl Accepted {
         match message {
             Message::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
             Message::Decline(decline) => Err(decline.into()),
-            Message::Proposal(_) | Message::Accept(_) => Err(Fatal::Protocol.into()),
+            Message::Proposal(_) | Message::Accept(_) => {
+                Err(PeerMisbehaved::UnexpectedMessage.into())
+            }
         }
     }
 

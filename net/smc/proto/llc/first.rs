@@ -332,7 +332,9 @@ mod tests {
                 body: link.no_more_links(),
             };
             let mut buf = [0; 128];
-            let bytes = message.emit(PeerOrder::of(OsType::LINUX), &mut buf).unwrap();
+            let bytes = message
+                .emit(PeerOrder::of(OsType::LINUX), &mut buf)
+                .unwrap();
             assert_eq!((bytes.len(), bytes[32] & 0x0f), (len, 0), "{version:?}");
         }
     }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# not in the run yet; guest: um-debug
+# guest: um-debug
 # timeout: 500
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 
@@ -19,8 +19,14 @@ require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
 
+# logged: the peer's faults are in the log, but not each of a flood.
+logged() {
+	dmesg | grep -c 'smc: handshake with' && dmesg | grep 'smc: messages about peers: .* suppressed'
+}
+
 suite "malformed" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 450 \
 	rawclc --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)"
+check "faults are logged, within limits" logged
 check "data is whole after all that" smctest integrity --mib 1
 check "module unloads" within 30 unload_smc
 finish

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+/* include/linux/ratelimit.h */
+/* The macro defines the state of this place; ten messages in five seconds. */
+bool smc_helper_ratelimit_peer(void)
+{
+	static DEFINE_RATELIMIT_STATE(peer, DEFAULT_RATELIMIT_INTERVAL, DEFAULT_RATELIMIT_BURST);
+
+	return ___ratelimit(&peer, "smc: messages about peers");
+}

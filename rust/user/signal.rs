@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Signals that interrupt a system call and do nothing else.
+
+use std::mem;
+use std::ptr;
+
+use crate::check;
+use crate::Result;
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+/// From now on `signal` ends the calls in which it meets a thread with `EINTR`, where they can be
+/// ended, instead of ending the process.
+pub fn interrupt_calls_by(signal: i32) -> Result<()> {
+    // SAFETY: all zeroes is a valid `sigaction`: no flags, so that calls are not started again, and
+    // an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: `action` is valid, and its handler does nothing, which is safe in any context.
+    check(unsafe { libc::sigaction(signal, &action, ptr::null_mut()) })?;
+    Ok(())
+}

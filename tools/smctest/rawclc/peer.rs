@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The peer: its place on the wire, and how it plays its scripts, many at a time.
+
+use std::fs;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Address;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+
+use super::frame::Flow;
+use super::messages::TYPE_DECLINE;
+use super::script::reason;
+use super::script::Answer;
+use super::script::Script;
+use super::script::Step;
+use super::tcp::End;
+use super::tcp::RawTcp;
+
+/// Time for the kernel to answer: its own limit is 6 s, and a debug kernel is slow.
+pub(super) const ANSWER: Duration = Duration::from_secs(25);
+
+/// Handshakes under way at a time. Most of them wait for something that does not come.
+const AT_ONCE: usize = 16;
+
+/// Time between two bytes of a peer that is slow on purpose.
+const TRICKLE: Duration = Duration::from_millis(100);
+
+const ETH_P_IP: u16 = 0x0800;
+
+/// `PACKET_IGNORE_OUTGOING` of `SOL_PACKET`: not to hear what the others of us send.
+const SOL_PACKET: i32 = 263;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+/// What goes over TCP once both sides gave up SMC, there and back.
+const PING: &[u8] = b"ping over TCP";
+const PONG: &[u8] = b"pong over TCP";
+
+/// What the server of the tests answers to its shortest request ([`crate::job::Job::One`]).
+const ONE: &[u8] = b"1";
+
+/// The peer's place on the wire.
+pub(super) struct Peer<'a> {
+    pub(super) context: &'a Context,
+    device_index: u32,
+    local_mac: [u8; 6],
+    peer_mac: [u8; 6],
+    /// The peer's address, which no kernel owns.
+    pub(super) address: Ipv4Addr,
+    server: Ipv4Addr,
+    /// A port of its own for each connection, so that none takes another's late segments.
+    last_port: AtomicUsize,
+}
+
+/// How connect(2) and a talk over what it made went.
+pub(super) enum Connected {
+    Failed(Errno),
+    Talked(Result<()>),
+}
+
+impl<'a> Peer<'a> {
+    pub(super) fn new(context: &'a Context, arguments: &super::Arguments) -> Result<Self> {
+        let IpAddr::V4(server) = context.addr else {
+            bail!("this peer knows IPv4 only");
+        };
+        let path = format!("/sys/class/net/{}", arguments.device);
+        let address = read(&format!("{path}/address"))?;
+        Ok(Self {
+            context,
+            device_index: read(&format!("{path}/ifindex"))?.parse()?,
+            local_mac: super::mac(&address).map_err(anyhow::Error::msg)?,
+            peer_mac: arguments.peer_mac,
+            address: arguments.raw_addr,
+            server,
+            last_port: AtomicUsize::new(20_000),
+        })
+    }
+
+    /// A socket of its own on the wire.
+    pub(super) fn wire(&self) -> Result<Socket> {
+        let protocol = i32::from(ETH_P_IP.to_be());
+        let wire = Socket::open(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
+        wire.set_option_int(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+        wire.bind(Address::of_link(ETH_P_IP, self.device_index))?;
+        Ok(wire)
+    }
+
+    fn next_flow(&self, peer_port: u16) -> Flow {
+        let port = self.last_port.fetch_add(1, Ordering::Relaxed) + 1;
+        Flow {
+            local_mac: self.local_mac,
+            peer_mac: self.peer_mac,
+            // CAST: there are not thousands of connections.
+            local: (self.address, port as u16),
+            peer: (self.server, peer_port),
+        }
+    }
+
+    /// Connects to the server, as one that speaks SMC.
+    pub(super) fn connect<'w>(&self, wire: &'w Socket) -> Result<RawTcp<'w>> {
+        self.connect_to(wire, self.context.port)
+    }
+
+    /// Connects to another port of the server's machine.
+    pub(super) fn connect_to<'w>(&self, wire: &'w Socket, port: u16) -> Result<RawTcp<'w>> {
+        RawTcp::connect(wire, self.next_flow(port))
+    }
+
+    /// Has `kernel` connect to this peer, in the server's namespace and with the address to connect
+    /// to, while `peer` plays the server.
+    pub(super) fn serve<T: Send>(
+        &self,
+        wire: &Socket,
+        kernel: impl FnOnce(SocketAddr) -> Result<T> + Send,
+        peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
+    ) -> Result<T> {
+        let flow = self.next_flow(0);
+        let netns = self.context.server_netns.as_deref();
+        thread::scope(|scope| {
+            let kernel = scope.spawn(move || {
+                netns::enter(netns)?;
+                kernel(SocketAddr::from(flow.local))
+            });
+            let played = RawTcp::accept(wire, flow).and_then(|mut tcp| peer(&mut tcp));
+            let result = match kernel.join() {
+                Ok(result) => result,
+                Err(_) => bail!("the connecting thread panicked"),
+            };
+            played.and(result)
+        })
+    }
+
+    /// Plays all scripts, several at a time; the results are in their order.
+    pub(super) fn play_all(
+        &self,
+        scripts: &[Script],
+        play: impl Fn(&Self, &Socket, &Script) -> Result<()> + Sync,
+    ) -> Vec<Result<()>> {
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(Vec::new());
+        let work = || -> Result<()> {
+            netns::enter(self.context.client_netns.as_deref())?;
+            let wire = self.wire()?;
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                let Some(script) = scripts.get(i) else {
+                    return Ok(());
+                };
+                let result = play(self, &wire, script);
+                results.lock().unwrap().push((i, result));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| work().expect("the wire can be had"));
+            }
+        });
+        let mut results = results.into_inner().unwrap();
+        results.sort_by_key(|(i, _)| *i);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Plays the client towards the kernel's listening socket.
+    pub(super) fn play_client(&self, wire: &Socket, script: &Script) -> Result<()> {
+        let mut tcp = self.connect(wire)?;
+        play(&mut tcp, script, |tcp| {
+            tcp.send(ONE)?;
+            tcp.expect(ONE, ANSWER)
+        })
+    }
+
+    /// Plays the server towards a connecting socket of the kernel.
+    pub(super) fn play_server(&self, wire: &Socket, script: &Script) -> Result<()> {
+        let context = self.context;
+        let connected = self.serve(
+            wire,
+            |address| connect_and_talk(context, address),
+            |tcp| play(tcp, script, answer_talk),
+        )?;
+        match (script.answer, connected) {
+            (Answer::Any, _) => Ok(()),
+            (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
+            (Answer::Declined(_) | Answer::Tcp, Connected::Talked(result)) => result,
+            (_, Connected::Failed(errno)) => bail!("connect failed with {errno}"),
+            (_, Connected::Talked(_)) => bail!("connect succeeded"),
+        }
+    }
+}
+
+/// The kernel's side of a connection to the peer.
+fn connect_and_talk(context: &Context, address: SocketAddr) -> Result<Connected> {
+    let socket = context.family.open(context.addr)?;
+    socket.set_timeout(ANSWER)?;
+    if let Err(errno) = socket.connect(address) {
+        return Ok(Connected::Failed(errno));
+    }
+    Ok(Connected::Talked(talk(&socket)))
+}
+
+/// Talks to the peer over TCP.
+pub(super) fn talk(socket: &Socket) -> Result<()> {
+    socket.send(PING, 0)?;
+    let mut answer = [0; PONG.len()];
+    socket.recv(&mut answer, libc::MSG_WAITALL)?;
+    ensure!(answer == PONG, "the peer's data were changed");
+    Ok(())
+}
+
+/// The other side of [`talk`].
+pub(super) fn answer_talk(tcp: &mut RawTcp<'_>) -> Result<()> {
+    tcp.expect(PING, ANSWER)?;
+    tcp.send(PONG)
+}
+
+/// Plays the steps, then looks at the kernel's answer; `talk` shows that TCP works.
+fn play<'w>(
+    tcp: &mut RawTcp<'w>,
+    script: &Script,
+    talk: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+) -> Result<()> {
+    let mut start = Instant::now();
+    for step in &script.steps {
+        start = Instant::now();
+        match step {
+            Step::Send(bytes) => tcp.send(bytes)?,
+            Step::Drip(bytes) => drip(tcp, bytes, Duration::ZERO)?,
+            Step::Trickle(bytes) => drip(tcp, bytes, TRICKLE)?,
+            Step::Receive => {
+                let message = tcp.message(ANSWER)?;
+                if !matches!(script.answer, Answer::Any) {
+                    let message = message.context("the kernel sent no message")?;
+                    ensure!(message[4] != TYPE_DECLINE, "it was {}", describe(&message));
+                }
+            }
+            Step::Close => tcp.close()?,
+            Step::Reset => return tcp.reset(),
+        }
+    }
+    let result = judge(tcp, script.answer, talk);
+    let took = start.elapsed().as_secs();
+    let end = tcp.end;
+    tcp.reset()?;
+    result.with_context(|| format!("{took} s later, the stream being {end:?}"))?;
+    ensure!(
+        script.takes.contains(&took) || matches!(script.answer, Answer::Any),
+        "the answer took {took} s"
+    );
+    Ok(())
+}
+
+/// Sends byte by byte, until the kernel does not listen any more.
+fn drip(tcp: &mut RawTcp<'_>, bytes: &[u8], pause: Duration) -> Result<()> {
+    for byte in bytes {
+        if tcp.listen(pause)? != End::Open {
+            break;
+        }
+        tcp.send(&[*byte])?;
+    }
+    Ok(())
+}
+
+fn judge<'w>(
+    tcp: &mut RawTcp<'w>,
+    answer: Answer,
+    talk: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+) -> Result<()> {
+    match answer {
+        Answer::Any => {
+            let message = tcp.message(ANSWER)?;
+            ensure!(
+                message.is_some() || tcp.end != End::Open,
+                "the kernel has neither answered nor closed"
+            );
+        }
+        Answer::Lost(_) => {
+            if let Some(message) = tcp.message(ANSWER)? {
+                bail!("the kernel sent {}", describe(&message));
+            }
+            ensure!(tcp.end != End::Open, "the kernel has not closed");
+        }
+        Answer::Declined(code) => {
+            let message = tcp.message(ANSWER)?.context("the kernel sent nothing")?;
+            let is_out_of_sync = message[7] & 0x08 != 0;
+            ensure!(
+                message[4] == TYPE_DECLINE
+                    && diagnosis(&message) == code
+                    && is_out_of_sync == (code == reason::SYNC_ERROR),
+                "the kernel sent {} where a DECLINE for {code:#010x} is due",
+                describe(&message)
+            );
+            talk(tcp)?;
+        }
+        Answer::Tcp => talk(tcp)?,
+    }
+    Ok(())
+}
+
+/// The reason in a DECLINE.
+fn diagnosis(message: &[u8]) -> u32 {
+    let bytes = message.get(16..20).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_be_bytes)
+}
+
+fn describe(message: &[u8]) -> String {
+    match message[4] {
+        TYPE_DECLINE => format!("a DECLINE for {:#010x}", diagnosis(message)),
+        kind => format!("{} bytes of type {kind}", message.len()),
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
+    Ok(text.trim().to_string())
+}
