@@ -37,7 +37,8 @@ enum Step {
 }
 
 impl Conn {
-    /// Gives bytes to the application. Sleeps unless told not to; 0 at the end of the stream.
+    /// Gives bytes to the application. Sleeps unless told not to, and lets others read meanwhile; 0 at
+    /// the end of the stream.
     ///
     /// # Errors
     ///
@@ -49,7 +50,6 @@ impl Conn {
         msg: &mut Msg<'_>,
         how: RecvOptions,
     ) -> Result<usize> {
-        let _order = self.recv_order.lock();
         let target = sk.rcvlowat(how.all, msg.len());
         let mut timeout = sk.rcvtimeo(how.nonblock);
         let inline = sk.is_urg_inline();
@@ -105,6 +105,7 @@ impl Conn {
         inline: bool,
         done: usize,
     ) -> Result<Step> {
+        let _order = self.recv_order.lock();
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;

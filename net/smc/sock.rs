@@ -145,6 +145,8 @@ pub(crate) struct Sock {
     uncollected: Atomic<bool>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
+    /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
+    defer_accept_s: Atomic<u32>,
     /// One call at a time changes what the socket is.
     #[pin]
     setup: Mutex<()>,
@@ -185,6 +187,7 @@ impl Sock {
                 phase: Atomic::new(Phase::Init as u32),
                 uncollected: Atomic::new(false),
                 limit_hs: Atomic::new(limit_hs),
+                defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 work <- new_work!("smc::Sock::work"),

@@ -56,7 +56,8 @@ impl Inner {
 impl Conn {
     /// Takes bytes from the application. Sleeps unless told not to.
     ///
-    /// Returns as soon as space runs out after some bytes were taken only if it may not wait.
+    /// Returns as soon as space runs out after some bytes were taken only if it may not wait. While it
+    /// waits, others may send.
     ///
     /// # Errors
     ///
@@ -68,7 +69,6 @@ impl Conn {
         msg: &mut Msg<'_>,
         how: SendOptions,
     ) -> Result<usize> {
-        let _order = self.send_order.lock();
         let mut timeout = sk.sndtimeo(how.nonblock);
         let mut done = 0;
         while msg.len() > 0 {
@@ -100,6 +100,7 @@ impl Conn {
 
     /// Takes what fits now; 0 if nothing does.
     fn send_some(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+        let _order = self.send_order.lock();
         self.lend_send_buffer(sk)?;
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let reserved = self.with(|inner| -> Result<_> {

@@ -50,6 +50,14 @@ int smc_helper_sock_error(struct sock *sk)
 	return sock_error(sk);
 }
 
+/* Set by the kernel under the lock of the socket, too: it is a bit among others. */
+void smc_helper_sk_set_reuseport(struct sock *sk, bool on)
+{
+	lock_sock(sk);
+	sk->sk_reuseport = on;
+	release_sock(sk);
+}
+
 struct net *smc_helper_sock_net(const struct sock *sk)
 {
 	return sock_net(sk);

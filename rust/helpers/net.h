@@ -11,6 +11,7 @@ void smc_helper_sock_orphan(struct sock *sk);
 bool smc_helper_sock_flag(const struct sock *sk, enum sock_flags flag);
 void smc_helper_sock_set_flag(struct sock *sk, enum sock_flags flag);
 int smc_helper_sock_error(struct sock *sk);
+void smc_helper_sk_set_reuseport(struct sock *sk, bool on);
 struct net *smc_helper_sock_net(const struct sock *sk);
 u64 smc_helper_sock_net_cookie(const struct sock *sk);
 long smc_helper_sock_rcvtimeo(const struct sock *sk, bool noblock);

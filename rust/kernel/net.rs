@@ -56,6 +56,7 @@ pub use wait::{
 
 pub use bindings::{
     POLLERR,
+    POLLHUP,
     POLLIN,
     POLLRDNORM, //
 };
@@ -79,10 +80,13 @@ constants! {
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
         SO_OOBINLINE = "Urgent data stay in the stream.",
+        SO_RCVLOWAT = "How many bytes a receiver waits for.",
+        SO_REUSEPORT = "Several sockets may be bound to one port.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",
         TCP_CORK = "Hold partial segments back.",
+        TCP_DEFER_ACCEPT = "Accept a connection when data came.",
         TCP_FASTOPEN = "Listen with fast open.",
         TCP_FASTOPEN_CONNECT = "Connect with fast open.",
         TCP_FASTOPEN_KEY = "Key of fast open.",

@@ -16,7 +16,11 @@ mod fresh;
 mod listening;
 mod options;
 mod rig;
+mod shared;
 mod urgent;
+
+use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::bail;
 use anyhow::Result;
@@ -136,6 +140,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("closing", closing::ROWS),
     ("events", events::ROWS),
     ("options", options::ROWS),
+    ("shared", shared::ROWS),
 ];
 
 /// Runs all rows; prints KTAP.
@@ -174,8 +179,12 @@ fn check_expected(context: &Context, path: &Path) -> Result<()> {
     }
 }
 
+/// Rows that take longer say so: waiting for what does not come is no test.
+const SLOW: Duration = Duration::from_secs(2);
+
 fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, module: Module) {
     let is_c = module == Module::C && rig.context.family != Family::Tcp;
+    let start = Instant::now();
 
     match row.c {
         C::Crashes(why) if is_c => ktap.skip(name, &format!("the C module crashes: {why}")),
@@ -184,5 +193,8 @@ fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, module: Module) 
             Err(_) => ktap.expected_failure(name, why),
         },
         _ => ktap.result(name, row.check(rig)),
+    }
+    if start.elapsed() > SLOW {
+        println!("# that took {:.1} s", start.elapsed().as_secs_f32());
     }
 }

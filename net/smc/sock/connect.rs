@@ -94,6 +94,8 @@ fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     this.go(&[Phase::Init], State::Connecting)
         .map_err(|_| EINVAL)?;
     this.tcp.set_syn_smc(true);
+    // What became of an earlier attempt does not matter any more.
+    let _ = this.sk.take_err();
     match this.tcp.connect(addr, O_NONBLOCK) {
         Err(e) if e == EINPROGRESS && this.tcp.state().is_connecting() => {}
         // The event came before the phase was there for it.
@@ -123,6 +125,8 @@ fn result_of(this: &Sock) -> Result {
 pub(super) fn run(this: &Arc<Sock>) {
     match this.tcp.finish_connect() {
         Err(e) if e == EALREADY => return,
+        // The application has shut the socket down meanwhile.
+        Err(e) if e == EAFNOSUPPORT => return give_up(this),
         Err(e) => return fail(this, e),
         Ok(()) => {}
     }
@@ -150,9 +154,18 @@ pub(super) fn run(this: &Arc<Sock>) {
 fn fail(this: &Sock, e: Error) {
     // After this TCP knows of no connection any more, as if the socket were new.
     let _ = this.tcp.disconnect();
+    // Not what the disconnecting left there.
     let _ = this.tcp.take_err();
     this.uncollected.store(true, Relaxed);
     this.sk.set_err(e);
+    give_up(this);
+}
+
+/// There is no attempt any more; whoever waits for it hears of the pending error, or of an abort.
+pub(super) fn give_up(this: &Sock) {
+    if let Err(e) = this.tcp.take_err() {
+        this.sk.set_err(e);
+    }
     let _ = this.go(&[Phase::Connecting], State::Init);
     this.sk.wake_state();
 }

@@ -32,6 +32,8 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     if this.go(from, State::Fallback(why)).is_err() {
         return false;
     }
+    // Without it TCP wakes too often, which is harmless.
+    let _ = this.tcp.set_rcvlowat(&this.sk);
     namespace::of(&this.sk)
         .stats
         .fell_back(this.end, why.reason);

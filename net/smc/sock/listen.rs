@@ -29,10 +29,14 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use kernel_ext::net::{
-    Hook,
-    Sk,
-    TcpSocket, //
+use kernel_ext::{
+    net::{
+        self,
+        Hook,
+        Sk,
+        TcpSocket, //
+    },
+    time, //
 };
 use smc_proto::reason::Reason;
 
@@ -209,7 +213,7 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
         listener.close();
         this.tcp.set_syn_smc(false);
         let _ = this.go(&[Phase::Listening], old);
-        *this.hook.lock() = None;
+        unhook(this);
         return Err(e);
     }
     this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
@@ -217,10 +221,24 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
 }
 
 /// The TCP socket has stopped to listen, since it was shut down.
-pub(super) fn stop(this: &Sock) {
-    if let Ok(State::Listening(listener)) = this.go(&[Phase::Listening], State::Init) {
+pub(super) fn stop(this: &Arc<Sock>) {
+    let Some(listener) = this.listener() else {
+        return;
+    };
+    let next = listener.fallback.map_or(State::Init, State::Fallback);
+    if this.go(&[Phase::Listening], next).is_ok() {
         listener.close();
+        unhook(this);
         this.sk.wake_state();
+    }
+}
+
+/// The socket listens no more: as it is now, it wants to hear of other events, or of none.
+fn unhook(this: &Arc<Sock>) {
+    *this.hook.lock() = None;
+    if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
+        // Without memory nobody would hear of TCP's events.
+        this.sk.set_err(ENOMEM);
     }
 }
 
@@ -231,9 +249,16 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>,
     loop {
         if let Some(child) = listener.pop() {
             listener.release();
+            if timeout != 0 {
+                await_data(&this, &child);
+            }
             return Ok((child.sk.clone(), child));
         }
-        this.sk.take_err()?;
+        if let Err(e) = this.sk.take_err() {
+            // The work stopped at the error, and there may be more to take.
+            Sock::kick(this);
+            return Err(e);
+        }
         if this.phase() != Phase::Listening {
             return Err(EINVAL);
         }
@@ -247,6 +272,22 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>,
             })
             .map_err(|end| end.errno())?;
     }
+}
+
+/// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the
+/// application's are still to come. As with TCP a connection without any is accepted in the end.
+fn await_data(this: &Sock, child: &Sock) {
+    let seconds = this.defer_accept_s.load(Relaxed);
+    if seconds == 0 {
+        return;
+    }
+    let timeout = time::timeout(u64::from(seconds) * 1_000_000_000);
+    let _ = child.sk.wait_until(timeout, false, || {
+        let events = child
+            .conn()
+            .map_or_else(|| child.tcp.poll(), |conn| conn.poll(&child.sk));
+        events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0
+    });
 }
 
 /// The work of a listener: takes connections from TCP.

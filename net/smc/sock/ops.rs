@@ -100,20 +100,27 @@ impl StreamSocket for Sock {
         if !(0..=2).contains(&how) {
             return Err(EINVAL);
         }
-        let _setup = this.setup.lock();
         if let Some(conn) = this.conn() {
             return active::shutdown(&this, &conn, how);
         }
+        let _setup = this.setup.lock();
         this.tcp.shutdown(how)?;
         if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
-            listen::stop(&this);
+            listen::stop(&this.into());
         }
-        if this.phase() == Phase::Fallback {
+        match this.phase() {
+            // There was no connection yet.
+            Phase::Connecting if this.tcp.state().is_closed() => connect::give_up(&this),
             // CAST: 0, 1 or 2.
-            this.sk.add_shutdown((how + 1) as u8);
+            Phase::Fallback => this.sk.add_shutdown((how + 1) as u8),
+            _ => {}
         }
         this.sk.wake_state();
-        Ok(())
+        // If the handshake was done in between, it is that connection which is meant.
+        match this.conn() {
+            Some(conn) => active::shutdown(&this, &conn, how),
+            None => Ok(()),
+        }
     }
 
     fn setsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, value: OptIn<'_>) -> Result {

@@ -58,6 +58,12 @@ pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn
             this.tcp.setsockopt(level, name, value)?;
             give_up_smc(&this.into(), Reason::OptionUnsupported)
         }
+        (net::SOL_TCP, net::TCP_DEFER_ACCEPT) => {
+            this.tcp.setsockopt(level, name, value)?;
+            let seconds = u32::try_from(value.read_int()?).unwrap_or(0);
+            this.defer_accept_s.store(seconds, Relaxed);
+            Ok(())
+        }
         (net::SOL_TCP, net::TCP_NODELAY | net::TCP_CORK) => {
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
@@ -80,19 +86,34 @@ fn count_flush(this: &Sock, name: i32) {
     }
 }
 
-/// Sets a SOL_SOCKET option on both sockets. Those that only a TCP socket has are set there.
+/// Sets a SOL_SOCKET option on both sockets.
+///
+/// Some are for TCP sockets only (SO_ZEROCOPY, SO_PEEK_OFF): they can be had once it is certain that
+/// TCP answers, since a connection over RDMA would not do what was promised.
 fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
-    let ours = this.sk.setsockopt(name, value);
-    let tcps = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+    match this.sk.setsockopt(name, value) {
+        Err(e) if e == EOPNOTSUPP && name == net::SO_REUSEPORT => {
+            this.tcp.setsockopt(net::SOL_SOCKET, name, value)?;
+            // To be read back.
+            this.sk.set_reuseport(value.read_int()? != 0);
+            return Ok(());
+        }
+        Err(e) if e == EOPNOTSUPP && this.phase() == Phase::Fallback => {
+            return this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+        }
+        result => result?,
+    }
+    // With a low-water mark TCP would not tell of messages of the handshake, which are shorter.
+    if name != net::SO_RCVLOWAT || this.phase() == Phase::Fallback {
+        // What the application was told counts; TCP may have no use for the option.
+        let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
+    }
     if name == net::SO_OOBINLINE {
         if let Some(conn) = this.conn() {
             active::note_options(&this.sk, &conn);
         }
     }
-    match ours {
-        Err(e) if e == EOPNOTSUPP && this.phase() != Phase::Active => tcps,
-        _ => ours,
-    }
+    Ok(())
 }
 
 /// getsockopt(2), but for SOL_SOCKET.

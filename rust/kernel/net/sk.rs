@@ -239,6 +239,11 @@ impl Sk {
         if waitall { len } else { low.min(len) }.max(1)
     }
 
+    /// SO_RCVLOWAT in bytes.
+    pub(super) fn lowat(&self) -> i32 {
+        read_once!(self, sk_rcvlowat)
+    }
+
     /// SO_SNDBUF in bytes.
     pub fn sndbuf(&self) -> u32 {
         u32::try_from(read_once!(self, sk_sndbuf)).unwrap_or(0)
@@ -253,6 +258,13 @@ impl Sk {
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
         write_once!(self, sk_sndbuf, i32::try_from(sndbuf).unwrap_or(i32::MAX));
         write_once!(self, sk_rcvbuf, i32::try_from(rcvbuf).unwrap_or(i32::MAX));
+    }
+
+    /// Notes SO_REUSEPORT, for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6
+    /// only.
+    pub fn set_reuseport(&self, on: bool) {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sk_set_reuseport(self.as_ptr(), on) };
     }
 
     /// The backlog given to listen(2).

@@ -259,6 +259,23 @@ impl TcpSocket {
         unsafe { bindings::tcp_is_nodelay(self.sk_ptr()) }
     }
 
+    /// Has TCP tell of data from now on when there is as much as `front` waits for (SO_RCVLOWAT).
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn set_rcvlowat(&self, front: &Sk) -> Result {
+        let set_rcvlowat = op!(self, set_rcvlowat);
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(sk, 0) };
+        // SAFETY: As above, and the socket is locked, as the function wants it.
+        let ret = unsafe { set_rcvlowat(sk, front.lowat()) };
+        // SAFETY: Locked above.
+        unsafe { bindings::release_sock(sk) };
+        to_result(ret)
+    }
+
     /// Whether an IPsec policy is attached to the socket.
     pub fn has_xfrm_policy(&self) -> bool {
         // SAFETY: The socket is alive.

@@ -3,14 +3,17 @@
 //! `connect`: refused, pending, repeated, non-blocking.
 
 use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use smc_user::Address;
+use smc_user::Errno;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::events;
 use crate::semantics::rig::local;
+use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
 const FAILED: i16 = libc::POLLERR | libc::POLLHUP;
@@ -89,7 +92,7 @@ pub(super) const ROWS: &[Row] = &[
             let second = socket.connect(address);
             // TCP gives 0 too if nothing but the connection itself has been noticed so far.
             let second = if second.is_ok() && rig.context.family == crate::family::Family::Tcp {
-                Err(smc_user::Errno::EISCONN)
+                Err(Errno::EISCONN)
             } else {
                 second
             };
@@ -137,6 +140,34 @@ pub(super) const ROWS: &[Row] = &[
                 socket.recv(&mut [0], 0),
                 events(&socket),
             ]
+        },
+    ),
+    Row::differs(
+        "shutdown while one is pending, then another",
+        "ENOTCONN EALREADY",
+        "ok ok",
+        |rig| {
+            let (_listener, address) = rig.listener()?;
+            let socket = rig.open()?;
+            socket.set_nonblocking(true)?;
+            let _ = socket.connect(rig.silent());
+            let shut = socket.shutdown(libc::SHUT_RDWR);
+            socket.set_nonblocking(shut.is_err())?;
+            answer![shut, socket.connect(address)]
+        },
+    ),
+    Row::differs(
+        "a blocking one ends at a shutdown",
+        "ENOTCONN EINPROGRESS",
+        "ok ECONNRESET",
+        |rig| {
+            let socket = rig.open()?;
+            thread::scope(|scope| {
+                let connect = scope.spawn(|| socket.connect(rig.silent()));
+                thread::sleep(WHILE);
+                let shut = socket.shutdown(libc::SHUT_RDWR);
+                answer![shut, connect.join().unwrap_or(Err(Errno::EINTR))]
+            })
         },
     ),
     Row::same("close while one is pending", "EINPROGRESS", |rig| {

@@ -20,6 +20,7 @@ use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::SIOCOUTQ;
 use crate::semantics::rig::SIOCOUTQNSD;
 use crate::semantics::rig::SOON;
+use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
 pub(super) const ROWS: &[Row] = &[
@@ -177,6 +178,102 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_crashes("the next connection recurses without end (defect 1)"),
+    Row::differs(
+        "shut down: accept, then connect, which works",
+        "ENOTCONN EAGAIN EINVAL 0",
+        "ok EINVAL ok 5",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let socket = rig.listener()?.0;
+            let shut = socket.shutdown(libc::SHUT_RDWR);
+            socket.set_nonblocking(true)?;
+            let accepted = socket.accept(0).map(drop);
+            socket.set_nonblocking(false)?;
+            let connected = socket.connect(address);
+            let mut received = Ok(0);
+            if connected.is_ok() {
+                listener.accept(0)?.send(b"hello", 0)?;
+                received = socket.recv(&mut [0; 5], libc::MSG_WAITALL);
+            }
+            answer![shut, accepted, connected, received]
+        },
+    ),
+    Row::same(
+        "a blocked accept ends when it is shut down",
+        "EINVAL",
+        |rig| {
+            let (listener, _) = rig.listener()?;
+            thread::scope(|scope| {
+                let accept = scope.spawn(|| listener.accept(0).map(drop));
+                thread::sleep(WHILE);
+                listener.shutdown(libc::SHUT_RD)?;
+                answer![accept.join().unwrap_or(Err(Errno::EINTR))]
+            })
+        },
+    )
+    .c_is_wrong("a listener cannot be shut down"),
+    Row::same(
+        "a listen that failed leaves a socket of TCP alone as it was",
+        "EADDRINUSE EINPROGRESS 0x4",
+        |rig| {
+            let (other, address) = rig.listener()?;
+            let (listener, taken) = {
+                let listener = rig.open_server()?;
+                listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+                listener.bind(SocketAddr::new(rig.context.addr, 0))?;
+                let taken = local(&listener)?;
+                (listener, taken)
+            };
+            let socket = rig.open_server()?;
+            socket.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 1)?;
+            socket.bind(taken)?;
+            listener.listen(1)?;
+            let failed = socket.listen(1);
+            socket.set_nonblocking(true)?;
+            let connected = socket.connect(address);
+            // Asleep until the events of TCP wake it.
+            let events = poll_fd(&socket, libc::POLLOUT, SOON);
+            drop(other);
+            answer![failed, connected, events]
+        },
+    )
+    .c_crashes("the next connection recurses without end (defect 1)"),
+    Row::same(
+        "two share a port: every connection is accepted",
+        "1 12",
+        |rig| {
+            let share = |port| -> anyhow::Result<_> {
+                let listener = rig.open_server()?;
+                listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+                listener.bind(SocketAddr::new(rig.context.addr, port))?;
+                listener.listen(16)?;
+                Ok(listener)
+            };
+            let first = share(0)?;
+            let address = local(&first)?;
+            let second = share(address.port())?;
+            let option = first.option_int(libc::SOL_SOCKET, libc::SO_REUSEPORT);
+            let mut clients = Vec::new();
+            for _ in 0..12 {
+                let client = rig.open()?;
+                client.connect(address)?;
+                clients.push(client);
+            }
+            let mut accepted = 0;
+            for listener in [&first, &second] {
+                listener.set_nonblocking(true)?;
+            }
+            await_true("all connections", || {
+                for listener in [&first, &second] {
+                    accepted += usize::from(listener.accept(0).is_ok());
+                }
+                accepted == 12
+            })?;
+            answer![option, accepted]
+        },
+    )
+    .c_is_wrong("SO_REUSEPORT is refused for AF_SMC"),
     Row::same("a full backlog refuses nobody for good", "true", |rig| {
         let listener = rig.open_server()?;
         listener.bind(SocketAddr::new(rig.context.addr, 0))?;

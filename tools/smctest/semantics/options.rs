@@ -2,12 +2,17 @@
 
 //! Options: those of SMC, those of TCP and IP below it, and what they must not do.
 
+use std::thread;
+use std::time::Instant;
+
 use smc_tools::path::Path;
 use smc_user::Socket;
 
 use crate::family::Family;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::Rig;
+use crate::semantics::rig::SOON;
+use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
 const SOL_SMC: i32 = 286;
@@ -118,6 +123,47 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("after a fallback the time is 0, so that close resets (defect 3)"),
+    Row::differs(
+        "what only TCP has, on a connection: zero copy, peek offset",
+        "EOPNOTSUPP EOPNOTSUPP",
+        "ok ok",
+        |rig| {
+            let pair = rig.pair()?;
+            let set = |name| pair.client.set_option_int(libc::SOL_SOCKET, name, 1);
+            answer![set(libc::SO_ZEROCOPY), set(libc::SO_PEEK_OFF)]
+        },
+    ),
+    Row::differs(
+        "what only TCP has, before: zero copy, peek offset",
+        "EOPNOTSUPP EOPNOTSUPP",
+        "ok ok",
+        |rig| {
+            let socket = rig.open()?;
+            let set = |name| socket.set_option_int(libc::SOL_SOCKET, name, 1);
+            answer![set(libc::SO_ZEROCOPY), set(libc::SO_PEEK_OFF)]
+        },
+    ),
+    Row::same(
+        "a low-water mark set before the handshake does not hold it up",
+        "true 3",
+        |rig| {
+            let start = Instant::now();
+            let set = |socket: &Socket| {
+                socket.set_option_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 30_000)
+            };
+            let (listener, address) = rig.listener()?;
+            set(&listener)?;
+            let client = rig.open()?;
+            set(&client)?;
+            client.connect(address)?;
+            let server = listener.accept(0)?;
+            let is_prompt = start.elapsed() < SOON;
+            client.send(b"end", 0)?;
+            client.shutdown(libc::SHUT_WR)?;
+            answer![is_prompt, server.recv(&mut [0; 8], 0)]
+        },
+    )
+    .c_is_wrong("TCP wakes nobody for the short messages of the handshake"),
     Row::same("buffer sizes are doubled as TCP does", "8192 8192", |rig| {
         let socket = rig.open()?;
         let set = |name| {
@@ -220,13 +266,18 @@ pub(super) const ROWS: &[Row] = &[
             .client
             .set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)]
     }),
-    Row::same("deferred accept: data is there", "5", |rig| {
+    Row::same("deferred accept waits for data", "5", |rig| {
         let (listener, address) = rig.listener()?;
-        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 2)?;
+        listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 3)?;
         let client = rig.open()?;
         client.connect(address)?;
-        client.send(b"hello", 0)?;
-        let server = listener.accept(0)?;
-        answer![server.recv(&mut [0; 5], libc::MSG_WAITALL)]
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(WHILE);
+                client.send(b"hello", 0)
+            });
+            let server = listener.accept(0)?;
+            answer![server.recv(&mut [0; 5], libc::MSG_DONTWAIT)]
+        })
     }),
 ];

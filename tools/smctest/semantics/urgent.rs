@@ -4,8 +4,6 @@
 
 use std::thread;
 
-use smc_user::Errno;
-
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::FIONREAD;
@@ -87,11 +85,19 @@ pub(super) const ROWS: &[Row] = &[
             answer![String::from_utf8_lossy(&text).into_owned()]
         })
     }),
-    Row::same("a signal goes to the owner", "true", |rig| {
-        // Only that asking for it does no harm; the signal itself would end this process.
-        let pair = rig.pair()?;
-        pair.client.send(b"x", OOB)?;
-        let result = await_events(&pair.server, libc::POLLPRI);
-        answer![result.is_ok() && pair.server.take_error() == Ok(None::<Errno>)]
-    }),
+    Row::same(
+        "the flag says that it is urgent; a peek leaves it",
+        "1/0x1 1 EINVAL",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"x", OOB)?;
+            await_events(&pair.server, libc::POLLPRI)?;
+            let server = &pair.server;
+            answer![
+                server.recv_message(&mut [0; 4], OOB | libc::MSG_PEEK),
+                server.recv(&mut [0], OOB),
+                server.recv(&mut [0], OOB),
+            ]
+        },
+    ),
 ];

@@ -35,6 +35,23 @@ suite "killed" smctest killed
 suite "calls" smctest --expect tcp semantics --module "$MODULE"
 suite "calls, server TCP" smctest --server-family tcp --expect tcp semantics --module "$MODULE"
 
+# Fast open for all listeners, without cookies.
+FAST_OPEN=$((0x1 | 0x2 | 0x4 | 0x200 | 0x400))
+fast_open() {
+	with_sysctl a net/ipv4/tcp_fastopen "$FAST_OPEN" \
+		with_sysctl b net/ipv4/tcp_fastopen "$FAST_OPEN" "$@"
+}
+
+# netstat END NAME: a counter of that namespace's TCP.
+netstat() {
+	in_ns "$1" awk -v name="$2" '
+		/^TcpExt:/ && !n { n = split($0, names); next }
+		/^TcpExt:/ { split($0, values); for (i = 1; i <= n; i++) if (names[i] == name) print values[i] }
+	' /proc/net/netstat
+}
+
+suite "fast open" fast_open smctest --expect tcp semantics --module "$MODULE" --only "fast open"
+check "data went with the SYN" [ "$(netstat b TCPFastOpenPassive)" -gt 0 ]
 check "SYN cookies make it TCP" with_sysctl b net/ipv4/tcp_syncookies 2 \
 	smctest --expect tcp integrity --mib 1
 check "module unloads" within 10 unload_smc

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# not in the run yet; guest: um-debug
+# guest: um-debug
 # timeout: 400
 # Every socket call in every state, in SMC mode; TCP beside it keeps the tables honest.
 
