@@ -25,13 +25,13 @@ by_rdma() {
 }
 
 iperf() {
-	in_ns b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
+	ip netns exec b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
 	within 20 listens 5201 &&
 		in_ns a timeout 90 smc run iperf3 -c "$IP_B" -n 16M | tee "$RESULTS/iperf" | grep sender
 }
 
 redis() {
-	in_ns b smc run redis-server --bind "$IP_B" --save '' --protected-mode no >"$RESULTS/redis" 2>&1 &
+	ip netns exec b smc run redis-server --bind "$IP_B" --save '' --protected-mode no >"$RESULTS/redis" 2>&1 &
 	redis=$!
 	within 20 listens 6379 &&
 		in_ns a timeout 90 smc run redis-benchmark -h "$IP_B" -t set,get -c 8 -d 1024 -n 1000 --csv
