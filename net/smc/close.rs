@@ -119,9 +119,11 @@ impl Conn {
         if timeout == 0 || kernel::current!().signal_pending() {
             return;
         }
-        // What has not left by then is lost, as with TCP.
-        let _ = sk.wait_until(timeout, false, || {
-            !self.with(|inner| inner.stream.needs_flush()) || sk.has_err()
+        self.while_flushing(|| {
+            // What has not left by then is lost, as with TCP.
+            let _ = sk.wait_until(timeout, false, || {
+                !self.with(|inner| inner.stream.needs_flush()) || sk.has_err()
+            });
         });
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     sk: Option<ARef<Sk>>,
     /// Waits in the group's queue for a send slot.
     queued: bool,
+    /// How many wait for the last data to leave.
+    flushing: u32,
 }
 
 /// A connection.
@@ -113,6 +115,7 @@ impl Conn {
             remote: None,
             sk: Some(sk),
             queued: false,
+            flushing: 0,
         };
         let conn = Arc::pin_init(
             pin_init!(Self {
@@ -200,10 +203,22 @@ impl Conn {
                 break;
             }
         }
+        let flushed = inner.flushing > 0 && !inner.stream.needs_flush();
+        let sk = inner.sk.clone().filter(|_| flushed);
         drop(inner);
+        if let Some(sk) = sk {
+            sk.wake_state();
+        }
         if broken {
             self.group.link.fail();
         }
+    }
+
+    /// Runs `wait`, during which the socket is woken when the last data have left.
+    pub(crate) fn while_flushing(&self, wait: impl FnOnce()) {
+        self.inner.lock().flushing += 1;
+        wait();
+        self.inner.lock().flushing -= 1;
     }
 
     /// Posts what a plan says.
@@ -267,7 +282,7 @@ impl Conn {
         if fx.urgent_at.is_some() {
             sk.send_sigurg();
         }
-        if fx.state_changed || fx.peer_done || fx.quiet {
+        if fx.state_changed || fx.peer_done {
             sk.wake_state();
         }
         if fx.wake_readers {

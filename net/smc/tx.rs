@@ -148,7 +148,7 @@ impl Conn {
         if self.with(|inner| inner.sndbuf.is_some()) {
             return Ok(());
         }
-        let want = SizeClass::for_bytes(sk.sndbuf() / 2);
+        let want = SizeClass::for_bytes(sk.sndbuf());
         let buf = self.group.sndbufs.take(&self.group.link, want)?;
         // Only a writer lends, and there is one at a time.
         self.with(|inner| {
