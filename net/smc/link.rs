@@ -127,6 +127,8 @@ impl Hardware {
             send_len: MSG_LEN,
             // For control messages, which must not wait behind data.
             large_len: 128,
+            // All messages, and the data of small requests and answers.
+            inline_len: 128,
             recv_slots: RECV_SLOTS,
             recv_len: MSG_LEN,
             spill_len: if device.limits().max_recv_sge >= 2 {

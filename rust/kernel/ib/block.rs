@@ -77,7 +77,7 @@ impl Block {
     }
 
     /// The address of a range after checking it.
-    fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
+    pub(super) fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
         if !self.contains(offset, len) {
             return Err(EINVAL);
         }

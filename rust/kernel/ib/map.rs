@@ -131,6 +131,15 @@ impl Mapping {
         Ok(self.addr.wrapping_add(u64::try_from(offset)?))
     }
 
+    /// A range for a work request that copies it when it is posted: as the CPU sees it.
+    pub(super) fn inline_sge(&self, offset: usize, len: usize) -> Result<bindings::ib_sge> {
+        Ok(bindings::ib_sge {
+            addr: u64::try_from(self.block.range(offset, len)?.addr())?,
+            length: u32::try_from(len)?,
+            lkey: 0,
+        })
+    }
+
     /// A range as the device sees it, with the key to it.
     pub(super) fn sge(&self, offset: usize, len: usize, lkey: u32) -> Result<bindings::ib_sge> {
         Ok(bindings::ib_sge {

@@ -56,6 +56,8 @@ pub struct Config {
     pub send_len: u32,
     /// Bytes of the one large send, 0 for none.
     pub large_len: u32,
+    /// Bytes up to which a send or a write is copied when it is posted, if the device can do that.
+    pub inline_len: u32,
     /// Receives posted at a time.
     pub recv_slots: u16,
     /// Bytes that a receive takes in memory of its own.
@@ -112,6 +114,7 @@ pub struct Qp<H: Handler> {
 ///   them.
 pub(super) struct Core<H: Handler> {
     ptr: NonNull<bindings::ib_qp>,
+    max_inline: usize,
     parts: ManuallyDrop<Parts<H>>,
     outstanding: AtomicU32,
     posted: AtomicBool,
@@ -159,10 +162,13 @@ impl<H: Handler> Qp<H> {
             _recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
             pd: pd.clone(),
         };
-        let ptr = create(pd, send_cq, recv_cq, config)?;
+        // Some devices refuse a queue pair that asks for more than they can do.
+        let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
+            .or_else(|_| create(pd, send_cq, recv_cq, config, 0))?;
         // INVARIANT: Just created so; nothing is posted.
         let core = Core {
             ptr,
+            max_inline,
             parts: ManuallyDrop::new(parts),
             outstanding: AtomicU32::new(0),
             posted: AtomicBool::new(false),
@@ -225,13 +231,14 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-/// Creates the queue pair itself.
+/// Creates the queue pair itself; tells the bytes that a work request can hold.
 fn create(
     pd: &Pd,
     send_cq: &Cq,
     recv_cq: &Cq,
     config: &Config,
-) -> Result<NonNull<bindings::ib_qp>> {
+    inline_len: u32,
+) -> Result<(NonNull<bindings::ib_qp>, usize)> {
     let mut attr = bindings::ib_qp_init_attr {
         send_cq: send_cq.as_ptr(),
         recv_cq: recv_cq.as_ptr(),
@@ -240,6 +247,7 @@ fn create(
             max_recv_wr: config.recv_work_requests(),
             max_send_sge: 2,
             max_recv_sge: if config.spill_len > 0 { 2 } else { 1 },
+            max_inline_data: inline_len,
             ..Default::default()
         },
         sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
@@ -250,12 +258,19 @@ fn create(
     // SAFETY: The domain and the queues are valid by their type invariants, and of one device.
     let ptr =
         unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
-    NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)
+    let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
+    // The driver says what it can do, which may be more, or nothing at all.
+    Ok((ptr, usize::try_from(attr.cap.max_inline_data)?))
 }
 
 impl<H: Handler> Core<H> {
     pub(super) fn as_ptr(&self) -> *mut bindings::ib_qp {
         self.ptr.as_ptr()
+    }
+
+    /// Bytes up to which a send or a write is copied when it is posted.
+    pub(super) fn max_inline(&self) -> usize {
+        self.max_inline
     }
 
     pub(super) fn pd(&self) -> &Arc<Pd> {

@@ -233,8 +233,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         if let Err(error) = self.fill(writes, &mut rdma, &mut sges) {
             return Err(Rejected { error, what });
         }
-        let mut sge = match self.message() {
-            Ok(sge) => sge,
+        let (mut sge, inline) = match self.message() {
+            Ok(message) => message,
             Err(error) => return Err(Rejected { error, what }),
         };
         let mut send = bindings::ib_send_wr {
@@ -244,8 +244,9 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             sg_list: &mut sge,
             num_sge: 1,
             opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: (bindings::ib_send_flags_IB_SEND_SIGNALED
-                | bindings::ib_send_flags_IB_SEND_SOLICITED) as i32,
+            send_flags: bindings::ib_send_flags_IB_SEND_SIGNALED
+                | bindings::ib_send_flags_IB_SEND_SOLICITED
+                | inline,
             ..Default::default()
         };
         let mut first: *mut bindings::ib_send_wr = &mut send;
@@ -261,11 +262,31 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         unsafe { this.submit(first) }
     }
 
-    /// The range of the message, ready for the device.
-    fn message(&self) -> Result<bindings::ib_sge> {
-        self.map.sync_for_device(self.offset, self.len)?;
+    /// The range of the message, ready for the device, and the flag that goes with it.
+    fn message(&self) -> Result<(bindings::ib_sge, i32)> {
+        self.range(self.map, self.offset, self.len, self.is_inline(self.len))
+    }
+
+    /// Whether so many bytes are copied when they are posted.
+    fn is_inline(&self, len: usize) -> bool {
+        len <= self.core.max_inline()
+    }
+
+    /// A range of `map`, ready for the device, and the flag of its work request.
+    fn range(
+        &self,
+        map: &Mapping,
+        offset: usize,
+        len: usize,
+        inline: bool,
+    ) -> Result<(bindings::ib_sge, i32)> {
+        if inline {
+            let sge = map.inline_sge(offset, len)?;
+            return Ok((sge, bindings::ib_send_flags_IB_SEND_INLINE));
+        }
+        map.sync_for_device(offset, len)?;
         let lkey = self.core.pd().local_dma_lkey();
-        self.map.sge(self.offset, self.len, lkey)
+        Ok((map.sge(offset, len, lkey)?, 0))
     }
 
     /// Fills in the work requests for the writes, not yet chained.
@@ -284,7 +305,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             return Err(EINVAL);
         }
         for (write, (wr, sges)) in writes.iter().zip(rdma.iter_mut().zip(sges)) {
-            let count = self.gather(write, sges)?;
+            let (count, flags) = self.gather(write, sges)?;
+            wr.wr.send_flags = flags;
             wr.wr.__bindgen_anon_1.wr_cqe = self.entry.write_cqe.get();
             wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
             wr.wr.sg_list = sges.as_mut_ptr();
@@ -295,25 +317,29 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
-    /// Fills in the ranges of a write, ready for the device, and tells how many.
-    fn gather(&self, write: &Write<'_>, sges: &mut [bindings::ib_sge; MAX_PARTS]) -> Result<i32> {
+    /// Fills in the ranges of a write, ready for the device, and tells how many, and the flags.
+    fn gather(
+        &self,
+        write: &Write<'_>,
+        sges: &mut [bindings::ib_sge; MAX_PARTS],
+    ) -> Result<(i32, i32)> {
         let source = write.source;
         if !Arc::ptr_eq(source.device(), self.core.pd().device())
             || !source.direction().device_reads()
         {
             return Err(EINVAL);
         }
-        let lkey = self.core.pd().local_dma_lkey();
+        let [(_, first), (_, second)] = write.parts;
+        let inline = self.is_inline(first.saturating_add(second));
         let parts = write.parts.iter().filter(|(_, len)| *len > 0);
-        let mut count = 0;
+        let (mut count, mut flags) = (0, 0);
         for (&(offset, len), sge) in parts.zip(sges) {
-            *sge = source.sge(offset, len, lkey)?;
-            source.sync_for_device(offset, len)?;
+            (*sge, flags) = self.range(source, offset, len, inline)?;
             count += 1;
         }
         match count {
             0 => Err(EINVAL),
-            count => Ok(count),
+            count => Ok((count, flags)),
         }
     }
 
