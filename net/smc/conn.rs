@@ -176,15 +176,24 @@ impl Conn {
     }
 
     /// Sends all that may be sent. Does not sleep.
+    pub(crate) fn transmit(self: &Arc<Self>) {
+        self.transmit_if(|_| true);
+    }
+
+    /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
     ///
     /// RDMA writes and their message are posted under the lock: the order on the queue pair must be
     /// the order in which the cursors were advanced.
-    pub(crate) fn transmit(self: &Arc<Self>) {
-        let Some(hardware) = self.group.link.hardware() else {
-            return;
-        };
+    pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
+        let hardware = self.group.link.hardware();
         let mut broken = false;
         let mut inner = self.inner.lock();
+        if !begin(&mut inner) {
+            return;
+        }
+        let Some(hardware) = hardware else {
+            return;
+        };
         while inner.stream.has_work() {
             let Some(slot) = hardware.qp.take_slot() else {
                 if mem::replace(&mut inner.queued, true) {
@@ -261,18 +270,20 @@ impl Conn {
     }
 
     /// Carries out what an event asked for.
-    fn act(self: &Arc<Self>, fx: &Effects) {
+    fn act(self: &Arc<Self>, after: &After) {
+        let fx = &after.fx;
         if fx.transmit {
             self.transmit();
         }
-        self.wake(fx);
-        self.reap();
+        if let Some(sk) = &after.sk {
+            self.wake(sk, fx);
+        }
+        if after.is_finished || fx.transmit {
+            self.reap();
+        }
     }
 
-    fn wake(&self, fx: &Effects) {
-        let Some(sk) = self.sk() else {
-            return;
-        };
+    fn wake(&self, sk: &Sk, fx: &Effects) {
         if fx.reset {
             sk.set_err(ECONNRESET);
         }
@@ -325,7 +336,35 @@ impl Conn {
     }
 }
 
+/// What an event asks for, noted while the lock is held, so that it is not taken again.
+struct After {
+    fx: Effects,
+    /// The socket, if it is to hear of the event.
+    sk: Option<ARef<Sk>>,
+    /// The connection leaves its group.
+    is_finished: bool,
+}
+
 impl Inner {
+    /// Our receive element, until the group ends.
+    pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
+        self.rmbe.as_ref()
+    }
+
+    fn after(&self, fx: Effects) -> After {
+        let is_heard = fx.wake_readers
+            || fx.wake_writers
+            || fx.urgent_at.is_some()
+            || fx.peer_done
+            || fx.reset
+            || fx.state_changed;
+        After {
+            fx,
+            sk: if is_heard { self.sk.clone() } else { None },
+            is_finished: self.stream.is_finished(),
+        }
+    }
+
     /// Saves the urgent byte while nobody can overwrite it.
     fn save_urgent(&mut self, offset: Option<u32>) {
         let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
@@ -343,13 +382,13 @@ impl Inner {
 impl Member for Conn {
     fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
         let mut inner = self.inner.lock();
-        let result = inner.stream.on_cdc(cdc);
-        if let Ok(fx) = &result {
+        let result = inner.stream.on_cdc(cdc).map(|fx| {
             inner.save_urgent(fx.urgent_at);
-        }
+            inner.after(fx)
+        });
         drop(inner);
         match result {
-            Ok(fx) => self.act(&fx),
+            Ok(after) => self.act(&after),
             Err(fault) => self.on_fault(fault),
         }
     }
@@ -377,10 +416,11 @@ impl Sender for Conn {
         if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
             idle = inner.sndbuf.take();
         }
+        let after = inner.after(fx);
         drop(inner);
         if let Some(buf) = idle {
             self.group.sndbufs.give_back(buf);
         }
-        self.act(&fx);
+        self.act(&after);
     }
 }

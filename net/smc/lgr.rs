@@ -265,6 +265,7 @@ impl LinkGroup {
         let mut table = self.table.lock();
         // Each member is queued at most once, so the capacity suffices.
         let _ = table.waiting.push_within_capacity(token);
+        self.link.want_slot(true);
     }
 
     /// A send slot is free: who has waited longest may send. Does not sleep.
@@ -272,6 +273,7 @@ impl LinkGroup {
         loop {
             let mut table = self.table.lock();
             let Ok(token) = table.waiting.remove(0) else {
+                self.link.want_slot(false);
                 return;
             };
             let member = table.conns.get(&token.0).cloned();

@@ -11,6 +11,12 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        barrier::smp_mb,
         Arc,
         CondVar,
         Mutex,
@@ -176,6 +182,8 @@ pub(crate) struct Link {
     qp_num: QpNum,
     psn: Psn,
     max_mr_bytes: usize,
+    /// Somebody waits for a send slot. Written under the lock of those who wait.
+    is_slot_wanted: Atomic<bool>,
     #[pin]
     inner: SpinLock<Inner>,
     /// Who waits for a registration.
@@ -208,6 +216,7 @@ impl Link {
                 qp_num,
                 psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
+                is_slot_wanted: Atomic::new(false),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
@@ -395,6 +404,13 @@ impl Link {
             .is_some_and(|hardware| hardware.qp.take_slot().is_some())
     }
 
+    /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants
+    /// one looks again after this. Does not sleep.
+    pub(crate) fn want_slot(&self, wanted: bool) {
+        self.is_slot_wanted.store(wanted, Relaxed);
+        smp_mb(Full);
+    }
+
     /// Sends a control message. Does not sleep.
     pub(crate) fn send_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
         let hardware = self.hardware().ok_or(ENOLINK)?;
@@ -419,7 +435,14 @@ impl ib::Handler for Link {
         }
         if !good {
             this.fail();
-        } else if let Some(handler) = this.handler() {
+            return;
+        }
+        // The slot is free by now: who said after our look that it wants one has found it.
+        smp_mb(Full);
+        if !this.is_slot_wanted.load(Relaxed) {
+            return;
+        }
+        if let Some(handler) = this.handler() {
             handler.on_slot();
         }
     }

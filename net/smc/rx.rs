@@ -109,11 +109,18 @@ impl Conn {
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
-        let (state, chunks, fx) = self.with(|inner| {
+        let (state, chunks, fx, rmbe) = self.with(|inner| {
             inner.stream.set_oob_inline(inline);
             let fx = inner.stream.before_read();
             let state = inner.stream.recv_state();
-            (state, inner.stream.peek_chunks(skip as u32, want), fx)
+            let chunks = inner.stream.peek_chunks(skip as u32, want);
+            let is_ready = matches!(state, Recv::Ready(_));
+            (
+                state,
+                chunks,
+                fx,
+                inner.rmbe().filter(|_| is_ready).cloned(),
+            )
         });
         if fx.transmit {
             self.transmit();
@@ -125,7 +132,7 @@ impl Conn {
             Recv::NotConnected => return Err(ENOTCONN),
         }
         // The element stays ours while bytes are copied, even if the group ends meanwhile.
-        let rmbe = self.rmbe().ok_or(ECONNABORTED)?;
+        let rmbe = rmbe.ok_or(ECONNABORTED)?;
         let block = rmbe.memory().ok_or(EIO)?.block();
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {

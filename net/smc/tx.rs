@@ -12,15 +12,19 @@ use kernel_ext::net::{
 };
 use smc_proto::{
     buffer::SizeClass,
+    cursor::Chunks,
     stream::{
         SendError,
         SendHow, //
     }, //
 };
 
-use crate::conn::{
-    Conn,
-    Inner, //
+use crate::{
+    conn::{
+        Conn,
+        Inner, //
+    },
+    rmb::SendBuf, //
 };
 
 /// How one call sends.
@@ -44,7 +48,30 @@ fn errno(why: SendError) -> Error {
     }
 }
 
+/// What there is for the bytes of a writer.
+enum Space {
+    /// They go here, and [`Stream::commit`](smc_proto::stream::Stream::commit) has to follow.
+    Reserved(Chunks, Arc<SendBuf>),
+    /// The send buffer is full.
+    Full,
+    /// A send buffer has to be borrowed first.
+    NoBuffer,
+}
+
 impl Inner {
+    /// Reserves space for at most `len` bytes.
+    fn reserve(&mut self, len: u32) -> Result<Space> {
+        self.stream.can_send().map_err(errno)?;
+        let Some(buf) = &self.sndbuf else {
+            return Ok(Space::NoBuffer);
+        };
+        if self.stream.writable() == 0 {
+            return Ok(Space::Full);
+        }
+        let buf = buf.clone();
+        Ok(Space::Reserved(self.stream.reserve(len), buf))
+    }
+
     /// Whether a writer has something to do: space, or an error.
     fn is_writer_due(&self) -> bool {
         self.stream.can_send().is_err()
@@ -101,17 +128,13 @@ impl Conn {
     /// Takes what fits now; 0 if nothing does.
     fn send_some(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
         let _order = self.send_order.lock();
-        self.lend_send_buffer(sk)?;
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
-        let reserved = self.with(|inner| -> Result<_> {
-            inner.stream.can_send().map_err(errno)?;
-            let buf = inner.sndbuf.clone();
-            let room = inner.stream.writable() > 0;
-            Ok(buf
-                .filter(|_| room)
-                .map(|buf| (inner.stream.reserve(len), buf)))
-        })?;
-        let Some((chunks, buf)) = reserved else {
+        let mut space = self.with(|inner| inner.reserve(len))?;
+        if let Space::NoBuffer = space {
+            self.lend_send_buffer(sk)?;
+            space = self.with(|inner| inner.reserve(len))?;
+        }
+        let Space::Reserved(chunks, buf) = space else {
             return Ok(0);
         };
         let mut copied = 0;
@@ -133,21 +156,15 @@ impl Conn {
             autocork_bytes: how.autocork_bytes,
         };
         // CAST: not more than was reserved.
-        let now = self.with(|inner| inner.stream.commit(copied as u32, how));
-        if now {
-            self.transmit();
-        }
+        self.transmit_if(|inner| inner.stream.commit(copied as u32, how));
         if copied == 0 {
             return Err(EFAULT);
         }
         Ok(copied)
     }
 
-    /// Makes sure that there is a send buffer.
+    /// Borrows a send buffer.
     fn lend_send_buffer(&self, sk: &Sk) -> Result {
-        if self.with(|inner| inner.sndbuf.is_some()) {
-            return Ok(());
-        }
         let want = SizeClass::for_bytes(sk.sndbuf());
         let buf = self.group.sndbufs.take(&self.group.link, want)?;
         // Only a writer lends, and there is one at a time.
