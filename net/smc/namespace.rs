@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each network namespace has of its own: settings and counters.
+//! What each network namespace has of its own: settings, counters, workers for handshakes.
 
 use kernel::prelude::*;
-use kernel_ext::net::{
-    NetNs,
-    PerNet,
-    Sk,
-    Slot, //
+use kernel_ext::{
+    net::{
+        NetNs,
+        PerNet,
+        Sk,
+        Slot, //
+    },
+    queue::OwnedQueue, //
 };
 
 use crate::{
@@ -21,7 +24,13 @@ static SLOT: Slot<Namespace> = Slot::new();
 pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
+    /// Where handshakes run. A peer can keep a worker waiting for seconds: those of one namespace are
+    /// not to be missing in another.
+    pub(crate) handshakes: OwnedQueue,
 }
+
+/// Handshakes that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
+const HANDSHAKES: i32 = 2048;
 
 impl PerNet for Namespace {
     fn slot() -> &'static Slot<Self> {
@@ -32,6 +41,7 @@ impl PerNet for Namespace {
         let this = Self {
             config: Config::new(net)?,
             stats: Stats::new(),
+            handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
     }

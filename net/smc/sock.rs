@@ -26,6 +26,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -145,6 +146,8 @@ pub(crate) struct Sock {
     uncollected: Atomic<bool>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
+    /// Handshakes under way of connections to this listener.
+    handshakes: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
     defer_accept_s: Atomic<u32>,
     /// One call at a time changes what the socket is.
@@ -187,6 +190,7 @@ impl Sock {
                 phase: Atomic::new(Phase::Init as u32),
                 uncollected: Atomic::new(false),
                 limit_hs: Atomic::new(limit_hs),
+                handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
@@ -250,17 +254,19 @@ impl Sock {
 
     /// Has the work of the socket run, now or again. Any context.
     fn kick(this: ArcBorrow<'_, Self>) {
-        let Some(queues) = QUEUES.get() else {
-            return;
-        };
-        // Listeners have a queue of their own, so that they do not wait for handshakes.
-        let queue = match this.phase() {
-            Phase::Listening => &queues.listeners,
-            Phase::Closed => return,
-            _ => &queues.handshakes,
-        };
+        let sock: Arc<Self> = this.into();
         // It is fine if the work waits to run already: whatever happened, it will see it.
-        let _ = queue.enqueue::<Arc<Self>, 0>(this.into());
+        let _ = match this.phase() {
+            Phase::Closed => return,
+            // Listeners have a queue of their own, so that they do not wait for handshakes.
+            Phase::Listening => match LISTENERS.get() {
+                Some(queue) => queue.enqueue::<Arc<Self>, 0>(sock),
+                None => return,
+            },
+            _ => namespace::of(&this.sk)
+                .handshakes
+                .enqueue::<Arc<Self>, 0>(sock),
+        };
     }
 
     /// Sees to it that TCP's events are heard.
@@ -292,8 +298,8 @@ impl Sock {
             Ok(State::Listening(listener)) => {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket.
-                if let Some(queues) = QUEUES.get() {
-                    queues.listeners.flush();
+                if let Some(queue) = LISTENERS.get() {
+                    queue.flush();
                 }
             }
             Ok(State::Active(conn)) => active::close(&this, conn),
@@ -359,42 +365,33 @@ impl TcpEvents for Sock {
         }
     }
 
-    fn is_congested(_this: ArcBorrow<'_, Self>) -> bool {
-        QUEUES
-            .get()
-            .is_none_or(|queues| queues.handshakes.is_congested())
+    fn is_congested(this: ArcBorrow<'_, Self>) -> bool {
+        this.handshakes.load(Relaxed) >= listen::HANDSHAKES
+            || (this.limit_hs.load(Relaxed) && namespace::of(&this.sk).handshakes.is_congested())
     }
 }
 
-static QUEUES: Global<Queues> = Global::new();
-
-/// Where sockets work.
-struct Queues {
-    listeners: OwnedQueue,
-    handshakes: OwnedQueue,
-}
+/// Where listeners work.
+static LISTENERS: Global<OwnedQueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct Family {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
-    _queues: Published<Queues>,
+    _listeners: Published<OwnedQueue>,
 }
 
 impl Family {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
-        let queues = Queues {
-            listeners: OwnedQueue::unbound(c"smc_listen", 0)?,
-            handshakes: OwnedQueue::unbound(c"smc_handshake", 0)?,
-        };
-        let queues = QUEUES.publish(Arc::new(queues, GFP_KERNEL)?)?;
+        let queue = Arc::new(OwnedQueue::unbound(c"smc_listen", 0)?, GFP_KERNEL)?;
+        let listeners = LISTENERS.publish(queue)?;
         let family = FamilyRegistration::new()?;
         Ok(Self {
             _inet: InetRegistration::new()?,
             _family: family,
-            _queues: queues,
+            _listeners: listeners,
         })
     }
 }

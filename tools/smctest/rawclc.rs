@@ -16,7 +16,10 @@ mod script;
 mod server;
 mod tcp;
 
+use std::net::IpAddr;
 use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -24,6 +27,7 @@ use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
+use smc_tools::path::Path;
 use smc_user::Socket;
 
 use crate::context::Context;
@@ -148,19 +152,26 @@ fn is_taken_for_smc(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     tcp.reset()
 }
 
-/// Peers that say nothing occupy the kernel for 6 s each; others must not notice.
+/// Peers that say nothing occupy the kernel for 6 s each; others must not notice, even if there are
+/// more of them than the backlog has room for.
 fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let listener = calls::listener(peer, |_| Ok(()), 4)?;
+    let port = calls::port_of(&listener)?;
     let mut silent = Vec::new();
     for number in 0..20 {
-        let mut tcp = peer.connect(wire)?;
+        let mut tcp = peer.connect_to(wire, port)?;
         let messages = Messages::of(peer.address, 0x4000 + number);
         // Some are silent in the middle of a first contact.
         let part = if number % 2 == 0 { 20 } else { 156 };
         tcp.send(&messages.proposal[..part])?;
         silent.push(tcp);
+        // TCP's own backlog is to be what it was: the kernel takes the connection.
+        thread::sleep(Duration::from_millis(100));
     }
     let start = Instant::now();
-    let result = ordinary(peer.context);
+    let client = peer.context.family.open(peer.context.addr)?;
+    client.set_timeout(ANSWER)?;
+    let result = client.connect(SocketAddr::new(peer.context.addr, port));
     let took = start.elapsed();
     for tcp in &mut silent {
         tcp.reset()?;
@@ -171,12 +182,14 @@ fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         "it took {:.1} s",
         took.as_secs_f32()
     );
+    let path = Path::of(&client)?;
+    ensure!(path.is_smc(), "the path is {path}");
     Ok(())
 }
 
 /// The group of two kernels; then the peer pretends to be one of them that has forgotten it.
 fn replace_group(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let std::net::IpAddr::V4(server) = peer.context.addr else {
+    let IpAddr::V4(server) = peer.context.addr else {
         bail!("this peer knows IPv4 only");
     };
     let before = peer.context.connect()?;
@@ -199,7 +212,7 @@ fn replace_group(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
             tcp.reset()
         },
     )?;
-    let std::net::IpAddr::V4(client) = client.ip() else {
+    let IpAddr::V4(client) = client.ip() else {
         bail!("the client's address is not of IPv4");
     };
     ensure!(client != server, "both ends have one address");
@@ -222,12 +235,10 @@ fn replace_group(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 
 /// The number of the link group.
 fn group_of(socket: &Socket) -> Result<u32> {
-    const SOL_SMC: i32 = 286;
-    const SMC_INFO: i32 = 0x5201;
-    let mut info = [0; 16];
-    socket.option(SOL_SMC, SMC_INFO, &mut info)?;
-    let [.., a, b, c, d] = info;
-    Ok(u32::from_ne_bytes([a, b, c, d]))
+    match Path::of(socket)? {
+        Path::SmcR(Some(group)) => Ok(group),
+        path => bail!("the path is {path}"),
+    }
 }
 
 /// A connection of two kernels, with some data.

@@ -4,7 +4,10 @@
 //!
 //! The work of a listener takes connections from TCP as long as there is room in the backlog, and the
 //! work of each of them runs its handshake. What is finished waits for accept(2). Connections that
-//! find no room stay with TCP, whose own backlog is shortened by those that we have.
+//! find no room stay with TCP, whose own backlog is shortened by those that wait here.
+//!
+//! Handshakes do not count: a peer that says nothing for as long as it may is to take nobody's place.
+//! If there are very many of them, further connections are not offered SMC.
 
 use kernel::{
     list::{
@@ -33,8 +36,7 @@ use kernel_ext::{
     net::{
         self,
         Hook,
-        Sk,
-        TcpSocket, //
+        Sk, //
     },
     time, //
 };
@@ -57,6 +59,9 @@ use crate::{
     local::LOCAL,
     namespace, //
 };
+
+/// Handshakes of one listener's connections at a time; further connections are TCP's alone.
+pub(super) const HANDSHAKES: u32 = 1024;
 
 /// A connection that waits for accept(2).
 #[pin_data]
@@ -85,8 +90,6 @@ pub(crate) struct Listener {
     queue: SpinLock<List<Ready>>,
     /// Connections in `queue`.
     ready: Atomic<u32>,
-    /// Connections in `queue` and in a handshake.
-    taken: Atomic<u32>,
     backlog: Atomic<u32>,
     /// The work stopped for want of room.
     is_starved: Atomic<bool>,
@@ -103,7 +106,6 @@ impl Listener {
                 owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
                 ready: Atomic::new(0),
-                taken: Atomic::new(0),
                 backlog: Atomic::new(u32::try_from(backlog).unwrap_or(0)),
                 is_starved: Atomic::new(false),
             }),
@@ -116,28 +118,30 @@ impl Listener {
         self.ready.load(Acquire)
     }
 
-    /// Makes room for one more, if the backlog has it: as with TCP, one more than it says.
-    fn reserve(&self, tcp: &TcpSocket) -> bool {
-        let backlog = self.backlog.load(Relaxed);
-        let taken = self.taken.fetch_add(1, Full);
-        if taken > backlog {
-            self.taken.fetch_sub(1, Full);
-            return false;
-        }
-        tcp.set_max_backlog(backlog.saturating_sub(taken + 1));
-        true
+    /// Whether no more may wait: as with TCP, one more may than the backlog says.
+    fn is_full(&self) -> bool {
+        self.ready() > self.backlog.load(Relaxed)
     }
 
-    /// Gives room back, and has the work go on if it stopped for want of it.
-    fn release(&self) {
-        let taken = self.taken.fetch_sub(1, Full).saturating_sub(1);
-        let backlog = self.backlog.load(Relaxed);
+    /// Leaves to TCP what the backlog has left, and has the work go on if it stopped for want of room.
+    fn adjust(&self) {
+        let left = self.backlog.load(Relaxed).saturating_sub(self.ready());
         // Whoever closes the listener waits for work that was queued before the owner was taken out.
         if let Some(owner) = &*self.owner.lock() {
-            owner.tcp.set_max_backlog(backlog.saturating_sub(taken));
-            if self.is_starved.xchg(false, Full) {
+            owner.tcp.set_max_backlog(left);
+            if !self.is_full() && self.is_starved.xchg(false, Full) {
                 Sock::kick(owner.as_arc_borrow());
             }
+        }
+    }
+
+    /// A handshake begins, or has ended.
+    fn count_handshake(&self, begins: bool) {
+        if let Some(owner) = &*self.owner.lock() {
+            match begins {
+                true => owner.handshakes.fetch_add(1, Relaxed),
+                false => owner.handshakes.fetch_sub(1, Relaxed),
+            };
         }
     }
 
@@ -148,11 +152,13 @@ impl Listener {
     fn push(&self, ready: ListArc<Ready>) {
         self.queue.lock().push_back(ready);
         self.ready.fetch_add(1, Full);
+        self.adjust();
     }
 
     fn pop(&self) -> Option<Arc<Sock>> {
         let ready = self.queue.lock().pop_front()?;
         self.ready.fetch_sub(1, Full);
+        self.adjust();
         Some(ready.sock.clone())
     }
 
@@ -180,7 +186,7 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
             .backlog
             .store(u32::try_from(backlog).unwrap_or(0), Relaxed);
         this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));
-        Sock::kick(this);
+        listener.adjust();
         return Ok(());
     }
     match this.phase() {
@@ -196,12 +202,9 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     // A connection's hook would be copied into every connection.
     let mut hook = this.hook.lock();
     *hook = None;
-    *hook = Some(Hook::listener(
-        &this.tcp,
-        this.clone(),
-        this.limit_hs.load(Relaxed),
-    )?);
+    *hook = Some(Hook::listener(&this.tcp, this.clone())?);
     drop(hook);
+    this.handshakes.store(0, Relaxed);
     this.tcp.set_syn_smc(offers_smc);
     let old = this
         .go(
@@ -248,7 +251,6 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>,
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
         if let Some(child) = listener.pop() {
-            listener.release();
             if timeout != 0 {
                 await_data(&this, &child);
             }
@@ -296,18 +298,17 @@ pub(super) fn run(this: &Arc<Sock>) {
         return;
     };
     loop {
-        if !listener.reserve(&this.tcp) {
-            listener.is_starved.store(true, Relaxed);
+        if listener.is_full() {
+            listener.is_starved.xchg(true, Full);
             // Room may have come before the flag was there to ask for it.
-            if !listener.reserve(&this.tcp) {
+            if listener.is_full() {
                 return;
             }
-            listener.is_starved.store(false, Relaxed);
+            listener.is_starved.xchg(false, Full);
         }
         match take(this, &listener) {
             Ok(()) => {}
             Err(e) => {
-                listener.release();
                 if e == ECONNABORTED {
                     continue;
                 }
@@ -327,6 +328,7 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let child = Sock::new(sk, this.version, tcp, Some(listener.clone()))?;
     let why = match listener.fallback {
         None if child.tcp.syn_smc() => {
+            listener.count_handshake(true);
             Sock::kick(child.as_arc_borrow());
             return Ok(());
         }
@@ -354,6 +356,7 @@ pub(super) fn serve(child: &Arc<Sock>) {
         Some(local) => handshake::accept(&local, &child.tcp, &child.sk),
         None => Ok(Outcome::Fallback(Reason::Internal, 0)),
     };
+    listener.count_handshake(false);
     hand_over(child, &listener, outcome);
 }
 
@@ -382,9 +385,6 @@ fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
                 listener.drain();
             }
         }
-        _ => {
-            Sock::end(child.clone());
-            listener.release();
-        }
+        _ => Sock::end(child.clone()),
     }
 }

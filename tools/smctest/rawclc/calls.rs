@@ -69,6 +69,10 @@ pub(super) const TESTS: &[Test] = &[
         "a listener that closes does not wait for handshakes",
         close_listener,
     ),
+    (
+        "connections meet a listener that comes and goes",
+        flapping_listener,
+    ),
     ("a listener of TCP alone does not offer SMC", plain_listener),
 ];
 
@@ -262,23 +266,27 @@ fn epoll(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 }
 
 /// A listener of the server's namespace beside the one that the other tests use.
-fn listener(peer: &Peer<'_>, prepare: fn(&Socket) -> Result<()>) -> Result<Socket> {
+pub(super) fn listener(
+    peer: &Peer<'_>,
+    prepare: fn(&Socket) -> Result<()>,
+    backlog: i32,
+) -> Result<Socket> {
     netns::inside(peer.context.server_netns.as_deref(), || {
         let listener = fresh(peer)?;
         prepare(&listener)?;
         listener.bind(SocketAddr::new(peer.context.addr, 0))?;
-        listener.listen(8)?;
+        listener.listen(backlog)?;
         Ok(listener)
     })
 }
 
-fn port_of(socket: &Socket) -> Result<u16> {
+pub(super) fn port_of(socket: &Socket) -> Result<u16> {
     let address = socket.local_address()?.to_ip();
     Ok(address.context("not an IP address")?.port())
 }
 
 fn close_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let listener = listener(peer, |_| Ok(()))?;
+    let listener = listener(peer, |_| Ok(()), 8)?;
     let mut tcp = peer.connect_to(wire, port_of(&listener)?)?;
     tcp.send(&Messages::of(peer.address, 3).proposal[..20])?;
     thread::sleep(WHILE);
@@ -296,10 +304,54 @@ fn close_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     tcp.reset()
 }
 
+/// A listener opens and closes while connections come, whole or with half a proposal.
+fn flapping_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let first = listener(peer, |_| Ok(()), 8)?;
+    let address = SocketAddr::new(peer.context.addr, port_of(&first)?);
+    drop(first);
+    let flap = || -> Result<u32> {
+        netns::enter(peer.context.server_netns.as_deref())?;
+        let start = Instant::now();
+        let mut rounds = 0;
+        while start.elapsed() < PROMPT {
+            let listener = fresh(peer)?;
+            listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            // Connections of the round before may hold the port.
+            if listener
+                .bind(address)
+                .and_then(|()| listener.listen(8))
+                .is_ok()
+            {
+                thread::sleep(Duration::from_millis(rounds % 5));
+                rounds += 1;
+            }
+        }
+        Ok(u32::try_from(rounds)?)
+    };
+    let proposal = Messages::of(peer.address, 4).proposal;
+    thread::scope(|scope| {
+        let flapping = scope.spawn(flap);
+        let mut met = 0;
+        while !flapping.is_finished() {
+            // Refused, if there was no listener.
+            if let Ok(mut tcp) = peer.connect_to(wire, address.port()) {
+                met += 1;
+                tcp.send(&proposal[..met % proposal.len()])?;
+                tcp.reset()?;
+            }
+        }
+        let rounds = flapping.join().unwrap_or(Ok(0))?;
+        println!("# {rounds} listeners met {met} connections");
+        ensure!(rounds > 1 && met > 1, "they did not meet");
+        Ok(())
+    })
+}
+
 fn plain_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let listener = listener(peer, |listener| {
+    let prepare = |listener: &Socket| {
         Ok(listener.set_option_int(libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 5)?)
-    })?;
+    };
+    let listener = listener(peer, prepare, 8)?;
     let mut tcp = peer.connect_to(wire, port_of(&listener)?)?;
     ensure!(!tcp.peer_has_smc, "the SYN-ACK has the SMC option");
     tcp.send(b"data")?;

@@ -111,21 +111,19 @@ impl<T: TcpEvents> Hook<T> {
         })
     }
 
-    /// Tells `owner` of connections that wait to be accepted; `ask` says that it is to be asked
-    /// whether more can be done over SMC.
+    /// Tells `owner` of connections that wait to be accepted, and asks it whether more can be done over
+    /// SMC.
     ///
     /// # Errors
     ///
     /// `EBUSY` if there is a hook already, `ENOMEM`.
-    pub fn listener(tcp: &TcpSocket, owner: Arc<T>, ask: bool) -> Result<Self> {
+    pub fn listener(tcp: &TcpSocket, owner: Arc<T>) -> Result<Self> {
         let this = Self::install(tcp, owner, |sk| {
             // SAFETY: `install` calls this with the callback lock of a living socket held.
             unsafe { (*sk).sk_data_ready = Some(data_ready::<T>) };
         })?;
-        if ask {
-            // SAFETY: The socket is alive and a TCP socket.
-            unsafe { bindings::tcp_set_hs_congested(this.sk.as_ptr(), Some(hs_congested::<T>)) };
-        }
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_set_hs_congested(this.sk.as_ptr(), Some(hs_congested::<T>)) };
         Ok(this)
     }
 
