@@ -211,14 +211,19 @@ impl Socket {
 
     /// Switches non-blocking mode.
     pub fn set_nonblocking(&self, on: bool) -> Result<()> {
+        self.set_flag(libc::O_NONBLOCK, on)
+    }
+
+    /// Switches signal-driven mode: SIGIO for the owner when something happens.
+    pub fn set_signal_driven(&self, on: bool) -> Result<()> {
+        self.set_flag(libc::O_ASYNC, on)
+    }
+
+    fn set_flag(&self, flag: i32, on: bool) -> Result<()> {
         let fd = self.as_raw_fd();
         // SAFETY: F_GETFL takes no argument.
         let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-        let flags = if on {
-            flags | libc::O_NONBLOCK
-        } else {
-            flags & !libc::O_NONBLOCK
-        };
+        let flags = if on { flags | flag } else { flags & !flag };
         // SAFETY: F_SETFL takes an integer.
         check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) })?;
         Ok(())

@@ -11,6 +11,7 @@ mod answer;
 mod closing;
 mod connected;
 mod connecting;
+mod copying;
 mod events;
 mod fresh;
 mod listening;
@@ -136,6 +137,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("connecting", connecting::ROWS),
     ("listening", listening::ROWS),
     ("connected", connected::ROWS),
+    ("copying", copying::ROWS),
     ("urgent", urgent::ROWS),
     ("closing", closing::ROWS),
     ("events", events::ROWS),

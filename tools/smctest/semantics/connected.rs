@@ -2,17 +2,11 @@
 
 //! A connection with both ends open.
 
-use std::fs::File;
-use std::io::pipe;
-use std::io::Read;
 use std::io::Write;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use anyhow::Context as _;
-use nix::fcntl::splice;
-use nix::fcntl::SpliceFFlags;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -245,94 +239,6 @@ pub(super) const ROWS: &[Row] = &[
             answer![pair.server.recv(&mut [0; 16], 0)]
         },
     ),
-    Row::same("splice to a pipe", "7 spliced", |rig| {
-        let pair = rig.pair()?;
-        pair.deliver(b"spliced")?;
-        let (mut reader, writer) = pipe()?;
-        let moved = splice(&pair.server, None, &writer, None, 64, SpliceFFlags::empty());
-        drop(writer);
-        let mut text = String::new();
-        reader.read_to_string(&mut text)?;
-        answer![moved.context("splice")?, text]
-    }),
-    Row::same("splice to a pipe with nothing there", "EAGAIN", |rig| {
-        let pair = rig.pair()?;
-        pair.server.set_nonblocking(true)?;
-        let (_reader, writer) = pipe()?;
-        let moved = splice(
-            &pair.server,
-            None,
-            &writer,
-            None,
-            64,
-            SpliceFFlags::SPLICE_F_NONBLOCK,
-        );
-        answer![moved.map_err(|error| Errno(error as i32))]
-    }),
-    Row::same(
-        "splice of more than one buffer through a pipe",
-        "true",
-        |rig| {
-            let pair = rig.pair()?;
-            let data: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
-            let (mut reader, writer) = pipe()?;
-            thread::scope(|scope| {
-                scope.spawn(|| (&pair.client).write_all(&data));
-                scope.spawn(|| {
-                    let mut left = data.len();
-                    while left > 0 {
-                        let moved = splice(
-                            &pair.server,
-                            None,
-                            &writer,
-                            None,
-                            left,
-                            SpliceFFlags::empty(),
-                        );
-                        match moved {
-                            Ok(len) if len > 0 => left -= len,
-                            _ => break,
-                        }
-                    }
-                    drop(writer);
-                });
-                let mut got = Vec::new();
-                reader.read_to_end(&mut got)?;
-                answer![got == data]
-            })
-        },
-    ),
-    Row::same("splice from a pipe", "7 spliced", |rig| {
-        let pair = rig.pair()?;
-        let (reader, mut writer) = pipe()?;
-        writer.write_all(b"spliced")?;
-        let moved = splice(&reader, None, &pair.client, None, 7, SpliceFFlags::empty());
-        let mut buffer = [0; 7];
-        pair.server.recv(&mut buffer, libc::MSG_WAITALL)?;
-        answer![
-            moved.context("splice")?,
-            String::from_utf8_lossy(&buffer).into_owned()
-        ]
-    }),
-    Row::same("send of a file", "true", |rig| {
-        let pair = rig.pair()?;
-        let file = File::open("/proc/self/exe")?;
-        let (reader, writer) = pipe()?;
-        let moved = splice(&file, None, &writer, None, 5000, SpliceFFlags::empty())?;
-        let sent = splice(
-            &reader,
-            None,
-            &pair.client,
-            None,
-            moved,
-            SpliceFFlags::empty(),
-        )?;
-        let (mut got, mut want) = (vec![0; sent], vec![0; sent]);
-        pair.server.recv(&mut got, libc::MSG_WAITALL)?;
-        (&file).read_exact(&mut []).ok();
-        File::open("/proc/self/exe")?.read_exact(&mut want)?;
-        answer![sent > 0 && got == want]
-    }),
     Row::same("a duplicate keeps the connection open", "5", |rig| {
         let pair = rig.pair()?;
         let other = pair.client.duplicate()?;

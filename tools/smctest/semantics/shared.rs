@@ -2,6 +2,9 @@
 
 //! A socket that several threads use at once, and signals that meet its users.
 
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
@@ -19,13 +22,18 @@ use smc_user::Socket;
 
 use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
+use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
+use crate::semantics::rig::Pair;
 use crate::semantics::rig::Rig;
+use crate::semantics::rig::FIONREAD;
+use crate::semantics::rig::SIOCOUTQ;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
 const DONTWAIT: i32 = libc::MSG_DONTWAIT;
+const TCP_FASTOPEN_CONNECT: i32 = 30;
 
 /// What `call` gives when a signal meets it while it waits. It comes again until it does.
 fn interrupted<T>(call: impl FnOnce() -> T) -> Result<T> {
@@ -66,6 +74,80 @@ fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync)
     })
 }
 
+/// Whether the owner of the socket of `pair` that `prepare` set gets `signal` when data come.
+fn signals(
+    signal: Signal,
+    pair: &Pair,
+    prepare: impl Fn(&Socket) -> smc_user::Result<()> + Sync,
+    flags: i32,
+) -> Result<bool> {
+    thread::scope(|scope| {
+        let owner = scope.spawn(|| -> Result<bool> {
+            let mut mask = SigSet::empty();
+            mask.add(signal);
+            mask.thread_block()?;
+            let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK)?;
+            prepare(&pair.server)?;
+            pair.client.send(b"x", flags)?;
+            await_events(&pair.server, libc::POLLIN | libc::POLLPRI)?;
+            thread::sleep(WHILE);
+            Ok(signals.read_signal()?.is_some())
+        });
+        owner
+            .join()
+            .unwrap_or_else(|_| anyhow::bail!("the owner panicked"))
+    })
+}
+
+/// Some call that neither waits nor changes what becomes of the socket.
+fn any_call(socket: &Socket, kind: u32) {
+    match kind {
+        0 => {
+            let _ = socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+            let _ = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, &mut [0; 64]);
+        }
+        1 => {
+            let _ = socket.set_option_int(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+            let _ = socket.peer_address();
+            let _ = socket.local_address();
+        }
+        2 => {
+            let _ = events(socket);
+            let _ = socket.ioctl_int(FIONREAD);
+            let _ = socket.ioctl_int(SIOCOUTQ);
+        }
+        _ => {
+            let _ = socket.recv(&mut [0; 64], DONTWAIT | libc::MSG_PEEK);
+            let _ = socket.send(b"x", DONTWAIT);
+        }
+    }
+}
+
+/// Connects, in one of several ways, and ends the connection from one of both sides.
+fn connect_and_end(
+    socket: &Socket,
+    listener: &Socket,
+    address: SocketAddr,
+    round: u32,
+) -> Result<()> {
+    if round % 3 == 2 {
+        // It becomes TCP's alone, if it can.
+        let _ = socket.set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
+    }
+    socket.connect(address)?;
+    socket.send(b"x", 0)?;
+    let server = listener.accept(0)?;
+    server.set_timeout(SOON)?;
+    server.send(b"hello", 0)?;
+    thread::sleep(WHILE / 3);
+    match round % 2 {
+        0 => drop(server),
+        _ => drop(socket.shutdown(libc::SHUT_RDWR)),
+    }
+    thread::sleep(WHILE / 3);
+    Ok(())
+}
+
 pub(super) const ROWS: &[Row] = &[
     Row::same(
         "a receive that does not wait passes one that does",
@@ -96,8 +178,12 @@ pub(super) const ROWS: &[Row] = &[
             thread::scope(|scope| {
                 scope.spawn(|| pair.client.send(&[0; 8], 0));
                 thread::sleep(WHILE);
-                let start = Instant::now();
-                let result = pair.client.send(b"x", DONTWAIT);
+                // What is still on its way may make room for some bytes yet.
+                let (mut result, mut start) = (Ok(1), Instant::now());
+                while result.is_ok() {
+                    start = Instant::now();
+                    result = pair.client.send(b"x", DONTWAIT);
+                }
                 let is_prompt = start.elapsed() < SOON / 4;
                 // Ends the send that waits.
                 drop(pair.server);
@@ -177,19 +263,50 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::same("SIGURG comes to the owner", "true", |rig| {
         let pair = rig.pair()?;
-        thread::scope(|scope| {
-            let owner = scope.spawn(|| -> Result<bool> {
-                let mut mask = SigSet::empty();
-                mask.add(Signal::SIGURG);
-                mask.thread_block()?;
-                let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK)?;
-                pair.server.set_owner_to_this_thread()?;
-                pair.client.send(b"x", libc::MSG_OOB)?;
-                await_events(&pair.server, libc::POLLPRI)?;
-                thread::sleep(WHILE);
-                Ok(signals.read_signal()?.is_some())
-            });
-            answer![owner.join().is_ok_and(|result| result.unwrap_or(false))]
-        })
+        let set = |server: &Socket| server.set_owner_to_this_thread();
+        answer![signals(Signal::SIGURG, &pair, set, libc::MSG_OOB)?]
     }),
+    Row::same(
+        "SIGIO comes to the owner, if it wants it",
+        "false true",
+        |rig| {
+            let (first, second) = (rig.pair()?, rig.pair()?);
+            let silent = |server: &Socket| server.set_owner_to_this_thread();
+            let signal = |server: &Socket| {
+                server.set_owner_to_this_thread()?;
+                server.set_signal_driven(true)
+            };
+            interrupt_calls_by(libc::SIGIO)?;
+            answer![
+                signals(Signal::SIGIO, &first, silent, 0)?,
+                signals(Signal::SIGIO, &second, signal, 0)?,
+            ]
+        },
+    ),
+    // The kernel's memory checker judges these.
+    Row::same(
+        "calls of all kinds while it connects and ends",
+        "done",
+        |rig| {
+            for round in 0..6 {
+                let (listener, address) = rig.listener()?;
+                let socket = rig.open()?;
+                let over = AtomicBool::new(false);
+                thread::scope(|scope| -> Result<()> {
+                    for kind in 0..4 {
+                        let (socket, over) = (&socket, &over);
+                        scope.spawn(move || {
+                            while !over.load(Ordering::Relaxed) {
+                                any_call(socket, kind);
+                            }
+                        });
+                    }
+                    let ended = connect_and_end(&socket, &listener, address, round);
+                    over.store(true, Ordering::Relaxed);
+                    ended
+                })?;
+            }
+            answer!["done"]
+        },
+    ),
 ];

@@ -67,7 +67,10 @@ up_netns() {
 
 	ip netns add a && ip netns add b || return
 	ip link add wire_a mtu "$mtu" netns a type veth peer name wire_b mtu "$mtu" netns b || return
-	up_end a "$IP_A" "$IP6_A" && up_end b "$IP_B" "$IP6_B"
+	up_end a "$IP_A" "$IP6_A" && up_end b "$IP_B" "$IP6_B" || return
+	# Nobody is there, and nobody finds out: connections to these addresses stay pending.
+	ip -n a neighbor add "${IP_A%.*}.99" lladdr 02:00:00:00:00:99 dev wire_a &&
+		ip -n a neighbor add "${IP6_A%:*}:99" lladdr 02:00:00:00:00:99 dev wire_a
 }
 
 up_end() {
