@@ -85,7 +85,7 @@ SENDS='tcp or (udp port 4791 and udp[8] = 4)'
 FIELDS=(ip.src tcp.port smc.clc_msg smc.llc_msg smc.proposal.smc.version.relnum
 	smc.accept.smc.version.relnum smc.confirm.smc.version.relnum
 	smc.accept.server.tcp.conn.index smc.confirm.client.tcp.conn.index
-	data.data _ws.malformed _ws.expert.severity frame.number)
+	data.data smc.test.link.response _ws.malformed _ws.expert.severity frame.number)
 
 start_capture() {
 	dumpcap -q -i "$WIRE" -s 1000 -f "$SENDS" -w "$OUT/wire.pcapng" 2>/dev/null &
@@ -114,7 +114,7 @@ messages() {
 	awk -F'|' "{
 		src = \$1; port = \$2; clc = \$3; llc = \$4; proposed = \$5; accepted = \$6; confirmed = \$7
 		server_index = \$8; client_index = \$9; raw = \$10
-		bad = (\$11 != \"\" || \$12 ~ /8388608/)
+		answered = \$11; bad = (\$12 != \"\" || \$13 ~ /8388608/)
 		if ($1) n++
 	} END { print n + 0 }" "$OUT/wire.txt"
 }
