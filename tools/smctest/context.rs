@@ -19,7 +19,7 @@ use smc_user::Socket;
 use crate::family::Family;
 
 /// How long one call may block before the test calls it a hang.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often a refused connection is tried again: the other side may still be starting.
 const CONNECT_ATTEMPTS: u32 = 50;
@@ -70,7 +70,13 @@ pub(crate) struct Context {
     pub(crate) expect: Expected,
 
     /// Seconds after which the whole test counts as hung
-    #[arg(long, global = true, default_value_t = 120, value_name = "SECONDS")]
+    #[arg(
+        long,
+        global = true,
+        default_value_t = 120,
+        value_name = "SECONDS",
+        overrides_with = "deadline"
+    )]
     pub(crate) deadline: u64,
 }
 

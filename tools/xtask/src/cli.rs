@@ -197,6 +197,7 @@ fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
         guests: !args.host,
         names: args.names,
         flavours: args.flavour,
+        soak: false,
     };
     if choice.guests {
         packages::ensure(Needs::Guests)?;
@@ -319,6 +320,7 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
         guests: true,
         names,
         flavours: Vec::new(),
+        soak: true,
     };
     let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut rounds = 0_u32;

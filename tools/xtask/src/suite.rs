@@ -64,7 +64,12 @@ pub(crate) struct Choice {
     pub(crate) names: Vec<String>,
     /// Only scripts for these kernels; all, if empty.
     pub(crate) flavours: Vec<Flavour>,
+    /// Scripts do more than the daily run has time for.
+    pub(crate) soak: bool,
 }
+
+/// How much longer a script may take then.
+const SOAK_FACTOR: u32 = 10;
 
 /// Runs what was chosen; true if all of it passed.
 pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<bool> {
@@ -83,7 +88,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
     }
     if choice.guests {
         // Whatever stops the guests is one failure more; the count is printed all the same.
-        if let Err(e) = guests(dirs, &scripts, order, &mut tally) {
+        if let Err(e) = guests(dirs, &scripts, choice.soak, order, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
         }
     }
@@ -93,6 +98,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, Ask)],
+    soak: bool,
     order: &Order<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
@@ -101,6 +107,7 @@ fn guests(
         dirs,
         tools: &tools,
         order,
+        soak,
         sets: HashMap::new(),
     };
     tally.add(stage.self_test()?);
@@ -143,6 +150,10 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
             choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
         let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
         if named && flavoured {
+            let mut ask = ask;
+            if choice.soak {
+                ask.timeout *= SOAK_FACTOR;
+            }
             chosen.push((path, ask));
         }
     }
@@ -160,6 +171,7 @@ struct Stage<'a> {
     dirs: &'a Dirs,
     tools: &'a Toolchain,
     order: &'a Order<'a>,
+    soak: bool,
     sets: HashMap<Flavour, Set>,
 }
 
@@ -201,6 +213,7 @@ impl Stage<'_> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        let mut env = self.env();
         let set = self.set(ask.flavour, true)?;
         let module = match &set.module {
             Ok(ko) => ko.clone(),
@@ -211,19 +224,28 @@ impl Stage<'_> {
                 })
             }
         };
+        env.extend(module::peers(dirs, tools, &set.kernel, ask.cast)?);
         let play = Play {
             script: script.to_path_buf(),
             args: Vec::new(),
             ask: ask.clone(),
             kernel: &set.kernel,
             module: Some(module),
-            env: module::peers(dirs, tools, &set.kernel, ask.cast)?,
+            env,
             echo: false,
         };
         let outcomes = play.run(dirs)?;
         let tally = judge(&name, &outcomes);
         tell(dirs, &name, ask, &outcomes, &tally);
         Ok(tally)
+    }
+
+    /// What scripts are told beyond the usual.
+    fn env(&self) -> Vec<(String, String)> {
+        match self.soak {
+            true => vec![("SOAK".to_owned(), "1".to_owned())],
+            false => Vec::new(),
+        }
     }
 
     fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&Set> {

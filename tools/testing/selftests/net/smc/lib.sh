@@ -7,6 +7,11 @@
 
 set -u
 
+# scale DAILY SOAK: how much of something: what a daily run has time for, or more in `make soak`.
+scale() {
+	if [ -n "${SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
 # Modules ------------------------------------------------------------------------------------
 
 # Where each module lies in a kernel tree, in the order in which they load.
@@ -101,7 +106,7 @@ in_ns() {
 }
 
 # smctest between the namespaces: the server in b, the client in a.
-ENDS=(--client-netns=a --server-netns=b --addr="$IP_B")
+ENDS=(--client-netns=a --server-netns=b --addr="$IP_B" --deadline="$(scale 120 1200)")
 smctest() {
 	"$BIN/smctest" "${ENDS[@]}" "$@"
 }
