@@ -54,6 +54,9 @@ pub(crate) struct Bulk {
 }
 
 impl Job {
+    /// Bytes of a request for [`Job::Echo`].
+    pub(crate) const ECHO_LEN: usize = 9;
+
     /// Sends the request.
     pub(crate) fn send(self, mut socket: &Socket) -> io::Result<()> {
         let mut message = Vec::new();

@@ -16,6 +16,7 @@ mod connrate;
 mod context;
 mod data;
 mod ending;
+mod event_loop;
 mod failing;
 mod family;
 mod flood;

@@ -2,6 +2,8 @@
 
 //! The server side of all tests but the semantics.
 
+mod echo;
+
 use std::io::Read;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -39,6 +41,8 @@ pub(crate) const HALF_LEN: usize = 300_000;
 pub(crate) enum Mode {
     /// A thread for each connection.
     Spawn,
+    /// One thread for all; it only knows [`Job::Echo`], and is content with any size.
+    Loop,
     /// This many threads, each of which accepts and serves one connection after another.
     Pool(u32),
 }
@@ -58,6 +62,17 @@ struct State {
     endings: Endings,
 }
 
+impl State {
+    fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self, error: &anyhow::Error) {
+        println!("# server: {error:#}");
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Server {
     /// Starts one unless the context says that it runs elsewhere.
     pub(crate) fn start(context: &Context, mode: Mode) -> Result<Option<Self>> {
@@ -67,13 +82,16 @@ impl Server {
         let listener = Arc::new(listen(context)?);
         let state = Arc::new(State::default());
         let acceptors = match mode {
-            Mode::Spawn => 1,
+            Mode::Spawn | Mode::Loop => 1,
             Mode::Pool(threads) => threads.max(1),
         };
 
         let start = |_| {
             let (listener, state) = (listener.clone(), state.clone());
-            thread::spawn(move || accept_loop(&listener, &state, mode))
+            thread::spawn(move || match mode {
+                Mode::Loop => echo::run(&listener, &state),
+                Mode::Spawn | Mode::Pool(_) => accept_loop(&listener, &state, mode),
+            })
         };
         let threads = (0..acceptors).map(start).collect();
         Ok(Some(Self { state, threads }))
@@ -129,11 +147,11 @@ fn listen(context: &Context) -> Result<Socket> {
 }
 
 fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
-    while !state.stop.load(Ordering::Relaxed) {
+    while !state.must_stop() {
         match listener.accept(0) {
             Ok(socket) => match mode {
                 Mode::Pool(_) => converse(&socket, state),
-                Mode::Spawn => {
+                Mode::Spawn | Mode::Loop => {
                     let state = state.clone();
                     thread::spawn(move || converse(&socket, &state));
                 }
@@ -149,8 +167,7 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
 
 fn converse(socket: &Socket, state: &State) {
     if let Err(error) = handle(socket, state) {
-        println!("# server: {error:#}");
-        state.failed.fetch_add(1, Ordering::Relaxed);
+        state.fail(&error);
     }
 }
 
