@@ -219,7 +219,45 @@ fn an_abort_over_a_dead_link_ends_too() {
         "work requests may be in flight"
     );
     duo.lose(Client);
+    duo.client().cut();
     assert!(duo.client().is_finished());
+    assert!(duo.post(Client).is_empty(), "there is no link");
+}
+
+#[test]
+fn an_aborted_connection_stays_until_the_peer_writes_no_more() {
+    let mut duo = Duo::new();
+    duo.write(Server, 5);
+    duo.client().abort();
+    duo.client().close(true);
+    duo.post(Client);
+    duo.post(Server);
+    // The abort is on its way, and so are data of the peer, who knows nothing of it.
+    duo.arrive(Server);
+    duo.arrive(Client);
+    assert_eq!(duo.client().state(), State::Closed);
+    assert!(
+        !duo.client().is_finished(),
+        "the peer may write to the RMBE"
+    );
+    assert_eq!(duo.post(Server).len(), 1, "the answer to the abort");
+    duo.arrive(Server);
+    assert!(duo.client().is_finished());
+}
+
+#[test]
+fn an_aborted_connection_takes_no_more_data_from_the_peer() {
+    let mut duo = Duo::new();
+    duo.client().abort();
+    duo.write(Server, 5);
+    duo.post(Server);
+    duo.arrive(Server);
+    assert_eq!(duo.client().recv_state(), Recv::Eof);
+    assert_eq!(duo.client().readable(), 0);
+    let ready = duo.client().readiness();
+    for bit in [Readiness::IN, Readiness::OUT, Readiness::HUP] {
+        assert!(ready.contains(bit), "{ready:?}");
+    }
 }
 
 #[test]

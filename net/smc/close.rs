@@ -86,7 +86,7 @@ impl Conn {
         let fx = self.with(|inner| inner.stream.close(true));
         self.detach();
         self.conclude(sk, &fx);
-        self.reap();
+        self.settle();
     }
 
     /// Nobody wants the connection, which nobody has used. May sleep.
@@ -96,7 +96,7 @@ impl Conn {
         if fx.transmit {
             self.transmit();
         }
-        self.reap();
+        self.settle();
     }
 
     fn conclude(self: &Arc<Self>, sk: &Sk, fx: &CloseEffects) {

@@ -6,23 +6,28 @@
 //! closed, whatever the application does; a message that arrives takes a counted reference there.
 //! When the group ends the connection lets go of all that belongs to the RDMA device.
 
-use core::mem;
+mod abort;
+mod transmit;
+
+pub(crate) use abort::Registry;
 
 use kernel::{
+    impl_has_work,
     new_mutex,
     new_spinlock,
+    new_work,
     prelude::*,
     sync::{
         aref::ARef,
         Arc,
         Mutex,
         SpinLock, //
-    }, //
+    },
+    workqueue::Work, //
 };
-use kernel_ext::{
-    ib::Write,
-    net::Sk,
-    ratelimit, //
+use kernel_ext::net::{
+    Sk,
+    TcpSocket, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -35,24 +40,18 @@ use smc_proto::{
     stream::{
         Cdc,
         Effects,
-        Fault,
         SentRecord,
-        Stream,
-        WritePlan, //
-    },
-    wire::cdc, //
+        Stream, //
+    }, //
 };
 
 use crate::{
     lgr::{
         LinkGroup,
         Member,
-        SLOT, //
+        Seat, //
     },
-    link::{
-        Sender,
-        Sent, //
-    },
+    link::Sender,
     rmb::{
         Rmbe,
         SendBuf, //
@@ -72,6 +71,14 @@ pub(crate) struct Remote {
     pub(crate) size: SizeClass,
 }
 
+/// Whose the connection is.
+pub(crate) struct Owner {
+    /// The socket that the application holds.
+    pub(crate) sk: ARef<Sk>,
+    /// The TCP connection below it.
+    pub(crate) tcp: Arc<TcpSocket>,
+}
+
 /// What the spinlock of a connection guards.
 pub(crate) struct Inner {
     pub(crate) stream: Stream,
@@ -80,8 +87,8 @@ pub(crate) struct Inner {
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     remote: Option<Remote>,
-    /// The application's socket; taken out when it closes.
-    sk: Option<ARef<Sk>>,
+    /// Taken out when the application closes.
+    owner: Option<Owner>,
     /// Waits in the group's queue for a send slot.
     queued: bool,
     /// How many wait for the last data to leave.
@@ -102,18 +109,26 @@ pub(crate) struct Conn {
     /// One reader at a time, held while bytes are copied to the application.
     #[pin]
     pub(crate) recv_order: Mutex<()>,
+    /// Resets the TCP connection.
+    #[pin]
+    work: Work<Conn>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Conn { self.work }
 }
 
 impl Conn {
     /// A connection in the handshake which receives into `rmbe`.
-    pub(crate) fn new(group: Arc<LinkGroup>, rmbe: Rmbe, sk: ARef<Sk>) -> Result<Arc<Self>> {
+    pub(crate) fn new(seat: Seat, rmbe: Rmbe, owner: Owner) -> Result<Arc<Self>> {
+        let group = seat.group().clone();
         let token = group.next_token()?;
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
             sndbuf: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
-            sk: Some(sk),
+            owner: Some(owner),
             queued: false,
             flushing: 0,
         };
@@ -124,10 +139,11 @@ impl Conn {
                 inner <- new_spinlock!(inner, "smc::Conn::inner"),
                 send_order <- new_mutex!((), "smc::Conn::send_order"),
                 recv_order <- new_mutex!((), "smc::Conn::recv_order"),
+                work <- new_work!("smc::Conn::work"),
             }),
             GFP_KERNEL,
         )?;
-        conn.group.join(token, conn.clone())?;
+        seat.join(token, conn.clone())?;
         Ok(conn)
     }
 
@@ -146,11 +162,20 @@ impl Conn {
         self.inner.lock().remote = Some(remote);
     }
 
-    /// The handshake is done. Any context.
-    pub(crate) fn establish(&self) {
+    /// The handshake is done. The peer may have sent, asked and closed already, and the group may have
+    /// ended. Does not sleep.
+    pub(crate) fn establish(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
-        if let Some(remote) = inner.remote {
-            inner.stream.establish(remote.size);
+        let Some(remote) = inner.remote else {
+            return;
+        };
+        let due = inner.stream.establish(remote.size);
+        let was_killed = inner.stream.is_killed();
+        drop(inner);
+        if was_killed {
+            self.finish_kill(ECONNABORTED);
+        } else if due {
+            self.transmit();
         }
     }
 
@@ -166,107 +191,13 @@ impl Conn {
 
     /// The socket that the application holds, as long as it does.
     pub(crate) fn sk(&self) -> Option<ARef<Sk>> {
-        self.inner.lock().sk.clone()
+        self.inner.lock().sk()
     }
 
     /// The application closed its socket: nobody is to be woken any more.
     pub(crate) fn detach(&self) {
-        let sk = self.inner.lock().sk.take();
-        drop(sk);
-    }
-
-    /// Sends all that may be sent. Does not sleep.
-    pub(crate) fn transmit(self: &Arc<Self>) {
-        self.transmit_if(|_| true);
-    }
-
-    /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
-    ///
-    /// RDMA writes and their message are posted under the lock: the order on the queue pair must be
-    /// the order in which the cursors were advanced.
-    pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
-        let hardware = self.group.link.hardware();
-        let mut broken = false;
-        let mut inner = self.inner.lock();
-        if !begin(&mut inner) {
-            return;
-        }
-        let Some(hardware) = hardware else {
-            return;
-        };
-        while inner.stream.has_work() {
-            let Some(slot) = hardware.qp.take_slot() else {
-                if mem::replace(&mut inner.queued, true) {
-                    break;
-                }
-                self.group.wait_for_slot(self.token);
-                // A slot that was freed before this woke nobody.
-                continue;
-            };
-            let Some(plan) = inner.stream.plan() else {
-                break;
-            };
-            if self.post(&inner, slot, &plan).is_err() {
-                inner.stream.plan_failed(&plan.record);
-                broken = true;
-                break;
-            }
-        }
-        let flushed = inner.flushing > 0 && !inner.stream.needs_flush();
-        let sk = inner.sk.clone().filter(|_| flushed);
-        drop(inner);
-        if let Some(sk) = sk {
-            sk.wake_state();
-        }
-        if broken {
-            self.group.link.fail();
-        }
-    }
-
-    /// Runs `wait`, during which the socket is woken when the last data have left.
-    pub(crate) fn while_flushing(&self, wait: impl FnOnce()) {
-        self.inner.lock().flushing += 1;
-        wait();
-        self.inner.lock().flushing -= 1;
-    }
-
-    /// Posts what a plan says.
-    fn post(
-        self: &Arc<Self>,
-        inner: &Inner,
-        mut slot: kernel_ext::ib::SendSlot<'_, crate::link::Link>,
-        plan: &WritePlan,
-    ) -> Result {
-        let remote = inner.remote.ok_or(ENOTCONN)?;
-        let message = cdc::Message {
-            token: remote.token,
-            cdc: plan.cdc,
-        };
-        slot.write(&message.to_bytes())?;
-        let what = Sent::Data(self.clone(), plan.record);
-        let link = &self.group.link;
-        if plan.is_empty() {
-            return Ok(slot.post(link, what, &[])?);
-        }
-        let source = inner.sndbuf.as_ref().ok_or(EIO)?.memory();
-        let rtoken = self.group.rtoken(remote.row, SLOT).ok_or(EIO)?;
-        let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
-        let write = |write: &smc_proto::stream::RdmaWrite| Write {
-            source,
-            parts: write
-                .src
-                .map(|chunk| (chunk.offset as usize, chunk.len as usize)),
-            remote_addr: element.wrapping_add(u64::from(write.dst_offset)),
-            rkey: rtoken.rkey.0,
-        };
-        let mut writes = plan.writes();
-        match (writes.next(), writes.next()) {
-            (Some(first), Some(second)) => {
-                Ok(slot.post(link, what, &[write(first), write(second)])?)
-            }
-            (Some(only), None) => Ok(slot.post(link, what, &[write(only)])?),
-            (None, _) => Ok(slot.post(link, what, &[])?),
-        }
+        let owner = self.inner.lock().owner.take();
+        drop(owner);
     }
 
     /// Carries out what an event asked for.
@@ -278,8 +209,8 @@ impl Conn {
         if let Some(sk) = &after.sk {
             self.wake(sk, fx);
         }
-        if after.is_finished || fx.transmit {
-            self.reap();
+        if after.is_ending || fx.transmit {
+            self.settle();
         }
     }
 
@@ -303,37 +234,6 @@ impl Conn {
             sk.wake_writable();
         }
     }
-
-    /// Leaves the link group once both sides have closed.
-    pub(crate) fn reap(&self) {
-        if self.inner.lock().stream.is_finished() {
-            self.group.leave(self.token);
-        }
-    }
-
-    /// Ends the connection from here: the group ends, or the peer broke the protocol.
-    pub(crate) fn kill(self: &Arc<Self>) {
-        let fx = self.inner.lock().stream.abort();
-        if fx.transmit {
-            self.transmit();
-        }
-        self.inner.lock().stream.aborted();
-        if let Some(sk) = self.sk() {
-            sk.set_err(ECONNABORTED);
-            sk.set_state(self.state().number());
-            sk.wake_state();
-            sk.wake_readable();
-            sk.wake_writable();
-        }
-        self.reap();
-    }
-
-    fn on_fault(self: &Arc<Self>, fault: Fault) {
-        if ratelimit::peer() {
-            pr_warn!("a peer broke the protocol, its connection is aborted: {fault:?}\n");
-        }
-        self.kill();
-    }
 }
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
@@ -341,14 +241,19 @@ struct After {
     fx: Effects,
     /// The socket, if it is to hear of the event.
     sk: Option<ARef<Sk>>,
-    /// The connection leaves its group.
-    is_finished: bool,
+    /// The connection may be about to leave its group.
+    is_ending: bool,
 }
 
 impl Inner {
     /// Our receive element, until the group ends.
     pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
         self.rmbe.as_ref()
+    }
+
+    /// The socket that the application holds, as long as it does.
+    fn sk(&self) -> Option<ARef<Sk>> {
+        self.owner.as_ref().map(|owner| owner.sk.clone())
     }
 
     fn after(&self, fx: Effects) -> After {
@@ -360,8 +265,8 @@ impl Inner {
             || fx.state_changed;
         After {
             fx,
-            sk: if is_heard { self.sk.clone() } else { None },
-            is_finished: self.stream.is_finished(),
+            sk: if is_heard { self.sk() } else { None },
+            is_ending: self.stream.is_finished() || self.stream.is_killed(),
         }
     }
 
@@ -395,16 +300,23 @@ impl Member for Conn {
 
     fn on_slot(self: Arc<Self>) {
         self.inner.lock().queued = false;
-        self.transmit();
+        // Whoever offers the slot looks himself whether it was used.
+        let _ = self.pump(|_| true);
     }
 
     fn on_group_end(self: Arc<Self>) {
-        self.kill();
+        self.kill(ECONNABORTED);
+    }
+
+    fn on_link_gone(self: Arc<Self>) {
         let mut inner = self.inner.lock();
+        inner.stream.cut();
         inner.stream.detach_sndbuf(true);
         let left = (inner.rmbe.take(), inner.sndbuf.take());
         drop(inner);
         drop(left);
+        self.settle();
+        self.group.leave(self.token);
     }
 }
 

@@ -35,7 +35,10 @@ use smc_proto::{
     lgr::find::Wanted, //
 };
 
-use crate::lgr::LinkGroup;
+use crate::lgr::{
+    LinkGroup,
+    Seat, //
+};
 
 static GROUPS: Global<Groups> = Global::new();
 
@@ -127,11 +130,13 @@ pub(crate) fn remove(group: &Arc<LinkGroup>) {
     }
 }
 
-/// The oldest group that a new connection may use.
-pub(crate) fn find(wanted: &Wanted) -> Option<Arc<LinkGroup>> {
+/// A place in the oldest group that a new connection may use.
+pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
-    list.iter().find(|group| group.matches(wanted)).cloned()
+    list.iter()
+        .filter(|group| group.matches(wanted))
+        .find_map(LinkGroup::seat)
 }
 
 /// Ends a group from where sleeping is not allowed.

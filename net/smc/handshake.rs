@@ -19,7 +19,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::net::Sk;
+use kernel_ext::net::{
+    Sk,
+    TcpSocket, //
+};
 use smc_proto::{
     buffer::SizeClass,
     handshake::{
@@ -40,12 +43,14 @@ use crate::{
     clc::Exchange,
     conn::{
         Conn,
+        Owner,
         Remote, //
     },
     groups,
     ib::PortGid,
     lgr::{
         LinkGroup,
+        Seat,
         Terms,
         SLOT, //
     },
@@ -101,11 +106,19 @@ fn internal(e: Error) -> Reason {
     }
 }
 
+/// The socket of an application and the TCP connection below it.
+type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
+
 /// Makes the connection of a socket in a group: takes an element to receive into.
-fn make_conn(group: &Arc<LinkGroup>, sk: ARef<Sk>) -> Result<Arc<Conn>, Reason> {
+fn make_conn(seat: Seat, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
+    let group = seat.group();
     let rmbe = group.rmbs.take(&group.link, want).map_err(internal)?;
-    Conn::new(group.clone(), rmbe, sk).map_err(internal)
+    let owner = Owner {
+        sk: sk.clone(),
+        tcp: tcp.clone(),
+    };
+    Conn::new(seat, rmbe, owner).map_err(internal)
 }
 
 /// Makes sure that the peer can write into the connection's element: its region is registered and
@@ -184,7 +197,7 @@ fn begin_group(
     local: &Local,
     port: PortGid,
     terms: Terms,
-    sk: &ARef<Sk>,
+    ends: Ends<'_>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
     let link = Link::new(&port.device, port.facts).map_err(internal)?;
@@ -193,7 +206,7 @@ fn begin_group(
     // in the list by then.
     let result = groups::add(&group)
         .map_err(internal)
-        .and_then(|()| make_conn(&group, sk.clone()));
+        .and_then(|()| make_conn(group.seat().ok_or(Reason::Internal)?, ends));
     let result = result
         .map_err(Failure::from)
         .and_then(|conn| settle(conn, contact));

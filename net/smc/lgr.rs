@@ -6,15 +6,13 @@
 //! A group is found or made in the handshake, and lives while connections use it and for a while
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
+mod members;
+
 use kernel::{
     new_condvar,
     new_mutex,
     new_spinlock,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
     sync::{
         atomic::{
             Atomic,
@@ -72,16 +70,11 @@ use crate::{
         SendPool, //
     }, //
 };
-
-/// A connection, as its link group sees it. The methods do not sleep, except where they say so.
-pub(crate) trait Member: Send + Sync {
-    /// A message of the peer arrived.
-    fn on_cdc(self: Arc<Self>, cdc: &Cdc);
-    /// A send slot is free again.
-    fn on_slot(self: Arc<Self>);
-    /// The group ends.
-    fn on_group_end(self: Arc<Self>);
-}
+use members::Members;
+pub(crate) use members::{
+    Member,
+    Seat, //
+};
 
 /// What both sides agreed on at first contact.
 #[derive(Clone, Copy)]
@@ -112,18 +105,10 @@ pub(crate) struct Conversation {
 
 /// The connections of a group and the peer's buffers.
 struct Table {
-    conns: RBTree<u32, Arc<dyn Member>>,
-    count: usize,
+    members: Members,
     rtokens: KVec<Row>,
-    /// Tokens of connections that wait for a send slot, oldest first; never longer than the
-    /// connections there may be, so that it does not allocate.
-    waiting: KVec<Token>,
-    /// No connection may join.
-    ended: bool,
     /// To be ended by the job that looks after the groups.
     doomed: bool,
-    /// When the last connection left, ns.
-    idle_since: u64,
     llc: Conversation,
     /// Decides the byte order of some fields of version 2.
     peer_os: OsType,
@@ -158,15 +143,10 @@ static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 impl LinkGroup {
     /// A group around its first link.
     pub(crate) fn new(id: u32, terms: Terms, link: Arc<Link>) -> Result<Arc<Self>> {
-        let max_conns = usize::from(terms.limits.max_conns);
         let table = Table {
-            conns: RBTree::new(),
-            count: 0,
+            members: Members::new(terms.role, terms.limits)?,
             rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
-            waiting: KVec::with_capacity(max_conns, GFP_KERNEL)?,
-            ended: false,
             doomed: false,
-            idle_since: time::now_ns(),
             llc: Conversation {
                 core: Llc::new(terms.role, terms.version),
                 prepare: false,
@@ -196,64 +176,30 @@ impl LinkGroup {
         let table = self.table.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next =
-                token::next(Token(last), |t| table.conns.get(&t.0).is_some()).ok_or(ENOSPC)?;
+            let next = token::next(Token(last), |t| table.members.has(t)).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
         }
     }
 
-    /// Adds a connection. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOLINK` when the group ended, `ENOSPC` when it is full, `ENOMEM`.
-    pub(crate) fn join(&self, token: Token, member: Arc<dyn Member>) -> Result {
-        let node = RBTreeNode::new(token.0, member, GFP_KERNEL)?;
-        let mut table = self.table.lock();
-        if table.ended {
-            return Err(ENOLINK);
-        }
-        if table.count >= usize::from(self.terms.limits.max_conns) {
-            return Err(ENOSPC);
-        }
-        table.count += 1;
-        let old = table.conns.insert(node);
-        drop(table);
-        // Two connections that drew the same token at the same time cannot be: the counter is
-        // advanced by one exchange.
-        debug_assert!(old.is_none());
-        Ok(())
-    }
-
     /// Takes a connection out; a second call does nothing. Does not sleep.
     pub(crate) fn leave(&self, token: Token) {
-        let mut table = self.table.lock();
-        let node = table.conns.remove_node(&token.0);
-        if node.is_some() {
-            table.count -= 1;
-            table.idle_since = time::now_ns();
-            table.waiting.retain(|t| *t != token);
-        }
+        let node = self.table.lock().members.remove(token);
         // The last reference may go with the node: not under the lock.
-        drop(table);
         drop(node);
     }
 
-    /// Connections in the group.
+    /// Connections in the group, and those that are about to join.
     #[expect(dead_code, reason = "for those who list link groups")]
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().count
-    }
-
-    fn find(&self, token: Token) -> Option<Arc<dyn Member>> {
-        self.table.lock().conns.get(&token.0).cloned()
+        self.table.lock().members.len()
     }
 
     /// Hands a message of the peer to the connection that it names. Does not sleep.
     pub(crate) fn on_cdc(&self, token: Token, cdc: &Cdc) {
-        if let Some(member) = self.find(token) {
+        let member = self.table.lock().members.find(token);
+        if let Some(member) = member {
             member.on_cdc(cdc);
         }
     }
@@ -263,28 +209,34 @@ impl LinkGroup {
     /// Puts a connection into the queue for a send slot.
     pub(crate) fn wait_for_slot(&self, token: Token) {
         let mut table = self.table.lock();
-        // Each member is queued at most once, so the capacity suffices.
-        let _ = table.waiting.push_within_capacity(token);
+        table.members.wait(token);
         self.link.want_slot(true);
     }
 
-    /// A send slot is free: who has waited longest may send. Does not sleep.
+    /// Send slots are free: who has waited longest may send. Does not sleep.
     pub(crate) fn on_free_slot(&self) {
         loop {
             let mut table = self.table.lock();
-            let Ok(token) = table.waiting.remove(0) else {
-                self.link.want_slot(false);
-                return;
-            };
-            let member = table.conns.get(&token.0).cloned();
+            if !table.members.has_waiters() {
+                // At the end of the group somebody waits for all slots to be free.
+                self.link.want_slot(table.members.is_closed());
+                break;
+            }
+            // One look suffices: who fails to get a slot after this is in the queue first, and the
+            // slot that was missing comes back here.
+            if !self.link.has_slot() {
+                break;
+            }
+            let member = table.members.next_waiter();
             drop(table);
+            // Who has nothing to send any more leaves the slot to the next.
             if let Some(member) = member {
                 member.on_slot();
             }
-            // Who had nothing to send any more, or has left, leaves the slot to the next.
-            if !self.link.has_slot() {
-                return;
-            }
+        }
+        if self.table.lock().members.is_closed() {
+            // Somebody may wait for the last message to leave.
+            self.talk.notify_all();
         }
     }
 
@@ -342,10 +294,10 @@ impl LinkGroup {
     /// Whether a new connection may use the group; see [`Candidate::matches`].
     pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
         let table = self.table.lock();
-        if table.ended || table.doomed {
+        if table.doomed || table.members.is_closed() {
             return false;
         }
-        let has_room = table.count < usize::from(self.terms.limits.max_conns);
+        let has_room = table.members.has_room();
         drop(table);
         Candidate {
             role: self.terms.role,
@@ -370,28 +322,58 @@ impl LinkGroup {
 
     /// Whether no connection has used the group for its idle time.
     pub(crate) fn is_stale(&self, now_ns: u64) -> bool {
-        let table = self.table.lock();
-        let idle_ns = now_ns.saturating_sub(table.idle_since);
-        table.count == 0 && idle_ns >= self.terms.role.idle_time().as_nanos()
+        let idle_ns = self.table.lock().members.idle_ns(now_ns);
+        idle_ns.is_some_and(|ns| ns >= self.terms.role.idle_time().as_nanos())
     }
 
-    /// Ends the group: no connection joins any more, those in it are killed, the link is taken down,
-    /// and nothing of the device is held any more but by who uses it at the moment. May sleep.
+    /// Ends the group: no connection joins any more, those in it are aborted, the link is taken down,
+    /// and nothing of the device is held any more but by who uses it at the moment. May sleep, for as
+    /// long as a peer that is there takes to hear of it.
     pub(crate) fn end(&self) {
-        loop {
+        {
             let mut table = self.table.lock();
-            table.ended = true;
-            let first = table.conns.iter().next();
-            let Some((token, member)) = first.map(|(token, m)| (Token(*token), m.clone())) else {
-                break;
-            };
-            drop(table);
-            member.on_group_end();
-            self.leave(token);
+            table.members.close();
+            self.link.want_slot(true);
         }
+        self.for_each(|member| member.on_group_end());
+        self.drain();
         self.link.shut_down();
+        self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
         self.sndbufs.clear();
         self.wake_llc();
     }
+
+    /// Calls `f` for all connections of an ended group, without the lock.
+    fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
+        let mut last = Token(0);
+        loop {
+            let next = self.table.lock().members.after(last);
+            let Some((token, member)) = next else {
+                return;
+            };
+            last = token;
+            f(member);
+        }
+    }
+
+    /// Waits until all messages have left, so that the peer hears of the end. In vain if the link is
+    /// broken; and a peer that takes nothing is not waited for long.
+    fn drain(&self) {
+        let end = time::now_ns().saturating_add(DRAIN_NS);
+        let mut table = self.table.lock();
+        loop {
+            let now = time::now_ns();
+            let is_done = !table.members.has_waiters() && self.link.is_quiet();
+            if is_done || !self.link.is_up() || now >= end {
+                return;
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // A signal says nothing about the peer.
+            let _ = self.talk.wait_interruptible_timeout(&mut table, left);
+        }
+    }
 }
+
+/// The longest time that the end of a group waits for its last messages to leave, ns.
+const DRAIN_NS: u64 = 2_000_000_000;

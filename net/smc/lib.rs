@@ -54,6 +54,7 @@ struct Smc {
     _netlink: netlink::Registration,
     _devices: ib::Registry,
     _groups: groups::Registry,
+    _connections: conn::Registry,
     _local: Published<local::Local>,
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
@@ -62,6 +63,7 @@ impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
         let local = local::LOCAL.publish(local::Local::new(Ueids::DEFAULT)?)?;
+        let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;
         let netlink = netlink::Registration::new()?;
@@ -72,6 +74,7 @@ impl kernel::Module for Smc {
             _netlink: netlink,
             _devices: devices,
             _groups: groups,
+            _connections: connections,
             _local: local,
             _namespaces: namespaces,
         })

@@ -5,7 +5,12 @@
 //! The part that belongs to the RDMA device can be taken away at any time ([`Link::shut_down`]): when
 //! a device leaves, nothing of it stays behind in link groups or connections.
 
+mod complete;
+mod control;
+mod hardware;
+
 use kernel::{
+    fmt,
     new_condvar,
     new_mutex,
     new_spinlock,
@@ -26,18 +31,10 @@ use kernel::{
 use kernel_ext::{
     ib::{
         self,
-        Config,
-        Cq,
         Device,
-        Pd,
-        PollContext,
-        Qp,
-        Received,
-        RtrAttr,
-        Wc, //
+        RtrAttr, //
     },
-    random,
-    time, //
+    random, //
 };
 use smc_proto::{
     id::{
@@ -58,19 +55,8 @@ use smc_proto::{
     wire::clc::SmcR, //
 };
 
-/// Bytes of a message of any kind but the long ones of version 2.
-const MSG_LEN: u32 = 44;
-
-/// Longest message that is looked at. What a peer sends beyond is of no use with one link.
-const MAX_RECV: usize = 512;
-
-/// Time for a registration, ns; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
-const REGISTER_NS: u64 = 5_000_000_000;
-
-/// Send slots of a link, and receives posted. A receive queue of three times the peer's send slots
-/// is what C peers have; a peer that sends more waits.
-const SEND_SLOTS: u16 = 16;
-const RECV_SLOTS: u16 = 48;
+use control::Controls;
+pub(crate) use hardware::Hardware;
 
 /// Who gets to know that a message left, or did not.
 pub(crate) trait Sender: Send + Sync {
@@ -94,6 +80,30 @@ pub(crate) enum Sent {
     Control,
     /// A message about a connection.
     Data(Arc<dyn Sender>, SentRecord),
+}
+
+/// Why a link is broken.
+#[derive(Clone, Copy)]
+pub(crate) enum Failure {
+    /// A work request could not be posted.
+    Post,
+    /// A message, or the data before it, did not arrive.
+    Send(ib::Status),
+    /// A receive ended without a message.
+    Receive(ib::Status),
+    /// The registration of memory did not end in time.
+    Register,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Post => f.write_str("cannot post to its queues"),
+            Self::Send(status) => f.write_fmt(fmt!("a send ended with: {status}")),
+            Self::Receive(status) => f.write_fmt(fmt!("a receive ended with: {status}")),
+            Self::Register => f.write_str("memory was not registered in time"),
+        }
+    }
 }
 
 /// The peer's end of a link.
@@ -120,38 +130,6 @@ impl PeerEnd {
     }
 }
 
-/// What belongs to the RDMA device.
-pub(crate) struct Hardware {
-    pub(crate) qp: Qp<Link>,
-    pub(crate) pd: Arc<Pd>,
-}
-
-impl Hardware {
-    fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        let config = Config {
-            send_slots: SEND_SLOTS,
-            send_len: MSG_LEN,
-            // For control messages, which must not wait behind data.
-            large_len: 128,
-            // All messages, and the data of small requests and answers.
-            inline_len: 128,
-            recv_slots: RECV_SLOTS,
-            recv_len: MSG_LEN,
-            spill_len: if device.limits().max_recv_sge >= 2 {
-                8148
-            } else {
-                0
-            },
-        };
-        let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);
-        let send_cq = cq(config.send_work_requests())?;
-        let recv_cq = cq(config.recv_work_requests())?;
-        let pd = Pd::new(device)?;
-        let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
-        Ok(Arc::new(Self { qp, pd }, GFP_KERNEL)?)
-    }
-}
-
 struct Inner {
     hardware: Option<Arc<Hardware>>,
     device: Option<Arc<Device>>,
@@ -162,6 +140,7 @@ struct Inner {
     peer_uid: LinkUid,
     /// How the registration under way ended.
     registered: Option<bool>,
+    controls: Controls,
 }
 
 /// Facts of our port.
@@ -184,6 +163,8 @@ pub(crate) struct Link {
     max_mr_bytes: usize,
     /// Somebody waits for a send slot. Written under the lock of those who wait.
     is_slot_wanted: Atomic<bool>,
+    /// Control messages wait for a slot. Written under `inner`.
+    has_controls: Atomic<bool>,
     #[pin]
     inner: SpinLock<Inner>,
     /// Who waits for a registration.
@@ -209,6 +190,7 @@ impl Link {
             peer: None,
             peer_uid: LinkUid(0),
             registered: None,
+            controls: Controls::new()?,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -217,6 +199,7 @@ impl Link {
                 psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
                 is_slot_wanted: Atomic::new(false),
+                has_controls: Atomic::new(false),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
@@ -279,13 +262,17 @@ impl Link {
             .is_some_and(|d| Arc::ptr_eq(d, device))
     }
 
+    /// Whether nothing has gone wrong with the link so far.
+    pub(crate) fn is_up(&self) -> bool {
+        self.inner.lock().state.is_usable()
+    }
+
     /// Whether our port can carry data, as far as is known. May sleep.
     pub(crate) fn is_port_up(&self) -> bool {
         let device = self.inner.lock().device.clone();
         device.is_some_and(|device| {
-            device
-                .query_port(self.port.port)
-                .is_ok_and(|attr| attr.active)
+            let is_active = || device.query_port(self.port.port).is_ok_and(|a| a.active);
+            !device.has_failed() && is_active()
         })
     }
 
@@ -339,14 +326,19 @@ impl Link {
     }
 
     /// The link is broken: its group gets to know, once. Does not sleep.
-    pub(crate) fn fail(&self) {
+    pub(crate) fn fail(&self, why: Failure) {
         let mut inner = self.inner.lock();
         let Some(next) = inner.state.on(Event::WentDown) else {
             return;
         };
         inner.state = next;
-        let handler = inner.handler.clone();
+        let (handler, number) = (inner.handler.clone(), inner.number);
         drop(inner);
+        pr_warn!(
+            "link {} of queue pair {} failed: {why}\n",
+            number.0,
+            self.qp_num.get()
+        );
         self.registering.notify_all();
         if let Some(handler) = handler {
             handler.on_failure();
@@ -372,36 +364,10 @@ impl Link {
 
     // --- Use.
 
-    /// Registers a region, whose key works afterwards. May sleep.
-    pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
-        let _turn = self.registrar.lock();
-        let hardware = self.hardware().ok_or(ENOLINK)?;
-        self.inner.lock().registered = None;
-        hardware.qp.post_register(self, mr)?;
-        let end = time::now_ns().saturating_add(REGISTER_NS);
-        let mut inner = self.inner.lock();
-        loop {
-            if let Some(good) = inner.registered.take() {
-                return if good { Ok(()) } else { Err(EIO) };
-            }
-            let now = time::now_ns();
-            if inner.hardware.is_none() || now >= end {
-                drop(inner);
-                self.fail();
-                return Err(ENOLINK);
-            }
-            let left = time::jiffies(end.saturating_sub(now));
-            // A signal does not stop the device from registering.
-            let _ = self
-                .registering
-                .wait_interruptible_timeout(&mut inner, left);
-        }
-    }
-
     /// Whether a slot for a send is free just now. Does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
-        self.hardware()
-            .is_some_and(|hardware| hardware.qp.take_slot().is_some())
+        let inner = self.inner.lock();
+        inner.hardware.as_ref().is_some_and(|h| h.qp.has_slot())
     }
 
     /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants
@@ -411,58 +377,14 @@ impl Link {
         smp_mb(Full);
     }
 
-    /// Sends a control message. Does not sleep.
-    pub(crate) fn send_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
-        let hardware = self.hardware().ok_or(ENOLINK)?;
-        let slot = hardware.qp.take_large_slot();
-        let mut slot = slot.or_else(|| hardware.qp.take_slot()).ok_or(EBUSY)?;
-        slot.write(bytes)?;
-        Ok(slot.post(self, Sent::Control, &[])?)
+    /// Whether nothing that was sent, or is to be, is on its way. Does not sleep.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let inner = self.inner.lock();
+        let is_idle = inner.hardware.as_ref().is_none_or(|h| h.qp.is_send_idle());
+        is_idle && inner.controls.is_empty()
     }
 
     fn handler(&self) -> Option<Arc<dyn Handler>> {
         self.inner.lock().handler.clone()
-    }
-}
-
-impl ib::Handler for Link {
-    type Sent = Sent;
-
-    fn sent(this: &Arc<Self>, what: Sent, wc: Wc) {
-        let good = wc.status.is_success();
-        if let Sent::Data(sender, record) = what {
-            sender.on_sent(&record, good);
-        }
-        if !good {
-            this.fail();
-            return;
-        }
-        // The slot is free by now: who said after our look that it wants one has found it.
-        smp_mb(Full);
-        if !this.is_slot_wanted.load(Relaxed) {
-            return;
-        }
-        if let Some(handler) = this.handler() {
-            handler.on_slot();
-        }
-    }
-
-    fn received(this: &Arc<Self>, message: &Received<'_>) {
-        let mut buf = [0; MAX_RECV];
-        let Some(handler) = this.handler() else {
-            return;
-        };
-        if let Ok(bytes) = message.read(&mut buf) {
-            handler.on_message(bytes);
-        }
-    }
-
-    fn receive_failed(this: &Arc<Self>, _wc: Wc) {
-        this.fail();
-    }
-
-    fn registered(this: &Arc<Self>, _mr: Arc<ib::Mr>, wc: Wc) {
-        this.inner.lock().registered = Some(wc.status.is_success());
-        this.registering.notify_all();
     }
 }

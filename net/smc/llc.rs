@@ -50,7 +50,10 @@ use crate::{
         LinkGroup,
         SLOT, //
     },
-    link::Handler, //
+    link::{
+        Failure,
+        Handler, //
+    }, //
 };
 
 /// What is to be done without the lock.
@@ -107,7 +110,7 @@ impl LinkGroup {
             self.wake_llc();
         }
         if todo.broken {
-            self.link.fail();
+            self.link.fail(Failure::Post);
         }
         if todo.end {
             groups::end_later(self);

@@ -64,7 +64,13 @@ impl Conn {
                     done += len;
                     break;
                 }
-                Ok(Step::Eof) => break,
+                Ok(Step::Eof) => {
+                    // The end of a connection that was reset is an error, told once.
+                    if done == 0 {
+                        sk.take_err()?;
+                    }
+                    break;
+                }
                 Ok(Step::Wait) if done >= target && done > 0 => break,
                 Ok(Step::Wait) => {}
                 Err(_) if done > 0 => break,

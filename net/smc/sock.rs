@@ -269,10 +269,11 @@ impl Sock {
         };
     }
 
-    /// Sees to it that TCP's events are heard.
+    /// Sees to it that TCP's events are heard, unless the socket has ended.
     fn hook_connection(this: &Arc<Self>) -> Result {
         let mut hook = this.hook.lock();
-        if hook.is_none() {
+        // The end changes the phase first and then takes the hook out.
+        if hook.is_none() && this.phase() != Phase::Closed {
             *hook = Some(Hook::connection(&this.tcp, this.clone())?);
         }
         Ok(())
@@ -318,7 +319,8 @@ impl WorkItem for Sock {
             Phase::Connecting => connect::run(&this),
             Phase::Listening => listen::run(&this),
             Phase::Init => listen::serve(&this),
-            Phase::Active | Phase::Fallback | Phase::Closed => {}
+            Phase::Active => active::on_tcp_error(&this),
+            Phase::Fallback | Phase::Closed => {}
         }
     }
 }
@@ -349,7 +351,7 @@ impl TcpEvents for Sock {
 
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
-            Phase::Connecting => Self::kick(this),
+            Phase::Connecting | Phase::Active => Self::kick(this),
             Phase::Fallback => {
                 if let Err(e) = take() {
                     this.sk.set_err(e);

@@ -227,7 +227,9 @@ impl Model {
             Ok(fx) => {
                 assert!(fx.urgent_at.is_none_or(|offset| offset < self.own.size()));
                 let newer = (cdc.seq.wrapping_sub(self.seq) as i16) >= 0;
-                if newer && !self.lost && !cdc.flags.contains(ProducerFlags::FAILOVER) {
+                // An aborted connection takes note of nothing but the peer's end.
+                let heard = newer && !self.stream.is_killed();
+                if heard && !self.lost && !cdc.flags.contains(ProducerFlags::FAILOVER) {
                     self.seq = cdc.seq;
                     // Backwards is tolerated and ignored, so only the forward moves count here.
                     forward(self.own, &mut self.prod, cdc.prod);

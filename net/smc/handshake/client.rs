@@ -64,7 +64,7 @@ use crate::{
 /// # Errors
 ///
 /// The errno of connect(2) when the TCP connection is lost as well.
-pub(crate) fn connect(local: &Local, tcp: &TcpSocket, sk: &ARef<Sk>) -> Result<Outcome> {
+pub(crate) fn connect(local: &Local, tcp: &Arc<TcpSocket>, sk: &ARef<Sk>) -> Result<Outcome> {
     if !tcp.syn_smc() {
         return Ok(Outcome::Fallback(Reason::PeerNoSmc, 0));
     }
@@ -77,7 +77,7 @@ pub(crate) fn connect(local: &Local, tcp: &TcpSocket, sk: &ARef<Sk>) -> Result<O
 
 fn shake(
     local: &Local,
-    tcp: &TcpSocket,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
 ) -> Result<Arc<Conn>, Failure> {
@@ -103,14 +103,14 @@ fn shake(
     let port = port.ok_or(Reason::NoSmcDevice)?;
     match agreed.contact() {
         Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
-        Contact::Reuse => reuse(local, sk, exchange, &agreed),
+        Contact::Reuse => reuse(local, tcp, sk, exchange, &agreed),
     }
 }
 
 /// A new link group begins.
 fn begin(
     local: &Local,
-    tcp: &TcpSocket,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
@@ -129,7 +129,7 @@ fn begin(
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
     };
-    begin_group(local, port, terms, sk, |conn| {
+    begin_group(local, port, terms, (sk, tcp), |conn| {
         if let Beginning::V2 { os, .. } = beginning {
             conn.group.set_peer_os(*os);
         }
@@ -158,12 +158,13 @@ fn first_contact(
 /// The connection joins a group that both sides have.
 fn reuse(
     local: &Local,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
 ) -> Result<Arc<Conn>, Failure> {
-    let group = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
-    settle(make_conn(&group, sk.clone())?, |conn| {
+    let seat = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
+    settle(make_conn(seat, (sk, tcp))?, |conn| {
         learn(conn, agreed.server())?;
         announce(conn)?;
         confirm(local, exchange, agreed, conn)

@@ -51,7 +51,7 @@ use crate::{
         PortGid, //
     },
     lgr::{
-        LinkGroup,
+        Seat,
         Terms, //
     },
     link::PeerEnd,
@@ -64,7 +64,7 @@ use crate::{
 /// # Errors
 ///
 /// When the TCP connection is lost; the connection is then not shown to accept(2).
-pub(crate) fn accept(local: &Local, tcp: &TcpSocket, sk: &ARef<Sk>) -> Result<Outcome> {
+pub(crate) fn accept(local: &Local, tcp: &Arc<TcpSocket>, sk: &ARef<Sk>) -> Result<Outcome> {
     if !tcp.syn_smc() {
         return Ok(Outcome::Fallback(Reason::PeerNoSmc, 0));
     }
@@ -77,7 +77,7 @@ pub(crate) fn accept(local: &Local, tcp: &TcpSocket, sk: &ARef<Sk>) -> Result<Ou
 
 fn shake(
     local: &Local,
-    tcp: &TcpSocket,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
 ) -> Result<Arc<Conn>, Failure> {
@@ -105,11 +105,11 @@ fn shake(
     // do not.
     let gate = groups::gate(&chosen.wanted(0)).map_err(internal)?;
     let turn = gate.enter();
-    if let Some(group) = groups::find(&chosen.wanted(0)) {
+    if let Some(seat) = groups::find(&chosen.wanted(0)) {
         drop(turn);
-        return reuse(local, sk, exchange, chosen, &group);
+        return reuse(local, tcp, sk, exchange, chosen, seat);
     }
-    begin(local, sk, exchange, chosen, port)
+    begin(local, tcp, sk, exchange, chosen, port)
 }
 
 /// Finds a port for the way that was chosen, or another way.
@@ -124,6 +124,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), R
 
 fn begin(
     local: &Local,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
@@ -140,7 +141,7 @@ fn begin(
         eid: chosen.eid(),
         is_direct,
     };
-    begin_group(local, port, terms, sk, |conn| {
+    begin_group(local, port, terms, (sk, tcp), |conn| {
         first_contact(local, exchange, chosen, conn)
     })
 }
@@ -189,12 +190,13 @@ fn first_contact(
 /// The connection joins a group that both sides have.
 fn reuse(
     local: &Local,
+    tcp: &Arc<TcpSocket>,
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
-    group: &Arc<LinkGroup>,
+    seat: Seat,
 ) -> Result<Arc<Conn>, Failure> {
-    settle(make_conn(group, sk.clone())?, |conn| {
+    settle(make_conn(seat, (sk, tcp))?, |conn| {
         announce(conn)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn)?, None);
         exchange.send(&Message::Accept(message))?;

@@ -134,6 +134,8 @@ pub struct Stream {
     released: bool,
     /// Ended from here by [`Stream::abort`].
     killed: bool,
+    /// There is no link any more.
+    cut: bool,
     /// The application shut down reading.
     shut_read: bool,
     /// The application shut down writing.
@@ -161,6 +163,7 @@ impl Stream {
             close_posted: false,
             released: false,
             killed: false,
+            cut: false,
             shut_read: false,
             shut_write: false,
             out_of_sync: false,
@@ -319,6 +322,11 @@ impl Stream {
     /// [`Fault`] if the message cannot be true, or says that others were lost; call
     /// [`Stream::abort`] then. Old messages are ignored.
     pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Fault> {
+        if self.killed {
+            // Only the peer's end is of interest: from then on it writes no more.
+            self.peer.insert(cdc.state);
+            return Ok(Effects::default());
+        }
         if self.out_of_sync {
             return Ok(Effects::default());
         }

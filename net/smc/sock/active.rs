@@ -42,6 +42,7 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
             }
             this.sk.wake_state();
             this.sk.wake_writable();
+            watch_tcp(this);
             true
         }
         Err(State::Active(conn)) => {
@@ -49,6 +50,27 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
             false
         }
         Err(_) => false,
+    }
+}
+
+/// Sees to it that the end of the TCP connection is heard of.
+fn watch_tcp(this: &Arc<Sock>) {
+    // Without memory the connection does without, as those of the C module do.
+    let _ = Sock::hook_connection(this);
+    if this.tcp.state().is_closed() {
+        Sock::kick(this.as_arc_borrow());
+    }
+}
+
+/// The TCP connection was reset, and with it the one over RDMA (RFC 7609 section 4.8.2). The C module
+/// takes no notice.
+pub(super) fn on_tcp_error(this: &Sock) {
+    let (Some(conn), Err(e)) = (this.conn(), this.tcp.take_err()) else {
+        return;
+    };
+    // A peer that has closed in order may answer what follows with a reset: that is EPIPE.
+    if this.tcp.state().is_closed() && e != EPIPE {
+        conn.kill(e);
     }
 }
 

@@ -259,7 +259,10 @@ unsafe extern "C" fn event_callback<T: Client>(
         bindings::ib_event_type_IB_EVENT_PORT_ACTIVE => Event::PortActive(port),
         bindings::ib_event_type_IB_EVENT_PORT_ERR => Event::PortError(port),
         bindings::ib_event_type_IB_EVENT_GID_CHANGE => Event::GidChange(port),
-        bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => Event::DeviceFatal,
+        bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => {
+            entry.device.set_failed();
+            Event::DeviceFatal
+        }
         _ => return,
     };
     T::event(&entry.data, event);

@@ -2,7 +2,10 @@
 
 //! RDMA devices and their ports.
 
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use kernel::{
     error::to_result,
@@ -33,6 +36,7 @@ pub struct Device {
     #[pin]
     name: SpinLock<Name>,
     limits: Limits,
+    failed: AtomicBool,
     gone: Arc<Completion>,
 }
 
@@ -146,6 +150,7 @@ impl Device {
                 reaper,
                 name <- new_spinlock!(name, "ib::Device::name"),
                 limits,
+                failed: AtomicBool::new(false),
                 gone: signal,
             }),
             GFP_KERNEL,
@@ -198,6 +203,16 @@ impl Device {
     pub fn num_ports(&self) -> u32 {
         // SAFETY: By the type invariant `ptr` is valid; the number is constant.
         unsafe { (*self.as_ptr()).phys_port_cnt }
+    }
+
+    /// Whether the device said that it is broken, for good. Any context.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The device said that it is broken.
+    pub(super) fn set_failed(&self) {
+        self.failed.store(true, Ordering::Relaxed);
     }
 
     /// What the device can do at most.

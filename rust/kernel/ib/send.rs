@@ -44,6 +44,8 @@ pub struct Write<'a> {
 pub struct Rejected<S> {
     /// Why.
     pub error: Error,
+    /// The driver refused it, so it is the queue pair's fault rather than the send's.
+    pub by_driver: bool,
     /// What the send would have kept.
     pub what: S,
 }
@@ -161,6 +163,17 @@ impl<H: Handler> Qp<H> {
         ))
     }
 
+    /// Whether a slot is free just now. Never sleeps.
+    pub fn has_slot(&self) -> bool {
+        self.core().send().free.has_any()
+    }
+
+    /// Whether no slot is in use just now, the large one included. Never sleeps.
+    pub fn is_send_idle(&self) -> bool {
+        let send = self.core().send();
+        send.free.count() + send.large_free.count() == send.entries.len()
+    }
+
     /// Takes the slot for a large send, when it is free. Never sleeps.
     pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
         let send = self.core().send();
@@ -230,12 +243,18 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         // On errors up to here the slot drops and is free again.
         let mut sges = [[bindings::ib_sge::default(); MAX_PARTS]; MAX_WRITES];
         let mut rdma: [bindings::ib_rdma_wr; MAX_WRITES] = Default::default();
-        if let Err(error) = self.fill(writes, &mut rdma, &mut sges) {
-            return Err(Rejected { error, what });
-        }
-        let (mut sge, inline) = match self.message() {
+        let filled = self
+            .fill(writes, &mut rdma, &mut sges)
+            .and_then(|()| self.message());
+        let (mut sge, inline) = match filled {
             Ok(message) => message,
-            Err(error) => return Err(Rejected { error, what }),
+            Err(error) => {
+                return Err(Rejected {
+                    error,
+                    by_driver: false,
+                    what,
+                })
+            }
         };
         let mut send = bindings::ib_send_wr {
             __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
@@ -381,7 +400,11 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         // Else some write is under way and may yet complete with an error: the entry and the memory
         // it reads stay as they are until the queue pair is destroyed.
         match kept {
-            Some((_, what)) => Err(Rejected { error, what }),
+            Some((_, what)) => Err(Rejected {
+                error,
+                by_driver: true,
+                what,
+            }),
             // `keep` filled it in, and only a completion would have taken it.
             None => unreachable!(),
         }

@@ -48,6 +48,19 @@ impl Slots {
         None
     }
 
+    /// Whether a number could be taken just now. Any context.
+    pub(super) fn has_any(&self) -> bool {
+        self.words
+            .iter()
+            .any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// How many numbers could be taken just now. Any context.
+    pub(super) fn count(&self) -> usize {
+        let ones = |word: &AtomicUsize| word.load(Ordering::Relaxed).count_ones() as usize;
+        self.words.iter().map(ones).sum()
+    }
+
     /// Puts a number back that `take` gave. Any context.
     pub(super) fn put(&self, number: usize) {
         let bits = usize::BITS as usize;

@@ -8,7 +8,7 @@
 use crate::id::Token;
 
 /// Returns the token after `last` that is neither zero nor `in_use` in the link group; `None`
-/// after [`MAX_TRIES`] in a row were, which at most 255 connections of a group cannot do.
+/// after [`MAX_TRIES`] in a row were, which the connections of a group cannot do.
 ///
 /// The caller makes the result its next `last`.
 pub fn next(last: Token, in_use: impl Fn(Token) -> bool) -> Option<Token> {
@@ -17,8 +17,9 @@ pub fn next(last: Token, in_use: impl Fn(Token) -> bool) -> Option<Token> {
         .find(|token| token.0 != 0 && !in_use(*token))
 }
 
-/// More than the connections of a group (255) and the zero that is skipped.
-pub const MAX_TRIES: u32 = 257;
+/// More than the connections of a group (255 by the server's count, for a moment more by the client's)
+/// and the zero that is skipped.
+pub const MAX_TRIES: u32 = 512;
 
 #[cfg(test)]
 mod tests {

@@ -127,7 +127,7 @@ impl Stream {
 
     /// Ends the connection from here: the link group ends, or the peer broke the protocol. Sets the
     /// abort flag, which goes out if the link still works. The module sets `sk_err` to ECONNABORTED, wakes
-    /// everyone, waits for [`Stream::is_quiet`] and calls [`Stream::aborted`].
+    /// everyone, waits until there is no work and [`Stream::is_quiet`], and calls [`Stream::aborted`].
     pub fn abort(&mut self) -> CloseEffects {
         self.killed = true;
         if !matches!(self.state, State::Closed | State::Listen) {
@@ -145,6 +145,11 @@ impl Stream {
         self.step(Event::Aborted)
     }
 
+    /// The connection lost its last link: nothing can be sent, and the peer writes no more.
+    pub fn cut(&mut self) {
+        self.cut = true;
+    }
+
     /// Whether [`Stream::abort`] was called.
     #[inline]
     pub const fn is_killed(&self) -> bool {
@@ -158,11 +163,15 @@ impl Stream {
     }
 
     /// Whether the connection can be freed: closed on both sides, the application gone, nothing in
-    /// flight, and the last message out unless the connection was aborted from here.
+    /// flight, and the last message out.
+    ///
+    /// One that was aborted from here has to wait, too, until the peer said that it is done: until then
+    /// it may write to the RMBE, which is another connection's next. (The C module does not wait.)
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
-        let owed = owed && !self.killed;
-        matches!(self.state, State::Closed) && self.released && self.pending == 0 && !owed
+        let alone = !self.send.has_peer() || self.cut;
+        let ended = alone || (!owed && (self.peer.any_close() || !self.killed));
+        matches!(self.state, State::Closed) && self.released && self.pending == 0 && ended
     }
 
     // --- Inside.

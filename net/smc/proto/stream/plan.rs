@@ -80,7 +80,7 @@ impl Stream {
     /// Whether [`Stream::plan`] would give something. Nothing before [`Stream::establish`].
     pub fn has_work(&self) -> bool {
         let due = self.validation_due || self.cdc_due || self.is_close_ready();
-        self.send.has_peer() && (due || self.can_write_data())
+        self.send.has_peer() && !self.cut && (due || self.can_write_data())
     }
 
     /// Whether our close waits to be posted and can be: everything posted is known to have arrived, so that

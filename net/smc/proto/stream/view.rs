@@ -121,13 +121,13 @@ impl Stream {
     /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
     #[inline]
     pub const fn is_read_shut(&self) -> bool {
-        self.shut_read || !self.peer.is_empty()
+        self.shut_read || !self.peer.is_empty() || self.killed
     }
 
-    /// SEND_SHUTDOWN: the application shut down writing, or closed.
+    /// SEND_SHUTDOWN: the application shut down writing, or closed, or the connection was aborted.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.shut_write
+        self.shut_write || self.killed
     }
 
     /// What poll(2) reports.
@@ -138,14 +138,17 @@ impl Stream {
         let room = self.needs_sndbuf() || self.writable() > 0;
         let out = room && !matches!(self.state, State::Init | State::Listen);
         let closed = self.state == State::Closed;
-        ready.add(out || self.shut_write, &[Readiness::OUT, Readiness::WRNORM]);
+        ready.add(
+            out || self.is_write_shut(),
+            &[Readiness::OUT, Readiness::WRNORM],
+        );
         ready.add(self.readable() > 0, &[Readiness::IN, Readiness::RDNORM]);
         ready.add(
             self.is_read_shut(),
             &[Readiness::IN, Readiness::RDNORM, Readiness::RDHUP],
         );
         ready.add(
-            closed || (self.is_read_shut() && self.shut_write),
+            closed || (self.is_read_shut() && self.is_write_shut()),
             &[Readiness::HUP],
         );
         ready.add(self.urgent_state() == UrgentState::Valid, &[Readiness::PRI]);

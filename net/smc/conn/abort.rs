@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ends of a connection that nobody closed: the group ends, the peer breaks the protocol, TCP is reset
+//! (RFC 7609 section 4.8.2; C functions `smc_conn_kill`, `smc_close_active_abort`).
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    queue::OwnedQueue,
+    ratelimit, //
+};
+use smc_proto::{
+    conn::State,
+    stream::Fault, //
+};
+
+use super::Conn;
+
+static QUEUE: Global<OwnedQueue> = Global::new();
+
+/// Keeps what connections do when they are aborted within the life of the module.
+pub(crate) struct Registry {
+    _queue: Published<OwnedQueue>,
+}
+
+impl Registry {
+    /// Makes the queue for that.
+    pub(crate) fn new() -> Result<Self> {
+        let queue = Arc::new(OwnedQueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;
+        Ok(Self {
+            _queue: QUEUE.publish(queue)?,
+        })
+    }
+}
+
+impl Conn {
+    /// Ends the connection from here: the application gets `err`, the peer is told by a message if the
+    /// link works, and the TCP connection is reset. A second call does nothing. Does not sleep.
+    ///
+    /// In the handshake this is only noted: the socket may yet go on over TCP.
+    pub(crate) fn kill(self: &Arc<Self>, err: Error) {
+        let mut inner = self.inner.lock();
+        if inner.stream.is_killed() {
+            return;
+        }
+        inner.stream.abort();
+        let is_up = inner.stream.state() != State::Init;
+        drop(inner);
+        if is_up {
+            self.transmit();
+            self.announce_kill(err);
+        }
+    }
+
+    /// A connection that was killed in the handshake has left it.
+    pub(super) fn finish_kill(self: &Arc<Self>, err: Error) {
+        self.inner.lock().stream.abort();
+        self.transmit();
+        self.announce_kill(err);
+    }
+
+    /// Tells the application that the connection was aborted, and has TCP told.
+    pub(super) fn announce_kill(self: &Arc<Self>, err: Error) {
+        if let Some(sk) = self.sk() {
+            sk.set_state(self.state().number());
+            sk.set_err(err);
+            sk.wake_state();
+            sk.wake_readable();
+            sk.wake_writable();
+            if let Some(queue) = QUEUE.get() {
+                // It is fine if the work waits to run already.
+                let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
+            }
+        }
+        self.settle();
+    }
+
+    /// Takes the connection further if nothing of it is in flight any more: an abort is through, or the
+    /// connection leaves its group. Does not sleep.
+    pub(crate) fn settle(&self) {
+        let mut inner = self.inner.lock();
+        let stream = &mut inner.stream;
+        let is_through = stream.is_killed() && stream.is_quiet() && !stream.has_work();
+        let has_changed = is_through && stream.aborted();
+        let (is_finished, state) = (stream.is_finished(), stream.state());
+        drop(inner);
+        if has_changed {
+            if let Some(sk) = self.sk() {
+                sk.set_state(state.number());
+                sk.wake_state();
+            }
+        }
+        if is_finished {
+            self.group.leave(self.token);
+        }
+    }
+
+    /// The peer said what cannot be.
+    pub(super) fn on_fault(self: &Arc<Self>, fault: Fault) {
+        if ratelimit::peer() {
+            pr_warn!("a peer broke the protocol, its connection is aborted: {fault:?}\n");
+        }
+        self.kill(ECONNABORTED);
+    }
+}
+
+/// Resetting TCP may sleep.
+impl WorkItem for Conn {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let inner = this.inner.lock();
+        let tcp = inner.owner.as_ref().map(|owner| owner.tcp.clone());
+        drop(inner);
+        if let Some(tcp) = tcp {
+            tcp.abort(ECONNABORTED);
+        }
+    }
+}

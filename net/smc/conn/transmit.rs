@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the stream's plans to work requests.
+//!
+//! RDMA writes and the message that announces them are posted under the connection's lock, whoever
+//! transmits: the order on the queue pair is the order in which the cursors were advanced.
+
+use core::mem;
+
+use kernel::{
+    pr_warn_once,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
+};
+use kernel_ext::{
+    ib::{
+        SendSlot,
+        Write, //
+    },
+    net::Sk, //
+};
+use smc_proto::{
+    stream::{
+        RdmaWrite,
+        WritePlan, //
+    },
+    wire::cdc, //
+};
+
+use super::{
+    Conn,
+    Inner, //
+};
+use crate::{
+    lgr::SLOT,
+    link::{
+        Failure,
+        Hardware,
+        Link,
+        Sent, //
+    }, //
+};
+
+/// Whose fault it is that something could not be posted.
+enum Blame {
+    /// This connection's: something that it needs is missing or does not fit.
+    Conn,
+    /// The link's: nothing can be posted on it.
+    Link,
+}
+
+/// What happened while the lock was held.
+#[derive(Default)]
+struct Outcome {
+    /// A slot was taken and is free again.
+    slot_left: bool,
+    /// Who waits for the last data to leave, if they have.
+    flushed: Option<ARef<Sk>>,
+    /// The connection was aborted.
+    is_killed: bool,
+    /// The link is broken.
+    is_broken: bool,
+}
+
+impl Conn {
+    /// Sends all that may be sent. Does not sleep.
+    pub(crate) fn transmit(self: &Arc<Self>) {
+        self.transmit_if(|_| true);
+    }
+
+    /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
+    pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
+        if self.pump(begin) {
+            self.group.on_free_slot();
+        }
+    }
+
+    /// Runs `wait`, during which the socket is woken when the last data have left.
+    pub(crate) fn while_flushing(&self, wait: impl FnOnce()) {
+        self.inner.lock().flushing += 1;
+        wait();
+        self.inner.lock().flushing -= 1;
+    }
+
+    /// As [`Conn::transmit_if`]; returns whether a slot that was taken is free again, of which those who
+    /// wait for one have not heard.
+    pub(super) fn pump(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> bool {
+        let hardware = self.group.link.hardware();
+        let outcome = self.post_all(hardware.as_deref(), begin);
+        if let Some(sk) = outcome.flushed {
+            sk.wake_state();
+        }
+        if outcome.is_killed {
+            pr_warn_once!("a connection lacks what it needs to send, and is aborted\n");
+            self.announce_kill(ECONNABORTED);
+        }
+        if outcome.is_broken {
+            self.group.link.fail(Failure::Post);
+        }
+        outcome.slot_left
+    }
+
+    fn post_all(
+        self: &Arc<Self>,
+        hardware: Option<&Hardware>,
+        begin: impl FnOnce(&mut Inner) -> bool,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut inner = self.inner.lock();
+        let is_wanted = begin(&mut inner);
+        let Some(hardware) = hardware.filter(|_| is_wanted) else {
+            return outcome;
+        };
+        while inner.stream.has_work() {
+            let Some(slot) = self.take_slot(hardware, &mut inner) else {
+                break;
+            };
+            let Some(plan) = inner.stream.plan() else {
+                outcome.slot_left = true;
+                break;
+            };
+            let Err(blame) = self.post(&inner, slot, &plan) else {
+                continue;
+            };
+            outcome.slot_left = true;
+            inner.stream.plan_failed(&plan.record);
+            match blame {
+                // What is left to do is to tell the peer, which takes nothing that could be missing.
+                Blame::Conn if !inner.stream.is_killed() => {
+                    inner.stream.abort();
+                    outcome.is_killed = true;
+                }
+                Blame::Conn | Blame::Link => {
+                    outcome.is_broken = true;
+                    break;
+                }
+            }
+        }
+        if inner.flushing > 0 && !inner.stream.needs_flush() {
+            outcome.flushed = inner.sk();
+        }
+        outcome
+    }
+
+    /// Takes a slot, or has the connection wait for one.
+    fn take_slot<'a>(
+        &self,
+        hardware: &'a Hardware,
+        inner: &mut Inner,
+    ) -> Option<SendSlot<'a, Link>> {
+        hardware.qp.take_slot().or_else(|| {
+            if !mem::replace(&mut inner.queued, true) {
+                self.group.wait_for_slot(self.token);
+            }
+            // A slot that was freed before this woke nobody.
+            hardware.qp.take_slot()
+        })
+    }
+
+    /// Posts what a plan says.
+    fn post(
+        self: &Arc<Self>,
+        inner: &Inner,
+        mut slot: SendSlot<'_, Link>,
+        plan: &WritePlan,
+    ) -> Result<(), Blame> {
+        let remote = inner.remote.ok_or(Blame::Conn)?;
+        let message = cdc::Message {
+            token: remote.token,
+            cdc: plan.cdc,
+        };
+        slot.write(&message.to_bytes()).map_err(|_| Blame::Conn)?;
+        let what = Sent::Data(self.clone(), plan.record);
+        let post = |writes: &[Write<'_>]| {
+            slot.post(&self.group.link, what, writes)
+                .map_err(|rejected| match rejected.by_driver {
+                    true => Blame::Link,
+                    false => Blame::Conn,
+                })
+        };
+        if plan.is_empty() {
+            return post(&[]);
+        }
+        let source = inner.sndbuf.as_ref().ok_or(Blame::Conn)?.memory();
+        let rtoken = self.group.rtoken(remote.row, SLOT).ok_or(Blame::Conn)?;
+        let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
+        let write = |write: &RdmaWrite| Write {
+            source,
+            parts: write
+                .src
+                .map(|chunk| (chunk.offset as usize, chunk.len as usize)),
+            remote_addr: element.wrapping_add(u64::from(write.dst_offset)),
+            rkey: rtoken.rkey.0,
+        };
+        let mut writes = plan.writes();
+        match (writes.next(), writes.next()) {
+            (Some(first), Some(second)) => post(&[write(first), write(second)]),
+            (Some(only), None) => post(&[write(only)]),
+            (None, _) => post(&[]),
+        }
+    }
+}

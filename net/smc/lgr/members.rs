@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections of a link group: who is in it, who is about to be, and who waits to send.
+//!
+//! The server decides whether a group has room for one more, and several handshakes run at a time: a
+//! place is taken when the group is chosen, and is a [`Seat`] until the connection joins.
+
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::Arc, //
+};
+use kernel_ext::time;
+use smc_proto::{
+    id::Token,
+    lgr::Role,
+    stream::Cdc,
+    wire::clc::Limits, //
+};
+
+use super::LinkGroup;
+
+/// A connection, as its link group sees it. The methods do not sleep.
+pub(crate) trait Member: Send + Sync {
+    /// A message of the peer arrived.
+    fn on_cdc(self: Arc<Self>, cdc: &Cdc);
+    /// A send slot is free again.
+    fn on_slot(self: Arc<Self>);
+    /// The group ends: the connection is aborted, and its peer told while the link still works.
+    fn on_group_end(self: Arc<Self>);
+    /// The link was shut down: the connection leaves, and lets go of all that belongs to the device.
+    fn on_link_gone(self: Arc<Self>);
+}
+
+/// What the lock of the group guards of its connections.
+pub(super) struct Members {
+    conns: RBTree<u32, Arc<dyn Member>>,
+    /// Places taken, by connections and by seats.
+    taken: usize,
+    limit: usize,
+    /// Tokens of connections that wait for a send slot, oldest first. There is room for all, and each
+    /// is there at most once, so it does not allocate.
+    waiting: KVec<Token>,
+    /// Nobody may join.
+    closed: bool,
+    /// When the last place became free, ns.
+    idle_since: u64,
+}
+
+impl Members {
+    /// No connection yet.
+    pub(super) fn new(role: Role, limits: Limits) -> Result<Self> {
+        let max = usize::from(limits.max_conns);
+        let limit = match role {
+            Role::Server => max,
+            // The server counts. It may have seen the end of connections that are still here, but
+            // not of that many.
+            Role::Client => 2 * max,
+        };
+        Ok(Self {
+            conns: RBTree::new(),
+            taken: 0,
+            limit,
+            waiting: KVec::with_capacity(limit, GFP_KERNEL)?,
+            closed: false,
+            idle_since: time::now_ns(),
+        })
+    }
+
+    /// Whether there is a place for one more.
+    pub(super) fn has_room(&self) -> bool {
+        !self.closed && self.taken < self.limit
+    }
+
+    /// Places taken.
+    pub(super) fn len(&self) -> usize {
+        self.taken
+    }
+
+    /// Nobody joins any more.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether nobody may join any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// For how long there has been no connection, ns; `None` while there is one.
+    pub(super) fn idle_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.taken == 0).then(|| now_ns.saturating_sub(self.idle_since))
+    }
+
+    fn vacate(&mut self) {
+        self.taken = self.taken.saturating_sub(1);
+        self.idle_since = time::now_ns();
+    }
+
+    /// Whether a connection has this token.
+    pub(super) fn has(&self, token: Token) -> bool {
+        self.conns.get(&token.0).is_some()
+    }
+
+    /// The connection with this token.
+    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn Member>> {
+        self.conns.get(&token.0).cloned()
+    }
+
+    /// The connection with the next higher token.
+    pub(super) fn after(&self, token: Token) -> Option<(Token, Arc<dyn Member>)> {
+        let cursor = self.conns.cursor_lower_bound(&token.0.checked_add(1)?)?;
+        let (next, member) = cursor.current();
+        Some((Token(*next), member.clone()))
+    }
+
+    /// Takes a connection out; what is returned is to be dropped without the lock.
+    pub(super) fn remove(&mut self, token: Token) -> Option<RBTreeNode<u32, Arc<dyn Member>>> {
+        let node = self.conns.remove_node(&token.0)?;
+        self.vacate();
+        self.waiting.retain(|t| *t != token);
+        Some(node)
+    }
+
+    /// Has a connection wait for a send slot.
+    pub(super) fn wait(&mut self, token: Token) {
+        if self.has(token) {
+            let _ = self.waiting.push_within_capacity(token);
+        }
+    }
+
+    /// Whether somebody waits for a send slot.
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Who has waited longest, and waits no more.
+    pub(super) fn next_waiter(&mut self) -> Option<Arc<dyn Member>> {
+        let token = self.waiting.remove(0).ok()?;
+        self.find(token)
+    }
+}
+
+/// A place in a group for one connection; free again when dropped.
+pub(crate) struct Seat {
+    group: Arc<LinkGroup>,
+    is_joined: bool,
+}
+
+impl Seat {
+    /// The group.
+    pub(crate) fn group(&self) -> &Arc<LinkGroup> {
+        &self.group
+    }
+
+    /// Gives the place to a connection, which has it until [`LinkGroup::leave`]. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOLINK` when the group ended, `ENOMEM`.
+    pub(crate) fn join(mut self, token: Token, member: Arc<dyn Member>) -> Result {
+        let node = RBTreeNode::new(token.0, member, GFP_KERNEL)?;
+        let mut table = self.group.table.lock();
+        if table.members.closed {
+            return Err(ENOLINK);
+        }
+        let old = table.members.conns.insert(node);
+        drop(table);
+        // Two connections that drew the same token at the same time cannot be: the counter is
+        // advanced by one exchange.
+        debug_assert!(old.is_none());
+        self.is_joined = true;
+        Ok(())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if !self.is_joined {
+            self.group.table.lock().members.vacate();
+        }
+    }
+}
+
+impl LinkGroup {
+    /// Takes a place for a connection, if there is one.
+    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+        let mut table = self.table.lock();
+        if !table.members.has_room() {
+            return None;
+        }
+        table.members.taken += 1;
+        drop(table);
+        Some(Seat {
+            group: self.clone(),
+            is_joined: false,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the device tells of a link: work requests that ended, messages that arrived.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        barrier::smp_mb,
+        Arc, //
+    }, //
+};
+use kernel_ext::{
+    ib::{
+        self,
+        Received,
+        Wc, //
+    },
+    time, //
+};
+
+use super::{
+    Failure,
+    Link,
+    Sent, //
+};
+
+/// Longest message that is looked at. What a peer sends beyond is of no use with one link.
+const MAX_RECV: usize = 512;
+
+/// Time for a registration, ns; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
+const REGISTER_NS: u64 = 5_000_000_000;
+
+impl Link {
+    /// Registers a region, whose key works afterwards. May sleep.
+    pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
+        let _turn = self.registrar.lock();
+        let hardware = self.hardware().ok_or(ENOLINK)?;
+        self.inner.lock().registered = None;
+        hardware.qp.post_register(self, mr)?;
+        let end = time::now_ns().saturating_add(REGISTER_NS);
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(good) = inner.registered.take() {
+                return if good { Ok(()) } else { Err(EIO) };
+            }
+            let now = time::now_ns();
+            if inner.hardware.is_none() || now >= end {
+                drop(inner);
+                self.fail(Failure::Register);
+                return Err(ENOLINK);
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // A signal does not stop the device from registering.
+            let _ = self
+                .registering
+                .wait_interruptible_timeout(&mut inner, left);
+        }
+    }
+}
+
+impl ib::Handler for Link {
+    type Sent = Sent;
+
+    fn sent(this: &Arc<Self>, what: Sent, wc: Wc) {
+        let good = wc.status.is_success();
+        // The slot is free by now: who said after our look that he wants one has found it.
+        smp_mb(Full);
+        let posted = match this.has_controls.load(Relaxed) {
+            true => this.send_controls(&mut this.inner.lock()),
+            false => Ok(()),
+        };
+        // Those who wait for a slot come before the one who had it.
+        if this.is_slot_wanted.load(Relaxed) {
+            if let Some(handler) = this.handler() {
+                handler.on_slot();
+            }
+        }
+        if let Sent::Data(sender, record) = what {
+            sender.on_sent(&record, good);
+        }
+        if !good {
+            this.fail(Failure::Send(wc.status));
+        } else if posted.is_err() {
+            this.fail(Failure::Post);
+        }
+    }
+
+    fn received(this: &Arc<Self>, message: &Received<'_>) {
+        let mut buf = [0; MAX_RECV];
+        let Some(handler) = this.handler() else {
+            return;
+        };
+        if let Ok(bytes) = message.read(&mut buf) {
+            handler.on_message(bytes);
+        }
+    }
+
+    fn receive_failed(this: &Arc<Self>, wc: Wc) {
+        this.fail(Failure::Receive(wc.status));
+    }
+
+    fn registered(this: &Arc<Self>, _mr: Arc<ib::Mr>, wc: Wc) {
+        this.inner.lock().registered = Some(wc.status.is_success());
+        this.registering.notify_all();
+    }
+}
