@@ -10,6 +10,7 @@ use std::io::Read;
 use std::io::Write;
 use std::process::Child;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -45,14 +46,19 @@ enum Role {
     Sender,
     Receiver,
     Idle,
+    /// Connects again and again, several times at once.
+    Connector,
 }
 
-/// Kills a client that sends, receives, idles, and a server; prints KTAP.
+/// Connections that a connector opens at once.
+const CONNECTORS: usize = 8;
+
+/// Kills a client that sends, receives, idles, connects, and a server; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if let Some(role) = arguments.victim {
         return be_victim(context, role);
     }
-    let mut ktap = Ktap::start(4);
+    let mut ktap = Ktap::start(5);
     for role in [Role::Sender, Role::Receiver, Role::Idle] {
         let name = format!("the server survives a client killed as {role:?}");
         ktap.result(
@@ -60,6 +66,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             kill_client(context, role).map_err(|e| format!("{e:#}")),
         );
     }
+    let result = kill_connector(context).map_err(|error| format!("{error:#}"));
+    ktap.result(
+        "the server survives a client killed while it connects",
+        result,
+    );
     let result = kill_server(context).map_err(|error| format!("{error:#}"));
     ktap.result("the client survives a server killed while it sends", result);
 
@@ -74,6 +85,9 @@ fn be_victim(context: &Context, role: Role) -> Result<()> {
         return crate::server::serve(context);
     }
     netns::enter(context.client_netns.as_deref())?;
+    if role == Role::Connector {
+        return connect_for_ever(context);
+    }
     let socket = context.connect()?;
     let mut stream = &socket;
     let mut buffer = vec![0; 1 << 16];
@@ -81,9 +95,18 @@ fn be_victim(context: &Context, role: Role) -> Result<()> {
         match role {
             Role::Sender => stream.write_all(&buffer)?,
             Role::Receiver => stream.read_exact(&mut buffer)?,
-            _ => std::thread::sleep(NOTICE),
+            _ => thread::sleep(NOTICE),
         }
     }
+}
+
+fn connect_for_ever(context: &Context) -> Result<()> {
+    thread::scope(|scope| {
+        for _ in 0..CONNECTORS {
+            scope.spawn(|| while context.connect().is_ok() {});
+        }
+    });
+    bail!("nobody listens any more")
 }
 
 /// A child process that dies with this value, in any case.
@@ -122,15 +145,60 @@ impl Drop for Victim {
     }
 }
 
-fn kill_client(context: &Context, role: Role) -> Result<()> {
-    let listener = netns::inside(context.server_netns.as_deref(), || {
+fn listen(context: &Context) -> Result<Socket> {
+    netns::inside(context.server_netns.as_deref(), || {
         let listener = context.server_family().open(context.addr)?;
         listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         listener.bind(context.address())?;
         listener.listen(8)?;
         listener.set_timeout(NOTICE)?;
         Ok(listener)
-    })?;
+    })
+}
+
+/// Kills a client at several instants of its handshakes. What they leave behind shows when the module
+/// is unloaded.
+fn kill_connector(context: &Context) -> Result<()> {
+    let listener = listen(context)?;
+    for round in 0..5 {
+        let mut victim = Victim::start(context, Role::Connector)?;
+        for _ in 0..CONNECTORS {
+            listener.accept(0).context("accept")?;
+        }
+        thread::sleep(Duration::from_millis(7 * round));
+        victim.kill()?;
+    }
+    // Behind what the dead have left in the backlog comes the living.
+    thread::scope(|scope| {
+        let living = scope.spawn(|| -> Result<Socket> {
+            netns::enter(context.client_netns.as_deref())?;
+            let client = context.connect()?;
+            client.send(b"alive", 0)?;
+            Ok(client)
+        });
+        finds_living(&listener)?;
+        match living.join() {
+            Ok(client) => client.map(drop),
+            Err(_) => bail!("a thread panicked"),
+        }
+    })
+}
+
+/// Accepts until a connection has something to say.
+fn finds_living(listener: &Socket) -> Result<()> {
+    let started = Instant::now();
+    let mut word = [0; 5];
+    while started.elapsed() < NOTICE {
+        let accepted = listener.accept(0).context("accept after the kill")?;
+        if accepted.read(&mut word).is_ok_and(|len| len > 0) {
+            return Ok(());
+        }
+    }
+    bail!("no living connection {} s after the kill", NOTICE.as_secs())
+}
+
+fn kill_client(context: &Context, role: Role) -> Result<()> {
+    let listener = listen(context)?;
     let mut victim = Victim::start(context, role)?;
     let socket = listener.accept(0).context("accept")?;
     socket.set_timeout(NOTICE)?;

@@ -30,6 +30,7 @@ mod netns;
 mod path;
 mod pingpong;
 mod rawclc;
+mod reset;
 mod semantics;
 mod server;
 mod urgent;
@@ -68,6 +69,8 @@ enum Command {
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
     Apart(apart::Arguments),
+    /// Reset the TCP connection in the middle of a transfer
+    Reset,
     /// Send malformed handshake messages to the kernel
     Rawclc(rawclc::Arguments),
     /// Measure the time of a round trip
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Failing(options) => failing::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
+        Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
