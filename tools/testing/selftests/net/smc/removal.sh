@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# not in the run yet; guest: um-debug
+# guest: um-debug
 # timeout: 400
-# What a connection uses goes away under it: the RDMA device, the namespace, the module.
+# What a connection uses goes away under it: TCP, the RDMA device, the namespace, the module.
 
 . "$LIB"
 
@@ -31,6 +31,9 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
+
+# The C module does not listen to TCP once it has a connection over RDMA.
+[ "$MODULE" = c ] || suite "TCP" smctest --expect smc reset
 
 for end in a b; do
 	start_transfer "device of $end"
