@@ -20,6 +20,7 @@ use smc_proto::id::{
 };
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
+    End as Why,
     Role,
     Rtoken,
     Rtokens,
@@ -393,7 +394,9 @@ fn a_message_of_the_other_version_is_dropped() {
 }
 
 #[test]
-fn test_link_is_returned_with_its_data() {
+fn test_link_is_sent_as_linux_does_and_returned_with_its_data() {
+    let said = list(Llc::new(Role::Client, Version::V1).test_link(0));
+    assert_eq!(sent(&said), vector("L10"));
     for role in BOTH {
         let mut end = End::new(role, Version::V1);
         let mut request = vector("L10");
@@ -445,24 +448,25 @@ fn messages_that_nobody_waits_for_are_dropped() {
         let mut end = End::new(role, Version::V1);
         for name in ["L1", "L2", "L5", "L7"] {
             let message = vector(name);
-            assert_eq!(
-                end.receive(0, &message),
-                [Action::Ignored(Ignored::Unexpected)],
-                "{name}"
-            );
+            let ignored = [Action::Ignored(Ignored::Unexpected)];
+            assert_eq!(end.receive(0, &message), ignored, "{name}");
         }
     }
 }
 
 #[test]
-fn the_end_of_all_links_ends_the_group_without_an_answer() {
+fn the_end_of_all_links_ends_the_group_and_only_the_server_repeats_it() {
+    let (message, reason) = (vector("L8"), DeleteReason::PROGRAM);
     for role in BOTH {
         let mut end = End::new(role, Version::V1);
-        let message = vector("L8");
-        assert_eq!(
-            end.receive(0, &message),
-            [Action::TerminateGroup(DeleteReason::PROGRAM)]
-        );
+        let gone = [Action::TerminateGroup(reason)];
+        assert_eq!(end.receive(0, &message), gone);
+        assert_eq!(sent(&list(end.llc.farewell(Why::Idle, 0))), message);
+        let said = list(end.llc.farewell(Why::ByPeer(reason), 0));
+        match role {
+            Role::Client => assert_eq!(said, []),
+            Role::Server => assert_eq!(sent(&said), message),
+        }
     }
 }
 

@@ -3,10 +3,7 @@
 
 mod common;
 
-use common::{
-    duo::Duo,
-    Side::Client,
-};
+use common::{duo::Duo, Side::Client};
 use smc_proto::buffer::SizeClass;
 use smc_proto::cursor::Cursor;
 use smc_proto::error::PeerMisbehaved;

@@ -327,7 +327,10 @@ fn an_urgent_byte_in_line_splits_the_read_in_front_of_it_and_behind() {
     assert_eq!(server.readable(), 3);
     assert_eq!(server.urgent(), None, "EINVAL");
     assert_eq!(server.peek_chunks(0, 10)[0].len, 2);
-    assert!(server.consume(2).at_mark, "a read ends in front of the byte");
+    assert!(
+        server.consume(2).at_mark,
+        "a read ends in front of the byte"
+    );
     assert!(server.queues().unwrap().at_mark);
     assert_eq!(server.peek_chunks(0, 10)[0].len, 1);
     let fx = server.consume(1);

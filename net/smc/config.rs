@@ -3,7 +3,10 @@
 //! The settings of a network namespace: `/proc/sys/net/smc`, with the names, ranges and defaults of
 //! the C module.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Jiffies, //
+};
 use kernel_ext::{
     net::{
         sysctl::{
@@ -15,7 +18,10 @@ use kernel_ext::{
     },
     time, //
 };
-use smc_proto::wire::clc::Limits;
+use smc_proto::{
+    time::Duration,
+    wire::clc::Limits, //
+};
 
 /// The settings, and their numbers in [`ENTRIES`].
 #[derive(Clone, Copy)]
@@ -23,6 +29,7 @@ enum Setting {
     Autocorking,
     BufType,
     TestLink,
+    IdleTime,
     Wmem,
     Rmem,
     MaxLinks,
@@ -32,7 +39,7 @@ enum Setting {
     MaxRecvWr,
 }
 
-const COUNT: usize = 10;
+const COUNT: usize = 11;
 
 /// Buffers are not smaller than this, in bytes.
 const BUF_MIN: u32 = 16 * 1024;
@@ -48,15 +55,21 @@ const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
     }
 }
 
+const fn seconds(name: &'static CStr, default: u32) -> Entry {
+    Entry {
+        name,
+        accepts: Accepts::Seconds,
+        // CAST: jiffies of a second are at most 1000.
+        default: default * time::HZ as u32,
+    }
+}
+
 static ENTRIES: [Entry; COUNT] = [
     range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
     range(c"smcr_buf_type", 0, 2, 0),
-    Entry {
-        name: c"smcr_testlink_time",
-        accepts: Accepts::Seconds,
-        // CAST: 30 seconds fit.
-        default: 30 * time::HZ as u32,
-    },
+    seconds(c"smcr_testlink_time", 30),
+    // The C module has no such setting.
+    seconds(c"smcr_lgr_idle_time", 600),
     range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
     range(c"smcr_max_links_per_lgr", 1, 2, 2),
@@ -114,13 +127,19 @@ impl Config {
         }
     }
 
-    /// How often a link is tested that nothing is heard of, in jiffies; 0 for never.
-    #[expect(
-        dead_code,
-        reason = "for links that are tested as often as the namespace says"
-    )]
-    pub(crate) fn testlink_time(&self) -> u32 {
-        self.get(Setting::TestLink)
+    /// Silence after which a link is tested; zero for never.
+    pub(crate) fn test_after(&self) -> Duration {
+        self.time(Setting::TestLink)
+    }
+
+    /// Time that a link group without connections is kept; a little less than a client keeps it.
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.time(Setting::IdleTime)
+    }
+
+    fn time(&self, setting: Setting) -> Duration {
+        // CAST: no bits are lost.
+        Duration::from_nanos(time::nanos(self.get(setting) as Jiffies))
     }
 
     /// Whether buffers are contiguous for the device (0), for the CPU only (1), or as it comes (2).

@@ -13,7 +13,8 @@ use kernel::{
         Mutex,
         MutexGuard, //
     },
-    time::Jiffies, //
+    time::Jiffies,
+    workqueue::WorkItem, //
 };
 use kernel_ext::{
     delayed::{
@@ -25,6 +26,7 @@ use kernel_ext::{
         Published, //
     },
     ib::Device,
+    queue::OwnedQueue,
     time, //
 };
 use smc_proto::{
@@ -32,15 +34,29 @@ use smc_proto::{
         Gid,
         PeerId, //
     },
-    lgr::find::Wanted, //
+    lgr::{
+        find::Wanted,
+        End, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
-use crate::lgr::{
-    LinkGroup,
-    Seat, //
+use crate::{
+    lgr::{
+        Keeper,
+        LinkGroup,
+        Seat, //
+    },
+    link::PortFacts, //
 };
 
 static GROUPS: Global<Groups> = Global::new();
+
+/// The keeper of all groups.
+pub(crate) static KEEPER: List = List;
 
 /// The link groups.
 #[pin_data]
@@ -49,8 +65,11 @@ struct Groups {
     list: Mutex<KVec<Arc<LinkGroup>>>,
     #[pin]
     gates: Mutex<KVec<GateUse>>,
+    /// Looks at the groups when time demands something.
     #[pin]
-    keeper: Delayed<Keeper>,
+    clock: Delayed<Clock>,
+    /// Where groups end, each without waiting for others.
+    ends: OwnedQueue,
 }
 
 /// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
@@ -59,11 +78,13 @@ pub(crate) struct Registry(Option<Published<Groups>>);
 impl Registry {
     /// Makes the list.
     pub(crate) fn new() -> Result<Self> {
+        let ends = OwnedQueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
             pin_init!(Groups {
                 list <- new_mutex!(KVec::new(), "smc::Groups::list"),
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
-                keeper <- Delayed::new(Keeper),
+                clock <- Delayed::new(Clock),
+                ends,
             }),
             GFP_KERNEL,
         )?;
@@ -76,39 +97,65 @@ impl Drop for Registry {
         let Some(groups) = GROUPS.get() else {
             return;
         };
-        end_where(|_| true);
-        groups.keeper.stop();
-        // The job held the last other reference, if any; it runs no more.
+        end_where(End::Shutdown, |_| true);
+        groups.clock.stop();
+        // They take themselves out of the list, so it has to be there.
+        groups.ends.flush();
         self.0 = None;
     }
 }
 
-/// Looks for groups that nobody used for long, and ends those that are to end.
-struct Keeper;
+/// What looks at the groups.
+struct Clock;
 
-impl Job for Keeper {
+impl Job for Clock {
     fn run(&self) -> Option<Jiffies> {
-        let now = time::now_ns();
-        end_where(|group| group.is_doomed() || group.is_stale(now) || !group.link.is_port_up());
-        Some(time::HZ)
+        let groups = GROUPS.get()?;
+        let now = Instant::from_nanos(time::now_ns());
+        let list = groups.list.lock();
+        let next = list.iter().filter_map(|group| group.look(now)).min()?;
+        Some(jiffies(next.saturating_since(now)))
     }
 }
 
-/// Ends the groups for which `is_due` holds. May sleep.
-fn end_where(is_due: impl Fn(&LinkGroup) -> bool) {
-    let Some(groups) = GROUPS.get() else {
-        return;
-    };
-    loop {
-        let mut list = groups.list.lock();
-        let Some(i) = list.iter().position(|group| is_due(group)) else {
-            return;
-        };
-        let group = list.remove(i);
-        drop(list);
-        if let Ok(group) = group {
-            group.end();
+/// At least one jiffy, so that nothing runs in a circle.
+fn jiffies(delay: Duration) -> Jiffies {
+    time::jiffies(delay.as_nanos()).max(1)
+}
+
+/// The list as its groups see it.
+pub(crate) struct List;
+
+impl Keeper for List {
+    fn end_soon(&self, group: Arc<LinkGroup>) {
+        // Whoever is on the queue already ends there.
+        GROUPS.with(|groups| {
+            let _ = groups.ends.enqueue(group);
+        });
+    }
+
+    fn look_within(&self, delay: Duration) {
+        GROUPS.with(|groups| groups.clock.run_within(jiffies(delay)));
+    }
+}
+
+impl WorkItem for LinkGroup {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if remove(&this) {
+            this.end();
         }
+    }
+}
+
+/// Has the groups end for which `is_due` holds, which must neither sleep nor call this module.
+fn end_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
+    if let Some(groups) = GROUPS.get() {
+        let list = groups.list.lock();
+        list.iter()
+            .filter(|group| is_due(group))
+            .for_each(|group| group.end_soon(why));
     }
 }
 
@@ -116,18 +163,25 @@ fn end_where(is_due: impl Fn(&LinkGroup) -> bool) {
 pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     groups.list.lock().push(group.clone(), GFP_KERNEL)?;
-    groups.keeper.schedule(time::HZ);
     Ok(())
 }
 
-/// Takes a group out whose first contact failed. May sleep.
-pub(crate) fn remove(group: &Arc<LinkGroup>) {
-    if let Some(groups) = GROUPS.get() {
-        groups
-            .list
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, group));
+/// Ends a group whose first contact failed. May sleep.
+pub(crate) fn abandon(group: &Arc<LinkGroup>) {
+    group.doom(End::LinkLost);
+    if remove(group) {
+        group.end();
     }
+}
+
+/// Takes a group out, and says whether it was there: who did that ends it.
+fn remove(group: &Arc<LinkGroup>) -> bool {
+    let Some(groups) = GROUPS.get() else {
+        return false;
+    };
+    let mut list = groups.list.lock();
+    let place = list.iter().position(|other| Arc::ptr_eq(other, group));
+    place.is_some_and(|i| list.remove(i).is_ok())
 }
 
 /// A place in the oldest group that a new connection may use.
@@ -139,24 +193,12 @@ pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
         .find_map(LinkGroup::seat)
 }
 
-/// Ends a group from where sleeping is not allowed.
-pub(crate) fn end_later(group: &LinkGroup) {
-    group.doom();
-    if let Some(groups) = GROUPS.get() {
-        groups.keeper.run_soon();
-    }
-}
-
-/// Ends all groups with a link on `device`. May sleep.
-pub(crate) fn end_on(device: &Arc<Device>) {
-    end_where(|group| group.link.is_on(device));
-}
-
-/// Has the job look at all links soon, because a port went down. Does not sleep.
-pub(crate) fn check_ports_soon() {
-    if let Some(groups) = GROUPS.get() {
-        groups.keeper.run_soon();
-    }
+/// Has the groups end whose link is on a port of `device` for which `is_gone` holds. It is called with
+/// the list locked. May sleep.
+pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
+    end_where(End::LinkLost, |group| {
+        group.link.is_on(device) && is_gone(group.link.port())
+    });
 }
 
 /// What serialises the making of groups with one peer.

@@ -30,7 +30,10 @@ use smc_proto::{
         Fatal,
         Then, //
     },
-    lgr::rtoken::Rtoken,
+    lgr::{
+        rtoken::Rtoken,
+        End, //
+    },
     llc::rkey::Announcement,
     reason::Reason,
     wire::{
@@ -200,19 +203,22 @@ fn begin_group(
     ends: Ends<'_>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
-    let link = Link::new(&port.device, port.facts).map_err(internal)?;
-    let group = LinkGroup::new(local.next_group_id(), terms, link).map_err(internal)?;
+    let link = Link::new(port.device(), port.facts).map_err(internal)?;
+    let id = local.next_group_id();
+    let group = LinkGroup::new(id, terms, link, &groups::KEEPER).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.
-    let result = groups::add(&group)
-        .map_err(internal)
-        .and_then(|()| make_conn(group.seat().ok_or(Reason::Internal)?, ends));
+    let result = match groups::add(&group) {
+        // A device that went before that did not find the group.
+        Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice),
+        Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, ends),
+        Err(e) => Err(internal(e)),
+    };
     let result = result
         .map_err(Failure::from)
         .and_then(|conn| settle(conn, contact));
     if result.is_err() {
-        groups::remove(&group);
-        group.end();
+        groups::abandon(&group);
     }
     result
 }
@@ -232,7 +238,7 @@ fn settle(
             conn.detach();
             conn.group.leave(conn.token());
             if failure.verdict().ends_group {
-                groups::end_later(&conn.group);
+                conn.group.end_soon(End::OutOfSync);
             }
             Err(failure)
         }

@@ -6,11 +6,22 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
         Arc,
         Mutex, //
-    }, //
+    },
+    time::Jiffies, //
 };
 use kernel_ext::{
+    delayed::{
+        Delayed,
+        Job, //
+    },
     global::{
         Global,
         Published, //
@@ -52,11 +63,17 @@ const MAX_PORTS: u32 = 2;
 struct Adapters {
     #[pin]
     list: Mutex<KVec<Arc<Adapter>>>,
+    #[pin]
+    check: Delayed<PortCheck>,
 }
 
 /// A device in use.
 pub(crate) struct Adapter {
     device: Arc<Device>,
+    /// Something happened to its ports that nobody has looked at.
+    is_suspect: Atomic<bool>,
+    /// It is being removed.
+    is_gone: Atomic<bool>,
 }
 
 /// Keeps the list of devices while the module lives. Dropping it lets go of them, and may sleep.
@@ -71,6 +88,7 @@ impl Registry {
         let adapters = Arc::pin_init(
             pin_init!(Adapters {
                 list <- new_mutex!(KVec::new(), "smc::Adapters::list"),
+                check <- Delayed::new(PortCheck),
             }),
             GFP_KERNEL,
         )?;
@@ -79,6 +97,29 @@ impl Registry {
             _client: ClientRegistration::new(c"smc_ib")?,
             _list: list,
         })
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It must not hold the last reference to what it is a part of.
+        if let Some(adapters) = ADAPTERS.get() {
+            adapters.check.stop();
+        }
+    }
+}
+
+/// Looks at ports of which something was heard.
+struct PortCheck;
+
+impl Job for PortCheck {
+    fn run(&self) -> Option<Jiffies> {
+        let adapters = ADAPTERS.get()?;
+        let list = adapters.list.lock();
+        list.iter()
+            .filter(|adapter| adapter.is_suspect.xchg(false, Full))
+            .for_each(|adapter| adapter.check_ports());
+        None
     }
 }
 
@@ -91,7 +132,12 @@ impl Client for Adapter {
 
     fn add(device: Arc<Device>) -> Result<Arc<Adapter>> {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
-        let adapter = Arc::new(Adapter { device }, GFP_KERNEL)?;
+        let adapter = Adapter {
+            device,
+            is_suspect: Atomic::new(false),
+            is_gone: Atomic::new(false),
+        };
+        let adapter = Arc::new(adapter, GFP_KERNEL)?;
         adapters.list.lock().push(adapter.clone(), GFP_KERNEL)?;
         pr_info!("adding RDMA device {}\n", adapter.device.name());
         Ok(adapter)
@@ -103,22 +149,28 @@ impl Client for Adapter {
             let mut list = adapters.list.lock();
             list.retain(|other| !Arc::ptr_eq(other, &adapter));
         }
-        groups::end_on(&adapter.device);
+        // Groups that are added from now on look at this.
+        adapter.is_gone.store(true, Release);
+        groups::end_on(&adapter.device, |_| true);
     }
 
-    fn event(_: &Adapter, event: Event) {
+    fn event(adapter: &Adapter, event: Event) {
         match event {
-            // A port that went down may come back, but nothing tells when: the groups on it end, and
-            // new connections find another way.
-            Event::PortError(_) | Event::DeviceFatal => groups::check_ports_soon(),
-            Event::Listening | Event::PortActive(_) | Event::GidChange(_) => {}
+            Event::Listening
+            | Event::PortActive(_)
+            | Event::PortError(_)
+            | Event::GidChange(_)
+            | Event::DeviceFatal => {
+                adapter.is_suspect.store(true, Release);
+                ADAPTERS.with(|adapters| adapters.check.run_within(0));
+            }
         }
     }
 }
 
 /// A port with the GID to use.
 pub(crate) struct PortGid {
-    pub(crate) device: Arc<Device>,
+    adapter: Arc<Adapter>,
     pub(crate) facts: PortFacts,
     has_gateway: bool,
 }
@@ -132,6 +184,16 @@ impl core::ops::Deref for PortGid {
 }
 
 impl PortGid {
+    /// The port's device.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.adapter.device
+    }
+
+    /// Whether the device is being removed: what uses it and was not told has to end by itself.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.adapter.is_gone.load(Acquire)
+    }
+
     /// How the peer that was given to [`find_v2`] is reached.
     pub(crate) fn path(&self) -> Path {
         match self.has_gateway {
@@ -159,11 +221,34 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
     let list = adapters.list.lock();
     list.iter()
         .filter(|adapter| adapter.device.accessible_in(tcp.netns_address()))
-        .find_map(|adapter| adapter.find_v2(tcp, route.address, peer))
+        .find_map(|adapter| Adapter::find_v2(adapter, tcp, route.address, peer))
 }
 
 impl Adapter {
-    fn find_v2(&self, tcp: &TcpSocket, netdev: usize, peer: Option<Gid>) -> Option<PortGid> {
+    /// Has the groups end whose port cannot carry data, or has lost their GID. May sleep.
+    fn check_ports(&self) {
+        groups::end_on(&self.device, |port| !self.has(port));
+    }
+
+    /// Whether a port is active and reached by the address that it had. May sleep.
+    fn has(&self, port: &PortFacts) -> bool {
+        let attr = self.device.query_port(port.port);
+        if !attr.is_ok_and(|attr| attr.active) {
+            return false;
+        }
+        let mut found = false;
+        let looked = self.device.for_each_gid(port.port, |entry| {
+            found |= Gid(entry.gid) == port.gid && entry.kind == GidKind::RoceV2;
+        });
+        looked.is_ok() && found
+    }
+
+    fn find_v2(
+        self: &Arc<Self>,
+        tcp: &TcpSocket,
+        netdev: usize,
+        peer: Option<Gid>,
+    ) -> Option<PortGid> {
         (1..=self.device.num_ports().min(MAX_PORTS)).find_map(|port| {
             if !self.device.port_netdev_eq(port, netdev) {
                 return None;
@@ -179,7 +264,7 @@ impl Adapter {
                 local.note_port(mac);
             }
             let mut found = PortGid {
-                device: self.device.clone(),
+                adapter: self.clone(),
                 facts: PortFacts {
                     port,
                     gid: Gid(gid.gid),

@@ -6,12 +6,15 @@
 //! A group is found or made in the handshake, and lives while connections use it and for a while
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
+mod life;
 mod members;
 
 use kernel::{
+    impl_has_work,
     new_condvar,
     new_mutex,
     new_spinlock,
+    new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -23,9 +26,13 @@ use kernel::{
         Mutex,
         SpinLock, //
     },
-    time::Jiffies, //
+    time::Jiffies,
+    workqueue::Work, //
 };
-use kernel_ext::time;
+use kernel_ext::{
+    net::Sk,
+    time, //
+};
 use smc_proto::{
     id::{
         Eid,
@@ -33,10 +40,6 @@ use smc_proto::{
         Token, //
     },
     lgr::{
-        find::{
-            Candidate,
-            Wanted, //
-        },
         rtoken::{
             Row,
             RowId,
@@ -45,13 +48,19 @@ use smc_proto::{
             MAX_ROWS, //
         },
         token,
+        End,
         Role, //
     },
     llc::{
+        keepalive::KeepAlive,
         Finished,
         Llc, //
     },
     stream::Cdc,
+    time::{
+        Duration,
+        Instant, //
+    },
     wire::{
         clc::{
             Limits,
@@ -65,6 +74,7 @@ use smc_proto::{
 
 use crate::{
     link::Link,
+    namespace,
     rmb::{
         RmbPool,
         SendPool, //
@@ -76,7 +86,15 @@ pub(crate) use members::{
     Seat, //
 };
 
-/// What both sides agreed on at first contact.
+/// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
+pub(crate) trait Keeper: Sync {
+    /// [`LinkGroup::end`] is to be called where sleeping is allowed.
+    fn end_soon(&self, group: Arc<LinkGroup>);
+    /// Time demands something of a group in `delay` at the latest.
+    fn look_within(&self, delay: Duration);
+}
+
+/// What both sides agreed on at first contact, and what our settings were then.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) role: Role,
@@ -92,6 +110,27 @@ pub(crate) struct Terms {
     pub(crate) eid: Option<Eid>,
     /// No gateway is between the two.
     pub(crate) is_direct: bool,
+    pub(crate) times: Times,
+}
+
+/// What the settings were when the group began.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// Silence after which the link is tested; zero for never.
+    pub(crate) test_after: Duration,
+    /// Time without connections after which the group ends.
+    pub(crate) idle: Duration,
+}
+
+impl Times {
+    /// The settings of the socket's namespace.
+    pub(crate) fn of(sk: &Sk, role: Role) -> Self {
+        let config = &namespace::of(sk).config;
+        Self {
+            test_after: config.test_after(),
+            idle: role.idle_time(config.idle_time()),
+        }
+    }
 }
 
 /// What a group remembers of the LLC conversation.
@@ -101,14 +140,16 @@ pub(crate) struct Conversation {
     pub(crate) prepare: bool,
     /// How the last flow ended, until who waits for it takes it.
     pub(crate) finished: Option<Finished>,
+    /// Watches the link from when it is active.
+    pub(crate) watch: Option<KeepAlive>,
 }
 
 /// The connections of a group and the peer's buffers.
 struct Table {
     members: Members,
     rtokens: KVec<Row>,
-    /// To be ended by the job that looks after the groups.
-    doomed: bool,
+    /// Why the group ends, once it does.
+    end: Option<End>,
     llc: Conversation,
     /// Decides the byte order of some fields of version 2.
     peer_os: OsType,
@@ -132,25 +173,43 @@ pub(crate) struct LinkGroup {
     /// One exchange of remote keys at a time.
     #[pin]
     pub(crate) flow: Mutex<()>,
+    keeper: &'static dyn Keeper,
+    #[pin]
+    work: Work<LinkGroup>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for LinkGroup { self.work }
 }
 
 /// The slot of the only link.
 pub(crate) const SLOT: usize = 0;
+
+/// The time, as the protocol core counts it.
+fn now() -> Instant {
+    Instant::from_nanos(time::now_ns())
+}
 
 /// The last token given out; one counter for all groups.
 static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 
 impl LinkGroup {
     /// A group around its first link.
-    pub(crate) fn new(id: u32, terms: Terms, link: Arc<Link>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        id: u32,
+        terms: Terms,
+        link: Arc<Link>,
+        keeper: &'static dyn Keeper,
+    ) -> Result<Arc<Self>> {
         let table = Table {
             members: Members::new(terms.role, terms.limits)?,
             rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
-            doomed: false,
+            end: None,
             llc: Conversation {
                 core: Llc::new(terms.role, terms.version),
                 prepare: false,
                 finished: None,
+                watch: None,
             },
             peer_os: OsType::LINUX,
         };
@@ -164,6 +223,8 @@ impl LinkGroup {
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),
                 talk <- new_condvar!("smc::LinkGroup::talk"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
+                keeper,
+                work <- new_work!("smc::LinkGroup::work"),
             }? Error),
             GFP_KERNEL,
         )
@@ -188,6 +249,7 @@ impl LinkGroup {
         let node = self.table.lock().members.remove(token);
         // The last reference may go with the node: not under the lock.
         drop(node);
+        self.look_if_idle();
     }
 
     /// Connections in the group, and those that are about to join.
@@ -288,92 +350,4 @@ impl LinkGroup {
     pub(crate) fn set_peer_os(&self, os: OsType) {
         self.table.lock().peer_os = os;
     }
-
-    // --- Life.
-
-    /// Whether a new connection may use the group; see [`Candidate::matches`].
-    pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
-        let table = self.table.lock();
-        if table.doomed || table.members.is_closed() {
-            return false;
-        }
-        let has_room = table.members.has_room();
-        drop(table);
-        Candidate {
-            role: self.terms.role,
-            peer: self.terms.peer,
-            vlan: self.terms.vlan,
-            is_out_of_sync: false,
-            has_room,
-            links: &[self.link.end()],
-        }
-        .matches(wanted)
-    }
-
-    /// The group is to be ended soon. Does not sleep.
-    pub(crate) fn doom(&self) {
-        self.table.lock().doomed = true;
-    }
-
-    /// Whether the group is to be ended.
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.table.lock().doomed
-    }
-
-    /// Whether no connection has used the group for its idle time.
-    pub(crate) fn is_stale(&self, now_ns: u64) -> bool {
-        let idle_ns = self.table.lock().members.idle_ns(now_ns);
-        idle_ns.is_some_and(|ns| ns >= self.terms.role.idle_time().as_nanos())
-    }
-
-    /// Ends the group: no connection joins any more, those in it are aborted, the link is taken down,
-    /// and nothing of the device is held any more but by who uses it at the moment. May sleep, for as
-    /// long as a peer that is there takes to hear of it.
-    pub(crate) fn end(&self) {
-        {
-            let mut table = self.table.lock();
-            table.members.close();
-            self.link.want_slot(true);
-        }
-        self.for_each(|member| member.on_group_end());
-        self.drain();
-        self.link.shut_down();
-        self.for_each(|member| member.on_link_gone());
-        self.rmbs.clear();
-        self.sndbufs.clear();
-        self.wake_llc();
-    }
-
-    /// Calls `f` for all connections of an ended group, without the lock.
-    fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
-        let mut last = Token(0);
-        loop {
-            let next = self.table.lock().members.after(last);
-            let Some((token, member)) = next else {
-                return;
-            };
-            last = token;
-            f(member);
-        }
-    }
-
-    /// Waits until all messages have left, so that the peer hears of the end. In vain if the link is
-    /// broken; and a peer that takes nothing is not waited for long.
-    fn drain(&self) {
-        let end = time::now_ns().saturating_add(DRAIN_NS);
-        let mut table = self.table.lock();
-        loop {
-            let now = time::now_ns();
-            let is_done = !table.members.has_waiters() && self.link.is_quiet();
-            if is_done || !self.link.is_up() || now >= end {
-                return;
-            }
-            let left = time::jiffies(end.saturating_sub(now));
-            // A signal says nothing about the peer.
-            let _ = self.talk.wait_interruptible_timeout(&mut table, left);
-        }
-    }
 }
-
-/// The longest time that the end of a group waits for its last messages to leave, ns.
-const DRAIN_NS: u64 = 2_000_000_000;

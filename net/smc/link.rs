@@ -52,6 +52,7 @@ use smc_proto::{
         State, //
     },
     stream::SentRecord,
+    time::Instant,
     wire::clc::SmcR, //
 };
 
@@ -93,6 +94,8 @@ pub(crate) enum Failure {
     Receive(ib::Status),
     /// The registration of memory did not end in time.
     Register,
+    /// The peer did not answer when the link was tested.
+    Silence,
 }
 
 impl fmt::Display for Failure {
@@ -102,6 +105,7 @@ impl fmt::Display for Failure {
             Self::Send(status) => f.write_fmt(fmt!("a send ended with: {status}")),
             Self::Receive(status) => f.write_fmt(fmt!("a receive ended with: {status}")),
             Self::Register => f.write_str("memory was not registered in time"),
+            Self::Silence => f.write_str("the peer does not answer"),
         }
     }
 }
@@ -170,6 +174,8 @@ pub(crate) struct Link {
     /// Who waits for a registration.
     #[pin]
     registering: CondVar,
+    /// When a message arrived last, ns of the clock.
+    heard: Atomic<u64>,
     /// One registration at a time.
     #[pin]
     registrar: Mutex<()>,
@@ -202,6 +208,7 @@ impl Link {
                 has_controls: Atomic::new(false),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
+                heard: Atomic::new(0),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
             }),
             GFP_KERNEL,
@@ -253,6 +260,16 @@ impl Link {
         }
     }
 
+    /// Whether connections may use the link.
+    pub(crate) fn is_active(&self) -> bool {
+        self.inner.lock().state.is_active()
+    }
+
+    /// When a message arrived last, whatever it was; up to a tick before.
+    pub(crate) fn heard(&self) -> Instant {
+        Instant::from_nanos(self.heard.load(Relaxed))
+    }
+
     /// Whether the link is on this device.
     pub(crate) fn is_on(&self, device: &Arc<Device>) -> bool {
         let inner = self.inner.lock();
@@ -265,15 +282,6 @@ impl Link {
     /// Whether nothing has gone wrong with the link so far.
     pub(crate) fn is_up(&self) -> bool {
         self.inner.lock().state.is_usable()
-    }
-
-    /// Whether our port can carry data, as far as is known. May sleep.
-    pub(crate) fn is_port_up(&self) -> bool {
-        let device = self.inner.lock().device.clone();
-        device.is_some_and(|device| {
-            let is_active = || device.query_port(self.port.port).is_ok_and(|a| a.active);
-            !device.has_failed() && is_active()
-        })
     }
 
     /// What belongs to the device, as long as the link is up.

@@ -4,7 +4,8 @@
 //! and the ends of flows.
 //!
 //! Messages are answered where they arrive. What may sleep (bringing the queue pair up, registering
-//! memory) is left to the thread that runs the handshake and waits here.
+//! memory) is left to the thread that runs the handshake and waits here. What time demands of a group
+//! that nobody waits for is done when its keeper looks at it.
 
 use kernel::{
     pr_warn_once,
@@ -15,12 +16,19 @@ use kernel::{
 use kernel_ext::time;
 use smc_proto::{
     id::LinkNum,
-    lgr::Rtokens,
-    lgr::LINK_SLOTS,
+    lgr::{
+        End,
+        Rtokens,
+        LINK_SLOTS, //
+    },
     llc::{
         first::{
             self,
             FirstLink, //
+        },
+        keepalive::{
+            Due,
+            KeepAlive, //
         },
         rkey::{
             self,
@@ -37,6 +45,7 @@ use smc_proto::{
     wire::{
         cdc,
         llc::{
+            DeleteReason,
             Message,
             PeerOrder, //
         }, //
@@ -44,7 +53,6 @@ use smc_proto::{
 };
 
 use crate::{
-    groups,
     lgr::{
         Conversation,
         LinkGroup,
@@ -60,8 +68,10 @@ use crate::{
 #[derive(Default)]
 struct Todo {
     wake: bool,
-    end: bool,
+    end: Option<End>,
     broken: bool,
+    /// When time demands something again.
+    look_by: Option<Instant>,
 }
 
 impl LinkGroup {
@@ -85,6 +95,10 @@ impl LinkGroup {
             };
             llc.on_message(&message, &mut arrival, now)
         });
+        // A flow that the message began has nobody who waits for it.
+        if let Some(at) = self.with_llc(|conversation, _| conversation.core.deadline()) {
+            self.look_by(at);
+        }
     }
 
     /// The link is gone: whoever waits for a message on it stops.
@@ -112,8 +126,11 @@ impl LinkGroup {
         if todo.broken {
             self.link.fail(Failure::Post);
         }
-        if todo.end {
-            groups::end_later(self);
+        if let Some(at) = todo.look_by {
+            self.look_by(at);
+        }
+        if let Some(why) = todo.end {
+            self.end_soon(why);
         }
     }
 
@@ -131,9 +148,16 @@ impl LinkGroup {
                 conversation.prepare = true;
                 todo.wake = true;
             }
-            Action::ActivateLink { peer_uid, .. } => self.link.activate(*peer_uid),
+            Action::ActivateLink { peer_uid, .. } => {
+                self.link.activate(*peer_uid);
+                let now = Instant::from_nanos(time::now_ns());
+                let watch = KeepAlive::new(self.terms.times.test_after, now);
+                todo.look_by = watch.deadline();
+                conversation.watch = Some(watch);
+            }
             // There is one link: without it the group ends.
-            Action::TakeDownLink { .. } | Action::TerminateGroup(_) => todo.end = true,
+            Action::TakeDownLink { .. } => todo.end = Some(End::ByPeer(DeleteReason::LOST_PATH)),
+            Action::TerminateGroup(reason) => todo.end = Some(End::ByPeer(*reason)),
             Action::Finished(how) => {
                 conversation.finished = Some(*how);
                 todo.wake = true;
@@ -142,9 +166,62 @@ impl LinkGroup {
         }
     }
 
+    // --- What time demands.
+
+    /// Does what is due, and says when there is something next. Does not sleep.
+    pub(crate) fn look(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        if self.ending().is_some() {
+            return None;
+        }
+        let idle_end = self.idle_end();
+        if idle_end.is_some_and(|end| end.is_due(now)) {
+            self.end_soon(End::Idle);
+            return None;
+        }
+        self.converse(|llc, _, now| llc.on_timeout(now));
+        self.test_link(now);
+        self.with_llc(|conversation, _| {
+            let test = conversation.watch.and_then(|watch| watch.deadline());
+            let flow = conversation.core.deadline();
+            [idle_end, test, flow].into_iter().flatten().min()
+        })
+    }
+
+    /// Tests the link if nothing was heard on it for long, and takes it down if that did not help.
+    fn test_link(self: &Arc<Self>, now: Instant) {
+        let heard = self.link.heard();
+        let due = self.with_llc(|conversation, _| {
+            let watch = conversation.watch.as_mut()?;
+            watch.on_received(heard);
+            Some(watch.on_timeout(now))
+        });
+        match due {
+            Some(Due::SendTest) => self.converse(|llc, _, _| llc.test_link(SLOT)),
+            Some(Due::LinkDead) => self.link.fail(Failure::Silence),
+            Some(Due::Nothing) | None => {}
+        }
+    }
+
+    /// Ends the group: its connections are aborted, the peer is told, the link is taken down, and
+    /// nothing of the device is held any more but by who uses it at the moment. May sleep, for as long
+    /// as a peer that is there takes to hear of it. To be called once, after [`LinkGroup::doom`].
+    pub(crate) fn end(self: &Arc<Self>) {
+        self.for_each(|member| member.on_group_end());
+        if let Some(why) = self.ending().filter(|_| self.link.is_active()) {
+            self.converse(|llc, _, _| llc.farewell(why, SLOT));
+        }
+        self.drain();
+        self.on_llc_link_down();
+        self.link.shut_down();
+        self.for_each(|member| member.on_link_gone());
+        self.rmbs.clear();
+        self.sndbufs.clear();
+        self.wake_llc();
+    }
+
     /// Writes a message and posts it. Does not sleep.
     fn send_llc(&self, message: &Message<'_>, order: PeerOrder) -> Result {
-        let mut buf = [0; 128];
+        let mut buf = [0; MAX_SEND];
         let bytes = message.emit(order, &mut buf).map_err(|_| EMSGSIZE)?;
         self.link.send_control(bytes)
     }
@@ -231,9 +308,12 @@ impl Handler for LinkGroup {
 
     fn on_failure(self: Arc<Self>) {
         self.on_llc_link_down();
-        groups::end_later(&self);
+        self.end_soon(End::LinkLost);
     }
 }
+
+/// Longest message that is sent.
+const MAX_SEND: usize = 128;
 
 /// The longest sleep between two looks at the core's deadline, jiffies.
 const TICK: Jiffies = time::HZ / 10 + 1;

@@ -74,7 +74,8 @@ impl Conn {
                 Ok(Step::Wait) if done >= target && done > 0 => break,
                 Ok(Step::Wait) => {}
                 Err(_) if done > 0 => break,
-                Err(e) => return Err(e),
+                // Why a connection has ended says more than that it has.
+                Err(e) => return sk.take_err().and(Err(e)),
             }
             if sk.has_err() {
                 if done > 0 {

@@ -7,12 +7,20 @@
 use core::ops::Deref;
 
 use kernel::{
+    new_spinlock,
     prelude::*,
+    sync::SpinLock,
     time::Jiffies,
     types::Opaque, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    time, //
+};
+
+/// No run is due.
+const NEVER: u64 = u64::MAX;
 
 /// What a [`Delayed`] runs.
 pub trait Job: Send + Sync {
@@ -31,6 +39,10 @@ pub trait Job: Send + Sync {
 pub struct Delayed<T: Job> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
+    /// When the next run is due, ns of the clock; the largest number when none is.
+    /// Lock order: only the workqueue's own locks are taken under it.
+    #[pin]
+    due: SpinLock<u64>,
     job: T,
 }
 
@@ -47,32 +59,27 @@ impl<T: Job> Delayed<T> {
                 // SAFETY: `slot` is valid for writing a work item, which stays pinned.
                 unsafe { bindings::init_delayed_work(slot, Some(Self::run)) }
             }),
+            due <- new_spinlock!(NEVER, "Delayed::due"),
             job,
         })
     }
 
-    /// Schedules the job in `delay` jiffies unless it is scheduled already. Any context.
-    pub fn schedule(&self, delay: Jiffies) {
-        // SAFETY: By the type invariant the work item is initialised.
-        unsafe {
-            bindings::queue_delayed_work_on(
-                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
-                bindings::system_dfl_wq,
-                self.work.get(),
-                delay,
-            )
-        };
-    }
-
-    /// Has the job run as soon as possible, also if it is scheduled for later. Any context.
-    pub fn run_soon(&self) {
+    /// Has the job run in `delay` jiffies at the latest; sooner, if it was to run sooner. What the
+    /// caller did before is seen by that run. Does not sleep; not from interrupts.
+    pub fn run_within(&self, delay: Jiffies) {
+        let due = time::coarse_ns().saturating_add(time::nanos(delay));
+        let mut earliest = self.due.lock();
+        if due >= *earliest {
+            return;
+        }
+        *earliest = due;
         // SAFETY: By the type invariant the work item is initialised.
         unsafe {
             bindings::mod_delayed_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
                 bindings::system_dfl_wq,
                 self.work.get(),
-                0,
+                delay,
             )
         };
     }
@@ -93,8 +100,10 @@ impl<T: Job> Delayed<T> {
         let this = work.cast::<Self>();
         // SAFETY: By the type invariant `Self` lives while the work runs.
         let this = unsafe { &*this };
+        // Before the job looks at anything: whoever comes from now on is not served by this run.
+        *this.due.lock() = NEVER;
         if let Some(delay) = this.job.run() {
-            this.schedule(delay);
+            this.run_within(delay);
         }
     }
 }

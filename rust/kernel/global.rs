@@ -46,6 +46,16 @@ impl<T: Send + Sync + 'static> Global<T> {
         Some(arc.into())
     }
 
+    /// Runs `f` with the published object, if there is one. `f` must not sleep, and no reference is
+    /// left behind, so that whoever takes the object back holds the last one. Any context.
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        let _rcu = rcu::read_lock();
+        let ptr = self.slot.load(Ordering::Acquire);
+        // SAFETY: By the type invariant a non-null pointer seen inside an RCU read section comes
+        // from `Arc::into_raw` and keeps its reference until the section ends.
+        unsafe { ptr.as_ref() }.map(f)
+    }
+
     /// Publishes `value` until the returned guard is dropped.
     ///
     /// # Errors

@@ -19,15 +19,33 @@ pub fn now_ns() -> u64 {
     now as u64
 }
 
+/// As [`now_ns`], at the last tick: up to a jiffy late, and cheap. Any context.
+pub fn coarse_ns() -> u64 {
+    let mut now = bindings::timespec64::default();
+    // SAFETY: `now` may be written.
+    unsafe { bindings::ktime_get_coarse_ts64(&mut now) };
+    // CAST: the clock starts at zero, and nanoseconds are below a second.
+    (now.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(now.tv_nsec as u64)
+}
+
 /// Jiffies that are at least `ns` nanoseconds, as the timeout of a wait.
 pub fn timeout(ns: u64) -> isize {
     // CAST: a wait is less than years.
     jiffies(ns) as isize
 }
 
+/// Nanoseconds of a jiffy.
+const NS_PER_JIFFY: u64 = 1_000_000_000 / HZ as u64;
+
+/// Nanoseconds of so many jiffies.
+pub fn nanos(jiffies: Jiffies) -> u64 {
+    (jiffies as u64).saturating_mul(NS_PER_JIFFY)
+}
+
 /// Jiffies that are at least `ns` nanoseconds.
 pub fn jiffies(ns: u64) -> Jiffies {
-    const NS_PER_JIFFY: u64 = 1_000_000_000 / HZ as u64;
     // CAST: a wait is less than years.
     ns.div_ceil(NS_PER_JIFFY) as Jiffies
 }

@@ -53,7 +53,10 @@ use crate::{
         self,
         PortGid, //
     },
-    lgr::Terms,
+    lgr::{
+        Terms,
+        Times, //
+    },
     link::PeerEnd,
     local::Local,
     namespace, //
@@ -128,6 +131,7 @@ fn begin(
         vlan: 0,
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
+        times: Times::of(sk, Role::Client),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
         if let Beginning::V2 { os, .. } = beginning {

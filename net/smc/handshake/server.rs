@@ -52,7 +52,8 @@ use crate::{
     },
     lgr::{
         Seat,
-        Terms, //
+        Terms,
+        Times, //
     },
     link::PeerEnd,
     local::Local,
@@ -140,6 +141,7 @@ fn begin(
         vlan: 0,
         eid: chosen.eid(),
         is_direct,
+        times: Times::of(sk, Role::Server),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
         first_contact(local, exchange, chosen, conn)

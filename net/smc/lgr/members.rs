@@ -13,15 +13,18 @@ use kernel::{
     },
     sync::Arc, //
 };
-use kernel_ext::time;
 use smc_proto::{
     id::Token,
     lgr::Role,
     stream::Cdc,
+    time::Instant,
     wire::clc::Limits, //
 };
 
-use super::LinkGroup;
+use super::{
+    now,
+    LinkGroup, //
+};
 
 /// A connection, as its link group sees it. The methods do not sleep.
 pub(crate) trait Member: Send + Sync {
@@ -46,8 +49,8 @@ pub(super) struct Members {
     waiting: KVec<Token>,
     /// Nobody may join.
     closed: bool,
-    /// When the last place became free, ns.
-    idle_since: u64,
+    /// When the last place became free.
+    idle_since: Instant,
 }
 
 impl Members {
@@ -66,7 +69,7 @@ impl Members {
             limit,
             waiting: KVec::with_capacity(limit, GFP_KERNEL)?,
             closed: false,
-            idle_since: time::now_ns(),
+            idle_since: now(),
         })
     }
 
@@ -90,14 +93,14 @@ impl Members {
         self.closed
     }
 
-    /// For how long there has been no connection, ns; `None` while there is one.
-    pub(super) fn idle_ns(&self, now_ns: u64) -> Option<u64> {
-        (self.taken == 0).then(|| now_ns.saturating_sub(self.idle_since))
+    /// Since when there has been no connection; `None` while there is one.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (self.taken == 0).then_some(self.idle_since)
     }
 
     fn vacate(&mut self) {
         self.taken = self.taken.saturating_sub(1);
-        self.idle_since = time::now_ns();
+        self.idle_since = now();
     }
 
     /// Whether a connection has this token.
@@ -181,6 +184,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         if !self.is_joined {
             self.group.table.lock().members.vacate();
+            self.group.look_if_idle();
         }
     }
 }

@@ -90,6 +90,7 @@ impl ib::Handler for Link {
     }
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
+        this.heard.store(time::coarse_ns(), Relaxed);
         let mut buf = [0; MAX_RECV];
         let Some(handler) = this.handler() else {
             return;

@@ -3,15 +3,18 @@
 //! Link groups: the links between two machines in one role, and what their connections share.
 //!
 //! This file holds what every link group has: its role, its kind and the rules that go with them.
-//! [`find`] says when a link group can be used again, [`rtoken`] is the table of the peer's
-//! buffers, [`token`] numbers the connections (RFC 7609 sections 2 and 3; C file `smc_core.c`).
+//! [`find`] says when a link group can be used again, [`mod@end`] why it ends, [`rtoken`] is the table
+//! of the peer's buffers, [`token`] numbers the connections (RFC 7609 sections 2 and 3; C file
+//! `smc_core.c`).
 
 use crate::time::Duration;
 
+pub mod end;
 pub mod find;
 pub mod rtoken;
 pub mod token;
 
+pub use end::End;
 pub use find::{Candidate, LinkEnd, Wanted};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 
@@ -31,6 +34,12 @@ pub const MIN_CONNS: u8 = 16;
 /// The lowest limit of links that may be negotiated.
 pub const MIN_LINKS: u8 = 1;
 
+/// Time that an unused link group is kept (C: `SMC_LGR_FREE_DELAY_SERV`).
+pub const IDLE_TIME: Duration = Duration::from_secs(600);
+
+/// What the client adds to it (C: `SMC_LGR_FREE_DELAY_CLNT`).
+const CLIENT_EXTRA_TIME: Duration = Duration::from_secs(10);
+
 /// Which end of the TCP connections of a link group a machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -41,12 +50,13 @@ pub enum Role {
 }
 
 impl Role {
-    /// Time that a link group without connections is kept for the next one. The server's is
-    /// shorter, so that it, which decides about reuse, gives up first.
-    pub const fn idle_time(self) -> Duration {
+    /// Time that a link group without connections is kept for the next one, where the administrator
+    /// allows `time`. The client waits longer, so that the server, which decides about reuse, gives
+    /// up first.
+    pub const fn idle_time(self, time: Duration) -> Duration {
         match self {
-            Self::Client => Duration::from_secs(610),
-            Self::Server => Duration::from_secs(600),
+            Self::Client => time.saturating_add(CLIENT_EXTRA_TIME),
+            Self::Server => time,
         }
     }
 
@@ -161,8 +171,8 @@ mod tests {
 
     #[test]
     fn the_server_gives_an_idle_group_up_first() {
-        assert_eq!(Role::Server.idle_time(), Duration::from_secs(600));
-        assert_eq!(Role::Client.idle_time(), Duration::from_secs(610));
+        assert_eq!(Role::Server.idle_time(IDLE_TIME), Duration::from_secs(600));
+        assert_eq!(Role::Client.idle_time(IDLE_TIME), Duration::from_secs(610));
     }
 
     #[test]

@@ -295,6 +295,11 @@ impl Llc {
         Ok(self.ask(slot, body))
     }
 
+    /// Makes the request on the link in `slot` whose answer shows that the link lives.
+    pub fn test_link(&self, slot: usize) -> Actions<'static> {
+        self.ask(slot, Body::TestLink([0; 16]))
+    }
+
     /// Gives the flow up because nobody waits for it any more. Its answer will be ignored.
     pub fn abandon(&mut self, now: Instant) -> Actions<'static> {
         self.flow = None;

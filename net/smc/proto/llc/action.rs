@@ -39,12 +39,13 @@ pub enum Action<'a> {
         /// The peer's name for it, for diagnosis.
         peer_uid: LinkUid,
     },
-    /// The link goes. Move its connections to another one; without another, the group ends.
+    /// The link goes, because the peer wants it. Move its connections to another one; without another,
+    /// the group ends.
     TakeDownLink {
         /// The link's slot.
         slot: usize,
     },
-    /// The peer ends the whole group, and expects no answer.
+    /// The peer ends the whole group: [`crate::lgr::End::ByPeer`].
     TerminateGroup(DeleteReason),
     /// The flow under way ended so; wake whoever waits for it or for its end.
     Finished(Finished),

@@ -18,7 +18,10 @@ use super::{
     Llc,
     ANSWER_WAIT, //
 };
-use crate::lgr::Role;
+use crate::lgr::{
+    End,
+    Role, //
+};
 use crate::time::Instant;
 use crate::wire::llc::{
     Body,
@@ -87,6 +90,15 @@ impl Llc {
                 };
                 self.delete_or_delay(what, now)
             }
+        }
+    }
+
+    /// Makes the message on the link in `slot` that ends the whole group, if the peer is to be told.
+    /// No answer is waited for.
+    pub fn farewell(&self, why: End, slot: usize) -> Actions<'static> {
+        match why.farewell(self.role) {
+            Some(request) => self.ask(slot, Body::DeleteLink(request)),
+            None => Actions::default(),
         }
     }
 

@@ -4,12 +4,18 @@
 //! `smc_llc_testlink_work`).
 //!
 //! The C module waits for the answer to its TEST_LINK; here whatever arrives after the request
-//! shows that the link lives. A link that receives but cannot send is reported by its adapter.
+//! shows that the link lives. A link that receives but cannot send is reported by its adapter, and
+//! so is a peer that is not there, so that an answer that does not come means a peer that hangs: it is
+//! asked more than once.
 
 use crate::time::{Duration, Instant};
 
 /// Time that the peer has to answer a TEST_LINK.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// How often the peer is asked before the link counts as dead. The C module asks once, and loses links
+/// to a machine that stands still for two seconds.
+pub const TESTS: u8 = 3;
 
 /// Watches one link.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +24,8 @@ pub struct KeepAlive {
     heard: Instant,
     /// When the TEST_LINK that nothing followed yet must be answered.
     answer_by: Option<Instant>,
+    /// Tests since something was heard.
+    tests: u8,
 }
 
 /// What a due [`KeepAlive::deadline`] asks for.
@@ -38,14 +46,18 @@ impl KeepAlive {
             interval,
             heard: now,
             answer_by: None,
+            tests: 0,
         }
     }
 
-    /// Notes that something was received on the link at `now`, whatever it was.
-    #[inline]
-    pub fn on_received(&mut self, now: Instant) {
-        self.heard = self.heard.max(now);
-        self.answer_by = None;
+    /// Notes that something was received on the link at `at`, whatever it was. May be told late, and
+    /// more than once.
+    pub fn on_received(&mut self, at: Instant) {
+        if at > self.heard {
+            self.heard = at;
+            self.answer_by = None;
+            self.tests = 0;
+        }
     }
 
     /// Says when [`KeepAlive::on_timeout`] is due; `None` if keep alive is off.
@@ -62,9 +74,10 @@ impl KeepAlive {
         if !self.deadline().is_some_and(|deadline| deadline.is_due(now)) {
             return Due::Nothing;
         }
-        if self.answer_by.is_some() {
+        if self.tests >= TESTS {
             return Due::LinkDead;
         }
+        self.tests = self.tests.saturating_add(1);
         self.answer_by = Some(now.saturating_add(ANSWER_WAIT));
         Due::SendTest
     }
@@ -87,7 +100,21 @@ mod tests {
         assert_eq!(watch.on_timeout(at(30)), Due::SendTest);
         assert_eq!(watch.deadline(), Some(at(32)));
         assert_eq!(watch.on_timeout(at(31)), Due::Nothing);
-        assert_eq!(watch.on_timeout(at(32)), Due::LinkDead);
+        assert_eq!(watch.on_timeout(at(32)), Due::SendTest);
+        assert_eq!(watch.on_timeout(at(34)), Due::SendTest);
+        assert_eq!(watch.on_timeout(at(36)), Due::LinkDead);
+    }
+
+    #[test]
+    fn a_late_answer_saves_the_link() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        for secs in [30, 32, 34] {
+            assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
+        }
+        watch.on_received(at(35));
+        assert_eq!(watch.on_timeout(at(36)), Due::Nothing);
+        assert_eq!(watch.on_timeout(at(65)), Due::SendTest);
+        assert_eq!(watch.on_timeout(at(67)), Due::SendTest);
     }
 
     #[test]
@@ -106,6 +133,15 @@ mod tests {
         assert_eq!(watch.on_timeout(at(32)), Due::Nothing);
         assert_eq!(watch.deadline(), Some(at(61)));
         assert_eq!(watch.on_timeout(at(61)), Due::SendTest);
+    }
+
+    #[test]
+    fn what_came_before_the_test_is_no_answer() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        watch.on_received(at(5));
+        assert_eq!(watch.on_timeout(at(35)), Due::SendTest);
+        watch.on_received(at(5));
+        assert_eq!(watch.deadline(), Some(at(37)));
     }
 
     #[test]

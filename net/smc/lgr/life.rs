@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a link group lives: who may join it, and how it ends (RFC 7609 section 4.4.1).
+
+use kernel::sync::Arc;
+use kernel_ext::time;
+use smc_proto::{
+    id::Token,
+    lgr::{
+        find::{
+            Candidate,
+            Wanted, //
+        },
+        End, //
+    },
+    time::Instant, //
+};
+
+use super::{
+    now,
+    LinkGroup,
+    Member, //
+};
+
+/// The longest time that the end of a group waits for its last messages to leave, ns.
+const DRAIN_NS: u64 = 2_000_000_000;
+
+impl LinkGroup {
+    /// Whether a new connection may use the group; see [`Candidate::matches`].
+    pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
+        let table = self.table.lock();
+        if table.end.is_some() {
+            return false;
+        }
+        let has_room = table.members.has_room();
+        drop(table);
+        Candidate {
+            role: self.terms.role,
+            peer: self.terms.peer,
+            vlan: self.terms.vlan,
+            is_out_of_sync: false,
+            has_room,
+            links: &[self.link.end()],
+        }
+        .matches(wanted)
+    }
+
+    /// The group ends: no connection joins any more, and what else there is to do is done by its
+    /// keeper. Only the first reason counts. Does not sleep.
+    pub(crate) fn end_soon(self: &Arc<Self>, why: End) {
+        if self.doom(why) {
+            self.keeper.end_soon(self.clone());
+        }
+    }
+
+    /// No connection joins any more; says whether that is new. Does not sleep.
+    pub(crate) fn doom(&self, why: End) -> bool {
+        let mut table = self.table.lock();
+        let is_first = table.end.is_none();
+        table.end.get_or_insert(why);
+        table.members.close();
+        // Whoever waits for the last message to leave is to be told.
+        self.link.want_slot(true);
+        is_first
+    }
+
+    /// Why the group ends, if it does.
+    pub(crate) fn ending(&self) -> Option<End> {
+        self.table.lock().end
+    }
+
+    /// When the group has been without connections for its idle time, if it has none now.
+    pub(crate) fn idle_end(&self) -> Option<Instant> {
+        let since = self.table.lock().members.idle_since()?;
+        Some(since.saturating_add(self.terms.times.idle))
+    }
+
+    /// Has the keeper look at the group again, no later than at `at`.
+    pub(crate) fn look_by(&self, at: Instant) {
+        self.keeper.look_within(at.saturating_since(now()));
+    }
+
+    /// If there is no connection, has the keeper look when that has been so for long.
+    pub(super) fn look_if_idle(&self) {
+        if let Some(at) = self.idle_end() {
+            self.look_by(at);
+        }
+    }
+
+    /// Calls `f` for all connections of a group that ends, without the lock.
+    pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
+        let mut last = Token(0);
+        loop {
+            let next = self.table.lock().members.after(last);
+            let Some((token, member)) = next else {
+                return;
+            };
+            last = token;
+            f(member);
+        }
+    }
+
+    /// Waits until all messages have left, so that the peer hears of the end. In vain if the link is
+    /// broken; and a peer that takes nothing is not waited for long.
+    pub(crate) fn drain(&self) {
+        let end = time::now_ns().saturating_add(DRAIN_NS);
+        let mut table = self.table.lock();
+        loop {
+            let now = time::now_ns();
+            let is_done = !table.members.has_waiters() && self.link.is_quiet();
+            if is_done || !self.link.is_up() || now >= end {
+                return;
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // A signal says nothing about the peer.
+            let _ = self.talk.wait_interruptible_timeout(&mut table, left);
+        }
+    }
+}

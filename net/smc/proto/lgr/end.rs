@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a link group ends, and what the peer is told (RFC 7609 section 4.4.1 and appendix A.3.4; C
+//! functions `smc_lgr_free_work`, `smc_lgr_cleanup`).
+
+use super::Role;
+use crate::wire::llc::{
+    DeleteLink,
+    DeleteReason, //
+};
+
+/// Why a link group ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// No connection has used it for its idle time.
+    Idle,
+    /// The module or the machine stops.
+    Shutdown,
+    /// Its last link, or what that link needs, does not work any more.
+    LinkLost,
+    /// The peer said in a handshake that it does not have the group.
+    OutOfSync,
+    /// The peer ended it, and said why.
+    ByPeer(DeleteReason),
+}
+
+impl End {
+    /// What the peer is told: the deletion of all links. `None` if it knows: a client asks for that,
+    /// and the server does it; what the server asks for is not answered.
+    ///
+    /// Where connections may be lost the end is not orderly.
+    pub const fn farewell(self, role: Role) -> Option<DeleteLink> {
+        let (reason, orderly) = match self {
+            Self::Idle => (DeleteReason::PROGRAM, true),
+            Self::Shutdown => (DeleteReason::OPERATOR, false),
+            Self::LinkLost => (DeleteReason::LOST_PATH, false),
+            Self::OutOfSync => (DeleteReason::PROGRAM, false),
+            Self::ByPeer(reason) if matches!(role, Role::Server) => (reason, true),
+            Self::ByPeer(_) => return None,
+        };
+        Some(DeleteLink {
+            link_num: None,
+            orderly,
+            reason,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_idle_group_ends_in_order() {
+        for (why, orderly, reason) in [
+            (End::Idle, true, DeleteReason::PROGRAM),
+            (End::Shutdown, false, DeleteReason::OPERATOR),
+            (End::LinkLost, false, DeleteReason::LOST_PATH),
+            (End::OutOfSync, false, DeleteReason::PROGRAM),
+        ] {
+            for role in [Role::Client, Role::Server] {
+                let what = why.farewell(role).unwrap();
+                assert_eq!((what.orderly, what.reason), (orderly, reason));
+                assert_eq!(what.link_num, None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_client_asks_for_the_server_does() {
+        let asked = End::ByPeer(DeleteReason(7));
+        assert_eq!(asked.farewell(Role::Client), None);
+        let done = asked.farewell(Role::Server).unwrap();
+        assert_eq!((done.orderly, done.reason), (true, DeleteReason(7)));
+    }
+}
