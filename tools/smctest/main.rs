@@ -20,6 +20,7 @@ mod event_loop;
 mod failing;
 mod family;
 mod flood;
+mod hold;
 mod idle;
 mod integrity;
 mod job;
@@ -81,6 +82,8 @@ enum Command {
     Flood(flood::Arguments),
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
+    /// Hold idle connections and see what becomes of them
+    Hold(hold::Arguments),
     /// Connect once and print which way the data goes
     Path,
 }
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Connrate(options) => connrate::run(context, options),
         Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
+        Command::Hold(options) => hold::run(context, options),
         Command::Path => path::run(context),
     };
 

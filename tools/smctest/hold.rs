@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest hold`: connections that do nothing, and what becomes of them.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::poll_fd;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Connections
+    #[arg(long, default_value_t = 1)]
+    connections: u32,
+
+    /// A shell command to run once they are there
+    #[arg(long, value_name = "COMMAND")]
+    then: Option<String>,
+
+    /// Seconds to leave them alone afterwards; if they are to end, the most that it may take
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+
+    /// They are to end: what a read gives, the name of an errno or `eof`, at the client and, if that
+    /// differs, at the server. Without this they must live on, and carry data
+    #[arg(long, value_name = "HOW", value_delimiter = ',', num_args = 1..=2)]
+    ends: Vec<String>,
+
+    /// How many link groups they have to be in
+    #[arg(long, value_name = "NUMBER")]
+    groups: Option<usize>,
+}
+
+/// Both ends of a connection.
+struct Pair {
+    client: Socket,
+    server: Socket,
+}
+
+/// Holds the connections, both ends in this process.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let listener = netns::inside(context.server_netns.as_deref(), || {
+        let listener = context.server_family().open(context.addr)?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener.bind(context.address())?;
+        listener.listen(64)?;
+        Ok(listener)
+    })?;
+    netns::enter(context.client_netns.as_deref())?;
+    let pairs = (0..arguments.connections)
+        .map(|number| open(context, &listener).with_context(|| format!("connection {number}")))
+        .collect::<Result<Vec<_>>>()?;
+    check_groups(&pairs, arguments.groups)?;
+    if let Some(command) = &arguments.then {
+        let status = Command::new("sh").args(["-c", command]).status()?;
+        ensure!(status.success(), "{command}: {status}");
+    }
+    let time = Duration::from_secs(arguments.seconds);
+    match (arguments.ends.first(), arguments.ends.last()) {
+        (Some(client), Some(server)) => {
+            let deadline = Instant::now() + time;
+            pairs.iter().try_for_each(|pair| {
+                expect_end("client", &pair.client, client, deadline)?;
+                expect_end("server", &pair.server, server, deadline)
+            })
+        }
+        _ => {
+            thread::sleep(time);
+            pairs.iter().try_for_each(Pair::expect_life)
+        }
+    }
+}
+
+fn open(context: &Context, listener: &Socket) -> Result<Pair> {
+    let client = context.connect()?;
+    let server = listener.accept(0).context("accept")?;
+    server.set_timeout(Duration::from_secs(10))?;
+    Ok(Pair { client, server })
+}
+
+fn check_groups(pairs: &[Pair], wanted: Option<usize>) -> Result<()> {
+    let mut groups = BTreeSet::new();
+    for pair in pairs {
+        if let Path::SmcR(Some(group)) = Path::of(&pair.client)? {
+            groups.insert(group);
+        }
+    }
+    println!(
+        "# hold: {} connections, link groups {groups:08x?}",
+        pairs.len()
+    );
+    match wanted {
+        Some(wanted) if wanted != groups.len() => bail!("{wanted} link groups expected"),
+        _ => Ok(()),
+    }
+}
+
+impl Pair {
+    /// A byte goes both ways.
+    fn expect_life(&self) -> Result<()> {
+        for (mut from, mut to) in [(&self.client, &self.server), (&self.server, &self.client)] {
+            let mut byte = [0];
+            from.write_all(b"x").context("write")?;
+            to.read_exact(&mut byte).context("read")?;
+        }
+        Ok(())
+    }
+}
+
+/// A read gives what it has to.
+fn expect_end(end: &str, socket: &Socket, how: &str, deadline: Instant) -> Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let events = poll_fd(socket, libc::POLLIN, left)?;
+    ensure!(events != 0, "the {end}'s connection did not end in time");
+    let said = match socket.read(&mut [0]) {
+        Ok(0) => "eof".to_string(),
+        Ok(_) => bail!("data at the {end}"),
+        Err(error) => error.to_string(),
+    };
+    println!("# {end}: {said}");
+    ensure!(said == how, "the {end}'s connection ended with {said}");
+    Ok(())
+}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+# A capture of the wire, which a third party, tshark, dissects.
+
+# All that is sent as a message: handshakes over TCP, and over RDMA what is not written to memory.
+SENDS='tcp or (udp port 4791 and udp[8] = 4)'
+
+# The columns of $OUT/wire.txt, one line a message of SMC.
+FIELDS=(ip.src tcp.port smc.clc_msg smc.llc_msg smc.proposal.smc.version.relnum
+	smc.accept.smc.version.relnum smc.confirm.smc.version.relnum
+	smc.accept.server.tcp.conn.index smc.confirm.client.tcp.conn.index
+	data.data smc.test.link.response _ws.malformed _ws.expert.severity
+	smc.delete.link.reason.code smc.delete.link.orderly frame.number)
+
+# start_capture [DEVICE [PROGRAM...]]: the program runs another one where the device is.
+start_capture() {
+	local device=${1:-$WIRE}
+	shift || :
+	rm -f "$OUT/wire.pcapng"
+	"$@" dumpcap -q -i "$device" -s 1000 -f "$SENDS" -w "$OUT/wire.pcapng" 2>/dev/null &
+	CAPTURE=$!
+	within 20 test -s "$OUT/wire.pcapng"
+}
+
+# stop_capture: ends it and dissects it. SMC gets the messages first: other dissectors claim ports
+# and RDMA messages that are not theirs.
+stop_capture() {
+	sleep 1
+	kill -INT "$CAPTURE"
+	wait "$CAPTURE"
+	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol rpcordma \
+		--disable-protocol smb_direct --disable-protocol nvme-rdma --disable-protocol lnet \
+		--disable-protocol iser --disable-protocol infiniband_sdp \
+		-r "$OUT/wire.pcapng" -Y 'smc || infiniband.bth.opcode == 4' \
+		-T fields -E separator='|' "${FIELDS[@]/#/-e}" 2>/dev/null >"$OUT/wire.txt"
+}
+
+# messages CONDITION: how many lines of the capture awk's CONDITION takes. It has the columns by
+# the names below. Accepts and confirms have a release in a first contact only; `raw` is a message
+# that tshark leaves alone, in hex: the C module writes the length of its LLC messages the other way
+# round, which tshark does not take for LLC.
+messages() {
+	awk -F'|' "{
+		src = \$1; port = \$2; clc = \$3; llc = \$4; proposed = \$5; accepted = \$6; confirmed = \$7
+		server_index = \$8; client_index = \$9; raw = \$10
+		answered = \$11; bad = (\$12 != \"\" || \$13 ~ /8388608/)
+		reason = \$14; orderly = \$15
+		if ($1) n++
+	} END { print n + 0 }" "$OUT/wire.txt"
+}
+
+# seen LEAST CONDITION
+seen() {
+	local found
+	found=$(messages "$2")
+	echo "# $found messages with $2"
+	[ "$found" -ge "$1" ]
+}
+
+# unseen CONDITION
+unseen() {
+	! seen 1 "$1" || {
+		grep -m 5 . "$OUT/wire.txt"
+		false
+	}
+}

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# What two machines say about a link group: tests of the link, and its end.
+
+. "$LIB"
+. "${LIB%/*}/capture.bash"
+
+# each_end COMMAND...: the command in both namespaces.
+each_end() {
+	in_ns a "$@" && in_ns b "$@"
+}
+
+set_sysctl() {
+	each_end sh -c "echo $2 >/proc/sys/net/smc/$1"
+}
+
+# fresh: no link groups, and short times for those to come.
+fresh() {
+	within 20 unload_smc && load_smc && common_eid &&
+		set_sysctl smcr_testlink_time 1 && set_sysctl smcr_lgr_idle_time 1
+}
+
+# hold OPTIONS...: idle connections between the namespaces.
+hold() {
+	smctest --expect smc hold "$@"
+}
+
+# said LEAST CONDITION COMMAND...: the command succeeds, and so many messages go over the wire meanwhile.
+said() {
+	local least=$1 condition=$2 code
+	shift 2
+	start_capture wire_b ip netns exec b || return
+	"$@"
+	code=$?
+	stop_capture
+	seen "$least" "$condition" && return "$code"
+}
+
+# said_none CONDITION COMMAND...: none goes.
+said_none() {
+	local condition=$1
+	shift
+	said 0 "$condition" "$@" && unseen "$condition"
+}
+
+TEST_LINK='llc == "0x27"'
+# told REASON ORDERLY: a server or a client that deletes the link group.
+told() {
+	printf 'llc == "0x24" && reason == "0x%08x" && orderly == "%s"' "$1" "$2"
+}
+LOST_PATH=0x10000 OPERATOR=0x20000 PROGRAM=0x30000
+
+# deaf: what each end sends goes to an address that nobody has, as if both machines had died.
+DEAF="ip -n a neighbor replace $IP_B lladdr 02:00:00:00:00:77 dev wire_a &&
+	ip -n b neighbor replace $IP_A lladdr 02:00:00:00:00:77 dev wire_b"
+hearing() {
+	ip -n a neighbor del "$IP_B" dev wire_a
+	ip -n b neighbor del "$IP_A" dev wire_b
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+
+check "a link that is silent for a short time is not tested" \
+	said_none "$TEST_LINK" hold --seconds 3
+require "short times" fresh
+check "a silent link is tested, and lives" said 6 "$TEST_LINK" hold --seconds 5
+check "a peer that died is noticed" hold --seconds 20 --ends ECONNABORTED --then "$DEAF"
+hearing
+check "its link group is not used any more" hold --seconds 1
+check "an idle link group is deleted in order" \
+	said 1 "$(told $PROGRAM 1)" eval "hold --seconds 1; sleep 3"
+check "the peer is told that the module goes" \
+	said 1 "$(told $OPERATOR 0)" eval "set_sysctl smcr_lgr_idle_time 100 && hold --seconds 0 && fresh"
+check "it is told of a device that goes" said 1 "$(told $LOST_PATH 0)" \
+	hold --ends ECONNABORTED,ECONNRESET --seconds 20 --then "ip netns exec a rdma link delete rxe_a"
+require "the device is back" in_ns a rdma link add rxe_a type rxe netdev wire_a
+
+require "groups that end at once" set_sysctl smcr_lgr_idle_time 0
+check "a group for each connection" smctest --expect smc churn --processes 2 --opens 15
+check "module unloads" within 20 unload_smc
+finish
