@@ -10,9 +10,13 @@ use kernel::prelude::*;
 use kernel_ext::{
     global::Published,
     net::PerNetRegistration,
+    param,
     TcpHaveSmc, //
 };
-use smc_proto::handshake::eid::Ueids;
+use smc_proto::{
+    handshake::eid::Ueids,
+    id::Eid, //
+};
 
 mod clc;
 mod close;
@@ -59,10 +63,26 @@ struct Smc {
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
 
+/// The user EIDs to begin with: the default, or what the parameter says.
+fn first_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
+    let mut ueids = Ueids::EMPTY;
+    match parameter {
+        None => return Ok(Ueids::DEFAULT),
+        Some(b"") => {}
+        Some(name) => {
+            let eid = Eid::from_name(name).ok_or(EINVAL).inspect_err(|_| {
+                pr_err!("ueid: only A to Z, 0 to 9, . and -, at most 32 characters\n");
+            })?;
+            ueids.add(eid).map_err(|_| EINVAL)?;
+        }
+    }
+    Ok(ueids)
+}
+
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
-        let local = local::LOCAL.publish(local::Local::new(Ueids::DEFAULT)?)?;
+        let local = local::LOCAL.publish(local::Local::new(first_ueids(param::ueid())?)?)?;
         let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;

@@ -4,6 +4,7 @@
 
 #include "genl.c"
 #include "ib.c"
+#include "moduleparam.c"
 #include "net.c"
 #include "ratelimit.c"
 #include "route.c"

@@ -12,6 +12,7 @@
 
 #include "genl.h"
 #include "ib.h"
+#include "moduleparam.h"
 #include "net.h"
 #include "ratelimit.h"
 #include "route.h"

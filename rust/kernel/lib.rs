@@ -13,6 +13,7 @@ pub mod genl;
 pub mod global;
 pub mod ib;
 pub mod net;
+pub mod param;
 pub mod queue;
 pub mod random;
 pub mod ratelimit;
