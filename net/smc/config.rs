@@ -44,6 +44,10 @@ const COUNT: usize = 11;
 /// Buffers are not smaller than this, in bytes.
 const BUF_MIN: u32 = 16 * 1024;
 
+/// Messages of a link that may be under way, where the administrator does not say otherwise.
+const SEND_SLOTS: u16 = 16;
+const RECV_SLOTS: u16 = 48;
+
 /// A socket gets twice the setting, which has to fit an `int`.
 const BUF_MAX: u32 = i32::MAX as u32 / 2;
 
@@ -75,8 +79,8 @@ static ENTRIES: [Entry; COUNT] = [
     range(c"smcr_max_links_per_lgr", 1, 2, 2),
     range(c"smcr_max_conns_per_lgr", 16, 255, 255),
     range(c"limit_smc_hs", 0, 1, 0),
-    range(c"smcr_max_send_wr", 2, 2048, 16),
-    range(c"smcr_max_recv_wr", 2, 2048, 48),
+    range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),
+    range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
 ];
 
 /// The settings of a namespace.
@@ -148,9 +152,31 @@ impl Config {
         self.get(Setting::BufType)
     }
 
-    /// Work requests of a link that may be under way, for sending and for receiving.
-    #[expect(dead_code, reason = "for links that are as deep as the namespace says")]
-    pub(crate) fn max_wr(&self) -> (u32, u32) {
-        (self.get(Setting::MaxSendWr), self.get(Setting::MaxRecvWr))
+    /// Messages of a link that may be under way, to the peer and from it.
+    pub(crate) fn depth(&self) -> Depth {
+        let slots = |setting| u16::try_from(self.get(setting)).unwrap_or(u16::MAX);
+        Depth {
+            send: slots(Setting::MaxSendWr),
+            recv: slots(Setting::MaxRecvWr),
+        }
+    }
+}
+
+/// Messages of a link that may be under way. What comes beyond waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    /// To the peer.
+    pub(crate) send: u16,
+    /// From the peer. The default is three times that of a peer's sends, as with C peers.
+    pub(crate) recv: u16,
+}
+
+impl Depth {
+    /// Half of it, but not below the defaults; says whether that is less.
+    pub(crate) fn halve(&mut self) -> bool {
+        let before = *self;
+        self.send = self.send.min((self.send / 2).max(SEND_SLOTS));
+        self.recv = self.recv.min((self.recv / 2).max(RECV_SLOTS));
+        before.send != self.send || before.recv != self.recv
     }
 }

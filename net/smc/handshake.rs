@@ -58,7 +58,8 @@ use crate::{
         SLOT, //
     },
     link::Link,
-    local::Local, //
+    local::Local,
+    namespace, //
 };
 
 /// How a handshake ended.
@@ -203,7 +204,8 @@ fn begin_group(
     ends: Ends<'_>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
-    let link = Link::new(port.device(), port.facts).map_err(internal)?;
+    let depth = namespace::of(ends.0).config.depth();
+    let link = Link::new(port.device(), port.facts, depth).map_err(internal)?;
     let id = local.next_group_id();
     let group = LinkGroup::new(id, terms, link, &groups::KEEPER).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be

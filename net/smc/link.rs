@@ -56,6 +56,7 @@ use smc_proto::{
     wire::clc::SmcR, //
 };
 
+use crate::config::Depth;
 use control::Controls;
 pub(crate) use hardware::Hardware;
 
@@ -183,8 +184,8 @@ pub(crate) struct Link {
 
 impl Link {
     /// Makes the queue pair of a link. May sleep.
-    pub(crate) fn new(device: &Arc<Device>, port: PortFacts) -> Result<Arc<Self>> {
-        let hardware = Hardware::new(device)?;
+    pub(crate) fn new(device: &Arc<Device>, port: PortFacts, depth: Depth) -> Result<Arc<Self>> {
+        let hardware = Hardware::new(device, depth)?;
         let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
         let inner = Inner {

@@ -19,14 +19,13 @@ use super::{
     control::MAX_CONTROL,
     Link, //
 };
+use crate::config::Depth;
 
 /// Bytes of a message of any kind but the long ones of version 2.
 pub(super) const MSG_LEN: u32 = 44;
 
-/// Send slots of a link, and receives posted. A receive queue of three times the peer's send slots
-/// is what C peers have; a peer that sends more waits.
-const SEND_SLOTS: u16 = 16;
-const RECV_SLOTS: u16 = 48;
+/// Bytes of the longest message that a peer may send.
+const MAX_LEN: u32 = 8192;
 
 /// What belongs to the RDMA device.
 pub(crate) struct Hardware {
@@ -35,22 +34,34 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    pub(super) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+    /// As deep as `depth` says, or less where there is no memory for that: not below the default.
+    pub(super) fn new(device: &Arc<Device>, mut depth: Depth) -> Result<Arc<Self>> {
+        loop {
+            match Self::with_depth(device, depth) {
+                Err(e) if e == ENOMEM && depth.halve() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn with_depth(device: &Arc<Device>, depth: Depth) -> Result<Arc<Self>> {
+        // The long messages of version 2 go to one place for all receives, if the device can do that.
+        let (recv_len, spill_len) = match device.limits().max_recv_sge {
+            0 | 1 => (MAX_LEN, 0),
+            _ => (MSG_LEN, MAX_LEN - MSG_LEN),
+        };
         let config = Config {
-            send_slots: SEND_SLOTS,
+            send_slots: depth.send,
             send_len: MSG_LEN,
             // For control messages, which must not wait behind data.
             large_len: MAX_CONTROL as u32,
             // All messages, and the data of small requests and answers.
             inline_len: 128,
-            recv_slots: RECV_SLOTS,
-            recv_len: MSG_LEN,
-            spill_len: if device.limits().max_recv_sge >= 2 {
-                8148
-            } else {
-                0
-            },
-        };
+            recv_slots: depth.recv,
+            recv_len,
+            spill_len,
+        }
+        .within(device.limits());
         let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);
         let send_cq = cq(config.send_work_requests())?;
         let recv_cq = cq(config.recv_work_requests())?;

@@ -21,7 +21,7 @@ use super::{
     recv::{RecvEntry, RecvQueue},
     register::RegEntry,
     send::SendQueue,
-    Cq, Device, Mr, Pd, Received, Wc,
+    Cq, Device, Limits, Mr, Pd, Received, Wc,
 };
 use crate::bindings;
 
@@ -77,6 +77,17 @@ impl Config {
     /// Work requests of the receive queue: one for each slot, and the one that marks the end.
     pub fn recv_work_requests(&self) -> u32 {
         u32::from(self.recv_slots) + 1
+    }
+
+    /// The same with as many slots as a device has room for.
+    pub fn within(self, limits: &Limits) -> Self {
+        let room = limits.max_qp_wr.min(limits.max_cqe);
+        let slots = |room: u32| u16::try_from(room).unwrap_or(u16::MAX);
+        Self {
+            send_slots: self.send_slots.min(slots(room.saturating_sub(3) / 3)),
+            recv_slots: self.recv_slots.min(slots(room.saturating_sub(1))),
+            ..self
+        }
     }
 
     fn check(&self, device: &Device) -> Result {
