@@ -68,8 +68,8 @@ struct Groups {
     /// Looks at the groups when time demands something.
     #[pin]
     clock: Delayed<Clock>,
-    /// Where groups end, each without waiting for others.
-    ends: OwnedQueue,
+    /// Where groups end or shrink, each without waiting for others.
+    works: OwnedQueue,
 }
 
 /// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
@@ -78,13 +78,13 @@ pub(crate) struct Registry(Option<Published<Groups>>);
 impl Registry {
     /// Makes the list.
     pub(crate) fn new() -> Result<Self> {
-        let ends = OwnedQueue::unbound(c"smc_groups", 0)?;
+        let works = OwnedQueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
             pin_init!(Groups {
                 list <- new_mutex!(KVec::new(), "smc::Groups::list"),
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
                 clock <- Delayed::new(Clock),
-                ends,
+                works,
             }),
             GFP_KERNEL,
         )?;
@@ -100,7 +100,7 @@ impl Drop for Registry {
         end_where(End::Shutdown, |_| true);
         groups.clock.stop();
         // They take themselves out of the list, so it has to be there.
-        groups.ends.flush();
+        groups.works.flush();
         self.0 = None;
     }
 }
@@ -127,10 +127,10 @@ fn jiffies(delay: Duration) -> Jiffies {
 pub(crate) struct List;
 
 impl Keeper for List {
-    fn end_soon(&self, group: Arc<LinkGroup>) {
-        // Whoever is on the queue already ends there.
+    fn tend_soon(&self, group: Arc<LinkGroup>) {
+        // What is on the queue already does what is to be done by then.
         GROUPS.with(|groups| {
-            let _ = groups.ends.enqueue(group);
+            let _ = groups.works.enqueue(group);
         });
     }
 
@@ -143,7 +143,9 @@ impl WorkItem for LinkGroup {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if remove(&this) {
+        if this.ending().is_none() {
+            this.trim();
+        } else if remove(&this) {
             this.end();
         }
     }

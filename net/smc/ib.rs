@@ -233,7 +233,7 @@ impl Adapter {
     /// Whether a port is active and reached by the address that it had. May sleep.
     fn has(&self, port: &PortFacts) -> bool {
         let attr = self.device.query_port(port.port);
-        if !attr.is_ok_and(|attr| attr.active) {
+        if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
             return false;
         }
         let mut found = false;

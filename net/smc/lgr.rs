@@ -88,8 +88,9 @@ pub(crate) use members::{
 
 /// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
 pub(crate) trait Keeper: Sync {
-    /// [`LinkGroup::end`] is to be called where sleeping is allowed.
-    fn end_soon(&self, group: Arc<LinkGroup>);
+    /// [`LinkGroup::end`] is to be called where sleeping is allowed, or if the group does not end,
+    /// [`LinkGroup::trim`].
+    fn tend_soon(&self, group: Arc<LinkGroup>);
     /// Time demands something of a group in `delay` at the latest.
     fn look_within(&self, delay: Duration);
 }
@@ -120,6 +121,8 @@ pub(crate) struct Times {
     pub(crate) test_after: Duration,
     /// Time without connections after which the group ends.
     pub(crate) idle: Duration,
+    /// Time without connections after which a region goes.
+    pub(crate) unused: Duration,
 }
 
 impl Times {
@@ -129,6 +132,7 @@ impl Times {
         Self {
             test_after: config.test_after(),
             idle: role.idle_time(config.idle_time()),
+            unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
         }
     }
 }
@@ -150,6 +154,8 @@ struct Table {
     rtokens: KVec<Row>,
     /// Why the group ends, once it does.
     end: Option<End>,
+    /// When to look for regions that nobody uses.
+    trim_at: Option<Instant>,
     llc: Conversation,
     /// Decides the byte order of some fields of version 2.
     peer_os: OsType,
@@ -205,6 +211,7 @@ impl LinkGroup {
             members: Members::new(terms.role, terms.limits)?,
             rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
             end: None,
+            trim_at: None,
             llc: Conversation {
                 core: Llc::new(terms.role, terms.version),
                 prepare: false,
@@ -249,6 +256,7 @@ impl LinkGroup {
         let node = self.table.lock().members.remove(token);
         // The last reference may go with the node: not under the lock.
         drop(node);
+        self.trim_by(now().saturating_add(self.terms.times.unused));
         self.look_if_idle();
     }
 

@@ -15,7 +15,10 @@ use kernel::{
 };
 use kernel_ext::time;
 use smc_proto::{
-    id::LinkNum,
+    id::{
+        LinkNum,
+        Rkey, //
+    },
     lgr::{
         End,
         Rtokens,
@@ -32,7 +35,8 @@ use smc_proto::{
         },
         rkey::{
             self,
-            Announcement, //
+            Announcement,
+            Deletion, //
         },
         Action,
         Actions,
@@ -47,7 +51,8 @@ use smc_proto::{
         llc::{
             DeleteReason,
             Message,
-            PeerOrder, //
+            PeerOrder,
+            WireRkey, //
         }, //
     }, //
 };
@@ -61,7 +66,8 @@ use crate::{
     link::{
         Failure,
         Handler, //
-    }, //
+    },
+    rmb::Rmb, //
 };
 
 /// What is to be done without the lock.
@@ -180,10 +186,11 @@ impl LinkGroup {
         }
         self.converse(|llc, _, now| llc.on_timeout(now));
         self.test_link(now);
+        let trim = self.trim_if_due(now);
         self.with_llc(|conversation, _| {
             let test = conversation.watch.and_then(|watch| watch.deadline());
             let flow = conversation.core.deadline();
-            [idle_end, test, flow].into_iter().flatten().min()
+            [idle_end, trim, test, flow].into_iter().flatten().min()
         })
     }
 
@@ -260,11 +267,61 @@ impl LinkGroup {
             llc.begin_confirm_rkey(SLOT, region, now)
                 .unwrap_or_default()
         });
+        self.await_flow(|how| match how {
+            Finished::ConfirmRkey(result) => Some(result),
+            _ => None,
+        })
+        .unwrap_or(Err(rkey::Error::LinkLost))
+    }
+
+    /// Frees regions that nobody has used for long, and tells the peer before. May sleep for as long
+    /// as the peer takes to answer.
+    pub(crate) fn trim(self: &Arc<Self>) {
+        let _turn = self.flow.lock();
+        let unused = self.terms.times.unused;
+        let now = Instant::from_nanos(time::now_ns());
+        let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
+        let Ok((rmbs, next)) = self.rmbs.take_unused(since, Deletion::MAX) else {
+            // Without memory now, later.
+            return self.trim_by(now.saturating_add(unused));
+        };
+        self.delete_rkeys(&rmbs);
+        if self.idle_end().is_some() {
+            self.sndbufs.clear();
+        }
+        if let Some(next) = next {
+            self.trim_by(next.saturating_add(unused));
+        }
+    }
+
+    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer.
+    fn delete_rkeys(self: &Arc<Self>, rmbs: &[Arc<Rmb>]) {
+        let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
+        let known = rmbs.iter().filter(|rmb| rmb.is_known());
+        let mut count = 0;
+        for (key, rmb) in keys.iter_mut().zip(known) {
+            *key = rmb.rkey().into();
+            count += 1;
+        }
+        let Some(what) = keys.get(..count).and_then(Deletion::new) else {
+            return;
+        };
+        self.converse(|llc, _, now| llc.begin_delete_rkey(SLOT, what, now).unwrap_or_default());
+        // Whatever the answer is, nothing is written to them any more.
+        self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));
+    }
+
+    /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
+    fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
         loop {
             match self.await_llc() {
-                Step::Finished(Finished::ConfirmRkey(result)) => return result,
-                Step::Finished(_) | Step::Prepare => {}
-                Step::Gone => return Err(rkey::Error::LinkLost),
+                Step::Finished(how) => {
+                    if let Some(result) = pick(how) {
+                        return Some(result);
+                    }
+                }
+                Step::Prepare => {}
+                Step::Gone => return None,
             }
         }
     }

@@ -27,7 +27,8 @@ use kernel_ext::{
         Mapping,
         Mr, //
     },
-    random, //
+    random,
+    time, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -35,7 +36,8 @@ use smc_proto::{
         RemoteAddr,
         Rkey,
         RmbeIndex, //
-    }, //
+    },
+    time::Instant, //
 };
 
 use crate::link::Link;
@@ -56,11 +58,40 @@ pub(crate) struct Rmb {
     size: SizeClass,
     elements: usize,
     mr: Arc<Mr>,
-    /// One bit for each element in use.
     #[pin]
-    used: SpinLock<[u64; 4]>,
+    used: SpinLock<Used>,
     /// The peer has the key.
     is_known: Atomic<bool>,
+}
+
+/// Which elements of a region are in use.
+struct Used {
+    /// One bit for each element.
+    bits: [u64; 4],
+    /// When the last one became free.
+    idle_since: Instant,
+}
+
+impl Used {
+    fn take(&mut self, elements: usize) -> Option<usize> {
+        let free = (0..elements).find(|i| !bit(&self.bits, *i))?;
+        set_bit(&mut self.bits, free, true);
+        Some(free)
+    }
+
+    fn give_back(&mut self, element: usize) {
+        set_bit(&mut self.bits, element, false);
+        self.idle_since = now();
+    }
+
+    /// Since when no element has been in use; `None` while one is.
+    fn idle_since(&self) -> Option<Instant> {
+        (self.bits == [0; 4]).then_some(self.idle_since)
+    }
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(time::now_ns())
 }
 
 impl Rmb {
@@ -73,6 +104,10 @@ impl Rmb {
             let map = Mapping::new(device, &block, Direction::FromDevice)?;
             maps.push(map, GFP_KERNEL)?;
         }
+        let used = Used {
+            bits: [0; 4],
+            idle_since: now(),
+        };
         // The address is only a name for the peer, so it need not tell where our memory is.
         let iova = u64::from(u32::from_ne_bytes(random::bytes())) << 24;
         let mr = Mr::new(&hardware.pd, &maps, iova)?;
@@ -81,7 +116,7 @@ impl Rmb {
                 size,
                 elements,
                 mr,
-                used <- new_spinlock!([0; 4], "smc::Rmb::used"),
+                used <- new_spinlock!(used, "smc::Rmb::used"),
                 is_known: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -89,13 +124,10 @@ impl Rmb {
     }
 
     fn take(self: &Arc<Self>) -> Option<Rmbe> {
-        let mut used = self.used.lock();
-        let free = (0..self.elements).find(|i| !bit(&used, *i))?;
-        set_bit(&mut used, free, true);
-        drop(used);
+        let element = self.used.lock().take(self.elements)?;
         Some(Rmbe {
             rmb: self.clone(),
-            element: free,
+            element,
         })
     }
 
@@ -176,7 +208,7 @@ impl Drop for Rmbe {
             let block = memory.block();
             let _ = block.zero(0, block.len());
         }
-        set_bit(&mut self.rmb.used.lock(), self.element, false);
+        self.rmb.used.lock().give_back(self.element);
     }
 }
 
@@ -216,6 +248,29 @@ impl RmbPool {
             }
         }
         Err(ENOMEM)
+    }
+
+    /// Takes out regions that have not been used since `since`, at most `max`. When the others that
+    /// are not in use will have been unused for as long is said by the earliest time of theirs. May
+    /// sleep.
+    pub(crate) fn take_unused(
+        &self,
+        since: Instant,
+        max: usize,
+    ) -> Result<(KVec<Arc<Rmb>>, Option<Instant>)> {
+        let mut taken = KVec::with_capacity(max, GFP_KERNEL)?;
+        let mut next: Option<Instant> = None;
+        self.rmbs.lock().retain(|rmb| {
+            let Some(idle_since) = rmb.used.lock().idle_since() else {
+                return true;
+            };
+            if idle_since <= since && taken.push_within_capacity(rmb.clone()).is_ok() {
+                return false;
+            }
+            next = Some(next.map_or(idle_since, |at| at.min(idle_since)));
+            true
+        });
+        Ok((taken, next))
     }
 
     /// Forgets all regions; each goes with its last element. May sleep.

@@ -49,7 +49,7 @@ impl LinkGroup {
     /// keeper. Only the first reason counts. Does not sleep.
     pub(crate) fn end_soon(self: &Arc<Self>, why: End) {
         if self.doom(why) {
-            self.keeper.end_soon(self.clone());
+            self.keeper.tend_soon(self.clone());
         }
     }
 
@@ -85,6 +85,27 @@ impl LinkGroup {
         if let Some(at) = self.idle_end() {
             self.look_by(at);
         }
+    }
+
+    /// Has unused regions looked for at `at`, unless they are to be earlier.
+    pub(crate) fn trim_by(&self, at: Instant) {
+        let mut table = self.table.lock();
+        if table.trim_at.is_none_or(|earlier| at < earlier) {
+            table.trim_at = Some(at);
+            drop(table);
+            self.look_by(at);
+        }
+    }
+
+    /// When unused regions are to be looked for. If that is due at `now`, it is done.
+    pub(crate) fn trim_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let at = self.table.lock().trim_at?;
+        if !at.is_due(now) {
+            return Some(at);
+        }
+        self.table.lock().trim_at = None;
+        self.keeper.tend_soon(self.clone());
+        None
     }
 
     /// Calls `f` for all connections of a group that ends, without the lock.

@@ -45,7 +45,7 @@ said_none() {
 	said 0 "$condition" "$@" && unseen "$condition"
 }
 
-TEST_LINK='llc == "0x27"'
+TEST_LINK='llc == "0x27"' CONFIRM_RKEY='llc == "0x26"' DELETE_RKEY='llc == "0x29"'
 # told REASON ORDERLY: a server or a client that deletes the link group.
 told() {
 	printf 'llc == "0x24" && reason == "0x%08x" && orderly == "%s"' "$1" "$2"
@@ -80,6 +80,15 @@ check "the peer is told that the module goes" \
 check "it is told of a device that goes" said 1 "$(told $LOST_PATH 0)" \
 	hold --ends ECONNABORTED,ECONNRESET --seconds 20 --then "ip netns exec a rdma link delete rxe_a"
 require "the device is back" in_ns a rdma link add rxe_a type rxe netdev wire_a
+
+require "regions that go after four seconds" set_sysctl smcr_lgr_idle_time 40
+check "the peer is told of each region, and that it is gone" \
+	said 4 "$DELETE_RKEY" eval "hold --connections 8 --seconds 0 && sleep 7"
+check "a new region is told of and used" \
+	said 4 "$CONFIRM_RKEY" smctest --expect smc integrity --mib 1
+check "all connections of a group at once" \
+	hold --connections 255 --groups 1 --seconds 0
+check "one more has another group" hold --connections 256 --groups 2 --seconds 0
 
 require "groups that end at once" set_sysctl smcr_lgr_idle_time 0
 check "a group for each connection" smctest --expect smc churn --processes 2 --opens 15

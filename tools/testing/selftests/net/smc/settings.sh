@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# What an administrator sets has an effect: enterprise IDs to begin with, the depth of links.
+
+. "$LIB"
+
+# load_with PARAMETER...: our module with these parameters, in place of the one that is loaded.
+load_with() {
+	within 20 unload_smc && insmod "$SMC_KO" "$@"
+}
+
+# refuses_parameter PARAMETER: the module does not load with it.
+refuses_parameter() {
+	within 20 unload_smc && ! insmod "$SMC_KO" "$1" && load_smc
+}
+
+# depth SEND RECV COMMAND...: with links of that depth at both ends.
+depth() {
+	local send=$1 recv=$2
+	shift 2
+	load_with || return
+	for end in a b; do
+		in_ns "$end" sh -c "echo $send >/proc/sys/net/smc/smcr_max_send_wr &&
+			echo $recv >/proc/sys/net/smc/smcr_max_recv_wr" || return
+	done
+	"$@"
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+
+check "an empty UEID leaves none" load_with ueid=
+check "and TCP" smctest --expect tcp path
+check "another UEID" load_with ueid=MY.OWN-1
+check "is the only one" [ "$("$BIN/smc" ueid show)" = MY.OWN-1 ]
+check "and serves" smctest --expect smc path
+check "a UEID in small letters is refused" refuses_parameter ueid=small
+check "a UEID of 33 characters is refused" refuses_parameter ueid=ABCDEFGHIJABCDEFGHIJABCDEFGHIJABC
+
+check "data over links of depth 2" depth 2 2 smctest --expect smc integrity --mib 1
+check "many connections over one" smctest --expect smc many --connections 20 --kib 16
+check "data over links of depth 2048" depth 2048 2048 smctest --expect smc integrity --mib 1
+check "data over links of different depth" depth 100 3 smctest --expect smc integrity --mib 1
+check "module unloads" within 20 unload_smc
+finish
