@@ -144,6 +144,8 @@ pub(crate) struct Conversation {
     pub(crate) prepare: bool,
     /// How the last flow ended, until who waits for it takes it.
     pub(crate) finished: Option<Finished>,
+    /// The peer ended the group, too.
+    pub(crate) is_over: bool,
     /// Watches the link from when it is active.
     pub(crate) watch: Option<KeepAlive>,
 }
@@ -216,6 +218,7 @@ impl LinkGroup {
                 core: Llc::new(terms.role, terms.version),
                 prepare: false,
                 finished: None,
+                is_over: false,
                 watch: None,
             },
             peer_os: OsType::LINUX,

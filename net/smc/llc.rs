@@ -42,10 +42,14 @@ use smc_proto::{
         Actions,
         Arrival,
         Finished,
-        Llc, //
+        Llc,
+        ANSWER_WAIT, //
     },
     reason::Reason,
-    time::Instant,
+    time::{
+        Duration,
+        Instant, //
+    },
     wire::{
         cdc,
         llc::{
@@ -163,7 +167,11 @@ impl LinkGroup {
             }
             // There is one link: without it the group ends.
             Action::TakeDownLink { .. } => todo.end = Some(End::ByPeer(DeleteReason::LOST_PATH)),
-            Action::TerminateGroup(reason) => todo.end = Some(End::ByPeer(*reason)),
+            Action::TerminateGroup(reason) => {
+                conversation.is_over = true;
+                todo.wake = true;
+                todo.end = Some(End::ByPeer(*reason));
+            }
             Action::Finished(how) => {
                 conversation.finished = Some(*how);
                 todo.wake = true;
@@ -211,19 +219,42 @@ impl LinkGroup {
 
     /// Ends the group: its connections are aborted, the peer is told, the link is taken down, and
     /// nothing of the device is held any more but by who uses it at the moment. May sleep, for as long
-    /// as a peer that is there takes to hear of it. To be called once, after [`LinkGroup::doom`].
+    /// as a peer that is there takes to end the group as well. To be called once, after
+    /// [`LinkGroup::doom`].
     pub(crate) fn end(self: &Arc<Self>) {
         self.for_each(|member| member.on_group_end());
-        if let Some(why) = self.ending().filter(|_| self.link.is_active()) {
-            self.converse(|llc, _, _| llc.farewell(why, SLOT));
+        if self.drain() {
+            self.say_farewell();
         }
-        self.drain();
         self.on_llc_link_down();
         self.link.shut_down();
         self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
         self.sndbufs.clear();
         self.wake_llc();
+    }
+
+    /// Tells the peer, and goes on answering it until it has ended its connections.
+    ///
+    /// A C peer waits until all that it sent was received before it takes its link down, and where the
+    /// device sends again without end, as soft RoCE does, it waits for good. So the link stays until the
+    /// peer has deleted it. For the same reason a peer from which nothing comes any more is told nothing:
+    /// soft RoCE hears nothing while its device is removed. Tests of the link show that to the peer.
+    fn say_farewell(self: &Arc<Self>) {
+        let Some(why) = self.ending().filter(|_| self.link.is_active()) else {
+            return;
+        };
+        self.converse(|llc, _, _| llc.farewell(why, SLOT));
+        self.drain();
+        let end = Instant::from_nanos(time::now_ns()).saturating_add(ANSWER_WAIT);
+        loop {
+            let left = end.saturating_since(Instant::from_nanos(time::now_ns()));
+            let is_over = self.with_llc(|conversation, _| conversation.is_over);
+            if is_over || left == Duration::ZERO || !self.link.is_up() {
+                return;
+            }
+            self.sleep_llc(time::jiffies(left.as_nanos()), |llc| llc.is_over);
+        }
     }
 
     /// Writes a message and posts it. Does not sleep.

@@ -13,7 +13,10 @@ use smc_proto::{
         },
         End, //
     },
-    time::Instant, //
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
 use super::{
@@ -22,8 +25,8 @@ use super::{
     Member, //
 };
 
-/// The longest time that the end of a group waits for its last messages to leave, ns.
-const DRAIN_NS: u64 = 2_000_000_000;
+/// The longest time that the end of a group waits for its last messages to leave.
+const DRAIN: Duration = Duration::from_secs(2);
 
 impl LinkGroup {
     /// Whether a new connection may use the group; see [`Candidate::matches`].
@@ -121,20 +124,21 @@ impl LinkGroup {
         }
     }
 
-    /// Waits until all messages have left, so that the peer hears of the end. In vain if the link is
-    /// broken; and a peer that takes nothing is not waited for long.
-    pub(crate) fn drain(&self) {
-        let end = time::now_ns().saturating_add(DRAIN_NS);
+    /// Waits until all messages have left, so that the peer hears of the end, and says whether they
+    /// have. In vain if the link is broken; and a peer that takes nothing is not waited for long.
+    pub(crate) fn drain(&self) -> bool {
+        let end = now().saturating_add(DRAIN);
         let mut table = self.table.lock();
         loop {
-            let now = time::now_ns();
+            let left = end.saturating_since(now());
             let is_done = !table.members.has_waiters() && self.link.is_quiet();
-            if is_done || !self.link.is_up() || now >= end {
-                return;
+            if is_done || !self.link.is_up() || left == Duration::ZERO {
+                return is_done;
             }
-            let left = time::jiffies(end.saturating_sub(now));
             // A signal says nothing about the peer.
-            let _ = self.talk.wait_interruptible_timeout(&mut table, left);
+            let _ = self
+                .talk
+                .wait_interruptible_timeout(&mut table, time::jiffies(left.as_nanos()));
         }
     }
 }

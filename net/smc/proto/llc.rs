@@ -191,6 +191,9 @@ impl Llc {
             (Body::DeleteLink(answer), Some(Flow::DeleteLink { what, .. })) => {
                 what.on_answer(answer)
             }
+            (Body::DeleteLink(answer), None) if answer.link_num.is_none() => {
+                Action::TerminateGroup(answer.reason).into()
+            }
             // Whatever came on the link shows that it lives; the caller noted that.
             (Body::TestLink(_), _) => Action::Ignored(Ignored::Noted).into(),
             (_, _) => unexpected(),

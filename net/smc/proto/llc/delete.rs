@@ -69,7 +69,7 @@ impl Llc {
         now: Instant,
     ) -> Actions<'a> {
         let Some(number) = request.link_num else {
-            return Action::TerminateGroup(request.reason).into();
+            return self.on_delete_group(request, arrival.slot);
         };
         match (self.role, arrival.slot_of(number)) {
             (Role::Client, None) => {
@@ -93,8 +93,19 @@ impl Llc {
         }
     }
 
+    /// The peer deletes all links. The client answers a server, which may keep the link until then;
+    /// what a client asks for the server does, see [`End::farewell`].
+    fn on_delete_group<'a>(&self, request: &DeleteLink, slot: usize) -> Actions<'a> {
+        let mut actions = match self.role {
+            Role::Server => Actions::default(),
+            Role::Client => self.answer_deletion(slot, request, DeleteReason::DONE),
+        };
+        actions.push(Action::TerminateGroup(request.reason));
+        actions
+    }
+
     /// Makes the message on the link in `slot` that ends the whole group, if the peer is to be told.
-    /// No answer is waited for.
+    /// [`Action::TerminateGroup`] says that the peer did the same.
     pub fn farewell(&self, why: End, slot: usize) -> Actions<'static> {
         match why.farewell(self.role) {
             Some(request) => self.ask(slot, Body::DeleteLink(request)),
@@ -136,5 +147,72 @@ impl Llc {
         let deadline = now.saturating_add(ANSWER_WAIT);
         self.flow = Some(Flow::DeleteLink { what, deadline });
         self.ask(what.on, Body::DeleteLink(what.request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::LinkNum;
+    use crate::lgr::{
+        Rtokens,
+        LINK_SLOTS, //
+    };
+    use crate::wire::llc::{
+        Kind,
+        Message, //
+    };
+    use crate::wire::Version;
+
+    const ALL: DeleteLink = DeleteLink {
+        link_num: None,
+        orderly: false,
+        reason: DeleteReason::OPERATOR,
+    };
+
+    fn deliver(role: Role, kind: Kind, body: DeleteLink) -> Actions<'static> {
+        let message = Message {
+            version: Version::V2,
+            kind,
+            body: Body::DeleteLink(body),
+        };
+        let mut arrival = Arrival {
+            slot: 0,
+            links: &[LinkNum(1); LINK_SLOTS],
+            rtokens: &mut Rtokens::new(&mut []),
+        };
+        Llc::new(role, Version::V2).on_message(&message, &mut arrival, Instant::ZERO)
+    }
+
+    #[test]
+    fn a_client_answers_a_server_that_deletes_the_group() {
+        let actions = deliver(Role::Client, Kind::Request, ALL);
+        let answer = Message {
+            version: Version::V2,
+            kind: Kind::Response,
+            body: Body::DeleteLink(DeleteLink {
+                reason: DeleteReason::DONE,
+                ..ALL
+            }),
+        };
+        let want = [
+            Action::Send {
+                slot: 0,
+                message: answer,
+            },
+            Action::TerminateGroup(ALL.reason),
+        ];
+        assert!(actions.iter().eq(&want), "{actions:?}");
+        let actions = deliver(Role::Server, Kind::Request, ALL);
+        assert!(actions.iter().eq(&want[1..]), "{actions:?}");
+    }
+
+    #[test]
+    fn the_answer_says_that_the_peer_ended_the_group() {
+        for role in [Role::Client, Role::Server] {
+            let actions = deliver(role, Kind::Response, ALL);
+            let want = [Action::TerminateGroup(ALL.reason)];
+            assert!(actions.iter().eq(&want), "{role:?}: {actions:?}");
+        }
     }
 }
