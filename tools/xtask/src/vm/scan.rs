@@ -14,7 +14,7 @@ const TROUBLE: &[&str] = &[
     r"general protection fault",
     r"Unable to handle kernel",
     r"Kernel panic",
-    r"Call Trace:",
+    TRACE,
     r"possible (circular|recursive|irq lock inversion|deadlock)",
     r"inconsistent lock state",
     r"bad unlock balance",
@@ -39,11 +39,22 @@ const TROUBLE: &[&str] = &[
     r"^smc-vm: kmemleak: unreferenced object",
 ];
 
+/// What it says with a call trace when memory is short, as it is where tests have allocations fail.
+const SHORTAGE: &[&str] = &[
+    r"page allocation failure",
+    r"vmalloc error:",
+    r"kmem_cache_create.* failed with error -\d+",
+];
+const TRACE: &str = "Call Trace:";
+
 /// Finds trouble in a log, line by line.
 pub(super) struct Scan {
     /// The time that the kernel puts before its messages.
     stamp: Regex,
     trouble: RegexSet,
+    shortage: RegexSet,
+    /// The next call trace is that of a shortage.
+    is_short: bool,
 }
 
 impl Scan {
@@ -51,6 +62,8 @@ impl Scan {
         Ok(Self {
             stamp: Regex::new(r"\[ *\d+\.\d{6}\](\[ *[CT]\d+\])? ?")?,
             trouble: RegexSet::new(TROUBLE)?,
+            shortage: RegexSet::new(SHORTAGE)?,
+            is_short: false,
         })
     }
 
@@ -63,12 +76,17 @@ impl Scan {
 
     /// The message, if this line is one that must not be there. Only the kernel's own lines
     /// count: programs may print what they like.
-    pub(super) fn trouble<'a>(&self, line: &'a str) -> Option<&'a str> {
+    pub(super) fn trouble<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let said = match self.stamp.find(line) {
             Some(stamp) => &line[stamp.end()..],
             None if line.starts_with("smc-vm: kmemleak:") => line,
             None => return None,
         };
+        self.is_short |= self.shortage.is_match(said);
+        if self.is_short && said.contains(TRACE) {
+            self.is_short = false;
+            return None;
+        }
         self.trouble.is_match(said).then_some(said)
     }
 }
@@ -79,7 +97,7 @@ mod tests {
 
     #[test]
     fn trouble_is_found() {
-        let scan = Scan::new().unwrap();
+        let mut scan = Scan::new().unwrap();
         for line in [
             "[    1.260000] WARNING: CPU: 0 PID: 1 at net/x.c:1",
             "[   12.000000] BUG: KASAN: slab-use-after-free in smc_x+0x1/0x2",
@@ -96,8 +114,23 @@ mod tests {
     }
 
     #[test]
+    fn a_shortage_of_memory_excuses_one_trace() {
+        let mut scan = Scan::new().unwrap();
+        let trace = "[    2.000000] Call Trace:";
+        for line in [
+            "[    1.000000] x: page allocation failure: order:0, mode:0xdc0(GFP_KERNEL)",
+            "[    1.000000] x: vmalloc error: size 32768, failed to allocated page array size 64",
+            "[    1.000000] __kmem_cache_create_args(SMC6) failed with error -22",
+        ] {
+            assert_eq!(scan.trouble(line), None, "{line}");
+            assert_eq!(scan.trouble(trace), None, "{line}");
+            assert!(scan.trouble(trace).is_some(), "{line}");
+        }
+    }
+
+    #[test]
     fn the_ordinary_is_not_trouble() {
-        let scan = Scan::new().unwrap();
+        let mut scan = Scan::new().unwrap();
         for line in [
             "WARNING: a program may say so",
             "[    0.000000] KernelAddressSanitizer initialized (generic)",

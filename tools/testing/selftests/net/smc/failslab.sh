@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# not in the run yet; guest: um-debug
+# guest: um-debug
 # timeout: 400
 # Allocations fail: calls may fail, connections may become TCP, nothing may break or leak.
 
