@@ -15,7 +15,7 @@ use crate::run::lock;
 use crate::vm::{self, Guest, Outcome, Wire};
 
 /// Which module a guest loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Which {
     Ours,
     C,
@@ -31,7 +31,7 @@ impl Which {
 }
 
 /// How many guests a script runs in, and with which modules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cast {
     One,
     /// Two kernels on one wire, both running the script.

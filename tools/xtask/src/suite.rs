@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The whole test run: host tests, the runner's own test, every guest script; one closing line.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -112,10 +117,58 @@ fn guests(
     };
     tally.add(stage.self_test()?);
     host::build_tools(dirs)?;
+    let mut ready = Vec::new();
     for (script, ask) in scripts {
-        tally.add(stage.play(script, ask)?);
+        if stage.prepare(script, ask, tally)? {
+            ready.push((script.as_path(), ask));
+        }
     }
-    Ok(())
+    // The longest first, so that none of them is left alone at the end.
+    ready.sort_by_key(|(_, ask)| Reverse(ask.timeout));
+    at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
+}
+
+/// Scripts that run at a time. Most of what they do is to wait.
+fn jobs() -> usize {
+    thread::available_parallelism()
+        .map_or(1, NonZero::get)
+        .min(4)
+}
+
+/// Runs as many scripts at a time as the machine has processors for. The first error ends the run after
+/// those that have begun.
+fn at_once<T: Sync>(
+    scripts: &[T],
+    tally: &mut Tally,
+    play: impl Fn(&T) -> Result<Tally> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let (send, results) = channel();
+    let mut end = Ok(());
+    thread::scope(|scope| {
+        for _ in 0..jobs() {
+            let (send, next, play) = (send.clone(), &next, &play);
+            scope.spawn(move || {
+                // ORDERING: Only the number counts.
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if send.send(play(script)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for result in results {
+            match result {
+                Ok(result) => tally.add(result),
+                Err(e) => {
+                    next.store(scripts.len(), Ordering::Relaxed);
+                    end = Err(e);
+                }
+            }
+        }
+    });
+    end
 }
 
 fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
@@ -125,10 +178,11 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
     if choice.guests {
         let most: u64 = scripts.iter().map(|(_, ask)| ask.timeout.as_secs()).sum();
         println!(
-            "{} guest scripts in virtual machines, no privileges needed (at most {} min; a kernel that the \
-             cache lacks takes 15 to 25 min more, once)",
+            "{} guest scripts in virtual machines, {} at a time, no privileges needed (at most {} min; a \
+             kernel that the cache lacks takes 15 to 25 min more, once)",
             scripts.len(),
-            most.div_ceil(60)
+            jobs().min(scripts.len()),
+            most.div_ceil(60 * jobs() as u64)
         );
     }
 }
@@ -164,6 +218,8 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
 struct Set {
     kernel: Kernel,
     module: Result<PathBuf, String>,
+    /// What scripts are told of the modules of their peers.
+    peers: HashMap<Cast, Vec<(String, String)>>,
 }
 
 /// Where scripts run; kernels and modules are built when the first script asks for them.
@@ -206,34 +262,37 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    fn play(&mut self, script: &Path, ask: &Ask) -> Result<Tally> {
+    /// Builds what a script needs; false if that cannot be, which is a failure of the script.
+    fn prepare(&mut self, script: &Path, ask: &Ask, tally: &mut Tally) -> Result<bool> {
         let (dirs, tools) = (self.dirs, self.tools);
-        let name = script
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let mut env = self.env();
         let set = self.set(ask.flavour, true)?;
-        let module = match &set.module {
-            Ok(ko) => ko.clone(),
-            Err(why) => {
-                return Ok(Tally {
-                    failed: vec![format!("{name}: {why}")],
-                    ..Tally::default()
-                })
-            }
-        };
-        env.extend(module::peers(dirs, tools, &set.kernel, ask.cast)?);
+        if let Err(why) = &set.module {
+            tally.failed.push(format!("{}: {why}", file_name(script)));
+            return Ok(false);
+        }
+        if !set.peers.contains_key(&ask.cast) {
+            let peers = module::peers(dirs, tools, &set.kernel, ask.cast)?;
+            set.peers.insert(ask.cast, peers);
+        }
+        Ok(true)
+    }
+
+    /// Runs a script for which all is ready.
+    fn play(&self, script: &Path, ask: &Ask) -> Result<Tally> {
+        let dirs = self.dirs;
+        let set = self.sets.get(&ask.flavour).context("no such kernel")?;
+        let mut env = self.env();
+        env.extend(set.peers.get(&ask.cast).into_iter().flatten().cloned());
         let play = Play {
             script: script.to_path_buf(),
             args: Vec::new(),
             ask: ask.clone(),
             kernel: &set.kernel,
-            module: Some(module),
+            module: set.module.as_ref().ok().cloned(),
             env,
             echo: false,
         };
+        let name = file_name(script);
         let outcomes = play.run(dirs)?;
         let tally = judge(&name, &outcomes);
         tell(dirs, &name, ask, &outcomes, &tally);
@@ -248,7 +307,7 @@ impl Stage<'_> {
         }
     }
 
-    fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&Set> {
+    fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&mut Set> {
         let (dirs, tools) = (self.dirs, self.tools);
         if !self.sets.contains_key(&flavour) {
             let kernel = kernel::ensure(dirs, tools, flavour, self.order)?;
@@ -257,6 +316,7 @@ impl Stage<'_> {
                 Set {
                     kernel,
                     module: Err(String::new()),
+                    peers: HashMap::new(),
                 },
             );
         }
@@ -267,6 +327,11 @@ impl Stage<'_> {
         }
         Ok(set)
     }
+}
+
+fn file_name(script: &Path) -> String {
+    let name = script.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Turns what the guests of one script did into results.
@@ -308,15 +373,16 @@ fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally)
         Cast::One => ask.flavour.name().to_owned(),
         Cast::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
     };
-    println!(
+    let mut lines = vec![format!(
         "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",
         tally.passed,
         tally.failed.len()
-    );
+    )];
     if !tally.failed.is_empty() {
-        tally.failed.iter().for_each(|f| println!("    {f}"));
-        outcomes
-            .iter()
-            .for_each(|o| println!("    log: {}", dirs.short(&o.log).display()));
+        lines.extend(tally.failed.iter().map(|f| format!("    {f}")));
+        let logs = outcomes.iter().map(|o| dirs.short(&o.log));
+        lines.extend(logs.map(|log| format!("    log: {}", log.display())));
     }
+    // In one piece: other scripts run at the same time.
+    println!("{}", lines.join("\n"));
 }
