@@ -138,9 +138,20 @@ declines() {
 	check "the common ID" "$1" eid "$EID"
 }
 
-# device_goes SIDE LINE: the device of near or far is removed under a transfer, then missing.
+# device_is_missing SIDE LINE: the device of near or far was removed, and comes back.
+device_is_missing() {
+	local at=$1
+	line "$2"
+	check "TCP without the device" talk $PORT --expect tcp integrity --mib 1
+	check "the reason" says "0x0303000[02]" talk $PORT --expect tcp path
+	check "the device comes back" $at add_device
+	check "SMC comes back" within 20 smc_works
+}
+
+# device_goes SIDE LINE: the device of near or far is removed under a transfer.
 device_goes() {
-	local at=$1 missing=$2 HUNG=124
+	local at=$1 HUNG=124
+	line "$2"
 	talk $PORT --deadline 60 --expect smc integrity --mib 24 >/tmp/transfer &
 	transfer=$!
 	sleep 2
@@ -150,27 +161,21 @@ device_goes() {
 	code=$?
 	tail -1 /tmp/transfer
 	check "the transfer ends" [ "$code" != $HUNG ]
-	line "$missing"
-	check "TCP without the device" talk $PORT --expect tcp integrity --mib 1
-	check "the reason" says "0x0303000[02]" talk $PORT --expect tcp path
-	check "the device comes back" $at add_device
-	check "SMC comes back" within 20 smc_works
 }
 
 devices() {
 	local of_client="decline: the client has no device"
 	local of_server="decline: the server has no device"
-	# A link that went without a word is found by its test.
-	check "our interval" at_ours setting smcr_testlink_time 3
-	line "our device removed"
 	if [ "$MODULE" = ours ]; then
-		device_goes "" "$of_client"
-		line "device of the C module removed"
-		device_goes far "$of_server"
+		device_goes "" "our device removed"
+		device_is_missing "" "$of_client"
+		device_goes far "device of the C module removed"
+		device_is_missing far "$of_server"
 	else
-		device_goes far "$of_server"
-		line "device of the C module removed"
-		device_goes "" "$of_client"
+		device_goes far "our device removed"
+		device_is_missing far "$of_server"
+		device_goes "" "device of the C module removed"
+		device_is_missing "" "$of_client"
 	fi
 }
 
@@ -193,7 +198,10 @@ far_family() {
 }
 
 is_near() {
-	[ "$1" = at_ours ] && [ "$MODULE" = ours ] || [ "$1" = at_c ] && [ "$MODULE" = c ]
+	case $1 in
+	at_ours) [ "$MODULE" = ours ] ;;
+	at_c) [ "$MODULE" = c ] ;;
+	esac
 }
 
 c_goes() {
@@ -277,6 +285,9 @@ matrix() {
 		table "with the C module" "$COLUMN_NAME" "${lines[@]}"
 	done
 	check "the capture starts" start_capture
+	# A link that goes without a word is found by its test.
+	check "interval of tests here" setting smcr_testlink_time 4
+	check "interval of tests there" far setting smcr_testlink_time 4
 	far serve $PORT
 	for phase; do
 		$phase

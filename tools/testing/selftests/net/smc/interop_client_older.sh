@@ -4,5 +4,5 @@
 # timeout: 200
 # Our module as the client of an older C module.
 
-PHASES=(older) C_SMC_KO=$OLD_C_SMC_KO
+PHASES=(older ours_goes) C_SMC_KO=$OLD_C_SMC_KO
 . "${LIB%/*}/interop.bash"
