@@ -32,11 +32,14 @@ vm_restore() {
 vm_keep vm_restore
 umount -l /mnt/root
 
-if [ "$VM_SHARE_TYPE" = hostfs ]; then
-	mount -t hostfs -o "$VM_SHARE" none /mnt/out
-else
-	mount -t 9p -o trans=virtio,version=9p2000.L,cache=none share /mnt/out
-fi
+vm_share() {
+	if [ "$VM_SHARE_TYPE" = hostfs ]; then
+		# The mount calls that newer programs prefer take no option without a name.
+		LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs -o "$VM_SHARE" none /mnt/out
+	else
+		mount -t 9p -o trans=virtio,version=9p2000.L,cache=none share /mnt/out
+	fi
+}
 mkdir -p /run/netns
 hostname "$VM_NAME"
 ip link set lo up
@@ -64,6 +67,10 @@ vm_leaks() {
 
 export OUT=/mnt/out
 vm_env
+vm_share || {
+	echo "smc-vm: the folder for what the guest leaves cannot be mounted" >/dev/kmsg
+	vm_off
+}
 cd /tmp || exit
 if [ -n "$VM_INTERACTIVE" ]; then
 	export TERM=linux

@@ -16,7 +16,8 @@ start_capture() {
 	local device=${1:-$WIRE}
 	shift || :
 	rm -f "$OUT/wire.pcapng"
-	"$@" dumpcap -q -i "$device" -s 1000 -f "$SENDS" -w "$OUT/wire.pcapng" 2>/dev/null &
+	# dumpcap lets go of what root may do before it opens a file, which may be in another user's folder.
+	"$@" dumpcap -q -i "$device" -s 1000 -f "$SENDS" -w - 2>/dev/null >"$OUT/wire.pcapng" &
 	CAPTURE=$!
 	within 20 test -s "$OUT/wire.pcapng"
 }
