@@ -43,8 +43,8 @@ messages() {
 	awk -F'|' "{
 		src = \$1; port = \$2; clc = \$3; llc = \$4; proposed = \$5; accepted = \$6; confirmed = \$7
 		server_index = \$8; client_index = \$9; raw = \$10
-		answered = \$11; bad = (\$12 != \"\" || \$13 ~ /8388608/)
-		reason = \$14; orderly = \$15
+		answered = (\$11 ~ /1|True/); bad = (\$12 != \"\" || \$13 ~ /8388608/)
+		reason = \$14; orderly = (\$15 ~ /1|True/)
 		if ($1) n++
 	} END { print n + 0 }" "$OUT/wire.txt"
 }
