@@ -236,11 +236,11 @@ impl Adapter {
         if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
             return false;
         }
-        let mut found = false;
-        let looked = self.device.for_each_gid(port.port, |entry| {
-            found |= Gid(entry.gid) == port.gid && entry.kind == GidKind::RoceV2;
-        });
-        looked.is_ok() && found
+        self.device
+            .find_gid(port.port, |entry| {
+                Gid(entry.gid) == port.gid && entry.kind == GidKind::RoceV2
+            })
+            .is_some()
     }
 
     fn find_v2(
@@ -283,15 +283,10 @@ impl Adapter {
     }
 
     fn gid_of(&self, port: u32, netdev: usize) -> Option<GidEntry> {
-        let mut found = None;
-        let looked = self.device.for_each_gid(port, |entry| {
-            let is_it = entry.kind == GidKind::RoceV2
+        self.device.find_gid(port, |entry| {
+            entry.kind == GidKind::RoceV2
                 && Gid(entry.gid).ipv4().is_some_and(|ip| ip != Ipv4([0; 4]))
-                && entry.netdev.is_some_and(|dev| dev.address == netdev);
-            if is_it && found.is_none() {
-                found = Some(*entry);
-            }
-        });
-        looked.ok().and(found)
+                && entry.netdev.is_some_and(|dev| dev.address == netdev)
+        })
     }
 }

@@ -85,19 +85,13 @@ impl Device {
         GidAttr(attr).read(index)
     }
 
-    /// Calls `f` for each used entry of a port's GID table. Process context, may sleep.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Device::query_port`].
-    pub fn for_each_gid(&self, port: u32, mut f: impl FnMut(&GidEntry)) -> Result {
-        let len = self.query_port(port)?.gid_table_len;
-        for index in 0..len {
-            if let Ok(entry) = self.gid(port, index) {
-                f(&entry);
-            }
-        }
-        Ok(())
+    /// The first used entry of a port's GID table that `is_it` takes. The table may be long, and most of
+    /// it unused: it is read no further. Process context, may sleep.
+    pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
+        let len = self.query_port(port).ok()?.gid_table_len;
+        (0..len)
+            .filter_map(|index| self.gid(port, index).ok())
+            .find(is_it)
     }
 }
 
