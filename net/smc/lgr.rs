@@ -227,7 +227,7 @@ impl LinkGroup {
             pin_init!(Self {
                 id,
                 terms,
-                rmbs <- RmbPool::new(),
+                rmbs <- RmbPool::new(usize::from(terms.limits.max_conns)),
                 sndbufs <- SendPool::new(),
                 link,
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),

@@ -215,14 +215,17 @@ impl Drop for Rmbe {
 /// The regions of a link group.
 #[pin_data]
 pub(crate) struct RmbPool {
+    /// Connections that the group may have.
+    max_conns: usize,
     #[pin]
     rmbs: Mutex<KVec<Arc<Rmb>>>,
 }
 
 impl RmbPool {
-    /// No region yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    /// No region yet, for a group of at most `max_conns` connections.
+    pub(crate) fn new(max_conns: usize) -> impl PinInit<Self> {
         pin_init!(Self {
+            max_conns,
             rmbs <- new_mutex!(KVec::new(), "smc::RmbPool::rmbs"),
         })
     }
@@ -238,7 +241,10 @@ impl RmbPool {
                 return Ok(rmbe);
             }
             let last = of_size().map(|rmb| rmb.elements).max();
-            let most = (link.max_mr_bytes() / size.bytes() as usize).clamp(1, MAX_ELEMENTS);
+            let have: usize = of_size().map(|rmb| rmb.elements).sum();
+            let most = (link.max_mr_bytes() / size.bytes() as usize).min(MAX_ELEMENTS);
+            // Not more than the group can ever use.
+            let most = most.min(self.max_conns.saturating_sub(have)).max(1);
             let wanted = last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most);
             let made = Rmb::new(link, size, wanted).or_else(|_| Rmb::new(link, size, 1));
             if let Ok(rmb) = made {
