@@ -36,10 +36,10 @@ help:
 
 module:
 	@tools/kernel/check-kdir '$(KDIR)'
-	@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules
+	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules
 
 install: module
-	@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
+	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
 	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
 
 clean:
