@@ -4,7 +4,8 @@
 //!
 //! The kernel puts the SMC option into a SYN only for its own SMC sockets, which then send proper
 //! messages. This peer has an address that no kernel owns, on a wire that loses and reorders
-//! nothing, so that it can do without retransmission.
+//! nothing, so that it repeats nothing but its SYN: a listener that closes at that moment drops it
+//! without an answer.
 
 use std::mem;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use anyhow::ensure;
+use anyhow::Context as _;
 use anyhow::Result;
 use smc_user::poll_fd;
 use smc_user::Errno;
@@ -30,6 +32,12 @@ const SEGMENT_LEN: usize = 1280;
 
 /// Longest wait for an answer of the kernel's TCP, which may have to repeat it.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// After this time without an answer a SYN is repeated.
+const REPEAT: Duration = Duration::from_millis(200);
+
+/// Sequence number of our SYN.
+const FIRST: u32 = 0x1000;
 
 /// Length of a message's header: what makes an answer.
 const HEADER_LEN: usize = 8;
@@ -61,8 +69,16 @@ impl<'a> RawTcp<'a> {
     /// Opens a connection with the SMC option.
     pub(super) fn connect(wire: &'a Socket, flow: Flow) -> Result<Self> {
         let mut tcp = Self::new(wire, flow);
+        let start = Instant::now();
+        let is_answer = |segment: &Segment| segment.flags & (SYN | RST) != 0;
         tcp.transmit(SYN, &[])?;
-        let answer = tcp.wait_for(|segment| segment.flags & (SYN | RST) != 0)?;
+        let answer = loop {
+            match tcp.wait_for(is_answer, REPEAT)? {
+                Some(answer) => break answer,
+                None if start.elapsed() < ANSWER => tcp.repeat_syn()?,
+                None => bail!("no answer from the kernel's TCP"),
+            }
+        };
         if answer.flags & RST != 0 {
             bail!("the kernel refused the connection");
         }
@@ -75,12 +91,12 @@ impl<'a> RawTcp<'a> {
     /// Waits for a connection to the flow's local port and accepts it with the SMC option.
     pub(super) fn accept(wire: &'a Socket, flow: Flow) -> Result<Self> {
         let mut tcp = Self::new(wire, flow);
-        let request = tcp.wait_for(|segment| segment.flags & SYN != 0)?;
+        let request = tcp.answer(|segment| segment.flags & SYN != 0)?;
         tcp.flow.peer.1 = request.source_port;
         tcp.ack = request.seq.wrapping_add(1);
         tcp.peer_has_smc = request.has_smc_option;
         tcp.transmit(SYN | ACK, &[])?;
-        tcp.wait_for(|segment| segment.flags & ACK != 0)?;
+        tcp.answer(|segment| segment.flags & ACK != 0)?;
         Ok(tcp)
     }
 
@@ -88,7 +104,7 @@ impl<'a> RawTcp<'a> {
         Self {
             wire,
             flow,
-            seq: 0x1000,
+            seq: FIRST,
             ack: 0,
             received: Vec::new(),
             end: End::Open,
@@ -181,15 +197,30 @@ impl<'a> RawTcp<'a> {
         self.transmit(ACK, &[])
     }
 
-    fn wait_for(&mut self, wanted: impl Fn(&Segment) -> bool) -> Result<Segment> {
+    fn answer(&mut self, wanted: impl Fn(&Segment) -> bool) -> Result<Segment> {
+        let answer = self.wait_for(wanted, ANSWER)?;
+        answer.context("no answer from the kernel's TCP")
+    }
+
+    /// The next segment of this kind, `None` if there is none within `time`.
+    fn wait_for(
+        &mut self,
+        wanted: impl Fn(&Segment) -> bool,
+        time: Duration,
+    ) -> Result<Option<Segment>> {
         let start = Instant::now();
-        while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
+        while let Some(left) = time.checked_sub(start.elapsed()) {
             match self.next(left)? {
-                Some(segment) if wanted(&segment) => return Ok(segment),
+                Some(segment) if wanted(&segment) => return Ok(Some(segment)),
                 _ => {}
             }
         }
-        bail!("no answer from the kernel's TCP")
+        Ok(None)
+    }
+
+    fn repeat_syn(&mut self) -> Result<()> {
+        self.seq = FIRST;
+        self.transmit(SYN, &[])
     }
 
     /// The next segment of this connection, `None` if there is none within `time`.

@@ -80,11 +80,12 @@ check "the peer is told that the module goes" \
 # Soft RoCE does not hear that its messages arrive while its device is removed.
 check "both ends hear of a device that goes" \
 	hold --ends ECONNABORTED,ECONNRESET --seconds 20 --then "ip netns exec a rdma link delete rxe_a"
+# From the next group on: a group keeps the times that it began with.
+require "regions that go after four seconds" set_sysctl smcr_lgr_idle_time 40
 require "the device is back" in_ns a rdma link add rxe_a type rxe netdev wire_a
 # The other end keeps the group until its tests of the link are over, and offers it to the next client.
 require "SMC is back" within 20 smctest --expect smc path
 
-require "regions that go after four seconds" set_sysctl smcr_lgr_idle_time 40
 check "the peer is told of each region, and that it is gone" \
 	said 4 "$DELETE_RKEY" eval "hold --connections 8 --seconds 0 && sleep 7"
 check "a new region is told of and used" \
