@@ -13,6 +13,7 @@ version 1
 limits: the lower ones hold
 transfers both ways, checked by hash
 many connections in one RMB
+unused RMBs given up
 connections come and go"
 	[endings]="urgent data
 half close
@@ -91,6 +92,9 @@ basics() {
 	check "round trips" talk $PORT --expect smc pingpong --count 50
 	line "many connections in one RMB"
 	check "connections at once" talk $PORT --expect smc many --connections 30 --kib 32
+	line "unused RMBs given up"
+	sleep 6
+	check "connections at once again" talk $PORT --expect smc many --connections 20 --kib 32
 	line "connections come and go"
 	check "churn" talk $PORT --expect smc churn --processes 3 --opens 12
 }
@@ -246,6 +250,9 @@ judge_basics() {
 	line "many connections in one RMB"
 	check "wire: our elements beyond the first" seen 5 \
 		"src == \"$OUR_IP\" && (server_index > 1 || client_index > 1)"
+	line "unused RMBs given up"
+	check "wire: ours deletes keys" seen 1 "src == \"$OUR_IP\" && llc == \"0x29\""
+	check "wire: the C module answers" seen 1 "src == \"$C_IP\" && raw ~ /^29....8/"
 }
 
 judge_c_goes() {
@@ -288,6 +295,8 @@ matrix() {
 	# A link that goes without a word is found by its test.
 	check "interval of tests here" setting smcr_testlink_time 4
 	check "interval of tests there" far setting smcr_testlink_time 4
+	# Ours gives up what a group does not use for a tenth of this.
+	check "idle time of ours" at_ours setting smcr_lgr_idle_time 40
 	far serve $PORT
 	for phase; do
 		$phase
