@@ -7,7 +7,8 @@ use kernel::{
     sync::{
         aref::ARef,
         Arc,
-        ArcBorrow, //
+        ArcBorrow,
+        MutexGuard, //
     }, //
 };
 use kernel_ext::net::{
@@ -34,7 +35,10 @@ use super::{
     Phase,
     Sock, //
 };
-use crate::namespace;
+use crate::{
+    conn::Conn,
+    namespace, //
+};
 
 impl StreamSocket for Sock {
     const NAMES: [&'static CStr; 4] = [c"SMC", c"SMC6", c"INET_SMC", c"INET6_SMC"];
@@ -136,18 +140,16 @@ impl StreamSocket for Sock {
             options::give_up_smc(&this.into(), Reason::OptionUnsupported)?;
         }
         let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
-        this.wait_connected(this.sk.sndtimeo(nonblock))?;
-        match this.conn() {
-            Some(conn) => active::send(&this, &conn, msg),
-            None => fallback::send(&this, msg),
+        match this.connected(this.sk.sndtimeo(nonblock))? {
+            Carrier::Rdma(conn) => active::send(&this, &conn, msg),
+            Carrier::Tcp(_setup) => fallback::send(&this, msg),
         }
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
-        this.wait_connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))?;
-        match this.conn() {
-            Some(conn) => active::recv(&this, &conn, msg, flags),
-            None => fallback::recv(&this, msg, flags),
+        match this.connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
+            Carrier::Rdma(conn) => active::recv(&this, &conn, msg, flags),
+            Carrier::Tcp(_setup) => fallback::recv(&this, msg, flags),
         }
     }
 
@@ -156,16 +158,37 @@ impl StreamSocket for Sock {
     }
 }
 
+/// What carries the data of a socket that does not connect just now.
+enum Carrier<'a> {
+    Rdma(Arc<Conn>),
+    /// TCP. If it has no connection, it says so at once, and none begins meanwhile: the data of the
+    /// application must not get among the messages of a handshake.
+    Tcp(#[expect(dead_code, reason = "held, not read")] Option<MutexGuard<'a, ()>>),
+}
+
 impl Sock {
     /// Waits while the socket connects, as TCP does before it sends or receives.
     ///
     /// # Errors
     ///
     /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal.
-    fn wait_connected(&self, timeout: isize) -> Result {
-        self.sk
-            .wait_until(timeout, false, || self.phase() != Phase::Connecting)
-            .map(|_| ())
-            .map_err(|end| end.errno())
+    fn connected(&self, timeout: isize) -> Result<Carrier<'_>> {
+        let mut left = timeout;
+        loop {
+            left = self
+                .sk
+                .wait_until(left, false, || self.phase() != Phase::Connecting)
+                .map_err(|end| end.errno())?;
+            if let Some(conn) = self.conn() {
+                return Ok(Carrier::Rdma(conn));
+            }
+            if self.phase() == Phase::Fallback {
+                return Ok(Carrier::Tcp(None));
+            }
+            let setup = self.setup.lock();
+            if !matches!(self.phase(), Phase::Connecting | Phase::Active) {
+                return Ok(Carrier::Tcp(Some(setup)));
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
 use nix::sys::signalfd::SignalFd;
+use smc_tools::path::Path;
 use smc_user::interrupt_calls_by;
 use smc_user::Errno;
 use smc_user::Socket;
@@ -146,6 +147,42 @@ fn connect_and_end(
     }
     thread::sleep(WHILE / 3);
     Ok(())
+}
+
+/// Connects while others send and receive on the socket; says whether the data took the way that it
+/// takes otherwise, and all of it arrived that the kernel had taken.
+fn connect_among_calls(rig: &Rig<'_>, usual: bool) -> Result<(bool, bool)> {
+    let (listener, address) = rig.listener()?;
+    let socket = rig.open()?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = socket.recv(&mut [0; 64], DONTWAIT);
+            }
+        });
+        let sender = scope.spawn(|| {
+            let mut sent = 0;
+            while !over.load(Ordering::Relaxed) {
+                sent += socket.send(b"x", DONTWAIT).unwrap_or(0);
+            }
+            sent
+        });
+        thread::yield_now();
+        let connected = socket.connect(address);
+        over.store(true, Ordering::Relaxed);
+        let _ = receiver.join();
+        let sent = sender.join().unwrap_or(usize::MAX);
+        connected?;
+        socket.shutdown(libc::SHUT_WR)?;
+        let server = listener.accept(0)?;
+        server.set_timeout(SOON)?;
+        let mut received = 0;
+        while let len @ 1.. = server.recv(&mut [0; 512], 0)? {
+            received += len;
+        }
+        Ok((Path::of(&server)?.is_smc() == usual, received == sent))
+    })
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -284,6 +321,21 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     // The kernel's memory checker judges these.
+    Row::same(
+        "data before the connection does not get into the handshake",
+        "true true",
+        |rig| {
+            let usual = rig.path()?.is_smc();
+            let start = Instant::now();
+            while start.elapsed() < SOON / 3 {
+                let (is_usual, is_whole) = connect_among_calls(rig, usual)?;
+                if !(is_usual && is_whole) {
+                    return answer![is_usual, is_whole];
+                }
+            }
+            answer![true, true]
+        },
+    ),
     Row::same(
         "calls of all kinds while it connects and ends",
         "done",
