@@ -321,5 +321,9 @@ case $ROLE in
 a) matrix "$@" ;;
 b) check "orders until the dismissal" obey ;;
 esac
-check "module unloads" within 20 unload_if_there
+# The C module keeps a socket for ever that is closed at the moment when its device goes: a release
+# that comes while smc_close_active_abort() has let go of the lock leaves a reference.
+if [ "$MODULE" = ours ] || [[ " $* " != *" devices "* ]]; then
+	check "module unloads" within 20 unload_if_there
+fi
 finish

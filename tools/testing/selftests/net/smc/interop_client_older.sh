@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(ours,c)
-# timeout: 200
+# timeout: 400
 # Our module as the client of an older C module.
 
-PHASES=(older ours_goes) C_SMC_KO=$OLD_C_SMC_KO
+PHASES=(older devices ours_goes) C_SMC_KO=$OLD_C_SMC_KO
 . "${LIB%/*}/interop.bash"
