@@ -163,7 +163,7 @@ enum Carrier<'a> {
     Rdma(Arc<Conn>),
     /// TCP. If it has no connection, it says so at once, and none begins meanwhile: the data of the
     /// application must not get among the messages of a handshake.
-    Tcp(#[expect(dead_code, reason = "held, not read")] Option<MutexGuard<'a, ()>>),
+    Tcp(Option<MutexGuard<'a, ()>>),
 }
 
 impl Sock {
