@@ -48,6 +48,7 @@ module! {
         "net-pf-16-proto-16-family-SMC_GEN_NETLINK",
         "net-pf-2-proto-256-type-1",
         "net-pf-10-proto-256-type-1",
+        "tcp-ulp-smc",
     ],
 }
 

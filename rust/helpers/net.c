@@ -138,6 +138,16 @@ struct socket *smc_helper_sk_socket(const struct sock *sk)
 	return READ_ONCE(sk->sk_socket);
 }
 
+void smc_helper_sk_set_socket(struct sock *sk, struct socket *sock)
+{
+	sk_set_socket(sk, sock);
+}
+
+void smc_helper_sk_set_wq(struct sock *sk, struct socket *sock)
+{
+	rcu_assign_pointer(sk->sk_wq, &sock->wq);
+}
+
 void smc_helper_callback_write_lock_bh(struct sock *sk)
 {
 	write_lock_bh(&sk->sk_callback_lock);
@@ -211,6 +221,11 @@ bool smc_helper_sk_has_xfrm_policy(const struct sock *sk)
 #else
 	return false;
 #endif
+}
+
+sockptr_t smc_helper_kernel_sockptr(void *p)
+{
+	return KERNEL_SOCKPTR(p);
 }
 
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)

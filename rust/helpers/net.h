@@ -28,6 +28,8 @@ void smc_helper_sock_set_bit(struct socket *sock, int nr);
 void smc_helper_sock_clear_bit(struct socket *sock, int nr);
 bool smc_helper_sk_stream_is_writeable(const struct sock *sk);
 struct socket *smc_helper_sk_socket(const struct sock *sk);
+void smc_helper_sk_set_socket(struct sock *sk, struct socket *sock);
+void smc_helper_sk_set_wq(struct sock *sk, struct socket *sock);
 
 void smc_helper_callback_write_lock_bh(struct sock *sk);
 void smc_helper_callback_write_unlock_bh(struct sock *sk);
@@ -46,6 +48,7 @@ u16 smc_helper_tcp_urg_data(const struct sock *sk);
 u32 smc_helper_tcp_urg_seq(const struct sock *sk);
 bool smc_helper_sk_has_xfrm_policy(const struct sock *sk);
 
+sockptr_t smc_helper_kernel_sockptr(void *p);
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size);
 size_t smc_helper_msg_data_left(const struct msghdr *msg);
 
@@ -56,9 +59,14 @@ bool smc_helper_sk_holds_net(const struct sock *sk);
 enum smc_layout {
 	SMC_SIZEOF_SOCK = sizeof(struct sock),
 	SMC_SIZEOF_INET_SOCK = sizeof(struct inet_sock),
+	SMC_SIZEOF_TCP_SOCK = sizeof(struct tcp_sock),
+	SMC_SIZEOF_IPV6_PINFO = sizeof(struct ipv6_pinfo),
 	SMC_SIZEOF_PROTO = sizeof(struct proto),
 	SMC_SIZEOF_PROTO_OPS = sizeof(struct proto_ops),
 	SMC_SIZEOF_MSGHDR = sizeof(struct msghdr),
+	SMC_OFFSETOF_ICSK_ULP_DATA = offsetof(struct inet_connection_sock, icsk_ulp_data),
+	SMC_OFFSETOF_KEEPALIVE_TIME = offsetof(struct tcp_sock, keepalive_time),
+	SMC_OFFSETOF_NOTSENT_LOWAT = offsetof(struct tcp_sock, notsent_lowat),
 	SMC_OFFSETOF_SOCKET_WQ = offsetof(struct socket, wq),
 	SMC_OFFSETOF_SK_DATA_READY = offsetof(struct sock, sk_data_ready),
 	SMC_OFFSETOF_SK_PROT_CREATOR = offsetof(struct sock, sk_prot_creator),

@@ -17,6 +17,7 @@ mod sk;
 mod stream;
 pub mod sysctl;
 mod tcp;
+mod ulp;
 mod wait;
 
 pub use addr::{
@@ -80,8 +81,10 @@ constants! {
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
         SO_OOBINLINE = "Urgent data stay in the stream.",
+        SO_PEEK_OFF = "Where MSG_PEEK begins to read.",
         SO_RCVLOWAT = "How many bytes a receiver waits for.",
         SO_REUSEPORT = "Several sockets may be bound to one port.",
+        SO_ZEROCOPY = "Send from the application's memory.",
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",

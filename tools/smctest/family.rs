@@ -21,6 +21,8 @@ pub(crate) enum Family {
     Smc,
     /// AF_INET or AF_INET6 with IPPROTO_SMC
     Ipproto,
+    /// TCP, made SMC by TCP_ULP
+    Ulp,
     /// Plain TCP, the reference
     Tcp,
 }
@@ -36,14 +38,18 @@ impl Family {
         match self {
             Self::Smc => (AF_SMC, libc::SOCK_STREAM, i32::from(ip.is_ipv6())),
             Self::Ipproto => (inet, libc::SOCK_STREAM, IPPROTO_SMC),
-            Self::Tcp => (inet, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            Self::Ulp | Self::Tcp => (inet, libc::SOCK_STREAM, libc::IPPROTO_TCP),
         }
     }
 
     /// Opens a socket in the calling thread's network namespace.
     pub(crate) fn open(self, ip: IpAddr) -> Result<Socket> {
         let (domain, kind, protocol) = self.triple(ip);
-        Socket::open(domain, kind, protocol)
+        let socket = Socket::open(domain, kind, protocol)?;
+        if self == Self::Ulp {
+            socket.set_option(libc::SOL_TCP, libc::TCP_ULP, b"smc")?;
+        }
+        Ok(socket)
     }
 
     /// The value's name on the command line, for child processes.
@@ -51,6 +57,7 @@ impl Family {
         match self {
             Self::Smc => "smc",
             Self::Ipproto => "ipproto",
+            Self::Ulp => "ulp",
             Self::Tcp => "tcp",
         }
     }

@@ -11,6 +11,7 @@ mod answer;
 mod closing;
 mod connected;
 mod connecting;
+mod converted;
 mod copying;
 mod events;
 mod fresh;
@@ -154,8 +155,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         check_expected(context, &path)?;
     }
 
+    let converted: &[_] = match context.family {
+        Family::Ulp => &[("converted", converted::ROWS)],
+        _ => &[],
+    };
     let rows: Vec<_> = TABLES
         .iter()
+        .chain(converted)
         .flat_map(|(table, rows)| rows.iter().map(move |row| (table, row)))
         .map(|(table, row)| (format!("{table}: {}", row.name), row))
         .filter(|(name, _)| name.contains(&arguments.only))

@@ -44,6 +44,7 @@ impl StreamSocket for Sock {
     const NAMES: [&'static CStr; 4] = [c"SMC", c"SMC6", c"INET_SMC", c"INET6_SMC"];
     const FAMILY: u16 = net::AF_SMC;
     const PROTOCOL: u16 = net::IPPROTO_SMC;
+    const ULP: &'static CStr = c"smc";
 
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
         let config = &namespace::of(&sk).config;

@@ -16,7 +16,8 @@ use kernel::{
 use kernel_ext::net::{
     self,
     OptIn,
-    OptOut, //
+    OptOut,
+    StreamSocket, //
 };
 use smc_proto::reason::Reason;
 
@@ -47,6 +48,7 @@ pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn
             Ok(())
         }
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
+        (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => Err(EEXIST),
         (net::SOL_TCP, net::TCP_ULP) => Err(EOPNOTSUPP),
         (
             net::SOL_TCP,
@@ -91,7 +93,13 @@ fn count_flush(this: &Sock, name: i32) {
 /// Some are for TCP sockets only (SO_ZEROCOPY, SO_PEEK_OFF): they can be had once it is certain that
 /// TCP answers, since a connection over RDMA would not do what was promised.
 fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
-    match this.sk.setsockopt(name, value) {
+    let is_of_tcp = matches!(name, net::SO_ZEROCOPY | net::SO_PEEK_OFF);
+    let result = if is_of_tcp && this.sk.was_tcp() && this.phase() != Phase::Fallback {
+        Err(EOPNOTSUPP)
+    } else {
+        this.sk.setsockopt(name, value)
+    };
+    match result {
         Err(e) if e == EOPNOTSUPP && name == net::SO_REUSEPORT => {
             this.tcp.setsockopt(net::SOL_SOCKET, name, value)?;
             // To be read back.
@@ -130,6 +138,9 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
             out.write(&bytes)
         }
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
+        (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
+            out.write(Sock::ULP.to_bytes_with_nul())
+        }
         _ => this.tcp.getsockopt(level, name, out),
     }
 }

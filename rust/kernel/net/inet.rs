@@ -31,13 +31,16 @@ use super::{
         StreamSocket,
         Table, //
     },
+    ulp,
     IpVersion,
     Sk, //
 };
 use crate::bindings;
 
-/// The registered protocol, over IPv4 and, if the kernel has it, IPv6.
+/// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a
+/// TCP socket.
 pub struct InetRegistration<T: StreamSocket> {
+    _ulp: ulp::Registered<T>,
     _v4: Registered4<T>,
     #[cfg(CONFIG_IPV6)]
     _v6: Registered6<T>,
@@ -49,16 +52,21 @@ impl<T: StreamSocket> InetRegistration<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if one is registered here already, `ENOMEM`.
+    /// `EBUSY` if one is registered here already, `EEXIST` if the name for TCP_ULP is taken, `ENOMEM`.
     pub fn new() -> Result<Self> {
         let protos = [
             ProtoRegistration::new(Kind::Inet4)?,
             ProtoRegistration::new(Kind::Inet6)?,
         ];
+        let v4 = Registered4::new();
+        #[cfg(CONFIG_IPV6)]
+        let v6 = Registered6::new()?;
         Ok(Self {
-            _v4: Registered4::new(),
+            // SAFETY: The kinds were registered above, which happens once at a time.
+            _ulp: unsafe { ulp::Registered::new()? },
+            _v4: v4,
             #[cfg(CONFIG_IPV6)]
-            _v6: Registered6::new()?,
+            _v6: v6,
             _protos: protos,
         })
     }

@@ -19,9 +19,14 @@ macro_rules! same {
 same! {
     size_of::<sock>(), smc_layout_SMC_SIZEOF_SOCK;
     size_of::<inet_sock>(), smc_layout_SMC_SIZEOF_INET_SOCK;
+    size_of::<tcp_sock>(), smc_layout_SMC_SIZEOF_TCP_SOCK;
+    size_of::<ipv6_pinfo>(), smc_layout_SMC_SIZEOF_IPV6_PINFO;
     size_of::<proto>(), smc_layout_SMC_SIZEOF_PROTO;
     size_of::<proto_ops>(), smc_layout_SMC_SIZEOF_PROTO_OPS;
     size_of::<msghdr>(), smc_layout_SMC_SIZEOF_MSGHDR;
+    offset_of!(inet_connection_sock, icsk_ulp_data), smc_layout_SMC_OFFSETOF_ICSK_ULP_DATA;
+    offset_of!(tcp_sock, keepalive_time), smc_layout_SMC_OFFSETOF_KEEPALIVE_TIME;
+    offset_of!(tcp_sock, notsent_lowat), smc_layout_SMC_OFFSETOF_NOTSENT_LOWAT;
     offset_of!(socket, wq), smc_layout_SMC_OFFSETOF_SOCKET_WQ;
     offset_of!(sock, sk_data_ready), smc_layout_SMC_OFFSETOF_SK_DATA_READY;
     offset_of!(sock, sk_prot_creator), smc_layout_SMC_OFFSETOF_SK_PROT_CREATOR;

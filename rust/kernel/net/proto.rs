@@ -174,6 +174,11 @@ pub(super) unsafe fn alloc(
     unsafe { bindings::sock_init_data(socket, sk.as_ptr()) };
     // SAFETY: A new `sk` of one of our kinds.
     unsafe { prepare(sk.as_ptr(), destruct) };
+    if u32::from(family) == bindings::AF_INET6 {
+        let front = sk.as_ptr().cast::<FrontSock>();
+        // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
+        unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
+    }
     // SAFETY: Prepared above; the first reference is ours.
     Ok(unsafe { Sk::from_owned(sk) })
 }
@@ -205,6 +210,12 @@ pub(super) unsafe fn prepare(
 pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
     // SAFETY: The caller promises that the socket is still there.
     unsafe { bindings::sock_prot_inuse_add(sk, -1) };
+    // SAFETY: As above; the objects of our kinds are `FrontSock`s.
+    let origin = unsafe { (*sk.cast::<FrontSock>()).origin };
+    if !origin.is_null() {
+        // SAFETY: The reference that came with it.
+        unsafe { bindings::sock_put(origin) };
+    }
 }
 
 impl Sk {
@@ -227,11 +238,6 @@ impl Sk {
         unsafe {
             (*new).sk_protocol = (*sk).sk_protocol;
             (*new).sk_type = (*sk).sk_type;
-        }
-        if u32::from(family) == bindings::AF_INET6 {
-            let front = new.cast::<FrontSock>();
-            // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
-            unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
         }
         child.inherit(self);
         Ok(child)

@@ -28,7 +28,8 @@ use super::{
         wait_until,
         WaitEnd,
         FOREVER, //
-    }, //
+    },
+    IpVersion, //
 };
 use crate::bindings;
 
@@ -45,6 +46,8 @@ pub(super) struct FrontSock {
     pub(super) front: *mut c_void,
     /// For `IPPROTO_SMC` sockets of AF_INET6, at `proto.ipv6_pinfo_offset`.
     pub(super) inet6: bindings::ipv6_pinfo,
+    /// The TCP socket that became this one by TCP_ULP, with a reference, or null.
+    pub(super) origin: *mut bindings::sock,
 }
 
 const _: () = assert!(offset_of!(FrontSock, inet) == 0);
@@ -53,8 +56,9 @@ const _: () = assert!(offset_of!(FrontSock, inet) == 0);
 ///
 /// # Invariants
 ///
-/// Points into a [`FrontSock`] whose `waiters` is initialised, and which holds a reference of its
-/// network namespace.
+/// Points into a [`FrontSock`] whose `waiters` is initialised, which holds a reference of its
+/// network namespace, and whose `origin` is null or alive and does not change once the socket is shown
+/// to others.
 #[repr(transparent)]
 pub struct Sk(Opaque<bindings::sock>);
 
@@ -76,19 +80,25 @@ unsafe impl AlwaysRefCounted for Sk {
     }
 }
 
-/// Reads a field of the socket once, as C's `READ_ONCE`.
+/// Reads a field once, as C's `READ_ONCE`: of the socket, or of what `$of` gives.
 macro_rules! read_once {
-    ($self:ident, $($field:ident).+) => {{
-        let ptr = $self.as_ptr();
+    ($self:ident, $($field:ident).+) => {
+        read_once!($self.as_ptr, $($field).+)
+    };
+    ($self:ident.$of:ident, $($field:ident).+) => {{
+        let ptr = $self.$of();
         // SAFETY: The socket is alive, and the field is a plain integer that others write whole.
         unsafe { (&raw const (*ptr).$($field).+).read_volatile() }
     }};
 }
 
-/// Writes a field of the socket once, as C's `WRITE_ONCE`.
+/// Writes a field once, as C's `WRITE_ONCE`.
 macro_rules! write_once {
-    ($self:ident, $($field:ident).+, $value:expr) => {{
-        let (ptr, value) = ($self.as_ptr(), $value);
+    ($self:ident, $($field:ident).+, $value:expr) => {
+        write_once!($self.as_ptr, $($field).+, $value)
+    };
+    ($self:ident.$of:ident, $($field:ident).+, $value:expr) => {{
+        let (ptr, value) = ($self.$of(), $value);
         // SAFETY: The socket is alive, and the field is a plain integer that others write whole.
         unsafe { (&raw mut (*ptr).$($field).+).write_volatile(value) }
     }};
@@ -128,6 +138,33 @@ impl Sk {
         let front = self.as_ptr().cast::<FrontSock>();
         // SAFETY: By the type invariant the socket is a `FrontSock`.
         unsafe { &raw mut (*front).waiters }
+    }
+
+    /// Where the kernel keeps the options of SOL_SOCKET and the pending error that the application
+    /// sees: the socket itself, or the TCP socket that it was.
+    fn face(&self) -> *mut bindings::sock {
+        let front = self.as_ptr().cast::<FrontSock>();
+        // SAFETY: By the type invariant the socket is a `FrontSock`, and the field does not change.
+        let origin = unsafe { (*front).origin };
+        if origin.is_null() {
+            self.as_ptr()
+        } else {
+            origin
+        }
+    }
+
+    /// Whether the socket was one of TCP before (TCP_ULP).
+    pub fn was_tcp(&self) -> bool {
+        self.face() != self.as_ptr()
+    }
+
+    /// The version of IP of a socket of AF_INET or AF_INET6.
+    pub(super) fn ip_version(&self) -> IpVersion {
+        if u32::from(read_once!(self, __sk_common.skc_family)) == bindings::AF_INET6 {
+            IpVersion::V6
+        } else {
+            IpVersion::V4
+        }
     }
 
     /// The network namespace.
@@ -171,7 +208,7 @@ impl Sk {
 
     /// Whether an error is pending.
     pub fn has_err(&self) -> bool {
-        read_once!(self, sk_err) != 0
+        read_once!(self.face, sk_err) != 0
     }
 
     /// Takes the pending error, so that it is reported once.
@@ -181,12 +218,12 @@ impl Sk {
     /// The pending error, if there is one.
     pub fn take_err(&self) -> Result {
         // SAFETY: The socket is alive.
-        kernel::error::to_result(unsafe { bindings::sock_error(self.as_ptr()) })
+        kernel::error::to_result(unsafe { bindings::sock_error(self.face()) })
     }
 
     /// Makes an error pending and wakes all who wait (`EPOLLERR`). Any context.
     pub fn set_err(&self, err: Error) {
-        write_once!(self, sk_err, -err.to_errno());
+        write_once!(self.face, sk_err, -err.to_errno());
         self.wake_err();
     }
 
@@ -202,12 +239,13 @@ impl Sk {
 
     fn flag(&self, flag: bindings::sock_flags) -> bool {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_flag(self.as_ptr(), flag) }
+        unsafe { bindings::sock_flag(self.face(), flag) }
     }
 
     /// Whether the application has closed the socket.
     pub fn is_dead(&self) -> bool {
-        self.flag(bindings::sock_flags_SOCK_DEAD)
+        // SAFETY: The socket is alive.
+        unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
     }
 
     /// SO_OOBINLINE.
@@ -218,46 +256,53 @@ impl Sk {
     /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off.
     pub fn linger(&self) -> Option<isize> {
         self.flag(bindings::sock_flags_SOCK_LINGER)
-            .then(|| isize::try_from(read_once!(self, sk_lingertime)).unwrap_or(FOREVER))
+            .then(|| isize::try_from(read_once!(self.face, sk_lingertime)).unwrap_or(FOREVER))
     }
 
     /// SO_SNDTIMEO in jiffies; 0 if `nonblock`.
     pub fn sndtimeo(&self, nonblock: bool) -> isize {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_sndtimeo(self.as_ptr(), nonblock) }
+        unsafe { bindings::sock_sndtimeo(self.face(), nonblock) }
     }
 
     /// SO_RCVTIMEO in jiffies; 0 if `nonblock`.
     pub fn rcvtimeo(&self, nonblock: bool) -> isize {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_rcvtimeo(self.as_ptr(), nonblock) }
+        unsafe { bindings::sock_rcvtimeo(self.face(), nonblock) }
     }
 
     /// How many of `len` bytes a receiver waits for (SO_RCVLOWAT, MSG_WAITALL); at least 1.
     pub fn rcvlowat(&self, waitall: bool, len: usize) -> usize {
-        let low = usize::try_from(read_once!(self, sk_rcvlowat)).unwrap_or(1);
+        let low = usize::try_from(read_once!(self.face, sk_rcvlowat)).unwrap_or(1);
         if waitall { len } else { low.min(len) }.max(1)
     }
 
     /// SO_RCVLOWAT in bytes.
     pub(super) fn lowat(&self) -> i32 {
-        read_once!(self, sk_rcvlowat)
+        read_once!(self.face, sk_rcvlowat)
     }
 
     /// SO_SNDBUF in bytes.
     pub fn sndbuf(&self) -> u32 {
-        u32::try_from(read_once!(self, sk_sndbuf)).unwrap_or(0)
+        u32::try_from(read_once!(self.face, sk_sndbuf)).unwrap_or(0)
     }
 
     /// SO_RCVBUF in bytes.
     pub fn rcvbuf(&self) -> u32 {
-        u32::try_from(read_once!(self, sk_rcvbuf)).unwrap_or(0)
+        u32::try_from(read_once!(self.face, sk_rcvbuf)).unwrap_or(0)
     }
 
     /// Sets what SO_SNDBUF and SO_RCVBUF report until the application sets them, in bytes.
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
-        write_once!(self, sk_sndbuf, i32::try_from(sndbuf).unwrap_or(i32::MAX));
-        write_once!(self, sk_rcvbuf, i32::try_from(rcvbuf).unwrap_or(i32::MAX));
+        let locks = u32::from(read_once!(self.face, sk_userlocks));
+        if locks & bindings::SOCK_SNDBUF_LOCK == 0 {
+            let len = i32::try_from(sndbuf).unwrap_or(i32::MAX);
+            write_once!(self.face, sk_sndbuf, len);
+        }
+        if locks & bindings::SOCK_RCVBUF_LOCK == 0 {
+            let len = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
+            write_once!(self.face, sk_rcvbuf, len);
+        }
     }
 
     /// Notes SO_REUSEPORT, for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6
@@ -297,20 +342,20 @@ impl Sk {
 
     /// Takes over what a listener's option settings mean for a connection that it accepted.
     pub(super) fn inherit(&self, parent: &Self) {
-        write_once!(self, sk_sndtimeo, read_once!(parent, sk_sndtimeo));
-        write_once!(self, sk_rcvtimeo, read_once!(parent, sk_rcvtimeo));
-        write_once!(self, sk_rcvlowat, read_once!(parent, sk_rcvlowat));
-        write_once!(self, sk_sndbuf, read_once!(parent, sk_sndbuf));
-        write_once!(self, sk_rcvbuf, read_once!(parent, sk_rcvbuf));
-        write_once!(self, sk_userlocks, read_once!(parent, sk_userlocks));
-        write_once!(self, sk_lingertime, read_once!(parent, sk_lingertime));
-        write_once!(self, sk_mark, read_once!(parent, sk_mark));
-        write_once!(self, sk_priority, read_once!(parent, sk_priority));
-        write_once!(self, sk_uid, read_once!(parent, sk_uid));
+        write_once!(self, sk_sndtimeo, read_once!(parent.face, sk_sndtimeo));
+        write_once!(self, sk_rcvtimeo, read_once!(parent.face, sk_rcvtimeo));
+        write_once!(self, sk_rcvlowat, read_once!(parent.face, sk_rcvlowat));
+        write_once!(self, sk_sndbuf, read_once!(parent.face, sk_sndbuf));
+        write_once!(self, sk_rcvbuf, read_once!(parent.face, sk_rcvbuf));
+        write_once!(self, sk_userlocks, read_once!(parent.face, sk_userlocks));
+        write_once!(self, sk_lingertime, read_once!(parent.face, sk_lingertime));
+        write_once!(self, sk_mark, read_once!(parent.face, sk_mark));
+        write_once!(self, sk_priority, read_once!(parent.face, sk_priority));
+        write_once!(self, sk_uid, read_once!(parent.face, sk_uid));
         write_once!(
             self,
             __sk_common.skc_bound_dev_if,
-            read_once!(parent, __sk_common.skc_bound_dev_if)
+            read_once!(parent.face, __sk_common.skc_bound_dev_if)
         );
         for flag in INHERITED_FLAGS {
             if parent.flag(flag) {
@@ -383,7 +428,7 @@ impl Sk {
             wake_up(self.waiters(), key);
         }
         // SAFETY: We are in an RCU read section, and the socket is alive.
-        unsafe { bindings::sk_wake_async_rcu(self.as_ptr(), how as i32, band as i32) };
+        unsafe { bindings::sk_wake_async_rcu(self.face(), how as i32, band as i32) };
     }
 
     /// Sends SIGURG to the owner of the file (`F_SETOWN`).
@@ -401,7 +446,7 @@ impl Sk {
     /// error instead of `EPIPE`.
     pub fn stream_error(&self, flags: u32, err: Error) -> Error {
         // SAFETY: The socket is alive.
-        let err = unsafe { bindings::sk_stream_error(self.as_ptr(), flags as i32, err.to_errno()) };
+        let err = unsafe { bindings::sk_stream_error(self.face(), flags as i32, err.to_errno()) };
         Error::from_errno(err)
     }
 

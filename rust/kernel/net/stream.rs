@@ -35,6 +35,7 @@ use super::{
         Direction,
         Msg, //
     },
+    ulp,
     IpVersion,
     RawAddr,
     Sk,
@@ -51,6 +52,8 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     const FAMILY: u16;
     /// The protocol's number in the families AF_INET and AF_INET6.
     const PROTOCOL: u16;
+    /// The name by which TCP_ULP makes such a socket of one of TCP.
+    const ULP: &'static CStr;
 
     /// socket(2).
     ///
@@ -132,8 +135,9 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
 }
 
-/// The glue between the kernel's table and a [`StreamSocket`].
-pub(super) struct ProtoOpsVTable<T>(PhantomData<T>);
+/// The glue between the kernel's table and a [`StreamSocket`]; with `ULP`, on a socket that was one of
+/// TCP before.
+pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
 extern "C" {
     /// The module that this crate is linked into.
@@ -147,7 +151,7 @@ pub(super) struct Table(pub(super) bindings::proto_ops);
 // SAFETY: The table is never written, and holds functions and the module only.
 unsafe impl Sync for Table {}
 
-impl<T: StreamSocket> ProtoOpsVTable<T> {
+impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     /// For the family of our own.
     pub(super) const OWN: Table = Self::table(T::FAMILY);
     /// For AF_INET.
@@ -155,6 +159,15 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
     /// For AF_INET6.
     #[cfg(CONFIG_IPV6)]
     pub(super) const INET6: Table = Self::table(IpVersion::V6.family());
+
+    /// The table of sockets over a version of IP.
+    pub(super) fn inet_table(version: IpVersion) -> &'static Table {
+        match version {
+            #[cfg(CONFIG_IPV6)]
+            IpVersion::V6 => const { &Self::INET6 },
+            _ => const { &Self::INET },
+        }
+    }
 
     const fn table(family: u16) -> Table {
         Table(bindings::proto_ops {
@@ -193,12 +206,27 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
         })
     }
 
+    /// The `sk` of ours, or null.
+    ///
+    /// # Safety
+    ///
+    /// `socket` must be a living socket whose table is this one.
+    unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock {
+        if ULP {
+            // SAFETY: By the caller's promise.
+            unsafe { ulp::sk_of(socket) }
+        } else {
+            // SAFETY: By the caller's promise.
+            unsafe { (*socket).sk }
+        }
+    }
+
     /// # Safety
     ///
     /// `socket` must be a living socket whose table is ours.
     unsafe fn front<'a>(socket: *mut bindings::socket) -> Result<ArcBorrow<'a, T>> {
-        // SAFETY: The caller promises that the socket is alive.
-        let sk = unsafe { (*socket).sk };
+        // SAFETY: By the caller's promise.
+        let sk = unsafe { Self::sk_of(socket) };
         if sk.is_null() {
             return Err(EINVAL);
         }
@@ -233,7 +261,7 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
 
     unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {
         // SAFETY: The kernel passes a living socket, which nobody else uses any more.
-        let Some(sk) = NonNull::new(unsafe { (*socket).sk }) else {
+        let Some(sk) = NonNull::new(unsafe { Self::sk_of(socket) }) else {
             return 0;
         };
         // SAFETY: Sockets with our table have a `sk` of ours, and own a reference of it.
@@ -246,6 +274,10 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
         }
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
+        if ULP {
+            // SAFETY: The kernel passes a socket that was converted, and nobody else uses it.
+            return unsafe { ulp::release_origin(socket) };
+        }
         // SAFETY: As above.
         unsafe { (*socket).sk = ptr::null_mut() };
         0
@@ -291,6 +323,11 @@ impl<T: StreamSocket> ProtoOpsVTable<T> {
             Ok(pair) => pair,
             Err(e) => return e.to_errno(),
         };
+        if ULP {
+            // What a converted listener accepts was never a TCP socket of the application.
+            // SAFETY: Nobody else uses the new socket.
+            unsafe { (*new).ops = &ProtoOpsVTable::<T>::inet_table(sk.ip_version()).0 };
+        }
         // SAFETY: Both are alive, and nobody else uses the new socket.
         unsafe {
             bindings::sock_graft(sk.as_ptr(), new);

@@ -102,7 +102,9 @@ pub(super) const ROWS: &[Row] = &[
                 (libc::SOCK_STREAM, libc::IPPROTO_TCP, "EPROTONOSUPPORT"),
             ],
             Family::Ipproto => [(libc::SOCK_DGRAM, 256, "EPROTONOSUPPORT"); 3],
-            Family::Tcp => [(libc::SOCK_DGRAM, libc::IPPROTO_TCP, "EPROTONOSUPPORT"); 3],
+            Family::Ulp | Family::Tcp => {
+                [(libc::SOCK_DGRAM, libc::IPPROTO_TCP, "EPROTONOSUPPORT"); 3]
+            }
         };
         answer![refused
             .iter()

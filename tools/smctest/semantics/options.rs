@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use smc_tools::path::Path;
+use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::family::Family;
@@ -65,9 +66,18 @@ pub(super) const ROWS: &[Row] = &[
             ]
         },
     ),
-    Row::differs("upper layer protocol smc", "EOPNOTSUPP", "ENOENT", |rig| {
-        answer![rig.open()?.set_option(libc::IPPROTO_TCP, TCP_ULP, b"smc")]
-    }),
+    Row::same(
+        "upper layer protocol smc: not on a socket of SMC",
+        "true",
+        |rig| {
+            let expected = match rig.context.family {
+                Family::Tcp => Ok(()),
+                Family::Ulp => Err(Errno::EEXIST),
+                Family::Smc | Family::Ipproto => Err(Errno::EOPNOTSUPP),
+            };
+            answer![rig.open()?.set_option(libc::IPPROTO_TCP, TCP_ULP, b"smc") == expected]
+        },
+    ),
     Row::same("one byte of IP_TOS is taken", "ok 16", |rig| {
         if rig.context.addr.is_ipv6() {
             return answer!["ok 16"];

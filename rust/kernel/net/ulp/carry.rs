@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the application has asked of a TCP socket before it became one of ours: its options and its
+//! address, for the TCP socket below ours.
+//!
+//! The SOL_SOCKET options that our own socket looks at stay where they are: see [`super`].
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
+
+use core::{
+    ffi::c_void,
+    mem::size_of, //
+};
+
+use kernel::prelude::*;
+
+use super::super::{
+    args::OptIn,
+    tcp::TcpSocket,
+    IpVersion,
+    RawAddr, //
+};
+use crate::bindings;
+
+/// Copies plain fields.
+macro_rules! copy {
+    ($from:expr, $to:expr, { $($($field:ident).+,)+ }) => {{
+        let (from, to) = ($from, $to);
+        // SAFETY: See the callers: one is locked, the other is used by nobody else.
+        $(unsafe { (*to).$($field).+ = (*from).$($field).+ };)+
+    }};
+}
+
+/// Carries everything over from `old` to `new`.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` if there is something that cannot be, `EBUSY` if another kernel service uses the socket;
+/// those of bind(2).
+///
+/// # Safety
+///
+/// `old` must be a TCP socket that the caller has locked and that is not connected; nobody else may use
+/// `new`, which is new, and of the same version of IP.
+pub(super) unsafe fn all(old: *mut bindings::sock, new: &TcpSocket) -> Result {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        check(old)?;
+        sock(old, new.sk_ptr());
+        ip(old, new.sk_ptr());
+        tcp(old, new.sk_ptr());
+        congestion_control(old, new)?;
+        address(old, new)
+    }
+}
+
+/// # Safety
+///
+/// As [`all`].
+unsafe fn check(old: *mut bindings::sock) -> Result {
+    let inet = old.cast::<bindings::inet_sock>();
+    let csk = old.cast::<bindings::inet_connection_sock>();
+    let tp = old.cast::<bindings::tcp_sock>();
+    // SAFETY: By the caller's promise.
+    unsafe {
+        if !(*old).sk_user_data.is_null() {
+            return Err(EBUSY);
+        }
+        let queue = &raw const (*csk).icsk_accept_queue;
+        let mut is_special = !(*old).sk_filter.is_null()
+            || !(*old).sk_reuseport_cb.is_null()
+            || bindings::sk_has_xfrm_policy(old)
+            || !(*inet).inet_opt.is_null()
+            || !(*inet).mc_list.is_null()
+            || (*old).sk_tsflags != 0
+            || (*queue).rskq_defer_accept != 0
+            || (*queue).fastopenq.max_qlen != 0
+            || (*tp).repair() != 0
+            || (*tp).fastopen_connect() != 0
+            || (*tp).fastopen_no_cookie() != 0
+            || !(*tp).fastopen_req.is_null()
+            || FLAGS_NOT_CARRIED
+                .iter()
+                .any(|flag| bindings::sock_flag(old, *flag));
+        #[cfg(CONFIG_TCP_MD5SIG)]
+        {
+            is_special |= !(*tp).md5sig_info.is_null();
+        }
+        #[cfg(CONFIG_TCP_AO)]
+        {
+            is_special |= !(*tp).ao_info.is_null();
+        }
+        if let Some(inet6) = inet6_of(old) {
+            is_special |= !(*inet6).opt.is_null() || !(*inet6).ipv6_mc_list.is_null();
+        }
+        if is_special {
+            return Err(EOPNOTSUPP);
+        }
+    }
+    Ok(())
+}
+
+const FLAGS_NOT_CARRIED: [bindings::sock_flags; 4] = [
+    bindings::sock_flags_SOCK_ZEROCOPY,
+    bindings::sock_flags_SOCK_TXTIME,
+    bindings::sock_flags_SOCK_RCVTSTAMP,
+    bindings::sock_flags_SOCK_RXQ_OVFL,
+];
+
+const FLAGS: [bindings::sock_flags; 6] = [
+    bindings::sock_flags_SOCK_KEEPOPEN,
+    bindings::sock_flags_SOCK_LINGER,
+    bindings::sock_flags_SOCK_URGINLINE,
+    bindings::sock_flags_SOCK_DBG,
+    bindings::sock_flags_SOCK_LOCALROUTE,
+    bindings::sock_flags_SOCK_BROADCAST,
+];
+
+/// # Safety
+///
+/// As [`all`].
+unsafe fn sock(old: *mut bindings::sock, new: *mut bindings::sock) {
+    copy!(old, new, {
+        sk_mark,
+        sk_priority,
+        sk_lingertime,
+        sk_max_pacing_rate,
+        sk_pacing_rate,
+        sk_pacing_status,
+        __sk_common.skc_bound_dev_if,
+    });
+    #[cfg(CONFIG_NET_RX_BUSY_POLL)]
+    copy!(old, new, { sk_ll_usec, sk_busy_poll_budget, sk_prefer_busy_poll, });
+    // SAFETY: By the caller's promise.
+    unsafe {
+        let common = &raw mut (*new).__sk_common;
+        (*common).set_skc_reuse((*old).__sk_common.skc_reuse());
+        (*common).set_skc_reuseport((*old).__sk_common.skc_reuseport());
+        (*common).set_skc_ipv6only((*old).__sk_common.skc_ipv6only());
+        let locks = (*old).sk_userlocks;
+        (*new).sk_userlocks |= locks & (SNDBUF_LOCK | RCVBUF_LOCK);
+        if locks & SNDBUF_LOCK != 0 {
+            (*new).sk_sndbuf = (*old).sk_sndbuf;
+        }
+        if locks & RCVBUF_LOCK != 0 {
+            (*new).sk_rcvbuf = (*old).sk_rcvbuf;
+        }
+        for flag in FLAGS {
+            if bindings::sock_flag(old, flag) {
+                bindings::sock_set_flag(new, flag);
+            }
+        }
+    }
+}
+
+// CAST: bits of a byte.
+const SNDBUF_LOCK: u8 = bindings::SOCK_SNDBUF_LOCK as u8;
+const RCVBUF_LOCK: u8 = bindings::SOCK_RCVBUF_LOCK as u8;
+
+/// The IPv6 part of a socket.
+///
+/// # Safety
+///
+/// `sk` must be a living TCP socket.
+unsafe fn inet6_of(sk: *mut bindings::sock) -> Option<*mut bindings::ipv6_pinfo> {
+    #[cfg(CONFIG_IPV6)]
+    {
+        let inet = sk.cast::<bindings::inet_sock>();
+        // SAFETY: By the caller's promise.
+        let inet6 = unsafe { (*inet).pinet6 };
+        (!inet6.is_null()).then_some(inet6)
+    }
+    #[cfg(not(CONFIG_IPV6))]
+    {
+        let _ = sk;
+        None
+    }
+}
+
+/// # Safety
+///
+/// As [`all`].
+unsafe fn ip(old: *mut bindings::sock, new: *mut bindings::sock) {
+    let from = old.cast::<bindings::inet_sock>();
+    let to = new.cast::<bindings::inet_sock>();
+    copy!(from, to, {
+        inet_flags,
+        uc_ttl,
+        uc_index,
+        tos,
+        rcv_tos,
+        min_ttl,
+        mc_ttl,
+        mc_index,
+        mc_addr,
+        pmtudisc,
+        local_port_range,
+    });
+    // SAFETY: By the caller's promise.
+    let (Some(from), Some(to)) = (unsafe { inet6_of(old) }, unsafe { inet6_of(new) }) else {
+        return;
+    };
+    copy!(from, to, {
+        flow_label,
+        hop_limit,
+        pmtudisc,
+        tclass,
+        mcast_hops,
+        mcast_oif,
+        ucast_oif,
+        frag_size,
+        rxopt,
+        srcprefs,
+        min_hopcount,
+        rcv_flowinfo,
+        sticky_pktinfo,
+    });
+}
+
+/// # Safety
+///
+/// As [`all`].
+unsafe fn tcp(old: *mut bindings::sock, new: *mut bindings::sock) {
+    let from = old.cast::<bindings::tcp_sock>();
+    let to = new.cast::<bindings::tcp_sock>();
+    copy!(from, to, {
+        keepalive_time,
+        keepalive_intvl,
+        keepalive_probes,
+        linger2,
+        window_clamp,
+        notsent_lowat,
+        tcp_tx_delay,
+        rx_opt.user_mss,
+        inet_conn.icsk_user_timeout,
+        inet_conn.icsk_syn_retries,
+        inet_conn.icsk_rto_min,
+        inet_conn.icsk_rto_max,
+        inet_conn.icsk_delack_max,
+        inet_conn.icsk_ack.pingpong,
+    });
+    // SAFETY: By the caller's promise.
+    unsafe {
+        (*to).set_nonagle((*from).nonagle());
+        (*to).set_thin_lto((*from).thin_lto());
+        (*to).set_save_syn((*from).save_syn());
+        (*to).set_recvmsg_inq((*from).recvmsg_inq());
+    }
+}
+
+/// # Safety
+///
+/// As [`all`].
+unsafe fn congestion_control(old: *mut bindings::sock, new: &TcpSocket) -> Result {
+    let from = old.cast::<bindings::inet_connection_sock>();
+    let to = new.sk_ptr().cast::<bindings::inet_connection_sock>();
+    // SAFETY: By the caller's promise.
+    let (ops, is_same) = unsafe {
+        (
+            (*from).icsk_ca_ops,
+            (*from).icsk_ca_ops == (*to).icsk_ca_ops,
+        )
+    };
+    if ops.is_null() || is_same {
+        return Ok(());
+    }
+    // SAFETY: The socket holds its congestion control.
+    let name = unsafe { (*ops).name };
+    let value = name.as_ptr().cast_mut().cast::<c_void>();
+    // SAFETY: The name is valid for reading its whole length while the call lasts.
+    let value = unsafe { OptIn::new(bindings::kernel_sockptr(value), name.len() as u32) };
+    new.setsockopt(
+        super::super::SOL_TCP,
+        bindings::TCP_CONGESTION as i32,
+        value,
+    )
+}
+
+/// Binds `new` to the address of `old`, which is not bound any more then.
+///
+/// # Safety
+///
+/// As [`all`].
+unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
+    let csk = old.cast::<bindings::inet_connection_sock>();
+    // SAFETY: By the caller's promise.
+    let (has_port, locks) = unsafe {
+        (
+            !(*csk).icsk_bind_hash.is_null(),
+            (*old).sk_userlocks & BOUND,
+        )
+    };
+    if !has_port && locks == 0 {
+        return Ok(());
+    }
+    // SAFETY: As above.
+    let mut name = unsafe { name_of(old) };
+    let len = size_of::<bindings::sockaddr_in6>() as i32;
+    // SAFETY: The address is valid for that length.
+    let name = unsafe { RawAddr::new((&raw mut name).cast(), len) };
+    let sk = new.sk_ptr();
+    // Both have the port for a moment, so that nobody else gets it.
+    // SAFETY: As above.
+    let reuse = unsafe { (*sk).__sk_common.skc_reuse() };
+    // SAFETY: As above.
+    unsafe {
+        (*sk)
+            .__sk_common
+            .set_skc_reuse(bindings::SK_FORCE_REUSE as u8)
+    };
+    let bound = new.bind(name);
+    // SAFETY: As above.
+    unsafe {
+        (*sk).__sk_common.set_skc_reuse(reuse);
+        // Whether the application has chosen the port is not seen from the address.
+        (*sk).sk_userlocks = (*sk).sk_userlocks & !BOUND | locks;
+    }
+    bound?;
+    // SAFETY: As above: a TCP socket has such a function.
+    let put_port = unsafe { (*(*old).__sk_common.skc_prot).put_port };
+    if let (true, Some(put_port)) = (has_port, put_port) {
+        // SAFETY: As above, and there is a port.
+        unsafe { put_port(old) };
+    }
+    Ok(())
+}
+
+// CAST: bits of a byte.
+const BOUND: u8 = (bindings::SOCK_BINDADDR_LOCK | bindings::SOCK_BINDPORT_LOCK) as u8;
+
+/// The address that the socket is bound to, of its own family.
+///
+/// # Safety
+///
+/// As [`all`].
+unsafe fn name_of(old: *mut bindings::sock) -> bindings::sockaddr_in6 {
+    let inet = old.cast::<bindings::inet_sock>();
+    let mut name = bindings::sockaddr_in6::default();
+    // SAFETY: By the caller's promise; the addresses of the socket are plain data.
+    unsafe {
+        let common = &raw const (*old).__sk_common;
+        match super::version_of(old) {
+            IpVersion::V4 => {
+                let v4 = (&raw mut name).cast::<bindings::sockaddr_in>();
+                (*v4).sin_family = (*common).skc_family;
+                (*v4).sin_port = (*inet).inet_sport;
+                (*v4).sin_addr.s_addr = (*common).__bindgen_anon_1.__bindgen_anon_1.skc_rcv_saddr;
+            }
+            IpVersion::V6 => {
+                name.sin6_family = (*common).skc_family;
+                name.sin6_port = (*inet).inet_sport;
+                #[cfg(CONFIG_IPV6)]
+                {
+                    name.sin6_addr = (*common).skc_v6_rcv_saddr;
+                }
+                name.sin6_scope_id = u32::try_from((*common).skc_bound_dev_if).unwrap_or(0);
+            }
+        }
+    }
+    name
+}
