@@ -41,7 +41,7 @@ vm_share() {
 	fi
 }
 mkdir -p /run/netns
-hostname "$VM_NAME"
+hostname "$(echo "$VM_NAME" | tr _ -)"
 ip link set lo up
 # A task that hangs is to be seen before the run is stopped.
 echo 30 >/proc/sys/kernel/hung_task_timeout_secs 2>/dev/null

@@ -27,7 +27,7 @@ struct Cli {
     /// Kernel series; its newest patch level is used.
     #[arg(long, global = true, default_value = "7.3")]
     series: String,
-    /// Parallel compilers (default: one a processor).
+    /// Parallel compilers (default: one more than processors).
     #[arg(long, short, global = true)]
     jobs: Option<usize>,
 }

@@ -64,8 +64,8 @@ impl Flavour {
     fn steps(self) -> usize {
         match self {
             Self::Um => 1550,
-            Self::UmDebug => 1600,
-            Self::X86 => 2300,
+            Self::UmDebug => 1560,
+            Self::X86 => 1820,
         }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) struct Kernel {
 pub(crate) struct Order<'a> {
     /// The series, such as `7.3`; its newest patch level is taken.
     pub(crate) series: &'a str,
-    /// Parallel compilers.
+    /// Parallel compilers; by default one more than processors, as one of them waits for the disk.
     pub(crate) jobs: usize,
     /// Whether to look for a newer patch level though one is here already.
     pub(crate) update: bool,
@@ -93,14 +93,17 @@ pub(crate) struct Order<'a> {
 
 impl Default for Order<'_> {
     fn default() -> Self {
-        let jobs = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             series: "7.3",
-            jobs,
+            jobs: processors() + 1,
             update: false,
             adopt: false,
         }
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 /// Returns the kernel, built now if the cache does not have it.
