@@ -101,6 +101,7 @@ impl End {
         };
         let mut arrival = Arrival {
             slot,
+            spare: None,
             links: &LINKS,
             rtokens: &mut Rtokens::new(&mut self.rows),
         };

@@ -25,10 +25,7 @@ use smc_proto::{
         LINK_SLOTS, //
     },
     llc::{
-        first::{
-            self,
-            FirstLink, //
-        },
+        first,
         keepalive::{
             Due,
             KeepAlive, //
@@ -43,6 +40,7 @@ use smc_proto::{
         Arrival,
         Finished,
         Llc,
+        LocalEnd,
         ANSWER_WAIT, //
     },
     reason::Reason,
@@ -100,6 +98,7 @@ impl LinkGroup {
         self.converse(|llc, rtokens, now| {
             let mut arrival = Arrival {
                 slot: SLOT,
+                spare: None,
                 links: &links,
                 rtokens,
             };
@@ -176,7 +175,12 @@ impl LinkGroup {
                 conversation.finished = Some(*how);
                 todo.wake = true;
             }
-            Action::Ignored(_) => {}
+            // No slot is given to the core for another link, so it offers and accepts none.
+            Action::LinkOffered { .. }
+            | Action::ConnectLink { .. }
+            | Action::SendKeys { .. }
+            | Action::Invited { .. }
+            | Action::Ignored(_) => {}
         }
     }
 
@@ -267,7 +271,7 @@ impl LinkGroup {
     // --- Flows of ours. May sleep.
 
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: FirstLink) {
+    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd) {
         self.converse(|llc, _, now| llc.begin_first_contact(link, now).unwrap_or_default());
     }
 
@@ -280,7 +284,7 @@ impl LinkGroup {
             match self.await_llc() {
                 Step::Prepare => {
                     let result = prepare();
-                    self.converse(|llc, _, now| llc.on_link_prepared(result, now));
+                    self.converse(|llc, _, now| llc.on_link_prepared(SLOT, result, now));
                 }
                 Step::Finished(Finished::FirstContact(result)) => return result,
                 Step::Finished(_) => {}

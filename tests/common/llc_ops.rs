@@ -10,6 +10,8 @@ use smc_proto::id::{
     Gid,
     LinkNum,
     Mac,
+    Mtu,
+    Psn,
     QpNum,
     RemoteAddr,
     Rkey, //
@@ -21,7 +23,6 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first::FirstLink;
 use smc_proto::llc::rkey::{
     Announcement,
     Deletion, //
@@ -30,7 +31,10 @@ use smc_proto::llc::{
     Action,
     Actions,
     Arrival,
-    Llc, //
+    Finished,
+    Llc,
+    LocalEnd,
+    NewEnd, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::time::{
@@ -42,8 +46,11 @@ use smc_proto::wire::clc::{
     Release, //
 };
 use smc_proto::wire::llc::{
+    Body,
     Kind,
+    NewLinkRkey,
     PeerOrder,
+    RejectReason,
     WireRkey,
     MAX_LEN, //
 };
@@ -84,13 +91,53 @@ impl<'a> Input<'a> {
     }
 }
 
+/// Where a link is added.
+const SPARE: usize = 1;
+
+fn end(slot: usize, link_num: LinkNum, byte: u8) -> LocalEnd {
+    LocalEnd {
+        slot,
+        mac: Mac::NONE,
+        gid: Gid::NONE,
+        qp_num: QpNum::default(),
+        link_num,
+        group_uid: 0,
+        release: [Release::R0, Release::R1][usize::from(byte & 1)],
+        limits: Limits {
+            max_conns: 255,
+            max_links: byte,
+        },
+        is_direct: true,
+        more_follows: byte & 2 != 0,
+    }
+}
+
+fn keys(byte: u8) -> Vec<NewLinkRkey> {
+    let key = |n: u8| NewLinkRkey::new(Rkey(n.into()), Rkey(n.into()), RemoteAddr(0));
+    (0..byte % 8).map(key).collect()
+}
+
+fn new_end(number: LinkNum, byte: u8, keys: &[NewLinkRkey]) -> NewEnd<'_> {
+    NewEnd {
+        end: end(SPARE, number, byte),
+        mtu: Mtu::B1024,
+        psn: Psn::default(),
+        keys: List::new(keys).expect("few"),
+    }
+}
+
 struct Model {
     llc: Llc,
     version: Version,
+    role: Role,
     links: [LinkNum; LINK_SLOTS],
     rows: Vec<Row>,
     now: Instant,
-    is_preparing: bool,
+    /// The slot of a link that the caller prepares.
+    preparing: Option<usize>,
+    /// The slot of a link that the server offered, and its number.
+    offered: Option<(usize, LinkNum)>,
+    last_number: u8,
 }
 
 /// Runs the operations that `bytes` encode.
@@ -111,10 +158,13 @@ pub fn run(bytes: &[u8]) {
     let mut model = Model {
         llc: Llc::new(role, version),
         version,
+        role,
         links,
         rows: vec![Row::EMPTY; 3],
         now: Instant::ZERO,
-        is_preparing: false,
+        preparing: None,
+        offered: None,
+        last_number: 2,
     };
     while !input.0.is_empty() {
         model.operate(&mut input);
@@ -124,7 +174,7 @@ pub fn run(bytes: &[u8]) {
 
 impl Model {
     fn operate(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 10 {
+        match input.byte() % 12 {
             0 => self.sleep(u64::from(input.byte()) * 20),
             1 => {
                 let slot = usize::from(input.byte() % 4);
@@ -132,16 +182,21 @@ impl Model {
             }
             2 => {
                 let result = [Ok(()), Err(Reason::LinkNotReady)][usize::from(input.byte() % 2)];
-                self.is_preparing = false;
-                self.call(|model| model.llc.on_link_prepared(result, model.now));
+                let slot = self.preparing.take().unwrap_or(0);
+                self.call(|model| model.llc.on_link_prepared(slot, result, model.now));
             }
             3 => self.begin_first_contact(input.byte()),
             4 => self.announce(input.byte()),
             5 => self.delete(input.byte()),
             6 => self.abandon(),
+            7 => self.offer(input.byte()),
+            8 => self.answer_offer(input.byte()),
             _ => {
-                let slot = [0, 2][usize::from(input.byte() % 2)];
+                let slot = [0, 2, SPARE][usize::from(input.byte() % 3)];
                 let bytes = input.message(self.version);
+                if !self.links[slot].is_link() {
+                    return;
+                }
                 self.receive(slot, &bytes);
             }
         }
@@ -153,23 +208,48 @@ impl Model {
     }
 
     fn begin_first_contact(&mut self, byte: u8) {
-        let link = FirstLink {
-            slot: 0,
-            mac: Mac::NONE,
-            gid: Gid::NONE,
-            qp_num: QpNum::default(),
-            link_num: LinkNum(1),
-            group_uid: 0,
-            release: [Release::R0, Release::R1][usize::from(byte & 1)],
-            limits: Limits {
-                max_conns: 255,
-                max_links: byte,
-            },
-            is_direct: true,
-        };
+        let link = end(0, LinkNum(1), byte);
         let was_idle = self.llc.is_idle();
         let begun = self.llc.begin_first_contact(link, self.now);
         self.begun(was_idle, begun.is_ok());
+    }
+
+    /// The server adds a link in the spare slot.
+    fn offer(&mut self, byte: u8) {
+        let is_busy = self.links[SPARE].is_link() || !self.llc.is_idle();
+        if is_busy || self.role == Role::Client {
+            return;
+        }
+        self.last_number = self.last_number.checked_add(1).unwrap_or(3);
+        let number = LinkNum(self.last_number);
+        self.links[SPARE] = number;
+        self.llc.hold().expect("it is idle");
+        assert_eq!(self.llc.deadline(), None);
+        let keys = keys(byte);
+        let new = new_end(number, byte, &keys);
+        let actions = self.llc.begin_add_link(0, &new, self.now);
+        self.check(true, &actions.expect("it is held"));
+    }
+
+    /// The client answers an offer.
+    fn answer_offer(&mut self, byte: u8) {
+        let Some((slot, number)) = self.offered.take() else {
+            return;
+        };
+        let was_idle = self.llc.is_idle();
+        let keys = keys(byte);
+        let result = match byte % 4 {
+            0 => Err(RejectReason::NO_ALTERNATE_PATH),
+            _ => Ok(new_end(number, byte, &keys)),
+        };
+        if result.is_ok() {
+            self.links[slot] = number;
+        }
+        let actions = self.llc.on_offer_answered(slot, result, self.now);
+        if actions.iter().any(|a| matches!(a, Action::Ignored(_))) {
+            self.links[slot] = LinkNum::NONE;
+        }
+        self.check(was_idle, &actions);
     }
 
     fn announce(&mut self, byte: u8) {
@@ -199,10 +279,17 @@ impl Model {
     }
 
     fn abandon(&mut self) {
+        // Whoever gives a flow up takes away what was made for it.
+        if self.links[SPARE].is_link() {
+            self.call(|model| model.llc.on_link_down(SPARE, model.now));
+            self.links[SPARE] = LinkNum::NONE;
+        }
         let actions = self.llc.abandon(self.now);
         // A deletion may have waited.
         assert_eq!(actions.iter().count(), usize::from(!self.llc.is_idle()));
-        self.is_preparing = false;
+        self.preparing = None;
+        self.offered = None;
+        self.check(true, &actions);
     }
 
     fn receive(&mut self, slot: usize, bytes: &[u8]) {
@@ -212,6 +299,7 @@ impl Model {
         let was_idle = self.llc.is_idle();
         let mut arrival = Arrival {
             slot,
+            spare: (!self.links[SPARE].is_link()).then_some(SPARE),
             links: &self.links,
             rtokens: &mut Rtokens::new(&mut self.rows),
         };
@@ -235,18 +323,38 @@ impl Model {
         let mut buf = [0; MAX_LEN];
         for action in actions.iter() {
             match action {
-                Action::Finished(_) => finished += 1,
-                Action::PrepareLink { .. } => self.is_preparing = true,
+                Action::Finished(how) => {
+                    finished += 1;
+                    if let Finished::AddLink {
+                        slot,
+                        result: Err(_),
+                    } = how
+                    {
+                        self.links[*slot] = LinkNum::NONE;
+                        self.offered = None;
+                    }
+                }
+                Action::PrepareLink { slot, .. } | Action::ConnectLink { slot, .. } => {
+                    self.preparing = Some(*slot);
+                }
+                Action::LinkOffered { slot, link, .. } => {
+                    assert!(!self.links[*slot].is_link());
+                    self.offered = Some((*slot, link.link_num));
+                }
                 Action::Send { slot, message } => {
                     assert!(self.links[*slot].is_link(), "{action:?}");
                     assert_eq!(message.version, self.version);
                     requests += usize::from(message.kind == Kind::Request);
                     let bytes = message.emit(PeerOrder::Linux, &mut buf).expect("it fits");
-                    assert_eq!(bytes.len(), SEND_LEN, "more than the peer needs to receive");
+                    let is_long = matches!(message.body, Body::AddLink(_));
+                    assert!(is_long || bytes.len() == SEND_LEN, "{action:?}");
                     assert!(matches!(Received::parse(bytes), Ok(Received::Llc(_))));
                 }
                 Action::TakeDownLink { slot } => assert!(self.links[*slot].is_link()),
-                Action::ActivateLink { .. } | Action::TerminateGroup(_) | Action::Ignored(_) => {}
+                Action::SendKeys { on, .. } => assert!(self.links[*on].is_link()),
+                Action::ActivateLink { slot, .. } => assert!(self.links[*slot].is_link()),
+                Action::Invited { .. } => assert_eq!(self.role, Role::Server),
+                Action::TerminateGroup(_) | Action::Ignored(_) => {}
             }
         }
         assert!(finished <= 1, "{actions:?}");
@@ -255,24 +363,25 @@ impl Model {
             assert!(!self.llc.is_idle(), "ended without a word");
         }
         if finished == 1 && !self.llc.is_idle() {
-            assert!(requests > 0, "began without a word");
+            assert!(
+                requests > 0 || self.offered.is_some(),
+                "began without a word"
+            );
         }
         if finished == 1 {
-            self.is_preparing = false;
+            self.preparing = None;
         }
     }
 
     fn finish(&mut self) {
-        if self.is_preparing {
-            self.call(|model| {
-                model
-                    .llc
-                    .on_link_prepared(Err(Reason::LinkNotReady), model.now)
-            });
-        }
-        // Two flows at most: the one under way, and a deletion that waits for it. The server's
-        // request is repeated once.
-        for _ in 0..3 {
+        // The flow under way, and what waits for it: a deletion for each link, and an offer. A step of
+        // the caller's, and two waits, make the longest flow.
+        for _ in 0..40 {
+            self.answer_offer(0);
+            if let Some(slot) = self.preparing.take() {
+                let result = Err(Reason::LinkNotReady);
+                self.call(|model| model.llc.on_link_prepared(slot, result, model.now));
+            }
             self.sleep(5000);
         }
         assert!(self.llc.is_idle());

@@ -8,6 +8,7 @@
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
 //! - [`duo`]: two `Stream`s moved by hand, for single steps.
 //! - [`host`]: two machines that set up connections and keep link groups.
+//! - [`links`]: two machines with one group whose links come and go.
 //! - [`handshake_ops`], [`llc_ops`]: one side of a handshake or link group whose peer says anything.
 //! - [`stream_ops`]: operation lists on one `Stream` whose peer says anything.
 
@@ -20,6 +21,7 @@
 pub mod duo;
 pub mod handshake_ops;
 pub mod host;
+pub mod links;
 pub mod llc_ops;
 pub mod net;
 pub mod pair;

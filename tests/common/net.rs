@@ -34,6 +34,8 @@ pub enum Verdict {
     Lose,
     /// Passes so much later; what follows on the channel waits behind it.
     Delay(Duration),
+    /// Passes, and once more so much later.
+    Twice(Duration),
 }
 
 /// Says what happens to a message; the first verdict that is not `Pass` counts.
@@ -61,7 +63,7 @@ pub struct Net<M> {
     lost: u64,
 }
 
-impl<M> Net<M> {
+impl<M: Clone> Net<M> {
     /// A network whose delays come from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
@@ -111,6 +113,11 @@ impl<M> Net<M> {
         let extra = match verdict {
             Verdict::Pass => Duration::ZERO,
             Verdict::Delay(extra) => extra,
+            Verdict::Twice(later) => {
+                let at = self.now.saturating_add(later);
+                self.schedule(at, Event::Arrived(packet.clone()));
+                Duration::ZERO
+            }
             Verdict::Lose => {
                 self.lost += 1;
                 return;

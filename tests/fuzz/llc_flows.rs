@@ -3,7 +3,7 @@
 //! Any bytes as a list of operations on one link group's LLC (link layer control) state, with a
 //! peer that says anything.
 //!
-//! The operations and the promises are those of the seeded test in `tests/llc.rs`.
+//! The operations and the promises are those of the seeded test in `tests/llc_promises.rs`.
 
 #![no_main]
 

@@ -15,9 +15,9 @@ use smc_proto::{
     },
     id::LinkNum,
     lgr::Role,
-    llc::first::{
-        Error,
-        FirstLink, //
+    llc::{
+        first::Error,
+        LocalEnd, //
     },
     reason::Reason, //
 };
@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// Our end of the first link, for the core.
-pub(super) fn link_of(group: &LinkGroup, link: &Link) -> FirstLink {
+pub(super) fn link_of(group: &LinkGroup, link: &Link) -> LocalEnd {
     let port = link.port();
-    FirstLink {
+    LocalEnd {
         slot: SLOT,
         mac: port.mac,
         gid: port.gid,
@@ -45,6 +45,7 @@ pub(super) fn link_of(group: &LinkGroup, link: &Link) -> FirstLink {
         release: group.terms.release,
         limits: group.terms.limits,
         is_direct: group.terms.is_direct,
+        more_follows: false,
     }
 }
 

@@ -3,19 +3,23 @@
 //! Link groups: the links between two machines in one role, and what their connections share.
 //!
 //! This file holds what every link group has: its role, its kind and the rules that go with them.
+//! [`redundancy`] says what further links are good for, [`balance`] deals the connections out to them,
 //! [`find`] says when a link group can be used again, [`mod@end`] why it ends, [`rtoken`] is the table
 //! of the peer's buffers, [`token`] numbers the connections (RFC 7609 sections 2 and 3; C file
 //! `smc_core.c`).
 
 use crate::time::Duration;
 
+pub mod balance;
 pub mod end;
 pub mod find;
+pub mod redundancy;
 pub mod rtoken;
 pub mod token;
 
 pub use end::End;
 pub use find::{Candidate, LinkEnd, Wanted};
+pub use redundancy::{Ends, Links, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 
 /// Slots for links in a link group: what the protocol allows. The negotiated limit is lower.
@@ -102,67 +106,6 @@ impl Kind {
     pub const fn is_asymmetric(self) -> bool {
         matches!(self, Self::AsymmetricPeer | Self::AsymmetricLocal)
     }
-
-    /// Says whether a second link would make the group more redundant and is allowed.
-    pub const fn wants_link(self, max_links: u8) -> bool {
-        match self {
-            Self::None => false,
-            Self::Single => max_links > 1,
-            Self::Symmetric | Self::AsymmetricPeer => false,
-            Self::AsymmetricLocal => true,
-        }
-    }
-
-    /// Returns the kind that a group has after a link went: one that loses its asymmetric link
-    /// and still has two others stays as it is.
-    #[must_use]
-    pub const fn after_loss(self, active_links: usize, was_asymmetric: bool) -> Self {
-        match active_links {
-            0 => Self::None,
-            1 => Self::Single,
-            _ if was_asymmetric => self,
-            _ => Self::Single,
-        }
-    }
-}
-
-/// Chooses the slot for a new link that makes the group `becoming`, among the first `slots` slots;
-/// `None` if the group takes no such link now.
-///
-/// A symmetric link goes to the lowest free slot, an asymmetric one to the highest: it is the one
-/// to be replaced when the missing port returns.
-pub fn link_slot(
-    now: Kind,
-    becoming: Kind,
-    slots: usize,
-    is_unused: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    if now == Kind::Symmetric || (now != Kind::Single && becoming.is_asymmetric()) {
-        return None;
-    }
-    let mut slots = 0..slots.min(LINK_SLOTS);
-    if becoming.is_asymmetric() {
-        slots.rev().find(|slot| is_unused(*slot))
-    } else {
-        slots.find(|slot| is_unused(*slot))
-    }
-}
-
-/// Chooses the link for a new connection among slots of which `can_carry` says whether they hold
-/// a link that takes connections: active, and not tagged asymmetric. `None` if there is none.
-///
-/// The server deals its connections out to the links in turn; the client takes the first and is
-/// moved to the one that the server named.
-pub fn link_for_conn(role: Role, conns: usize, can_carry: impl Fn(usize) -> bool) -> Option<usize> {
-    let mut carriers = (0..LINK_SLOTS).filter(|slot| can_carry(*slot));
-    let turn = match role {
-        Role::Client => 0,
-        Role::Server => {
-            let count = (0..LINK_SLOTS).filter(|slot| can_carry(*slot)).count();
-            conns.checked_rem(count)?
-        }
-    };
-    carriers.nth(turn)
 }
 
 #[cfg(test)]
@@ -173,59 +116,5 @@ mod tests {
     fn the_server_gives_an_idle_group_up_first() {
         assert_eq!(Role::Server.idle_time(IDLE_TIME), Duration::from_secs(600));
         assert_eq!(Role::Client.idle_time(IDLE_TIME), Duration::from_secs(610));
-    }
-
-    #[test]
-    fn a_symmetric_link_takes_the_lowest_slot_and_an_asymmetric_one_the_highest() {
-        let unused = |slot| slot != 0;
-        assert_eq!(link_slot(Kind::Single, Kind::Symmetric, 3, unused), Some(1));
-        assert_eq!(
-            link_slot(Kind::Single, Kind::AsymmetricLocal, 3, unused),
-            Some(2)
-        );
-        assert_eq!(
-            link_slot(Kind::AsymmetricLocal, Kind::Symmetric, 3, unused),
-            Some(1)
-        );
-        assert_eq!(
-            link_slot(Kind::AsymmetricPeer, Kind::AsymmetricLocal, 3, unused),
-            None
-        );
-        assert_eq!(link_slot(Kind::Symmetric, Kind::Symmetric, 3, unused), None);
-        assert_eq!(link_slot(Kind::Single, Kind::Symmetric, 1, unused), None);
-        assert_eq!(
-            link_slot(Kind::Single, Kind::AsymmetricPeer, 99, unused),
-            Some(7)
-        );
-    }
-
-    #[test]
-    fn the_server_deals_connections_out_in_turn() {
-        let both = |slot| slot < 2;
-        let one = |slot| slot == 1;
-        assert_eq!(link_for_conn(Role::Server, 0, both), Some(0));
-        assert_eq!(link_for_conn(Role::Server, 1, both), Some(1));
-        assert_eq!(link_for_conn(Role::Server, 2, both), Some(0));
-        assert_eq!(link_for_conn(Role::Server, 5, one), Some(1));
-        assert_eq!(link_for_conn(Role::Client, 1, both), Some(0));
-        for role in [Role::Client, Role::Server] {
-            assert_eq!(link_for_conn(role, 3, |_| false), None);
-        }
-    }
-
-    #[test]
-    fn a_group_that_loses_links_is_single_or_none() {
-        assert_eq!(Kind::Symmetric.after_loss(1, false), Kind::Single);
-        assert_eq!(Kind::Symmetric.after_loss(2, true), Kind::Symmetric);
-        assert_eq!(Kind::Single.after_loss(0, false), Kind::None);
-    }
-
-    #[test]
-    fn only_a_group_that_gains_by_it_wants_a_link() {
-        assert!(Kind::Single.wants_link(2));
-        assert!(!Kind::Single.wants_link(1));
-        assert!(Kind::AsymmetricLocal.wants_link(2));
-        assert!(!Kind::Symmetric.wants_link(2));
-        assert!(!Kind::AsymmetricPeer.wants_link(2));
     }
 }

@@ -6,15 +6,21 @@
 //! [`Llc`] decides what a message, a timeout or the end of a link means, and what the caller does
 //! about it. Requests of the peer are answered in the call that delivers them. Our own requests
 //! are flows: one at a time, each with its deadline; the answer is matched by what it is about, so
-//! that a late one does not end a later flow. The peer's request to delete a link that arrives
-//! during a flow is kept until it ends. (RFC 7609 sections 3.3, 3.5.5 and appendix C.7; C file
+//! that a late one does not end a later flow. What the peer wants of the links during a flow is kept
+//! until it ends. (RFC 7609 sections 3.3, 3.5.5 and appendix C.7; C file
 //! `smc_llc.c`.)
 //!
 //! - [`first`]: CONFIRM_LINK on the first link of a group
+//! - [`add`]: ADD_LINK and what belongs to it, for every further link
+//! - `delete`: DELETE_LINK, of one link or all
 //! - [`rkey`]: CONFIRM_RKEY and DELETE_RKEY, both ways
 //! - [`keepalive`]: TEST_LINK on a silent link
 
-use crate::id::LinkNum;
+use crate::id::{
+    Gid,
+    LinkNum,
+    Mac, //
+};
 use crate::lgr::{
     Role,
     Rtokens,
@@ -39,9 +45,13 @@ use crate::wire::{
 };
 
 mod action;
+pub mod add;
 mod delete;
+mod dispatch;
+mod end;
 pub mod first;
 pub mod keepalive;
+mod queue;
 pub mod rkey;
 
 pub use action::{
@@ -50,6 +60,16 @@ pub use action::{
     Finished,
     Ignored,
     MAX_ACTIONS, //
+};
+pub use delete::Doomed;
+pub use end::{
+    Keys,
+    LocalEnd,
+    NewEnd, //
+};
+use queue::{
+    Pending,
+    Queue, //
 };
 
 /// Time to wait for an answer, where nothing else is said.
@@ -65,19 +85,25 @@ pub struct Llc {
     role: Role,
     version: Version,
     flow: Option<Flow>,
-    /// A deletion that the peer asked for while a flow was under way.
-    delayed: Option<delete::LinkDeletion>,
+    /// What waits for the end of the flow.
+    queue: Queue,
 }
 
 /// What we are waiting for.
 #[derive(Clone, Copy, Debug)]
 enum Flow {
+    /// The caller is about to begin one; see [`Llc::hold`].
+    Held,
     FirstContact(first::FirstContact),
     Rkey(rkey::Exchange),
     DeleteLink {
         what: delete::LinkDeletion,
         deadline: Instant,
     },
+    /// The server's side of ADD_LINK.
+    Offer(add::server::Adding),
+    /// The client's side of ADD_LINK.
+    Answer(add::client::Adding),
 }
 
 /// Another flow is under way. Wait until it is [`Action::Finished`], at most [`FLOW_WAIT`].
@@ -89,6 +115,8 @@ pub struct Busy;
 pub struct Arrival<'t, 'r> {
     /// Slot of the link that it arrived on.
     pub slot: usize,
+    /// Where a new link would be; `None` if the group takes no more.
+    pub spare: Option<usize>,
     /// The numbers of the links by slot; [`LinkNum::NONE`] where there is no usable link.
     pub links: &'t [LinkNum; LINK_SLOTS],
     /// The peer's buffers.
@@ -110,7 +138,7 @@ impl Llc {
             role,
             version,
             flow: None,
-            delayed: None,
+            queue: Queue::new(),
         }
     }
 
@@ -125,80 +153,10 @@ impl Llc {
             Flow::FirstContact(flow) => flow.deadline(),
             Flow::Rkey(flow) => Some(flow.deadline()),
             Flow::DeleteLink { deadline, .. } => Some(*deadline),
+            Flow::Offer(flow) => flow.deadline(),
+            Flow::Answer(flow) => flow.deadline(),
+            Flow::Held => None,
         }
-    }
-
-    /// Takes a message from the peer.
-    pub fn on_message<'a>(
-        &mut self,
-        message: &Message<'a>,
-        arrival: &mut Arrival<'_, '_>,
-        now: Instant,
-    ) -> Actions<'a> {
-        if message.version != self.version {
-            return Action::Ignored(Ignored::WrongVersion).into();
-        }
-        match message.kind {
-            Kind::Request => self.on_request(&message.body, arrival, now),
-            Kind::Response => self.on_response(&message.body, arrival.slot, now),
-        }
-    }
-
-    fn on_request<'a>(
-        &mut self,
-        body: &Body<'a>,
-        arrival: &mut Arrival<'_, '_>,
-        now: Instant,
-    ) -> Actions<'a> {
-        match body {
-            Body::TestLink(user_data) => self.answer(arrival.slot, Body::TestLink(*user_data)),
-            Body::ConfirmRkey(request) => {
-                let answer = rkey::confirm(request, arrival);
-                self.answer(arrival.slot, Body::ConfirmRkey(answer))
-            }
-            Body::DeleteRkey(request) => {
-                let answer = rkey::delete(request, self.version, arrival);
-                self.answer(arrival.slot, Body::DeleteRkey(answer))
-            }
-            Body::DeleteLink(request) => self.on_delete_link(request, arrival, now),
-            Body::AddLink(request) => self.on_add_link(request, arrival.slot),
-            Body::ReqAddLink(_) => match self.role {
-                Role::Server => {
-                    let nothing = ReqAddLink { gids: List::EMPTY };
-                    self.answer(arrival.slot, Body::ReqAddLink(nothing))
-                }
-                Role::Client => Action::Ignored(Ignored::NotForRole).into(),
-            },
-            Body::ConfirmLink(request) => match &mut self.flow {
-                Some(Flow::FirstContact(flow)) => {
-                    let actions = flow.on_request(request, arrival.slot);
-                    self.settle(actions, now)
-                }
-                Some(Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
-            },
-            Body::AddLinkCont(_) | Body::ConfirmRkeyCont(_) => unexpected(),
-        }
-    }
-
-    fn on_response<'a>(&mut self, body: &Body<'a>, slot: usize, now: Instant) -> Actions<'a> {
-        let version = self.version;
-        let actions = match (body, &mut self.flow) {
-            (Body::ConfirmLink(answer), Some(Flow::FirstContact(flow))) => {
-                flow.on_answer(answer, slot, version)
-            }
-            (Body::ConfirmRkey(answer), Some(Flow::Rkey(flow))) => flow.on_confirmed(answer, slot),
-            (Body::DeleteRkey(answer), Some(Flow::Rkey(flow))) => flow.on_deleted(answer, slot),
-            (Body::DeleteLink(answer), Some(Flow::DeleteLink { what, .. })) => {
-                what.on_answer(answer)
-            }
-            (Body::DeleteLink(answer), None) if answer.link_num.is_none() => {
-                Action::TerminateGroup(answer.reason).into()
-            }
-            // Whatever came on the link shows that it lives; the caller noted that.
-            (Body::TestLink(_), _) => Action::Ignored(Ignored::Noted).into(),
-            (_, _) => unexpected(),
-        };
-        self.settle(actions, now)
     }
 
     /// Does what is due at `now`.
@@ -211,25 +169,39 @@ impl Llc {
             Some(Flow::FirstContact(flow)) => flow.on_timeout(version, now),
             Some(Flow::Rkey(flow)) => flow.failed(rkey::Error::TimedOut),
             Some(Flow::DeleteLink { what, .. }) => what.done(),
-            None => Actions::default(),
+            Some(Flow::Offer(flow)) => flow.on_timeout(),
+            Some(Flow::Answer(flow)) => flow.on_timeout(),
+            Some(Flow::Held) | None => Actions::default(),
         };
         self.settle(actions, now)
     }
 
     /// Notes that the link in `slot` is gone: a flow that waits for a message on it ends.
     pub fn on_link_down(&mut self, slot: usize, now: Instant) -> Actions<'static> {
-        if self.delayed.is_some_and(|what| what.concerns(slot)) {
-            self.delayed = None;
-        }
+        self.queue.forget(slot);
         let actions = match &self.flow {
             Some(Flow::FirstContact(flow)) if flow.slot() == slot => first::silent(),
             Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(rkey::Error::LinkLost),
             Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
-            Some(Flow::FirstContact(_) | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => {
-                Actions::default()
-            }
+            Some(Flow::Offer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
+            Some(Flow::Answer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
+            Some(_) | None => Actions::default(),
         };
         self.settle(actions, now)
+    }
+
+    /// Keeps links and buffers as they are until the caller begins a flow, or calls
+    /// [`Llc::abandon`]. For one thread at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`].
+    pub fn hold(&mut self) -> Result<(), Busy> {
+        if !self.is_idle() {
+            return Err(Busy);
+        }
+        self.flow = Some(Flow::Held);
+        Ok(())
     }
 
     /// Begins the first contact. The client begins it *before* it sends its CONFIRM, because the
@@ -240,27 +212,81 @@ impl Llc {
     /// [`Busy`], which a new link group is not.
     pub fn begin_first_contact(
         &mut self,
-        link: first::FirstLink,
+        link: LocalEnd,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
-        self.check_idle()?;
+        self.check_free()?;
         let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, now);
         self.flow = Some(Flow::FirstContact(flow));
         Ok(actions)
     }
 
-    /// Reports how [`Action::PrepareLink`] went: the reason if the link cannot be used.
+    /// Reports how [`Action::PrepareLink`] or [`Action::ConnectLink`] went: the reason if the link
+    /// cannot be used.
     pub fn on_link_prepared(
         &mut self,
+        slot: usize,
         result: Result<(), Reason>,
         now: Instant,
     ) -> Actions<'static> {
         let version = self.version;
         let actions = match &mut self.flow {
             Some(Flow::FirstContact(flow)) => flow.on_prepared(result, version),
-            Some(Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
+            Some(Flow::Offer(flow)) => flow.on_connected(slot, result, now),
+            Some(Flow::Answer(flow)) => flow.on_connected(slot, result),
+            Some(Flow::Held | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
         };
         self.settle(actions, now)
+    }
+
+    /// Begins to add a link: the server, on the active link in slot `on`.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`].
+    pub fn begin_add_link<'a>(
+        &mut self,
+        on: usize,
+        new: &NewEnd<'a>,
+        now: Instant,
+    ) -> Result<Actions<'a>, Busy> {
+        self.check_free()?;
+        let (flow, offer) = add::server::Adding::begin(on, new, self.version, now);
+        self.flow = Some(Flow::Offer(flow));
+        Ok(offer.into())
+    }
+
+    /// Reports the client's end of the link that [`Action::LinkOffered`] is about, or why there is
+    /// none. If that is ignored the flow ended meanwhile, and the caller takes its end away.
+    pub fn on_offer_answered<'a>(
+        &mut self,
+        slot: usize,
+        result: Result<NewEnd<'a>, RejectReason>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let actions = match &mut self.flow {
+            Some(Flow::Answer(flow)) => flow.on_answered(slot, result, now),
+            Some(_) | None => unexpected(),
+        };
+        self.settle(actions, now)
+    }
+
+    /// Makes the client's message that it can add a link: it has `gids`, that of the link in `on`
+    /// first. Nobody waits for the answer: an offer comes, or does not.
+    pub fn invite<'a>(&self, on: usize, mac: Mac, gids: List<'a, Gid, 255>) -> Actions<'a> {
+        match (self.version, gids.last()) {
+            (Version::V1, Some(&gid)) => {
+                self.ask(on, Body::AddLink(AddLink::Invitation { mac, gid }))
+            }
+            (Version::V2, Some(_)) => self.ask(on, Body::ReqAddLink(ReqAddLink { gids })),
+            (Version::V1 | Version::V2, None) => Actions::default(),
+        }
+    }
+
+    /// Makes the message that tells the client that no link is offered, at the end of a first
+    /// contact that promised one.
+    pub fn offer_nothing(&self, link: &LocalEnd) -> Actions<'static> {
+        self.ask(link.slot, link.no_more_links())
     }
 
     /// Begins to tell the peer of one of our buffers, on the link in `slot`.
@@ -274,7 +300,7 @@ impl Llc {
         buffer: rkey::Announcement<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
-        self.check_idle()?;
+        self.check_free()?;
         let (flow, body) = rkey::Exchange::confirm(slot, buffer, now);
         self.flow = Some(Flow::Rkey(flow));
         Ok(self.ask(slot, body))
@@ -292,7 +318,7 @@ impl Llc {
         rkeys: rkey::Deletion<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
-        self.check_idle()?;
+        self.check_free()?;
         let (flow, body) = rkey::Exchange::delete(slot, rkeys, now);
         self.flow = Some(Flow::Rkey(flow));
         Ok(self.ask(slot, body))
@@ -306,25 +332,7 @@ impl Llc {
     /// Gives the flow up because nobody waits for it any more. Its answer will be ignored.
     pub fn abandon(&mut self, now: Instant) -> Actions<'static> {
         self.flow = None;
-        self.begin_delayed(now)
-    }
-
-    /// No link is added: the client says so at once, the server does not act on an invitation.
-    fn on_add_link<'a>(&self, request: &AddLink<'a>, slot: usize) -> Actions<'a> {
-        match (self.role, request) {
-            (Role::Client, AddLink::Link { link, .. }) => {
-                let reason = match link.mtu {
-                    Some(_) => RejectReason::NO_ALTERNATE_PATH,
-                    None => RejectReason::INVALID_MTU,
-                };
-                let link = *link;
-                self.answer(slot, Body::AddLink(AddLink::Rejection { link, reason }))
-            }
-            (Role::Server, AddLink::Invitation { .. }) => {
-                Action::Ignored(Ignored::NotWanted).into()
-            }
-            (Role::Client | Role::Server, _) => Action::Ignored(Ignored::NotForRole).into(),
-        }
+        self.begin_pending(now)
     }
 
     fn answer<'a>(&self, slot: usize, body: Body<'a>) -> Actions<'a> {
@@ -335,21 +343,47 @@ impl Llc {
         send(self.version, Kind::Request, slot, body).into()
     }
 
-    fn check_idle(&self) -> Result<(), Busy> {
-        if self.is_idle() {
-            Ok(())
-        } else {
-            Err(Busy)
+    fn check_free(&self) -> Result<(), Busy> {
+        match self.flow {
+            None | Some(Flow::Held) => Ok(()),
+            Some(_) => Err(Busy),
         }
     }
 
     /// Ends the flow if the actions say so, and begins what had to wait for its end.
     fn settle<'a>(&mut self, mut actions: Actions<'a>, now: Instant) -> Actions<'a> {
-        if actions.has_finished() {
-            self.flow = None;
-            actions.append(self.begin_delayed(now));
+        let Some(how) = actions.finished() else {
+            return actions;
+        };
+        let gone = match (how, self.flow.take()) {
+            (_, Some(Flow::DeleteLink { what, .. })) => Some(what.slot()),
+            (Finished::AddLink { slot, result }, _) if result.is_err() => Some(slot),
+            _ => None,
+        };
+        if let Some(slot) = gone {
+            self.queue.forget(slot);
         }
+        actions.append(self.begin_pending(now));
         actions
+    }
+
+    /// Begins what waits longest. No flow is under way.
+    fn begin_pending<'a>(&mut self, now: Instant) -> Actions<'a> {
+        while let Some(what) = self.queue.pop() {
+            match what {
+                Pending::Delete(what) => return self.begin_deletion(what, now),
+                // The server does not wait any more.
+                Pending::Add(offer) if offer.until.is_due(now) => {}
+                Pending::Add(offer) => return self.begin_answer(offer),
+            }
+        }
+        Actions::default()
+    }
+
+    fn begin_answer<'a>(&mut self, offer: add::client::Offer) -> Actions<'a> {
+        let (flow, action) = add::client::Adding::begin(offer, self.version);
+        self.flow = Some(Flow::Answer(flow));
+        action.into()
     }
 }
 

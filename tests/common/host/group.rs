@@ -35,8 +35,8 @@ use smc_proto::link::{
     Event as LinkEvent,
     State as LinkState, //
 };
-use smc_proto::llc::first::FirstLink;
 use smc_proto::llc::rkey::Announcement;
+use smc_proto::llc::LocalEnd;
 use smc_proto::llc::{
     first,
     rkey,
@@ -168,7 +168,7 @@ impl Machine {
         self.conn(id).stage = Stage::FirstContact;
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
-        let link = FirstLink {
+        let link = LocalEnd {
             slot: 0,
             mac: local.mac,
             gid: local.gid,
@@ -178,6 +178,7 @@ impl Machine {
             release: Release::R1,
             limits: group.limits,
             is_direct: true,
+            more_follows: false,
         };
         group.owner = Some(id);
         let actions = group
@@ -236,6 +237,7 @@ impl Machine {
         let group = &mut self.groups[g];
         let mut arrival = Arrival {
             slot: 0,
+            spare: None,
             links: &group.links,
             rtokens: &mut Rtokens::new(&mut group.rows),
         };
@@ -255,7 +257,7 @@ impl Machine {
                         (_, false) => Err(Reason::RegistrationFailed),
                         (true, true) => Ok(()),
                     };
-                    let next = self.groups[g].llc.on_link_prepared(result, net.now());
+                    let next = self.groups[g].llc.on_link_prepared(slot, result, net.now());
                     self.act(g, next, net);
                 }
                 Action::ActivateLink { .. } => {
@@ -265,7 +267,13 @@ impl Machine {
                 Action::TakeDownLink { .. } => self.end_group(g, net),
                 Action::TerminateGroup(_) => self.end_group(g, net),
                 Action::Finished(finished) => self.on_finished(g, finished, net),
-                Action::Ignored(_) => {}
+                // These groups have one link.
+                Action::ConnectLink { .. }
+                | Action::LinkOffered { .. }
+                | Action::SendKeys { .. } => {
+                    panic!("{action:?}")
+                }
+                Action::Invited { .. } | Action::Ignored(_) => {}
             }
         }
         if let Some(at) = self.groups.get(g).and_then(|group| group.llc.deadline()) {

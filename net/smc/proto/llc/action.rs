@@ -2,6 +2,7 @@
 
 //! What the LLC core asks of its caller.
 
+use super::add;
 use super::first;
 use super::rkey;
 use crate::id::{
@@ -10,7 +11,9 @@ use crate::id::{
 };
 use crate::wire::llc::{
     DeleteReason,
-    Message, //
+    Kind,
+    Message,
+    NewLink, //
 };
 
 /// One thing to do.
@@ -31,6 +34,40 @@ pub enum Action<'a> {
         slot: usize,
         /// The number that the server gave it.
         link_num: LinkNum,
+    },
+    /// The client answered an offer: connect the queue pair to it, bring it to RTS, register the
+    /// buffers, then call [`super::Llc::on_link_prepared`].
+    ConnectLink {
+        /// The link's slot.
+        slot: usize,
+        /// The client's end.
+        peer: NewLink,
+    },
+    /// The server offers a link. Look for a port, make a queue pair that receives from it, map the
+    /// buffers, then call [`super::Llc::on_offer_answered`].
+    LinkOffered {
+        /// The link that the flow runs on.
+        on: usize,
+        /// Where the new link is to be.
+        slot: usize,
+        /// The server's end.
+        link: NewLink,
+    },
+    /// The client can add a link: begin that if one is wanted.
+    Invited {
+        /// The link that the invitation came on.
+        on: usize,
+    },
+    /// Version 1: send what [`add::keys_from`] makes of the buffers on the new link.
+    SendKeys {
+        /// The slot of the link to send it on.
+        on: usize,
+        /// Whether it asks or answers.
+        kind: Kind,
+        /// The new link.
+        link_num: LinkNum,
+        /// How many keys were sent before.
+        from: u8,
     },
     /// CONFIRM_LINK went both ways: the link is active.
     ActivateLink {
@@ -62,8 +99,15 @@ pub enum Finished {
     ConfirmRkey(Result<(), rkey::Error>),
     /// DELETE_RKEY; an error means nothing.
     DeleteRkey(Result<(), rkey::Error>),
-    /// A deletion that the peer asked for.
+    /// The deletion of a link at the server.
     DeleteLink,
+    /// ADD_LINK. After an error take away what was made for the link.
+    AddLink {
+        /// The new link's slot.
+        slot: usize,
+        /// How it went.
+        result: Result<(), add::Error>,
+    },
 }
 
 /// Why nothing is done.
@@ -81,12 +125,8 @@ pub enum Ignored {
     NotForRole,
     /// It names a link that is not there.
     UnknownLink,
-    /// The peer could add a link; we do not want one.
-    NotWanted,
     /// It waits until the flow under way ends.
     Delayed,
-    /// It would have to wait, but another one does already.
-    Busy,
     /// It says only that the link works.
     Noted,
 }
@@ -117,9 +157,12 @@ impl<'a> Actions<'a> {
         }
     }
 
-    pub(super) fn has_finished(&self) -> bool {
-        self.iter()
-            .any(|action| matches!(action, Action::Finished(_)))
+    /// How the flow ended, if it did.
+    pub(super) fn finished(&self) -> Option<Finished> {
+        self.iter().find_map(|action| match action {
+            Action::Finished(how) => Some(*how),
+            _ => None,
+        })
     }
 
     /// The actions, in order.

@@ -12,12 +12,14 @@ use super::action::{
     Finished,
     Ignored, //
 };
+use super::queue::Pending;
 use super::{
     Arrival,
     Flow,
     Llc,
     ANSWER_WAIT, //
 };
+use crate::id::LinkNum;
 use crate::lgr::{
     End,
     Role, //
@@ -39,7 +41,25 @@ pub(super) struct LinkDeletion {
     request: DeleteLink,
 }
 
+/// A link of ours that is to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Doomed {
+    /// Slot of another link, on which the peer is told.
+    pub on: usize,
+    /// Slot of the link.
+    pub slot: usize,
+    /// Its number.
+    pub link_num: LinkNum,
+    /// Why it goes.
+    pub reason: DeleteReason,
+}
+
 impl LinkDeletion {
+    /// The link to be deleted.
+    pub(super) const fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Says whether it has to do with the link in `slot`.
     pub(super) const fn concerns(&self, slot: usize) -> bool {
         self.on == slot || self.slot == slot
@@ -71,6 +91,9 @@ impl Llc {
         let Some(number) = request.link_num else {
             return self.on_delete_group(request, arrival.slot);
         };
+        if let Some(actions) = self.on_delete_new_link(request) {
+            return self.settle(actions, now);
+        }
         match (self.role, arrival.slot_of(number)) {
             (Role::Client, None) => {
                 self.answer_deletion(arrival.slot, request, DeleteReason::UNKNOWN_LINK)
@@ -87,6 +110,37 @@ impl Llc {
                     on: arrival.slot,
                     slot,
                     request: *request,
+                };
+                self.delete_or_delay(what, now)
+            }
+        }
+    }
+
+    /// The peer deletes the link that is being added, which the tables may not have yet.
+    fn on_delete_new_link<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
+        match self.flow.as_ref()? {
+            Flow::Offer(flow) => flow.on_delete(request),
+            Flow::Answer(flow) => flow.on_delete(request),
+            Flow::Held | Flow::FirstContact(_) | Flow::Rkey(_) | Flow::DeleteLink { .. } => None,
+        }
+    }
+
+    /// Has a link of ours deleted that is lost or not needed any more, and whose connections use
+    /// another one already. The server waits for the client's answer, then [`Action::TakeDownLink`]
+    /// follows; the client says it and does not wait: the server will ask it in turn.
+    pub fn delete_link<'a>(&mut self, link: Doomed, now: Instant) -> Actions<'a> {
+        let request = DeleteLink {
+            link_num: Some(link.link_num),
+            orderly: true,
+            reason: link.reason,
+        };
+        match self.role {
+            Role::Client => self.ask(link.on, Body::DeleteLink(request)),
+            Role::Server => {
+                let what = LinkDeletion {
+                    on: link.on,
+                    slot: link.slot,
+                    request,
                 };
                 self.delete_or_delay(what, now)
             }
@@ -113,14 +167,6 @@ impl Llc {
         }
     }
 
-    /// Begins the deletion that had to wait, if there is one. No flow is under way.
-    pub(super) fn begin_delayed<'a>(&mut self, now: Instant) -> Actions<'a> {
-        match self.delayed.take() {
-            Some(what) => self.begin_deletion(what, now),
-            None => Actions::default(),
-        }
-    }
-
     fn answer_deletion<'a>(
         &self,
         slot: usize,
@@ -132,18 +178,21 @@ impl Llc {
     }
 
     fn delete_or_delay<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
-        if self.is_idle() {
-            return self.begin_deletion(what, now);
+        match &self.flow {
+            None => self.begin_deletion(what, now),
+            // Both sides saw the loss.
+            Some(Flow::DeleteLink { what: same, .. }) if same.slot == what.slot => {
+                Action::Ignored(Ignored::Noted).into()
+            }
+            Some(_) => {
+                self.queue.push(Pending::Delete(what));
+                Action::Ignored(Ignored::Delayed).into()
+            }
         }
-        if self.delayed.is_some() {
-            return Action::Ignored(Ignored::Busy).into();
-        }
-        self.delayed = Some(what);
-        Action::Ignored(Ignored::Delayed).into()
     }
 
-    /// The client asked; the server asks the client in turn, and deletes when it answered.
-    fn begin_deletion<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
+    /// The server asks the client, whoever wanted it first, and deletes when it answered.
+    pub(super) fn begin_deletion<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
         let deadline = now.saturating_add(ANSWER_WAIT);
         self.flow = Some(Flow::DeleteLink { what, deadline });
         self.ask(what.on, Body::DeleteLink(what.request))
@@ -153,7 +202,6 @@ impl Llc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::LinkNum;
     use crate::lgr::{
         Rtokens,
         LINK_SLOTS, //
@@ -178,6 +226,7 @@ mod tests {
         };
         let mut arrival = Arrival {
             slot: 0,
+            spare: None,
             links: &[LinkNum(1); LINK_SLOTS],
             rtokens: &mut Rtokens::new(&mut []),
         };

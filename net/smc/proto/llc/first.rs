@@ -12,44 +12,28 @@ use super::action::{
     Finished,
     Ignored, //
 };
+use super::end::LocalEnd;
 use super::{
     send,
     unexpected,
     ANSWER_WAIT, //
 };
 use crate::id::{
-    Gid,
     LinkNum,
-    LinkUid,
-    Mac,
-    Psn,
-    QpNum, //
+    LinkUid, //
 };
-use crate::lgr::{
-    Role,
-    MAX_LINKS_DEFAULT, //
-};
+use crate::lgr::Role;
 use crate::reason::Reason;
 use crate::time::{
     Duration,
     Instant, //
 };
-use crate::wire::clc::{
-    Limits,
-    Release, //
-};
 use crate::wire::llc::{
-    AddLink,
-    AddLinkV2,
     Body,
     ConfirmLink,
-    Kind,
-    NewLink, //
+    Kind, //
 };
-use crate::wire::{
-    List,
-    Version, //
-};
+use crate::wire::Version;
 
 /// Time that the client waits for the request: longer than the server waits for the answer, so
 /// that the two do not give up at the same moment.
@@ -58,73 +42,6 @@ pub const CLIENT_WAIT: Duration = Duration::from_secs(4);
 /// Time after which the server asks once more. A C client drops a request that it sees before it
 /// is ready for it, between its CONFIRM and the start of its flow.
 pub const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Our end of the first link.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstLink {
-    /// Slot of the link.
-    pub slot: usize,
-    /// The port's Ethernet address.
-    pub mac: Mac,
-    /// The port's GID.
-    pub gid: Gid,
-    /// The queue pair.
-    pub qp_num: QpNum,
-    /// The link's number, given by the server. Not used by the client.
-    pub link_num: LinkNum,
-    /// Our name for link number zero of the group, for diagnosis.
-    pub group_uid: u32,
-    /// The release of version 2; [`Release::R0`] in version 1.
-    pub release: Release,
-    /// The limits of the group.
-    pub limits: Limits,
-    /// No gateway lies between the two ports.
-    pub is_direct: bool,
-}
-
-impl FirstLink {
-    fn message(&self, link_num: LinkNum) -> ConfirmLink {
-        let limits = match self.release >= Release::R1 {
-            true => self.limits,
-            false => Limits {
-                max_conns: 0,
-                max_links: MAX_LINKS_DEFAULT,
-            },
-        };
-        ConfirmLink {
-            mac: self.mac,
-            gid: self.gid,
-            qp_num: self.qp_num,
-            link_num,
-            uid: LinkUid(self.group_uid.wrapping_add(link_num.0.into())),
-            limits,
-            no_eye_catcher: true,
-        }
-    }
-
-    /// Makes the request that tells the client that there will be no second link.
-    ///
-    /// A C client whose limit is above one waits three seconds for an ADD_LINK. One without a
-    /// path MTU is rejected at once and ends the wait (RFC 7609 appendix A.3.2, reason 2). In
-    /// version 2 the part with the keys belongs to every such request, even without a key.
-    fn no_more_links(&self) -> Body<'static> {
-        let number = self.link_num.0.checked_add(1).unwrap_or(1);
-        let link = NewLink {
-            mac: self.mac,
-            gid: self.gid,
-            qp_num: self.qp_num,
-            link_num: LinkNum(number),
-            mtu: None,
-            psn: Psn::default(),
-        };
-        let v2 = AddLinkV2 {
-            direct: self.is_direct,
-            target_gid: self.gid,
-            rkeys: List::EMPTY,
-        };
-        Body::AddLink(AddLink::Link { link, v2: Some(v2) })
-    }
-}
 
 /// Why there is no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +56,7 @@ pub enum Error {
 /// The first contact under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstContact {
-    link: FirstLink,
+    link: LocalEnd,
     state: State,
 }
 
@@ -163,7 +80,7 @@ impl FirstContact {
     pub(super) fn begin(
         role: Role,
         version: Version,
-        link: FirstLink,
+        link: LocalEnd,
         now: Instant,
     ) -> (Self, Actions<'static>) {
         match role {
@@ -234,7 +151,7 @@ impl FirstContact {
             return failed(reason);
         }
         let slot = self.link.slot;
-        let answer = Body::ConfirmLink(self.link.message(link_num));
+        let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
         let mut actions = Actions::from(send(version, Kind::Response, slot, answer));
         actions.push(Action::ActivateLink { slot, peer_uid });
         actions.push(Action::Finished(Finished::FirstContact(Ok(()))));
@@ -262,7 +179,7 @@ impl FirstContact {
         }
         let peer_uid = answer.uid;
         let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
-        if self.link.limits.max_links > 1 {
+        if self.link.limits.max_links > 1 && !self.link.more_follows {
             actions.push(send(
                 version,
                 Kind::Request,
@@ -286,7 +203,7 @@ impl FirstContact {
     }
 
     fn request<'a>(&self, version: Version) -> Action<'a> {
-        let body = Body::ConfirmLink(self.link.message(self.link.link_num));
+        let body = Body::ConfirmLink(self.link.confirm_link(self.link.link_num));
         send(version, Kind::Request, self.link.slot, body)
     }
 }
@@ -298,44 +215,4 @@ pub(super) fn silent<'a>() -> Actions<'a> {
 
 fn failed<'a>(reason: Reason) -> Actions<'a> {
     Action::Finished(Finished::FirstContact(Err(Error::Failed(reason)))).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::clc::OsType;
-    use crate::wire::llc::{
-        Message,
-        PeerOrder, //
-    };
-
-    #[test]
-    fn no_second_link_is_said_in_a_whole_message_without_an_mtu() {
-        let link = FirstLink {
-            slot: 0,
-            mac: Mac([2, 0, 0, 0, 0, 1]),
-            gid: Gid([1; 16]),
-            qp_num: QpNum::default(),
-            link_num: LinkNum(1),
-            group_uid: 0,
-            release: Release::R1,
-            limits: Limits {
-                max_conns: 255,
-                max_links: 2,
-            },
-            is_direct: true,
-        };
-        for (version, len) in [(Version::V1, 44), (Version::V2, 72)] {
-            let message = Message {
-                version,
-                kind: Kind::Request,
-                body: link.no_more_links(),
-            };
-            let mut buf = [0; 128];
-            let bytes = message
-                .emit(PeerOrder::of(OsType::LINUX), &mut buf)
-                .unwrap();
-            assert_eq!((bytes.len(), bytes[32] & 0x0f), (len, 0), "{version:?}");
-        }
-    }
 }

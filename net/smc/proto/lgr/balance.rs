@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which link a connection uses: when it begins, when its link is lost, and when there is one more
+//! (C functions `smcr_lgr_conn_assign_link`, `smc_switch_conns`).
+//!
+//! The C module deals connections out to two links in turn, moves all connections of a lost link to
+//! the first that is left, and leaves them there. Here the link with the fewest connections gets the
+//! next, whatever the reason.
+
+use super::LINK_SLOTS;
+
+/// How many connections each link carries, by slot; `None` for a link that must not be chosen.
+pub type Loads = [Option<usize>; LINK_SLOTS];
+
+/// Chooses the slot of the link for one more connection: the lowest of those with the fewest. `None`
+/// if there is no link.
+///
+/// For a new connection the server chooses among active links that are not asymmetric, and the
+/// client uses the one that the server named. For a connection whose link is lost either side
+/// chooses for what it sends, among the active links on which the peer's buffer is known, and not on
+/// the port that failed.
+pub fn choose(loads: &Loads) -> Option<usize> {
+    let links = loads.iter().enumerate();
+    links
+        .filter_map(|(slot, load)| Some(((*load)?, slot)))
+        .min()
+        .map(|(_, slot)| slot)
+}
+
+/// How many connections the link in `slot` should give away so that all links carry as many, or one
+/// less.
+pub fn surplus(loads: &Loads, slot: usize) -> usize {
+    let Some(Some(load)) = loads.get(slot) else {
+        return 0;
+    };
+    let count = loads.iter().flatten().count();
+    let total = loads
+        .iter()
+        .flatten()
+        .fold(0usize, |sum, load| sum.saturating_add(*load));
+    // At least this link is counted.
+    let share = total.div_ceil(count.max(1));
+    load.saturating_sub(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loads(of: &[Option<usize>]) -> Loads {
+        let mut loads = [None; LINK_SLOTS];
+        for (place, load) in loads.iter_mut().zip(of) {
+            *place = *load;
+        }
+        loads
+    }
+
+    #[test]
+    fn the_link_with_the_fewest_connections_gets_the_next() {
+        assert_eq!(choose(&loads(&[])), None);
+        assert_eq!(choose(&loads(&[None, Some(7)])), Some(1));
+        assert_eq!(choose(&loads(&[Some(2), Some(2)])), Some(0));
+        assert_eq!(choose(&loads(&[Some(2), None, Some(1)])), Some(2));
+    }
+
+    #[test]
+    fn connections_that_come_one_by_one_are_spread_evenly() {
+        let mut now = loads(&[Some(0), Some(0), None, Some(0)]);
+        for _ in 0..64 {
+            let slot = choose(&now).unwrap();
+            now[slot] = now[slot].map(|load| load + 1);
+        }
+        assert_eq!(now[..4], [Some(22), Some(21), None, Some(21)]);
+    }
+
+    #[test]
+    fn what_is_given_away_makes_the_links_even() {
+        for (mut now, want) in [
+            (loads(&[Some(64), Some(0)]), &[Some(32), Some(32)][..]),
+            (loads(&[Some(5), Some(0), None]), &[Some(3), Some(2), None]),
+            (
+                loads(&[Some(9), Some(1), Some(2)]),
+                &[Some(4), Some(4), Some(4)],
+            ),
+            (loads(&[Some(3), Some(2)]), &[Some(3), Some(2)]),
+            (loads(&[Some(3)]), &[Some(3)]),
+        ] {
+            for slot in 0..LINK_SLOTS {
+                for _ in 0..surplus(&now, slot) {
+                    now[slot] = now[slot].map(|load| load - 1);
+                    let to = choose(&now).unwrap();
+                    now[to] = now[to].map(|load| load + 1);
+                }
+            }
+            assert_eq!(&now[..want.len()], want);
+            assert_eq!(surplus(&now, 7), 0);
+        }
+    }
+}

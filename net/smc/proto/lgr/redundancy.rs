@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which links make a group more redundant: what the server offers, what the client accepts, and
+//! which link is not needed any more (RFC 7609 sections 2.2.2 and 4.4.3; C functions
+//! `smc_llc_cli_add_link`, `smc_llc_srv_add_link`, `smc_llc_find_asym_link`).
+//!
+//! A further link is worth its queue pair if it has a port that no other link of the group has, on
+//! either side. The C module compares with one link only and stops at two; here all links count, so
+//! that two machines with eight ports each get eight links.
+
+use super::{
+    Kind,
+    LINK_SLOTS, //
+};
+use crate::id::{
+    Gid,
+    Mac, //
+};
+use crate::wire::llc::RejectReason;
+
+/// A port of an RDMA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its GID.
+    pub gid: Gid,
+    /// Its Ethernet address; [`Mac::NONE`] in version 2, where it does not count.
+    pub mac: Mac,
+}
+
+/// The two ports of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Ours.
+    pub local: Port,
+    /// The peer's.
+    pub peer: Port,
+}
+
+/// The active links of a group, by slot.
+pub type Links = [Option<Ends>; LINK_SLOTS];
+
+/// Which of our ports a new link gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One that no link of the group has.
+    Unused,
+    /// That of the link which the flow runs on.
+    Same,
+}
+
+impl Kind {
+    /// The kind of a group with these active links.
+    pub fn of(links: &Links) -> Self {
+        let mut all = links.iter().flatten();
+        let Some(first) = all.next() else {
+            return Self::None;
+        };
+        let others = || links.iter().flatten();
+        if all.next().is_none() {
+            Self::Single
+        } else if others().any(|a| others().any(|b| a.local != b.local && a.peer != b.peer)) {
+            Self::Symmetric
+        } else if others().all(|link| link.local == first.local) {
+            Self::AsymmetricLocal
+        } else {
+            Self::AsymmetricPeer
+        }
+    }
+}
+
+/// Says whether a group with these links may get another one. An asymmetric link may be over the
+/// limit for a moment: it is deleted when the link that replaces it is active.
+pub fn has_room(links: &Links, max_links: u8) -> bool {
+    let count = links.iter().flatten().count();
+    let limit = usize::from(max_links).min(LINK_SLOTS);
+    match Kind::of(links) {
+        Kind::None => false,
+        Kind::Single | Kind::Symmetric => count < limit,
+        Kind::AsymmetricPeer | Kind::AsymmetricLocal => count <= limit && count < LINK_SLOTS,
+    }
+}
+
+/// Says whether a port of ours that became active is a reason to look for another link. Where the
+/// peer has one port only, it is not.
+pub fn wants_link(links: &Links, max_links: u8) -> bool {
+    Kind::of(links) != Kind::AsymmetricPeer && has_room(links, max_links)
+}
+
+/// Says whether any link has this port of ours.
+pub fn uses_local(links: &Links, port: Port) -> bool {
+    links.iter().flatten().any(|link| link.local == port)
+}
+
+/// Why the server thinks of another link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// The group has its first link, a port became active, or a link was lost.
+    OwnPort,
+    /// The client has a port for it.
+    Invitation,
+}
+
+/// Decides what the server offers; `None` for nothing.
+///
+/// A second link on a port that is used already saves the connections if the client has another port
+/// for it: that may be so for the second link of a group, and where the client had one port and says
+/// that it has two.
+pub fn offer(links: &Links, max_links: u8, has_unused: bool, why: Occasion) -> Option<Which> {
+    let may_share = match (Kind::of(links), why) {
+        (Kind::Single, _) | (Kind::AsymmetricPeer, Occasion::Invitation) => true,
+        (Kind::AsymmetricPeer, Occasion::OwnPort) => false,
+        (Kind::None | Kind::Symmetric | Kind::AsymmetricLocal, _) => false,
+    };
+    let which = match has_unused {
+        true => Some(Which::Unused),
+        false => may_share.then_some(Which::Same),
+    };
+    which.filter(|_| has_room(links, max_links))
+}
+
+/// Decides what the client answers to an offer of the peer's `port`.
+///
+/// # Errors
+///
+/// What the server is told.
+pub fn answer(
+    links: &Links,
+    max_links: u8,
+    port: Port,
+    has_unused: bool,
+) -> Result<Which, RejectReason> {
+    let is_known = links.iter().flatten().any(|link| link.peer == port);
+    let kind = Kind::of(links);
+    let is_of_use = match (is_known, has_unused) {
+        (false, true) => true,
+        // Asymmetric, or the end of that: one of the links on the shared port is superfluous then.
+        (false, false) => matches!(kind, Kind::Single | Kind::AsymmetricPeer),
+        (true, true) => matches!(kind, Kind::Single | Kind::AsymmetricLocal),
+        (true, false) => false,
+    };
+    match has_unused {
+        _ if !is_of_use || !has_room(links, max_links) => Err(RejectReason::NO_ALTERNATE_PATH),
+        true => Ok(Which::Unused),
+        false => Ok(Which::Same),
+    }
+}
+
+/// The slot of a link that the server deletes because others have both its ports.
+pub fn superfluous(links: &Links) -> Option<usize> {
+    let is_needed = |slot: usize, ends: &Ends| {
+        let others = || {
+            let rest = links.iter().enumerate().filter(move |(at, _)| *at != slot);
+            rest.filter_map(|(_, link)| link.as_ref())
+        };
+        !(others().any(|link| link.local == ends.local)
+            && others().any(|link| link.peer == ends.peer))
+    };
+    links
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
+        .find_map(|(slot, ends)| (!is_needed(slot, ends)).then_some(slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(number: u8) -> Port {
+        Port {
+            gid: Gid([number; 16]),
+            mac: Mac::NONE,
+        }
+    }
+
+    /// Links between our port and the peer's.
+    fn links(ends: &[(u8, u8)]) -> Links {
+        let mut links = [None; LINK_SLOTS];
+        for (link, (local, peer)) in links.iter_mut().zip(ends) {
+            *link = Some(Ends {
+                local: port(*local),
+                peer: port(*peer),
+            });
+        }
+        links
+    }
+
+    #[test]
+    fn the_ports_of_the_links_make_the_kind() {
+        let cases: [(&[(u8, u8)], Kind); 7] = [
+            (&[], Kind::None),
+            (&[(1, 1)], Kind::Single),
+            (&[(1, 1), (2, 2)], Kind::Symmetric),
+            (&[(1, 1), (1, 2)], Kind::AsymmetricLocal),
+            (&[(1, 1), (2, 1)], Kind::AsymmetricPeer),
+            (&[(1, 1), (1, 2), (2, 2)], Kind::Symmetric),
+            (&[(1, 1), (2, 2), (3, 3)], Kind::Symmetric),
+        ];
+        for (ends, kind) in cases {
+            assert_eq!(Kind::of(&links(ends)), kind, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_sees_as_its_own_lack_the_client_sees_as_the_peers() {
+        for ends in [(1, 2), (2, 1)] {
+            let here = Kind::of(&links(&[(1, 1), ends]));
+            let there = Kind::of(&links(&[(1, 1), (ends.1, ends.0)]));
+            assert!(here.is_asymmetric() && there.is_asymmetric() && here != there);
+        }
+    }
+
+    #[test]
+    fn a_server_offers_a_port_of_its_own_or_a_second_link_on_the_only_one() {
+        use Occasion::{Invitation, OwnPort};
+        let single = links(&[(1, 1)]);
+        assert_eq!(offer(&single, 2, true, OwnPort), Some(Which::Unused));
+        assert_eq!(offer(&single, 2, false, OwnPort), Some(Which::Same));
+        assert_eq!(offer(&single, 1, true, OwnPort), None);
+        let symmetric = links(&[(1, 1), (2, 2)]);
+        assert_eq!(offer(&symmetric, 2, true, OwnPort), None);
+        assert_eq!(offer(&symmetric, 8, true, OwnPort), Some(Which::Unused));
+        assert_eq!(offer(&symmetric, 8, false, OwnPort), None);
+        let local = links(&[(1, 1), (1, 2)]);
+        assert_eq!(offer(&local, 2, true, OwnPort), Some(Which::Unused));
+        assert_eq!(offer(&local, 2, false, OwnPort), None);
+        assert_eq!(offer(&links(&[]), 2, true, OwnPort), None);
+        let peer = links(&[(1, 1), (2, 1)]);
+        assert_eq!(offer(&peer, 2, false, OwnPort), None);
+        assert_eq!(offer(&peer, 2, false, Invitation), Some(Which::Same));
+    }
+
+    #[test]
+    fn a_client_accepts_what_brings_a_port_to_the_group() {
+        let single = links(&[(1, 1)]);
+        let no = Err(RejectReason::NO_ALTERNATE_PATH);
+        assert_eq!(answer(&single, 2, port(2), true), Ok(Which::Unused));
+        assert_eq!(answer(&single, 2, port(2), false), Ok(Which::Same));
+        assert_eq!(answer(&single, 2, port(1), true), Ok(Which::Unused));
+        assert_eq!(answer(&single, 2, port(1), false), no);
+        assert_eq!(answer(&single, 1, port(2), true), no);
+        let asymmetric = links(&[(1, 1), (2, 1)]);
+        assert_eq!(answer(&asymmetric, 2, port(1), true), no);
+        assert_eq!(answer(&asymmetric, 2, port(2), true), Ok(Which::Unused));
+        assert_eq!(answer(&asymmetric, 2, port(2), false), Ok(Which::Same));
+        let asymmetric = links(&[(1, 1), (1, 2)]);
+        assert_eq!(answer(&asymmetric, 2, port(1), true), Ok(Which::Unused));
+        assert_eq!(answer(&asymmetric, 2, port(1), false), no);
+    }
+
+    #[test]
+    fn an_asymmetric_link_is_replaced_even_at_the_limit() {
+        let asymmetric = links(&[(1, 1), (1, 2)]);
+        assert!(has_room(&asymmetric, 2));
+        let both = links(&[(1, 1), (1, 2), (2, 2)]);
+        assert_eq!(Kind::of(&both), Kind::Symmetric);
+        assert!(!has_room(&both, 2));
+        assert_eq!(superfluous(&both), Some(1));
+        assert_eq!(superfluous(&asymmetric), None);
+        assert_eq!(superfluous(&links(&[(1, 1), (2, 2)])), None);
+        assert_eq!(superfluous(&links(&[(1, 1), (2, 1), (2, 2)])), Some(1));
+    }
+
+    #[test]
+    fn only_a_group_that_gains_by_it_looks_for_a_link() {
+        assert!(wants_link(&links(&[(1, 1)]), 2));
+        assert!(!wants_link(&links(&[(1, 1)]), 1));
+        assert!(wants_link(&links(&[(1, 1), (1, 2)]), 2));
+        assert!(!wants_link(&links(&[(1, 1), (2, 1)]), 2));
+        assert!(!wants_link(&links(&[(1, 1), (2, 2)]), 2));
+        assert!(wants_link(&links(&[(1, 1), (2, 2)]), 3));
+    }
+
+    #[test]
+    fn eight_links_are_the_most() {
+        let ends: [(u8, u8); 8] = core::array::from_fn(|i| (i as u8, i as u8));
+        assert!(!has_room(&links(&ends), 255));
+        assert!(has_room(&links(&ends[..7]), 255));
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ADD_LINK: one more link for a group (RFC 7609 sections 4.4.3 and 4.5.5; C functions
+//! `smc_llc_srv_add_link`, `smc_llc_cli_add_link`).
+//!
+//! The server offers its end of the link, the client answers with its own; both name their buffers
+//! on it, in version 1 by messages of their own. CONFIRM_LINK on the new link ends the flow. All
+//! but CONFIRM_LINK travels on a link that is active.
+//!
+//! - [`server`]: the side that offers
+//! - [`client`]: the side that answers
+
+use super::action::{
+    Action,
+    Actions,
+    Finished, //
+};
+use super::end::Keys;
+use super::{
+    send,
+    Arrival, //
+};
+use crate::id::LinkNum;
+use crate::lgr::{
+    Rtoken,
+    Rtokens, //
+};
+use crate::reason::Reason;
+use crate::time::Duration;
+use crate::wire::llc::{
+    AddLinkCont,
+    Body,
+    DeleteLink,
+    DeleteReason,
+    Kind,
+    NewLinkRkey,
+    RejectReason, //
+};
+use crate::wire::{
+    List,
+    Version, //
+};
+
+pub(super) mod client;
+pub(super) mod server;
+
+/// Time that either side waits for CONFIRM_LINK on the new link (C: `SMC_LLC_WAIT_FIRST_TIME`).
+pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
+
+/// Keys in one ADD_LINK_CONT.
+const KEYS_EACH: u8 = 2;
+
+/// Why no link was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The peer was not heard in time.
+    Silent,
+    /// The client does not want it.
+    Rejected(RejectReason),
+    /// The peer deleted it before it was active.
+    Deleted,
+    /// It, or the link that the flow ran on, is gone.
+    LinkLost,
+    /// It could not be brought up on this side.
+    Failed(Reason),
+    /// The peer's end cannot be used.
+    Unusable,
+}
+
+/// Which link a flow is about.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Slot of the link that carries the flow.
+    on: usize,
+    /// Slot of the new link.
+    slot: usize,
+    /// The new link's number.
+    link_num: LinkNum,
+}
+
+impl Place {
+    fn finished<'a>(&self, result: Result<(), Error>) -> Action<'a> {
+        Action::Finished(Finished::AddLink {
+            slot: self.slot,
+            result,
+        })
+    }
+
+    /// Ends the flow without a link.
+    fn failed<'a>(&self, error: Error) -> Actions<'a> {
+        self.finished(Err(error)).into()
+    }
+
+    /// Ends the flow without a link, and tells the peer, which may think that there is one.
+    fn given_up<'a>(&self, error: Error, version: Version) -> Actions<'a> {
+        let request = DeleteLink {
+            link_num: Some(self.link_num),
+            orderly: false,
+            reason: DeleteReason::LOST_PATH,
+        };
+        let body = Body::DeleteLink(request);
+        let mut actions = Actions::from(send(version, Kind::Request, self.on, body));
+        actions.push(self.finished(Err(error)));
+        actions
+    }
+
+    /// Notes where the peer's buffers are on the new link. Those that are not known are left out.
+    fn learn(&self, rtokens: &mut Rtokens<'_>, keys: &[NewLinkRkey]) {
+        for key in keys {
+            let token = Rtoken {
+                rkey: key.new_rkey(),
+                addr: key.new_addr(),
+            };
+            if let Some(row) = rtokens.find(self.on, key.rkey()) {
+                // Key zero says that the buffer is not on the link; nothing is written to it there.
+                let _ = rtokens.set(row, self.slot, token);
+            }
+        }
+    }
+}
+
+/// The exchange of keys in version 1: both send two at a time until neither has more.
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    /// Keys of ours, and how many of them were sent.
+    ours: u8,
+    sent: u8,
+    /// Keys that the peer still has, once it said so.
+    theirs: Option<u8>,
+}
+
+impl Exchange {
+    const fn new(ours: u8) -> Self {
+        Self {
+            ours,
+            sent: 0,
+            theirs: None,
+        }
+    }
+
+    /// Makes our next message.
+    fn next<'a>(&mut self, place: &Place, kind: Kind) -> Action<'a> {
+        let from = self.sent;
+        self.sent = self.sent.saturating_add(KEYS_EACH).min(self.ours);
+        Action::SendKeys {
+            on: place.on,
+            kind,
+            link_num: place.link_num,
+            from,
+        }
+    }
+
+    /// Takes the peer's next message; says whether it is that.
+    fn take(
+        &mut self,
+        cont: &AddLinkCont<'_>,
+        place: &Place,
+        arrival: &mut Arrival<'_, '_>,
+    ) -> bool {
+        let count = cont.rkeys.count().saturating_add(cont.following);
+        let is_next = self.theirs.is_none_or(|left| left == count);
+        if cont.link_num != place.link_num || arrival.slot != place.on || !is_next {
+            return false;
+        }
+        self.theirs = Some(cont.following);
+        place.learn(arrival.rtokens, &cont.rkeys);
+        true
+    }
+
+    fn is_done(&self) -> bool {
+        self.sent == self.ours && self.theirs == Some(0)
+    }
+}
+
+/// Makes the message that [`Action::SendKeys`] asks for, from all `keys` of the new link.
+pub fn keys_from(link_num: LinkNum, keys: Keys<'_>, from: u8) -> Body<'_> {
+    let rest = keys.as_slice().get(usize::from(from)..).unwrap_or_default();
+    let (here, following) = rest.split_at(rest.len().min(usize::from(KEYS_EACH)));
+    Body::AddLinkCont(AddLinkCont {
+        link_num,
+        rkeys: List::new(here).unwrap_or_default(),
+        following: u8::try_from(following.len()).unwrap_or(u8::MAX),
+    })
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client is offered a link.
+
+use super::{
+    Error,
+    Exchange,
+    Place,
+    CONFIRM_WAIT, //
+};
+use crate::id::LinkUid;
+use crate::llc::action::{
+    Action,
+    Actions,
+    Ignored, //
+};
+use crate::llc::end::{
+    LocalEnd,
+    NewEnd, //
+};
+use crate::llc::{
+    send,
+    unexpected,
+    Arrival,
+    ANSWER_WAIT, //
+};
+use crate::reason::Reason;
+use crate::time::Instant;
+use crate::wire::llc::{
+    AddLink,
+    AddLinkCont,
+    Body,
+    ConfirmLink,
+    DeleteLink,
+    DeleteReason,
+    Kind,
+    NewLink,
+    RejectReason, //
+};
+use crate::wire::Version;
+
+/// An offer of the server.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::llc) struct Offer {
+    /// The link that it came on.
+    pub(in crate::llc) on: usize,
+    /// Where the new link is to be.
+    pub(in crate::llc) slot: usize,
+    /// The server's end.
+    pub(in crate::llc) link: NewLink,
+    /// When the server gives up.
+    pub(in crate::llc) until: Instant,
+}
+
+impl Offer {
+    /// Takes an offer, and notes where the peer's buffers are on the link: the message does not stay.
+    pub(in crate::llc) fn new(
+        request: &AddLink<'_>,
+        slot: usize,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Option<Self> {
+        let AddLink::Link { link, v2 } = request else {
+            return None;
+        };
+        let offer = Self {
+            on: arrival.slot,
+            slot,
+            link: *link,
+            until: now.saturating_add(ANSWER_WAIT),
+        };
+        arrival.rtokens.delete_link(slot);
+        if let Some(v2) = v2 {
+            offer.place().learn(arrival.rtokens, &v2.rkeys);
+        }
+        Some(offer)
+    }
+
+    const fn place(&self) -> Place {
+        Place {
+            on: self.on,
+            slot: self.slot,
+            link_num: self.link.link_num,
+        }
+    }
+}
+
+/// Makes the answer to an offer that is not wanted.
+pub(in crate::llc) fn rejection<'a>(link: NewLink, reason: RejectReason) -> Body<'a> {
+    Body::AddLink(AddLink::Rejection { link, reason })
+}
+
+/// A link that the client adds.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::llc) struct Adding {
+    offer: Offer,
+    version: Version,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The caller looks for a port and makes its end.
+    Offered,
+    /// Version 1: keys go both ways.
+    Keys {
+        end: LocalEnd,
+        exchange: Exchange,
+        deadline: Instant,
+    },
+    /// CONFIRM_LINK is awaited on the new link.
+    Waiting { end: LocalEnd, deadline: Instant },
+    /// The caller makes the link ready to send.
+    Preparing { end: LocalEnd, peer_uid: LinkUid },
+}
+
+impl Adding {
+    pub(in crate::llc) fn begin<'a>(offer: Offer, version: Version) -> (Self, Action<'a>) {
+        let flow = Self {
+            offer,
+            version,
+            state: State::Offered,
+        };
+        let action = Action::LinkOffered {
+            on: offer.on,
+            slot: offer.slot,
+            link: offer.link,
+        };
+        (flow, action)
+    }
+
+    pub(in crate::llc) const fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Keys { deadline, .. } | State::Waiting { deadline, .. } => Some(deadline),
+            State::Offered | State::Preparing { .. } => None,
+        }
+    }
+
+    /// Says whether the flow is about this offer.
+    pub(in crate::llc) fn is_about(&self, request: &AddLink<'_>) -> bool {
+        matches!(request, AddLink::Link { link, .. } if link.link_num == self.offer.link.link_num)
+    }
+
+    /// The caller made its end for the link in `slot`, or does not want it.
+    pub(in crate::llc) fn on_answered<'a>(
+        &mut self,
+        slot: usize,
+        result: Result<NewEnd<'a>, RejectReason>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let (State::Offered, true) = (self.state, slot == self.offer.slot) else {
+            return unexpected();
+        };
+        let (body, failure) = match result {
+            Ok(new) => {
+                self.state = self.after_answer(&new, now);
+                (new.add_link(), None)
+            }
+            Err(reason) => {
+                let body = rejection(self.offer.link, reason);
+                (body, Some(Error::Rejected(reason)))
+            }
+        };
+        let mut actions = Actions::from(send(self.version, Kind::Response, self.offer.on, body));
+        if let Some(error) = failure {
+            actions.append(self.offer.place().failed(error));
+        }
+        actions
+    }
+
+    fn after_answer(&self, new: &NewEnd<'_>, now: Instant) -> State {
+        let end = new.end;
+        match self.version {
+            Version::V1 => State::Keys {
+                end,
+                exchange: Exchange::new(new.keys.count()),
+                deadline: now.saturating_add(ANSWER_WAIT),
+            },
+            Version::V2 => State::Waiting {
+                end,
+                deadline: now.saturating_add(CONFIRM_WAIT),
+            },
+        }
+    }
+
+    /// The server's keys in version 1.
+    pub(in crate::llc) fn on_keys<'a>(
+        &mut self,
+        cont: &AddLinkCont<'_>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let State::Keys {
+            end, mut exchange, ..
+        } = self.state
+        else {
+            return unexpected();
+        };
+        let place = self.offer.place();
+        if !exchange.take(cont, &place, arrival) {
+            return Action::Ignored(Ignored::OtherAnswer).into();
+        }
+        let answer = exchange.next(&place, Kind::Response);
+        self.state = match exchange.is_done() {
+            true => State::Waiting {
+                end,
+                deadline: now.saturating_add(CONFIRM_WAIT),
+            },
+            false => State::Keys {
+                end,
+                exchange,
+                deadline: now.saturating_add(ANSWER_WAIT),
+            },
+        };
+        answer.into()
+    }
+
+    /// The server's word on the new link. It comes on another link than the keys, and may overtake
+    /// the last of them: buffers that are missing then are not used on this link.
+    pub(in crate::llc) fn on_confirm_request<'a>(
+        &mut self,
+        request: &ConfirmLink,
+        slot: usize,
+    ) -> Actions<'a> {
+        let (State::Keys { end, .. } | State::Waiting { end, .. }) = self.state else {
+            return unexpected();
+        };
+        if slot != self.offer.slot {
+            return Action::Ignored(Ignored::OtherLink).into();
+        }
+        if request.link_num != self.offer.link.link_num {
+            return Action::Ignored(Ignored::UnknownLink).into();
+        }
+        self.state = State::Preparing {
+            end,
+            peer_uid: request.uid,
+        };
+        Action::PrepareLink {
+            slot,
+            link_num: request.link_num,
+        }
+        .into()
+    }
+
+    /// The caller made the link in `slot` ready to send, or could not.
+    pub(in crate::llc) fn on_connected<'a>(
+        &mut self,
+        slot: usize,
+        result: Result<(), Reason>,
+    ) -> Actions<'a> {
+        let (State::Preparing { end, peer_uid }, true) = (self.state, slot == self.offer.slot)
+        else {
+            return unexpected();
+        };
+        let place = self.offer.place();
+        if let Err(reason) = result {
+            return place.given_up(Error::Failed(reason), self.version);
+        }
+        let answer = Body::ConfirmLink(end.confirm_link(place.link_num));
+        let mut actions = Actions::from(send(self.version, Kind::Response, slot, answer));
+        actions.push(Action::ActivateLink { slot, peer_uid });
+        actions.push(place.finished(Ok(())));
+        actions
+    }
+
+    /// The server deletes the new link; `None` if it means another one.
+    pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
+        if request.link_num != Some(self.offer.link.link_num) {
+            return None;
+        }
+        let answer = Body::DeleteLink(DeleteLink {
+            reason: DeleteReason::DONE,
+            ..*request
+        });
+        let message = send(self.version, Kind::Response, self.offer.on, answer);
+        let mut actions = Actions::from(message);
+        actions.append(self.offer.place().failed(Error::Deleted));
+        Some(actions)
+    }
+
+    pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
+        match self.state {
+            State::Keys { .. } | State::Waiting { .. } => {
+                self.offer.place().given_up(Error::Silent, self.version)
+            }
+            State::Offered | State::Preparing { .. } => Actions::default(),
+        }
+    }
+
+    /// A link is gone; `None` if the flow does not need it.
+    pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
+        let place = self.offer.place();
+        if slot == place.on {
+            return Some(place.failed(Error::LinkLost));
+        }
+        (slot == place.slot).then(|| place.given_up(Error::LinkLost, self.version))
+    }
+
+    /// The server offers another link: it has given this one up.
+    pub(in crate::llc) fn superseded<'a>(&self) -> Actions<'a> {
+        self.offer.place().failed(Error::Silent)
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server offers a link.
+
+use super::{
+    Error,
+    Exchange,
+    Place,
+    CONFIRM_WAIT, //
+};
+use crate::llc::action::{
+    Action,
+    Actions,
+    Ignored, //
+};
+use crate::llc::end::{
+    LocalEnd,
+    NewEnd, //
+};
+use crate::llc::{
+    send,
+    unexpected,
+    Arrival,
+    ANSWER_WAIT, //
+};
+use crate::reason::Reason;
+use crate::time::Instant;
+use crate::wire::llc::{
+    AddLink,
+    AddLinkCont,
+    Body,
+    ConfirmLink,
+    DeleteLink,
+    Kind, //
+};
+use crate::wire::Version;
+
+/// A link that the server adds.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::llc) struct Adding {
+    place: Place,
+    version: Version,
+    end: LocalEnd,
+    keys: u8,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The offer is out.
+    Offered { deadline: Instant },
+    /// The caller connects the queue pair.
+    Connecting,
+    /// Version 1: keys go both ways.
+    Keys {
+        exchange: Exchange,
+        deadline: Instant,
+    },
+    /// CONFIRM_LINK is out, on the new link.
+    Confirming { deadline: Instant },
+}
+
+impl Adding {
+    pub(in crate::llc) fn begin<'a>(
+        on: usize,
+        new: &NewEnd<'a>,
+        version: Version,
+        now: Instant,
+    ) -> (Self, Action<'a>) {
+        let deadline = now.saturating_add(ANSWER_WAIT);
+        let flow = Self {
+            place: Place {
+                on,
+                slot: new.end.slot,
+                link_num: new.end.link_num,
+            },
+            version,
+            end: new.end,
+            keys: new.keys.count(),
+            state: State::Offered { deadline },
+        };
+        (flow, send(version, Kind::Request, on, new.add_link()))
+    }
+
+    pub(in crate::llc) const fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Offered { deadline }
+            | State::Keys { deadline, .. }
+            | State::Confirming { deadline } => Some(deadline),
+            State::Connecting => None,
+        }
+    }
+
+    /// The client's end of the link, or its rejection.
+    pub(in crate::llc) fn on_answer<'a>(
+        &mut self,
+        answer: &AddLink<'_>,
+        arrival: &mut Arrival<'_, '_>,
+    ) -> Actions<'a> {
+        match answer {
+            // A C client that fails later says so, too, though it had accepted.
+            AddLink::Rejection { link, reason } if link.link_num == self.place.link_num => {
+                self.place.failed(Error::Rejected(*reason))
+            }
+            AddLink::Link { link, v2 } if link.link_num == self.place.link_num => {
+                let State::Offered { .. } = self.state else {
+                    return unexpected();
+                };
+                if arrival.slot != self.place.on {
+                    return Action::Ignored(Ignored::OtherLink).into();
+                }
+                if link.mtu.is_none() {
+                    return self.place.given_up(Error::Unusable, self.version);
+                }
+                arrival.rtokens.delete_link(self.place.slot);
+                if let Some(v2) = v2 {
+                    self.place.learn(arrival.rtokens, &v2.rkeys);
+                }
+                self.state = State::Connecting;
+                Action::ConnectLink {
+                    slot: self.place.slot,
+                    peer: *link,
+                }
+                .into()
+            }
+            AddLink::Invitation { .. } | AddLink::Link { .. } | AddLink::Rejection { .. } => {
+                Action::Ignored(Ignored::OtherAnswer).into()
+            }
+        }
+    }
+
+    /// The caller connected the queue pair in `slot`, or could not.
+    pub(in crate::llc) fn on_connected<'a>(
+        &mut self,
+        slot: usize,
+        result: Result<(), Reason>,
+        now: Instant,
+    ) -> Actions<'a> {
+        match (self.state, result) {
+            (State::Connecting, _) if slot != self.place.slot => unexpected(),
+            (State::Connecting, Err(reason)) => {
+                self.place.given_up(Error::Failed(reason), self.version)
+            }
+            (State::Connecting, Ok(())) => match self.version {
+                Version::V1 => self.send_keys(Exchange::new(self.keys), now),
+                Version::V2 => self.confirm(now),
+            },
+            (State::Offered { .. } | State::Keys { .. } | State::Confirming { .. }, _) => {
+                unexpected()
+            }
+        }
+    }
+
+    /// The client's keys in version 1.
+    pub(in crate::llc) fn on_keys<'a>(
+        &mut self,
+        cont: &AddLinkCont<'_>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let State::Keys { mut exchange, .. } = self.state else {
+            return unexpected();
+        };
+        if !exchange.take(cont, &self.place, arrival) {
+            return Action::Ignored(Ignored::OtherAnswer).into();
+        }
+        match exchange.is_done() {
+            true => self.confirm(now),
+            false => self.send_keys(exchange, now),
+        }
+    }
+
+    fn send_keys<'a>(&mut self, mut exchange: Exchange, now: Instant) -> Actions<'a> {
+        let message = exchange.next(&self.place, Kind::Request);
+        let deadline = now.saturating_add(ANSWER_WAIT);
+        self.state = State::Keys { exchange, deadline };
+        message.into()
+    }
+
+    fn confirm<'a>(&mut self, now: Instant) -> Actions<'a> {
+        let deadline = now.saturating_add(CONFIRM_WAIT);
+        self.state = State::Confirming { deadline };
+        let body = Body::ConfirmLink(self.end.confirm_link(self.place.link_num));
+        send(self.version, Kind::Request, self.place.slot, body).into()
+    }
+
+    /// The client's word on the new link.
+    pub(in crate::llc) fn on_confirmed<'a>(
+        &self,
+        answer: &ConfirmLink,
+        slot: usize,
+    ) -> Actions<'a> {
+        let State::Confirming { .. } = self.state else {
+            return unexpected();
+        };
+        if slot != self.place.slot {
+            return Action::Ignored(Ignored::OtherLink).into();
+        }
+        if answer.link_num != self.place.link_num {
+            return Action::Ignored(Ignored::OtherAnswer).into();
+        }
+        let peer_uid = answer.uid;
+        let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
+        actions.push(self.place.finished(Ok(())));
+        actions
+    }
+
+    /// The client asks for the new link to be deleted; `None` if it means another one.
+    pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
+        let is_meant = request.link_num == Some(self.place.link_num);
+        is_meant.then(|| self.place.given_up(Error::Deleted, self.version))
+    }
+
+    pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
+        match self.state {
+            // Who did not hear of the offer has nothing to delete, and who is late does so himself.
+            State::Offered { .. } => self.place.failed(Error::Silent),
+            State::Keys { .. } | State::Confirming { .. } => {
+                self.place.given_up(Error::Silent, self.version)
+            }
+            State::Connecting => Actions::default(),
+        }
+    }
+
+    /// A link is gone; `None` if the flow does not need it.
+    pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
+        if slot == self.place.on {
+            return Some(self.place.failed(Error::LinkLost));
+        }
+        let is_new = slot == self.place.slot;
+        is_new.then(|| self.place.given_up(Error::LinkLost, self.version))
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a message of the peer means: by its type, our role and the flow under way.
+
+use super::add::client::{
+    rejection,
+    Offer, //
+};
+use super::queue::Pending;
+use super::{
+    rkey,
+    unexpected,
+    Action,
+    Actions,
+    Arrival,
+    Flow,
+    Ignored,
+    Llc, //
+};
+use crate::lgr::Role;
+use crate::time::Instant;
+use crate::wire::llc::{
+    AddLink,
+    Body,
+    Kind,
+    Message,
+    NewLink,
+    RejectReason,
+    ReqAddLink, //
+};
+use crate::wire::List;
+
+impl Llc {
+    /// Takes a message from the peer.
+    pub fn on_message<'a>(
+        &mut self,
+        message: &Message<'a>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        if message.version != self.version {
+            return Action::Ignored(Ignored::WrongVersion).into();
+        }
+        match message.kind {
+            Kind::Request => self.on_request(&message.body, arrival, now),
+            Kind::Response => self.on_response(&message.body, arrival, now),
+        }
+    }
+
+    fn on_request<'a>(
+        &mut self,
+        body: &Body<'a>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        match body {
+            Body::TestLink(user_data) => self.answer(arrival.slot, Body::TestLink(*user_data)),
+            Body::ConfirmRkey(request) => {
+                let answer = rkey::confirm(request, arrival);
+                self.answer(arrival.slot, Body::ConfirmRkey(answer))
+            }
+            Body::DeleteRkey(request) => {
+                let answer = rkey::delete(request, self.version, arrival);
+                self.answer(arrival.slot, Body::DeleteRkey(answer))
+            }
+            Body::DeleteLink(request) => self.on_delete_link(request, arrival, now),
+            Body::AddLink(request) => self.on_add_link(request, arrival, now),
+            Body::ReqAddLink(_) => self.on_req_add_link(arrival.slot),
+            Body::ConfirmLink(request) => {
+                let actions = match &mut self.flow {
+                    Some(Flow::FirstContact(flow)) => flow.on_request(request, arrival.slot),
+                    Some(Flow::Answer(flow)) => flow.on_confirm_request(request, arrival.slot),
+                    Some(_) | None => unexpected(),
+                };
+                self.settle(actions, now)
+            }
+            Body::AddLinkCont(request) => match &mut self.flow {
+                Some(Flow::Answer(flow)) => flow.on_keys(request, arrival, now),
+                Some(_) | None => unexpected(),
+            },
+            Body::ConfirmRkeyCont(_) => unexpected(),
+        }
+    }
+
+    fn on_response<'a>(
+        &mut self,
+        body: &Body<'a>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let (version, slot) = (self.version, arrival.slot);
+        let actions = match (body, &mut self.flow) {
+            (Body::ConfirmLink(answer), Some(Flow::FirstContact(flow))) => {
+                flow.on_answer(answer, slot, version)
+            }
+            (Body::ConfirmLink(answer), Some(Flow::Offer(flow))) => flow.on_confirmed(answer, slot),
+            (Body::AddLink(answer), Some(Flow::Offer(flow))) => flow.on_answer(answer, arrival),
+            (Body::AddLinkCont(answer), Some(Flow::Offer(flow))) => {
+                flow.on_keys(answer, arrival, now)
+            }
+            (Body::ConfirmRkey(answer), Some(Flow::Rkey(flow))) => flow.on_confirmed(answer, slot),
+            (Body::DeleteRkey(answer), Some(Flow::Rkey(flow))) => flow.on_deleted(answer, slot),
+            (Body::DeleteLink(answer), Some(Flow::DeleteLink { what, .. })) => {
+                what.on_answer(answer)
+            }
+            (Body::DeleteLink(answer), None) if answer.link_num.is_none() => {
+                Action::TerminateGroup(answer.reason).into()
+            }
+            // Whatever came on the link shows that it lives; the caller noted that.
+            // Neither is an answer to an invitation of ours waited for.
+            (Body::TestLink(_) | Body::ReqAddLink(_), _) => Action::Ignored(Ignored::Noted).into(),
+            (_, _) => unexpected(),
+        };
+        self.settle(actions, now)
+    }
+
+    fn on_add_link<'a>(
+        &mut self,
+        request: &AddLink<'a>,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        match (self.role, request) {
+            (Role::Client, AddLink::Link { link, .. }) => {
+                self.on_offer(request, *link, arrival, now)
+            }
+            (Role::Server, AddLink::Invitation { .. }) => {
+                Action::Invited { on: arrival.slot }.into()
+            }
+            (Role::Client | Role::Server, _) => Action::Ignored(Ignored::NotForRole).into(),
+        }
+    }
+
+    /// The server offers a link. One that has been there before comes late, or twice.
+    fn on_offer<'a>(
+        &mut self,
+        request: &AddLink<'a>,
+        link: NewLink,
+        arrival: &mut Arrival<'_, '_>,
+        now: Instant,
+    ) -> Actions<'a> {
+        let is_under_way = matches!(&self.flow, Some(Flow::Answer(flow)) if flow.is_about(request));
+        if is_under_way || arrival.slot_of(link.link_num).is_some() {
+            return Action::Ignored(Ignored::Unexpected).into();
+        }
+        let (Some(_), Some(slot)) = (link.mtu, arrival.spare) else {
+            let reason = match link.mtu {
+                Some(_) => RejectReason::NO_ALTERNATE_PATH,
+                None => RejectReason::INVALID_MTU,
+            };
+            return self.answer(arrival.slot, rejection(link, reason));
+        };
+        let Some(offer) = Offer::new(request, slot, arrival, now) else {
+            return unexpected();
+        };
+        match &self.flow {
+            None => self.begin_answer(offer),
+            Some(Flow::Answer(flow)) => {
+                let ended = flow.superseded();
+                self.queue.push(Pending::Add(offer));
+                self.settle(ended, now)
+            }
+            Some(_) => {
+                self.queue.push(Pending::Add(offer));
+                Action::Ignored(Ignored::Delayed).into()
+            }
+        }
+    }
+
+    /// The client can add a link. It is answered at once, whether or not an offer follows: a C client
+    /// begins no other flow until then.
+    fn on_req_add_link<'a>(&self, slot: usize) -> Actions<'a> {
+        match self.role {
+            Role::Server => {
+                let nothing = ReqAddLink { gids: List::EMPTY };
+                let mut actions = self.answer(slot, Body::ReqAddLink(nothing));
+                actions.push(Action::Invited { on: slot });
+                actions
+            }
+            Role::Client => Action::Ignored(Ignored::NotForRole).into(),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Links of a group that are added, deleted and lost, with two cores that talk: message by message,
+//! and from many seeds with messages that are lost, late, doubled or cross the peer's own flow.
+
+mod common;
+
+use common::links::{
+    World,
+    WORK, //
+};
+use common::net::Verdict;
+use common::rng::{
+    for_seeds,
+    Rng, //
+};
+use common::Side;
+use smc_proto::lgr::Kind;
+use smc_proto::llc::add::{
+    Error,
+    CONFIRM_WAIT, //
+};
+use smc_proto::llc::{
+    Finished,
+    ANSWER_WAIT, //
+};
+use smc_proto::reason::Reason;
+use smc_proto::time::Duration;
+use smc_proto::wire::llc::{
+    Body,
+    Message,
+    RejectReason, //
+};
+use smc_proto::wire::Version;
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+/// How a side's ADD_LINK flows ended.
+fn added(world: &World, side: Side) -> Vec<Result<(), Error>> {
+    let pick = |how: &Finished| match how {
+        Finished::AddLink { result, .. } => Some(*result),
+        _ => None,
+    };
+    let machine = &world.machines[side.index()];
+    machine.finished.iter().filter_map(pick).collect()
+}
+
+fn kinds(world: &World) -> [Kind; 2] {
+    [0, 1].map(|side| Kind::of(&world.machines[side].ends()))
+}
+
+fn announced(world: &mut World, side: Side, count: u8) {
+    for _ in 0..count {
+        world.announce(side);
+        world.run();
+    }
+}
+
+#[test]
+fn a_second_link_is_added_with_all_keys() {
+    for version in VERSIONS {
+        for count in [0, 1, 2, 3, 7] {
+            let mut world = World::new(1, version, [2, 2]);
+            announced(&mut world, Side::Client, count);
+            announced(&mut world, Side::Server, 5);
+            world.offer(0);
+            world.run();
+            assert_eq!(world.view(Side::Client), world.view(Side::Server));
+            assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+            for side in Side::BOTH {
+                assert_eq!(added(&world, side), [Ok(())]);
+                assert_eq!(world.missing_keys(side), 0, "{version:?} {count}");
+            }
+            // What comes later is told for both links at once.
+            announced(&mut world, Side::Client, 1);
+            assert_eq!(world.missing_keys(Side::Server), 0);
+        }
+    }
+}
+
+#[test]
+fn one_port_on_a_side_makes_an_asymmetric_group() {
+    for (ports, client, server) in [
+        ([1, 2], Kind::AsymmetricLocal, Kind::AsymmetricPeer),
+        ([2, 1], Kind::AsymmetricPeer, Kind::AsymmetricLocal),
+    ] {
+        let mut world = World::new(1, Version::V2, ports);
+        world.offer(0);
+        world.run();
+        assert_eq!(kinds(&world), [client, server]);
+        world.offer(0);
+        world.run();
+        assert_eq!(world.view(Side::Client).len(), 2, "a third is of no use");
+    }
+}
+
+#[test]
+fn a_missing_port_that_returns_makes_the_asymmetric_link_superfluous() {
+    for (ports, late) in [([1, 2], Side::Client), ([2, 1], Side::Server)] {
+        let mut world = World::new(1, Version::V2, ports);
+        world.offer(0);
+        world.run();
+        assert!(kinds(&world)[0].is_asymmetric());
+        world.machine(late).ports = 2;
+        match late {
+            Side::Client => world.invite(0),
+            Side::Server => world.offer(0),
+        }
+        world.run();
+        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        assert_eq!(world.view(Side::Client), world.view(Side::Server));
+        assert_eq!(world.view(Side::Client).len(), 2);
+    }
+}
+
+#[test]
+fn two_sides_with_one_port_each_have_one_link() {
+    for version in VERSIONS {
+        let mut world = World::new(1, version, [1, 1]);
+        world.offer(0);
+        world.run();
+        assert_eq!(kinds(&world), [Kind::Single; 2]);
+        let rejected = Err(Error::Rejected(RejectReason::NO_ALTERNATE_PATH));
+        for side in Side::BOTH {
+            assert_eq!(added(&world, side), [rejected]);
+        }
+    }
+}
+
+#[test]
+fn links_are_added_up_to_the_limit_of_the_group() {
+    let mut world = World::new(1, Version::V2, [8, 8]);
+    for links in [2, 3, 4, 4] {
+        world.offer(0);
+        world.run();
+        assert_eq!(world.view(Side::Client), world.view(Side::Server));
+        assert_eq!(world.view(Side::Client).len(), links);
+    }
+}
+
+#[test]
+fn an_invitation_is_taken_up() {
+    for version in VERSIONS {
+        let mut world = World::new(1, version, [2, 2]);
+        world.invite(0);
+        world.run();
+        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        world.invite(0);
+        world.run();
+        assert_eq!(added(&world, Side::Server).len(), 1, "one is enough");
+    }
+}
+
+#[test]
+fn a_lost_link_is_deleted_on_both_sides_and_can_be_added_again() {
+    for version in VERSIONS {
+        for (side, slot) in [
+            (Side::Client, 0),
+            (Side::Client, 1),
+            (Side::Server, 0),
+            (Side::Server, 1),
+        ] {
+            let mut world = World::new(1, version, [2, 2]);
+            announced(&mut world, Side::Client, 3);
+            world.offer(0);
+            world.run();
+            world.lose(side, slot);
+            world.run();
+            assert_eq!(world.view(Side::Client), world.view(Side::Server));
+            assert_eq!(kinds(&world), [Kind::Single; 2], "{side:?} {slot}");
+            let on = world.machine(Side::Server).active()[0];
+            world.offer(on);
+            world.run();
+            assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+            assert_eq!(world.missing_keys(Side::Server), 0);
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_both_sides_see_deletes_one_link() {
+    let mut world = World::new(1, Version::V2, [2, 2]);
+    world.offer(0);
+    world.run();
+    for side in Side::BOTH {
+        world.lose(side, 1);
+    }
+    world.run();
+    assert_eq!(kinds(&world), [Kind::Single; 2]);
+    assert!(!world.machine(Side::Client).is_dead && !world.machine(Side::Server).is_dead);
+}
+
+#[test]
+fn a_link_that_one_side_cannot_bring_up_is_deleted_on_both() {
+    for version in VERSIONS {
+        for side in Side::BOTH {
+            let mut world = World::new(1, version, [2, 2]);
+            world.machine(side).fails = 1;
+            world.offer(0);
+            world.run();
+            assert_eq!(kinds(&world), [Kind::Single; 2]);
+            let ends = Side::BOTH.map(|side| added(&world, side));
+            match side {
+                Side::Server => {
+                    assert_eq!(ends[1], [Err(Error::Failed(Reason::LinkNotReady))]);
+                    assert_eq!(ends[0], [Err(Error::Deleted)]);
+                }
+                Side::Client => assert!(matches!(ends[1][..], [Err(Error::Rejected(_))])),
+            }
+        }
+    }
+}
+
+/// The types of the messages of one ADD_LINK flow, and those of the deletion of that link.
+fn types_of_a_flow(version: Version) -> Vec<u8> {
+    match version {
+        Version::V1 => vec![1, 2, 3, 4],
+        Version::V2 => vec![1, 2, 4],
+    }
+}
+
+#[test]
+fn whichever_message_is_lost_both_sides_agree_in_the_end() {
+    for version in VERSIONS {
+        for from in Side::BOTH {
+            for kind in types_of_a_flow(version) {
+                let mut world = World::new(1, version, [2, 2]);
+                announced(&mut world, Side::Client, 3);
+                world.net.add_rule(move |packet| {
+                    match packet.from == from && packet.message[0] & 0x0f == kind {
+                        true => Verdict::Lose,
+                        false => Verdict::Pass,
+                    }
+                });
+                world.offer(0);
+                world.run();
+                if kind == 4 {
+                    world.lose(from, 1);
+                    world.run();
+                }
+                let lost = world.net.lost();
+                world.net.clear_rules();
+                world.test_links();
+                world.run();
+                let views = Side::BOTH.map(|side| world.view(side));
+                assert_eq!(
+                    views[0], views[1],
+                    "{version:?} {from:?} {kind}, {lost} lost"
+                );
+                assert!(lost > 0 || (from == Side::Client && kind == 4));
+                assert_eq!(views[0].len(), 1, "{version:?} {from:?} {kind}");
+                // The group is none the worse for it.
+                let on = world.machine(Side::Server).active()[0];
+                world.offer(on);
+                world.run();
+                assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_offer_waits_for_the_clients_own_flow() {
+    let mut world = World::new(1, Version::V2, [2, 2]);
+    // The answer to the announcement is late, and the offer is here before.
+    world.net.add_rule(|packet| match packet.message[0] & 0x0f {
+        6 if packet.from == Side::Server => Verdict::Delay(Duration::from_millis(300)),
+        _ => Verdict::Pass,
+    });
+    world.announce(Side::Client);
+    world.offer(0);
+    world.run();
+    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(world.missing_keys(Side::Server), 0);
+    assert_eq!(world.machine(Side::Client).rmbs.len(), 1);
+}
+
+#[test]
+fn an_invitation_that_nobody_answers_holds_nothing_up() {
+    let mut world = World::new(1, Version::V2, [2, 2]);
+    world.net.add_rule(|packet| match packet.message[0] & 0x0f {
+        5 => Verdict::Lose,
+        _ => Verdict::Pass,
+    });
+    world.invite(0);
+    world.run();
+    assert!(world.machine(Side::Client).llc.is_idle());
+    announced(&mut world, Side::Client, 1);
+    assert_eq!(world.machine(Side::Client).rmbs.len(), 1);
+}
+
+/// Loses, delays and doubles messages, `one_in` so many.
+fn disturb(world: &mut World, seed: u64, one_in: u32) {
+    let mut rng = Rng::new(seed ^ 0xd157);
+    world.net.add_rule(move |packet| {
+        // The tests of links are what ends a disagreement.
+        if packet.message[0] & 0x0f == 7 || !rng.one_in(one_in) {
+            return Verdict::Pass;
+        }
+        let millis = Duration::from_millis(rng.below(3_000).into());
+        match rng.below(3) {
+            0 => Verdict::Lose,
+            1 => Verdict::Delay(millis),
+            _ => Verdict::Twice(millis),
+        }
+    });
+}
+
+/// One of the things that may happen.
+fn operate(world: &mut World, rng: &mut Rng) {
+    let side = *rng.pick(&Side::BOTH);
+    let slots = world.machine(side).active();
+    let slot = match slots.is_empty() {
+        true => return,
+        false => *rng.pick(&slots),
+    };
+    match rng.below(10) {
+        0..=2 => world.announce(side),
+        3 => world.take_back(side),
+        4..=5 => world.offer(slot),
+        6 => world.invite(slot),
+        7 => world.lose(side, slot),
+        8 => world.machine(side).ports = 1 + rng.below(4) as u8,
+        _ => world.test_links(),
+    }
+}
+
+/// The longest that one flow may take with so many buffers: each message its wait, each step of the
+/// caller its time.
+fn bound(version: Version, buffers: usize) -> u64 {
+    let steps = 2 * u64::from(WORK) * 1_000_000;
+    let rounds = match version {
+        Version::V1 => buffers as u64 + 2,
+        Version::V2 => 0,
+    };
+    ANSWER_WAIT.as_nanos() * (1 + rounds) + CONFIRM_WAIT.as_nanos() + steps
+}
+
+#[test]
+fn whatever_happens_both_sides_agree_and_no_flow_lasts() {
+    for_seeds(10_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let version = VERSIONS[rng.below(2) as usize];
+        let ports = [rng.between(1, 4) as u8, rng.between(1, 4) as u8];
+        let mut world = World::new(seed, version, ports);
+        disturb(&mut world, seed, rng.between(2, 30));
+        for machine in &mut world.machines {
+            machine.fails = *rng.pick(&[0, 0, 5]);
+        }
+        for _ in 0..rng.between(1, 12) {
+            operate(&mut world, &mut rng);
+            world.run_for(rng.below(4_000).into());
+        }
+        world.run();
+        world.net.clear_rules();
+        world.test_links();
+        world.run();
+        let views = Side::BOTH.map(|side| world.view(side));
+        let is_over = world.machines.iter().any(|machine| machine.is_dead);
+        assert!(is_over || views[0] == views[1], "{views:?}");
+        for side in Side::BOTH {
+            world.missing_keys(side);
+            let machine = world.machine(side);
+            assert!(machine.llc.is_idle(), "{side:?}");
+            assert_eq!(machine.llc.deadline(), None);
+            let longest = machine.longest.as_nanos();
+            assert!(longest <= bound(version, 24), "{side:?} {longest} ns");
+        }
+    });
+}
+
+#[test]
+fn without_disturbance_no_key_is_missing() {
+    for_seeds(2_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let version = VERSIONS[rng.below(2) as usize];
+        let mut world = World::new(seed, version, [3, 3]);
+        for _ in 0..rng.between(2, 10) {
+            match rng.below(4) {
+                0 => world.offer(0),
+                1 => world.take_back(*rng.pick(&Side::BOTH)),
+                _ => world.announce(*rng.pick(&Side::BOTH)),
+            }
+            world.run_for(rng.below(3_000).into());
+        }
+        world.run();
+        assert_eq!(world.view(Side::Client), world.view(Side::Server));
+        for side in Side::BOTH {
+            let links = world.view(side).len();
+            // An announcement names three links at most here.
+            if links <= 3 {
+                assert_eq!(world.missing_keys(side), 0, "{side:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_offer_with_keys_fits_the_vector() {
+    let bytes = std::fs::read("tests/vectors/L7.bin").unwrap();
+    let message = Message::parse(&bytes).unwrap().unwrap();
+    let Body::AddLinkCont(cont) = message.body else {
+        panic!("{message:?}");
+    };
+    let keys = smc_proto::wire::List::new(cont.rkeys.as_slice()).unwrap();
+    let body = smc_proto::llc::add::keys_from(cont.link_num, keys, 0);
+    assert_eq!(body, message.body);
+}
