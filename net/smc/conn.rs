@@ -25,9 +25,12 @@ use kernel::{
     },
     workqueue::Work, //
 };
-use kernel_ext::net::{
-    Sk,
-    TcpSocket, //
+use kernel_ext::{
+    ib::Mapping,
+    net::{
+        Sk,
+        TcpSocket, //
+    }, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -51,7 +54,10 @@ use crate::{
         Member,
         Seat, //
     },
-    link::Sender,
+    link::{
+        Link,
+        Sender, //
+    },
     rmb::{
         Rmbe,
         SendBuf, //
@@ -79,11 +85,22 @@ pub(crate) struct Owner {
     pub(crate) tcp: Arc<TcpSocket>,
 }
 
+/// A link of the group.
+#[derive(Clone)]
+pub(crate) struct At {
+    pub(crate) slot: usize,
+    pub(crate) link: Arc<Link>,
+}
+
 /// What the spinlock of a connection guards.
 pub(crate) struct Inner {
     pub(crate) stream: Stream,
     /// Lent by the link group while data are in flight.
     pub(crate) sndbuf: Option<Arc<SendBuf>>,
+    /// The send buffer as the link's device sees it.
+    source: Option<Arc<Mapping>>,
+    /// The link that carries what we send.
+    at: At,
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     remote: Option<Remote>,
@@ -120,12 +137,14 @@ impl_has_work! {
 
 impl Conn {
     /// A connection in the handshake which receives into `rmbe`.
-    pub(crate) fn new(seat: Seat, rmbe: Rmbe, owner: Owner) -> Result<Arc<Self>> {
+    pub(crate) fn new(seat: Seat, at: At, rmbe: Rmbe, owner: Owner) -> Result<Arc<Self>> {
         let group = seat.group().clone();
         let token = group.next_token()?;
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
             sndbuf: None,
+            source: None,
+            at,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
             owner: Some(owner),
@@ -155,6 +174,16 @@ impl Conn {
     /// Our receive element, until the group ends.
     pub(crate) fn rmbe(&self) -> Option<Arc<Rmbe>> {
         self.inner.lock().rmbe.clone()
+    }
+
+    /// The link that carries what we send, and its slot.
+    pub(crate) fn at(&self) -> At {
+        self.inner.lock().at.clone()
+    }
+
+    /// The link that carries what we send.
+    pub(crate) fn link(&self) -> Arc<Link> {
+        self.inner.lock().at.link.clone()
     }
 
     /// Learns where the peer receives. Data may come from now on; see [`Conn::establish`] for ours.
@@ -251,6 +280,12 @@ impl Inner {
         self.rmbe.as_ref()
     }
 
+    /// Attaches a send buffer.
+    pub(crate) fn lend(&mut self, buf: Arc<SendBuf>, source: Arc<Mapping>) {
+        self.sndbuf = Some(buf);
+        self.source = Some(source);
+    }
+
     /// The socket that the application holds, as long as it does.
     fn sk(&self) -> Option<ARef<Sk>> {
         self.owner.as_ref().map(|owner| owner.sk.clone())
@@ -277,7 +312,7 @@ impl Inner {
         };
         let mut byte = [0];
         let memory = rmbe.memory();
-        if memory.is_some_and(|m| m.block().read(offset as usize, &mut byte).is_ok()) {
+        if memory.is_some_and(|m| m.read(offset as usize, &mut byte).is_ok()) {
             let [byte] = byte;
             self.stream.store_urgent(byte);
         }
@@ -312,7 +347,7 @@ impl Member for Conn {
         let mut inner = self.inner.lock();
         inner.stream.cut();
         inner.stream.detach_sndbuf(true);
-        let left = (inner.rmbe.take(), inner.sndbuf.take());
+        let left = (inner.rmbe.take(), inner.sndbuf.take(), inner.source.take());
         drop(inner);
         drop(left);
         self.settle();
@@ -326,11 +361,11 @@ impl Sender for Conn {
         let fx = inner.stream.on_sent(record, good);
         let mut idle = None;
         if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
-            idle = inner.sndbuf.take();
+            idle = inner.sndbuf.take().zip(inner.source.take());
         }
         let after = inner.after(fx);
         drop(inner);
-        if let Some(buf) = idle {
+        if let Some((buf, _)) = idle {
             self.group.sndbufs.give_back(buf);
         }
         self.act(&after);

@@ -199,7 +199,9 @@ pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
 /// the list locked. May sleep.
 pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
     end_where(End::LinkLost, |group| {
-        group.link.is_on(device) && is_gone(group.link.port())
+        let links = group.links();
+        let mut links = links.iter().flatten();
+        links.any(|link| link.is_on(device) && is_gone(link.port()))
     });
 }
 

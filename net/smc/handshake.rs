@@ -45,6 +45,7 @@ use smc_proto::{
 use crate::{
     clc::Exchange,
     conn::{
+        At,
         Conn,
         Owner,
         Remote, //
@@ -55,7 +56,7 @@ use crate::{
         LinkGroup,
         Seat,
         Terms,
-        SLOT, //
+        FIRST, //
     },
     link::Link,
     local::Local,
@@ -114,15 +115,15 @@ fn internal(e: Error) -> Reason {
 type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
 
 /// Makes the connection of a socket in a group: takes an element to receive into.
-fn make_conn(seat: Seat, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
+fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
     let group = seat.group();
-    let rmbe = group.rmbs.take(&group.link, want).map_err(internal)?;
+    let rmbe = group.rmbs.take(at.slot, &at.link, want).map_err(internal)?;
     let owner = Owner {
         sk: sk.clone(),
         tcp: tcp.clone(),
     };
-    Conn::new(seat, rmbe, owner).map_err(internal)
+    Conn::new(seat, at, rmbe, owner).map_err(internal)
 }
 
 /// Makes sure that the peer can write into the connection's element: its region is registered and
@@ -138,17 +139,17 @@ fn announce(conn: &Conn) -> Result<(), Reason> {
     if rmb.is_known() {
         return Ok(());
     }
-    let done = group.link.register(rmb.mr()).is_ok() && {
-        let region = Announcement {
-            here: Rtoken {
-                rkey: rmb.rkey(),
-                addr: rmb.addr(),
-            },
-            others: List::EMPTY,
-        };
-        group.confirm_rkey(region).is_ok()
-    };
-    if !done {
+    let At { slot, link } = conn.at();
+    let here = rmb
+        .register(slot, &link)
+        .ok()
+        .and_then(|()| rmb.rtoken(slot));
+    let is_done = here.is_some_and(|here| {
+        let others = List::EMPTY;
+        let region = Announcement { here, others };
+        group.confirm_rkey(slot, region).is_ok()
+    });
+    if !is_done {
         group.rmbs.forget(rmb);
         return Err(Reason::RegistrationFailed);
     }
@@ -158,21 +159,21 @@ fn announce(conn: &Conn) -> Result<(), Reason> {
 
 /// Our end, as the handshake says it.
 fn endpoint(local: &Local, conn: &Conn) -> Result<SmcR, Reason> {
-    let link = &conn.group.link;
+    let At { slot, link } = conn.at();
     let port = link.port();
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    let rmb = rmbe.rmb();
+    let rtoken = rmbe.rmb().rtoken(slot).ok_or(Reason::NoActiveLink)?;
     Ok(SmcR {
         peer_id: local.peer_id(),
         gid: port.gid,
         mac: port.mac,
         qp_num: link.qp_num(),
-        rkey: rmb.rkey(),
+        rkey: rtoken.rkey,
         rmbe_index: rmbe.index(),
         token: conn.token(),
         rmbe_size: rmbe.size(),
         mtu: port.mtu,
-        rmb_addr: rmb.addr(),
+        rmb_addr: rtoken.addr,
         psn: link.psn(),
     })
 }
@@ -185,7 +186,7 @@ fn learn(conn: &Conn, peer: &SmcR) -> Result<(), Reason> {
     };
     let row = conn
         .group
-        .with_rtokens(|rtokens| rtokens.add(SLOT, rtoken))
+        .with_rtokens(|rtokens| rtokens.add(conn.at().slot, rtoken))
         .map_err(|_| Reason::NoRtoken)?;
     conn.set_remote(Remote {
         token: peer.token,
@@ -207,13 +208,17 @@ fn begin_group(
     let depth = namespace::of(ends.0).config.depth();
     let link = Link::new(port.device(), port.facts, depth).map_err(internal)?;
     let id = local.next_group_id();
+    let at = At {
+        slot: FIRST,
+        link: link.clone(),
+    };
     let group = LinkGroup::new(id, terms, link, &groups::KEEPER).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.
     let result = match groups::add(&group) {
         // A device that went before that did not find the group.
         Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice),
-        Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, ends),
+        Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, at, ends),
         Err(e) => Err(internal(e)),
     };
     let result = result

@@ -7,6 +7,7 @@
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
 mod life;
+mod links;
 mod members;
 
 use kernel::{
@@ -49,7 +50,8 @@ use smc_proto::{
         },
         token,
         End,
-        Role, //
+        Role,
+        LINK_SLOTS, //
     },
     llc::{
         keepalive::KeepAlive,
@@ -80,6 +82,7 @@ use crate::{
         SendPool, //
     }, //
 };
+use links::Links;
 use members::Members;
 pub(crate) use members::{
     Member,
@@ -146,8 +149,8 @@ pub(crate) struct Conversation {
     pub(crate) finished: Option<Finished>,
     /// The peer ended the group, too.
     pub(crate) is_over: bool,
-    /// Watches the link from when it is active.
-    pub(crate) watch: Option<KeepAlive>,
+    /// Watch the links from when they are active.
+    pub(crate) watches: [Option<KeepAlive>; LINK_SLOTS],
 }
 
 /// The connections of a group and the peer's buffers.
@@ -168,7 +171,8 @@ struct Table {
 pub(crate) struct LinkGroup {
     pub(crate) id: u32,
     pub(crate) terms: Terms,
-    pub(crate) link: Arc<Link>,
+    #[pin]
+    links: Links,
     #[pin]
     pub(crate) rmbs: RmbPool,
     #[pin]
@@ -190,8 +194,8 @@ impl_has_work! {
     impl HasWork<Self> for LinkGroup { self.work }
 }
 
-/// The slot of the only link.
-pub(crate) const SLOT: usize = 0;
+/// The slot of the first link.
+pub(crate) const FIRST: usize = 0;
 
 /// The time, as the protocol core counts it.
 fn now() -> Instant {
@@ -219,7 +223,7 @@ impl LinkGroup {
                 prepare: false,
                 finished: None,
                 is_over: false,
-                watch: None,
+                watches: [None; LINK_SLOTS],
             },
             peer_os: OsType::LINUX,
         };
@@ -229,7 +233,7 @@ impl LinkGroup {
                 terms,
                 rmbs <- RmbPool::new(usize::from(terms.limits.max_conns)),
                 sndbufs <- SendPool::new(),
-                link,
+                links <- Links::new(link),
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),
                 talk <- new_condvar!("smc::LinkGroup::talk"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
@@ -279,28 +283,38 @@ impl LinkGroup {
 
     // --- Send slots.
 
-    /// Puts a connection into the queue for a send slot.
-    pub(crate) fn wait_for_slot(&self, token: Token) {
+    /// Puts a connection into the queue for a send slot of the link in `slot`.
+    pub(crate) fn wait_for_slot(&self, token: Token, slot: usize) {
         let mut table = self.table.lock();
-        table.members.wait(token);
-        self.link.want_slot(true);
+        table.members.wait(token, slot);
+        if let Some(link) = self.link(slot) {
+            link.want_slot(true);
+        }
     }
 
-    /// Send slots are free: who has waited longest may send. Does not sleep.
-    pub(crate) fn on_free_slot(&self) {
+    /// Takes a connection out of the queue for a send slot.
+    pub(crate) fn stop_waiting(&self, token: Token) {
+        self.table.lock().members.stop_waiting(token);
+    }
+
+    /// Send slots of the link in `slot` are free: who has waited longest may send. Does not sleep.
+    pub(crate) fn on_free_slot(&self, slot: usize) {
+        let Some(link) = self.link(slot) else {
+            return;
+        };
         loop {
             let mut table = self.table.lock();
-            if !table.members.has_waiters() {
+            if !table.members.has_waiters_for(slot) {
                 // At the end of the group somebody waits for all slots to be free.
-                self.link.want_slot(table.members.is_closed());
+                link.want_slot(table.members.is_closed());
                 break;
             }
             // One look suffices: who fails to get a slot after this is in the queue first, and the
             // slot that was missing comes back here.
-            if !self.link.has_slot() {
+            if !link.has_slot() {
                 break;
             }
-            let member = table.members.next_waiter();
+            let member = table.members.next_waiter(slot);
             drop(table);
             // Who has nothing to send any more leaves the slot to the next.
             if let Some(member) = member {

@@ -15,14 +15,10 @@ use kernel::{
 };
 use kernel_ext::time;
 use smc_proto::{
-    id::{
-        LinkNum,
-        Rkey, //
-    },
+    id::Rkey,
     lgr::{
         End,
-        Rtokens,
-        LINK_SLOTS, //
+        Rtokens, //
     },
     llc::{
         first,
@@ -63,11 +59,12 @@ use crate::{
     lgr::{
         Conversation,
         LinkGroup,
-        SLOT, //
+        FIRST, //
     },
     link::{
         Failure,
-        Handler, //
+        Handler,
+        Link, //
     },
     rmb::Rmb, //
 };
@@ -77,14 +74,15 @@ use crate::{
 struct Todo {
     wake: bool,
     end: Option<End>,
-    broken: bool,
+    /// A link on which nothing can be sent.
+    broken: Option<usize>,
     /// When time demands something again.
     look_by: Option<Instant>,
 }
 
 impl LinkGroup {
     /// Takes a message of the peer. Does not sleep.
-    pub(crate) fn on_llc(self: &Arc<Self>, bytes: &[u8]) {
+    fn on_llc(self: &Arc<Self>, slot: usize, bytes: &[u8]) {
         let message = match Message::parse(bytes) {
             Ok(Some(message)) => message,
             Ok(None) => return,
@@ -93,11 +91,10 @@ impl LinkGroup {
                 return;
             }
         };
-        let mut links = [LinkNum::NONE; LINK_SLOTS];
-        links[SLOT] = self.link.number();
+        let links = self.link_numbers();
         self.converse(|llc, rtokens, now| {
             let mut arrival = Arrival {
-                slot: SLOT,
+                slot,
                 spare: None,
                 links: &links,
                 rtokens,
@@ -110,9 +107,9 @@ impl LinkGroup {
         }
     }
 
-    /// The link is gone: whoever waits for a message on it stops.
-    pub(crate) fn on_llc_link_down(self: &Arc<Self>) {
-        self.converse(|llc, _, now| llc.on_link_down(SLOT, now));
+    /// A link is gone: whoever waits for a message on it stops.
+    fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
+        self.converse(|llc, _, now| llc.on_link_down(slot, now));
     }
 
     /// Runs a step of the core and carries out what it asks for.
@@ -132,8 +129,8 @@ impl LinkGroup {
         if todo.wake {
             self.wake_llc();
         }
-        if todo.broken {
-            self.link.fail(Failure::Post);
+        if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
+            link.fail(Failure::Post);
         }
         if let Some(at) = todo.look_by {
             self.look_by(at);
@@ -151,18 +148,29 @@ impl LinkGroup {
         todo: &mut Todo,
     ) {
         match action {
-            Action::Send { message, .. } => todo.broken |= self.send_llc(message, order).is_err(),
-            Action::PrepareLink { link_num, .. } => {
-                self.link.set_number(*link_num);
+            Action::Send { slot, message } => {
+                if self.send_llc(*slot, message, order).is_err() {
+                    todo.broken = Some(*slot);
+                }
+            }
+            Action::PrepareLink { slot, link_num } => {
+                if let Some(link) = self.link(*slot) {
+                    link.set_number(*link_num);
+                }
                 conversation.prepare = true;
                 todo.wake = true;
             }
-            Action::ActivateLink { peer_uid, .. } => {
-                self.link.activate(*peer_uid);
+            Action::ActivateLink { slot, peer_uid } => {
+                let (Some(link), Some(place)) =
+                    (self.link(*slot), conversation.watches.get_mut(*slot))
+                else {
+                    return;
+                };
+                link.activate(*peer_uid);
                 let now = Instant::from_nanos(time::now_ns());
                 let watch = KeepAlive::new(self.terms.times.test_after, now);
                 todo.look_by = watch.deadline();
-                conversation.watch = Some(watch);
+                *place = Some(watch);
             }
             // There is one link: without it the group ends.
             Action::TakeDownLink { .. } => todo.end = Some(End::ByPeer(DeleteReason::LOST_PATH)),
@@ -197,26 +205,31 @@ impl LinkGroup {
             return None;
         }
         self.converse(|llc, _, now| llc.on_timeout(now));
-        self.test_link(now);
+        for (slot, link) in self.links().iter().enumerate() {
+            if let Some(link) = link {
+                self.test_link(slot, link, now);
+            }
+        }
         let trim = self.trim_if_due(now);
         self.with_llc(|conversation, _| {
-            let test = conversation.watch.and_then(|watch| watch.deadline());
+            let watches = conversation.watches.iter().flatten();
+            let test = watches.filter_map(KeepAlive::deadline).min();
             let flow = conversation.core.deadline();
             [idle_end, trim, test, flow].into_iter().flatten().min()
         })
     }
 
-    /// Tests the link if nothing was heard on it for long, and takes it down if that did not help.
-    fn test_link(self: &Arc<Self>, now: Instant) {
-        let heard = self.link.heard();
+    /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.
+    fn test_link(self: &Arc<Self>, slot: usize, link: &Arc<Link>, now: Instant) {
+        let heard = link.heard();
         let due = self.with_llc(|conversation, _| {
-            let watch = conversation.watch.as_mut()?;
+            let watch = conversation.watches.get_mut(slot)?.as_mut()?;
             watch.on_received(heard);
             Some(watch.on_timeout(now))
         });
         match due {
-            Some(Due::SendTest) => self.converse(|llc, _, _| llc.test_link(SLOT)),
-            Some(Due::LinkDead) => self.link.fail(Failure::Silence),
+            Some(Due::SendTest) => self.converse(|llc, _, _| llc.test_link(slot)),
+            Some(Due::LinkDead) => link.fail(Failure::Silence),
             Some(Due::Nothing) | None => {}
         }
     }
@@ -230,8 +243,12 @@ impl LinkGroup {
         if self.drain() {
             self.say_farewell();
         }
-        self.on_llc_link_down();
-        self.link.shut_down();
+        for (slot, link) in self.links().iter().enumerate() {
+            if let Some(link) = link {
+                self.on_llc_link_down(slot);
+                link.shut_down();
+            }
+        }
         self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
         self.sndbufs.clear();
@@ -245,16 +262,16 @@ impl LinkGroup {
     /// peer has deleted it. For the same reason a peer from which nothing comes any more is told nothing:
     /// soft RoCE hears nothing while its device is removed. Tests of the link show that to the peer.
     fn say_farewell(self: &Arc<Self>) {
-        let Some(why) = self.ending().filter(|_| self.link.is_active()) else {
+        let (Some(why), Some((slot, link))) = (self.ending(), self.active_link()) else {
             return;
         };
-        self.converse(|llc, _, _| llc.farewell(why, SLOT));
+        self.converse(|llc, _, _| llc.farewell(why, slot));
         self.drain();
         let end = Instant::from_nanos(time::now_ns()).saturating_add(ANSWER_WAIT);
         loop {
             let left = end.saturating_since(Instant::from_nanos(time::now_ns()));
             let is_over = self.with_llc(|conversation, _| conversation.is_over);
-            if is_over || left == Duration::ZERO || !self.link.is_up() {
+            if is_over || left == Duration::ZERO || !link.is_up() {
                 return;
             }
             self.sleep_llc(time::jiffies(left.as_nanos()), |llc| llc.is_over);
@@ -262,10 +279,10 @@ impl LinkGroup {
     }
 
     /// Writes a message and posts it. Does not sleep.
-    fn send_llc(&self, message: &Message<'_>, order: PeerOrder) -> Result {
+    fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
         let mut buf = [0; MAX_SEND];
         let bytes = message.emit(order, &mut buf).map_err(|_| EMSGSIZE)?;
-        self.link.send_control(bytes)
+        self.link(slot).ok_or(ENOLINK)?.send_control(bytes)
     }
 
     // --- Flows of ours. May sleep.
@@ -284,7 +301,7 @@ impl LinkGroup {
             match self.await_llc() {
                 Step::Prepare => {
                     let result = prepare();
-                    self.converse(|llc, _, now| llc.on_link_prepared(SLOT, result, now));
+                    self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
                 }
                 Step::Finished(Finished::FirstContact(result)) => return result,
                 Step::Finished(_) => {}
@@ -293,13 +310,14 @@ impl LinkGroup {
         }
     }
 
-    /// Tells the peer of a region. One at a time: the caller holds the group's `flow` lock.
+    /// Tells the peer of a region, on the link in `slot`. One at a time: the caller holds the group's `flow` lock.
     pub(crate) fn confirm_rkey(
         self: &Arc<Self>,
+        slot: usize,
         region: Announcement<'_>,
     ) -> Result<(), rkey::Error> {
         self.converse(|llc, _, now| {
-            llc.begin_confirm_rkey(SLOT, region, now)
+            llc.begin_confirm_rkey(slot, region, now)
                 .unwrap_or_default()
         });
         self.await_flow(|how| match how {
@@ -332,16 +350,22 @@ impl LinkGroup {
     /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer.
     fn delete_rkeys(self: &Arc<Self>, rmbs: &[Arc<Rmb>]) {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
+        let Some((slot, _)) = self.active_link() else {
+            return;
+        };
         let known = rmbs.iter().filter(|rmb| rmb.is_known());
         let mut count = 0;
-        for (key, rmb) in keys.iter_mut().zip(known) {
-            *key = rmb.rkey().into();
+        for (key, rtoken) in keys
+            .iter_mut()
+            .zip(known.filter_map(|rmb| rmb.rtoken(slot)))
+        {
+            *key = rtoken.rkey.into();
             count += 1;
         }
         let Some(what) = keys.get(..count).and_then(Deletion::new) else {
             return;
         };
-        self.converse(|llc, _, now| llc.begin_delete_rkey(SLOT, what, now).unwrap_or_default());
+        self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
         // Whatever the answer is, nothing is written to them any more.
         self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));
     }
@@ -382,25 +406,39 @@ impl LinkGroup {
     }
 }
 
-impl Handler for LinkGroup {
+/// A group as the link in one of its slots sees it.
+pub(crate) struct Tie {
+    group: Arc<LinkGroup>,
+    slot: usize,
+}
+
+impl Tie {
+    /// Ties the link in `slot` to its group.
+    pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
+        let group = group.clone();
+        Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)
+    }
+}
+
+impl Handler for Tie {
     fn on_message(self: Arc<Self>, bytes: &[u8]) {
         if bytes.first() != Some(&cdc::TYPE) {
-            self.on_llc(bytes);
+            self.group.on_llc(self.slot, bytes);
             return;
         }
         match cdc::Message::parse(bytes) {
-            Ok(message) => self.on_cdc(message.token, &message.cdc),
+            Ok(message) => self.group.on_cdc(message.token, &message.cdc),
             Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
         }
     }
 
     fn on_slot(self: Arc<Self>) {
-        self.on_free_slot();
+        self.group.on_free_slot(self.slot);
     }
 
     fn on_failure(self: Arc<Self>) {
-        self.on_llc_link_down();
-        self.end_soon(End::LinkLost);
+        self.group.on_llc_link_down(self.slot);
+        self.group.end_soon(End::LinkLost);
     }
 }
 

@@ -6,6 +6,8 @@
 //! connection. A new connection takes a free element of a region whose key the peer has already:
 //! no registration, no exchange of keys. Send buffers are lent while data are in flight.
 
+mod send;
+
 use kernel::{
     new_mutex,
     new_spinlock,
@@ -37,10 +39,18 @@ use smc_proto::{
         Rkey,
         RmbeIndex, //
     },
+    lgr::{
+        Rtoken,
+        LINK_SLOTS, //
+    },
     time::Instant, //
 };
 
 use crate::link::Link;
+pub(crate) use send::{
+    SendBuf,
+    SendPool, //
+};
 
 /// Elements of the first region of a size class in a group; each further one doubles, up to what
 /// the device registers at once.
@@ -49,19 +59,28 @@ const FIRST_ELEMENTS: usize = 2;
 /// Most elements of one region: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
 
-/// Idle send buffers that a group keeps for each size class.
-const IDLE_SEND_BUFS: usize = 4;
-
-/// One registered region of equal elements.
+/// One region of equal elements, which every link of the group has under a key of its own.
 #[pin_data]
 pub(crate) struct Rmb {
     size: SizeClass,
-    elements: usize,
-    mr: Arc<Mr>,
+    /// The elements.
+    blocks: KVec<Arc<Block>>,
+    /// The address for the peer: only a name, so it need not tell where our memory is.
+    iova: u64,
+    /// The region on each link, by slot.
+    #[pin]
+    mrs: SpinLock<[Option<OnLink>; LINK_SLOTS]>,
     #[pin]
     used: SpinLock<Used>,
     /// The peer has the key.
     is_known: Atomic<bool>,
+}
+
+/// A region on one link.
+struct OnLink {
+    mr: Arc<Mr>,
+    /// The peer can use the key.
+    is_registered: bool,
 }
 
 /// Which elements of a region are in use.
@@ -95,27 +114,21 @@ fn now() -> Instant {
 }
 
 impl Rmb {
-    fn new(link: &Link, size: SizeClass, elements: usize) -> Result<Arc<Self>> {
-        let hardware = link.hardware().ok_or(ENOLINK)?;
-        let device = hardware.pd.device();
-        let mut maps = KVec::with_capacity(elements, GFP_KERNEL)?;
+    fn new(size: SizeClass, elements: usize) -> Result<Arc<Self>> {
+        let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
-            let block = Block::new(size.bytes() as usize)?;
-            let map = Mapping::new(device, &block, Direction::FromDevice)?;
-            maps.push(map, GFP_KERNEL)?;
+            blocks.push(Block::new(size.bytes() as usize)?, GFP_KERNEL)?;
         }
         let used = Used {
             bits: [0; 4],
             idle_since: now(),
         };
-        // The address is only a name for the peer, so it need not tell where our memory is.
-        let iova = u64::from(u32::from_ne_bytes(random::bytes())) << 24;
-        let mr = Mr::new(&hardware.pd, &maps, iova)?;
         Arc::pin_init(
             pin_init!(Self {
                 size,
-                elements,
-                mr,
+                blocks,
+                iova: u64::from(u32::from_ne_bytes(random::bytes())) << 24,
+                mrs <- new_spinlock!([const { None }; LINK_SLOTS], "smc::Rmb::mrs"),
                 used <- new_spinlock!(used, "smc::Rmb::used"),
                 is_known: Atomic::new(false),
             }),
@@ -124,26 +137,71 @@ impl Rmb {
     }
 
     fn take(self: &Arc<Self>) -> Option<Rmbe> {
-        let element = self.used.lock().take(self.elements)?;
+        let element = self.used.lock().take(self.blocks.len())?;
         Some(Rmbe {
             rmb: self.clone(),
             element,
         })
     }
 
-    /// The key that the peer needs.
-    pub(crate) fn rkey(&self) -> Rkey {
-        Rkey(self.mr.rkey())
+    fn mr(&self, slot: usize) -> Option<Arc<Mr>> {
+        let mrs = self.mrs.lock();
+        Some(mrs.get(slot)?.as_ref()?.mr.clone())
     }
 
-    /// The region's address for that key.
-    pub(crate) fn addr(&self) -> RemoteAddr {
-        RemoteAddr(self.mr.iova())
+    /// Makes the region on a link, unless it is there. Its key works when it is registered. May sleep.
+    pub(crate) fn map(&self, slot: usize, link: &Link) -> Result<Arc<Mr>> {
+        if let Some(mr) = self.mr(slot) {
+            return Ok(mr);
+        }
+        let hardware = link.hardware().ok_or(ENOLINK)?;
+        let device = hardware.pd.device();
+        let mut maps = KVec::with_capacity(self.blocks.len(), GFP_KERNEL)?;
+        for block in &self.blocks {
+            let map = Mapping::new(device, block, Direction::FromDevice)?;
+            maps.push(map, GFP_KERNEL)?;
+        }
+        let mr = Mr::new(&hardware.pd, &maps, self.iova)?;
+        let mut mrs = self.mrs.lock();
+        let place = mrs.get_mut(slot).ok_or(EINVAL)?;
+        // Somebody else may have been faster.
+        let there = place.get_or_insert_with(|| OnLink {
+            mr: mr.clone(),
+            is_registered: false,
+        });
+        let there = there.mr.clone();
+        drop(mrs);
+        Ok(there)
     }
 
-    /// The region, to register it.
-    pub(crate) fn mr(&self) -> &Arc<Mr> {
-        &self.mr
+    /// Makes the region on a link and registers it, unless that has been done. One at a time for each
+    /// region. May sleep.
+    pub(crate) fn register(&self, slot: usize, link: &Arc<Link>) -> Result {
+        let mr = self.map(slot, link)?;
+        let is_registered = |on: &OnLink| on.is_registered && Arc::ptr_eq(&on.mr, &mr);
+        if self.mrs.lock().iter().flatten().any(is_registered) {
+            return Ok(());
+        }
+        link.register(&mr)?;
+        let mut mrs = self.mrs.lock();
+        if let Some(Some(on)) = mrs.get_mut(slot) {
+            on.is_registered = Arc::ptr_eq(&on.mr, &mr);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the region on a link. Does not sleep.
+    pub(crate) fn unmap(&self, slot: usize) {
+        let gone = self.mrs.lock().get_mut(slot).and_then(Option::take);
+        drop(gone);
+    }
+
+    /// What the peer needs to write to the region on a link.
+    pub(crate) fn rtoken(&self, slot: usize) -> Option<Rtoken> {
+        Some(Rtoken {
+            rkey: Rkey(self.mr(slot)?.rkey()),
+            addr: RemoteAddr(self.iova),
+        })
     }
 
     /// Whether the peer has the key.
@@ -196,16 +254,15 @@ impl Rmbe {
     }
 
     /// Its memory.
-    pub(crate) fn memory(&self) -> Option<&Arc<Mapping>> {
-        self.rmb.mr.mappings().get(self.element)
+    pub(crate) fn memory(&self) -> Option<&Arc<Block>> {
+        self.rmb.blocks.get(self.element)
     }
 }
 
 impl Drop for Rmbe {
     fn drop(&mut self) {
         // The next connection must not see what this one received.
-        if let Some(memory) = self.memory() {
-            let block = memory.block();
+        if let Some(block) = self.memory() {
             let _ = block.zero(0, block.len());
         }
         self.rmb.used.lock().give_back(self.element);
@@ -231,8 +288,8 @@ impl RmbPool {
     }
 
     /// Takes an element of size class `want` or the next smaller one that can be had, from a region
-    /// that the peer knows if there is one. May sleep.
-    pub(crate) fn take(&self, link: &Link, want: SizeClass) -> Result<Rmbe> {
+    /// that the peer knows if there is one. A new region is made on the link in `slot`. May sleep.
+    pub(crate) fn take(&self, slot: usize, link: &Link, want: SizeClass) -> Result<Rmbe> {
         let mut rmbs = self.rmbs.lock();
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
@@ -240,13 +297,17 @@ impl RmbPool {
             if let Some(rmbe) = known.or_else(|| of_size().find_map(Rmb::take)) {
                 return Ok(rmbe);
             }
-            let last = of_size().map(|rmb| rmb.elements).max();
-            let have: usize = of_size().map(|rmb| rmb.elements).sum();
+            let last = of_size().map(|rmb| rmb.blocks.len()).max();
+            let have: usize = of_size().map(|rmb| rmb.blocks.len()).sum();
             let most = (link.max_mr_bytes() / size.bytes() as usize).min(MAX_ELEMENTS);
             // Not more than the group can ever use.
             let most = most.min(self.max_conns.saturating_sub(have)).max(1);
             let wanted = last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most);
-            let made = Rmb::new(link, size, wanted).or_else(|_| Rmb::new(link, size, 1));
+            let make = |elements| {
+                let rmb = Rmb::new(size, elements)?;
+                rmb.map(slot, link).map(|_| rmb)
+            };
+            let made = make(wanted).or_else(|_: Error| make(1));
             if let Ok(rmb) = made {
                 let rmbe = rmb.take().ok_or(ENOMEM)?;
                 rmbs.push(rmb, GFP_KERNEL)?;
@@ -289,75 +350,9 @@ impl RmbPool {
     pub(crate) fn forget(&self, rmb: &Arc<Rmb>) {
         self.rmbs.lock().retain(|r| !Arc::ptr_eq(r, rmb));
     }
-}
 
-/// A send buffer: memory that the device reads.
-pub(crate) struct SendBuf {
-    size: SizeClass,
-    memory: Arc<Mapping>,
-}
-
-impl SendBuf {
-    /// Its size.
-    pub(crate) fn size(&self) -> SizeClass {
-        self.size
-    }
-
-    /// Its memory.
-    pub(crate) fn memory(&self) -> &Arc<Mapping> {
-        &self.memory
-    }
-}
-
-/// The idle send buffers of a link group.
-#[pin_data]
-pub(crate) struct SendPool {
-    #[pin]
-    idle: SpinLock<KVec<Arc<SendBuf>>>,
-}
-
-impl SendPool {
-    /// No buffer yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            idle <- new_spinlock!(KVec::new(), "smc::SendPool::idle"),
-        })
-    }
-
-    /// Lends a buffer of size class `want` or the next smaller one that can be had. May sleep.
-    pub(crate) fn take(&self, link: &Link, want: SizeClass) -> Result<Arc<SendBuf>> {
-        let mut idle = self.idle.lock();
-        if let Some(i) = idle.iter().position(|buf| buf.size == want) {
-            if let Ok(buf) = idle.remove(i) {
-                return Ok(buf);
-            }
-        }
-        drop(idle);
-        let hardware = link.hardware().ok_or(ENOLINK)?;
-        let device = hardware.pd.device();
-        for size in want.downwards() {
-            let memory = Block::new(size.bytes() as usize)
-                .and_then(|block| Mapping::new(device, &block, Direction::ToDevice));
-            if let Ok(memory) = memory {
-                return Ok(Arc::new(SendBuf { size, memory }, GFP_KERNEL)?);
-            }
-        }
-        Err(ENOMEM)
-    }
-
-    /// Frees the idle buffers. May sleep.
-    pub(crate) fn clear(&self) {
-        let idle = core::mem::replace(&mut *self.idle.lock(), KVec::new());
-        drop(idle);
-    }
-
-    /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed.
-    pub(crate) fn give_back(&self, buf: Arc<SendBuf>) {
-        let mut idle = self.idle.lock();
-        let same = idle.iter().filter(|b| b.size == buf.size).count();
-        if same < IDLE_SEND_BUFS {
-            // Without memory for the list the buffer is freed, which is as good.
-            let _ = idle.push(buf, GFP_NOWAIT);
-        }
+    /// Calls `f` for all regions. May sleep.
+    pub(crate) fn try_for_each(&self, f: impl FnMut(&Arc<Rmb>) -> Result) -> Result {
+        self.rmbs.lock().iter().try_for_each(f)
     }
 }

@@ -140,7 +140,7 @@ impl Conn {
         }
         // The element stays ours while bytes are copied, even if the group ends meanwhile.
         let rmbe = rmbe.ok_or(ECONNABORTED)?;
-        let block = rmbe.memory().ok_or(EIO)?.block();
+        let block = rmbe.memory().ok_or(EIO)?;
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
             let (offset, len) = (chunk.offset as usize, chunk.len as usize);

@@ -139,11 +139,7 @@ impl Conn {
         };
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            let n = msg.copy_from_user(
-                &**buf.memory().block(),
-                chunk.offset as usize,
-                chunk.len as usize,
-            );
+            let n = msg.copy_from_user(&**buf.block(), chunk.offset as usize, chunk.len as usize);
             copied += n;
             if n < chunk.len as usize {
                 break;
@@ -166,11 +162,12 @@ impl Conn {
     /// Borrows a send buffer.
     fn lend_send_buffer(&self, sk: &Sk) -> Result {
         let want = SizeClass::for_bytes(sk.sndbuf());
-        let buf = self.group.sndbufs.take(&self.group.link, want)?;
+        let buf = self.group.sndbufs.take(want)?;
+        let source = buf.map(&self.link())?;
         // Only a writer lends, and there is one at a time.
         self.with(|inner| {
             if inner.stream.attach_sndbuf(buf.size()) {
-                inner.sndbuf = Some(buf);
+                inner.lend(buf, source);
             }
         });
         Ok(())

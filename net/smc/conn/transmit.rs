@@ -31,17 +31,15 @@ use smc_proto::{
 };
 
 use super::{
+    At,
     Conn,
     Inner, //
 };
-use crate::{
-    lgr::SLOT,
-    link::{
-        Failure,
-        Hardware,
-        Link,
-        Sent, //
-    }, //
+use crate::link::{
+    Failure,
+    Hardware,
+    Link,
+    Sent, //
 };
 
 /// Whose fault it is that something could not be posted.
@@ -55,14 +53,14 @@ enum Blame {
 /// What happened while the lock was held.
 #[derive(Default)]
 struct Outcome {
-    /// A slot was taken and is free again.
-    slot_left: bool,
+    /// The link on which a slot was taken and is free again.
+    slot_left: Option<usize>,
     /// Who waits for the last data to leave, if they have.
     flushed: Option<ARef<Sk>>,
     /// The connection was aborted.
     is_killed: bool,
-    /// The link is broken.
-    is_broken: bool,
+    /// The link, if it is broken.
+    broken: Option<Arc<Link>>,
 }
 
 impl Conn {
@@ -73,8 +71,8 @@ impl Conn {
 
     /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
     pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
-        if self.pump(begin) {
-            self.group.on_free_slot();
+        if let Some(slot) = self.pump(begin) {
+            self.group.on_free_slot(slot);
         }
     }
 
@@ -85,11 +83,10 @@ impl Conn {
         self.inner.lock().flushing -= 1;
     }
 
-    /// As [`Conn::transmit_if`]; returns whether a slot that was taken is free again, of which those who
-    /// wait for one have not heard.
-    pub(super) fn pump(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> bool {
-        let hardware = self.group.link.hardware();
-        let outcome = self.post_all(hardware.as_deref(), begin);
+    /// As [`Conn::transmit_if`]; returns the link on which a slot that was taken is free again, of which
+    /// those who wait for one have not heard.
+    pub(super) fn pump(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Option<usize> {
+        let outcome = self.post_all(begin);
         if let Some(sk) = outcome.flushed {
             sk.wake_state();
         }
@@ -97,35 +94,32 @@ impl Conn {
             pr_warn_once!("a connection lacks what it needs to send, and is aborted\n");
             self.announce_kill(ECONNABORTED);
         }
-        if outcome.is_broken {
-            self.group.link.fail(Failure::Post);
+        if let Some(link) = outcome.broken {
+            link.fail(Failure::Post);
         }
         outcome.slot_left
     }
 
-    fn post_all(
-        self: &Arc<Self>,
-        hardware: Option<&Hardware>,
-        begin: impl FnOnce(&mut Inner) -> bool,
-    ) -> Outcome {
+    fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Outcome {
         let mut outcome = Outcome::default();
         let mut inner = self.inner.lock();
         let is_wanted = begin(&mut inner);
-        let Some(hardware) = hardware.filter(|_| is_wanted) else {
+        let at = inner.at.clone();
+        let Some(hardware) = at.link.hardware().filter(|_| is_wanted) else {
             return outcome;
         };
         while inner.stream.has_work() {
-            let Some(slot) = self.take_slot(hardware, &mut inner) else {
+            let Some(slot) = self.take_slot(&hardware, &mut inner) else {
                 break;
             };
             let Some(plan) = inner.stream.plan() else {
-                outcome.slot_left = true;
+                outcome.slot_left = Some(at.slot);
                 break;
             };
-            let Err(blame) = self.post(&inner, slot, &plan) else {
+            let Err(blame) = self.post(&inner, &at, slot, &plan) else {
                 continue;
             };
-            outcome.slot_left = true;
+            outcome.slot_left = Some(at.slot);
             inner.stream.plan_failed(&plan.record);
             match blame {
                 // What is left to do is to tell the peer, which takes nothing that could be missing.
@@ -134,7 +128,7 @@ impl Conn {
                     outcome.is_killed = true;
                 }
                 Blame::Conn | Blame::Link => {
-                    outcome.is_broken = true;
+                    outcome.broken = Some(at.link.clone());
                     break;
                 }
             }
@@ -153,7 +147,7 @@ impl Conn {
     ) -> Option<SendSlot<'a, Link>> {
         hardware.qp.take_slot().or_else(|| {
             if !mem::replace(&mut inner.queued, true) {
-                self.group.wait_for_slot(self.token);
+                self.group.wait_for_slot(self.token, inner.at.slot);
             }
             // A slot that was freed before this woke nobody.
             hardware.qp.take_slot()
@@ -164,6 +158,7 @@ impl Conn {
     fn post(
         self: &Arc<Self>,
         inner: &Inner,
+        at: &At,
         mut slot: SendSlot<'_, Link>,
         plan: &WritePlan,
     ) -> Result<(), Blame> {
@@ -175,7 +170,7 @@ impl Conn {
         slot.write(&message.to_bytes()).map_err(|_| Blame::Conn)?;
         let what = Sent::Data(self.clone(), plan.record);
         let post = |writes: &[Write<'_>]| {
-            slot.post(&self.group.link, what, writes)
+            slot.post(&at.link, what, writes)
                 .map_err(|rejected| match rejected.by_driver {
                     true => Blame::Link,
                     false => Blame::Conn,
@@ -184,8 +179,8 @@ impl Conn {
         if plan.is_empty() {
             return post(&[]);
         }
-        let source = inner.sndbuf.as_ref().ok_or(Blame::Conn)?.memory();
-        let rtoken = self.group.rtoken(remote.row, SLOT).ok_or(Blame::Conn)?;
+        let source = inner.source.as_ref().ok_or(Blame::Conn)?;
+        let rtoken = self.group.rtoken(remote.row, at.slot).ok_or(Blame::Conn)?;
         let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
         let write = |write: &RdmaWrite| Write {
             source,

@@ -47,7 +47,10 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    conn::Conn,
+    conn::{
+        At,
+        Conn, //
+    },
     groups,
     ib::{
         self,
@@ -58,6 +61,7 @@ use crate::{
         Times, //
     },
     link::PeerEnd,
+    llc::Tie,
     local::Local,
     namespace, //
 };
@@ -148,13 +152,14 @@ fn first_contact(
     conn: &Arc<Conn>,
 ) -> Result<(), Failure> {
     let (server, group) = (agreed.server(), &conn.group);
-    let link = &group.link;
+    let At { slot, link } = conn.at();
     learn(conn, server)?;
     let mtu = link.port().mtu.min(server.mtu);
-    link.ready_to_receive(PeerEnd::of(server, mtu), group.clone())
+    Tie::new(group, slot)
+        .and_then(|tie| link.ready_to_receive(PeerEnd::of(server, mtu), tie))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
-    group.begin_first_contact(first::link_of(group, link));
+    group.begin_first_contact(first::link_of(group, &link));
     confirm(local, exchange, agreed, conn)?;
     first::finish(exchange, conn)
 }
@@ -168,7 +173,10 @@ fn reuse(
     agreed: &Agreed,
 ) -> Result<Arc<Conn>, Failure> {
     let seat = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
-    settle(make_conn(seat, (sk, tcp))?, |conn| {
+    let named = seat.group().named_link(&agreed.wanted(0));
+    let (slot, link) = named.ok_or(Reason::NoServerLink)?;
+    let at = At { slot, link };
+    settle(make_conn(seat, at, (sk, tcp))?, |conn| {
         learn(conn, agreed.server())?;
         announce(conn)?;
         confirm(local, exchange, agreed, conn)

@@ -24,10 +24,13 @@ use smc_proto::{
 
 use crate::{
     clc::Exchange,
-    conn::Conn,
+    conn::{
+        At,
+        Conn, //
+    },
     lgr::{
         LinkGroup,
-        SLOT, //
+        FIRST, //
     },
     link::Link, //
 };
@@ -36,7 +39,7 @@ use crate::{
 pub(super) fn link_of(group: &LinkGroup, link: &Link) -> LocalEnd {
     let port = link.port();
     LocalEnd {
-        slot: SLOT,
+        slot: FIRST,
         mac: port.mac,
         gid: port.gid,
         qp_num: link.qp_num(),
@@ -54,12 +57,10 @@ pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<()
     let group = &conn.group;
     let result = group.await_first_contact(|| {
         if group.terms.role == Role::Client {
-            group
-                .link
-                .ready_to_send()
-                .map_err(|_| Reason::LinkNotReady)?;
+            let At { slot, link } = conn.at();
+            link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
             let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-            let registered = group.link.register(rmbe.rmb().mr());
+            let registered = rmbe.rmb().register(slot, &link);
             registered.map_err(|_| Reason::RegistrationFailed)?;
         }
         Ok(())

@@ -44,7 +44,10 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    conn::Conn,
+    conn::{
+        At,
+        Conn, //
+    },
     groups,
     ib::{
         self,
@@ -56,6 +59,7 @@ use crate::{
         Times, //
     },
     link::PeerEnd,
+    llc::Tie,
     local::Local,
     namespace, //
 };
@@ -155,7 +159,7 @@ fn first_contact(
     conn: &Arc<Conn>,
 ) -> Result<(), Failure> {
     let group = &conn.group;
-    let link = &group.link;
+    let At { slot, link } = conn.at();
     let beginning = Beginning {
         is_direct: group.terms.is_direct,
         hostname: local.hostname,
@@ -179,13 +183,15 @@ fn first_contact(
         },
         ..PeerEnd::of(client, agreed.mtu())
     };
-    link.ready_to_receive(end, group.clone())
+    Tie::new(group, slot)
+        .and_then(|tie| link.ready_to_receive(end, tie))
         .and_then(|()| link.ready_to_send())
         .map_err(|_| Reason::LinkNotReady)?;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    link.register(rmbe.rmb().mr())
+    rmbe.rmb()
+        .register(slot, &link)
         .map_err(|_| Reason::RegistrationFailed)?;
-    group.begin_first_contact(first::link_of(group, link));
+    group.begin_first_contact(first::link_of(group, &link));
     first::finish(exchange, conn)
 }
 
@@ -198,7 +204,9 @@ fn reuse(
     chosen: Chosen,
     seat: Seat,
 ) -> Result<Arc<Conn>, Failure> {
-    settle(make_conn(seat, (sk, tcp))?, |conn| {
+    let (slot, link) = seat.group().active_link().ok_or(Reason::NoActiveLink)?;
+    let at = At { slot, link };
+    settle(make_conn(seat, at, (sk, tcp))?, |conn| {
         announce(conn)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn)?, None);
         exchange.send(&Message::Accept(message))?;

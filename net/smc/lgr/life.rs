@@ -37,13 +37,16 @@ impl LinkGroup {
         }
         let has_room = table.members.has_room();
         drop(table);
+        let Ok(links) = self.ends() else {
+            return false;
+        };
         Candidate {
             role: self.terms.role,
             peer: self.terms.peer,
             vlan: self.terms.vlan,
             is_out_of_sync: false,
             has_room,
-            links: &[self.link.end()],
+            links: &links,
         }
         .matches(wanted)
     }
@@ -63,7 +66,10 @@ impl LinkGroup {
         table.end.get_or_insert(why);
         table.members.close();
         // Whoever waits for the last message to leave is to be told.
-        self.link.want_slot(true);
+        self.links()
+            .iter()
+            .flatten()
+            .for_each(|link| link.want_slot(true));
         is_first
     }
 
@@ -125,14 +131,17 @@ impl LinkGroup {
     }
 
     /// Waits until all messages have left, so that the peer hears of the end, and says whether they
-    /// have. In vain if the link is broken; and a peer that takes nothing is not waited for long.
+    /// have. In vain where a link is broken; and a peer that takes nothing is not waited for long.
     pub(crate) fn drain(&self) -> bool {
         let end = now().saturating_add(DRAIN);
         let mut table = self.table.lock();
         loop {
             let left = end.saturating_since(now());
-            let is_done = !table.members.has_waiters() && self.link.is_quiet();
-            if is_done || !self.link.is_up() || left == Duration::ZERO {
+            let links = self.links();
+            let is_quiet = links.iter().flatten().all(|link| link.is_quiet());
+            let is_up = links.iter().flatten().any(|link| link.is_up());
+            let is_done = !table.members.has_waiters() && is_quiet;
+            if is_done || !is_up || left == Duration::ZERO {
                 return is_done;
             }
             // A signal says nothing about the peer.

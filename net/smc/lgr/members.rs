@@ -44,9 +44,9 @@ pub(super) struct Members {
     /// Places taken, by connections and by seats.
     taken: usize,
     limit: usize,
-    /// Tokens of connections that wait for a send slot, oldest first. There is room for all, and each
-    /// is there at most once, so it does not allocate.
-    waiting: KVec<Token>,
+    /// Connections that wait for a send slot, with the link's slot, oldest first. There is room for all,
+    /// and each is there at most once, so it does not allocate.
+    waiting: KVec<(Token, usize)>,
     /// Nobody may join.
     closed: bool,
     /// When the last place became free.
@@ -124,25 +124,36 @@ impl Members {
     pub(super) fn remove(&mut self, token: Token) -> Option<RBTreeNode<u32, Arc<dyn Member>>> {
         let node = self.conns.remove_node(&token.0)?;
         self.vacate();
-        self.waiting.retain(|t| *t != token);
+        self.waiting.retain(|(t, _)| *t != token);
         Some(node)
     }
 
-    /// Has a connection wait for a send slot.
-    pub(super) fn wait(&mut self, token: Token) {
+    /// Has a connection wait for a send slot of the link in `slot`.
+    pub(super) fn wait(&mut self, token: Token, slot: usize) {
         if self.has(token) {
-            let _ = self.waiting.push_within_capacity(token);
+            let _ = self.waiting.push_within_capacity((token, slot));
         }
     }
 
-    /// Whether somebody waits for a send slot.
+    /// A connection does not wait any more.
+    pub(super) fn stop_waiting(&mut self, token: Token) {
+        self.waiting.retain(|(t, _)| *t != token);
+    }
+
+    /// Whether somebody waits for a send slot, of whatever link.
     pub(super) fn has_waiters(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Who has waited longest, and waits no more.
-    pub(super) fn next_waiter(&mut self) -> Option<Arc<dyn Member>> {
-        let token = self.waiting.remove(0).ok()?;
+    /// Whether somebody waits for a send slot of the link in `slot`.
+    pub(super) fn has_waiters_for(&self, slot: usize) -> bool {
+        self.waiting.iter().any(|(_, s)| *s == slot)
+    }
+
+    /// Who has waited longest for the link in `slot`, and waits no more.
+    pub(super) fn next_waiter(&mut self, slot: usize) -> Option<Arc<dyn Member>> {
+        let place = self.waiting.iter().position(|(_, s)| *s == slot)?;
+        let (token, _) = self.waiting.remove(place).ok()?;
         self.find(token)
     }
 }

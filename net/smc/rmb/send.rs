@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Send buffers: memory that the devices of a group's links read.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::ib::{
+    Block,
+    Device,
+    Direction,
+    Mapping, //
+};
+use smc_proto::buffer::SizeClass;
+
+use crate::link::Link;
+
+/// Idle send buffers that a group keeps for each size class.
+const IDLE_SEND_BUFS: usize = 4;
+
+/// A send buffer.
+#[pin_data]
+pub(crate) struct SendBuf {
+    size: SizeClass,
+    block: Arc<Block>,
+    /// One for each device that has read it.
+    #[pin]
+    maps: SpinLock<KVec<Arc<Mapping>>>,
+}
+
+impl SendBuf {
+    fn new(size: SizeClass) -> Result<Arc<Self>> {
+        let block = Block::new(size.bytes() as usize)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                size,
+                block,
+                maps <- new_spinlock!(KVec::new(), "smc::SendBuf::maps"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Its size.
+    pub(crate) fn size(&self) -> SizeClass {
+        self.size
+    }
+
+    /// Its memory.
+    pub(crate) fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
+    /// The memory as the device of a link sees it. May sleep.
+    pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
+        let hardware = link.hardware().ok_or(ENOLINK)?;
+        let device = hardware.pd.device();
+        let is_there = |map: &&Arc<Mapping>| Arc::ptr_eq(map.device(), device);
+        if let Some(map) = self.maps.lock().iter().find(is_there) {
+            return Ok(map.clone());
+        }
+        let map = Mapping::new(device, &self.block, Direction::ToDevice)?;
+        // Without memory for the list the mapping lasts as long as who asked for it.
+        let _ = self.maps.lock().push(map.clone(), GFP_NOWAIT);
+        Ok(map)
+    }
+
+    /// Lets go of a device that is not used any more. Does not sleep.
+    fn unmap(&self, device: &Arc<Device>) {
+        let mut maps = self.maps.lock();
+        let place = maps
+            .iter()
+            .position(|map| Arc::ptr_eq(map.device(), device));
+        let gone = place.map(|i| maps.remove(i));
+        drop(maps);
+        drop(gone);
+    }
+}
+
+/// The idle send buffers of a link group.
+#[pin_data]
+pub(crate) struct SendPool {
+    #[pin]
+    idle: SpinLock<KVec<Arc<SendBuf>>>,
+}
+
+impl SendPool {
+    /// No buffer yet.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            idle <- new_spinlock!(KVec::new(), "smc::SendPool::idle"),
+        })
+    }
+
+    /// Lends a buffer of size class `want` or the next smaller one that can be had. May sleep.
+    pub(crate) fn take(&self, want: SizeClass) -> Result<Arc<SendBuf>> {
+        let mut idle = self.idle.lock();
+        if let Some(i) = idle.iter().position(|buf| buf.size == want) {
+            if let Ok(buf) = idle.remove(i) {
+                return Ok(buf);
+            }
+        }
+        drop(idle);
+        want.downwards()
+            .find_map(|size| SendBuf::new(size).ok())
+            .ok_or(ENOMEM)
+    }
+
+    /// Frees the idle buffers. May sleep.
+    pub(crate) fn clear(&self) {
+        let idle = core::mem::replace(&mut *self.idle.lock(), KVec::new());
+        drop(idle);
+    }
+
+    /// Lets the idle buffers let go of a device. Does not sleep.
+    pub(crate) fn unmap(&self, device: &Arc<Device>) {
+        self.idle.lock().iter().for_each(|buf| buf.unmap(device));
+    }
+
+    /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed.
+    pub(crate) fn give_back(&self, buf: Arc<SendBuf>) {
+        let mut idle = self.idle.lock();
+        let same = idle.iter().filter(|b| b.size == buf.size).count();
+        if same < IDLE_SEND_BUFS {
+            // Without memory for the list the buffer is freed, which is as good.
+            let _ = idle.push(buf, GFP_NOWAIT);
+        }
+    }
+}
