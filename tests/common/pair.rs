@@ -11,10 +11,11 @@ use std::collections::BTreeSet;
 use smc_proto::buffer::SizeClass;
 use smc_proto::cursor::Chunks;
 use smc_proto::stream::{
+    Admission,
     Cdc,
     Effects,
     Fault,
-    ProducerFlags,
+    Gate,
     Recv,
     SendError,
     SendHow,
@@ -72,6 +73,9 @@ impl Default for Plan {
 /// One end.
 pub struct Host {
     pub stream: Stream,
+    gate: Gate,
+    /// The completion queues are to be emptied.
+    drain: bool,
     pub plan: Plan,
     pub link: usize,
     /// The send buffer that the stream has now.
@@ -109,6 +113,7 @@ enum Action {
     Ack(Side, usize),
     Completion(Side, usize),
     Message(Side, usize),
+    Drain(Side),
     Fail(usize),
     Repair(usize),
 }
@@ -195,6 +200,9 @@ impl Pair {
         for side in Side::BOTH {
             let host = &self.hosts[side.index()];
             actions.extend(host.app_actions(side));
+            if host.drain {
+                actions.push(Action::Drain(side));
+            }
             if !self.fabric.is_up(host.link) {
                 if self.fabric.is_up(1 - host.link) {
                     actions.push(Action::Switch(side));
@@ -253,6 +261,7 @@ impl Pair {
             Action::Ack(side, link) => self.fabric.ack(side, link),
             Action::Completion(side, link) => self.completion(side, link),
             Action::Message(side, link) => self.message(side, link),
+            Action::Drain(side) => self.drain(side),
             Action::Fail(link) => {
                 self.failures -= 1;
                 self.fabric.fail(link, &mut self.rng, &mut self.memory);
@@ -396,15 +405,28 @@ impl Pair {
     }
 
     fn message(&mut self, side: Side, link: usize) {
-        let failover = |cdc: &Cdc| cdc.flags.contains(ProducerFlags::FAILOVER);
-        let next = self.fabric.next_message(side, link);
-        if next.is_some_and(failover) && !self.fabric.is_up(1 - link) {
-            // As the module does: what came by the failed link is older.
-            while let Some(cdc) = self.fabric.poll_message(side, 1 - link) {
-                self.deliver(side, &cdc);
+        let Some(cdc) = self.fabric.poll_message(side, link) else {
+            return;
+        };
+        let host = self.host(side);
+        match host.gate.admit(&cdc, &host.stream) {
+            Admission::Pass => self.deliver(side, &cdc),
+            Admission::Hold => {}
+            Admission::Drain => host.drain = true,
+        }
+    }
+
+    /// Takes all that arrived by any link, as the module does when a message of the peer is missing.
+    fn drain(&mut self, side: Side) {
+        let host = self.host(side);
+        host.drain = false;
+        host.gate.begin();
+        for link in LINKS {
+            while self.fabric.next_message(side, link).is_some() {
+                self.message(side, link);
             }
         }
-        if let Some(cdc) = self.fabric.poll_message(side, link) {
+        for cdc in self.host(side).gate.open().into_iter().flatten() {
             self.deliver(side, &cdc);
         }
     }
@@ -447,6 +469,8 @@ impl Host {
     fn new(stream: Stream, plan: Plan) -> Self {
         Self {
             stream,
+            gate: Gate::default(),
+            drain: false,
             plan,
             link: 0,
             buffer: None,

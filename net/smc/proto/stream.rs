@@ -42,7 +42,7 @@
 //!     lock; match stream.on_cdc(&cdc)
 //!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
 //!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
-//!     a message with the F flag comes after everything that arrived by failed links
+//!     a message with the F flag comes after everything that arrived by failed links: [`Gate`]
 //! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
 //!
 //! close, and shutdown of both directions (socket lock held):
@@ -58,6 +58,7 @@
 mod close;
 mod effects;
 mod failover;
+mod gate;
 mod message;
 mod plan;
 mod recv;
@@ -70,6 +71,11 @@ pub use self::effects::{
     Effects,
     Fault,
     SendHow, //
+};
+pub use self::gate::{
+    Admission,
+    Admitted,
+    Gate, //
 };
 pub use self::message::{
     Cdc,

@@ -36,6 +36,11 @@ impl Stream {
         }
     }
 
+    /// Whether message `seq` of the peer was not taken yet.
+    pub(super) const fn misses(&self, seq: u16) -> bool {
+        is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
+    }
+
     /// The peer moved the connection and says which of its messages arrived last.
     pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Fault> {
         if is_before(self.seq_peer, seq) {

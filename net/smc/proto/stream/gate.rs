@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Holds back what came by a new link until what came by the old one was taken.
+//!
+//! A peer that moves a connection says which of its messages arrived last, and goes on by another link
+//! (RFC 7609 section 4.6). Each link has a completion queue of its own, so that those messages may be here
+//! and not have been looked at. Only when the queues are empty is a missing one lost.
+//!
+//! What is held back is one message: cursors and state flags say all that earlier ones said, and a peer
+//! whose urgent byte nobody has read writes nothing more.
+
+use crate::stream::{
+    is_before,
+    Cdc,
+    ProducerFlags,
+    Stream, //
+};
+
+/// Whether messages go on to a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gate(Option<Held>);
+
+/// What a closed gate holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The validation that closed it.
+    first: Cdc,
+    /// The newest message of those after it.
+    newest: Option<Cdc>,
+    /// A later validation: the peer moved again.
+    last: Option<Cdc>,
+    /// The queues are being emptied.
+    is_draining: bool,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes to [`Stream::on_cdc`] now.
+    Pass,
+    /// It is kept.
+    Hold,
+    /// It is kept, and the completion queues of all links are to be emptied: [`Gate::begin`] before,
+    /// [`Gate::open`] after that.
+    Drain,
+}
+
+/// Messages for [`Stream::on_cdc`], in order.
+pub type Admitted = [Option<Cdc>; 3];
+
+impl Gate {
+    /// Takes a message of the peer.
+    pub fn admit(&mut self, cdc: &Cdc, stream: &Stream) -> Admission {
+        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER);
+        match &mut self.0 {
+            None if is_validation && stream.misses(cdc.seq) => {
+                self.0 = Some(Held {
+                    first: *cdc,
+                    newest: None,
+                    last: None,
+                    is_draining: false,
+                });
+                Admission::Drain
+            }
+            None => Admission::Pass,
+            Some(held) if is_validation => {
+                held.last = Some(*cdc);
+                held.is_draining = false;
+                Admission::Drain
+            }
+            Some(held) if is_before(held.first.seq, cdc.seq) => {
+                held.keep(*cdc);
+                Admission::Hold
+            }
+            // One of those that are waited for.
+            Some(_) => Admission::Pass,
+        }
+    }
+
+    /// The completion queues are about to be emptied.
+    pub fn begin(&mut self) {
+        if let Some(held) = &mut self.0 {
+            held.is_draining = true;
+        }
+    }
+
+    /// They were. What was held back goes to the stream at once, before anything else.
+    pub fn open(&mut self) -> Admitted {
+        match self.0.take_if(|held| held.is_draining) {
+            Some(held) => [Some(held.first), held.newest, held.last],
+            None => [None; 3],
+        }
+    }
+}
+
+impl Held {
+    fn keep(&mut self, mut cdc: Cdc) {
+        if let Some(older) = self.newest {
+            if is_before(cdc.seq, older.seq) {
+                return;
+            }
+            let has_asked = older.flags.contains(ProducerFlags::UPDATE_REQUESTED);
+            let is_urgent =
+                older.flags.contains(ProducerFlags::URGENT_PRESENT) && older.prod == cdc.prod;
+            cdc.flags = cdc
+                .flags
+                .with(
+                    ProducerFlags::UPDATE_REQUESTED,
+                    has_asked || cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED),
+                )
+                .with(
+                    ProducerFlags::URGENT_PRESENT,
+                    is_urgent || cdc.flags.contains(ProducerFlags::URGENT_PRESENT),
+                );
+            cdc.state.insert(older.state);
+        }
+        self.newest = Some(cdc);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::SizeClass;
+    use crate::cursor::Cursor;
+    use crate::stream::{
+        Fault,
+        Readiness,
+        StateFlags,
+        UrgentState, //
+    };
+
+    /// A gate and a stream behind it, which has taken message 1.
+    struct Rig {
+        gate: Gate,
+        stream: Stream,
+    }
+
+    fn data(seq: u16, offset: u32) -> Cdc {
+        Cdc {
+            seq,
+            prod: Cursor { wrap: 0, offset },
+            ..Cdc::default()
+        }
+    }
+
+    fn validation(seq: u16) -> Cdc {
+        Cdc {
+            seq,
+            flags: ProducerFlags::FAILOVER,
+            ..Cdc::default()
+        }
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let mut stream = Stream::new(SizeClass::SMALLEST);
+            stream.establish(SizeClass::SMALLEST);
+            stream.on_cdc(&data(1, 10)).unwrap();
+            let gate = Gate::default();
+            Self { gate, stream }
+        }
+
+        fn arrive(&mut self, cdc: &Cdc) -> Admission {
+            let admission = self.gate.admit(cdc, &self.stream);
+            if admission == Admission::Pass {
+                self.stream.on_cdc(cdc).unwrap();
+            }
+            admission
+        }
+
+        fn open(&mut self) -> Result<(), Fault> {
+            for cdc in self.gate.open().iter().flatten() {
+                self.stream.on_cdc(cdc)?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_validation_of_what_was_taken_passes() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.arrive(&validation(1)), Admission::Pass);
+        assert_eq!(rig.arrive(&data(2, 20)), Admission::Pass);
+    }
+
+    #[test]
+    fn what_came_by_the_old_link_is_taken_before_what_comes_by_the_new_one() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.arrive(&validation(3)), Admission::Drain);
+        assert_eq!(rig.arrive(&data(5, 50)), Admission::Hold);
+        assert_eq!(rig.arrive(&data(2, 20)), Admission::Pass);
+        assert_eq!(rig.stream.readable(), 20);
+        rig.gate.begin();
+        assert_eq!(rig.arrive(&data(3, 30)), Admission::Pass);
+        assert_eq!(rig.arrive(&data(6, 60)), Admission::Hold);
+        rig.open().unwrap();
+        assert_eq!(rig.stream.readable(), 60);
+        assert_eq!(rig.arrive(&data(7, 70)), Admission::Pass);
+    }
+
+    #[test]
+    fn a_message_that_is_nowhere_was_lost() {
+        let mut rig = Rig::new();
+        rig.arrive(&validation(3));
+        rig.arrive(&data(2, 20));
+        rig.arrive(&data(4, 40));
+        rig.gate.begin();
+        assert_eq!(rig.open(), Err(Fault::LostMessages));
+        assert_eq!(rig.stream.readable(), 20);
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_look_opens_nothing() {
+        let mut rig = Rig::new();
+        rig.arrive(&validation(2));
+        rig.open().unwrap();
+        assert_eq!(rig.arrive(&data(3, 30)), Admission::Hold);
+        rig.gate.begin();
+        rig.arrive(&data(2, 20));
+        // The peer moves again, to a third link: message 4 may be in the queue of the second.
+        assert_eq!(rig.arrive(&validation(4)), Admission::Drain);
+        rig.open().unwrap();
+        assert_eq!(rig.arrive(&data(4, 40)), Admission::Hold);
+        rig.gate.begin();
+        rig.open().unwrap();
+        assert_eq!(rig.stream.readable(), 40);
+    }
+
+    #[test]
+    fn a_second_move_says_what_the_first_one_lost() {
+        let mut rig = Rig::new();
+        rig.arrive(&validation(2));
+        rig.arrive(&data(2, 20));
+        rig.arrive(&data(3, 30));
+        rig.arrive(&validation(4));
+        rig.gate.begin();
+        assert_eq!(rig.open(), Err(Fault::LostMessages));
+    }
+
+    #[test]
+    fn nothing_that_is_said_once_gets_lost_behind_the_gate() {
+        let mut rig = Rig::new();
+        rig.arrive(&validation(2));
+        let urgent = Cdc {
+            flags: ProducerFlags::URGENT_PRESENT.with(ProducerFlags::UPDATE_REQUESTED, true),
+            ..data(3, 30)
+        };
+        rig.arrive(&urgent);
+        let mut done = data(4, 30);
+        done.state.insert(StateFlags::DONE_WRITING);
+        rig.arrive(&done);
+        rig.arrive(&data(2, 20));
+        rig.gate.begin();
+        rig.open().unwrap();
+        assert_eq!(rig.stream.urgent_state(), UrgentState::Valid);
+        assert!(rig.stream.has_work(), "the update that was asked for");
+        assert!(rig.stream.readiness().contains(Readiness::PRI));
+    }
+}
