@@ -7,6 +7,7 @@
 //! When the group ends the connection lets go of all that belongs to the RDMA device.
 
 mod abort;
+mod failover;
 mod transmit;
 
 pub(crate) use abort::Registry;
@@ -41,8 +42,11 @@ use smc_proto::{
     },
     lgr::rtoken::RowId,
     stream::{
+        Admission,
         Cdc,
         Effects,
+        Fault,
+        Gate,
         SentRecord,
         Stream, //
     }, //
@@ -50,6 +54,8 @@ use smc_proto::{
 
 use crate::{
     lgr::{
+        chores::Chore,
+        At,
         LinkGroup,
         Member,
         Seat, //
@@ -85,16 +91,11 @@ pub(crate) struct Owner {
     pub(crate) tcp: Arc<TcpSocket>,
 }
 
-/// A link of the group.
-#[derive(Clone)]
-pub(crate) struct At {
-    pub(crate) slot: usize,
-    pub(crate) link: Arc<Link>,
-}
-
 /// What the spinlock of a connection guards.
 pub(crate) struct Inner {
     pub(crate) stream: Stream,
+    /// What the peer says goes through here.
+    gate: Gate,
     /// Lent by the link group while data are in flight.
     pub(crate) sndbuf: Option<Arc<SendBuf>>,
     /// The send buffer as the link's device sees it.
@@ -140,8 +141,10 @@ impl Conn {
     pub(crate) fn new(seat: Seat, at: At, rmbe: Rmbe, owner: Owner) -> Result<Arc<Self>> {
         let group = seat.group().clone();
         let token = group.next_token()?;
+        let (slot, link) = (at.slot, at.link.clone());
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
+            gate: Gate::default(),
             sndbuf: None,
             source: None,
             at,
@@ -162,7 +165,12 @@ impl Conn {
             }),
             GFP_KERNEL,
         )?;
-        seat.join(token, conn.clone())?;
+        seat.join(token, slot, conn.clone())?;
+        // Who moved connections away from the link before that did not find this one.
+        if !link.is_up() {
+            conn.group.leave(token);
+            return Err(ENOLINK);
+        }
         Ok(conn)
     }
 
@@ -229,6 +237,14 @@ impl Conn {
         drop(owner);
     }
 
+    /// Carries out what a message of the peer asked for.
+    fn conclude_message(self: &Arc<Self>, result: Result<After, Fault>) {
+        match result {
+            Ok(after) => self.act(&after),
+            Err(fault) => self.on_fault(fault),
+        }
+    }
+
     /// Carries out what an event asked for.
     fn act(self: &Arc<Self>, after: &After) {
         let fx = &after.fx;
@@ -280,15 +296,38 @@ impl Inner {
         self.rmbe.as_ref()
     }
 
-    /// Attaches a send buffer.
-    pub(crate) fn lend(&mut self, buf: Arc<SendBuf>, source: Arc<Mapping>) {
-        self.sndbuf = Some(buf);
-        self.source = Some(source);
+    /// Attaches a send buffer, mapped for `link`. Says no if the connection uses another link by now.
+    pub(crate) fn lend(
+        &mut self,
+        buf: &Arc<SendBuf>,
+        link: &Arc<Link>,
+        source: Arc<Mapping>,
+    ) -> bool {
+        if !Arc::ptr_eq(&self.at.link, link) {
+            return false;
+        }
+        if self.stream.attach_sndbuf(buf.size()) {
+            self.sndbuf = Some(buf.clone());
+            self.source = Some(source);
+        }
+        true
+    }
+
+    /// Whether the link that carries what we send works: if not, another one will soon.
+    pub(crate) fn has_link(&self) -> bool {
+        self.at.link.is_up()
     }
 
     /// The socket that the application holds, as long as it does.
     fn sk(&self) -> Option<ARef<Sk>> {
         self.owner.as_ref().map(|owner| owner.sk.clone())
+    }
+
+    /// Takes a message of the peer.
+    fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
+        let fx = self.stream.on_cdc(cdc)?;
+        self.save_urgent(fx.urgent_at);
+        Ok(self.after(fx))
     }
 
     fn after(&self, fx: Effects) -> After {
@@ -322,14 +361,31 @@ impl Inner {
 impl Member for Conn {
     fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
         let mut inner = self.inner.lock();
-        let result = inner.stream.on_cdc(cdc).map(|fx| {
-            inner.save_urgent(fx.urgent_at);
-            inner.after(fx)
-        });
+        let Inner { gate, stream, .. } = &mut *inner;
+        match gate.admit(cdc, stream) {
+            Admission::Pass => {
+                let result = inner.take(cdc);
+                drop(inner);
+                self.conclude_message(result);
+            }
+            Admission::Hold => {}
+            Admission::Drain => {
+                drop(inner);
+                self.group.note(Chore::Drain);
+            }
+        }
+    }
+
+    fn on_draining(self: Arc<Self>) {
+        self.inner.lock().gate.begin();
+    }
+
+    fn on_drained(self: Arc<Self>) {
+        let mut inner = self.inner.lock();
+        let results = inner.gate.open().map(|cdc| Some(inner.take(&cdc?)));
         drop(inner);
-        match result {
-            Ok(after) => self.act(&after),
-            Err(fault) => self.on_fault(fault),
+        for result in results.into_iter().flatten() {
+            self.conclude_message(result);
         }
     }
 
@@ -337,6 +393,10 @@ impl Member for Conn {
         self.inner.lock().queued = false;
         // Whoever offers the slot looks himself whether it was used.
         let _ = self.pump(|_| true);
+    }
+
+    fn move_from(self: Arc<Self>, slot: usize) {
+        self.leave_link(slot);
     }
 
     fn on_group_end(self: Arc<Self>) {

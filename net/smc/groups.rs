@@ -46,11 +46,20 @@ use smc_proto::{
 
 use crate::{
     lgr::{
+        chores::{
+            Chore,
+            Loss, //
+        },
         Keeper,
         LinkGroup,
-        Seat, //
+        Seat,
+        RELINKING, //
     },
-    link::PortFacts, //
+    link::{
+        Failure,
+        Link,
+        PortFacts, //
+    }, //
 };
 
 static GROUPS: Global<Groups> = Global::new();
@@ -130,7 +139,13 @@ impl Keeper for List {
     fn tend_soon(&self, group: Arc<LinkGroup>) {
         // What is on the queue already does what is to be done by then.
         GROUPS.with(|groups| {
-            let _ = groups.works.enqueue(group);
+            let _ = groups.works.enqueue::<Arc<LinkGroup>, 0>(group);
+        });
+    }
+
+    fn relink_soon(&self, group: Arc<LinkGroup>) {
+        GROUPS.with(|groups| {
+            let _ = groups.works.enqueue::<Arc<LinkGroup>, RELINKING>(group);
         });
     }
 
@@ -195,14 +210,32 @@ pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
         .find_map(LinkGroup::seat)
 }
 
-/// Has the groups end whose link is on a port of `device` for which `is_gone` holds. It is called with
+/// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with
 /// the list locked. May sleep.
 pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
-    end_where(End::LinkLost, |group| {
-        let links = group.links();
-        let mut links = links.iter().flatten();
-        links.any(|link| link.is_on(device) && is_gone(link.port()))
-    });
+    let Some(groups) = GROUPS.get() else {
+        return;
+    };
+    for group in groups.list.lock().iter() {
+        for (slot, link) in group.links().iter().enumerate() {
+            let is_it = |link: &&Arc<Link>| link.is_on(device) && is_gone(link.port());
+            if let Some(link) = link.as_ref().filter(is_it) {
+                link.fail(Failure::Port);
+                match group.active_link() {
+                    Some(_) => group.note(Chore::Lose(slot, Loss::Failed)),
+                    None => group.end_soon(End::LinkLost),
+                }
+            }
+        }
+    }
+}
+
+/// A port became active: groups look whether it is of use for another link. May sleep.
+pub(crate) fn on_port() {
+    if let Some(groups) = GROUPS.get() {
+        let list = groups.list.lock();
+        list.iter().for_each(|group| group.on_port());
+    }
 }
 
 /// What serialises the making of groups with one peer.

@@ -34,18 +34,13 @@ use smc_proto::{
         rtoken::Rtoken,
         End, //
     },
-    llc::rkey::Announcement,
     reason::Reason,
-    wire::{
-        clc::SmcR,
-        List, //
-    }, //
+    wire::clc::SmcR, //
 };
 
 use crate::{
     clc::Exchange,
     conn::{
-        At,
         Conn,
         Owner,
         Remote, //
@@ -53,14 +48,14 @@ use crate::{
     groups,
     ib::PortGid,
     lgr::{
+        At,
         LinkGroup,
         Seat,
         Terms,
         FIRST, //
     },
     link::Link,
-    local::Local,
-    namespace, //
+    local::Local, //
 };
 
 /// How a handshake ended.
@@ -128,41 +123,22 @@ fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reaso
 
 /// Makes sure that the peer can write into the connection's element: its region is registered and
 /// announced. Nothing is to be done if another connection did it before. May sleep.
-fn announce(conn: &Conn) -> Result<(), Reason> {
+fn announce(conn: &Conn, at: &At) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    let rmb = rmbe.rmb();
-    if rmb.is_known() {
-        return Ok(());
-    }
-    let _flow = group.flow.lock();
-    if rmb.is_known() {
-        return Ok(());
-    }
-    let At { slot, link } = conn.at();
-    let here = rmb
-        .register(slot, &link)
-        .ok()
-        .and_then(|()| rmb.rtoken(slot));
-    let is_done = here.is_some_and(|here| {
-        let others = List::EMPTY;
-        let region = Announcement { here, others };
-        group.confirm_rkey(slot, region).is_ok()
-    });
-    if !is_done {
-        group.rmbs.forget(rmb);
+    if group.announce(rmbe.rmb(), at).is_err() {
+        group.rmbs.forget(rmbe.rmb());
         return Err(Reason::RegistrationFailed);
     }
-    rmb.set_known();
     Ok(())
 }
 
 /// Our end, as the handshake says it.
-fn endpoint(local: &Local, conn: &Conn) -> Result<SmcR, Reason> {
-    let At { slot, link } = conn.at();
+fn endpoint(local: &Local, conn: &Conn, at: &At) -> Result<SmcR, Reason> {
+    let At { slot, link } = at;
     let port = link.port();
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    let rtoken = rmbe.rmb().rtoken(slot).ok_or(Reason::NoActiveLink)?;
+    let rtoken = rmbe.rmb().rtoken(*slot).ok_or(Reason::NoActiveLink)?;
     Ok(SmcR {
         peer_id: local.peer_id(),
         gid: port.gid,
@@ -178,15 +154,19 @@ fn endpoint(local: &Local, conn: &Conn) -> Result<SmcR, Reason> {
     })
 }
 
-/// Learns the peer's end of the connection.
-fn learn(conn: &Conn, peer: &SmcR) -> Result<(), Reason> {
+/// Learns the peer's end of the connection. What the peer says is about the link that the handshake
+/// named: a connection that has lost it meanwhile is of no use.
+fn learn(conn: &Conn, at: &At, peer: &SmcR) -> Result<(), Reason> {
+    if !Arc::ptr_eq(&conn.link(), &at.link) {
+        return Err(Reason::NoActiveLink);
+    }
     let rtoken = Rtoken {
         rkey: peer.rkey,
         addr: peer.rmb_addr,
     };
     let row = conn
         .group
-        .with_rtokens(|rtokens| rtokens.add(conn.at().slot, rtoken))
+        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
         .map_err(|_| Reason::NoRtoken)?;
     conn.set_remote(Remote {
         token: peer.token,
@@ -205,8 +185,7 @@ fn begin_group(
     ends: Ends<'_>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
-    let depth = namespace::of(ends.0).config.depth();
-    let link = Link::new(port.device(), port.facts, depth).map_err(internal)?;
+    let link = Link::new(port.device(), port.facts, terms.depth).map_err(internal)?;
     let id = local.next_group_id();
     let at = At {
         slot: FIRST,

@@ -33,7 +33,8 @@ use kernel_ext::{
         Device,
         Event,
         GidEntry,
-        GidKind, //
+        GidKind,
+        NetdevId, //
     },
     net::TcpSocket, //
 };
@@ -224,10 +225,44 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
         .find_map(|adapter| Adapter::find_v2(adapter, tcp, route.address, peer))
 }
 
+/// Finds a port for another link of a group of version 2 in the namespace at address `net`: an active
+/// one that is not in use there, from which `peer` is reached, by way of a gateway or not as
+/// `is_direct` says. May sleep.
+pub(crate) fn find_other(
+    net: usize,
+    peer: Gid,
+    is_direct: bool,
+    is_used: impl Fn(&Arc<Device>, u32) -> bool,
+) -> Option<PortGid> {
+    let adapters = ADAPTERS.get()?;
+    let list = adapters.list.lock();
+    list.iter()
+        .filter(|adapter| adapter.device.accessible_in(net))
+        .find_map(|adapter| {
+            let ports = 1..=adapter.device.num_ports().min(MAX_PORTS);
+            ports
+                .filter(|port| !is_used(&adapter.device, *port))
+                .find_map(|port| adapter.find_other(port, net, peer, is_direct))
+        })
+}
+
+/// Whether a device is there, and not being removed. May sleep.
+pub(crate) fn is_there(device: &Arc<Device>) -> bool {
+    ADAPTERS.get().is_some_and(|adapters| {
+        let list = adapters.list.lock();
+        list.iter()
+            .any(|adapter| Arc::ptr_eq(&adapter.device, device))
+    })
+}
+
 impl Adapter {
     /// Has the groups end whose port cannot carry data, or has lost their GID. May sleep.
     fn check_ports(&self) {
         groups::end_on(&self.device, |port| !self.has(port));
+        let is_active = |port| self.device.query_port(port).is_ok_and(|attr| attr.active);
+        if (1..=self.device.num_ports().min(MAX_PORTS)).any(is_active) {
+            groups::on_port();
+        }
     }
 
     /// Whether a port is active and reached by the address that it had. May sleep.
@@ -253,28 +288,10 @@ impl Adapter {
             if !self.device.port_netdev_eq(port, netdev) {
                 return None;
             }
-            let attr = self
-                .device
-                .query_port(port)
-                .ok()
-                .filter(|attr| attr.active)?;
-            let gid = self.gid_of(port, netdev)?;
-            let mac = Mac(gid.mac?);
+            let mut found = self.port_gid(port, |dev| dev.address == netdev)?;
             if let Some(local) = LOCAL.get() {
-                local.note_port(mac);
+                local.note_port(found.mac);
             }
-            let mut found = PortGid {
-                adapter: self.clone(),
-                facts: PortFacts {
-                    port,
-                    gid: Gid(gid.gid),
-                    sgid_index: u8::try_from(gid.index).ok()?,
-                    mac,
-                    mtu: Mtu::from_code(attr.active_mtu.code())?,
-                    next_hop: None,
-                },
-                has_gateway: false,
-            };
             match peer {
                 Some(peer) => found.route_to(tcp, peer).map(|_| found),
                 None => Some(found),
@@ -282,11 +299,44 @@ impl Adapter {
         })
     }
 
-    fn gid_of(&self, port: u32, netdev: usize) -> Option<GidEntry> {
+    fn find_other(
+        self: &Arc<Self>,
+        port: u32,
+        net: usize,
+        peer: Gid,
+        is_direct: bool,
+    ) -> Option<PortGid> {
+        let mut found = self.port_gid(port, |dev| dev.net == net)?;
+        let index = u32::from(found.sgid_index);
+        let path = self.device.path(port, index, peer.ipv4()?.0).ok()?;
+        found.has_gateway = path.has_gateway;
+        found.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
+        (path.has_gateway != is_direct).then_some(found)
+    }
+
+    /// A port, if it is active, with a GID that a network device of this kind has.
+    fn port_gid(self: &Arc<Self>, port: u32, is_it: impl Fn(&NetdevId) -> bool) -> Option<PortGid> {
+        let attr = self.device.query_port(port).ok()?;
+        let gid = self.gid_of(port, is_it).filter(|_| attr.active)?;
+        Some(PortGid {
+            adapter: self.clone(),
+            facts: PortFacts {
+                port,
+                gid: Gid(gid.gid),
+                sgid_index: u8::try_from(gid.index).ok()?,
+                mac: Mac(gid.mac?),
+                mtu: Mtu::from_code(attr.active_mtu.code())?,
+                next_hop: None,
+            },
+            has_gateway: false,
+        })
+    }
+
+    fn gid_of(&self, port: u32, is_it: impl Fn(&NetdevId) -> bool) -> Option<GidEntry> {
         self.device.find_gid(port, |entry| {
             entry.kind == GidKind::RoceV2
                 && Gid(entry.gid).ipv4().is_some_and(|ip| ip != Ipv4([0; 4]))
-                && entry.netdev.is_some_and(|dev| dev.address == netdev)
+                && entry.netdev.as_ref().is_some_and(&is_it)
         })
     }
 }

@@ -6,6 +6,7 @@
 //! A group is found or made in the handshake, and lives while connections use it and for a while
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
+pub(crate) mod chores;
 mod life;
 mod links;
 mod members;
@@ -41,6 +42,7 @@ use smc_proto::{
         Token, //
     },
     lgr::{
+        redundancy::Occasion,
         rtoken::{
             Row,
             RowId,
@@ -75,6 +77,7 @@ use smc_proto::{
 };
 
 use crate::{
+    config::Depth,
     link::Link,
     namespace,
     rmb::{
@@ -82,6 +85,11 @@ use crate::{
         SendPool, //
     }, //
 };
+use chores::{
+    Chore,
+    Chores, //
+};
+pub(crate) use links::At;
 use links::Links;
 use members::Members;
 pub(crate) use members::{
@@ -94,6 +102,9 @@ pub(crate) trait Keeper: Sync {
     /// [`LinkGroup::end`] is to be called where sleeping is allowed, or if the group does not end,
     /// [`LinkGroup::trim`].
     fn tend_soon(&self, group: Arc<LinkGroup>);
+    /// Something is to be done about the links of the group where sleeping is allowed: see
+    /// [`LinkGroup::next_chore`].
+    fn relink_soon(&self, group: Arc<LinkGroup>);
     /// Time demands something of a group in `delay` at the latest.
     fn look_within(&self, delay: Duration);
 }
@@ -115,6 +126,10 @@ pub(crate) struct Terms {
     /// No gateway is between the two.
     pub(crate) is_direct: bool,
     pub(crate) times: Times,
+    /// How deep the queues of links are.
+    pub(crate) depth: Depth,
+    /// Address of the network namespace of the first connection, for comparison only.
+    pub(crate) net: usize,
 }
 
 /// What the settings were when the group began.
@@ -147,6 +162,16 @@ pub(crate) struct Conversation {
     pub(crate) prepare: bool,
     /// How the last flow ended, until who waits for it takes it.
     pub(crate) finished: Option<Finished>,
+    /// What is to be done about the links.
+    pub(crate) chores: Chores,
+    /// When to look for another link again.
+    pub(crate) add_at: Option<Instant>,
+    /// How long to wait before that, the next time.
+    pub(crate) add_wait: Duration,
+    /// The client knows whether there will be a second link.
+    pub(crate) is_promise_kept: bool,
+    /// The first contact is not over.
+    pub(crate) is_first: bool,
     /// The peer ended the group, too.
     pub(crate) is_over: bool,
     /// Watch the links from when they are active.
@@ -188,11 +213,21 @@ pub(crate) struct LinkGroup {
     keeper: &'static dyn Keeper,
     #[pin]
     work: Work<LinkGroup>,
+    #[pin]
+    relinking: Work<LinkGroup, RELINKING>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for LinkGroup { self.work }
+    impl HasWork<Self, RELINKING> for LinkGroup { self.relinking }
 }
+
+/// Which of a group's works looks after its links.
+pub(crate) const RELINKING: u64 = 1;
+
+/// Time after which a link that could not be added is tried again; twice as long each time that fails,
+/// too.
+pub(crate) const ADD_AGAIN: Duration = Duration::from_secs(2);
 
 /// The slot of the first link.
 pub(crate) const FIRST: usize = 0;
@@ -222,6 +257,11 @@ impl LinkGroup {
                 core: Llc::new(terms.role, terms.version),
                 prepare: false,
                 finished: None,
+                chores: Chores::default(),
+                add_at: None,
+                add_wait: ADD_AGAIN,
+                is_promise_kept: false,
+                is_first: true,
                 is_over: false,
                 watches: [None; LINK_SLOTS],
             },
@@ -239,6 +279,7 @@ impl LinkGroup {
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
                 keeper,
                 work <- new_work!("smc::LinkGroup::work"),
+                relinking <- new_work!("smc::LinkGroup::relinking"),
             }? Error),
             GFP_KERNEL,
         )
@@ -338,6 +379,59 @@ impl LinkGroup {
     /// Where the peer's buffer `row` is on link slot `slot`.
     pub(crate) fn rtoken(&self, row: RowId, slot: usize) -> Option<Rtoken> {
         self.with_rtokens(|rtokens| rtokens.get(row, slot))
+    }
+
+    // --- Chores.
+
+    /// Has something done about the links. Does not sleep.
+    pub(crate) fn note(self: &Arc<Self>, chore: Chore) {
+        self.table.lock().llc.chores.push(chore);
+        self.relink_soon();
+    }
+
+    /// A port became active: another link may be of use now. Does not sleep.
+    pub(crate) fn on_port(self: &Arc<Self>) {
+        self.table.lock().llc.add_wait = ADD_AGAIN;
+        self.note(Chore::Add(Occasion::OwnPort));
+    }
+
+    /// Has the worker look for chores. Does not sleep.
+    pub(crate) fn relink_soon(self: &Arc<Self>) {
+        self.keeper.relink_soon(self.clone());
+    }
+
+    /// As [`LinkGroup::note`], by the worker itself.
+    pub(crate) fn note_quietly(&self, chore: Chore) {
+        self.table.lock().llc.chores.push(chore);
+    }
+
+    /// Keeps flows from beginning, as `Llc::hold` does, unless one is under way or a link is to go. Does
+    /// not sleep.
+    pub(crate) fn try_hold(&self) -> bool {
+        let llc = &mut self.table.lock().llc;
+        !llc.chores.has_losses() && llc.core.hold().is_ok()
+    }
+
+    /// Says whether the client need not be told any more that no second link comes: the first time that
+    /// is not so, if there can be one.
+    pub(crate) fn keep_promise(&self) -> bool {
+        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_promise_kept, true);
+        is_kept || self.terms.limits.max_links <= 1
+    }
+
+    /// A link is not watched any more; says whether it was, as it is from when it is active.
+    pub(crate) fn stop_watching(&self, slot: usize) -> bool {
+        let watches = &mut self.table.lock().llc.watches;
+        watches.get_mut(slot).and_then(Option::take).is_some()
+    }
+
+    /// What the worker does next, if the group does not end.
+    pub(crate) fn next_chore(&self) -> Option<Chore> {
+        let mut table = self.table.lock();
+        match table.end {
+            None => table.llc.chores.pop(),
+            Some(_) => None,
+        }
     }
 
     // --- The LLC conversation.

@@ -31,6 +31,7 @@ mod llc;
 mod local;
 mod namespace;
 mod netlink;
+mod relink;
 mod rmb;
 mod rx;
 mod sock;

@@ -58,6 +58,7 @@ use smc_proto::{
 
 use crate::config::Depth;
 use control::Controls;
+pub(crate) use control::MAX_CONTROL;
 pub(crate) use hardware::Hardware;
 
 /// Who gets to know that a message left, or did not.
@@ -97,6 +98,8 @@ pub(crate) enum Failure {
     Register,
     /// The peer did not answer when the link was tested.
     Silence,
+    /// Its port does not work any more, or is gone.
+    Port,
 }
 
 impl fmt::Display for Failure {
@@ -107,6 +110,7 @@ impl fmt::Display for Failure {
             Self::Receive(status) => f.write_fmt(fmt!("a receive ended with: {status}")),
             Self::Register => f.write_str("memory was not registered in time"),
             Self::Silence => f.write_str("the peer does not answer"),
+            Self::Port => f.write_str("its port is gone"),
         }
     }
 }
@@ -271,6 +275,11 @@ impl Link {
         Instant::from_nanos(self.heard.load(Relaxed))
     }
 
+    /// The link's device, while it is there.
+    pub(crate) fn device(&self) -> Option<Arc<Device>> {
+        self.inner.lock().device.clone()
+    }
+
     /// Whether the link is on this device.
     pub(crate) fn is_on(&self, device: &Arc<Device>) -> bool {
         let inner = self.inner.lock();
@@ -287,7 +296,8 @@ impl Link {
 
     /// What belongs to the device, as long as the link is up.
     pub(crate) fn hardware(&self) -> Option<Arc<Hardware>> {
-        self.inner.lock().hardware.clone()
+        let inner = self.inner.lock();
+        inner.hardware.clone().filter(|_| inner.state.is_usable())
     }
 
     // --- Life.
@@ -298,12 +308,14 @@ impl Link {
         peer: PeerEnd,
         handler: Arc<dyn Handler>,
     ) -> Result {
-        let hardware = self.hardware().ok_or(ENOLINK)?;
-        {
+        let hardware = {
             let mut inner = self.inner.lock();
+            // Once the device is gone nobody takes the handler out again.
+            let hardware = inner.hardware.clone().ok_or(ENOLINK)?;
             inner.peer = Some(peer);
             inner.handler = Some(handler);
-        }
+            hardware
+        };
         let attr = RtrAttr {
             port: self.port.port,
             path_mtu: ib::Mtu::from_code(peer.mtu.code()).ok_or(EINVAL)?,
@@ -354,21 +366,41 @@ impl Link {
         }
     }
 
+    /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this
+    /// returns; what was in flight is told as not good then or later. May sleep.
+    pub(crate) fn stop(&self) {
+        self.inner.lock().state = State::Inactive;
+        self.registering.notify_all();
+        self.flush(|hardware| {
+            // It fails when the device is gone, and then nothing is in flight.
+            let _ = hardware.qp.to_error();
+        });
+    }
+
+    /// Has all messages told that arrived and all that left by now. May sleep.
+    pub(crate) fn catch_up(&self) {
+        self.flush(|_| ());
+    }
+
+    fn flush(&self, first: impl FnOnce(&Hardware)) {
+        let hardware = self.inner.lock().hardware.clone();
+        if let Some(hardware) = hardware {
+            first(&hardware);
+            hardware.recv_cq.flush();
+            hardware.send_cq.flush();
+        }
+    }
+
     /// Takes the link down and lets go of its device. May sleep. Messages in flight complete, most of
     /// them not good.
     pub(crate) fn shut_down(&self) {
+        self.stop();
         let mut inner = self.inner.lock();
-        inner.state = State::Inactive;
         let hardware = inner.hardware.take();
         let device = inner.device.take();
         let handler = inner.handler.take();
         drop(inner);
-        self.registering.notify_all();
-        if let Some(hardware) = hardware {
-            // It fails when the device is gone, and then nothing is in flight.
-            let _ = hardware.qp.to_error();
-        }
-        drop((device, handler));
+        drop((hardware, device, handler));
     }
 
     // --- Use.

@@ -7,39 +7,34 @@
 //! memory) is left to the thread that runs the handshake and waits here. What time demands of a group
 //! that nobody waits for is done when its keeper looks at it.
 
+mod flows;
+
 use kernel::{
     pr_warn_once,
     prelude::*,
-    sync::Arc,
-    time::Jiffies, //
+    sync::Arc, //
 };
 use kernel_ext::time;
 use smc_proto::{
-    id::Rkey,
     lgr::{
+        redundancy::Occasion,
         End,
+        Role,
         Rtokens, //
     },
     llc::{
-        first,
+        add,
         keepalive::{
             Due,
             KeepAlive, //
-        },
-        rkey::{
-            self,
-            Announcement,
-            Deletion, //
         },
         Action,
         Actions,
         Arrival,
         Finished,
         Llc,
-        LocalEnd,
         ANSWER_WAIT, //
     },
-    reason::Reason,
     time::{
         Duration,
         Instant, //
@@ -47,26 +42,28 @@ use smc_proto::{
     wire::{
         cdc,
         llc::{
-            DeleteReason,
             Message,
-            PeerOrder,
-            WireRkey, //
+            PeerOrder, //
         }, //
     }, //
 };
 
 use crate::{
     lgr::{
+        chores::{
+            Chore,
+            Loss, //
+        },
         Conversation,
         LinkGroup,
-        FIRST, //
+        ADD_AGAIN, //
     },
     link::{
         Failure,
         Handler,
-        Link, //
-    },
-    rmb::Rmb, //
+        Link,
+        MAX_CONTROL, //
+    }, //
 };
 
 /// What is to be done without the lock.
@@ -78,7 +75,21 @@ struct Todo {
     broken: Option<usize>,
     /// When time demands something again.
     look_by: Option<Instant>,
+    /// There are chores.
+    relink: bool,
+    /// Nothing was to be done.
+    is_ignored: bool,
 }
+
+impl Todo {
+    fn note(&mut self, conversation: &mut Conversation, chore: Chore) {
+        conversation.chores.push(chore);
+        self.relink = true;
+    }
+}
+
+/// The longest time after which a link that could not be added is tried again.
+const ADD_AGAIN_MAX: Duration = Duration::from_secs(600);
 
 impl LinkGroup {
     /// Takes a message of the peer. Does not sleep.
@@ -91,11 +102,11 @@ impl LinkGroup {
                 return;
             }
         };
-        let links = self.link_numbers();
+        let (links, spare) = (self.link_numbers(), self.spare_slot());
         self.converse(|llc, rtokens, now| {
             let mut arrival = Arrival {
                 slot,
-                spare: None,
+                spare,
                 links: &links,
                 rtokens,
             };
@@ -108,15 +119,15 @@ impl LinkGroup {
     }
 
     /// A link is gone: whoever waits for a message on it stops.
-    fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
+    pub(crate) fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
         self.converse(|llc, _, now| llc.on_link_down(slot, now));
     }
 
-    /// Runs a step of the core and carries out what it asks for.
-    fn converse<'a>(
+    /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event.
+    pub(crate) fn converse<'a>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
-    ) {
+    ) -> bool {
         let now = Instant::from_nanos(time::now_ns());
         let mut todo = Todo::default();
         let order = self.peer_order();
@@ -132,12 +143,16 @@ impl LinkGroup {
         if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
             link.fail(Failure::Post);
         }
+        if todo.relink {
+            self.relink_soon();
+        }
         if let Some(at) = todo.look_by {
             self.look_by(at);
         }
         if let Some(why) = todo.end {
             self.end_soon(why);
         }
+        !todo.is_ignored
     }
 
     fn carry_out(
@@ -157,8 +172,23 @@ impl LinkGroup {
                 if let Some(link) = self.link(*slot) {
                     link.set_number(*link_num);
                 }
-                conversation.prepare = true;
-                todo.wake = true;
+                if conversation.is_first {
+                    conversation.prepare = true;
+                    todo.wake = true;
+                } else {
+                    todo.note(conversation, Chore::Prepare(*slot));
+                }
+            }
+            Action::LinkOffered { on, slot, link } => {
+                let (on, slot, link) = (*on, *slot, *link);
+                todo.note(conversation, Chore::Answer { on, slot, link });
+            }
+            Action::ConnectLink { slot, peer } => {
+                todo.note(conversation, Chore::Connect(*slot, *peer));
+            }
+            Action::Invited { .. } => todo.note(conversation, Chore::Add(Occasion::Invitation)),
+            Action::TakeDownLink { slot } => {
+                todo.note(conversation, Chore::Lose(*slot, Loss::Agreed));
             }
             Action::ActivateLink { slot, peer_uid } => {
                 let (Some(link), Some(place)) =
@@ -172,23 +202,49 @@ impl LinkGroup {
                 todo.look_by = watch.deadline();
                 *place = Some(watch);
             }
-            // There is one link: without it the group ends.
-            Action::TakeDownLink { .. } => todo.end = Some(End::ByPeer(DeleteReason::LOST_PATH)),
             Action::TerminateGroup(reason) => {
                 conversation.is_over = true;
                 todo.wake = true;
                 todo.end = Some(End::ByPeer(*reason));
             }
-            Action::Finished(how) => {
-                conversation.finished = Some(*how);
-                todo.wake = true;
+            Action::Finished(how) => self.on_finished(conversation, *how, todo),
+            // Only groups of version 1 ask for keys, of which there are none: see `handshake`.
+            Action::SendKeys { .. } => {}
+            Action::Ignored(_) => todo.is_ignored = true,
+        }
+    }
+
+    fn on_finished(&self, conversation: &mut Conversation, how: Finished, todo: &mut Todo) {
+        todo.wake = true;
+        // Who waits to begin a flow can do so now.
+        todo.relink |= conversation.chores.wants_flow();
+        match how {
+            Finished::FirstContact(result) => {
+                conversation.is_first = false;
+                conversation.finished = Some(how);
+                if result.is_ok() && self.terms.role == Role::Server {
+                    todo.note(conversation, Chore::Add(Occasion::OwnPort));
+                }
             }
-            // No slot is given to the core for another link, so it offers and accepts none.
-            Action::LinkOffered { .. }
-            | Action::ConnectLink { .. }
-            | Action::SendKeys { .. }
-            | Action::Invited { .. }
-            | Action::Ignored(_) => {}
+            Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
+                conversation.finished = Some(how);
+            }
+            Finished::DeleteLink => {}
+            Finished::AddLink { slot, result } => match result {
+                Ok(()) => {
+                    conversation.add_wait = ADD_AGAIN;
+                    if self.terms.role == Role::Server {
+                        todo.note(conversation, Chore::Add(Occasion::OwnPort));
+                    }
+                }
+                Err(error) => {
+                    todo.note(conversation, Chore::Lose(slot, Loss::Agreed));
+                    // Who has no path now says so when it has.
+                    if !matches!(error, add::Error::Rejected(_)) {
+                        todo.look_by = Some(add_later(conversation));
+                    }
+                }
+            },
         }
     }
 
@@ -211,11 +267,22 @@ impl LinkGroup {
             }
         }
         let trim = self.trim_if_due(now);
+        let is_due = |at: &mut Instant| at.is_due(now);
+        if self
+            .with_llc(|conversation, _| conversation.add_at.take_if(is_due))
+            .is_some()
+        {
+            self.note(Chore::Add(Occasion::OwnPort));
+        }
         self.with_llc(|conversation, _| {
             let watches = conversation.watches.iter().flatten();
             let test = watches.filter_map(KeepAlive::deadline).min();
             let flow = conversation.core.deadline();
-            [idle_end, trim, test, flow].into_iter().flatten().min()
+            let add = conversation.add_at;
+            [idle_end, trim, test, flow, add]
+                .into_iter()
+                .flatten()
+                .min()
         })
     }
 
@@ -228,7 +295,9 @@ impl LinkGroup {
             Some(watch.on_timeout(now))
         });
         match due {
-            Some(Due::SendTest) => self.converse(|llc, _, _| llc.test_link(slot)),
+            Some(Due::SendTest) => {
+                self.converse(|llc, _, _| llc.test_link(slot));
+            }
             Some(Due::LinkDead) => link.fail(Failure::Silence),
             Some(Due::Nothing) | None => {}
         }
@@ -243,7 +312,7 @@ impl LinkGroup {
         if self.drain() {
             self.say_farewell();
         }
-        for (slot, link) in self.links().iter().enumerate() {
+        for (slot, link) in self.close_links().iter().enumerate() {
             if let Some(link) = link {
                 self.on_llc_link_down(slot);
                 link.shut_down();
@@ -280,130 +349,19 @@ impl LinkGroup {
 
     /// Writes a message and posts it. Does not sleep.
     fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
-        let mut buf = [0; MAX_SEND];
+        let mut buf = [0; MAX_CONTROL];
         let bytes = message.emit(order, &mut buf).map_err(|_| EMSGSIZE)?;
         self.link(slot).ok_or(ENOLINK)?.send_control(bytes)
     }
+}
 
-    // --- Flows of ours. May sleep.
-
-    /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd) {
-        self.converse(|llc, _, now| llc.begin_first_contact(link, now).unwrap_or_default());
-    }
-
-    /// Waits for the end of the first contact; `prepare` brings the link up when it is time.
-    pub(crate) fn await_first_contact(
-        self: &Arc<Self>,
-        prepare: impl Fn() -> Result<(), Reason>,
-    ) -> Result<(), first::Error> {
-        loop {
-            match self.await_llc() {
-                Step::Prepare => {
-                    let result = prepare();
-                    self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
-                }
-                Step::Finished(Finished::FirstContact(result)) => return result,
-                Step::Finished(_) => {}
-                Step::Gone => return Err(first::Error::Silent),
-            }
-        }
-    }
-
-    /// Tells the peer of a region, on the link in `slot`. One at a time: the caller holds the group's `flow` lock.
-    pub(crate) fn confirm_rkey(
-        self: &Arc<Self>,
-        slot: usize,
-        region: Announcement<'_>,
-    ) -> Result<(), rkey::Error> {
-        self.converse(|llc, _, now| {
-            llc.begin_confirm_rkey(slot, region, now)
-                .unwrap_or_default()
-        });
-        self.await_flow(|how| match how {
-            Finished::ConfirmRkey(result) => Some(result),
-            _ => None,
-        })
-        .unwrap_or(Err(rkey::Error::LinkLost))
-    }
-
-    /// Frees regions that nobody has used for long, and tells the peer before. May sleep for as long
-    /// as the peer takes to answer.
-    pub(crate) fn trim(self: &Arc<Self>) {
-        let _turn = self.flow.lock();
-        let unused = self.terms.times.unused;
-        let now = Instant::from_nanos(time::now_ns());
-        let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
-        let Ok((rmbs, next)) = self.rmbs.take_unused(since, Deletion::MAX) else {
-            // Without memory now, later.
-            return self.trim_by(now.saturating_add(unused));
-        };
-        self.delete_rkeys(&rmbs);
-        if self.idle_end().is_some() {
-            self.sndbufs.clear();
-        }
-        if let Some(next) = next {
-            self.trim_by(next.saturating_add(unused));
-        }
-    }
-
-    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer.
-    fn delete_rkeys(self: &Arc<Self>, rmbs: &[Arc<Rmb>]) {
-        let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
-        let Some((slot, _)) = self.active_link() else {
-            return;
-        };
-        let known = rmbs.iter().filter(|rmb| rmb.is_known());
-        let mut count = 0;
-        for (key, rtoken) in keys
-            .iter_mut()
-            .zip(known.filter_map(|rmb| rmb.rtoken(slot)))
-        {
-            *key = rtoken.rkey.into();
-            count += 1;
-        }
-        let Some(what) = keys.get(..count).and_then(Deletion::new) else {
-            return;
-        };
-        self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
-        // Whatever the answer is, nothing is written to them any more.
-        self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));
-    }
-
-    /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
-    fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
-        loop {
-            match self.await_llc() {
-                Step::Finished(how) => {
-                    if let Some(result) = pick(how) {
-                        return Some(result);
-                    }
-                }
-                Step::Prepare => {}
-                Step::Gone => return None,
-            }
-        }
-    }
-
-    /// Sleeps until something is to be done, running the core's timeouts meanwhile.
-    fn await_llc(self: &Arc<Self>) -> Step {
-        loop {
-            let step = self.with_llc(|conversation, _| {
-                if core::mem::take(&mut conversation.prepare) {
-                    return Some(Step::Prepare);
-                }
-                if let Some(how) = conversation.finished.take() {
-                    return Some(Step::Finished(how));
-                }
-                conversation.core.is_idle().then_some(Step::Gone)
-            });
-            if let Some(step) = step {
-                return step;
-            }
-            self.sleep_llc(TICK, |llc| llc.prepare || llc.finished.is_some());
-            self.converse(|llc, _, now| llc.on_timeout(now));
-        }
-    }
+/// Has another link looked for after a while; says when.
+fn add_later(conversation: &mut Conversation) -> Instant {
+    let wait = conversation.add_wait;
+    conversation.add_wait = wait.saturating_add(wait).min(ADD_AGAIN_MAX);
+    let at = Instant::from_nanos(time::now_ns()).saturating_add(wait);
+    conversation.add_at = Some(at);
+    at
 }
 
 /// A group as the link in one of its slots sees it.
@@ -438,20 +396,9 @@ impl Handler for Tie {
 
     fn on_failure(self: Arc<Self>) {
         self.group.on_llc_link_down(self.slot);
-        self.group.end_soon(End::LinkLost);
+        match self.group.active_link() {
+            Some(_) => self.group.note(Chore::Lose(self.slot, Loss::Failed)),
+            None => self.group.end_soon(End::LinkLost),
+        }
     }
-}
-
-/// Longest message that is sent.
-const MAX_SEND: usize = 128;
-
-/// The longest sleep between two looks at the core's deadline, jiffies.
-const TICK: Jiffies = time::HZ / 10 + 1;
-
-/// What a waiting thread is woken for.
-enum Step {
-    Prepare,
-    Finished(Finished),
-    /// There is no flow any more.
-    Gone,
 }

@@ -171,6 +171,11 @@ impl Rmb {
         });
         let there = there.mr.clone();
         drop(mrs);
+        if link.hardware().is_none() {
+            // The link went meanwhile, and nobody looks here again.
+            self.unmap(slot);
+            return Err(ENOLINK);
+        }
         Ok(there)
     }
 

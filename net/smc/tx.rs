@@ -76,7 +76,7 @@ impl Inner {
     fn is_writer_due(&self) -> bool {
         self.stream.can_send().is_err()
             || self.stream.writable() > 0
-            || (self.stream.needs_sndbuf() && self.sndbuf.is_none())
+            || (self.stream.needs_sndbuf() && self.sndbuf.is_none() && self.has_link())
     }
 }
 
@@ -131,7 +131,9 @@ impl Conn {
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
         if let Space::NoBuffer = space {
-            self.lend_send_buffer(sk)?;
+            if !self.lend_send_buffer(sk)? {
+                return Ok(0);
+            }
             space = self.with(|inner| inner.reserve(len))?;
         }
         let Space::Reserved(chunks, buf) = space else {
@@ -159,17 +161,21 @@ impl Conn {
         Ok(copied)
     }
 
-    /// Borrows a send buffer.
-    fn lend_send_buffer(&self, sk: &Sk) -> Result {
+    /// Borrows a send buffer; says no while the connection has no link that works.
+    fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf());
         let buf = self.group.sndbufs.take(want)?;
-        let source = buf.map(&self.link())?;
-        // Only a writer lends, and there is one at a time.
-        self.with(|inner| {
-            if inner.stream.attach_sndbuf(buf.size()) {
-                inner.lend(buf, source);
+        loop {
+            let link = self.link();
+            let source = match buf.map(&link) {
+                Ok(source) => source,
+                Err(_) if !link.is_up() => return Ok(false),
+                Err(e) => return Err(e),
+            };
+            // Only a writer lends, and there is one at a time.
+            if self.with(|inner| inner.lend(&buf, &link, source)) {
+                return Ok(true);
             }
-        });
-        Ok(())
+        }
     }
 }

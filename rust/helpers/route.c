@@ -15,6 +15,11 @@ struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow)
 	return ip_route_output_flow(net, flow, NULL);
 }
 
+struct net *smc_helper_dev_net(const struct net_device *dev)
+{
+	return dev_net(dev);
+}
+
 void smc_helper_flow4_init(struct flowi4 *flow, __be32 saddr, __be32 daddr)
 {
 	*flow = (struct flowi4){ .saddr = saddr, .daddr = daddr };

@@ -2,6 +2,7 @@
 struct dst_entry *smc_helper_sk_dst_get_rcu(struct sock *sk);
 struct net_device *smc_helper_dst_dev_rcu(const struct dst_entry *dst);
 struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow);
+struct net *smc_helper_dev_net(const struct net_device *dev);
 void smc_helper_flow4_init(struct flowi4 *flow, __be32 saddr, __be32 daddr);
 void smc_helper_rt_put(struct rtable *rt);
 struct neighbour *smc_helper_rt_neigh_lookup(struct rtable *rt, const void *daddr);

@@ -65,15 +65,36 @@ impl TcpSocket {
     ///
     /// `EHOSTUNREACH` and its like without a route or a neighbour.
     pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<Path> {
-        let mut flow = bindings::flowi4::default();
-        let daddr = u32::from_ne_bytes(destination);
-        // SAFETY: `flow` may be written.
-        unsafe { bindings::flow4_init(&mut flow, u32::from_ne_bytes(source), daddr) };
         // SAFETY: The socket holds its namespace.
-        let rt = unsafe { bindings::route_output(bindings::sock_net(self.sk_ptr()), &mut flow) };
-        let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
-        rt.path(daddr)
+        unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
     }
+}
+
+/// Looks the way from `source` to `destination` up, by the device of number `ifindex` if that is not 0.
+/// Any context.
+///
+/// # Safety
+///
+/// `net` must be alive during the call.
+///
+/// # Errors
+///
+/// `EHOSTUNREACH` and its like without a route or a neighbour.
+pub(crate) unsafe fn path(
+    net: *mut bindings::net,
+    ifindex: i32,
+    source: [u8; 4],
+    destination: [u8; 4],
+) -> Result<Path> {
+    let mut flow = bindings::flowi4::default();
+    let daddr = u32::from_ne_bytes(destination);
+    // SAFETY: `flow` may be written.
+    unsafe { bindings::flow4_init(&mut flow, u32::from_ne_bytes(source), daddr) };
+    flow.__fl_common.flowic_oif = ifindex;
+    // SAFETY: By the caller's promise.
+    let rt = unsafe { bindings::route_output(net, &mut flow) };
+    let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
+    rt.path(daddr)
 }
 
 /// A referenced routing entry.

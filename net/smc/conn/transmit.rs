@@ -31,15 +31,17 @@ use smc_proto::{
 };
 
 use super::{
-    At,
     Conn,
     Inner, //
 };
-use crate::link::{
-    Failure,
-    Hardware,
-    Link,
-    Sent, //
+use crate::{
+    lgr::At,
+    link::{
+        Failure,
+        Hardware,
+        Link,
+        Sent, //
+    }, //
 };
 
 /// Whose fault it is that something could not be posted.

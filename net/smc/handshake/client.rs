@@ -47,16 +47,14 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    conn::{
-        At,
-        Conn, //
-    },
+    conn::Conn,
     groups,
     ib::{
         self,
         PortGid, //
     },
     lgr::{
+        At,
         Terms,
         Times, //
     },
@@ -136,6 +134,8 @@ fn begin(
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
         times: Times::of(sk, Role::Client),
+        depth: namespace::of(sk).config.depth(),
+        net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
         if let Beginning::V2 { os, .. } = beginning {
@@ -152,15 +152,16 @@ fn first_contact(
     conn: &Arc<Conn>,
 ) -> Result<(), Failure> {
     let (server, group) = (agreed.server(), &conn.group);
-    let At { slot, link } = conn.at();
-    learn(conn, server)?;
+    let at = conn.at();
+    let At { slot, link } = &at;
+    learn(conn, &at, server)?;
     let mtu = link.port().mtu.min(server.mtu);
-    Tie::new(group, slot)
+    Tie::new(group, *slot)
         .and_then(|tie| link.ready_to_receive(PeerEnd::of(server, mtu), tie))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
-    group.begin_first_contact(first::link_of(group, &link));
-    confirm(local, exchange, agreed, conn)?;
+    group.begin_first_contact(group.local_end(*slot, link));
+    confirm(local, exchange, agreed, conn, &at)?;
     first::finish(exchange, conn)
 }
 
@@ -176,10 +177,10 @@ fn reuse(
     let named = seat.group().named_link(&agreed.wanted(0));
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = At { slot, link };
-    settle(make_conn(seat, at, (sk, tcp))?, |conn| {
-        learn(conn, agreed.server())?;
-        announce(conn)?;
-        confirm(local, exchange, agreed, conn)
+    settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
+        learn(conn, &at, agreed.server())?;
+        announce(conn, &at)?;
+        confirm(local, exchange, agreed, conn, &at)
     })
 }
 
@@ -188,8 +189,9 @@ fn confirm(
     exchange: &Exchange<'_>,
     agreed: &Agreed,
     conn: &Conn,
+    at: &At,
 ) -> Result<(), Failure> {
-    let ours = endpoint(local, conn)?;
+    let ours = endpoint(local, conn, at)?;
     let gids = [ours.gid];
     let gids = List::new(&gids).unwrap_or(List::EMPTY);
     exchange.send(&Message::Confirm(agreed.confirm(

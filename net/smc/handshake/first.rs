@@ -13,44 +13,16 @@ use smc_proto::{
         Fatal,
         DECLINE_WAIT, //
     },
-    id::LinkNum,
     lgr::Role,
-    llc::{
-        first::Error,
-        LocalEnd, //
-    },
+    llc::first::Error,
     reason::Reason, //
 };
 
 use crate::{
     clc::Exchange,
-    conn::{
-        At,
-        Conn, //
-    },
-    lgr::{
-        LinkGroup,
-        FIRST, //
-    },
-    link::Link, //
+    conn::Conn,
+    lgr::At, //
 };
-
-/// Our end of the first link, for the core.
-pub(super) fn link_of(group: &LinkGroup, link: &Link) -> LocalEnd {
-    let port = link.port();
-    LocalEnd {
-        slot: FIRST,
-        mac: port.mac,
-        gid: port.gid,
-        qp_num: link.qp_num(),
-        link_num: LinkNum(1),
-        group_uid: group.id,
-        release: group.terms.release,
-        limits: group.terms.limits,
-        is_direct: group.terms.is_direct,
-        more_follows: false,
-    }
-}
 
 /// Waits until the link works both ways; the client brings it up when the server asked.
 pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<(), Failure> {

@@ -44,16 +44,14 @@ use super::{
 };
 use crate::{
     clc::Exchange,
-    conn::{
-        At,
-        Conn, //
-    },
+    conn::Conn,
     groups,
     ib::{
         self,
         PortGid, //
     },
     lgr::{
+        At,
         Seat,
         Terms,
         Times, //
@@ -146,6 +144,8 @@ fn begin(
         eid: chosen.eid(),
         is_direct,
         times: Times::of(sk, Role::Server),
+        depth: namespace::of(sk).config.depth(),
+        net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
         first_contact(local, exchange, chosen, conn)
@@ -159,17 +159,18 @@ fn first_contact(
     conn: &Arc<Conn>,
 ) -> Result<(), Failure> {
     let group = &conn.group;
-    let At { slot, link } = conn.at();
+    let at = conn.at();
+    let At { slot, link } = &at;
     let beginning = Beginning {
         is_direct: group.terms.is_direct,
         hostname: local.hostname,
     };
     let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
-    let (accepted, message) = chosen.accept(endpoint(local, conn)?, Some(beginning));
+    let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, Some(beginning));
     exchange.send(&Message::Accept(message))?;
     let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
     let client = agreed.client();
-    learn(conn, client)?;
+    learn(conn, &at, client)?;
     if let Some(peer) = agreed.peer() {
         group.set_peer_os(peer.os);
     }
@@ -183,15 +184,15 @@ fn first_contact(
         },
         ..PeerEnd::of(client, agreed.mtu())
     };
-    Tie::new(group, slot)
+    Tie::new(group, *slot)
         .and_then(|tie| link.ready_to_receive(end, tie))
         .and_then(|()| link.ready_to_send())
         .map_err(|_| Reason::LinkNotReady)?;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     rmbe.rmb()
-        .register(slot, &link)
+        .register(*slot, link)
         .map_err(|_| Reason::RegistrationFailed)?;
-    group.begin_first_contact(first::link_of(group, &link));
+    group.begin_first_contact(group.local_end(*slot, link));
     first::finish(exchange, conn)
 }
 
@@ -204,14 +205,14 @@ fn reuse(
     chosen: Chosen,
     seat: Seat,
 ) -> Result<Arc<Conn>, Failure> {
-    let (slot, link) = seat.group().active_link().ok_or(Reason::NoActiveLink)?;
+    let (slot, link) = seat.group().link_for_new().ok_or(Reason::NoActiveLink)?;
     let at = At { slot, link };
-    settle(make_conn(seat, at, (sk, tcp))?, |conn| {
-        announce(conn)?;
-        let (accepted, message) = chosen.accept(endpoint(local, conn)?, None);
+    settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
+        announce(conn, &at)?;
+        let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, None);
         exchange.send(&Message::Accept(message))?;
         let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
-        learn(conn, agreed.client())?;
+        learn(conn, &at, agreed.client())?;
         Ok(())
     })
 }

@@ -11,12 +11,28 @@ use kernel::{
     }, //
 };
 use smc_proto::{
-    id::LinkNum,
+    id::{
+        LinkNum,
+        Mac,
+        Token, //
+    },
     lgr::{
+        self,
+        balance::{
+            self,
+            Loads, //
+        },
+        Kind,
         LinkEnd,
+        Links as Ends,
+        Port,
+        RowId,
         Wanted,
         LINK_SLOTS, //
-    }, //
+    },
+    link::next_number,
+    llc::LocalEnd,
+    wire::Version, //
 };
 
 use super::LinkGroup;
@@ -25,11 +41,26 @@ use crate::link::Link;
 /// The links by slot.
 pub(crate) type Slots = [Option<Arc<Link>>; LINK_SLOTS];
 
+/// A link and its slot.
+#[derive(Clone)]
+pub(crate) struct At {
+    pub(crate) slot: usize,
+    pub(crate) link: Arc<Link>,
+}
+
 /// The links of a group.
 #[pin_data]
 pub(super) struct Links {
     #[pin]
-    slots: SpinLock<Slots>,
+    inner: SpinLock<Inner>,
+}
+
+struct Inner {
+    slots: Slots,
+    /// The number that was given out last.
+    last_number: LinkNum,
+    /// The group ends: there are no more links.
+    is_closed: bool,
 }
 
 impl Links {
@@ -37,8 +68,13 @@ impl Links {
     pub(super) fn new(first: Arc<Link>) -> impl PinInit<Self> {
         let mut slots = [const { None }; LINK_SLOTS];
         slots[super::FIRST] = Some(first);
+        let inner = Inner {
+            slots,
+            last_number: LinkNum(1),
+            is_closed: false,
+        };
         pin_init!(Self {
-            slots <- new_spinlock!(slots, "smc::Links::slots"),
+            inner <- new_spinlock!(inner, "smc::Links::inner"),
         })
     }
 }
@@ -46,12 +82,12 @@ impl Links {
 impl LinkGroup {
     /// The link in a slot. Does not sleep.
     pub(crate) fn link(&self, slot: usize) -> Option<Arc<Link>> {
-        self.links.slots.lock().get(slot)?.clone()
+        self.links.inner.lock().slots.get(slot)?.clone()
     }
 
     /// All links. Does not sleep.
     pub(crate) fn links(&self) -> Slots {
-        self.links.slots.lock().clone()
+        self.links.inner.lock().slots.clone()
     }
 
     /// The first active link and its slot. Does not sleep.
@@ -86,4 +122,151 @@ impl LinkGroup {
         }
         Ok(ends)
     }
+
+    /// Our end of the link in a slot, for the core. Does not sleep.
+    pub(crate) fn local_end(&self, slot: usize, link: &Link) -> LocalEnd {
+        let port = link.port();
+        LocalEnd {
+            slot,
+            mac: port.mac,
+            gid: port.gid,
+            qp_num: link.qp_num(),
+            link_num: link.number(),
+            group_uid: self.id,
+            release: self.terms.release,
+            limits: self.terms.limits,
+            is_direct: self.terms.is_direct,
+            more_follows: true,
+        }
+    }
+
+    /// An Ethernet address, where it counts: in version 1.
+    pub(crate) fn counted_mac(&self, mac: Mac) -> Mac {
+        match self.terms.version {
+            Version::V1 => mac,
+            Version::V2 => Mac::NONE,
+        }
+    }
+
+    /// Puts a link into a free slot. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is not free, `ENOLINK` if the group ends.
+    pub(crate) fn put_link(&self, slot: usize, link: &Arc<Link>) -> Result {
+        let mut inner = self.links.inner.lock();
+        if inner.is_closed {
+            return Err(ENOLINK);
+        }
+        let place = inner.slots.get_mut(slot).ok_or(EINVAL)?;
+        if place.is_some() {
+            return Err(EBUSY);
+        }
+        *place = Some(link.clone());
+        Ok(())
+    }
+
+    /// Takes the link out of a slot. Does not sleep.
+    pub(crate) fn take_link(&self, slot: usize) -> Option<Arc<Link>> {
+        self.links.inner.lock().slots.get_mut(slot)?.take()
+    }
+
+    /// The links of a group that ends: none is added any more. Does not sleep.
+    pub(crate) fn close_links(&self) -> Slots {
+        let mut inner = self.links.inner.lock();
+        inner.is_closed = true;
+        inner.slots.clone()
+    }
+
+    /// The lowest free slot. Does not sleep.
+    pub(crate) fn spare_slot(&self) -> Option<usize> {
+        self.links().iter().position(Option::is_none)
+    }
+
+    /// A number for a new link. Does not sleep.
+    pub(crate) fn next_link_number(&self) -> Option<LinkNum> {
+        let used = self.link_numbers();
+        let mut inner = self.links.inner.lock();
+        let next = next_number(inner.last_number, |number| used.contains(&number))?;
+        inner.last_number = next;
+        Some(next)
+    }
+
+    /// The ports of the active links. Does not sleep.
+    pub(crate) fn ports(&self) -> Ends {
+        self.links().map(|link| {
+            let link = link.filter(|link| link.is_active())?;
+            let peer = link.end();
+            let port = |gid, mac| Port {
+                gid,
+                mac: self.counted_mac(mac),
+            };
+            Some(lgr::Ends {
+                local: port(link.port().gid, link.port().mac),
+                peer: port(peer.peer_gid, peer.peer_mac),
+            })
+        })
+    }
+
+    /// The link for a new connection, and its slot: the one with the fewest. Of links that share a port
+    /// only the first is used. Does not sleep.
+    pub(crate) fn link_for_new(&self) -> Option<(usize, Arc<Link>)> {
+        let links = self.links();
+        let is_shared = Kind::of(&self.ports()).is_asymmetric();
+        let first = links.iter().position(is_active);
+        let can_carry = |slot: usize| !is_shared || first == Some(slot);
+        let slot = self.choose(&links, can_carry, None)?;
+        Some((slot, links.get(slot)?.clone()?))
+    }
+
+    /// The last of the active links with the fewest connections. Does not sleep.
+    pub(crate) fn idlest_link(&self) -> Option<Arc<Link>> {
+        let links = self.links();
+        let table = self.table.lock();
+        let all = links.iter().zip(table.members.loads());
+        let active = all.filter(|(link, _)| is_active(link));
+        let (link, _) = active.rev().min_by_key(|(_, load)| **load)?;
+        link.clone()
+    }
+
+    /// The link for a connection that leaves its own, and its slot: the one with the fewest among those
+    /// that reach the peer's buffer `row`; `None` before the peer said where that is. Does not sleep.
+    pub(crate) fn choose_link(
+        &self,
+        token: Token,
+        row: Option<RowId>,
+    ) -> Option<(usize, Arc<Link>)> {
+        let links = self.links();
+        let reaches = |slot| row.is_none_or(|row| self.rtoken(row, slot).is_some());
+        let mut usable = [false; LINK_SLOTS];
+        for (slot, place) in usable.iter_mut().enumerate() {
+            *place = reaches(slot);
+        }
+        let can_carry = |slot: usize| usable.get(slot).copied().unwrap_or(false);
+        let slot = self.choose(&links, can_carry, Some(token))?;
+        Some((slot, links.get(slot)?.clone()?))
+    }
+
+    fn choose(
+        &self,
+        links: &Slots,
+        can_carry: impl Fn(usize) -> bool,
+        mover: Option<Token>,
+    ) -> Option<usize> {
+        let mut table = self.table.lock();
+        let mut loads: Loads = [None; LINK_SLOTS];
+        let all = loads.iter_mut().zip(links).zip(table.members.loads());
+        for (slot, ((place, link), load)) in all.enumerate() {
+            *place = (is_active(link) && can_carry(slot)).then_some(*load);
+        }
+        let slot = balance::choose(&loads)?;
+        if let Some(token) = mover {
+            table.members.set_slot(token, slot);
+        }
+        Some(slot)
+    }
+}
+
+fn is_active(link: &Option<Arc<Link>>) -> bool {
+    link.as_ref().is_some_and(|link| link.is_active())
 }

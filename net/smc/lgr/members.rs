@@ -15,7 +15,10 @@ use kernel::{
 };
 use smc_proto::{
     id::Token,
-    lgr::Role,
+    lgr::{
+        Role,
+        LINK_SLOTS, //
+    },
     stream::Cdc,
     time::Instant,
     wire::clc::Limits, //
@@ -26,21 +29,36 @@ use super::{
     LinkGroup, //
 };
 
-/// A connection, as its link group sees it. The methods do not sleep.
+/// A connection, as its link group sees it. The methods do not sleep, but for one.
 pub(crate) trait Member: Send + Sync {
     /// A message of the peer arrived.
     fn on_cdc(self: Arc<Self>, cdc: &Cdc);
+    /// What was received by any link is about to be looked at.
+    fn on_draining(self: Arc<Self>);
+    /// It was.
+    fn on_drained(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
+    /// The link in `slot` is gone, its queue pair in the error state: the connection uses another one.
+    /// May sleep.
+    fn move_from(self: Arc<Self>, slot: usize);
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);
     /// The link was shut down: the connection leaves, and lets go of all that belongs to the device.
     fn on_link_gone(self: Arc<Self>);
 }
 
+/// A connection and the slot of its link.
+struct Entry {
+    member: Arc<dyn Member>,
+    slot: usize,
+}
+
 /// What the lock of the group guards of its connections.
 pub(super) struct Members {
-    conns: RBTree<u32, Arc<dyn Member>>,
+    conns: RBTree<u32, Entry>,
+    /// Connections on each link, by slot.
+    loads: [usize; LINK_SLOTS],
     /// Places taken, by connections and by seats.
     taken: usize,
     limit: usize,
@@ -65,6 +83,7 @@ impl Members {
         };
         Ok(Self {
             conns: RBTree::new(),
+            loads: [0; LINK_SLOTS],
             taken: 0,
             limit,
             waiting: KVec::with_capacity(limit, GFP_KERNEL)?,
@@ -110,22 +129,23 @@ impl Members {
 
     /// The connection with this token.
     pub(super) fn find(&self, token: Token) -> Option<Arc<dyn Member>> {
-        self.conns.get(&token.0).cloned()
+        Some(self.conns.get(&token.0)?.member.clone())
     }
 
     /// The connection with the next higher token.
     pub(super) fn after(&self, token: Token) -> Option<(Token, Arc<dyn Member>)> {
         let cursor = self.conns.cursor_lower_bound(&token.0.checked_add(1)?)?;
-        let (next, member) = cursor.current();
-        Some((Token(*next), member.clone()))
+        let (next, entry) = cursor.current();
+        Some((Token(*next), entry.member.clone()))
     }
 
     /// Takes a connection out; what is returned is to be dropped without the lock.
-    pub(super) fn remove(&mut self, token: Token) -> Option<RBTreeNode<u32, Arc<dyn Member>>> {
-        let node = self.conns.remove_node(&token.0)?;
+    pub(super) fn remove(&mut self, token: Token) -> Option<impl Sized> {
+        let entry = self.conns.remove(&token.0)?;
+        self.load(entry.slot, -1);
         self.vacate();
         self.waiting.retain(|(t, _)| *t != token);
-        Some(node)
+        Some(entry.member)
     }
 
     /// Has a connection wait for a send slot of the link in `slot`.
@@ -138,6 +158,27 @@ impl Members {
     /// A connection does not wait any more.
     pub(super) fn stop_waiting(&mut self, token: Token) {
         self.waiting.retain(|(t, _)| *t != token);
+    }
+
+    /// Connections on each link.
+    pub(super) fn loads(&self) -> &[usize; LINK_SLOTS] {
+        &self.loads
+    }
+
+    /// A connection uses the link in `slot` from now on.
+    pub(super) fn set_slot(&mut self, token: Token, slot: usize) {
+        let Some(entry) = self.conns.get_mut(&token.0) else {
+            return;
+        };
+        let old = core::mem::replace(&mut entry.slot, slot);
+        self.load(old, -1);
+        self.load(slot, 1);
+    }
+
+    fn load(&mut self, slot: usize, by: isize) {
+        if let Some(load) = self.loads.get_mut(slot) {
+            *load = load.saturating_add_signed(by);
+        }
     }
 
     /// Whether somebody waits for a send slot, of whatever link.
@@ -170,18 +211,20 @@ impl Seat {
         &self.group
     }
 
-    /// Gives the place to a connection, which has it until [`LinkGroup::leave`]. May sleep.
+    /// Gives the place to a connection on the link in `slot`, which has it until [`LinkGroup::leave`]. May
+    /// sleep.
     ///
     /// # Errors
     ///
     /// `ENOLINK` when the group ended, `ENOMEM`.
-    pub(crate) fn join(mut self, token: Token, member: Arc<dyn Member>) -> Result {
-        let node = RBTreeNode::new(token.0, member, GFP_KERNEL)?;
+    pub(crate) fn join(mut self, token: Token, slot: usize, member: Arc<dyn Member>) -> Result {
+        let node = RBTreeNode::new(token.0, Entry { member, slot }, GFP_KERNEL)?;
         let mut table = self.group.table.lock();
         if table.members.closed {
             return Err(ENOLINK);
         }
         let old = table.members.conns.insert(node);
+        table.members.load(slot, 1);
         drop(table);
         // Two connections that drew the same token at the same time cannot be: the counter is
         // advanced by one exchange.

@@ -24,12 +24,14 @@ use kernel_ext::{
 
 use super::{
     Failure,
+    Handler,
     Link,
     Sent, //
 };
 
-/// Longest message that is looked at. What a peer sends beyond is of no use with one link.
-const MAX_RECV: usize = 512;
+/// Longest message for which there is always memory. A longer one offers a link for more regions than
+/// there is reason to have, but a C peer has one for each connection.
+const MAX_RECV: usize = 128;
 
 /// Time for a registration, ns; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
 const REGISTER_NS: u64 = 5_000_000_000;
@@ -62,6 +64,12 @@ impl Link {
     }
 }
 
+fn tell(handler: Arc<dyn Handler>, message: &Received<'_>, buf: &mut [u8]) {
+    if let Ok(bytes) = message.read(buf) {
+        handler.on_message(bytes);
+    }
+}
+
 impl ib::Handler for Link {
     type Sent = Sent;
 
@@ -91,12 +99,13 @@ impl ib::Handler for Link {
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
         this.heard.store(time::coarse_ns(), Relaxed);
-        let mut buf = [0; MAX_RECV];
         let Some(handler) = this.handler() else {
             return;
         };
-        if let Ok(bytes) = message.read(&mut buf) {
-            handler.on_message(bytes);
+        if message.len() <= MAX_RECV {
+            tell(handler, message, &mut [0; MAX_RECV]);
+        } else if let Ok(mut buf) = KVec::from_elem(0, message.len(), GFP_NOWAIT) {
+            tell(handler, message, &mut buf);
         }
     }
 

@@ -21,8 +21,8 @@ use super::{
     Sent, //
 };
 
-/// Longest control message that is sent: a long one of version 2.
-pub(super) const MAX_CONTROL: usize = 128;
+/// Longest control message that is sent: a long one of version 2, which names the regions of a group.
+pub(crate) const MAX_CONTROL: usize = 512;
 
 /// Control messages that may wait. There is one request of ours at a time, and answers to the peer's,
 /// who has no reason to ask for as many before it heard of the first.

@@ -31,6 +31,8 @@ const MAX_LEN: u32 = 8192;
 pub(crate) struct Hardware {
     pub(crate) qp: Qp<Link>,
     pub(crate) pd: Arc<Pd>,
+    pub(super) send_cq: Arc<Cq>,
+    pub(super) recv_cq: Arc<Cq>,
 }
 
 impl Hardware {
@@ -67,6 +69,12 @@ impl Hardware {
         let recv_cq = cq(config.recv_work_requests())?;
         let pd = Pd::new(device)?;
         let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
-        Ok(Arc::new(Self { qp, pd }, GFP_KERNEL)?)
+        let hardware = Self {
+            qp,
+            pd,
+            send_cq,
+            recv_cq,
+        };
+        Ok(Arc::new(hardware, GFP_KERNEL)?)
     }
 }

@@ -28,9 +28,9 @@ const IDLE_SEND_BUFS: usize = 4;
 pub(crate) struct SendBuf {
     size: SizeClass,
     block: Arc<Block>,
-    /// One for each device that has read it.
+    /// For the device that reads it, or did last.
     #[pin]
-    maps: SpinLock<KVec<Arc<Mapping>>>,
+    map: SpinLock<Option<Arc<Mapping>>>,
 }
 
 impl SendBuf {
@@ -40,7 +40,7 @@ impl SendBuf {
             pin_init!(Self {
                 size,
                 block,
-                maps <- new_spinlock!(KVec::new(), "smc::SendBuf::maps"),
+                map <- new_spinlock!(None, "smc::SendBuf::map"),
             }),
             GFP_KERNEL,
         )
@@ -56,28 +56,24 @@ impl SendBuf {
         &self.block
     }
 
-    /// The memory as the device of a link sees it. May sleep.
+    /// The memory as the device of a link sees it, and no other device any more. May sleep.
     pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
         let hardware = link.hardware().ok_or(ENOLINK)?;
         let device = hardware.pd.device();
-        let is_there = |map: &&Arc<Mapping>| Arc::ptr_eq(map.device(), device);
-        if let Some(map) = self.maps.lock().iter().find(is_there) {
-            return Ok(map.clone());
+        let there = self.map.lock().clone();
+        if let Some(map) = there.filter(|map| Arc::ptr_eq(map.device(), device)) {
+            return Ok(map);
         }
         let map = Mapping::new(device, &self.block, Direction::ToDevice)?;
-        // Without memory for the list the mapping lasts as long as who asked for it.
-        let _ = self.maps.lock().push(map.clone(), GFP_NOWAIT);
+        let old = self.map.lock().replace(map.clone());
+        drop(old);
         Ok(map)
     }
 
     /// Lets go of a device that is not used any more. Does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
-        let mut maps = self.maps.lock();
-        let place = maps
-            .iter()
-            .position(|map| Arc::ptr_eq(map.device(), device));
-        let gone = place.map(|i| maps.remove(i));
-        drop(maps);
+        let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);
+        let gone = self.map.lock().take_if(is_it);
         drop(gone);
     }
 }

@@ -92,6 +92,23 @@ impl Cq {
         self.raw.entries
     }
 
+    /// Waits until all completions that are in the queue have been handled. May sleep; not from a
+    /// completion.
+    pub fn flush(&self) {
+        let cq = self.as_ptr();
+        // SAFETY: The queue is valid by the type invariant of `RawCq`. The RDMA core polls the queues of
+        // both contexts of `PollContext` by this work on this workqueue, for as long as they live.
+        unsafe {
+            let work = &raw mut (*cq).__bindgen_anon_1.work;
+            bindings::queue_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                (*cq).comp_wq,
+                work,
+            );
+            bindings::flush_work(work);
+        }
+    }
+
     pub(super) fn as_ptr(&self) -> *mut bindings::ib_cq {
         self.raw.ptr.as_ptr()
     }

@@ -91,6 +91,8 @@ pub struct NetdevId {
     pub ifindex: u32,
     /// Address of the `struct net_device`, for comparisons only.
     pub address: usize,
+    /// Address of its network namespace, for comparisons only.
+    pub net: usize,
 }
 
 /// Name of a device.
@@ -284,6 +286,8 @@ impl NetdevId {
         Self {
             ifindex: u32::try_from(ifindex).unwrap_or(0),
             address: netdev.as_ptr() as usize,
+            // SAFETY: By the caller's promise.
+            net: unsafe { bindings::dev_net(netdev.as_ptr()) } as usize,
         }
     }
 }

@@ -13,7 +13,13 @@ use kernel::{
 };
 
 use super::{Device, NetdevId};
-use crate::bindings;
+use crate::{
+    bindings,
+    route::{
+        self,
+        Path, //
+    }, //
+};
 
 /// VLAN id that the RDMA core gives for an untagged device.
 const NO_VLAN: u16 = 0xffff;
@@ -92,6 +98,36 @@ impl Device {
         (0..len)
             .filter_map(|index| self.gid(port, index).ok())
             .find(is_it)
+    }
+}
+
+impl Device {
+    /// Looks up how the IPv4 address `destination` is reached from the one that an entry of a port's GID
+    /// table stands for, by the net device of that entry. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENODATA` or `EINVAL` when there is no such entry, or without net device; `EHOSTUNREACH` and its
+    /// like without a route or a neighbour.
+    pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<Path> {
+        let number = i32::try_from(index)?;
+        // SAFETY: The device is valid by its type invariant; port and index are checked there.
+        let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
+        let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
+        // INVARIANT: `rdma_get_gid_attr` gave us the reference.
+        let attr = GidAttr(attr);
+        let [.., a, b, c, d] = attr.read(index)?.gid;
+        let _rcu = rcu::read_lock();
+        // SAFETY: By the type invariant, inside an RCU read section.
+        let netdev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(attr.0.as_ptr()) };
+        let netdev = NonNull::new(from_err_ptr(netdev)?).ok_or(ENODATA)?;
+        // SAFETY: The net device is valid inside the RCU read section, and so is its namespace.
+        let (net, ifindex) = unsafe {
+            let ifindex = (&raw const (*netdev.as_ptr()).ifindex).read_volatile();
+            (bindings::dev_net(netdev.as_ptr()), ifindex)
+        };
+        // SAFETY: As above.
+        unsafe { route::path(net, ifindex, [a, b, c, d], destination) }
     }
 }
 

@@ -148,7 +148,12 @@ impl Adding {
         result: Result<NewEnd<'a>, RejectReason>,
         now: Instant,
     ) -> Actions<'a> {
-        let (State::Offered, true) = (self.state, slot == self.offer.slot) else {
+        // An end that was made for an offer which the server gave up is not meant.
+        let is_meant = match &result {
+            Ok(new) => new.end.link_num == self.offer.link.link_num,
+            Err(_) => true,
+        };
+        let (State::Offered, true) = (self.state, is_meant && slot == self.offer.slot) else {
             return unexpected();
         };
         let (body, failure) = match result {

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Flows that a thread begins and whose end it waits for.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Jiffies, //
+};
+use kernel_ext::time;
+use smc_proto::{
+    id::Rkey,
+    llc::{
+        first,
+        rkey::{
+            Announcement,
+            Deletion,
+            Error, //
+        },
+        Finished,
+        LocalEnd,
+        FLOW_WAIT, //
+    },
+    reason::Reason,
+    time::Instant,
+    wire::{
+        llc::{
+            LinkRkey,
+            WireRkey, //
+        },
+        List, //
+    }, //
+};
+
+use crate::{
+    lgr::{
+        At,
+        LinkGroup,
+        FIRST, //
+    },
+    rmb::Rmb, //
+};
+
+/// Other links that one announcement names.
+const OTHERS: usize = 2;
+
+impl LinkGroup {
+    /// Begins the first contact; the client does so before it sends its CONFIRM.
+    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd) {
+        self.converse(|llc, _, now| llc.begin_first_contact(link, now).unwrap_or_default());
+    }
+
+    /// Waits for the end of the first contact; `prepare` brings the link up when it is time.
+    pub(crate) fn await_first_contact(
+        self: &Arc<Self>,
+        prepare: impl Fn() -> Result<(), Reason>,
+    ) -> Result<(), first::Error> {
+        loop {
+            match self.await_llc() {
+                Step::Prepare => {
+                    let result = prepare();
+                    self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
+                }
+                Step::Finished(Finished::FirstContact(result)) => return result,
+                Step::Finished(_) => {}
+                Step::Gone => return Err(first::Error::Silent),
+            }
+        }
+    }
+
+    /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or
+    /// calls [`LinkGroup::release`]: links and regions stay as they are. Says no if that takes too long.
+    /// The caller holds `flow`. May sleep.
+    fn hold(self: &Arc<Self>) -> bool {
+        let end = now().saturating_add(FLOW_WAIT);
+        loop {
+            if self.with_llc(|conversation, _| conversation.core.hold().is_ok()) {
+                return true;
+            }
+            if end.is_due(now()) || self.ending().is_some() {
+                return false;
+            }
+            self.sleep_llc(TICK, |llc| llc.core.is_idle());
+            self.converse(|llc, _, now| llc.on_timeout(now));
+        }
+    }
+
+    /// Lets other flows begin.
+    pub(crate) fn release(self: &Arc<Self>) {
+        self.converse(|llc, _, now| llc.abandon(now));
+        self.wake_llc();
+        if self.with_llc(|conversation, _| conversation.chores.wants_flow()) {
+            self.relink_soon();
+        }
+    }
+
+    /// Makes sure that the peer can write to a region: it is registered on all active links, and the peer
+    /// knows its keys. Nothing is to be done if another connection did it before. May sleep.
+    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &At) -> Result<(), Error> {
+        if rmb.is_known() {
+            return Ok(());
+        }
+        let _turn = self.flow.lock();
+        if rmb.is_known() {
+            return Ok(());
+        }
+        let mut told = 0;
+        loop {
+            if !self.hold() {
+                return Err(Error::TimedOut);
+            }
+            // One message names three links. The peer takes another one about the same region as more of
+            // its links.
+            let others = self.register_on_others(rmb, at.slot).unwrap_or_default();
+            let next = others.get(told..).unwrap_or_default();
+            let next = next.get(..OTHERS).unwrap_or(next);
+            told += OTHERS;
+            self.confirm_rkey(rmb, at, List::new(next).unwrap_or_default())?;
+            if told >= others.len() {
+                rmb.set_known();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Registers a region on the active links but for that in `slot`. Where that fails the link fails.
+    fn register_on_others(&self, rmb: &Rmb, slot: usize) -> Result<KVec<LinkRkey>> {
+        let mut keys = KVec::new();
+        for (other, link) in self.links().iter().enumerate() {
+            let Some(link) = link.as_ref().filter(|link| link.is_active()) else {
+                continue;
+            };
+            if other == slot || rmb.register(other, link).is_err() {
+                continue;
+            }
+            if let Some(token) = rmb.rtoken(other) {
+                let key = LinkRkey::new(link.number(), token.rkey, token.addr);
+                keys.push(key, GFP_KERNEL)?;
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Tells the peer of a region, on the connection's link. The flow is held.
+    fn confirm_rkey(
+        self: &Arc<Self>,
+        rmb: &Rmb,
+        at: &At,
+        others: List<'_, LinkRkey, OTHERS>,
+    ) -> Result<(), Error> {
+        let here = rmb.register(at.slot, &at.link).ok();
+        let Some(here) = here.and_then(|()| rmb.rtoken(at.slot)) else {
+            self.release();
+            return Err(Error::LinkLost);
+        };
+        let region = Announcement { here, others };
+        self.converse(|llc, _, now| {
+            llc.begin_confirm_rkey(at.slot, region, now)
+                .unwrap_or_default()
+        });
+        self.await_flow(|how| match how {
+            Finished::ConfirmRkey(result) => Some(result),
+            _ => None,
+        })
+        .unwrap_or(Err(Error::LinkLost))
+    }
+
+    /// Frees regions that nobody has used for long, and tells the peer before. May sleep for as long
+    /// as the peer takes to answer.
+    pub(crate) fn trim(self: &Arc<Self>) {
+        let _turn = self.flow.lock();
+        let unused = self.terms.times.unused;
+        let now = now();
+        let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
+        let Ok((rmbs, next)) = self.rmbs.take_unused(since, Deletion::MAX) else {
+            // Without memory now, later.
+            return self.trim_by(now.saturating_add(unused));
+        };
+        self.delete_rkeys(&rmbs);
+        if self.idle_end().is_some() {
+            self.sndbufs.clear();
+        }
+        if let Some(next) = next {
+            self.trim_by(next.saturating_add(unused));
+        }
+    }
+
+    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer.
+    fn delete_rkeys(self: &Arc<Self>, rmbs: &[Arc<Rmb>]) {
+        let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
+        let Some((slot, _)) = self.active_link() else {
+            return;
+        };
+        let known = rmbs.iter().filter(|rmb| rmb.is_known());
+        let mut count = 0;
+        for (key, rtoken) in keys
+            .iter_mut()
+            .zip(known.filter_map(|rmb| rmb.rtoken(slot)))
+        {
+            *key = rtoken.rkey.into();
+            count += 1;
+        }
+        let Some(what) = keys.get(..count).and_then(Deletion::new) else {
+            return;
+        };
+        if !self.hold() {
+            return;
+        }
+        self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
+        // Whatever the answer is, nothing is written to them any more.
+        self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));
+    }
+
+    /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
+    fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
+        loop {
+            match self.await_llc() {
+                Step::Finished(how) => {
+                    if let Some(result) = pick(how) {
+                        return Some(result);
+                    }
+                }
+                Step::Prepare => {}
+                Step::Gone => return None,
+            }
+        }
+    }
+
+    /// Sleeps until something is to be done, running the core's timeouts meanwhile.
+    fn await_llc(self: &Arc<Self>) -> Step {
+        loop {
+            let step = self.with_llc(|conversation, _| {
+                if core::mem::take(&mut conversation.prepare) {
+                    return Some(Step::Prepare);
+                }
+                if let Some(how) = conversation.finished.take() {
+                    return Some(Step::Finished(how));
+                }
+                conversation.core.is_idle().then_some(Step::Gone)
+            });
+            if let Some(step) = step {
+                return step;
+            }
+            self.sleep_llc(TICK, |llc| llc.prepare || llc.finished.is_some());
+            self.converse(|llc, _, now| llc.on_timeout(now));
+        }
+    }
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(time::now_ns())
+}
+
+/// The longest sleep between two looks at the core's deadline, jiffies.
+const TICK: Jiffies = time::HZ / 10 + 1;
+
+/// What a waiting thread is woken for.
+enum Step {
+    Prepare,
+    Finished(Finished),
+    /// There is no flow any more.
+    Gone,
+}
