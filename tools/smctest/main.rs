@@ -18,6 +18,7 @@ mod data;
 mod ending;
 mod event_loop;
 mod failing;
+mod failover;
 mod family;
 mod flood;
 mod hold;
@@ -66,6 +67,8 @@ enum Command {
     Churn(churn::Arguments),
     /// Let allocations fail
     Failing(failing::Arguments),
+    /// Transfer both ways while links are taken away
+    Failover(failover::Arguments),
     /// Kill one side in the middle of a transfer
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Many(options) => many::run(context, options),
         Command::Churn(options) => churn::run(context, options),
         Command::Failing(options) => failing::run(context, options),
+        Command::Failover(options) => failover::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
         Command::Reset => reset::run(context),

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest failover`: connections that transfer both ways while their links are taken away.
+//!
+//! Each sends a stream that comes back, and what comes back is compared byte by byte: nothing may be
+//! lost, doubled or out of order, and no connection may end. The commands that take a link away and
+//! bring it back are the caller's.
+
+use std::io::Write;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::context::CALL_TIMEOUT;
+use crate::data::Random;
+use crate::data::Stream;
+use crate::job::Job;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+/// Bytes that the server sends back at a time.
+const PIECE: usize = 8192;
+
+/// Time for what arrived before a loss to be read, and for all connections to feel it.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// How often connections are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Connections
+    #[arg(long, default_value_t = 16)]
+    connections: u64,
+
+    /// How often a link is taken away
+    #[arg(long, default_value_t = 4)]
+    losses: usize,
+
+    /// Milliseconds between two pieces that a connection sends, so that there is time for other things
+    #[arg(long, default_value_t = 30)]
+    pause: u64,
+
+    /// A bash command that takes a link away; several are used in turn
+    #[arg(long, value_name = "COMMAND", required = true)]
+    lose: Vec<String>,
+
+    /// The command that undoes the one of the same place, and waits until links are there again
+    #[arg(long, value_name = "COMMAND", required = true)]
+    restore: Vec<String>,
+}
+
+/// Runs the transfers and the commands.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let turns = arguments.lose.iter().zip(&arguments.restore).cycle();
+    ensure!(
+        arguments.lose.len() == arguments.restore.len(),
+        "each --lose needs its --restore"
+    );
+    let server = Server::start(context, Mode::Spawn)?;
+    let talks = (0..arguments.connections)
+        .map(|_| Talk::open(context))
+        .collect::<Result<Vec<_>>>()?;
+    let is_over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        let (is_over, pause) = (&is_over, Duration::from_millis(arguments.pause));
+        for talk in &talks {
+            scope.spawn(move || talk.watch(talk.send(pause, is_over)));
+            scope.spawn(move || talk.watch(talk.receive()));
+        }
+        let result = turns
+            .take(arguments.losses)
+            .map(|(lose, restore)| lose_once(&talks, lose, restore))
+            .collect::<Result<Vec<_>>>();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    report(&talks, result?)?;
+    let failures = server.map_or(0, |server| server.failures());
+    ensure!(
+        failures == 0,
+        "{failures} conversations failed at the server"
+    );
+    Ok(())
+}
+
+/// Takes a link away and brings it back. How long it took until all connections went on.
+fn lose_once(talks: &[Talk], lose: &str, restore: &str) -> Result<Duration> {
+    talks.iter().for_each(Talk::mark);
+    let start = Instant::now();
+    shell(lose)?;
+    thread::sleep(SETTLE);
+    let settled = Instant::now();
+    while let Some(talk) = talks.iter().find(|talk| !talk.has_heard_since(settled)) {
+        ensure!(
+            settled.elapsed() < CALL_TIMEOUT,
+            "nothing comes back on connection {} after: {lose}",
+            talk.seed
+        );
+        thread::sleep(LOOK);
+    }
+    let longest = talks.iter().map(Talk::pause).max_by_key(|pause| pause.len);
+    let end = longest.and_then(|pause| pause.end).unwrap_or(start);
+    shell(restore)?;
+    Ok(end.saturating_duration_since(start))
+}
+
+fn shell(command: &str) -> Result<()> {
+    let status = Command::new("bash").args(["-c", command]).status()?;
+    ensure!(status.success(), "{command}: {status}");
+    Ok(())
+}
+
+fn report(talks: &[Talk], mut times: Vec<Duration>) -> Result<()> {
+    times.sort();
+    let checked: u64 = talks
+        .iter()
+        .map(|talk| talk.received.load(Ordering::Relaxed))
+        .sum();
+    let broken = talks.iter().filter(|talk| talk.is_broken()).count();
+    println!(
+        "# failover: {} losses, {} connections, {} KiB came back and were compared, {broken} broken",
+        times.len(),
+        talks.len(),
+        checked >> 10
+    );
+    if let (Some(median), Some(worst)) = (times.get(times.len() / 2), times.last()) {
+        println!(
+            "# failover: from a loss to the first byte of the last connection: median {} ms, worst {} ms",
+            median.as_millis(),
+            worst.as_millis()
+        );
+    }
+    ensure!(broken == 0, "{broken} connections broke");
+    Ok(())
+}
+
+/// The longest time without data since the last loss.
+#[derive(Clone, Copy, Default)]
+struct Pause {
+    len: Duration,
+    end: Option<Instant>,
+}
+
+/// When data came.
+struct Pulse {
+    last: Instant,
+    pause: Pause,
+}
+
+/// One connection.
+struct Talk {
+    socket: Socket,
+    seed: u64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    pulse: Mutex<Pulse>,
+    broken: AtomicBool,
+}
+
+impl Talk {
+    fn open(context: &Context) -> Result<Self> {
+        let socket = netns::inside(context.client_netns.as_deref(), || context.connect())?;
+        Job::Echo(PIECE as u64).send(&socket)?;
+        Ok(Self {
+            socket,
+            seed: Random::fresh_seed(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            pulse: Mutex::new(Pulse {
+                last: Instant::now(),
+                pause: Pause::default(),
+            }),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes a failure of either direction, after which the other one ends, too.
+    fn watch(&self, result: Result<()>) {
+        if let Err(error) = result {
+            println!("# connection of seed {}: {error:#}", self.seed);
+            self.broken.store(true, Ordering::Relaxed);
+            let _ = self.socket.shutdown(libc::SHUT_RDWR);
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, pause: Duration, is_over: &AtomicBool) -> Result<()> {
+        let mut stream = Stream::new(self.seed);
+        let mut piece = [0; PIECE];
+        let mut socket = &self.socket;
+        while !is_over.load(Ordering::Relaxed) && !self.is_broken() {
+            stream.fill(&mut piece);
+            // Before they are sent, so that what comes back is never more.
+            let at = self.sent.fetch_add(PIECE as u64, Ordering::Relaxed);
+            socket
+                .write_all(&piece)
+                .with_context(|| format!("send at {at}"))?;
+            thread::sleep(pause);
+        }
+        self.socket.shutdown(libc::SHUT_WR).context("shutdown")
+    }
+
+    fn receive(&self) -> Result<()> {
+        let mut stream = Stream::new(self.seed);
+        let (mut got, mut expected) = ([0; PIECE], [0; PIECE]);
+        let socket = &self.socket;
+        loop {
+            let at = self.received.load(Ordering::Relaxed);
+            let len = socket
+                .read(&mut got)
+                .with_context(|| format!("receive at {at}"))?;
+            if len == 0 {
+                let sent = self.sent.load(Ordering::Relaxed);
+                ensure!(at == sent, "the end at {at}, after {sent} were sent");
+                return Ok(());
+            }
+            self.note(Instant::now());
+            stream.fill(&mut expected[..len]);
+            if let Some(wrong) = (0..len).find(|i| got[*i] != expected[*i]) {
+                bail!("wrong byte at {}", at + wrong as u64);
+            }
+            self.received.fetch_add(len as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn note(&self, now: Instant) {
+        self.with_pulse(|pulse| {
+            let len = now.saturating_duration_since(pulse.last);
+            pulse.last = now;
+            if len > pulse.pause.len {
+                pulse.pause = Pause {
+                    len,
+                    end: Some(now),
+                };
+            }
+        });
+    }
+
+    /// A link is about to be taken away.
+    fn mark(&self) {
+        self.with_pulse(|pulse| pulse.pause = Pause::default());
+    }
+
+    fn pause(&self) -> Pause {
+        self.with_pulse(|pulse| pulse.pause)
+    }
+
+    /// Whether data came after `since`, or never will.
+    fn has_heard_since(&self, since: Instant) -> bool {
+        self.is_broken() || self.with_pulse(|pulse| pulse.last > since)
+    }
+
+    fn with_pulse<R>(&self, f: impl FnOnce(&mut Pulse) -> R) -> R {
+        // Nothing panics with the lock held.
+        f(&mut self.pulse.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}

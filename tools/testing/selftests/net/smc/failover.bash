@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+# What the scripts that take links away share: devices on one bridge, how they go and come back.
+#
+# A device is named with its namespace, `-` for that of the guest itself.
+
+# in_place NAMESPACE COMMAND...
+in_place() {
+	local name=$1
+	shift
+	if [ "$name" = - ]; then "$@"; else ip netns exec "$name" "$@"; fi
+}
+
+# up_bridge: any two devices on it may be the ends of a link.
+up_bridge() {
+	ip link add fabric type bridge && ip link set fabric up
+}
+
+# up_device DEVICE NAMESPACE ADDRESS MTU: with soft RoCE on it. The addresses are of one subnet, as the C module
+# wants it, so each device has to answer for its own only.
+up_device() {
+	local conf=/proc/sys/net/ipv4/conf/all
+	ip link add "p_$1" mtu "$4" type veth peer name "$1" mtu "$4" || return
+	[ "$2" = - ] || ip link set "$1" netns "$2" || return
+	ip link set "p_$1" master fabric up &&
+		in_place "$2" sh -c "echo 1 >$conf/arp_ignore && echo 2 >$conf/arp_announce" &&
+		in_place "$2" ip address add "$3/24" dev "$1" &&
+		in_place "$2" ip link set "$1" up &&
+		in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1"
+}
+
+# link_down DEVICE NAMESPACE and link_up DEVICE NAMESPACE
+link_down() {
+	in_place "$2" ip link set "$1" down
+}
+
+link_up() {
+	in_place "$2" ip link set "$1" up && await_links
+}
+
+# device_del DEVICE NAMESPACE and device_add DEVICE NAMESPACE
+device_del() {
+	in_place "$2" rdma link delete "rxe_$1"
+}
+
+device_add() {
+	in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1" && await_links
+}
+
+# silence DEVICE NAMESPACE... and noise DEVICE NAMESPACE...: nothing leaves there any more, and nobody says so.
+silence() {
+	while [ $# -gt 0 ]; do
+		in_place "$2" tc qdisc add dev "$1" root netem loss 100% || return
+		shift 2
+	done
+}
+
+noise() {
+	while [ $# -gt 0 ]; do
+		in_place "$2" tc qdisc del dev "$1" root || return
+		shift 2
+	done
+	await_links
+}
+
+# ready_devices: those with a queue pair that can send, once for each.
+ready_devices() {
+	rdma resource show qp | sed -n 's/^link \([^/]*\).*type RC.*state RTS.*/\1/p' | sort | xargs
+}
+
+# await_links: each of the devices $LINKED has one link, and had it a moment ago, so that it has been tried.
+await_links() {
+	local tries=300 seen=0
+	while [ "$seen" -lt 3 ]; do
+		sleep 0.2
+		if [ "$(ready_devices)" = "$LINKED" ]; then seen=$((seen + 1)); else seen=0; fi
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || {
+			rdma resource show qp
+			return 1
+		}
+	done
+}
+
+export -f in_place link_down link_up device_del device_add silence noise ready_devices await_links
+
+# both_ways LOSE RESTORE DEVICE...: the options of `smctest failover` for the two commands, with each device.
+both_ways() {
+	local lose=$1 restore=$2 device
+	shift 2
+	for device in "$@"; do
+		OPTIONS+=(--lose "$lose $device" --restore "$restore $device")
+	done
+}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+# Links go and come back between our module and the C module. Guest a is the client, and takes its own devices
+# away.
+
+. "$LIB"
+. "${LIB%/*}/pair.bash"
+. "${LIB%/*}/failover.bash"
+
+PORT=7000
+
+# up_fabric: two devices, on a bridge with the wire. The client's own addresses are those of the pair.
+up_fabric() {
+	local mtu
+	mtu=$(cat "/sys/class/net/$WIRE/mtu") &&
+		up_bridge && ip link set "$WIRE" master fabric up &&
+		up_device near - "$LOCAL_IP" "$mtu" && up_device near2 - "${LOCAL_IP%.*}.1${LOCAL_IP##*.}" "$mtu" &&
+		within 20 ping -c 1 -W 1 "$PEER_IP" >/dev/null
+}
+
+export LINKED="rxe_near rxe_near2"
+
+# losses NAME NUMBER LOSE RESTORE DEVICE...
+losses() {
+	local name=$1 number=$2
+	shift 2
+	OPTIONS=()
+	both_ways "$@"
+	check "$name" talk $PORT --deadline "$(scale 300 3000)" --expect smc failover \
+		--losses "$number" "${OPTIONS[@]}"
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "enterprise ID" common_eid
+require "two devices" up_fabric
+
+if [ "$ROLE" = b ]; then
+	check "orders" obey
+	finish
+fi
+
+check "a server" far serve $PORT
+losses "links go down" "$(scale 8 40)" link_down link_up "near -" "near2 -"
+losses "devices are removed" "$(scale 8 40)" device_del device_add "near -" "near2 -"
+losses "packets get lost" "$(scale 4 20)" silence noise "near -" "near2 -"
+check "SMC still works" talk $PORT --expect smc integrity --mib 1
+dismiss
+finish
