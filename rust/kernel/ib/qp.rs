@@ -305,6 +305,11 @@ impl<H: Handler> Core<H> {
         }
     }
 
+    /// Whether a work request was ever about to be posted.
+    pub(super) fn was_posted_to(&self) -> bool {
+        self.posted.load(Ordering::Relaxed)
+    }
+
     /// Counts a work request that completed, or could not be posted.
     pub(super) fn end(&self) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
@@ -333,7 +338,7 @@ impl<H: Handler> Drop for Core<H> {
     fn drop(&mut self) {
         self.stop_receiving();
         rcu::synchronize_rcu();
-        if self.posted.load(Ordering::Relaxed) {
+        if self.was_posted_to() {
             // SAFETY: The queue pair is valid by the type invariant, nobody posts, and the queues
             // have room for the two work requests. Not called from a completion: we run in our own
             // worker.

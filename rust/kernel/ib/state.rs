@@ -185,15 +185,19 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// From any state but Reset to Error: all work requests, present and future, complete as
+    /// To Error: all work requests, present and future, complete as
     /// [`Status::Flushed`](super::Status::Flushed), and receives are not posted again. What they
-    /// hold comes back with the completions. May sleep.
+    /// hold comes back with the completions. A queue pair in Reset, from which no way leads there, stays
+    /// as it is: nothing was posted. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` in Reset, where nothing can have been posted; else what the driver answers.
+    /// What the driver answers.
     pub fn to_error(&self) -> Result {
         self.core().stop_receiving();
+        if !self.core().was_posted_to() {
+            return Ok(());
+        }
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_ERR,
             ..Default::default()
