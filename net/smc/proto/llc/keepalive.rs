@@ -6,7 +6,8 @@
 //! The C module waits for the answer to its TEST_LINK; here whatever arrives after the request
 //! shows that the link lives. A link that receives but cannot send is reported by its adapter, and
 //! so is a peer that is not there, so that an answer that does not come means a peer that hangs: it is
-//! asked more than once.
+//! asked more than once. Where nobody looked when the answer was due, this machine stood still rather than
+//! the peer, and the answer may lie in a queue unseen: such a test does not count.
 
 use crate::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// How often the peer is asked before the link counts as dead. The C module asks once, and loses links
 /// to a machine that stands still for two seconds.
 pub const TESTS: u8 = 3;
+
+/// A look that comes so long after it was due says nothing about the peer.
+const LATE: Duration = Duration::from_millis(500);
 
 /// Watches one link.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +75,11 @@ impl KeepAlive {
 
     /// Decides what is due at `now`.
     pub fn on_timeout(&mut self, now: Instant) -> Due {
-        if !self.deadline().is_some_and(|deadline| deadline.is_due(now)) {
+        let Some(deadline) = self.deadline().filter(|deadline| deadline.is_due(now)) else {
             return Due::Nothing;
+        };
+        if now.saturating_since(deadline) >= LATE {
+            self.tests = self.tests.saturating_sub(1);
         }
         if self.tests >= TESTS {
             return Due::LinkDead;
@@ -115,6 +122,28 @@ mod tests {
         assert_eq!(watch.on_timeout(at(36)), Due::Nothing);
         assert_eq!(watch.on_timeout(at(65)), Due::SendTest);
         assert_eq!(watch.on_timeout(at(67)), Due::SendTest);
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_does_not_blame_its_peer() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        for secs in [30, 32, 34] {
+            assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
+        }
+        // Due at 36, but nobody looked for a while.
+        for secs in [45, 60, 75] {
+            assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
+        }
+        assert_eq!(watch.on_timeout(at(77)), Due::LinkDead);
+    }
+
+    #[test]
+    fn a_late_first_test_counts_as_one() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        for secs in [40, 42, 44] {
+            assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
+        }
+        assert_eq!(watch.on_timeout(at(46)), Due::LinkDead);
     }
 
     #[test]
