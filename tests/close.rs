@@ -528,6 +528,7 @@ fn every_mix_of_closes_ends() {
         let (client, server) = (plan(), plan());
         let mut pair = Pair::new(seed, client, server);
         pair.failures = rng.below(3);
+        pair.handovers = rng.below(3);
         pair.run();
         for side in Side::BOTH {
             let [host, peer] = [side, side.peer()].map(|side| &pair.hosts[side.index()]);

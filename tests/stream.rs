@@ -85,6 +85,19 @@ fn every_byte_arrives_although_links_fail() {
 }
 
 #[test]
+fn every_byte_arrives_although_the_load_is_spread_anew() {
+    let total = Cell::new(0);
+    for_seeds(120, |seed| {
+        let mut pair = Pair::new(seed, mixed_plan(seed, 0), mixed_plan(seed, 1));
+        pair.handovers = 20;
+        pair.failures = (seed % 3) as u32;
+        let pair = run_to_the_end(pair);
+        total.set(total.get() + pair.handed_over);
+    });
+    assert!(total.get() > 100, "{}", total.get());
+}
+
+#[test]
 fn rings_of_very_different_sizes_wrap_on_their_own() {
     for_seeds(6, |seed| {
         for (rmbe, sndbuf) in [(0, 5), (5, 0), (1, 3)] {

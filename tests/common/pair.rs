@@ -16,6 +16,7 @@ use smc_proto::stream::{
     Effects,
     Fault,
     Gate,
+    Handover,
     Recv,
     SendError,
     SendHow,
@@ -78,6 +79,8 @@ pub struct Host {
     drain: bool,
     pub plan: Plan,
     pub link: usize,
+    /// The link that it is to use as soon as it can.
+    next: Option<usize>,
     /// The send buffer that the stream has now.
     buffer: Option<usize>,
     pub written: u64,
@@ -109,6 +112,7 @@ enum Action {
     Finish(Side),
     Transmit(Side),
     Switch(Side),
+    Handover(Side),
     Execute(Side, usize),
     Ack(Side, usize),
     Completion(Side, usize),
@@ -127,6 +131,10 @@ pub struct Pair {
     pub fabric: Fabric,
     /// How many more links may fail.
     pub failures: u32,
+    /// How many more times a host may be told to use the other link, though its own works.
+    pub handovers: u32,
+    /// How many times it did.
+    pub handed_over: u32,
     pub steps: u64,
 }
 
@@ -151,6 +159,8 @@ impl Pair {
             memory: [memory(client), memory(server)],
             fabric: Fabric::new(slots),
             failures: 0,
+            handovers: 0,
+            handed_over: 0,
             steps: 0,
         }
     }
@@ -178,15 +188,18 @@ impl Pair {
     /// Does one of the things that can happen now; false if there is none.
     pub fn step(&mut self) -> bool {
         let actions = self.actions();
-        // What breaks or mends links does not count as progress.
-        let idle = actions
-            .iter()
-            .all(|action| matches!(action, Action::Fail(_) | Action::Repair(_)));
+        // What breaks or mends links, or changes their load, does not count as progress.
+        let idle = actions.iter().all(|action| {
+            matches!(
+                action,
+                Action::Fail(_) | Action::Repair(_) | Action::Handover(_)
+            )
+        });
         if idle {
             return false;
         }
         let mut action = *self.rng.pick(&actions);
-        if matches!(action, Action::Fail(_)) && !self.rng.one_in(50) {
+        if matches!(action, Action::Fail(_) | Action::Handover(_)) && !self.rng.one_in(50) {
             action = *self.rng.pick(&actions);
         }
         self.steps += 1;
@@ -209,6 +222,10 @@ impl Pair {
                 }
             } else if host.transmit && self.fabric.has_slot(side, host.link) {
                 actions.push(Action::Transmit(side));
+            }
+            let is_up = LINKS.iter().all(|link| self.fabric.is_up(*link));
+            if self.handovers > 0 && host.next.is_none() && is_up {
+                actions.push(Action::Handover(side));
             }
             for link in LINKS {
                 let enabled = [
@@ -254,8 +271,15 @@ impl Pair {
             Action::Switch(side) => {
                 let host = self.host(side);
                 host.link = 1 - host.link;
+                host.next = None;
                 let fx = host.stream.on_link_switch();
                 self.apply(side, fx);
+            }
+            Action::Handover(side) => {
+                self.handovers -= 1;
+                let host = self.host(side);
+                host.next = Some(1 - host.link);
+                host.transmit = true;
             }
             Action::Execute(side, link) => self.fabric.execute(side, link, &mut self.memory),
             Action::Ack(side, link) => self.fabric.ack(side, link),
@@ -369,6 +393,21 @@ impl Pair {
     }
 
     fn transmit(&mut self, side: Side) {
+        let host = &mut self.hosts[side.index()];
+        if let Some(next) = host.next {
+            match host.stream.handover() {
+                Handover::Now => {
+                    host.link = next;
+                    host.next = None;
+                    self.handed_over += 1;
+                }
+                Handover::Pause => {
+                    host.transmit = false;
+                    return;
+                }
+                Handover::Later => {}
+            }
+        }
         loop {
             let host = &mut self.hosts[side.index()];
             if !self.fabric.has_slot(side, host.link) {
@@ -473,6 +512,7 @@ impl Host {
             drain: false,
             plan,
             link: 0,
+            next: None,
             buffer: None,
             written: 0,
             read: 0,

@@ -52,6 +52,7 @@
 //!
 //! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;
 //!     act on fx
+//! another link has fewer connections: transmit() goes over to it when handover() says so
 //! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
 //! ```
 
@@ -72,6 +73,7 @@ pub use self::effects::{
     Fault,
     SendHow, //
 };
+pub use self::failover::Handover;
 pub use self::gate::{
     Admission,
     Admitted,

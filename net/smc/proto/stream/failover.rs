@@ -9,7 +9,33 @@ use crate::stream::{
     Stream, //
 };
 
+/// What a connection does that is to use another link though its own works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// It posts to the other link from now on.
+    Now,
+    /// It posts nothing until what is in flight has arrived, or its link failed.
+    Pause,
+    /// It goes on with its own link.
+    Later,
+}
+
 impl Stream {
+    /// Says when the connection can go over to another link while its own works.
+    ///
+    /// No validation is needed if everything arrived: what the peer finds in the queue of the old link after
+    /// a message by the new one is older and says nothing that this does not. Only that a byte is urgent is
+    /// said once; the peer shows that it heard by reading the byte.
+    pub const fn handover(&self) -> Handover {
+        match (self.pending, self.seq == self.seq_fin) {
+            _ if self.send.is_urgent_posted() => Handover::Later,
+            (0, true) => Handover::Now,
+            // A link was lost: what it took along has to be said again before.
+            (0, false) => Handover::Later,
+            (_, _) => Handover::Pause,
+        }
+    }
+
     /// The connection's link failed or goes away, and another one was chosen.
     ///
     /// To be called under the lock after the old queue pair went to the error state, so that it

@@ -122,6 +122,11 @@ impl Sender {
         matches!(self.urgent, Urgent::Staged(_) | Urgent::Posted(_))
     }
 
+    /// Whether the peer was told of an urgent byte that it has not read.
+    pub(super) const fn is_urgent_posted(&self) -> bool {
+        matches!(self.urgent, Urgent::Posted(_))
+    }
+
     pub(super) fn reserve(&mut self, len: u32) -> Chunks {
         let Some(ring) = self.sndbuf else {
             return Chunks::default();
