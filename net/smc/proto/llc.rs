@@ -67,10 +67,7 @@ pub use end::{
     LocalEnd,
     NewEnd, //
 };
-use queue::{
-    Pending,
-    Queue, //
-};
+use queue::Queue;
 
 /// Time to wait for an answer, where nothing else is said.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -348,42 +345,6 @@ impl Llc {
             None | Some(Flow::Held) => Ok(()),
             Some(_) => Err(Busy),
         }
-    }
-
-    /// Ends the flow if the actions say so, and begins what had to wait for its end.
-    fn settle<'a>(&mut self, mut actions: Actions<'a>, now: Instant) -> Actions<'a> {
-        let Some(how) = actions.finished() else {
-            return actions;
-        };
-        let gone = match (how, self.flow.take()) {
-            (_, Some(Flow::DeleteLink { what, .. })) => Some(what.slot()),
-            (Finished::AddLink { slot, result }, _) if result.is_err() => Some(slot),
-            _ => None,
-        };
-        if let Some(slot) = gone {
-            self.queue.forget(slot);
-        }
-        actions.append(self.begin_pending(now));
-        actions
-    }
-
-    /// Begins what waits longest. No flow is under way.
-    fn begin_pending<'a>(&mut self, now: Instant) -> Actions<'a> {
-        while let Some(what) = self.queue.pop() {
-            match what {
-                Pending::Delete(what) => return self.begin_deletion(what, now),
-                // The server does not wait any more.
-                Pending::Add(offer) if offer.until.is_due(now) => {}
-                Pending::Add(offer) => return self.begin_answer(offer),
-            }
-        }
-        Actions::default()
-    }
-
-    fn begin_answer<'a>(&mut self, offer: add::client::Offer) -> Actions<'a> {
-        let (flow, action) = add::client::Adding::begin(offer, self.version);
-        self.flow = Some(Flow::Answer(flow));
-        action.into()
     }
 }
 

@@ -3,9 +3,19 @@
 //! What the peer, or this side, wants of the links while a flow is under way: it begins when that
 //! ends (RFC 7609 section 4.5.5, parallel flows; C: the one delayed event of a link group).
 
-use super::add::client::Offer;
+use super::add::client::{
+    Adding,
+    Offer, //
+};
 use super::delete::LinkDeletion;
+use super::{
+    Actions,
+    Finished,
+    Flow,
+    Llc, //
+};
 use crate::lgr::LINK_SLOTS;
+use crate::time::Instant;
 
 /// Something that waits.
 #[derive(Clone, Copy, Debug)]
@@ -81,5 +91,43 @@ impl Queue {
         for (place, what) in self.list.iter_mut().zip(kept) {
             *place = Some(what);
         }
+    }
+}
+
+impl Llc {
+    /// Ends the flow if the actions say so, and begins what had to wait for its end.
+    pub(super) fn settle<'a>(&mut self, mut actions: Actions<'a>, now: Instant) -> Actions<'a> {
+        let Some(how) = actions.finished() else {
+            return actions;
+        };
+        let gone = match (how, self.flow.take()) {
+            (_, Some(Flow::DeleteLink { what, .. })) => Some(what.slot()),
+            (Finished::AddLink { slot, result }, _) if result.is_err() => Some(slot),
+            _ => None,
+        };
+        if let Some(slot) = gone {
+            self.queue.forget(slot);
+        }
+        actions.append(self.begin_pending(now));
+        actions
+    }
+
+    /// Begins what waits longest. No flow is under way.
+    pub(super) fn begin_pending<'a>(&mut self, now: Instant) -> Actions<'a> {
+        while let Some(what) = self.queue.pop() {
+            match what {
+                Pending::Delete(what) => return self.begin_deletion(what, now),
+                // The server does not wait any more.
+                Pending::Add(offer) if offer.until.is_due(now) => {}
+                Pending::Add(offer) => return self.begin_answer(offer),
+            }
+        }
+        Actions::default()
+    }
+
+    pub(super) fn begin_answer<'a>(&mut self, offer: Offer) -> Actions<'a> {
+        let (flow, action) = Adding::begin(offer, self.version);
+        self.flow = Some(Flow::Answer(flow));
+        action.into()
     }
 }
