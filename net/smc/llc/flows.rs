@@ -104,37 +104,49 @@ impl LinkGroup {
         if rmb.is_known() {
             return Ok(());
         }
-        let mut told = 0;
+        let mut told = KVec::new();
         loop {
             if !self.hold() {
                 return Err(Error::TimedOut);
             }
-            // One message names three links. The peer takes another one about the same region as more of
-            // its links.
-            let others = self.register_on_others(rmb, at.slot).unwrap_or_default();
-            let next = others.get(told..).unwrap_or_default();
-            let next = next.get(..OTHERS).unwrap_or(next);
-            told += OTHERS;
-            self.confirm_rkey(rmb, at, List::new(next).unwrap_or_default())?;
-            if told >= others.len() {
+            // Links may come and go between two messages.
+            let Ok(mut new) = self.register_on_others(rmb, at.slot, &told) else {
+                self.release();
+                return Err(Error::LinkLost);
+            };
+            let is_last = new.len() <= OTHERS;
+            new.truncate(OTHERS);
+            self.confirm_rkey(rmb, at, List::new(&new).unwrap_or_default())?;
+            if is_last {
                 rmb.set_known();
                 return Ok(());
             }
+            let added = told.extend_from_slice(&new, GFP_KERNEL);
+            added.map_err(|_| Error::LinkLost)?;
         }
     }
 
-    /// Registers a region on the active links but for that in `slot`. Where that fails the link fails.
-    fn register_on_others(&self, rmb: &Rmb, slot: usize) -> Result<KVec<LinkRkey>> {
+    /// Registers a region on the active links but for that in `slot`, and lists its keys on those that
+    /// the peer was not `told` of. One message names three links; the peer takes another one about the same
+    /// region as more of its links.
+    fn register_on_others(
+        &self,
+        rmb: &Rmb,
+        slot: usize,
+        told: &[LinkRkey],
+    ) -> Result<KVec<LinkRkey>> {
         let mut keys = KVec::new();
         for (other, link) in self.links().iter().enumerate() {
             let Some(link) = link.as_ref().filter(|link| link.is_active()) else {
                 continue;
             };
-            if other == slot || rmb.register(other, link).is_err() {
+            let number = link.number();
+            let is_told = told.iter().any(|key| key.link_num() == number);
+            if other == slot || is_told || rmb.register(other, link).is_err() {
                 continue;
             }
             if let Some(token) = rmb.rtoken(other) {
-                let key = LinkRkey::new(link.number(), token.rkey, token.addr);
+                let key = LinkRkey::new(number, token.rkey, token.addr);
                 keys.push(key, GFP_KERNEL)?;
             }
         }
