@@ -7,10 +7,12 @@
 //! When the group ends the connection lets go of all that belongs to the RDMA device.
 
 mod abort;
+mod events;
 mod failover;
 mod transmit;
 
 pub(crate) use abort::Registry;
+use failover::Next;
 
 use kernel::{
     impl_has_work,
@@ -41,29 +43,20 @@ use smc_proto::{
         Token, //
     },
     lgr::rtoken::RowId,
+    reason::Reason,
     stream::{
-        Admission,
-        Cdc,
-        Effects,
-        Fault,
         Gate,
-        SentRecord,
         Stream, //
     }, //
 };
 
 use crate::{
     lgr::{
-        chores::Chore,
         At,
         LinkGroup,
-        Member,
         Seat, //
     },
-    link::{
-        Link,
-        Sender, //
-    },
+    link::Link,
     rmb::{
         Rmbe,
         SendBuf, //
@@ -102,6 +95,8 @@ pub(crate) struct Inner {
     source: Option<Arc<Mapping>>,
     /// The link that carries what we send.
     at: At,
+    /// The one that is to do so from when nothing is in flight.
+    next: Option<Next>,
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     remote: Option<Remote>,
@@ -148,6 +143,7 @@ impl Conn {
             sndbuf: None,
             source: None,
             at,
+            next: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
             owner: Some(owner),
@@ -194,9 +190,20 @@ impl Conn {
         self.inner.lock().at.link.clone()
     }
 
-    /// Learns where the peer receives. Data may come from now on; see [`Conn::establish`] for ours.
-    pub(crate) fn set_remote(&self, remote: Remote) {
-        self.inner.lock().remote = Some(remote);
+    /// Learns where the peer receives, which `find` looks up. Data may come from now on; see
+    /// [`Conn::establish`] for ours. What the peer says is about the link that the handshake named: a
+    /// connection that has lost it meanwhile is of no use.
+    pub(crate) fn learn(
+        &self,
+        named: &At,
+        find: impl FnOnce() -> Result<Remote, Reason>,
+    ) -> Result<(), Reason> {
+        let mut inner = self.inner.lock();
+        if !Arc::ptr_eq(&inner.at.link, &named.link) {
+            return Err(Reason::NoActiveLink);
+        }
+        inner.remote = Some(find()?);
+        Ok(())
     }
 
     /// The handshake is done. The peer may have sent, asked and closed already, and the group may have
@@ -214,6 +221,27 @@ impl Conn {
         } else if due {
             self.transmit();
         }
+    }
+
+    /// Attaches a send buffer, mapped for `link`. Says no if the connection uses another link by now.
+    pub(crate) fn lend(
+        &self,
+        inner: &mut Inner,
+        buf: &Arc<SendBuf>,
+        link: &Arc<Link>,
+        source: Arc<Mapping>,
+    ) -> bool {
+        self.turn(inner);
+        if !Arc::ptr_eq(&inner.at.link, link) {
+            return false;
+        }
+        // Nobody mapped it for another link.
+        self.stay(inner);
+        if inner.stream.attach_sndbuf(buf.size()) {
+            inner.sndbuf = Some(buf.clone());
+            inner.source = Some(source);
+        }
+        true
     }
 
     /// Runs `f` on the state under its lock, which it must leave quickly.
@@ -236,81 +264,12 @@ impl Conn {
         let owner = self.inner.lock().owner.take();
         drop(owner);
     }
-
-    /// Carries out what a message of the peer asked for.
-    fn conclude_message(self: &Arc<Self>, result: Result<After, Fault>) {
-        match result {
-            Ok(after) => self.act(&after),
-            Err(fault) => self.on_fault(fault),
-        }
-    }
-
-    /// Carries out what an event asked for.
-    fn act(self: &Arc<Self>, after: &After) {
-        let fx = &after.fx;
-        if fx.transmit {
-            self.transmit();
-        }
-        if let Some(sk) = &after.sk {
-            self.wake(sk, fx);
-        }
-        if after.is_ending || fx.transmit {
-            self.settle();
-        }
-    }
-
-    fn wake(&self, sk: &Sk, fx: &Effects) {
-        if fx.reset {
-            sk.set_err(ECONNRESET);
-        }
-        if fx.state_changed {
-            sk.set_state(self.state().number());
-        }
-        if fx.urgent_at.is_some() {
-            sk.send_sigurg();
-        }
-        if fx.state_changed || fx.peer_done {
-            sk.wake_state();
-        }
-        if fx.wake_readers {
-            sk.wake_readable();
-        }
-        if fx.wake_writers {
-            sk.wake_writable();
-        }
-    }
-}
-
-/// What an event asks for, noted while the lock is held, so that it is not taken again.
-struct After {
-    fx: Effects,
-    /// The socket, if it is to hear of the event.
-    sk: Option<ARef<Sk>>,
-    /// The connection may be about to leave its group.
-    is_ending: bool,
 }
 
 impl Inner {
     /// Our receive element, until the group ends.
     pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
         self.rmbe.as_ref()
-    }
-
-    /// Attaches a send buffer, mapped for `link`. Says no if the connection uses another link by now.
-    pub(crate) fn lend(
-        &mut self,
-        buf: &Arc<SendBuf>,
-        link: &Arc<Link>,
-        source: Arc<Mapping>,
-    ) -> bool {
-        if !Arc::ptr_eq(&self.at.link, link) {
-            return false;
-        }
-        if self.stream.attach_sndbuf(buf.size()) {
-            self.sndbuf = Some(buf.clone());
-            self.source = Some(source);
-        }
-        true
     }
 
     /// Whether the link that carries what we send works: if not, another one will soon.
@@ -321,113 +280,5 @@ impl Inner {
     /// The socket that the application holds, as long as it does.
     fn sk(&self) -> Option<ARef<Sk>> {
         self.owner.as_ref().map(|owner| owner.sk.clone())
-    }
-
-    /// Takes a message of the peer.
-    fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
-        let fx = self.stream.on_cdc(cdc)?;
-        self.save_urgent(fx.urgent_at);
-        Ok(self.after(fx))
-    }
-
-    fn after(&self, fx: Effects) -> After {
-        let is_heard = fx.wake_readers
-            || fx.wake_writers
-            || fx.urgent_at.is_some()
-            || fx.peer_done
-            || fx.reset
-            || fx.state_changed;
-        After {
-            fx,
-            sk: if is_heard { self.sk() } else { None },
-            is_ending: self.stream.is_finished() || self.stream.is_killed(),
-        }
-    }
-
-    /// Saves the urgent byte while nobody can overwrite it.
-    fn save_urgent(&mut self, offset: Option<u32>) {
-        let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
-            return;
-        };
-        let mut byte = [0];
-        let memory = rmbe.memory();
-        if memory.is_some_and(|m| m.read(offset as usize, &mut byte).is_ok()) {
-            let [byte] = byte;
-            self.stream.store_urgent(byte);
-        }
-    }
-}
-
-impl Member for Conn {
-    fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
-        let mut inner = self.inner.lock();
-        let Inner { gate, stream, .. } = &mut *inner;
-        match gate.admit(cdc, stream) {
-            Admission::Pass => {
-                let result = inner.take(cdc);
-                drop(inner);
-                self.conclude_message(result);
-            }
-            Admission::Hold => {}
-            Admission::Drain => {
-                drop(inner);
-                self.group.note(Chore::Drain);
-            }
-        }
-    }
-
-    fn on_draining(self: Arc<Self>) {
-        self.inner.lock().gate.begin();
-    }
-
-    fn on_drained(self: Arc<Self>) {
-        let mut inner = self.inner.lock();
-        let results = inner.gate.open().map(|cdc| Some(inner.take(&cdc?)));
-        drop(inner);
-        for result in results.into_iter().flatten() {
-            self.conclude_message(result);
-        }
-    }
-
-    fn on_slot(self: Arc<Self>) {
-        self.inner.lock().queued = false;
-        // Whoever offers the slot looks himself whether it was used.
-        let _ = self.pump(|_| true);
-    }
-
-    fn move_from(self: Arc<Self>, slot: usize) {
-        self.leave_link(slot);
-    }
-
-    fn on_group_end(self: Arc<Self>) {
-        self.kill(ECONNABORTED);
-    }
-
-    fn on_link_gone(self: Arc<Self>) {
-        let mut inner = self.inner.lock();
-        inner.stream.cut();
-        inner.stream.detach_sndbuf(true);
-        let left = (inner.rmbe.take(), inner.sndbuf.take(), inner.source.take());
-        drop(inner);
-        drop(left);
-        self.settle();
-        self.group.leave(self.token);
-    }
-}
-
-impl Sender for Conn {
-    fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool) {
-        let mut inner = self.inner.lock();
-        let fx = inner.stream.on_sent(record, good);
-        let mut idle = None;
-        if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
-            idle = inner.sndbuf.take().zip(inner.source.take());
-        }
-        let after = inner.after(fx);
-        drop(inner);
-        if let Some((buf, _)) = idle {
-            self.group.sndbufs.give_back(buf);
-        }
-        self.act(&after);
     }
 }

@@ -154,27 +154,24 @@ fn endpoint(local: &Local, conn: &Conn, at: &At) -> Result<SmcR, Reason> {
     })
 }
 
-/// Learns the peer's end of the connection. What the peer says is about the link that the handshake
-/// named: a connection that has lost it meanwhile is of no use.
+/// Learns the peer's end of the connection.
 fn learn(conn: &Conn, at: &At, peer: &SmcR) -> Result<(), Reason> {
-    if !Arc::ptr_eq(&conn.link(), &at.link) {
-        return Err(Reason::NoActiveLink);
-    }
     let rtoken = Rtoken {
         rkey: peer.rkey,
         addr: peer.rmb_addr,
     };
-    let row = conn
-        .group
-        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
-        .map_err(|_| Reason::NoRtoken)?;
-    conn.set_remote(Remote {
-        token: peer.token,
-        row,
-        index: peer.rmbe_index,
-        size: peer.rmbe_size,
-    });
-    Ok(())
+    conn.learn(at, || {
+        let row = conn
+            .group
+            .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
+            .map_err(|_| Reason::NoRtoken)?;
+        Ok(Remote {
+            token: peer.token,
+            row,
+            index: peer.rmbe_index,
+            size: peer.rmbe_size,
+        })
+    })
 }
 
 /// Makes a link group and its first connection, on which `contact` runs the first contact.

@@ -10,6 +10,8 @@ pub(crate) mod chores;
 mod life;
 mod links;
 mod members;
+mod talk;
+mod terms;
 
 use kernel::{
     impl_has_work,
@@ -28,21 +30,12 @@ use kernel::{
         Mutex,
         SpinLock, //
     },
-    time::Jiffies,
     workqueue::Work, //
 };
-use kernel_ext::{
-    net::Sk,
-    time, //
-};
+use kernel_ext::time;
 use smc_proto::{
-    id::{
-        Eid,
-        PeerId,
-        Token, //
-    },
+    id::Token,
     lgr::{
-        redundancy::Occasion,
         rtoken::{
             Row,
             RowId,
@@ -51,43 +44,22 @@ use smc_proto::{
             MAX_ROWS, //
         },
         token,
-        End,
-        Role,
-        LINK_SLOTS, //
-    },
-    llc::{
-        keepalive::KeepAlive,
-        Finished,
-        Llc, //
+        End, //
     },
     stream::Cdc,
     time::{
         Duration,
         Instant, //
     },
-    wire::{
-        clc::{
-            Limits,
-            OsType,
-            Release, //
-        },
-        llc::PeerOrder,
-        Version, //
-    }, //
+    wire::clc::OsType, //
 };
 
 use crate::{
-    config::Depth,
     link::Link,
-    namespace,
     rmb::{
         RmbPool,
         SendPool, //
     }, //
-};
-use chores::{
-    Chore,
-    Chores, //
 };
 pub(crate) use links::At;
 use links::Links;
@@ -95,6 +67,11 @@ use members::Members;
 pub(crate) use members::{
     Member,
     Seat, //
+};
+pub(crate) use talk::Conversation;
+pub(crate) use terms::{
+    Terms,
+    Times, //
 };
 
 /// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
@@ -107,75 +84,6 @@ pub(crate) trait Keeper: Sync {
     fn relink_soon(&self, group: Arc<LinkGroup>);
     /// Time demands something of a group in `delay` at the latest.
     fn look_within(&self, delay: Duration);
-}
-
-/// What both sides agreed on at first contact, and what our settings were then.
-#[derive(Clone, Copy)]
-pub(crate) struct Terms {
-    pub(crate) role: Role,
-    pub(crate) version: Version,
-    /// Release of version 2.
-    pub(crate) release: Release,
-    pub(crate) limits: Limits,
-    pub(crate) peer: PeerId,
-    /// VLAN of the group, 0 for none.
-    pub(crate) vlan: u16,
-    /// The enterprise id that both have, in version 2.
-    #[expect(dead_code, reason = "for those who list link groups")]
-    pub(crate) eid: Option<Eid>,
-    /// No gateway is between the two.
-    pub(crate) is_direct: bool,
-    pub(crate) times: Times,
-    /// How deep the queues of links are.
-    pub(crate) depth: Depth,
-    /// Address of the network namespace of the first connection, for comparison only.
-    pub(crate) net: usize,
-}
-
-/// What the settings were when the group began.
-#[derive(Clone, Copy)]
-pub(crate) struct Times {
-    /// Silence after which the link is tested; zero for never.
-    pub(crate) test_after: Duration,
-    /// Time without connections after which the group ends.
-    pub(crate) idle: Duration,
-    /// Time without connections after which a region goes.
-    pub(crate) unused: Duration,
-}
-
-impl Times {
-    /// The settings of the socket's namespace.
-    pub(crate) fn of(sk: &Sk, role: Role) -> Self {
-        let config = &namespace::of(sk).config;
-        Self {
-            test_after: config.test_after(),
-            idle: role.idle_time(config.idle_time()),
-            unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
-        }
-    }
-}
-
-/// What a group remembers of the LLC conversation.
-pub(crate) struct Conversation {
-    pub(crate) core: Llc,
-    /// The core asked to prepare the link, and nobody did yet.
-    pub(crate) prepare: bool,
-    /// How the last flow ended, until who waits for it takes it.
-    pub(crate) finished: Option<Finished>,
-    /// What is to be done about the links.
-    pub(crate) chores: Chores,
-    /// When to look for another link again.
-    pub(crate) add_at: Option<Instant>,
-    /// How long to wait before that, the next time.
-    pub(crate) add_wait: Duration,
-    /// The client knows whether there will be a second link.
-    pub(crate) is_promise_kept: bool,
-    /// The first contact is not over.
-    pub(crate) is_first: bool,
-    /// The peer ended the group, too.
-    pub(crate) is_over: bool,
-    /// Watch the links from when they are active.
-    pub(crate) watches: [Option<KeepAlive>; LINK_SLOTS],
 }
 
 /// The connections of a group and the peer's buffers.
@@ -253,18 +161,7 @@ impl LinkGroup {
             rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
             end: None,
             trim_at: None,
-            llc: Conversation {
-                core: Llc::new(terms.role, terms.version),
-                prepare: false,
-                finished: None,
-                chores: Chores::default(),
-                add_at: None,
-                add_wait: ADD_AGAIN,
-                is_promise_kept: false,
-                is_first: true,
-                is_over: false,
-                watches: [None; LINK_SLOTS],
-            },
+            llc: Conversation::new(terms.role, terms.version),
             peer_os: OsType::LINUX,
         };
         Arc::pin_init(
@@ -379,94 +276,5 @@ impl LinkGroup {
     /// Where the peer's buffer `row` is on link slot `slot`.
     pub(crate) fn rtoken(&self, row: RowId, slot: usize) -> Option<Rtoken> {
         self.with_rtokens(|rtokens| rtokens.get(row, slot))
-    }
-
-    // --- Chores.
-
-    /// Has something done about the links. Does not sleep.
-    pub(crate) fn note(self: &Arc<Self>, chore: Chore) {
-        self.table.lock().llc.chores.push(chore);
-        self.relink_soon();
-    }
-
-    /// A port became active: another link may be of use now. Does not sleep.
-    pub(crate) fn on_port(self: &Arc<Self>) {
-        self.table.lock().llc.add_wait = ADD_AGAIN;
-        self.note(Chore::Add(Occasion::OwnPort));
-    }
-
-    /// Has the worker look for chores. Does not sleep.
-    pub(crate) fn relink_soon(self: &Arc<Self>) {
-        self.keeper.relink_soon(self.clone());
-    }
-
-    /// As [`LinkGroup::note`], by the worker itself.
-    pub(crate) fn note_quietly(&self, chore: Chore) {
-        self.table.lock().llc.chores.push(chore);
-    }
-
-    /// Keeps flows from beginning, as `Llc::hold` does, unless one is under way or a link is to go. Does
-    /// not sleep.
-    pub(crate) fn try_hold(&self) -> bool {
-        let llc = &mut self.table.lock().llc;
-        !llc.chores.has_losses() && llc.core.hold().is_ok()
-    }
-
-    /// Says whether the client need not be told any more that no second link comes: the first time that
-    /// is not so, if there can be one.
-    pub(crate) fn keep_promise(&self) -> bool {
-        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_promise_kept, true);
-        is_kept || self.terms.limits.max_links <= 1
-    }
-
-    /// A link is not watched any more; says whether it was, as it is from when it is active.
-    pub(crate) fn stop_watching(&self, slot: usize) -> bool {
-        let watches = &mut self.table.lock().llc.watches;
-        watches.get_mut(slot).and_then(Option::take).is_some()
-    }
-
-    /// What the worker does next, if the group does not end.
-    pub(crate) fn next_chore(&self) -> Option<Chore> {
-        let mut table = self.table.lock();
-        match table.end {
-            None => table.llc.chores.pop(),
-            Some(_) => None,
-        }
-    }
-
-    // --- The LLC conversation.
-
-    /// Runs `f` on the conversation and the table of remote keys.
-    pub(crate) fn with_llc<R>(
-        &self,
-        f: impl FnOnce(&mut Conversation, &mut Rtokens<'_>) -> R,
-    ) -> R {
-        let mut table = self.table.lock();
-        let table = &mut *table;
-        f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
-    }
-
-    /// Wakes who waits in [`LinkGroup::sleep_llc`].
-    pub(crate) fn wake_llc(&self) {
-        self.talk.notify_all();
-    }
-
-    /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
-    pub(crate) fn sleep_llc(&self, timeout: Jiffies, is_due: impl FnOnce(&Conversation) -> bool) {
-        let mut table = self.table.lock();
-        if !is_due(&table.llc) {
-            // A signal does not end a flow that the peer takes part in: its own timeout does.
-            let _ = self.talk.wait_interruptible_timeout(&mut table, timeout);
-        }
-    }
-
-    /// How the peer reads the fields that C peers write in their own byte order.
-    pub(crate) fn peer_order(&self) -> PeerOrder {
-        PeerOrder::of(self.table.lock().peer_os)
-    }
-
-    /// The peer said which operating system it is.
-    pub(crate) fn set_peer_os(&self, os: OsType) {
-        self.table.lock().peer_os = os;
     }
 }

@@ -8,6 +8,9 @@
 //! that nobody waits for is done when its keeper looks at it.
 
 mod flows;
+mod tie;
+
+pub(crate) use tie::Tie;
 
 use kernel::{
     pr_warn_once,
@@ -40,7 +43,6 @@ use smc_proto::{
         Instant, //
     },
     wire::{
-        cdc,
         llc::{
             Message,
             PeerOrder, //
@@ -60,7 +62,6 @@ use crate::{
     },
     link::{
         Failure,
-        Handler,
         Link,
         MAX_CONTROL, //
     }, //
@@ -201,6 +202,9 @@ impl LinkGroup {
                 let watch = KeepAlive::new(self.terms.times.test_after, now);
                 todo.look_by = watch.deadline();
                 *place = Some(watch);
+                if !conversation.is_first {
+                    todo.note(conversation, Chore::Spread);
+                }
             }
             Action::TerminateGroup(reason) => {
                 conversation.is_over = true;
@@ -362,43 +366,4 @@ fn add_later(conversation: &mut Conversation) -> Instant {
     let at = Instant::from_nanos(time::now_ns()).saturating_add(wait);
     conversation.add_at = Some(at);
     at
-}
-
-/// A group as the link in one of its slots sees it.
-pub(crate) struct Tie {
-    group: Arc<LinkGroup>,
-    slot: usize,
-}
-
-impl Tie {
-    /// Ties the link in `slot` to its group.
-    pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
-        let group = group.clone();
-        Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)
-    }
-}
-
-impl Handler for Tie {
-    fn on_message(self: Arc<Self>, bytes: &[u8]) {
-        if bytes.first() != Some(&cdc::TYPE) {
-            self.group.on_llc(self.slot, bytes);
-            return;
-        }
-        match cdc::Message::parse(bytes) {
-            Ok(message) => self.group.on_cdc(message.token, &message.cdc),
-            Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
-        }
-    }
-
-    fn on_slot(self: Arc<Self>) {
-        self.group.on_free_slot(self.slot);
-    }
-
-    fn on_failure(self: Arc<Self>) {
-        self.group.on_llc_link_down(self.slot);
-        match self.group.active_link() {
-            Some(_) => self.group.note(Chore::Lose(self.slot, Loss::Failed)),
-            None => self.group.end_soon(End::LinkLost),
-        }
-    }
 }

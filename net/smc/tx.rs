@@ -173,7 +173,7 @@ impl Conn {
                 Err(e) => return Err(e),
             };
             // Only a writer lends, and there is one at a time.
-            if self.with(|inner| inner.lend(&buf, &link, source)) {
+            if self.with(|inner| self.lend(inner, &buf, &link, source)) {
                 return Ok(true);
             }
         }

@@ -1,19 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection moves to another link (RFC 7609 section 4.6; C function `smc_switch_conns`).
+//! A connection moves to another link: because its own is lost (RFC 7609 section 4.6; C function
+//! `smc_switch_conns`), or because another one has less to do.
+//!
+//! Both are begun by the one worker of the group, so that they do not meet.
+
+use core::mem;
 
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-use smc_proto::stream::Effects;
-
-use super::Conn;
-use crate::lgr::{
-    At,
-    Member, //
+use kernel_ext::ib::Mapping;
+use smc_proto::{
+    lgr::RowId,
+    stream::{
+        Effects,
+        Handover, //
+    }, //
 };
+
+use super::{
+    Conn,
+    Inner, //
+};
+use crate::{
+    lgr::{
+        At,
+        Member, //
+    },
+    link::Link,
+    rmb::SendBuf, //
+};
+
+/// Another link that is to carry what a connection sends.
+pub(super) struct Next {
+    at: At,
+    /// The send buffer as that link's device sees it.
+    source: Option<Arc<Mapping>>,
+}
+
+impl Next {
+    /// It will not be used: the buffer lets go of the link's device.
+    fn forget(&self, buf: Option<&Arc<SendBuf>>) {
+        if let (Some(buf), Some(source)) = (buf, &self.source) {
+            buf.forget(source);
+        }
+    }
+}
+
+/// What the choice of a link depends on, as it was once.
+struct View {
+    slot: usize,
+    row: Option<RowId>,
+    buf: Option<Arc<SendBuf>>,
+}
+
+impl View {
+    /// The send buffer as the device of `link` sees it. May sleep.
+    fn map(&self, link: &Link) -> Result<Option<Arc<Mapping>>> {
+        self.buf.as_ref().map(|buf| buf.map(link)).transpose()
+    }
+}
+
+impl Inner {
+    fn view(&self) -> View {
+        View {
+            slot: self.at.slot,
+            row: self.remote.map(|remote| remote.row),
+            buf: self.sndbuf.clone(),
+        }
+    }
+
+    /// Whether everything is still as it was then.
+    fn is_as(&self, then: &View) -> bool {
+        let now = self.view();
+        let has_same_buf = match (&now.buf, &then.buf) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        now.slot == then.slot && now.row == then.row && has_same_buf
+    }
+}
 
 impl Conn {
     /// Leaves the link in `slot`, whose queue pair is in the error state by now, if that is what carries
@@ -21,18 +90,14 @@ impl Conn {
     /// reaches the peer's buffer the connection is aborted. May sleep.
     pub(super) fn leave_link(self: &Arc<Self>, slot: usize) {
         loop {
-            let (at, row, buf) = self.with(|inner| {
-                let row = inner.remote.map(|remote| remote.row);
-                (inner.at.slot, row, inner.sndbuf.clone())
-            });
-            if at != slot {
+            let Some(then) = self.with(|inner| self.view_from(inner, slot)) else {
                 return;
-            }
-            let Some((slot, link)) = self.group.choose_link(self.token, row) else {
+            };
+            let Some((slot, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
                 // The group ends, or the peer did not tell where its buffer is.
                 return self.give_up();
             };
-            let source = match buf.as_ref().map(|buf| buf.map(&link)).transpose() {
+            let source = match then.map(&link) {
                 Ok(source) => source,
                 // That link went, too.
                 Err(_) if link.hardware().is_none() => continue,
@@ -40,14 +105,10 @@ impl Conn {
             };
             self.group.stop_waiting(self.token);
             let mut inner = self.inner.lock();
-            let is_same = match (&inner.sndbuf, &buf) {
-                (Some(now), Some(then)) => Arc::ptr_eq(now, then),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            };
-            if !is_same {
+            if !inner.is_as(&then) {
                 continue;
             }
+            inner.next = None;
             inner.source = source;
             inner.at = At { slot, link };
             inner.queued = false;
@@ -62,9 +123,92 @@ impl Conn {
         }
     }
 
+    /// How things are if the link in `slot` carries the connection. If it only was to, it is not.
+    fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<View> {
+        if inner.at.slot == slot {
+            return Some(inner.view());
+        }
+        if inner.next.as_ref().is_some_and(|next| next.at.slot == slot) {
+            self.stay(inner);
+        }
+        None
+    }
+
     /// There is no link any more by which the peer could be told.
     fn give_up(self: &Arc<Self>) {
         self.kill(ECONNABORTED);
         self.clone().on_link_gone();
+    }
+
+    /// Goes over from the link in `slot`, which works, to the one of those that `can_carry` it which has
+    /// the fewest connections: as soon as nothing of it is in flight. Says whether it will. May sleep.
+    pub(super) fn change_link(
+        self: &Arc<Self>,
+        slot: usize,
+        can_carry: &dyn Fn(usize) -> bool,
+    ) -> bool {
+        let then = self.with(|inner| {
+            let is_meant = inner.at.slot == slot && inner.next.is_none() && inner.remote.is_some();
+            is_meant.then(|| inner.view())
+        });
+        let Some(then) = then else {
+            return false;
+        };
+        let (token, row) = (self.token, then.row);
+        let is_begun = match self.group.choose_link(token, row, can_carry) {
+            Some((to, link)) if to != slot => self.begin_change(&then, At { slot: to, link }),
+            Some(_) | None => return false,
+        };
+        match is_begun {
+            true => self.transmit(),
+            // The choice counted already. Whoever changed something meanwhile looks again.
+            false => self.with(|inner| self.group.count_on(token, inner.at.slot)),
+        }
+        is_begun
+    }
+
+    fn begin_change(&self, then: &View, at: At) -> bool {
+        let Ok(source) = then.map(&at.link) else {
+            return false;
+        };
+        let next = Next { at, source };
+        self.with(|inner| {
+            let is_begun = inner.is_as(then);
+            match is_begun {
+                true => inner.next = Some(next),
+                false => next.forget(then.buf.as_ref()),
+            }
+            is_begun
+        })
+    }
+
+    /// Does not go over to another link after all.
+    pub(super) fn stay(&self, inner: &mut Inner) {
+        if let Some(next) = inner.next.take() {
+            next.forget(inner.sndbuf.as_ref());
+            self.group.count_on(self.token, inner.at.slot);
+        }
+    }
+
+    /// Goes over to the next link, if there is one and this is the moment. Says whether anything may be
+    /// posted now.
+    pub(super) fn turn(&self, inner: &mut Inner) -> bool {
+        if inner.next.is_none() {
+            return true;
+        }
+        match inner.stream.handover() {
+            Handover::Later => true,
+            Handover::Pause => false,
+            Handover::Now => {
+                if let Some(Next { at, source }) = inner.next.take() {
+                    if mem::take(&mut inner.queued) {
+                        self.group.stop_waiting(self.token);
+                    }
+                    inner.at = at;
+                    inner.source = source.filter(|_| inner.sndbuf.is_some());
+                }
+                true
+            }
+        }
     }
 }

@@ -105,7 +105,7 @@ impl Conn {
     fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Outcome {
         let mut outcome = Outcome::default();
         let mut inner = self.inner.lock();
-        let is_wanted = begin(&mut inner);
+        let is_wanted = begin(&mut inner) && self.turn(&mut inner);
         let at = inner.at.clone();
         let Some(hardware) = at.link.hardware().filter(|_| is_wanted) else {
             return outcome;

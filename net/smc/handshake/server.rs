@@ -203,10 +203,9 @@ fn reuse(
     sk: &ARef<Sk>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
-    seat: Seat,
+    mut seat: Seat,
 ) -> Result<Arc<Conn>, Failure> {
-    let (slot, link) = seat.group().link_for_new().ok_or(Reason::NoActiveLink)?;
-    let at = At { slot, link };
+    let at = seat.choose_link().ok_or(Reason::NoActiveLink)?;
     settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, None);

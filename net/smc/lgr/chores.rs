@@ -39,6 +39,8 @@ pub(crate) enum Chore {
     Connect(usize, NewLink),
     /// The server tries the link in a slot.
     Prepare(usize),
+    /// There is one more link: connections of others use it.
+    Spread,
     /// Another link may be of use.
     Add(Occasion),
 }
@@ -49,6 +51,7 @@ pub(crate) struct Chores {
     drain: bool,
     losses: [Option<Loss>; LINK_SLOTS],
     step: Option<Chore>,
+    spread: bool,
     add: Option<Occasion>,
 }
 
@@ -57,6 +60,7 @@ impl Chores {
     pub(crate) fn push(&mut self, chore: Chore) {
         match chore {
             Chore::Drain => self.drain = true,
+            Chore::Spread => self.spread = true,
             Chore::Lose(slot, why) => {
                 if let Some(place) = self.losses.get_mut(slot) {
                     *place = Some(why);
@@ -71,9 +75,10 @@ impl Chores {
         }
     }
 
-    /// Takes the next: what connections wait for, then slots become free, and what the peer waits for comes before what it does
-    /// not know of.
-    pub(crate) fn pop(&mut self) -> Option<Chore> {
+    /// Takes the next: first what connections wait for, then slots become free, and what the peer waits
+    /// for comes before what it does not know of. A flow of ours cannot begin unless `is_idle`: at the end of
+    /// the one under way [`Chores::wants_flow`] tells of it.
+    pub(crate) fn pop(&mut self, is_idle: bool) -> Option<Chore> {
         if core::mem::take(&mut self.drain) {
             return Some(Chore::Drain);
         }
@@ -82,7 +87,13 @@ impl Chores {
             let why = self.losses.get_mut(slot)?.take()?;
             return Some(Chore::Lose(slot, why));
         }
-        self.step.take().or_else(|| self.add.take().map(Chore::Add))
+        if let Some(step) = self.step.take() {
+            return Some(step);
+        }
+        if core::mem::take(&mut self.spread) {
+            return Some(Chore::Spread);
+        }
+        self.add.take_if(|_| is_idle).map(Chore::Add)
     }
 
     /// Whether a link is to go.

@@ -22,6 +22,7 @@ use smc_proto::{
             self,
             Loads, //
         },
+        redundancy,
         Kind,
         LinkEnd,
         Links as Ends,
@@ -35,7 +36,11 @@ use smc_proto::{
     wire::Version, //
 };
 
-use super::LinkGroup;
+use super::{
+    members::Members,
+    LinkGroup,
+    Seat, //
+};
 use crate::link::Link;
 
 /// The links by slot.
@@ -208,15 +213,30 @@ impl LinkGroup {
         })
     }
 
-    /// The link for a new connection, and its slot: the one with the fewest. Of links that share a port
-    /// only the first is used. Does not sleep.
-    pub(crate) fn link_for_new(&self) -> Option<(usize, Arc<Link>)> {
-        let links = self.links();
-        let is_shared = Kind::of(&self.ports()).is_asymmetric();
-        let first = links.iter().position(is_active);
-        let can_carry = |slot: usize| !is_shared || first == Some(slot);
-        let slot = self.choose(&links, can_carry, None)?;
-        Some((slot, links.get(slot)?.clone()?))
+    /// The links that new connections use, and old ones when the load is spread, by slot. Of links that
+    /// share a port it is only the first, and one that others make superfluous is about to go. Does not
+    /// sleep.
+    pub(crate) fn carriers(&self) -> [bool; LINK_SLOTS] {
+        let ports = self.ports();
+        let is_shared = Kind::of(&ports).is_asymmetric();
+        let first = ports.iter().position(Option::is_some);
+        let superfluous = redundancy::superfluous(&ports);
+        let mut carriers = ports.map(|ends| ends.is_some());
+        for (slot, can_carry) in carriers.iter_mut().enumerate() {
+            *can_carry &= superfluous != Some(slot) && (!is_shared || first == Some(slot));
+        }
+        carriers
+    }
+
+    /// How many connections each of these links has. Does not sleep.
+    pub(crate) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
+        let table = self.table.lock();
+        let mut loads = [None; LINK_SLOTS];
+        let all = loads.iter_mut().zip(links).zip(table.members.loads());
+        for ((place, is_meant), load) in all {
+            *place = is_meant.then_some(*load);
+        }
+        loads
     }
 
     /// The last of the active links with the fewest connections. Does not sleep.
@@ -230,40 +250,59 @@ impl LinkGroup {
     }
 
     /// The link for a connection that leaves its own, and its slot: the one with the fewest among those
-    /// that reach the peer's buffer `row`; `None` before the peer said where that is. Does not sleep.
+    /// that `can_carry` it and reach the peer's buffer `row`; `None` before the peer said where that is. The
+    /// connection counts there from now on. Does not sleep.
     pub(crate) fn choose_link(
         &self,
         token: Token,
         row: Option<RowId>,
+        can_carry: impl Fn(usize) -> bool,
     ) -> Option<(usize, Arc<Link>)> {
-        let links = self.links();
         let reaches = |slot| row.is_none_or(|row| self.rtoken(row, slot).is_some());
-        let mut usable = [false; LINK_SLOTS];
-        for (slot, place) in usable.iter_mut().enumerate() {
-            *place = reaches(slot);
-        }
-        let can_carry = |slot: usize| usable.get(slot).copied().unwrap_or(false);
-        let slot = self.choose(&links, can_carry, Some(token))?;
-        Some((slot, links.get(slot)?.clone()?))
+        let links = self.active_links(|slot| can_carry(slot) && reaches(slot));
+        self.choose(&links, |members, slot| members.set_slot(token, slot))
     }
 
+    /// A connection uses the link in `slot` after all. Does not sleep.
+    pub(crate) fn count_on(&self, token: Token, slot: usize) {
+        self.table.lock().members.set_slot(token, slot);
+    }
+
+    fn active_links(&self, is_meant: impl Fn(usize) -> bool) -> Slots {
+        let mut links = self.links();
+        for (slot, place) in links.iter_mut().enumerate() {
+            place.take_if(|link| !link.is_active() || !is_meant(slot));
+        }
+        links
+    }
+
+    /// The link with the fewest connections; the next one that it gets is counted by `count`.
     fn choose(
         &self,
         links: &Slots,
-        can_carry: impl Fn(usize) -> bool,
-        mover: Option<Token>,
-    ) -> Option<usize> {
+        count: impl FnOnce(&mut Members, usize),
+    ) -> Option<(usize, Arc<Link>)> {
         let mut table = self.table.lock();
         let mut loads: Loads = [None; LINK_SLOTS];
         let all = loads.iter_mut().zip(links).zip(table.members.loads());
-        for (slot, ((place, link), load)) in all.enumerate() {
-            *place = (is_active(link) && can_carry(slot)).then_some(*load);
+        for ((place, link), load) in all {
+            *place = link.is_some().then_some(*load);
         }
         let slot = balance::choose(&loads)?;
-        if let Some(token) = mover {
-            table.members.set_slot(token, slot);
-        }
-        Some(slot)
+        count(&mut table.members, slot);
+        Some((slot, links.get(slot)?.clone()?))
+    }
+}
+
+impl Seat {
+    /// The link for the connection that gets the place: the one with the fewest, which has one more from
+    /// now on. Does not sleep.
+    pub(crate) fn choose_link(&mut self) -> Option<At> {
+        let group = self.group().clone();
+        let carriers = group.carriers();
+        let links = group.active_links(|slot| carriers.get(slot).is_some_and(|can| *can));
+        let (slot, link) = group.choose(&links, |members, slot| self.count_on(members, slot))?;
+        Some(At { slot, link })
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
     LinkGroup, //
 };
 
-/// A connection, as its link group sees it. The methods do not sleep, but for one.
+/// A connection, as its link group sees it. The methods do not sleep, but for two.
 pub(crate) trait Member: Send + Sync {
     /// A message of the peer arrived.
     fn on_cdc(self: Arc<Self>, cdc: &Cdc);
@@ -42,6 +42,9 @@ pub(crate) trait Member: Send + Sync {
     /// The link in `slot` is gone, its queue pair in the error state: the connection uses another one.
     /// May sleep.
     fn move_from(self: Arc<Self>, slot: usize);
+    /// Other links have fewer connections than the one in `slot`: if that carries the connection, it uses
+    /// another one that `can_carry` it. Says whether it does, or will soon. May sleep.
+    fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);
     /// The link was shut down: the connection leaves, and lets go of all that belongs to the device.
@@ -175,6 +178,7 @@ impl Members {
         self.load(slot, 1);
     }
 
+    /// Corrects how many connections the link in `slot` has.
     fn load(&mut self, slot: usize, by: isize) {
         if let Some(load) = self.loads.get_mut(slot) {
             *load = load.saturating_add_signed(by);
@@ -202,6 +206,8 @@ impl Members {
 /// A place in a group for one connection; free again when dropped.
 pub(crate) struct Seat {
     group: Arc<LinkGroup>,
+    /// Slot of the link that counts it.
+    slot: Option<usize>,
     is_joined: bool,
 }
 
@@ -209,6 +215,12 @@ impl Seat {
     /// The group.
     pub(crate) fn group(&self) -> &Arc<LinkGroup> {
         &self.group
+    }
+
+    /// The link in `slot` has one connection more from now on: who joins next sees it.
+    pub(super) fn count_on(&mut self, members: &mut Members, slot: usize) {
+        self.slot = Some(slot);
+        members.load(slot, 1);
     }
 
     /// Gives the place to a connection on the link in `slot`, which has it until [`LinkGroup::leave`]. May
@@ -225,6 +237,9 @@ impl Seat {
         }
         let old = table.members.conns.insert(node);
         table.members.load(slot, 1);
+        if let Some(counted) = self.slot {
+            table.members.load(counted, -1);
+        }
         drop(table);
         // Two connections that drew the same token at the same time cannot be: the counter is
         // advanced by one exchange.
@@ -237,7 +252,12 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if !self.is_joined {
-            self.group.table.lock().members.vacate();
+            let mut table = self.group.table.lock();
+            table.members.vacate();
+            if let Some(slot) = self.slot {
+                table.members.load(slot, -1);
+            }
+            drop(table);
             self.group.look_if_idle();
         }
     }
@@ -254,6 +274,7 @@ impl LinkGroup {
         drop(table);
         Some(Seat {
             group: self.clone(),
+            slot: None,
             is_joined: false,
         })
     }

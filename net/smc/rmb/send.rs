@@ -70,6 +70,12 @@ impl SendBuf {
         Ok(map)
     }
 
+    /// Forgets a view that nobody will use: a device that leaves waits for it. Does not sleep.
+    pub(crate) fn forget(&self, map: &Arc<Mapping>) {
+        let gone = self.map.lock().take_if(|there| Arc::ptr_eq(there, map));
+        drop(gone);
+    }
+
     /// Lets go of a device that is not used any more. Does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
         let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What happens to a connection: messages of the peer, completions, what its group tells it.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
+};
+use kernel_ext::net::Sk;
+use smc_proto::stream::{
+    Admission,
+    Cdc,
+    Effects,
+    Fault,
+    SentRecord, //
+};
+
+use super::{
+    Conn,
+    Inner, //
+};
+use crate::{
+    lgr::{
+        chores::Chore,
+        Member, //
+    },
+    link::Sender, //
+};
+
+/// What an event asks for, noted while the lock is held, so that it is not taken again.
+pub(super) struct After {
+    fx: Effects,
+    /// The socket, if it is to hear of the event.
+    sk: Option<ARef<Sk>>,
+    /// The connection may be about to leave its group.
+    is_ending: bool,
+}
+
+impl Conn {
+    /// Carries out what a message of the peer asked for.
+    fn conclude_message(self: &Arc<Self>, result: Result<After, Fault>) {
+        match result {
+            Ok(after) => self.act(&after),
+            Err(fault) => self.on_fault(fault),
+        }
+    }
+
+    /// Carries out what an event asked for.
+    pub(super) fn act(self: &Arc<Self>, after: &After) {
+        let fx = &after.fx;
+        if fx.transmit {
+            self.transmit();
+        }
+        if let Some(sk) = &after.sk {
+            self.wake(sk, fx);
+        }
+        if after.is_ending || fx.transmit {
+            self.settle();
+        }
+    }
+
+    fn wake(&self, sk: &Sk, fx: &Effects) {
+        if fx.reset {
+            sk.set_err(ECONNRESET);
+        }
+        if fx.state_changed {
+            sk.set_state(self.state().number());
+        }
+        if fx.urgent_at.is_some() {
+            sk.send_sigurg();
+        }
+        if fx.state_changed || fx.peer_done {
+            sk.wake_state();
+        }
+        if fx.wake_readers {
+            sk.wake_readable();
+        }
+        if fx.wake_writers {
+            sk.wake_writable();
+        }
+    }
+}
+
+impl Inner {
+    /// Takes a message of the peer.
+    fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
+        let fx = self.stream.on_cdc(cdc)?;
+        self.save_urgent(fx.urgent_at);
+        Ok(self.after(fx))
+    }
+
+    pub(super) fn after(&self, fx: Effects) -> After {
+        let is_heard = fx.wake_readers
+            || fx.wake_writers
+            || fx.urgent_at.is_some()
+            || fx.peer_done
+            || fx.reset
+            || fx.state_changed;
+        After {
+            fx,
+            sk: if is_heard { self.sk() } else { None },
+            is_ending: self.stream.is_finished() || self.stream.is_killed(),
+        }
+    }
+
+    /// Saves the urgent byte while nobody can overwrite it.
+    fn save_urgent(&mut self, offset: Option<u32>) {
+        let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
+            return;
+        };
+        let mut byte = [0];
+        let memory = rmbe.memory();
+        if memory.is_some_and(|m| m.read(offset as usize, &mut byte).is_ok()) {
+            let [byte] = byte;
+            self.stream.store_urgent(byte);
+        }
+    }
+}
+
+impl Member for Conn {
+    fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
+        let mut inner = self.inner.lock();
+        let Inner { gate, stream, .. } = &mut *inner;
+        match gate.admit(cdc, stream) {
+            Admission::Pass => {
+                let result = inner.take(cdc);
+                drop(inner);
+                self.conclude_message(result);
+            }
+            Admission::Hold => {}
+            Admission::Drain => {
+                drop(inner);
+                self.group.note(Chore::Drain);
+            }
+        }
+    }
+
+    fn on_draining(self: Arc<Self>) {
+        self.inner.lock().gate.begin();
+    }
+
+    fn on_drained(self: Arc<Self>) {
+        let mut inner = self.inner.lock();
+        let results = inner.gate.open().map(|cdc| Some(inner.take(&cdc?)));
+        drop(inner);
+        for result in results.into_iter().flatten() {
+            self.conclude_message(result);
+        }
+    }
+
+    fn on_slot(self: Arc<Self>) {
+        self.inner.lock().queued = false;
+        // Whoever offers the slot looks himself whether it was used.
+        let _ = self.pump(|_| true);
+    }
+
+    fn move_from(self: Arc<Self>, slot: usize) {
+        self.leave_link(slot);
+    }
+
+    fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool {
+        self.change_link(slot, can_carry)
+    }
+
+    fn on_group_end(self: Arc<Self>) {
+        self.kill(ECONNABORTED);
+    }
+
+    fn on_link_gone(self: Arc<Self>) {
+        let mut inner = self.inner.lock();
+        inner.stream.cut();
+        inner.stream.detach_sndbuf(true);
+        let buffers = (inner.rmbe.take(), inner.sndbuf.take());
+        let left = (buffers, inner.source.take(), inner.next.take());
+        drop(inner);
+        drop(left);
+        self.settle();
+        self.group.leave(self.token);
+    }
+}
+
+impl Sender for Conn {
+    fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool) {
+        let mut inner = self.inner.lock();
+        let fx = inner.stream.on_sent(record, good);
+        // This may be the moment to go over to another link.
+        self.turn(&mut inner);
+        let mut idle = None;
+        if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
+            idle = inner.sndbuf.take().zip(inner.source.take());
+        }
+        let after = inner.after(fx);
+        drop(inner);
+        if let Some((buf, _)) = idle {
+            self.group.sndbufs.give_back(buf);
+        }
+        self.act(&after);
+    }
+}

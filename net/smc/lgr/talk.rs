@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the LLC conversation of a group needs between two messages, and what it asks of the group's
+//! worker.
+
+use kernel::{
+    sync::Arc,
+    time::Jiffies, //
+};
+use smc_proto::{
+    lgr::{
+        redundancy::Occasion,
+        Role,
+        Rtokens,
+        LINK_SLOTS, //
+    },
+    llc::{
+        keepalive::KeepAlive,
+        Finished,
+        Llc, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    },
+    wire::{
+        clc::OsType,
+        llc::PeerOrder,
+        Version, //
+    }, //
+};
+
+use super::{
+    chores::{
+        Chore,
+        Chores, //
+    },
+    LinkGroup,
+    ADD_AGAIN, //
+};
+
+/// What a group remembers of the LLC conversation.
+pub(crate) struct Conversation {
+    pub(crate) core: Llc,
+    /// The core asked to prepare the link, and nobody did yet.
+    pub(crate) prepare: bool,
+    /// How the last flow ended, until who waits for it takes it.
+    pub(crate) finished: Option<Finished>,
+    /// What is to be done about the links.
+    pub(crate) chores: Chores,
+    /// When to look for another link again.
+    pub(crate) add_at: Option<Instant>,
+    /// How long to wait before that, the next time.
+    pub(crate) add_wait: Duration,
+    /// The client knows whether there will be a second link.
+    pub(crate) is_promise_kept: bool,
+    /// The first contact is not over.
+    pub(crate) is_first: bool,
+    /// The peer ended the group, too.
+    pub(crate) is_over: bool,
+    /// Watch the links from when they are active.
+    pub(crate) watches: [Option<KeepAlive>; LINK_SLOTS],
+}
+
+impl Conversation {
+    /// Nothing was said yet.
+    pub(super) fn new(role: Role, version: Version) -> Self {
+        Self {
+            core: Llc::new(role, version),
+            prepare: false,
+            finished: None,
+            chores: Chores::default(),
+            add_at: None,
+            add_wait: ADD_AGAIN,
+            is_promise_kept: false,
+            is_first: true,
+            is_over: false,
+            watches: [None; LINK_SLOTS],
+        }
+    }
+}
+
+impl LinkGroup {
+    // --- Chores.
+
+    /// Has something done about the links. Does not sleep.
+    pub(crate) fn note(self: &Arc<Self>, chore: Chore) {
+        self.table.lock().llc.chores.push(chore);
+        self.relink_soon();
+    }
+
+    /// A port became active: another link may be of use now. Does not sleep.
+    pub(crate) fn on_port(self: &Arc<Self>) {
+        self.table.lock().llc.add_wait = ADD_AGAIN;
+        self.note(Chore::Add(Occasion::OwnPort));
+    }
+
+    /// Has the worker look for chores. Does not sleep.
+    pub(crate) fn relink_soon(self: &Arc<Self>) {
+        self.keeper.relink_soon(self.clone());
+    }
+
+    /// As [`LinkGroup::note`], by the worker itself.
+    pub(crate) fn note_quietly(&self, chore: Chore) {
+        self.table.lock().llc.chores.push(chore);
+    }
+
+    /// Keeps flows from beginning, as `Llc::hold` does, for a link that is to be added. Says no if a flow
+    /// is under way, or if a link is to go, which comes first: the worker is told to add one again. Does
+    /// not sleep.
+    pub(crate) fn hold_to_add(&self, why: Occasion) -> bool {
+        let llc = &mut self.table.lock().llc;
+        let is_held = !llc.chores.has_losses() && llc.core.hold().is_ok();
+        if !is_held {
+            // Under the lock of the look, so that the end of the flow finds it.
+            llc.chores.push(Chore::Add(why));
+        }
+        is_held
+    }
+
+    /// Says whether the client need not be told any more that no second link comes: the first time that
+    /// is not so, if there can be one.
+    pub(crate) fn keep_promise(&self) -> bool {
+        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_promise_kept, true);
+        is_kept || self.terms.limits.max_links <= 1
+    }
+
+    /// A link is not watched any more; says whether it was, as it is from when it is active.
+    pub(crate) fn stop_watching(&self, slot: usize) -> bool {
+        let watches = &mut self.table.lock().llc.watches;
+        watches.get_mut(slot).and_then(Option::take).is_some()
+    }
+
+    /// What the worker does next, if the group does not end.
+    pub(crate) fn next_chore(&self) -> Option<Chore> {
+        let mut table = self.table.lock();
+        match table.end {
+            None => {
+                let Conversation { core, chores, .. } = &mut table.llc;
+                chores.pop(core.is_idle())
+            }
+            Some(_) => None,
+        }
+    }
+
+    // --- The LLC conversation.
+
+    /// Runs `f` on the conversation and the table of remote keys.
+    pub(crate) fn with_llc<R>(
+        &self,
+        f: impl FnOnce(&mut Conversation, &mut Rtokens<'_>) -> R,
+    ) -> R {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
+    }
+
+    /// Wakes who waits in [`LinkGroup::sleep_llc`].
+    pub(crate) fn wake_llc(&self) {
+        self.talk.notify_all();
+    }
+
+    /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
+    pub(crate) fn sleep_llc(&self, timeout: Jiffies, is_due: impl FnOnce(&Conversation) -> bool) {
+        let mut table = self.table.lock();
+        if !is_due(&table.llc) {
+            // A signal does not end a flow that the peer takes part in: its own timeout does.
+            let _ = self.talk.wait_interruptible_timeout(&mut table, timeout);
+        }
+    }
+
+    /// How the peer reads the fields that C peers write in their own byte order.
+    pub(crate) fn peer_order(&self) -> PeerOrder {
+        PeerOrder::of(self.table.lock().peer_os)
+    }
+
+    /// The peer said which operating system it is.
+    pub(crate) fn set_peer_os(&self, os: OsType) {
+        self.table.lock().peer_os = os;
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a link group is from its first contact on.
+
+use kernel_ext::net::Sk;
+use smc_proto::{
+    id::{
+        Eid,
+        PeerId, //
+    },
+    lgr::Role,
+    time::Duration,
+    wire::{
+        clc::{
+            Limits,
+            Release, //
+        },
+        Version, //
+    }, //
+};
+
+use crate::{
+    config::Depth,
+    namespace, //
+};
+
+/// What both sides agreed on at first contact, and what our settings were then.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) role: Role,
+    pub(crate) version: Version,
+    /// Release of version 2.
+    pub(crate) release: Release,
+    pub(crate) limits: Limits,
+    pub(crate) peer: PeerId,
+    /// VLAN of the group, 0 for none.
+    pub(crate) vlan: u16,
+    /// The enterprise id that both have, in version 2.
+    #[expect(dead_code, reason = "for those who list link groups")]
+    pub(crate) eid: Option<Eid>,
+    /// No gateway is between the two.
+    pub(crate) is_direct: bool,
+    pub(crate) times: Times,
+    /// How deep the queues of links are.
+    pub(crate) depth: Depth,
+    /// Address of the network namespace of the first connection, for comparison only.
+    pub(crate) net: usize,
+}
+
+/// What the settings were when the group began.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// Silence after which the link is tested; zero for never.
+    pub(crate) test_after: Duration,
+    /// Time without connections after which the group ends.
+    pub(crate) idle: Duration,
+    /// Time without connections after which a region goes.
+    pub(crate) unused: Duration,
+}
+
+impl Times {
+    /// The settings of the socket's namespace.
+    pub(crate) fn of(sk: &Sk, role: Role) -> Self {
+        let config = &namespace::of(sk).config;
+        Self {
+            test_after: config.test_after(),
+            idle: role.idle_time(config.idle_time()),
+            unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What arrives on a link of a group, and the end of the link.
+
+use kernel::{
+    pr_warn_once,
+    prelude::*,
+    sync::Arc, //
+};
+use smc_proto::{
+    lgr::End,
+    wire::cdc, //
+};
+
+use crate::{
+    lgr::{
+        chores::{
+            Chore,
+            Loss, //
+        },
+        LinkGroup, //
+    },
+    link::Handler, //
+};
+
+/// A group as the link in one of its slots sees it.
+pub(crate) struct Tie {
+    group: Arc<LinkGroup>,
+    slot: usize,
+}
+
+impl Tie {
+    /// Ties the link in `slot` to its group.
+    pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
+        let group = group.clone();
+        Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)
+    }
+}
+
+impl Handler for Tie {
+    fn on_message(self: Arc<Self>, bytes: &[u8]) {
+        if bytes.first() != Some(&cdc::TYPE) {
+            self.group.on_llc(self.slot, bytes);
+            return;
+        }
+        match cdc::Message::parse(bytes) {
+            Ok(message) => self.group.on_cdc(message.token, &message.cdc),
+            Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
+        }
+    }
+
+    fn on_slot(self: Arc<Self>) {
+        self.group.on_free_slot(self.slot);
+    }
+
+    fn on_failure(self: Arc<Self>) {
+        self.group.on_llc_link_down(self.slot);
+        match self.group.active_link() {
+            Some(_) => self.group.note(Chore::Lose(self.slot, Loss::Failed)),
+            None => self.group.end_soon(End::LinkLost),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Links are added: ports are found, queue pairs made, regions registered (RFC 7609 section 4.4.3; C
+//! functions `smc_llc_srv_add_link`, `smc_llc_cli_add_link`).
+
+use kernel::{
+    pr_warn_once,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::ib::Device;
+use smc_proto::{
+    lgr::{
+        redundancy::{
+            self,
+            Occasion,
+            Which, //
+        },
+        Port, //
+    },
+    llc::NewEnd,
+    reason::Reason,
+    wire::{
+        llc::{
+            NewLink,
+            NewLinkRkey,
+            RejectReason, //
+        },
+        List, //
+    }, //
+};
+
+use super::discard;
+use crate::{
+    ib::{
+        self,
+        PortGid, //
+    },
+    lgr::LinkGroup,
+    link::{
+        Link,
+        PeerEnd,
+        PortFacts,
+        MAX_CONTROL, //
+    },
+    llc::Tie, //
+};
+
+/// Regions that an ADD_LINK of ours can name. Regions are shared, so that a group has few.
+const MAX_KEYS: usize = (MAX_CONTROL - ADD_LINK_LEN) / size_of::<NewLinkRkey>();
+
+/// Bytes of an ADD_LINK without keys.
+const ADD_LINK_LEN: usize = 72;
+
+/// A port for another link: one of a device, with what is to be known of it.
+struct Place {
+    device: Arc<Device>,
+    facts: PortFacts,
+}
+
+impl Place {
+    fn of(port: &PortGid) -> Self {
+        Self {
+            device: port.device().clone(),
+            facts: port.facts,
+        }
+    }
+}
+
+/// A port that no link of the group has, and from which the peer's end of `link` is reached.
+fn unused_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
+    let links = group.links();
+    let is_used = |device: &Arc<Device>, port: u32| {
+        let mut links = links.iter().flatten();
+        links.any(|link| link.is_on(device) && link.port().port == port)
+    };
+    let peer = link.end().peer_gid;
+    ib::find_other(group.terms.net, peer, group.terms.is_direct, is_used)
+}
+
+/// The port for a new link. One that is in use is that of the link with the fewest connections: if the new
+/// link makes another one superfluous, that is the one.
+fn place(group: &LinkGroup, which: Which, unused: Option<PortGid>) -> Option<Place> {
+    match which {
+        Which::Unused => unused.as_ref().map(Place::of),
+        Which::Same => {
+            let link = group.idlest_link()?;
+            Some(Place {
+                device: link.device()?,
+                facts: *link.port(),
+            })
+        }
+    }
+}
+
+/// Makes a link and puts it into a slot.
+fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
+    let link = Link::new(&place.device, place.facts, group.terms.depth)?;
+    group
+        .put_link(slot, &link)
+        .inspect_err(|_| link.shut_down())?;
+    if !ib::is_there(&place.device) {
+        // Who took the links of the device down before did not find this one.
+        discard(group, slot);
+        return Err(ENODEV);
+    }
+    Ok(link)
+}
+
+/// Makes the regions that the peer may know on a new link, and lists their keys there by those on the
+/// link in slot `on`. One that the peer does not know is nothing to it.
+fn map_regions(
+    group: &LinkGroup,
+    on: usize,
+    slot: usize,
+    link: &Link,
+) -> Result<KVec<NewLinkRkey>> {
+    let mut keys = KVec::new();
+    group.rmbs.try_for_each(|rmb| {
+        let Some(here) = rmb.rtoken(on) else {
+            return Ok(());
+        };
+        rmb.map(slot, link)?;
+        let there = rmb.rtoken(slot).ok_or(ENOLINK)?;
+        if keys.len() == MAX_KEYS {
+            pr_warn_once!("a link group has too many buffers for a further link\n");
+            return Err(E2BIG);
+        }
+        keys.push(
+            NewLinkRkey::new(here.rkey, there.rkey, there.addr),
+            GFP_KERNEL,
+        )?;
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+/// Registers the regions that are on a link.
+fn register_regions(group: &LinkGroup, slot: usize, link: &Arc<Link>) -> Result {
+    group.rmbs.try_for_each(|rmb| match rmb.rtoken(slot) {
+        Some(_) => rmb.register(slot, link),
+        None => Ok(()),
+    })
+}
+
+fn ready_to_receive(
+    group: &Arc<LinkGroup>,
+    slot: usize,
+    link: &Arc<Link>,
+    peer: &NewLink,
+) -> Result {
+    let end = PeerEnd {
+        qp: peer.qp_num,
+        gid: peer.gid,
+        mac: peer.mac,
+        psn: peer.psn,
+        mtu: peer.mtu.ok_or(EINVAL)?.min(link.port().mtu),
+    };
+    link.ready_to_receive(end, Tie::new(group, slot)?)
+}
+
+/// The server offers a link for `slot`.
+pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &NewLink) {
+    let made = make_answer(group, on, slot, offer);
+    let is_taken = match &made {
+        Ok((link, keys)) => {
+            let end = group.local_end(slot, link);
+            let new = NewEnd {
+                end,
+                mtu: link.port().mtu.min(offer.mtu.unwrap_or(link.port().mtu)),
+                psn: link.psn(),
+                keys: List::new(keys).unwrap_or_default(),
+            };
+            group.converse(|llc, _, now| llc.on_offer_answered(slot, Ok(new), now))
+        }
+        Err(reason) => group.converse(|llc, _, now| llc.on_offer_answered(slot, Err(*reason), now)),
+    };
+    if made.is_ok() && !is_taken {
+        // The flow is over: nobody needs what was made for it.
+        discard(group, slot);
+    }
+}
+
+fn make_answer(
+    group: &Arc<LinkGroup>,
+    on: usize,
+    slot: usize,
+    offer: &NewLink,
+) -> Result<(Arc<Link>, KVec<NewLinkRkey>), RejectReason> {
+    let none = |_| RejectReason::NO_ALTERNATE_PATH;
+    let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
+    let unused = unused_port(group, &link);
+    let ports = group.ports();
+    let port = Port {
+        gid: offer.gid,
+        mac: group.counted_mac(offer.mac),
+    };
+    let max_links = group.terms.limits.max_links;
+    let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
+    let place = place(group, which, unused).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
+    let link = make(group, slot, &place).map_err(none)?;
+    link.set_number(offer.link_num);
+    let keys = ready_to_receive(group, slot, &link, offer)
+        .and_then(|()| map_regions(group, on, slot, &link));
+    match keys {
+        Ok(keys) => Ok((link, keys)),
+        Err(_) => {
+            discard(group, slot);
+            Err(RejectReason::NO_ALTERNATE_PATH)
+        }
+    }
+}
+
+/// The client accepted.
+pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
+    let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
+        ready_to_receive(group, slot, &link, peer)?;
+        link.ready_to_send()?;
+        register_regions(group, slot, &link)
+    });
+    let result = result.map_err(|_| Reason::LinkNotReady);
+    group.converse(|llc, _, now| llc.on_link_prepared(slot, result, now));
+}
+
+/// The server tries the new link.
+pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
+    let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
+        link.ready_to_send()?;
+        register_regions(group, slot, &link)
+    });
+    let result = result.map_err(|_| Reason::LinkNotReady);
+    group.converse(|llc, _, now| llc.on_link_prepared(slot, result, now));
+}
+
+/// The server offers a link if one is of use.
+pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
+    if !group.hold_to_add(why) {
+        return;
+    }
+    let is_begun = begin_offer(group, why).is_some();
+    if !is_begun {
+        group.release();
+    }
+    if !group.keep_promise() && !is_begun {
+        if let Some((slot, link)) = group.active_link() {
+            let end = group.local_end(slot, &link);
+            group.converse(|llc, _, _| llc.offer_nothing(&end));
+        }
+    }
+}
+
+/// Begins to offer a link; `None` if there is none to offer. The flow is held.
+fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
+    let (on, link) = group.active_link()?;
+    let unused = unused_port(group, &link);
+    let max_links = group.terms.limits.max_links;
+    let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
+    let place = place(group, which, unused)?;
+    let slot = group.spare_slot()?;
+    let number = group.next_link_number()?;
+    let new = make(group, slot, &place).ok()?;
+    new.set_number(number);
+    let Ok(keys) = map_regions(group, on, slot, &new) else {
+        discard(group, slot);
+        return None;
+    };
+    let offer = NewEnd {
+        end: group.local_end(slot, &new),
+        mtu: new.port().mtu,
+        psn: new.psn(),
+        keys: List::new(&keys).unwrap_or_default(),
+    };
+    group
+        .converse(|llc, _, now| llc.begin_add_link(on, &offer, now).unwrap_or_default())
+        .then_some(())
+}
+
+/// The client says that it has a port for another link, if it has.
+pub(super) fn invite(group: &Arc<LinkGroup>) {
+    let is_wanted = redundancy::wants_link(&group.ports(), group.terms.limits.max_links);
+    let Some((on, link)) = group.active_link().filter(|_| is_wanted) else {
+        return;
+    };
+    if let Some(port) = unused_port(group, &link) {
+        let gids = [link.port().gid, port.gid];
+        let gids = List::new(&gids).unwrap_or_default();
+        group.converse(|llc, _, _| llc.invite(on, port.mac, gids));
+    }
+}
