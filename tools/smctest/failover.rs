@@ -26,6 +26,7 @@ use crate::context::Context;
 use crate::context::CALL_TIMEOUT;
 use crate::data::Random;
 use crate::data::Stream;
+use crate::fabric::Fabric;
 use crate::job::Job;
 use crate::netns;
 use crate::server::Mode;
@@ -35,7 +36,7 @@ use crate::server::Server;
 const PIECE: usize = 8192;
 
 /// Time for what arrived before a loss to be read, and for all connections to feel it.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// How often connections are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -51,16 +52,24 @@ pub(crate) struct Arguments {
     losses: usize,
 
     /// Milliseconds between two pieces that a connection sends, so that there is time for other things
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 150)]
     pause: u64,
 
     /// A bash command that takes a link away; several are used in turn
     #[arg(long, value_name = "COMMAND", required = true)]
     lose: Vec<String>,
 
-    /// The command that undoes the one of the same place, and waits until links are there again
+    /// The command that undoes the one of the same place
     #[arg(long, value_name = "COMMAND", required = true)]
     restore: Vec<String>,
+
+    /// RDMA devices of one machine that have a link each when all is well
+    #[arg(long, value_name = "DEVICES")]
+    linked: Vec<String>,
+
+    /// Seconds at the end for which the devices of a machine have to send equal shares
+    #[arg(long, default_value_t = 0)]
+    compare: u64,
 }
 
 /// Runs the transfers and the commands.
@@ -74,6 +83,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let talks = (0..arguments.connections)
         .map(|_| Talk::open(context))
         .collect::<Result<Vec<_>>>()?;
+    let fabric = Fabric::new(&arguments.linked);
     let is_over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         let (is_over, pause) = (&is_over, Duration::from_millis(arguments.pause));
@@ -81,10 +91,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             scope.spawn(move || talk.watch(talk.send(pause, is_over)));
             scope.spawn(move || talk.watch(talk.receive()));
         }
-        let result = turns
-            .take(arguments.losses)
-            .map(|(lose, restore)| lose_once(&talks, lose, restore))
-            .collect::<Result<Vec<_>>>();
+        let result = fabric.await_links().and_then(|()| {
+            let times = turns
+                .take(arguments.losses)
+                .map(|(lose, restore)| lose_once(&talks, &fabric, lose, restore))
+                .collect::<Result<Vec<_>>>()?;
+            if arguments.compare > 0 {
+                fabric.compare(Duration::from_secs(arguments.compare))?;
+            }
+            Ok(times)
+        });
         is_over.store(true, Ordering::Relaxed);
         result
     });
@@ -98,7 +114,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 }
 
 /// Takes a link away and brings it back. How long it took until all connections went on.
-fn lose_once(talks: &[Talk], lose: &str, restore: &str) -> Result<Duration> {
+fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Result<Duration> {
     talks.iter().for_each(Talk::mark);
     let start = Instant::now();
     shell(lose)?;
@@ -115,6 +131,7 @@ fn lose_once(talks: &[Talk], lose: &str, restore: &str) -> Result<Duration> {
     let longest = talks.iter().map(Talk::pause).max_by_key(|pause| pause.len);
     let end = longest.and_then(|pause| pause.end).unwrap_or(start);
     shell(restore)?;
+    fabric.await_links()?;
     Ok(end.saturating_duration_since(start))
 }
 

@@ -17,6 +17,7 @@ mod context;
 mod data;
 mod ending;
 mod event_loop;
+mod fabric;
 mod failing;
 mod failover;
 mod family;

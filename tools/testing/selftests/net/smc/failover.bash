@@ -34,7 +34,7 @@ link_down() {
 }
 
 link_up() {
-	in_place "$2" ip link set "$1" up && await_links
+	in_place "$2" ip link set "$1" up
 }
 
 # device_del DEVICE NAMESPACE and device_add DEVICE NAMESPACE
@@ -43,7 +43,7 @@ device_del() {
 }
 
 device_add() {
-	in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1" && await_links
+	in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1"
 }
 
 # silence DEVICE NAMESPACE... and noise DEVICE NAMESPACE...: nothing leaves there any more, and nobody says so.
@@ -59,29 +59,9 @@ noise() {
 		in_place "$2" tc qdisc del dev "$1" root || return
 		shift 2
 	done
-	await_links
 }
 
-# ready_devices: those with a queue pair that can send, once for each.
-ready_devices() {
-	rdma resource show qp | sed -n 's/^link \([^/]*\).*type RC.*state RTS.*/\1/p' | sort | xargs
-}
-
-# await_links: each of the devices $LINKED has one link, and had it a moment ago, so that it has been tried.
-await_links() {
-	local tries=300 seen=0
-	while [ "$seen" -lt 3 ]; do
-		sleep 0.2
-		if [ "$(ready_devices)" = "$LINKED" ]; then seen=$((seen + 1)); else seen=0; fi
-		tries=$((tries - 1))
-		[ "$tries" -gt 0 ] || {
-			rdma resource show qp
-			return 1
-		}
-	done
-}
-
-export -f in_place link_down link_up device_del device_add silence noise ready_devices await_links
+export -f in_place link_down link_up device_del device_add silence noise
 
 # both_ways LOSE RESTORE DEVICE...: the options of `smctest failover` for the two commands, with each device.
 both_ways() {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices as the kernel shows them: which carry a link, and what they have sent.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+
+use crate::context::CALL_TIMEOUT;
+
+/// How often the devices are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Looks in a row that must find a link: one that was made only just may not have been tried yet.
+const LOOKS: usize = 3;
+
+/// How far from even the shares of devices may be, in percent of the even one.
+const UNEVEN: u64 = 20;
+
+/// The devices of some machines, each with one link when all is well.
+pub(crate) struct Fabric {
+    machines: Vec<Vec<String>>,
+}
+
+impl Fabric {
+    /// Takes the names of devices, those of one machine in one string.
+    pub(crate) fn new(linked: &[String]) -> Self {
+        let devices = |names: &String| names.split_whitespace().map(str::to_owned).collect();
+        Self {
+            machines: linked.iter().map(devices).collect(),
+        }
+    }
+
+    /// Waits until each device has one link.
+    pub(crate) fn await_links(&self) -> Result<()> {
+        let start = Instant::now();
+        let mut seen = 0;
+        while seen < LOOKS {
+            let links = links()?;
+            seen = match self.has_all(&links) {
+                true => seen + 1,
+                false => 0,
+            };
+            if start.elapsed() > CALL_TIMEOUT {
+                bail!("no link on each device again, but on: {links:?}");
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn has_all(&self, links: &[String]) -> bool {
+        let count = |device: &String| links.iter().filter(|link| *link == device).count();
+        self.devices().all(|device| count(device) == 1)
+    }
+
+    fn devices(&self) -> impl Iterator<Item = &String> {
+        self.machines.iter().flatten()
+    }
+
+    /// Looks for so long how much each device of a machine sends, and whether all send as much.
+    pub(crate) fn compare(&self, time: Duration) -> Result<()> {
+        let before = self.sent()?;
+        thread::sleep(time);
+        let after = self.sent()?;
+        for (devices, (before, after)) in self.machines.iter().zip(before.iter().zip(&after)) {
+            let sent: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+            let even = sent.iter().sum::<u64>() / sent.len().max(1) as u64;
+            ensure!(even > 0, "{devices:?} sent nothing");
+            for (device, sent) in devices.iter().zip(sent) {
+                println!(
+                    "# failover: {device} sent {} % of an even share",
+                    sent * 100 / even
+                );
+                ensure!(
+                    sent.abs_diff(even) * 100 <= even * UNEVEN,
+                    "the share of {device} is not even"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn sent(&self) -> Result<Vec<Vec<u64>>> {
+        let of = |devices: &Vec<String>| devices.iter().map(|device| sent(device)).collect();
+        self.machines.iter().map(of).collect()
+    }
+}
+
+/// The bytes that a device has sent.
+fn sent(device: &str) -> Result<u64> {
+    let device = Path::new("/sys/class/infiniband").join(device);
+    let path = device.join("ports/1/hw_counters/sent_bytes");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(text.trim().parse()?)
+}
+
+/// The devices of all reliable queue pairs that can send, one for each.
+fn links() -> Result<Vec<String>> {
+    let output = Command::new("rdma")
+        .args(["resource", "show", "qp"])
+        .output()?;
+    ensure!(output.status.success(), "rdma: {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(ready_device).collect())
+}
+
+/// The device of a line such as `link rxe0/1 lqpn 18 rqpn 17 type RC state RTS`.
+fn ready_device(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let has = |key, value| words.windows(2).any(|pair| pair == [key, value]);
+    let (device, _) = words.get(1)?.split_once('/')?;
+    (has("type", "RC") && has("state", "RTS")).then(|| device.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_with_a_queue_pair_that_can_send_has_a_link() {
+        let line = "link rxe_a/1 lqpn 18 rqpn 17 type RC state RTS rq-psn 1 comm [smc]";
+        assert_eq!(ready_device(line).as_deref(), Some("rxe_a"));
+        assert_eq!(ready_device("link rxe_a/1 lqpn 18 type RC state ERR"), None);
+        assert_eq!(ready_device("link rxe_a/1 lqpn 1 type GSI state RTS"), None);
+    }
+
+    #[test]
+    fn each_device_needs_one_link() {
+        let fabric = Fabric::new(&["a1 a2".to_owned(), "b1".to_owned()]);
+        let all = |links: &[&str]| {
+            let links: Vec<String> = links.iter().map(|link| (*link).to_owned()).collect();
+            fabric.has_all(&links)
+        };
+        assert!(all(&["b1", "a1", "a2"]));
+        assert!(!all(&["a1", "b1"]));
+        assert!(!all(&["a1", "a2", "b1", "b1"]));
+    }
+}
