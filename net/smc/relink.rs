@@ -118,6 +118,8 @@ fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
         };
         group.converse(|llc, _, now| llc.delete_link(doomed, now));
     }
+    // Not in `discard`: where an offer was given up for another one, the peer's keys are for that.
+    group.with_rtokens(|rtokens| rtokens.delete_link(slot));
     discard(group, slot);
     if was_active && group.terms.role == Role::Server {
         group.note_quietly(Chore::Add(Occasion::OwnPort));
@@ -134,7 +136,6 @@ fn discard(group: &LinkGroup, slot: usize) {
     if let Some(device) = device {
         group.sndbufs.unmap(&device);
     }
-    group.with_rtokens(|rtokens| rtokens.delete_link(slot));
     let _ = group.rmbs.try_for_each(|rmb| {
         rmb.unmap(slot);
         Ok(())

@@ -48,6 +48,7 @@ use smc_proto::wire::clc::{
 use smc_proto::wire::llc::{
     Body,
     Kind,
+    NewLink,
     NewLinkRkey,
     PeerOrder,
     RejectReason,
@@ -135,8 +136,8 @@ struct Model {
     now: Instant,
     /// The slot of a link that the caller prepares.
     preparing: Option<usize>,
-    /// The slot of a link that the server offered, and its number.
-    offered: Option<(usize, LinkNum)>,
+    /// The slot of a link that the server offered, and the offer.
+    offered: Option<(usize, NewLink)>,
     last_number: u8,
 }
 
@@ -233,19 +234,19 @@ impl Model {
 
     /// The client answers an offer.
     fn answer_offer(&mut self, byte: u8) {
-        let Some((slot, number)) = self.offered.take() else {
+        let Some((slot, offer)) = self.offered.take() else {
             return;
         };
         let was_idle = self.llc.is_idle();
         let keys = keys(byte);
         let result = match byte % 4 {
             0 => Err(RejectReason::NO_ALTERNATE_PATH),
-            _ => Ok(new_end(number, byte, &keys)),
+            _ => Ok(new_end(offer.link_num, byte, &keys)),
         };
         if result.is_ok() {
-            self.links[slot] = number;
+            self.links[slot] = offer.link_num;
         }
-        let actions = self.llc.on_offer_answered(slot, result, self.now);
+        let actions = self.llc.on_offer_answered(offer, result, self.now);
         if actions.iter().any(|a| matches!(a, Action::Ignored(_))) {
             self.links[slot] = LinkNum::NONE;
         }
@@ -339,7 +340,7 @@ impl Model {
                 }
                 Action::LinkOffered { slot, link, .. } => {
                     assert!(!self.links[*slot].is_link());
-                    self.offered = Some((*slot, link.link_num));
+                    self.offered = Some((*slot, *link));
                 }
                 Action::Send { slot, message } => {
                     assert!(self.links[*slot].is_link(), "{action:?}");

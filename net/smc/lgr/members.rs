@@ -153,8 +153,15 @@ impl Members {
 
     /// Has a connection wait for a send slot of the link in `slot`.
     pub(super) fn wait(&mut self, token: Token, slot: usize) {
-        if self.has(token) {
-            let _ = self.waiting.push_within_capacity((token, slot));
+        if !self.has(token) {
+            return;
+        }
+        // One that changed its link keeps its place.
+        match self.waiting.iter_mut().find(|(t, _)| *t == token) {
+            Some((_, waits_for)) => *waits_for = slot,
+            None => {
+                let _ = self.waiting.push_within_capacity((token, slot));
+            }
         }
     }
 

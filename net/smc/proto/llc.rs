@@ -36,6 +36,7 @@ use crate::wire::llc::{
     Body,
     Kind,
     Message,
+    NewLink,
     RejectReason,
     ReqAddLink, //
 };
@@ -257,12 +258,12 @@ impl Llc {
     /// none. If that is ignored the flow ended meanwhile, and the caller takes its end away.
     pub fn on_offer_answered<'a>(
         &mut self,
-        slot: usize,
+        offer: NewLink,
         result: Result<NewEnd<'a>, RejectReason>,
         now: Instant,
     ) -> Actions<'a> {
         let actions = match &mut self.flow {
-            Some(Flow::Answer(flow)) => flow.on_answered(slot, result, now),
+            Some(Flow::Answer(flow)) => flow.on_answered(offer, result, now),
             Some(_) | None => unexpected(),
         };
         self.settle(actions, now)

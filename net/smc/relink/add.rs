@@ -171,9 +171,11 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
                 psn: link.psn(),
                 keys: List::new(keys).unwrap_or_default(),
             };
-            group.converse(|llc, _, now| llc.on_offer_answered(slot, Ok(new), now))
+            group.converse(|llc, _, now| llc.on_offer_answered(*offer, Ok(new), now))
         }
-        Err(reason) => group.converse(|llc, _, now| llc.on_offer_answered(slot, Err(*reason), now)),
+        Err(reason) => {
+            group.converse(|llc, _, now| llc.on_offer_answered(*offer, Err(*reason), now))
+        }
     };
     if made.is_ok() && !is_taken {
         // The flow is over: nobody needs what was made for it.

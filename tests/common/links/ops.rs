@@ -84,7 +84,7 @@ impl World {
         let Some(port) = port else {
             let reason = which.err().unwrap_or(RejectReason::NO_ALTERNATE_PATH);
             self.converse(side, |llc, now| {
-                llc.on_offer_answered(slot, Err(reason), now)
+                llc.on_offer_answered(offer, Err(reason), now)
             });
             return;
         };
@@ -100,7 +100,7 @@ impl World {
             psn: Psn::default(),
             keys: List::new(&keys).unwrap(),
         };
-        let actions = machine.llc.on_offer_answered(slot, Ok(new), now);
+        let actions = machine.llc.on_offer_answered(offer, Ok(new), now);
         let is_late = actions.iter().any(|a| matches!(a, Action::Ignored(_)));
         self.act(side, actions);
         if is_late {

@@ -141,19 +141,16 @@ impl Adding {
         matches!(request, AddLink::Link { link, .. } if link.link_num == self.offer.link.link_num)
     }
 
-    /// The caller made its end for the link in `slot`, or does not want it.
+    /// The caller made its end for the link that was offered, or does not want it.
     pub(in crate::llc) fn on_answered<'a>(
         &mut self,
-        slot: usize,
+        offer: NewLink,
         result: Result<NewEnd<'a>, RejectReason>,
         now: Instant,
     ) -> Actions<'a> {
-        // An end that was made for an offer which the server gave up is not meant.
-        let is_meant = match &result {
-            Ok(new) => new.end.link_num == self.offer.link.link_num,
-            Err(_) => true,
-        };
-        let (State::Offered, true) = (self.state, is_meant && slot == self.offer.slot) else {
+        // What was made, or could not be, for an offer that the server gave up is not meant.
+        let is_meant = offer.link_num == self.offer.link.link_num;
+        let (State::Offered, true) = (self.state, is_meant) else {
             return unexpected();
         };
         let (body, failure) = match result {
@@ -304,5 +301,70 @@ impl Adding {
     /// The server offers another link: it has given this one up.
     pub(in crate::llc) fn superseded<'a>(&self) -> Actions<'a> {
         self.offer.place().failed(Error::Silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{
+        Gid,
+        LinkNum,
+        Mac,
+        Mtu,
+        Psn,
+        QpNum, //
+    };
+    use crate::lgr::{
+        Role,
+        Rtokens,
+        LINK_SLOTS, //
+    };
+    use crate::llc::Llc;
+    use crate::wire::llc::Message;
+
+    fn link(number: u8) -> NewLink {
+        NewLink {
+            mac: Mac::NONE,
+            gid: Gid([number; 16]),
+            qp_num: QpNum::new(number.into()).unwrap(),
+            link_num: LinkNum(number),
+            mtu: Mtu::from_code(3),
+            psn: Psn::default(),
+        }
+    }
+
+    fn offer(llc: &mut Llc, number: u8) {
+        let message = Message {
+            version: Version::V2,
+            kind: Kind::Request,
+            body: Body::AddLink(AddLink::Link {
+                link: link(number),
+                v2: None,
+            }),
+        };
+        let mut links = [LinkNum::NONE; LINK_SLOTS];
+        links[0] = LinkNum(1);
+        let mut arrival = Arrival {
+            slot: 0,
+            spare: Some(1),
+            links: &links,
+            rtokens: &mut Rtokens::new(&mut []),
+        };
+        let actions = llc.on_message(&message, &mut arrival, Instant::ZERO);
+        let is_it = |action: &Action<'_>| matches!(action, Action::LinkOffered { link: l, .. } if *l == link(number));
+        assert!(actions.iter().any(is_it), "{actions:?}");
+    }
+
+    #[test]
+    fn an_answer_to_an_offer_that_was_given_up_leaves_the_next_one_alone() {
+        let mut llc = Llc::new(Role::Client, Version::V2);
+        offer(&mut llc, 2);
+        offer(&mut llc, 3);
+        let no = Err(RejectReason::NO_ALTERNATE_PATH);
+        let late = llc.on_offer_answered(link(2), no, Instant::ZERO);
+        assert!(late.iter().eq(&[Action::Ignored(Ignored::Unexpected)]));
+        let answer = llc.on_offer_answered(link(3), no, Instant::ZERO);
+        assert!(matches!(answer.iter().next(), Some(Action::Send { .. })));
     }
 }
