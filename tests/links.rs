@@ -25,11 +25,7 @@ use smc_proto::llc::{
 };
 use smc_proto::reason::Reason;
 use smc_proto::time::Duration;
-use smc_proto::wire::llc::{
-    Body,
-    Message,
-    RejectReason, //
-};
+use smc_proto::wire::llc::RejectReason;
 use smc_proto::wire::Version;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
@@ -392,16 +388,4 @@ fn without_disturbance_no_key_is_missing() {
             }
         }
     });
-}
-
-#[test]
-fn an_offer_with_keys_fits_the_vector() {
-    let bytes = std::fs::read("tests/vectors/L7.bin").unwrap();
-    let message = Message::parse(&bytes).unwrap().unwrap();
-    let Body::AddLinkCont(cont) = message.body else {
-        panic!("{message:?}");
-    };
-    let keys = smc_proto::wire::List::new(cont.rkeys.as_slice()).unwrap();
-    let body = smc_proto::llc::add::keys_from(cont.link_num, keys, 0);
-    assert_eq!(body, message.body);
 }

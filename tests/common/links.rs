@@ -5,54 +5,28 @@
 //! A link is a queue pair on each side. What is sent to a queue pair that is gone breaks the
 //! sender's link, as no acknowledgement comes. What the caller of a core does takes time.
 
-use std::collections::BTreeMap;
-
-use smc_proto::id::{
-    Gid,
-    LinkNum,
-    Mac,
-    QpNum,
-    RemoteAddr,
-    Rkey, //
-};
 use smc_proto::lgr::redundancy::{
     superfluous,
     Occasion, //
 };
-use smc_proto::lgr::rtoken::Row;
-use smc_proto::lgr::{
-    Ends,
-    Links,
-    Port,
-    Role,
-    Rtoken,
-    Rtokens,
-    LINK_SLOTS, //
-};
+use smc_proto::lgr::Rtokens;
 use smc_proto::llc::{
     add,
     Action,
     Actions,
     Arrival,
     Finished,
-    Llc,
-    LocalEnd, //
+    Llc, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::time::{
     Duration,
     Instant, //
 };
-use smc_proto::wire::clc::{
-    Limits,
-    Release, //
-};
 use smc_proto::wire::llc::{
     Body,
     DeleteReason,
     Message,
-    NewLink,
-    NewLinkRkey,
     PeerOrder,
     MAX_LEN, //
 };
@@ -69,62 +43,23 @@ use super::net::{
 use super::rng::Rng;
 use super::Side;
 
+mod machine;
 mod ops;
+mod views;
+
+pub use machine::{
+    key,
+    Link,
+    Machine, //
+};
+use machine::{
+    port,
+    token,
+    Work, //
+};
 
 /// Longest time that a caller takes for what a core asked it for.
 pub const WORK: u32 = 1_500;
-
-/// One side's end of a link.
-#[derive(Clone, Copy, Debug)]
-pub struct Link {
-    pub number: LinkNum,
-    pub qp: u8,
-    pub peer_qp: Option<u8>,
-    pub peer: Port,
-    pub port: Port,
-    pub is_active: bool,
-}
-
-/// What a machine is to do later.
-#[derive(Clone, Copy, Debug)]
-enum Work {
-    Answer {
-        on: usize,
-        slot: usize,
-        link: NewLink,
-    },
-    Connect {
-        slot: usize,
-        peer: NewLink,
-    },
-    Prepare {
-        slot: usize,
-    },
-}
-
-pub struct Machine {
-    pub side: Side,
-    pub llc: Llc,
-    pub version: Version,
-    pub links: [Option<Link>; LINK_SLOTS],
-    pub rows: Vec<Row>,
-    /// Our buffers that the peer knows.
-    pub rmbs: Vec<u32>,
-    announcing: Option<u32>,
-    next_rmb: u32,
-    pub ports: u8,
-    work: BTreeMap<u32, Work>,
-    next_work: u32,
-    pub is_dead: bool,
-    /// One in so many of the caller's steps fails; 0 for none.
-    pub fails: u32,
-    /// How flows ended.
-    pub finished: Vec<Finished>,
-    busy_since: Option<Instant>,
-    /// The longest time that one flow took.
-    pub longest: Duration,
-    last_number: LinkNum,
-}
 
 pub type Wire = Net<Vec<u8>>;
 
@@ -137,124 +72,6 @@ pub struct World {
 
 /// The limits of all groups here.
 pub const MAX_LINKS: u8 = 4;
-
-/// The key of a buffer on a queue pair: another one for each.
-pub fn key(rmb: u32, qp: u8) -> Rkey {
-    Rkey(rmb << 8 | u32::from(qp))
-}
-
-fn token(rmb: u32, qp: u8) -> Rtoken {
-    Rtoken {
-        rkey: key(rmb, qp),
-        addr: RemoteAddr(u64::from(rmb) << 32),
-    }
-}
-
-fn port(side: Side, number: u8) -> Port {
-    Port {
-        gid: Gid([side.index() as u8 * 16 + number + 1; 16]),
-        mac: Mac::NONE,
-    }
-}
-
-impl Machine {
-    fn new(side: Side, version: Version, ports: u8) -> Self {
-        let (role, qp, peer_qp) = match side {
-            Side::Client => (Role::Client, 1, 2),
-            Side::Server => (Role::Server, 2, 1),
-        };
-        let mut links = [None; LINK_SLOTS];
-        links[0] = Some(Link {
-            number: LinkNum(1),
-            qp,
-            peer_qp: Some(peer_qp),
-            peer: port(side.peer(), 0),
-            port: port(side, 0),
-            is_active: true,
-        });
-        Self {
-            side,
-            llc: Llc::new(role, version),
-            version,
-            links,
-            rows: vec![Row::EMPTY; 64],
-            rmbs: Vec::new(),
-            announcing: None,
-            next_rmb: 1 + 1000 * side.index() as u32,
-            ports,
-            work: BTreeMap::new(),
-            next_work: 1,
-            is_dead: false,
-            fails: 0,
-            finished: Vec::new(),
-            busy_since: None,
-            longest: Duration::ZERO,
-            last_number: LinkNum(1),
-        }
-    }
-
-    pub fn numbers(&self) -> [LinkNum; LINK_SLOTS] {
-        self.links
-            .map(|link| link.map_or(LinkNum::NONE, |link| link.number))
-    }
-
-    pub fn ends(&self) -> Links {
-        self.links.map(|link| {
-            let link = link.filter(|link| link.is_active)?;
-            Some(Ends {
-                local: link.port,
-                peer: link.peer,
-            })
-        })
-    }
-
-    /// The slots of active links.
-    pub fn active(&self) -> Vec<usize> {
-        let is_active = |slot: &usize| self.links[*slot].is_some_and(|link| link.is_active);
-        (0..LINK_SLOTS).filter(is_active).collect()
-    }
-
-    fn spare(&self) -> Option<usize> {
-        (0..LINK_SLOTS).find(|slot| {
-            let is_planned =
-                |work: &Work| matches!(work, Work::Answer { slot: s, .. } if s == slot);
-            self.links[*slot].is_none() && !self.work.values().any(is_planned)
-        })
-    }
-
-    fn unused_port(&self) -> Option<Port> {
-        (0..self.ports)
-            .map(|number| port(self.side, number))
-            .find(|port| !self.links.iter().flatten().any(|link| link.port == *port))
-    }
-
-    fn keys(&self, on: usize, qp: u8) -> Vec<NewLinkRkey> {
-        let here = self.links[on].map_or(0, |link| link.qp);
-        let entry = |rmb: &u32| {
-            let there = token(*rmb, qp);
-            NewLinkRkey::new(key(*rmb, here), there.rkey, there.addr)
-        };
-        self.rmbs.iter().map(entry).collect()
-    }
-
-    fn end(&self, slot: usize, link: &Link) -> LocalEnd {
-        LocalEnd {
-            slot,
-            mac: link.port.mac,
-            gid: link.port.gid,
-            qp_num: QpNum::new(link.qp.into()).unwrap(),
-            link_num: link.number,
-            group_uid: 0x100,
-            release: Release::R1,
-            limits: Limits {
-                max_conns: 255,
-                max_links: MAX_LINKS,
-            },
-            is_direct: true,
-            more_follows: false,
-        }
-    }
-}
 
 impl World {
     pub fn new(seed: u64, version: Version, ports: [u8; 2]) -> Self {
@@ -503,62 +320,5 @@ impl World {
         };
         let actions = receiver.llc.on_message(&message, &mut arrival, now);
         self.act(from.peer(), actions);
-    }
-
-    /// Says which links a side takes for active, by both queue pairs.
-    pub fn view(&self, side: Side) -> Vec<(u8, u8, u8)> {
-        let machine = &self.machines[side.index()];
-        let mut view: Vec<_> = machine
-            .links
-            .iter()
-            .flatten()
-            .filter(|link| link.is_active)
-            .map(|link| {
-                let peer_qp = link.peer_qp.unwrap_or(0);
-                let (client, server) = match side {
-                    Side::Client => (link.qp, peer_qp),
-                    Side::Server => (peer_qp, link.qp),
-                };
-                (link.number.0, client, server)
-            })
-            .collect();
-        view.sort_unstable();
-        view
-    }
-
-    /// Checks that what a side knows of the other's buffers is right, and says how many places of
-    /// those that it should know are missing.
-    pub fn missing_keys(&self, side: Side) -> usize {
-        let machine = &self.machines[side.index()];
-        let peer = &self.machines[side.peer().index()];
-        let mut rows = machine.rows.clone();
-        let rtokens = Rtokens::new(&mut rows);
-        let mut missing = 0;
-        for rmb in &peer.rmbs {
-            let on_link = |(slot, link): (usize, &Option<Link>)| {
-                let qp = link.as_ref()?.peer_qp?;
-                link.as_ref()?.is_active.then_some((slot, qp))
-            };
-            let links: Vec<_> = machine
-                .links
-                .iter()
-                .enumerate()
-                .filter_map(on_link)
-                .collect();
-            let mut found = links
-                .iter()
-                .map(|(slot, qp)| rtokens.find(*slot, key(*rmb, *qp)));
-            let Some(row) = found.find_map(|row| row) else {
-                missing += links.len();
-                continue;
-            };
-            for (slot, qp) in &links {
-                match rtokens.get(row, *slot) {
-                    Some(there) => assert_eq!(there, token(*rmb, *qp), "{side:?} slot {slot}"),
-                    None => missing += 1,
-                }
-            }
-        }
-        missing
     }
 }

@@ -182,3 +182,20 @@ pub fn keys_from(link_num: LinkNum, keys: Keys<'_>, from: u8) -> Body<'_> {
         following: u8::try_from(following.len()).unwrap_or(u8::MAX),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::llc::Message;
+
+    #[test]
+    fn keys_are_sent_as_in_the_vector() {
+        let bytes = include_bytes!("../../../../tests/vectors/L7.bin");
+        let message = Message::parse(bytes).unwrap().unwrap();
+        let Body::AddLinkCont(cont) = message.body else {
+            panic!("{message:?}");
+        };
+        let keys = Keys::new(cont.rkeys.as_slice()).unwrap();
+        assert_eq!(keys_from(cont.link_num, keys, 0), message.body);
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What one machine knows of its links and buffers.
+
+use std::collections::BTreeMap;
+
+use smc_proto::id::{
+    Gid,
+    LinkNum,
+    Mac,
+    QpNum,
+    RemoteAddr,
+    Rkey, //
+};
+use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::{
+    Ends,
+    Links,
+    Port,
+    Role,
+    Rtoken,
+    LINK_SLOTS, //
+};
+use smc_proto::llc::{
+    Finished,
+    Llc,
+    LocalEnd, //
+};
+use smc_proto::time::{
+    Duration,
+    Instant, //
+};
+use smc_proto::wire::clc::{
+    Limits,
+    Release, //
+};
+use smc_proto::wire::llc::{
+    NewLink,
+    NewLinkRkey, //
+};
+use smc_proto::wire::Version;
+
+use super::super::Side;
+use super::MAX_LINKS;
+
+/// One side's end of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub number: LinkNum,
+    pub qp: u8,
+    pub peer_qp: Option<u8>,
+    pub peer: Port,
+    pub port: Port,
+    pub is_active: bool,
+}
+
+/// What a machine is to do later.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Answer {
+        on: usize,
+        slot: usize,
+        link: NewLink,
+    },
+    Connect {
+        slot: usize,
+        peer: NewLink,
+    },
+    Prepare {
+        slot: usize,
+    },
+}
+
+pub struct Machine {
+    pub side: Side,
+    pub llc: Llc,
+    pub version: Version,
+    pub links: [Option<Link>; LINK_SLOTS],
+    pub rows: Vec<Row>,
+    /// Our buffers that the peer knows.
+    pub rmbs: Vec<u32>,
+    pub(super) announcing: Option<u32>,
+    pub(super) next_rmb: u32,
+    pub ports: u8,
+    pub(super) work: BTreeMap<u32, Work>,
+    pub(super) next_work: u32,
+    pub is_dead: bool,
+    /// One in so many of the caller's steps fails; 0 for none.
+    pub fails: u32,
+    /// How flows ended.
+    pub finished: Vec<Finished>,
+    pub(super) busy_since: Option<Instant>,
+    /// The longest time that one flow took.
+    pub longest: Duration,
+    pub(super) last_number: LinkNum,
+}
+
+/// The key of a buffer on a queue pair: another one for each.
+pub fn key(rmb: u32, qp: u8) -> Rkey {
+    Rkey(rmb << 8 | u32::from(qp))
+}
+
+pub(super) fn token(rmb: u32, qp: u8) -> Rtoken {
+    Rtoken {
+        rkey: key(rmb, qp),
+        addr: RemoteAddr(u64::from(rmb) << 32),
+    }
+}
+
+pub(super) fn port(side: Side, number: u8) -> Port {
+    Port {
+        gid: Gid([side.index() as u8 * 16 + number + 1; 16]),
+        mac: Mac::NONE,
+    }
+}
+
+impl Machine {
+    pub(super) fn new(side: Side, version: Version, ports: u8) -> Self {
+        let (role, qp, peer_qp) = match side {
+            Side::Client => (Role::Client, 1, 2),
+            Side::Server => (Role::Server, 2, 1),
+        };
+        let mut links = [None; LINK_SLOTS];
+        links[0] = Some(Link {
+            number: LinkNum(1),
+            qp,
+            peer_qp: Some(peer_qp),
+            peer: port(side.peer(), 0),
+            port: port(side, 0),
+            is_active: true,
+        });
+        Self {
+            side,
+            llc: Llc::new(role, version),
+            version,
+            links,
+            rows: vec![Row::EMPTY; 64],
+            rmbs: Vec::new(),
+            announcing: None,
+            next_rmb: 1 + 1000 * side.index() as u32,
+            ports,
+            work: BTreeMap::new(),
+            next_work: 1,
+            is_dead: false,
+            fails: 0,
+            finished: Vec::new(),
+            busy_since: None,
+            longest: Duration::ZERO,
+            last_number: LinkNum(1),
+        }
+    }
+
+    pub fn numbers(&self) -> [LinkNum; LINK_SLOTS] {
+        self.links
+            .map(|link| link.map_or(LinkNum::NONE, |link| link.number))
+    }
+
+    pub fn ends(&self) -> Links {
+        self.links.map(|link| {
+            let link = link.filter(|link| link.is_active)?;
+            Some(Ends {
+                local: link.port,
+                peer: link.peer,
+            })
+        })
+    }
+
+    /// The slots of active links.
+    pub fn active(&self) -> Vec<usize> {
+        let is_active = |slot: &usize| self.links[*slot].is_some_and(|link| link.is_active);
+        (0..LINK_SLOTS).filter(is_active).collect()
+    }
+
+    pub(super) fn spare(&self) -> Option<usize> {
+        (0..LINK_SLOTS).find(|slot| {
+            let is_planned =
+                |work: &Work| matches!(work, Work::Answer { slot: s, .. } if s == slot);
+            self.links[*slot].is_none() && !self.work.values().any(is_planned)
+        })
+    }
+
+    pub(super) fn unused_port(&self) -> Option<Port> {
+        (0..self.ports)
+            .map(|number| port(self.side, number))
+            .find(|port| !self.links.iter().flatten().any(|link| link.port == *port))
+    }
+
+    pub(super) fn keys(&self, on: usize, qp: u8) -> Vec<NewLinkRkey> {
+        let here = self.links[on].map_or(0, |link| link.qp);
+        let entry = |rmb: &u32| {
+            let there = token(*rmb, qp);
+            NewLinkRkey::new(key(*rmb, here), there.rkey, there.addr)
+        };
+        self.rmbs.iter().map(entry).collect()
+    }
+
+    pub(super) fn end(&self, slot: usize, link: &Link) -> LocalEnd {
+        LocalEnd {
+            slot,
+            mac: link.port.mac,
+            gid: link.port.gid,
+            qp_num: QpNum::new(link.qp.into()).unwrap(),
+            link_num: link.number,
+            group_uid: 0x100,
+            release: Release::R1,
+            limits: Limits {
+                max_conns: 255,
+                max_links: MAX_LINKS,
+            },
+            is_direct: true,
+            more_follows: false,
+        }
+    }
+}

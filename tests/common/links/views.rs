@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What both machines have in the end, for tests to compare.
+
+use smc_proto::lgr::Rtokens;
+
+use super::super::Side;
+use super::{
+    key,
+    token,
+    Link,
+    World, //
+};
+
+impl World {
+    /// Says which links a side takes for active, by both queue pairs.
+    pub fn view(&self, side: Side) -> Vec<(u8, u8, u8)> {
+        let machine = &self.machines[side.index()];
+        let mut view: Vec<_> = machine
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| link.is_active)
+            .map(|link| {
+                let peer_qp = link.peer_qp.unwrap_or(0);
+                let (client, server) = match side {
+                    Side::Client => (link.qp, peer_qp),
+                    Side::Server => (peer_qp, link.qp),
+                };
+                (link.number.0, client, server)
+            })
+            .collect();
+        view.sort_unstable();
+        view
+    }
+
+    /// Checks that what a side knows of the other's buffers is right, and says how many places of
+    /// those that it should know are missing.
+    pub fn missing_keys(&self, side: Side) -> usize {
+        let machine = &self.machines[side.index()];
+        let peer = &self.machines[side.peer().index()];
+        let mut rows = machine.rows.clone();
+        let rtokens = Rtokens::new(&mut rows);
+        let mut missing = 0;
+        for rmb in &peer.rmbs {
+            let on_link = |(slot, link): (usize, &Option<Link>)| {
+                let qp = link.as_ref()?.peer_qp?;
+                link.as_ref()?.is_active.then_some((slot, qp))
+            };
+            let links: Vec<_> = machine
+                .links
+                .iter()
+                .enumerate()
+                .filter_map(on_link)
+                .collect();
+            let mut found = links
+                .iter()
+                .map(|(slot, qp)| rtokens.find(*slot, key(*rmb, *qp)));
+            let Some(row) = found.find_map(|row| row) else {
+                missing += links.len();
+                continue;
+            };
+            for (slot, qp) in &links {
+                match rtokens.get(row, *slot) {
+                    Some(there) => assert_eq!(there, token(*rmb, *qp), "{side:?} slot {slot}"),
+                    None => missing += 1,
+                }
+            }
+        }
+        missing
+    }
+}
