@@ -207,9 +207,10 @@ impl OsType {
 pub struct Hostname(pub [u8; 32]);
 
 impl Hostname {
-    /// Makes one from a name, of which the first 32 bytes are taken.
+    /// Makes one from a name, up to the first NUL, of which the first 32 bytes are taken.
     pub fn new(name: &[u8]) -> Self {
         let mut bytes = [b' '; 32];
+        let name = name.iter().take_while(|byte| **byte != 0);
         for (to, from) in bytes.iter_mut().zip(name) {
             *to = *from;
         }
@@ -266,3 +267,20 @@ impl RawRest {
 const BASE_LEN: usize = size_of::<RawBase>();
 const FULL_LEN: usize = BASE_LEN + size_of::<RawRest>();
 const _: () = assert!(BASE_LEN == 36 && FULL_LEN == 52);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostname_ends_at_its_first_nul_and_is_padded_with_blanks() {
+        let mut name = [0; 65];
+        name[..4].copy_from_slice(b"host");
+        name[6] = b'x';
+        let mut padded = [b' '; 32];
+        padded[..4].copy_from_slice(b"host");
+        assert_eq!(Hostname::new(&name).0, padded);
+        assert_eq!(Hostname::new(&name).as_ascii(), Some(&b"host"[..]));
+        assert_eq!(Hostname::new(&[b'a'; 40]).0, [b'a'; 32]);
+    }
+}
