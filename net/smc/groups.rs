@@ -67,11 +67,42 @@ static GROUPS: Global<Groups> = Global::new();
 /// The keeper of all groups.
 pub(crate) static KEEPER: List = List;
 
+/// A group in the list.
+pub(crate) struct Listed {
+    /// Grows from group to group, other than the group's id, which starts again some day.
+    pub(crate) serial: u64,
+    pub(crate) group: Arc<LinkGroup>,
+}
+
+/// The list itself, oldest first.
+struct Listing {
+    groups: KVec<Listed>,
+    last_serial: u64,
+}
+
+impl Listing {
+    const EMPTY: Self = Self {
+        groups: KVec::new(),
+        last_serial: 0,
+    };
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<LinkGroup>> {
+        self.groups.iter().map(|listed| &listed.group)
+    }
+
+    fn add(&mut self, group: Arc<LinkGroup>) -> Result {
+        let serial = self.last_serial + 1;
+        self.groups.push(Listed { serial, group }, GFP_KERNEL)?;
+        self.last_serial = serial;
+        Ok(())
+    }
+}
+
 /// The link groups.
 #[pin_data]
 struct Groups {
     #[pin]
-    list: Mutex<KVec<Arc<LinkGroup>>>,
+    list: Mutex<Listing>,
     #[pin]
     gates: Mutex<KVec<GateUse>>,
     /// Looks at the groups when time demands something.
@@ -90,7 +121,7 @@ impl Registry {
         let works = OwnedQueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
             pin_init!(Groups {
-                list <- new_mutex!(KVec::new(), "smc::Groups::list"),
+                list <- new_mutex!(Listing::EMPTY, "smc::Groups::list"),
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
                 clock <- Delayed::new(Clock),
                 works,
@@ -179,8 +210,8 @@ fn end_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
 /// Adds a group. It is found once its link is active. May sleep.
 pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
-    groups.list.lock().push(group.clone(), GFP_KERNEL)?;
-    Ok(())
+    let mut list = groups.list.lock();
+    list.add(group.clone())
 }
 
 /// Ends a group whose first contact failed. May sleep.
@@ -198,16 +229,40 @@ fn remove(group: &Arc<LinkGroup>) -> bool {
     };
     let mut list = groups.list.lock();
     let place = list.iter().position(|other| Arc::ptr_eq(other, group));
-    place.is_some_and(|i| list.remove(i).is_ok())
+    place.is_some_and(|i| list.groups.remove(i).is_ok())
 }
 
 /// A place in the oldest group that a new connection may use.
 pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
-    list.iter()
-        .filter(|group| group.matches(wanted))
-        .find_map(LinkGroup::seat)
+    let mut matching = list.iter().filter(|group| group.matches(wanted));
+    matching.find_map(LinkGroup::seat)
+}
+
+/// At most `max` groups from that serial number on, oldest first, without those that are ending. May
+/// sleep.
+pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
+    let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
+    let Some(groups) = GROUPS.get() else {
+        return Ok(found);
+    };
+    let list = groups.list.lock();
+    let start = list.groups.partition_point(|listed| listed.serial < from);
+    let rest = list.groups.get(start..).unwrap_or_default();
+    let living = rest.iter().filter(|listed| listed.group.ending().is_none());
+    for listed in living.take(max) {
+        let (serial, group) = (listed.serial, listed.group.clone());
+        found.push(Listed { serial, group }, GFP_KERNEL)?;
+    }
+    Ok(found)
+}
+
+/// Calls `f` for each group with the list locked; it must neither sleep nor call this module.
+pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
+    if let Some(groups) = GROUPS.get() {
+        groups.list.lock().iter().for_each(f);
+    }
 }
 
 /// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with

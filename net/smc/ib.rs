@@ -10,6 +10,7 @@ use kernel::{
             Acquire,
             Atomic,
             Full,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -64,12 +65,15 @@ const MAX_PORTS: u32 = 2;
 struct Adapters {
     #[pin]
     list: Mutex<KVec<Arc<Adapter>>>,
+    last_serial: Atomic<u64>,
     #[pin]
     check: Delayed<PortCheck>,
 }
 
 /// A device in use.
 pub(crate) struct Adapter {
+    /// Grows from device to device.
+    serial: u64,
     device: Arc<Device>,
     /// Something happened to its ports that nobody has looked at.
     is_suspect: Atomic<bool>,
@@ -89,6 +93,7 @@ impl Registry {
         let adapters = Arc::pin_init(
             pin_init!(Adapters {
                 list <- new_mutex!(KVec::new(), "smc::Adapters::list"),
+                last_serial: Atomic::new(0),
                 check <- Delayed::new(PortCheck),
             }),
             GFP_KERNEL,
@@ -133,13 +138,16 @@ impl Client for Adapter {
 
     fn add(device: Arc<Device>) -> Result<Arc<Adapter>> {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
+        let mut list = adapters.list.lock();
         let adapter = Adapter {
+            serial: adapters.last_serial.fetch_add(1, Relaxed) + 1,
             device,
             is_suspect: Atomic::new(false),
             is_gone: Atomic::new(false),
         };
         let adapter = Arc::new(adapter, GFP_KERNEL)?;
-        adapters.list.lock().push(adapter.clone(), GFP_KERNEL)?;
+        list.push(adapter.clone(), GFP_KERNEL)?;
+        drop(list);
         pr_info!("adding RDMA device {}\n", adapter.device.name());
         Ok(adapter)
     }
@@ -167,6 +175,19 @@ impl Client for Adapter {
             }
         }
     }
+}
+
+/// At most `max` devices from that serial number on, oldest first. May sleep.
+pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<Adapter>>> {
+    let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
+    let Some(adapters) = ADAPTERS.get() else {
+        return Ok(found);
+    };
+    let list = adapters.list.lock();
+    for adapter in list.iter().filter(|a| a.serial >= from).take(max) {
+        found.push(adapter.clone(), GFP_KERNEL)?;
+    }
+    Ok(found)
 }
 
 /// A port with the GID to use.
@@ -256,6 +277,21 @@ pub(crate) fn is_there(device: &Arc<Device>) -> bool {
 }
 
 impl Adapter {
+    /// A number that grows from device to device.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The device. Not to be kept.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The ports that are looked at.
+    pub(crate) fn ports(&self) -> core::ops::RangeInclusive<u32> {
+        1..=self.device.num_ports().min(MAX_PORTS)
+    }
+
     /// Has the groups end whose port cannot carry data, or has lost their GID. May sleep.
     fn check_ports(&self) {
         groups::end_on(&self.device, |port| !self.has(port));
@@ -284,7 +320,7 @@ impl Adapter {
         netdev: usize,
         peer: Option<Gid>,
     ) -> Option<PortGid> {
-        (1..=self.device.num_ports().min(MAX_PORTS)).find_map(|port| {
+        self.ports().find_map(|port| {
             if !self.device.port_netdev_eq(port, netdev) {
                 return None;
             }

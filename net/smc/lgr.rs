@@ -12,6 +12,7 @@ mod links;
 mod members;
 mod talk;
 mod terms;
+mod view;
 
 use kernel::{
     impl_has_work,
@@ -51,7 +52,6 @@ use smc_proto::{
         Duration,
         Instant, //
     },
-    wire::clc::OsType, //
 };
 
 use crate::{
@@ -73,6 +73,7 @@ pub(crate) use terms::{
     Terms,
     Times, //
 };
+pub(crate) use view::System;
 
 /// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
 pub(crate) trait Keeper: Sync {
@@ -95,8 +96,7 @@ struct Table {
     /// When to look for regions that nobody uses.
     trim_at: Option<Instant>,
     llc: Conversation,
-    /// Decides the byte order of some fields of version 2.
-    peer_os: OsType,
+    peer: System,
 }
 
 /// A link group.
@@ -162,7 +162,7 @@ impl LinkGroup {
             end: None,
             trim_at: None,
             llc: Conversation::new(terms.role, terms.version),
-            peer_os: OsType::LINUX,
+            peer: System::UNKNOWN,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -206,7 +206,6 @@ impl LinkGroup {
     }
 
     /// Connections in the group, and those that are about to join.
-    #[expect(dead_code, reason = "for those who list link groups")]
     pub(crate) fn len(&self) -> usize {
         self.table.lock().members.len()
     }

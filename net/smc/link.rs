@@ -58,6 +58,7 @@ use crate::config::Depth;
 use control::Controls;
 pub(crate) use control::MAX_CONTROL;
 pub(crate) use facts::{
+    Facts,
     Failure,
     PeerEnd,
     PortFacts, //
@@ -200,6 +201,18 @@ impl Link {
             peer_qp: peer.map_or(QpNum::default(), |peer| peer.qp),
             peer_gid: peer.map_or(Gid::NONE, |peer| peer.gid),
             peer_mac: peer.map_or(Mac::NONE, |peer| peer.mac),
+        }
+    }
+
+    /// The link as administrators see it.
+    pub(crate) fn facts(&self) -> Facts {
+        let inner = self.inner.lock();
+        Facts {
+            number: inner.number,
+            state: inner.state,
+            device: inner.device.clone(),
+            peer_gid: inner.peer.map_or(Gid::NONE, |peer| peer.gid),
+            peer_uid: inner.peer_uid,
         }
     }
 

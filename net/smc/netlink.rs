@@ -3,7 +3,9 @@
 //! The generic netlink family `SMC_GEN_NETLINK`, by which administrators look and steer: the commands,
 //! attributes and errors of the C module (C file `smc_netlink.c`).
 
+mod device;
 mod eid;
+mod group;
 mod system;
 
 use kernel::prelude::*;
@@ -61,6 +63,11 @@ impl Family for Commands {
     const IS_LAX: bool = false;
     const OPS: &'static [Op] = &[
         list(SMC_NETLINK_GET_SYS_INFO, system::info),
+        list(SMC_NETLINK_GET_LGR_SMCR, group::dump),
+        list(SMC_NETLINK_GET_LINK_SMCR, group::dump_links),
+        list(SMC_NETLINK_GET_LGR_SMCD, group::dump_shared_memory),
+        list(SMC_NETLINK_GET_DEV_SMCD, device::dump_shared_memory),
+        list(SMC_NETLINK_GET_DEV_SMCR, device::dump),
         list(SMC_NETLINK_DUMP_UEID, eid::dump_user),
         order(SMC_NETLINK_ADD_UEID, eid::add, UEID),
         order(SMC_NETLINK_REMOVE_UEID, eid::remove, UEID),
@@ -72,4 +79,14 @@ impl Family for Commands {
         order(SMC_NETLINK_ENABLE_HS_LIMITATION, system::limit, &[]),
         order(SMC_NETLINK_DISABLE_HS_LIMITATION, system::no_limit, &[]),
     ];
+}
+
+/// A number of one byte, such as that of a command.
+fn number(n: u32) -> Result<u8> {
+    u8::try_from(n).map_err(|_| EINVAL)
+}
+
+/// A text in a field of fixed length.
+fn until_nul(field: &[u8]) -> &[u8] {
+    field.split(|byte| *byte == 0).next().unwrap_or_default()
 }

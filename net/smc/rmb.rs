@@ -345,6 +345,15 @@ impl RmbPool {
         Ok((taken, next))
     }
 
+    /// Bytes of all regions.
+    pub(crate) fn bytes(&self) -> u64 {
+        let rmbs = self.rmbs.lock();
+        let sizes = rmbs
+            .iter()
+            .map(|rmb| rmb.blocks.len() as u64 * u64::from(rmb.size.bytes()));
+        sizes.sum()
+    }
+
     /// Forgets all regions; each goes with its last element. May sleep.
     pub(crate) fn clear(&self) {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());

@@ -2,9 +2,15 @@
 
 //! What is counted, for each network namespace (C file `smc_stats.c`).
 
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use smc_proto::reason::Reason;
 
@@ -35,6 +41,42 @@ pub(crate) enum End {
     Client,
     /// It was accepted.
     Server,
+}
+
+/// Bytes in use now.
+pub(crate) struct Gauge(Atomic<u64>);
+
+impl Gauge {
+    /// Nothing is in use. May sleep.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
+    }
+
+    /// What it is now.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Counts `bytes` until the result is dropped, which may be after the namespace has ended.
+    pub(crate) fn hold(gauge: &Arc<Self>, bytes: u32) -> InUse {
+        gauge.0.fetch_add(bytes.into(), Relaxed);
+        InUse {
+            gauge: gauge.clone(),
+            bytes,
+        }
+    }
+}
+
+/// Bytes that count as used while it lives.
+pub(crate) struct InUse {
+    gauge: Arc<Gauge>,
+    bytes: u32,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.gauge.0.fetch_sub(self.bytes.into(), Relaxed);
+    }
 }
 
 /// Calls and bytes of one direction.

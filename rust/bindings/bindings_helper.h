@@ -12,6 +12,7 @@
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
+#include <linux/pci.h>
 #include <linux/poll.h>
 #include <linux/random.h>
 #include <linux/ratelimit.h>

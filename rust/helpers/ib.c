@@ -17,6 +17,26 @@ const char *smc_helper_ib_device_name(struct ib_device *dev)
 	return dev_name(&dev->dev);
 }
 
+struct device *smc_helper_ib_device_parent(const struct ib_device *dev)
+{
+	return dev->dev.parent;
+}
+
+bool smc_helper_dev_is_pci(const struct device *dev)
+{
+	return dev_is_pci(dev);
+}
+
+struct pci_dev *smc_helper_to_pci_dev(struct device *dev)
+{
+	return to_pci_dev(dev);
+}
+
+const char *smc_helper_dev_name(const struct device *dev)
+{
+	return dev_name(dev);
+}
+
 void smc_helper_ib_event_handler_init(struct ib_event_handler *handler,
 				      struct ib_device *dev,
 				      void (*fn)(struct ib_event_handler *,

@@ -4,6 +4,10 @@ int smc_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 int smc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			    const struct ib_recv_wr **bad_wr);
 const char *smc_helper_ib_device_name(struct ib_device *dev);
+struct device *smc_helper_ib_device_parent(const struct ib_device *dev);
+bool smc_helper_dev_is_pci(const struct device *dev);
+struct pci_dev *smc_helper_to_pci_dev(struct device *dev);
+const char *smc_helper_dev_name(const struct device *dev);
 void smc_helper_ib_event_handler_init(struct ib_event_handler *handler,
 				      struct ib_device *dev,
 				      void (*fn)(struct ib_event_handler *,

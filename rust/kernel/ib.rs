@@ -41,7 +41,7 @@ pub use self::{
     block::Block,
     client::{Client, ClientRegistration, ClientSlot, Event},
     cq::{Cq, PollContext},
-    device::{Device, Limits, Name, NetdevId, NodeType, PortAttr},
+    device::{Device, Limits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},
     map::{Direction, Mapping},
     mr::Mr,

@@ -55,6 +55,7 @@ use crate::{
     },
     lgr::{
         At,
+        System,
         Terms,
         Times, //
     },
@@ -133,13 +134,17 @@ fn begin(
         vlan: 0,
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
+        net_cookie: sk.netns_cookie(),
         times: Times::of(sk, Role::Client),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
-        if let Beginning::V2 { os, .. } = beginning {
-            conn.group.set_peer_os(*os);
+        if let Beginning::V2 { os, hostname, .. } = beginning {
+            conn.group.set_peer(System {
+                os: *os,
+                hostname: *hostname,
+            });
         }
         first_contact(local, exchange, agreed, conn)
     })

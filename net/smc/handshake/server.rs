@@ -53,6 +53,7 @@ use crate::{
     lgr::{
         At,
         Seat,
+        System,
         Terms,
         Times, //
     },
@@ -143,6 +144,7 @@ fn begin(
         vlan: 0,
         eid: chosen.eid(),
         is_direct,
+        net_cookie: sk.netns_cookie(),
         times: Times::of(sk, Role::Server),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
@@ -172,7 +174,10 @@ fn first_contact(
     let client = agreed.client();
     learn(conn, &at, client)?;
     if let Some(peer) = agreed.peer() {
-        group.set_peer_os(peer.os);
+        group.set_peer(System {
+            os: peer.os,
+            hostname: peer.hostname,
+        });
     }
     let end = PeerEnd {
         gid: peer_gid,

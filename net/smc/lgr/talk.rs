@@ -24,7 +24,6 @@ use smc_proto::{
         Instant, //
     },
     wire::{
-        clc::OsType,
         llc::PeerOrder,
         Version, //
     }, //
@@ -36,6 +35,7 @@ use super::{
         Chores, //
     },
     LinkGroup,
+    System,
     ADD_AGAIN, //
 };
 
@@ -171,11 +171,11 @@ impl LinkGroup {
 
     /// How the peer reads the fields that C peers write in their own byte order.
     pub(crate) fn peer_order(&self) -> PeerOrder {
-        PeerOrder::of(self.table.lock().peer_os)
+        PeerOrder::of(self.table.lock().peer.os)
     }
 
-    /// The peer said which operating system it is.
-    pub(crate) fn set_peer_os(&self, os: OsType) {
-        self.table.lock().peer_os = os;
+    /// The peer said what it is.
+    pub(crate) fn set_peer(&self, peer: System) {
+        self.table.lock().peer = peer;
     }
 }

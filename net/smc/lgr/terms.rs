@@ -36,10 +36,11 @@ pub(crate) struct Terms {
     /// VLAN of the group, 0 for none.
     pub(crate) vlan: u16,
     /// The enterprise id that both have, in version 2.
-    #[expect(dead_code, reason = "for those who list link groups")]
     pub(crate) eid: Option<Eid>,
     /// No gateway is between the two.
     pub(crate) is_direct: bool,
+    /// Number of the network namespace of who began the group.
+    pub(crate) net_cookie: u64,
     pub(crate) times: Times,
     /// How deep the queues of links are.
     pub(crate) depth: Depth,

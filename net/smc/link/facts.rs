@@ -4,17 +4,24 @@
 
 use kernel::{
     fmt,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
-use kernel_ext::ib;
+use kernel_ext::ib::{
+    self,
+    Device, //
+};
 use smc_proto::{
     id::{
         Gid,
+        LinkNum,
+        LinkUid,
         Mac,
         Mtu,
         Psn,
         QpNum, //
     },
+    link::State,
     wire::clc::SmcR, //
 };
 
@@ -70,6 +77,16 @@ impl PeerEnd {
             mtu,
         }
     }
+}
+
+/// What administrators see of a link.
+pub(crate) struct Facts {
+    pub(crate) number: LinkNum,
+    pub(crate) state: State,
+    /// Gone once the link is down.
+    pub(crate) device: Option<Arc<Device>>,
+    pub(crate) peer_gid: Gid,
+    pub(crate) peer_uid: LinkUid,
 }
 
 /// Facts of our port.

@@ -18,7 +18,13 @@ use kernel_ext::ib::{
 };
 use smc_proto::buffer::SizeClass;
 
-use crate::link::Link;
+use crate::{
+    link::Link,
+    stats::{
+        Gauge,
+        InUse, //
+    }, //
+};
 
 /// Idle send buffers that a group keeps for each size class.
 const IDLE_SEND_BUFS: usize = 4;
@@ -31,16 +37,19 @@ pub(crate) struct SendBuf {
     /// For the device that reads it, or did last.
     #[pin]
     map: SpinLock<Option<Arc<Mapping>>>,
+    /// Counts it among the buffers of its group.
+    _counted: InUse,
 }
 
 impl SendBuf {
-    fn new(size: SizeClass) -> Result<Arc<Self>> {
+    fn new(size: SizeClass, all: &Arc<Gauge>) -> Result<Arc<Self>> {
         let block = Block::new(size.bytes() as usize)?;
         Arc::pin_init(
             pin_init!(Self {
                 size,
                 block,
                 map <- new_spinlock!(None, "smc::SendBuf::map"),
+                _counted: Gauge::hold(all, size.bytes()),
             }),
             GFP_KERNEL,
         )
@@ -89,14 +98,17 @@ impl SendBuf {
 pub(crate) struct SendPool {
     #[pin]
     idle: SpinLock<KVec<Arc<SendBuf>>>,
+    /// Bytes of all buffers, idle and lent.
+    all: Arc<Gauge>,
 }
 
 impl SendPool {
     /// No buffer yet.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             idle <- new_spinlock!(KVec::new(), "smc::SendPool::idle"),
-        })
+            all: Gauge::new()?,
+        }? Error)
     }
 
     /// Lends a buffer of size class `want` or the next smaller one that can be had. May sleep.
@@ -109,8 +121,13 @@ impl SendPool {
         }
         drop(idle);
         want.downwards()
-            .find_map(|size| SendBuf::new(size).ok())
+            .find_map(|size| SendBuf::new(size, &self.all).ok())
             .ok_or(ENOMEM)
+    }
+
+    /// Bytes of all buffers, idle and lent.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all.get()
     }
 
     /// Frees the idle buffers. May sleep.

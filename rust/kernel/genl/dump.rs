@@ -62,6 +62,12 @@ impl<'a> Dump<'a> {
         unsafe { NetNs::from_ptr(bindings::genl_info_net(self.info())) }
     }
 
+    /// The key at which this pass goes on: 0 in the first one.
+    pub fn next(&self) -> u64 {
+        // SAFETY: See `place`.
+        unsafe { self.place().read() }
+    }
+
     /// Bytes that this pass has put.
     pub(super) fn len(&self) -> i32 {
         // SAFETY: By the type invariant.
@@ -107,11 +113,6 @@ impl<'a> Dump<'a> {
         let place = unsafe { &raw mut (*self.cb.as_ptr()).__bindgen_anon_1 };
         // The state is 48 bytes for whom the dump belongs to, aligned for longs, and zero at first.
         place.cast()
-    }
-
-    fn next(&self) -> u64 {
-        // SAFETY: See `place`.
-        unsafe { self.place().read() }
     }
 
     fn set_next(&mut self, key: u64) {

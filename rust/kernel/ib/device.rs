@@ -128,6 +128,17 @@ impl Display for Name {
     }
 }
 
+/// The PCI function that a device is on.
+#[derive(Clone, Copy)]
+pub struct PciId {
+    /// Its address, such as `0000:00:1f.6`.
+    pub name: Name,
+    /// The vendor's number.
+    pub vendor: u16,
+    /// The vendor's number for the device.
+    pub device: u16,
+}
+
 impl Device {
     /// Makes the handle that is told to a client, and the completion its end signals.
     ///
@@ -199,6 +210,25 @@ impl Device {
             bindings::RDMA_NODE_RNIC => NodeType::Rnic,
             _ => NodeType::Other,
         }
+    }
+
+    /// The PCI function of the device, if it is on one.
+    pub fn pci(&self) -> Option<PciId> {
+        // SAFETY: By the type invariant `ptr` is valid; the parent is constant while registered.
+        let parent = NonNull::new(unsafe { bindings::ib_device_parent(self.as_ptr()) })?;
+        // SAFETY: A device keeps its parent.
+        if !unsafe { bindings::dev_is_pci(parent.as_ptr()) } {
+            return None;
+        }
+        // SAFETY: As above; the name of a PCI device does not change.
+        let name = unsafe { CStr::from_ptr(bindings::dev_name(parent.as_ptr()).cast()) };
+        // SAFETY: Checked above.
+        let pci = unsafe { &*bindings::to_pci_dev(parent.as_ptr()) };
+        Some(PciId {
+            name: Name::new(name),
+            vendor: pci.vendor,
+            device: pci.device,
+        })
     }
 
     /// The number of ports; they count from 1.

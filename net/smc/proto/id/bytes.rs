@@ -97,6 +97,26 @@ impl Gid {
         }
     }
 
+    /// The GID in text: eight groups of four hexadecimal digits, nothing left out, as administrators
+    /// see it.
+    pub fn text(self) -> [u8; 39] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digit = |nibble: u8| {
+            DIGITS
+                .get(usize::from(nibble & 0xf))
+                .copied()
+                .unwrap_or(b'0')
+        };
+        let mut text = [b':'; 39];
+        for (group, pair) in text.chunks_mut(5).zip(self.0.chunks_exact(2)) {
+            let nibbles = pair.iter().flat_map(|byte| [byte >> 4, *byte]);
+            for (to, nibble) in group.iter_mut().zip(nibbles) {
+                *to = digit(nibble);
+            }
+        }
+        text
+    }
+
     /// Says whether this is [`Gid::NONE`].
     pub const fn is_none(self) -> bool {
         u128::from_be_bytes(self.0) == 0
@@ -272,6 +292,15 @@ impl fmt::Debug for Eid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gid_in_text_leaves_nothing_out() {
+        let gid = Gid::from_ipv4(Ipv4([10, 9, 0, 255]));
+        let text = b"0000:0000:0000:0000:0000:ffff:0a09:00ff";
+        assert_eq!(&gid.text(), text);
+        let gid = Gid(*b"\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\xab\xcd");
+        assert_eq!(&gid.text(), b"2001:0db8:0000:0000:0000:0000:0000:abcd");
+    }
 
     #[test]
     fn both_forms_of_a_v4_gid_convert() {

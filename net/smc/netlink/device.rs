@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices and their ports (C file `smc_ib.c`).
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    genl::{
+        Attrs,
+        Dump, //
+    },
+    ib::{
+        Device,
+        PciId, //
+    },
+    uapi::*, //
+};
+use smc_proto::lgr::Kind;
+
+use crate::{
+    groups,
+    ib::{
+        self,
+        Adapter, //
+    },
+    link::Link, //
+};
+
+/// Devices that are looked up at a time.
+const AT_A_TIME: usize = 32;
+
+pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
+    let adapters = ib::list(dump.next(), AT_A_TIME)?;
+    let records = adapters.iter().map(|adapter| (adapter.serial(), adapter));
+    dump.each(records, |unit, adapter| {
+        unit.message(unit.command(), |attrs| {
+            attrs.nest(SMC_GEN_DEV_SMCR, |attrs| put(attrs, adapter))
+        })
+    })
+}
+
+/// There is no device for internal shared memory.
+pub(super) fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
+    Ok(())
+}
+
+fn put(attrs: &mut Attrs<'_>, adapter: &Adapter) -> Result {
+    let device = adapter.device();
+    attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(is_critical(device)))?;
+    if let Some(pci) = device.pci() {
+        put_pci(attrs, &pci)?;
+    }
+    attrs.string(SMC_NLA_DEV_IB_NAME, device.name().as_bytes())?;
+    let nests = [SMC_NLA_DEV_PORT, SMC_NLA_DEV_PORT2];
+    adapter
+        .ports()
+        .zip(nests)
+        .try_for_each(|(port, nest)| attrs.nest(nest, |attrs| put_port(attrs, device, port)))
+}
+
+fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
+    // Functions and channels have numbers of their own on s390 only.
+    attrs.u32(SMC_NLA_DEV_PCI_FID, 0)?;
+    attrs.u16(SMC_NLA_DEV_PCI_CHID, 0)?;
+    attrs.u16(SMC_NLA_DEV_PCI_VENDOR, pci.vendor)?;
+    attrs.u16(SMC_NLA_DEV_PCI_DEVICE, pci.device)?;
+    attrs.string(SMC_NLA_DEV_PCI_ID, pci.name.as_bytes())
+}
+
+fn put_port(attrs: &mut Attrs<'_>, device: &Arc<Device>, port: u32) -> Result {
+    let is_active = device.query_port(port).is_ok_and(|attr| attr.active);
+    let netdev = device.port_netdev(port);
+    attrs.u8(SMC_NLA_DEV_PORT_PNET_USR, 0)?;
+    attrs.string(SMC_NLA_DEV_PORT_PNETID, b"")?;
+    attrs.u32(SMC_NLA_DEV_PORT_NETDEV, netdev.map_or(0, |dev| dev.ifindex))?;
+    attrs.u8(SMC_NLA_DEV_PORT_VALID, 1)?;
+    attrs.u8(SMC_NLA_DEV_PORT_STATE, u8::from(is_active))?;
+    attrs.u32(SMC_NLA_DEV_PORT_LNK_CNT, links_on(device, port))
+}
+
+/// Whether the device is all that a group has at one end: it has one link, or all its links are on one
+/// port here.
+fn is_critical(device: &Arc<Device>) -> bool {
+    let mut found = false;
+    groups::for_each(|group| {
+        let links = group.links();
+        found |= matches!(group.kind(), Kind::Single | Kind::AsymmetricLocal)
+            && links.iter().flatten().any(|link| link.is_on(device));
+    });
+    found
+}
+
+fn links_on(device: &Arc<Device>, port: u32) -> u32 {
+    let mut count = 0;
+    groups::for_each(|group| {
+        let links = group.links();
+        let on_port = |link: &&Arc<Link>| link.port().port == port && link.is_on(device);
+        // CAST: A group has a few links.
+        count += links.iter().flatten().filter(on_port).count() as u32;
+    });
+    count
+}

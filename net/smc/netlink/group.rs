@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link groups and their links, of the whole machine (C file `smc_core.c`).
+
+use kernel::prelude::*;
+use kernel_ext::{
+    genl::{
+        Attrs,
+        Dump,
+        Unit, //
+    },
+    uapi::*, //
+};
+use smc_proto::{
+    id::LinkUid,
+    lgr::Role,
+    wire::Version, //
+};
+
+use super::{
+    number,
+    until_nul, //
+};
+use crate::{
+    groups,
+    lgr::LinkGroup,
+    link::Link, //
+};
+
+/// Groups that are looked up at a time; more are not needed to fill a message.
+const AT_A_TIME: usize = 128;
+
+pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
+    each(dump, put_group)
+}
+
+pub(super) fn dump_links(dump: &mut Dump<'_>) -> Result {
+    each(dump, |unit, group| {
+        put_group(unit, group)?;
+        let links = group.links();
+        let all = links.iter().zip(group.loads());
+        let mut links = all.filter_map(|(link, load)| Some((link.as_ref()?, load)));
+        links.try_for_each(|(link, load)| put_link(unit, group, link, load))
+    })
+}
+
+/// No link group is over internal shared memory.
+pub(super) fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
+    Ok(())
+}
+
+fn each<'a>(dump: &mut Dump<'a>, put: impl Fn(&mut Unit<'_, 'a>, &LinkGroup) -> Result) -> Result {
+    let groups = groups::list(dump.next(), AT_A_TIME)?;
+    let records = groups.iter().map(|listed| (listed.serial, &listed.group));
+    dump.each(records, |unit, group| put(unit, group))
+}
+
+fn put_group(unit: &mut Unit<'_, '_>, group: &LinkGroup) -> Result {
+    unit.message(number(SMC_NETLINK_GET_LGR_SMCR)?, |attrs| {
+        attrs.nest(SMC_GEN_LGR_SMCR, |attrs| {
+            put_common(attrs, group)?;
+            match group.terms.version {
+                Version::V1 => Ok(()),
+                Version::V2 => put_v2(attrs, group),
+            }
+        })
+    })
+}
+
+fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
+    let terms = &group.terms;
+    let role = match terms.role {
+        Role::Client => 0,
+        Role::Server => 1,
+    };
+    attrs.u32(SMC_NLA_LGR_R_ID, group.id)?;
+    attrs.u32(SMC_NLA_LGR_R_CONNS_NUM, count(group.len()))?;
+    attrs.u8(SMC_NLA_LGR_R_ROLE, role)?;
+    attrs.u8(SMC_NLA_LGR_R_TYPE, group.kind().code())?;
+    // Buffers are contiguous for the device, whatever smcr_buf_type says.
+    attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, 0)?;
+    // CAST: The attribute has one byte, for the low bits.
+    attrs.u8(SMC_NLA_LGR_R_VLAN_ID, terms.vlan as u8)?;
+    attrs.u64(
+        SMC_NLA_LGR_R_NET_COOKIE,
+        terms.net_cookie,
+        SMC_NLA_LGR_R_PAD,
+    )?;
+    attrs.string(SMC_NLA_LGR_R_PNETID, b"")?;
+    attrs.uint(SMC_NLA_LGR_R_SNDBUF_ALLOC, group.sndbufs.bytes())?;
+    attrs.uint(SMC_NLA_LGR_R_RMB_ALLOC, group.rmbs.bytes())
+}
+
+fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
+    let (terms, peer) = (&group.terms, group.peer());
+    attrs.nest(SMC_NLA_LGR_R_V2_COMMON, |attrs| {
+        attrs.u8(SMC_NLA_LGR_V2_VER, terms.version.number())?;
+        attrs.u8(SMC_NLA_LGR_V2_REL, terms.release.number())?;
+        attrs.u8(SMC_NLA_LGR_V2_OS, peer.os.number())?;
+        attrs.string(SMC_NLA_LGR_V2_PEER_HOST, until_nul(&peer.hostname.0))?;
+        let eid = terms.eid.as_ref().map_or(&[][..], |eid| until_nul(&eid.0));
+        attrs.string(SMC_NLA_LGR_V2_NEG_EID, eid)
+    })?;
+    attrs.nest(SMC_NLA_LGR_R_V2, |attrs| {
+        attrs.u8(SMC_NLA_LGR_R_V2_DIRECT, u8::from(terms.is_direct))?;
+        attrs.u8(SMC_NLA_LGR_R_V2_MAX_CONNS, terms.limits.max_conns)?;
+        attrs.u8(SMC_NLA_LGR_R_V2_MAX_LINKS, terms.limits.max_links)
+    })
+}
+
+/// A link that carries `load` connections, unless something has gone wrong with it.
+fn put_link(unit: &mut Unit<'_, '_>, group: &LinkGroup, link: &Link, load: usize) -> Result {
+    let (facts, port) = (link.facts(), link.port());
+    let Some(device) = facts.device.filter(|_| facts.state.is_usable()) else {
+        return Ok(());
+    };
+    let netdev = device.port_netdev(port.port);
+    unit.message(number(SMC_NETLINK_GET_LINK_SMCR)?, |attrs| {
+        attrs.nest(SMC_GEN_LINK_SMCR, |attrs| {
+            attrs.u8(SMC_NLA_LINK_ID, facts.number.0)?;
+            attrs.u32(SMC_NLA_LINK_STATE, facts.state.code().into())?;
+            attrs.u32(SMC_NLA_LINK_CONN_CNT, count(load))?;
+            attrs.u8(SMC_NLA_LINK_IB_PORT, number(port.port)?)?;
+            attrs.u32(SMC_NLA_LINK_NET_DEV, netdev.map_or(0, |dev| dev.ifindex))?;
+            attrs.string(SMC_NLA_LINK_IB_DEV, device.name().as_bytes())?;
+            attrs.u32(SMC_NLA_LINK_UID, raw(group.link_uid(facts.number)))?;
+            attrs.u32(SMC_NLA_LINK_PEER_UID, raw(facts.peer_uid))?;
+            attrs.string(SMC_NLA_LINK_GID, &port.gid.text())?;
+            attrs.string(SMC_NLA_LINK_PEER_GID, &facts.peer_gid.text())
+        })
+    })
+}
+
+/// The four bytes of the wire, as a number of this machine.
+fn raw(uid: LinkUid) -> u32 {
+    u32::from_ne_bytes(uid.0.to_be_bytes())
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
