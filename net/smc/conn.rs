@@ -58,8 +58,8 @@ use crate::{
     },
     link::Link,
     rmb::{
-        Rmbe,
-        SendBuf, //
+        Lent,
+        Rmbe, //
     }, //
 };
 
@@ -90,7 +90,7 @@ pub(crate) struct Inner {
     /// What the peer says goes through here.
     gate: Gate,
     /// Lent by the link group while data are in flight.
-    pub(crate) sndbuf: Option<Arc<SendBuf>>,
+    pub(crate) sndbuf: Option<Lent>,
     /// The send buffer as the link's device sees it.
     source: Option<Arc<Mapping>>,
     /// The link that carries what we send.
@@ -102,6 +102,8 @@ pub(crate) struct Inner {
     remote: Option<Remote>,
     /// Taken out when the application closes.
     owner: Option<Owner>,
+    /// A send buffer has been lent before.
+    pub(crate) has_sent: bool,
     /// Waits in the group's queue for a send slot.
     queued: bool,
     /// How many wait for the last data to leave.
@@ -147,6 +149,7 @@ impl Conn {
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
             owner: Some(owner),
+            has_sent: false,
             queued: false,
             flushing: 0,
         };
@@ -223,25 +226,29 @@ impl Conn {
         }
     }
 
-    /// Attaches a send buffer, mapped for `link`. Says no if the connection uses another link by now.
+    /// Attaches a send buffer, mapped for `link`.
+    ///
+    /// # Errors
+    ///
+    /// Gives the buffer back if the connection uses another link by now.
     pub(crate) fn lend(
         &self,
         inner: &mut Inner,
-        buf: &Arc<SendBuf>,
+        buf: Lent,
         link: &Arc<Link>,
         source: Arc<Mapping>,
-    ) -> bool {
+    ) -> Result<(), Lent> {
         self.turn(inner);
         if !Arc::ptr_eq(&inner.at.link, link) {
-            return false;
+            return Err(buf);
         }
         // Nobody mapped it for another link.
         self.stay(inner);
         if inner.stream.attach_sndbuf(buf.size()) {
-            inner.sndbuf = Some(buf.clone());
+            inner.sndbuf = Some(buf);
             inner.source = Some(source);
         }
-        true
+        Ok(())
     }
 
     /// Runs `f` on the state under its lock, which it must leave quickly.
@@ -275,6 +282,11 @@ impl Inner {
     /// Whether the link that carries what we send works: if not, another one will soon.
     pub(crate) fn has_link(&self) -> bool {
         self.at.link.is_up()
+    }
+
+    /// The size of the peer's element, once it is known.
+    pub(crate) fn peer_size(&self) -> Option<SizeClass> {
+        self.remote.map(|remote| remote.size)
     }
 
     /// The socket that the application holds, as long as it does.

@@ -55,7 +55,8 @@ use crate::{
         FIRST, //
     },
     link::Link,
-    local::Local, //
+    local::Local,
+    namespace, //
 };
 
 /// How a handshake ended.
@@ -113,7 +114,11 @@ type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
 fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
     let group = seat.group();
-    let rmbe = group.rmbs.take(at.slot, &at.link, want).map_err(internal)?;
+    let stats = &namespace::of(sk).stats.receive_buffers;
+    let rmbe = group
+        .rmbs
+        .take(at.slot, &at.link, want, stats)
+        .map_err(internal)?;
     let owner = Owner {
         sk: sk.clone(),
         tcp: tcp.clone(),

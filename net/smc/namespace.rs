@@ -40,7 +40,7 @@ impl PerNet for Namespace {
     fn new(net: &NetNs) -> Result<KBox<Self>> {
         let this = Self {
             config: Config::new(net)?,
-            stats: Stats::new(),
+            stats: Stats::new()?,
             handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)

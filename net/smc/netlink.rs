@@ -6,6 +6,7 @@
 mod device;
 mod eid;
 mod group;
+mod stats;
 mod system;
 
 use kernel::prelude::*;
@@ -68,6 +69,8 @@ impl Family for Commands {
         list(SMC_NETLINK_GET_LGR_SMCD, group::dump_shared_memory),
         list(SMC_NETLINK_GET_DEV_SMCD, device::dump_shared_memory),
         list(SMC_NETLINK_GET_DEV_SMCR, device::dump),
+        list(SMC_NETLINK_GET_STATS, stats::dump),
+        list(SMC_NETLINK_GET_FBACK_STATS, stats::dump_fallbacks),
         list(SMC_NETLINK_DUMP_UEID, eid::dump_user),
         order(SMC_NETLINK_ADD_UEID, eid::add, UEID),
         order(SMC_NETLINK_REMOVE_UEID, eid::remove, UEID),

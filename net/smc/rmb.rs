@@ -46,8 +46,15 @@ use smc_proto::{
     time::Instant, //
 };
 
-use crate::link::Link;
+use crate::{
+    link::Link,
+    stats::{
+        Buffers,
+        InUse, //
+    }, //
+};
 pub(crate) use send::{
+    Lent,
     SendBuf,
     SendPool, //
 };
@@ -141,6 +148,7 @@ impl Rmb {
         Some(Rmbe {
             rmb: self.clone(),
             element,
+            counted: None,
         })
     }
 
@@ -237,6 +245,8 @@ fn set_bit(words: &mut [u64; 4], i: usize, on: bool) {
 pub(crate) struct Rmbe {
     rmb: Arc<Rmb>,
     element: usize,
+    /// Counts it as used.
+    counted: Option<InUse>,
 }
 
 impl Rmbe {
@@ -293,14 +303,30 @@ impl RmbPool {
     }
 
     /// Takes an element of size class `want` or the next smaller one that can be had, from a region
-    /// that the peer knows if there is one. A new region is made on the link in `slot`. May sleep.
-    pub(crate) fn take(&self, slot: usize, link: &Link, want: SizeClass) -> Result<Rmbe> {
+    /// that the peer knows if there is one; counts it. A new region is made on the link in `slot`. May
+    /// sleep.
+    pub(crate) fn take(
+        &self,
+        slot: usize,
+        link: &Link,
+        want: SizeClass,
+        stats: &Buffers,
+    ) -> Result<Rmbe> {
+        let (mut rmbe, is_new) = self.take_any(slot, link, want)?;
+        let got = rmbe.size().bytes();
+        stats.count(want.bytes(), got, is_new);
+        rmbe.counted = Some(stats.hold(got));
+        Ok(rmbe)
+    }
+
+    /// Takes an element, and says whether its region is new.
+    fn take_any(&self, slot: usize, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
         let mut rmbs = self.rmbs.lock();
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
             let known = of_size().filter(|rmb| rmb.is_known()).find_map(Rmb::take);
             if let Some(rmbe) = known.or_else(|| of_size().find_map(Rmb::take)) {
-                return Ok(rmbe);
+                return Ok((rmbe, false));
             }
             let last = of_size().map(|rmb| rmb.blocks.len()).max();
             let have: usize = of_size().map(|rmb| rmb.blocks.len()).sum();
@@ -316,7 +342,7 @@ impl RmbPool {
             if let Ok(rmb) = made {
                 let rmbe = rmb.take().ok_or(ENOMEM)?;
                 rmbs.push(rmb, GFP_KERNEL)?;
-                return Ok(rmbe);
+                return Ok((rmbe, true));
             }
         }
         Err(ENOMEM)

@@ -12,7 +12,10 @@ use kernel_ext::net::{
 };
 use smc_proto::stream::Recv;
 
-use crate::conn::Conn;
+use crate::{
+    conn::Conn,
+    namespace, //
+};
 
 /// How one call receives.
 #[derive(Clone, Copy)]
@@ -36,6 +39,15 @@ enum Step {
     Eof,
 }
 
+/// Counts what a reader found: more than he asked for, a full ring.
+fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
+    if is_small || is_full {
+        let stats = &namespace::of(sk).stats.receive_buffers;
+        stats.small.add(is_small.into());
+        stats.full.add(is_full.into());
+    }
+}
+
 impl Conn {
     /// Gives bytes to the application. Sleeps unless told not to, and lets others read meanwhile; 0 at
     /// the end of the stream.
@@ -55,7 +67,7 @@ impl Conn {
         let inline = sk.is_urg_inline();
         let mut done = 0;
         while msg.len() > 0 {
-            match self.recv_some(msg, how, inline, done) {
+            match self.recv_some(sk, msg, how, inline, done) {
                 Ok(Step::Copied(len)) => {
                     done += len;
                     continue;
@@ -107,6 +119,7 @@ impl Conn {
 
     fn recv_some(
         self: &Arc<Self>,
+        sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
         inline: bool,
@@ -116,12 +129,14 @@ impl Conn {
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
+        let mut is_full = false;
         let (state, chunks, fx, rmbe) = self.with(|inner| {
             inner.stream.set_oob_inline(inline);
             let fx = inner.stream.before_read();
             let state = inner.stream.recv_state();
             let chunks = inner.stream.peek_chunks(skip as u32, want);
             let is_ready = matches!(state, Recv::Ready(_));
+            is_full = inner.stream.is_rmbe_full();
             (
                 state,
                 chunks,
@@ -133,7 +148,11 @@ impl Conn {
             self.transmit();
         }
         match state {
-            Recv::Ready(len) if len as usize > skip => {}
+            Recv::Ready(len) if len as usize > skip => {
+                if done == 0 {
+                    count_look(sk, want < len, is_full);
+                }
+            }
             Recv::Ready(_) | Recv::Wait => return Ok(Step::Wait),
             Recv::Eof => return Ok(Step::Eof),
             Recv::NotConnected => return Err(ENOTCONN),

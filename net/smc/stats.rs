@@ -28,7 +28,6 @@ impl Counter {
     }
 
     /// What it is now.
-    #[expect(dead_code, reason = "for those who ask for statistics")]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -79,6 +78,60 @@ impl Drop for InUse {
     }
 }
 
+/// Buffers of one direction.
+pub(crate) struct Buffers {
+    /// Those that connections got, by size: up to 8 KiB, 16 KiB, and so on.
+    pub(crate) sizes: [Counter; SIZES],
+    /// Bytes of those in use.
+    pub(crate) in_use: Arc<Gauge>,
+    /// Those that had been used before, and those that had not.
+    pub(crate) reused: Counter,
+    pub(crate) made: Counter,
+    /// Those that are smaller than wanted.
+    pub(crate) shrunk: Counter,
+    /// Found full, here and at the peer.
+    pub(crate) full: Counter,
+    pub(crate) peer_full: Counter,
+    /// Smaller than what was to be sent or received, here and at the peer.
+    pub(crate) small: Counter,
+    pub(crate) peer_small: Counter,
+}
+
+impl Buffers {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            sizes: [const { Counter::new() }; SIZES],
+            in_use: Gauge::new()?,
+            reused: Counter::new(),
+            made: Counter::new(),
+            shrunk: Counter::new(),
+            full: Counter::new(),
+            peer_full: Counter::new(),
+            small: Counter::new(),
+            peer_small: Counter::new(),
+        })
+    }
+
+    /// A connection that wanted `want` bytes got `got`, which were used before or not.
+    pub(crate) fn count(&self, want: u32, got: u32, is_new: bool) {
+        if let Some(counter) = self.sizes.get(bucket(got as usize)) {
+            counter.add(1);
+        }
+        match is_new {
+            true => self.made.add(1),
+            false => self.reused.add(1),
+        }
+        if got < want {
+            self.shrunk.add(1);
+        }
+    }
+
+    /// Counts `bytes` as used until the result is dropped.
+    pub(crate) fn hold(&self, bytes: u32) -> InUse {
+        Gauge::hold(&self.in_use, bytes)
+    }
+}
+
 /// Calls and bytes of one direction.
 pub(crate) struct Traffic {
     /// Calls, those that failed included.
@@ -88,7 +141,8 @@ pub(crate) struct Traffic {
     pub(crate) sizes: [Counter; SIZES],
 }
 
-const SIZES: usize = 9;
+/// Sizes that are told apart.
+pub(crate) const SIZES: usize = 9;
 
 impl Traffic {
     const fn new() -> Self {
@@ -164,6 +218,8 @@ impl Handshakes {
 pub(crate) struct Stats {
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
+    pub(crate) send_buffers: Buffers,
+    pub(crate) receive_buffers: Buffers,
     pub(crate) urgent: Counter,
     pub(crate) uncorked: Counter,
     pub(crate) nodelay: Counter,
@@ -172,16 +228,18 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) const fn new() -> Self {
-        Self {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
             sent: Traffic::new(),
             received: Traffic::new(),
+            send_buffers: Buffers::new()?,
+            receive_buffers: Buffers::new()?,
             urgent: Counter::new(),
             uncorked: Counter::new(),
             nodelay: Counter::new(),
             client: Handshakes::new(),
             server: Handshakes::new(),
-        }
+        })
     }
 
     /// The counters of one end's handshakes.

@@ -2,6 +2,8 @@
 
 //! From the application's bytes to RDMA writes: sendmsg of a connection over RDMA.
 
+use core::mem;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -24,8 +26,12 @@ use crate::{
         Conn,
         Inner, //
     },
+    namespace,
     rmb::SendBuf, //
 };
+
+/// The smallest buffer, bytes.
+const LEAST_BUFFER: usize = 16 * 1024;
 
 /// How one call sends.
 #[derive(Clone, Copy)]
@@ -68,7 +74,7 @@ impl Inner {
         if self.stream.writable() == 0 {
             return Ok(Space::Full);
         }
-        let buf = buf.clone();
+        let buf = Arc::clone(buf);
         Ok(Space::Reserved(self.stream.reserve(len), buf))
     }
 
@@ -96,11 +102,12 @@ impl Conn {
         msg: &mut Msg<'_>,
         how: SendOptions,
     ) -> Result<usize> {
+        self.count_small(sk, msg.len());
         let mut timeout = sk.sndtimeo(how.nonblock);
         let mut done = 0;
         while msg.len() > 0 {
             match self.send_some(sk, msg, how) {
-                Ok(0) => {}
+                Ok(0) => namespace::of(sk).stats.send_buffers.full.add(1),
                 Ok(len) => {
                     done += len;
                     continue;
@@ -123,6 +130,22 @@ impl Conn {
             }
         }
         Ok(done)
+    }
+
+    /// Counts a call that sends more than the buffers hold, here or at the peer.
+    fn count_small(&self, sk: &Sk, len: usize) {
+        if len <= LEAST_BUFFER {
+            return;
+        }
+        let stats = &namespace::of(sk).stats.send_buffers;
+        let own = SizeClass::for_bytes(sk.sndbuf()).bytes();
+        let peer = self.with(|inner| inner.peer_size());
+        if len > own as usize {
+            stats.small.add(1);
+        }
+        if peer.is_some_and(|peer| len > peer.bytes() as usize) {
+            stats.peer_small.add(1);
+        }
     }
 
     /// Takes what fits now; 0 if nothing does.
@@ -154,7 +177,14 @@ impl Conn {
             autocork_bytes: how.autocork_bytes,
         };
         // CAST: not more than was reserved.
-        self.transmit_if(|inner| inner.stream.commit(copied as u32, how));
+        let mut is_peer_full = false;
+        self.transmit_if(|inner| {
+            is_peer_full = inner.stream.is_peer_full();
+            inner.stream.commit(copied as u32, how)
+        });
+        if is_peer_full {
+            namespace::of(sk).stats.send_buffers.peer_full.add(1);
+        }
         if copied == 0 {
             return Err(EFAULT);
         }
@@ -164,7 +194,10 @@ impl Conn {
     /// Borrows a send buffer; says no while the connection has no link that works.
     fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf());
-        let buf = self.group.sndbufs.take(want)?;
+        let stats = &namespace::of(sk).stats.send_buffers;
+        let (mut lent, is_new) = self.group.sndbufs.take(want, stats)?;
+        // Its memory is not to be freed under a spinlock, whatever becomes of it there.
+        let buf = Arc::clone(&lent);
         loop {
             let link = self.link();
             let source = match buf.map(&link) {
@@ -173,8 +206,19 @@ impl Conn {
                 Err(e) => return Err(e),
             };
             // Only a writer lends, and there is one at a time.
-            if self.with(|inner| self.lend(inner, &buf, &link, source)) {
-                return Ok(true);
+            let result = self.with(|inner| {
+                self.lend(inner, lent, &link, source)?;
+                Ok(mem::replace(&mut inner.has_sent, true))
+            });
+            match result {
+                Ok(has_sent) => {
+                    // A connection counts once, however often it lends.
+                    if !has_sent {
+                        stats.count(want.bytes(), buf.size().bytes(), is_new);
+                    }
+                    return Ok(true);
+                }
+                Err(back) => lent = back,
             }
         }
     }

@@ -68,7 +68,7 @@ impl Inner {
         View {
             slot: self.at.slot,
             row: self.remote.map(|remote| remote.row),
-            buf: self.sndbuf.clone(),
+            buf: self.sndbuf.as_deref().cloned(),
         }
     }
 
@@ -185,7 +185,7 @@ impl Conn {
     /// Does not go over to another link after all.
     pub(super) fn stay(&self, inner: &mut Inner) {
         if let Some(next) = inner.next.take() {
-            next.forget(inner.sndbuf.as_ref());
+            next.forget(inner.sndbuf.as_deref());
             self.group.count_on(self.token, inner.at.slot);
         }
     }

@@ -313,6 +313,11 @@ impl Stream {
         self.recv.store_urgent(byte);
     }
 
+    /// Whether nothing can be written to the peer now (statistics).
+    pub fn is_peer_full(&self) -> bool {
+        self.send.has_peer() && self.send.window() == 0
+    }
+
     /// Whether our RMBE is full (statistics).
     pub fn is_rmbe_full(&self) -> bool {
         self.recv.is_full()

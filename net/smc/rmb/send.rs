@@ -2,6 +2,8 @@
 
 //! Send buffers: memory that the devices of a group's links read.
 
+use core::ops::Deref;
+
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -21,6 +23,7 @@ use smc_proto::buffer::SizeClass;
 use crate::{
     link::Link,
     stats::{
+        Buffers,
         Gauge,
         InUse, //
     }, //
@@ -39,6 +42,21 @@ pub(crate) struct SendBuf {
     map: SpinLock<Option<Arc<Mapping>>>,
     /// Counts it among the buffers of its group.
     _counted: InUse,
+}
+
+/// A send buffer that a connection has, until it is given back.
+pub(crate) struct Lent {
+    buf: Arc<SendBuf>,
+    /// Counts it as used.
+    _counted: InUse,
+}
+
+impl Deref for Lent {
+    type Target = Arc<SendBuf>;
+
+    fn deref(&self) -> &Arc<SendBuf> {
+        &self.buf
+    }
 }
 
 impl SendBuf {
@@ -111,17 +129,28 @@ impl SendPool {
         }? Error)
     }
 
-    /// Lends a buffer of size class `want` or the next smaller one that can be had. May sleep.
-    pub(crate) fn take(&self, want: SizeClass) -> Result<Arc<SendBuf>> {
+    /// Lends a buffer of size class `want` or the next smaller one that can be had, and says whether it
+    /// is new. It counts as used until it is given back. May sleep.
+    pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(Lent, bool)> {
+        let (buf, is_new) = self.take_any(want)?;
+        let lent = Lent {
+            _counted: stats.hold(buf.size.bytes()),
+            buf,
+        };
+        Ok((lent, is_new))
+    }
+
+    fn take_any(&self, want: SizeClass) -> Result<(Arc<SendBuf>, bool)> {
         let mut idle = self.idle.lock();
         if let Some(i) = idle.iter().position(|buf| buf.size == want) {
             if let Ok(buf) = idle.remove(i) {
-                return Ok(buf);
+                return Ok((buf, false));
             }
         }
         drop(idle);
         want.downwards()
             .find_map(|size| SendBuf::new(size, &self.all).ok())
+            .map(|buf| (buf, true))
             .ok_or(ENOMEM)
     }
 
@@ -142,7 +171,8 @@ impl SendPool {
     }
 
     /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed.
-    pub(crate) fn give_back(&self, buf: Arc<SendBuf>) {
+    pub(crate) fn give_back(&self, lent: Lent) {
+        let Lent { buf, _counted } = lent;
         let mut idle = self.idle.lock();
         let same = idle.iter().filter(|b| b.size == buf.size).count();
         if same < IDLE_SEND_BUFS {
