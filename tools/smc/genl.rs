@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generic netlink: the module's own family, `SMC_GEN_NETLINK`.
+//! Generic netlink: the module's own families.
 
 use std::io;
 
@@ -9,6 +9,9 @@ use crate::netlink::get_u16;
 use crate::netlink::put_attribute;
 use crate::netlink::text;
 use crate::netlink::Netlink;
+use crate::netlink::Reply;
+use crate::netlink::NLM_F_ACK;
+use crate::netlink::NLM_F_DUMP;
 
 const NETLINK_GENERIC: i32 = 16;
 const GENL_ID_CTRL: u16 = 16;
@@ -30,18 +33,43 @@ const ATTR_EID: u16 = 1;
 /// Characters of an enterprise ID on the wire; shorter ones are padded with blanks.
 const EID_LEN: usize = 32;
 
-/// A connection to the module's generic netlink family.
-pub struct SmcFamily {
+/// The name of the family for link groups, links, devices, statistics and enterprise IDs.
+pub const SMC_FAMILY: &str = "SMC_GEN_NETLINK";
+
+/// The name of the family for physical networks.
+pub const PNET_FAMILY: &str = "SMC_PNETID";
+
+/// One message of a family.
+pub struct Message {
+    /// The command, which most answers repeat.
+    pub command: u8,
+    /// Its attributes.
+    pub attributes: Vec<u8>,
+}
+
+/// A connection to a generic netlink family.
+pub struct Family {
     netlink: Netlink,
     id: u16,
 }
 
-impl SmcFamily {
-    /// Finds the family; `NotFound` when no SMC module is loaded.
-    pub fn open() -> io::Result<Self> {
+impl Family {
+    /// Finds a family; `NotFound` when there is none of that name.
+    pub fn open(name: &str) -> io::Result<Self> {
+        Self::find(name, Netlink::open(NETLINK_GENERIC)?)
+    }
+
+    /// As [`Family::open`], but lists come in parts of at most that many bytes.
+    pub fn open_for_parts(name: &str, len: usize) -> io::Result<Self> {
         let mut netlink = Netlink::open(NETLINK_GENERIC)?;
+        netlink.set_buffer_len(len);
+        Self::find(name, netlink)
+    }
+
+    fn find(name: &str, mut netlink: Netlink) -> io::Result<Self> {
         let mut payload = header(CTRL_CMD_GETFAMILY);
-        put_attribute(&mut payload, CTRL_ATTR_FAMILY_NAME, b"SMC_GEN_NETLINK\0");
+        let name = format!("{name}\0");
+        put_attribute(&mut payload, CTRL_ATTR_FAMILY_NAME, name.as_bytes());
 
         let replies = netlink.request(GENL_ID_CTRL, &payload)?;
         let id = replies
@@ -53,46 +81,94 @@ impl SmcFamily {
         Ok(Self { netlink, id })
     }
 
+    /// Asks for a list.
+    pub fn dump(&mut self, command: u8) -> io::Result<Vec<Message>> {
+        self.ask(NLM_F_DUMP, &header(command))
+    }
+
+    /// Asks for a single answer, or for something to be done.
+    pub fn call(&mut self, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
+        let payload = [&header(command), attributes].concat();
+        self.ask(NLM_F_ACK, &payload)
+    }
+
+    /// Sends a request with these netlink flags, and a payload that begins with the family's header.
+    pub fn ask(&mut self, flags: u16, payload: &[u8]) -> io::Result<Vec<Message>> {
+        let replies = self.netlink.ask(self.id, flags, payload)?;
+        Ok(replies.iter().filter_map(Message::of).collect())
+    }
+
+    /// Begins a list that is read by [`Family::next_part`].
+    pub fn begin_dump(&mut self, command: u8) -> io::Result<()> {
+        self.netlink.begin_dump(self.id, &header(command))
+    }
+
+    /// The next part of a list; `None` at its end.
+    pub fn next_part(&mut self) -> io::Result<Option<Vec<Message>>> {
+        let part = self.netlink.next_part()?;
+        Ok(part.map(|replies| replies.iter().filter_map(Message::of).collect()))
+    }
+}
+
+impl Message {
+    fn of(reply: &Reply) -> Option<Self> {
+        Some(Self {
+            command: *reply.payload.first()?,
+            attributes: reply.payload.get(HEADER_LEN..)?.to_vec(),
+        })
+    }
+}
+
+/// The enterprise IDs of this machine.
+pub struct Ueids(Family);
+
+impl Ueids {
+    /// Finds the family; `NotFound` when no SMC module is loaded.
+    pub fn open() -> io::Result<Self> {
+        Family::open(SMC_FAMILY).map(Self)
+    }
+
     /// The user-defined enterprise IDs, without their padding.
-    pub fn eids(&mut self) -> io::Result<Vec<String>> {
-        let replies = self.netlink.dump(self.id, &header(DUMP_UEID))?;
-        Ok(replies
+    pub fn list(&mut self) -> io::Result<Vec<String>> {
+        let messages = self.0.dump(DUMP_UEID)?;
+        Ok(messages
             .iter()
-            .filter_map(|reply| attribute(reply.payload.get(HEADER_LEN..)?, ATTR_EID))
+            .filter_map(|message| attribute(&message.attributes, ATTR_EID))
             .map(|value| text(value).trim_end().to_string())
             .collect())
     }
 
     /// Adds an enterprise ID: EEXIST if it is there, ERANGE if there are four, EINVAL if it has
     /// other characters than upper-case letters, digits, `.` and `-`.
-    pub fn add_eid(&mut self, eid: &str) -> io::Result<()> {
+    pub fn add(&mut self, eid: &str) -> io::Result<()> {
         self.change(ADD_UEID, eid)
     }
 
     /// Removes an enterprise ID; ENOENT if it is not there.
-    pub fn remove_eid(&mut self, eid: &str) -> io::Result<()> {
+    pub fn remove(&mut self, eid: &str) -> io::Result<()> {
         self.change(REMOVE_UEID, eid)
     }
 
     /// Removes all user-defined enterprise IDs.
-    pub fn flush_eids(&mut self) -> io::Result<()> {
-        self.netlink.request(self.id, &header(FLUSH_UEID))?;
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.call(FLUSH_UEID, &[])?;
         Ok(())
     }
 
     fn change(&mut self, command: u8, eid: &str) -> io::Result<()> {
-        let mut payload = header(command);
+        let mut attributes = Vec::new();
         put_attribute(
-            &mut payload,
+            &mut attributes,
             ATTR_EID,
             format!("{eid:EID_LEN$}\0").as_bytes(),
         );
-        self.netlink.request(self.id, &payload)?;
+        self.0.call(command, &attributes)?;
         Ok(())
     }
 }
 
-fn header(command: u8) -> Vec<u8> {
+/// `struct genlmsghdr`.
+pub fn header(command: u8) -> Vec<u8> {
     const VERSION: u8 = 1;
     vec![command, VERSION, 0, 0]
 }

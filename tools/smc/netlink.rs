@@ -14,6 +14,9 @@ const HEADER_LEN: usize = 16;
 /// `struct nlattr`.
 const ATTR_HEADER_LEN: usize = 4;
 
+/// The bit of an attribute's type that says that its value is attributes.
+pub const NLA_F_NESTED: u16 = 0x8000;
+
 /// An attribute type without the bits that say "nested" and "big-endian".
 const ATTR_TYPE_MASK: u16 = 0x3fff;
 
@@ -23,14 +26,26 @@ const NLMSG_DONE: u16 = 3;
 /// Carries an error, or 0 as the acknowledgement.
 const NLMSG_ERROR: u16 = 2;
 
+/// A request; every one has this flag.
+pub const NLM_F_REQUEST: u16 = 0x1;
+
+/// Asks for an acknowledgement.
+pub const NLM_F_ACK: u16 = 0x4;
+
+/// Asks for a list; each of its two bits alone is enough for `sock_diag`.
+pub const NLM_F_DUMP: u16 = 0x300;
+
 /// A connection to one netlink protocol.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
+    buffer_len: usize,
 }
 
 /// One reply message: its type and what follows the header.
 pub struct Reply {
+    /// Number of the request that it answers.
+    sequence: u32,
     /// The `nlmsg_type`.
     pub kind: u16,
     /// The payload.
@@ -49,19 +64,46 @@ impl Netlink {
         Ok(Self {
             socket,
             sequence: 0,
+            buffer_len: 1 << 16,
         })
+    }
+
+    /// Receives into buffers of that many bytes: the kernel cuts lists into parts that fit, as long as
+    /// no larger buffer was used before.
+    pub fn set_buffer_len(&mut self, len: usize) {
+        self.buffer_len = len;
     }
 
     /// Asks for a dump and returns all messages of it.
     pub fn dump(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
-        self.send(kind, libc_netlink::NLM_F_DUMP, payload)?;
-        self.receive()
+        self.ask(kind, NLM_F_DUMP, payload)
     }
 
     /// Sends a request and waits for its acknowledgement; returns what came before that.
     pub fn request(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
-        self.send(kind, libc_netlink::NLM_F_ACK, payload)?;
+        self.ask(kind, NLM_F_ACK, payload)
+    }
+
+    /// Sends a request with these flags (`NLM_F_*`) and returns what comes back, up to the end of the
+    /// list, the acknowledgement or an error. A request that the kernel does not answer runs into the
+    /// socket's timeout.
+    pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
+        self.send(kind, flags, payload)?;
         self.receive()
+    }
+
+    /// Begins a list; [`Netlink::next_part`] brings its parts.
+    pub fn begin_dump(&mut self, kind: u16, payload: &[u8]) -> io::Result<()> {
+        self.send(kind, NLM_F_DUMP, payload)
+    }
+
+    /// The next part of a list; `None` at its end.
+    pub fn next_part(&mut self) -> io::Result<Option<Vec<Reply>>> {
+        let mut replies = Vec::new();
+        match self.receive_into(&mut vec![0; self.buffer_len], &mut replies)? {
+            Some(()) if replies.is_empty() => Ok(None),
+            _ => Ok(Some(replies)),
+        }
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
@@ -72,7 +114,7 @@ impl Netlink {
         let mut message = Vec::new();
         message.extend(len.to_ne_bytes());
         message.extend(kind.to_ne_bytes());
-        message.extend((flags | libc_netlink::NLM_F_REQUEST).to_ne_bytes());
+        message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
         message.extend(self.sequence.to_ne_bytes());
         message.extend(0u32.to_ne_bytes());
         message.extend(payload);
@@ -83,44 +125,69 @@ impl Netlink {
 
     fn receive(&mut self) -> io::Result<Vec<Reply>> {
         let mut replies = Vec::new();
-        let mut buffer = vec![0; 1 << 16];
+        let mut buffer = vec![0; self.buffer_len];
 
-        loop {
-            let len = self.socket.recv(&mut buffer, 0)?;
-            let mut rest = buffer.get(..len).unwrap_or_default();
+        while self.receive_into(&mut buffer, &mut replies)?.is_none() {}
+        Ok(replies)
+    }
 
-            while let Some((reply, after)) = split_message(rest) {
-                rest = after;
-                match reply.kind {
-                    NLMSG_DONE => return Ok(replies),
-                    NLMSG_ERROR => {
-                        return match get_i32(&reply.payload, 0) {
-                            Some(0) => Ok(replies),
-                            Some(error) => Err(Errno(error.wrapping_neg()).into()),
-                            None => Err(io::ErrorKind::InvalidData.into()),
-                        };
-                    }
-                    _ => replies.push(reply),
+    /// Receives once; `Some` when nothing more will come.
+    fn receive_into(
+        &mut self,
+        buffer: &mut [u8],
+        replies: &mut Vec<Reply>,
+    ) -> io::Result<Option<()>> {
+        let len = self.socket.recv(buffer, 0)?;
+        let mut rest = buffer.get(..len).unwrap_or_default();
+
+        while let Some((reply, after)) = split_message(rest) {
+            rest = after;
+            // The acknowledgement of an earlier request may come after its list.
+            if reply.sequence != self.sequence {
+                continue;
+            }
+            match reply.kind {
+                NLMSG_DONE if reply.payload.is_empty() => return Ok(Some(())),
+                // The end of a list that could not be made carries an error, too.
+                NLMSG_DONE | NLMSG_ERROR => {
+                    return match get_i32(&reply.payload, 0) {
+                        Some(0) => Ok(Some(())),
+                        Some(error) => Err(Errno(error.wrapping_neg()).into()),
+                        None => Err(io::ErrorKind::InvalidData.into()),
+                    };
                 }
+                _ => replies.push(reply),
             }
         }
+        Ok(None)
     }
 }
 
 fn split_message(bytes: &[u8]) -> Option<(Reply, &[u8])> {
     let len = get_u32(bytes, 0)? as usize;
     let kind = get_u16(bytes, 4)?;
+    let sequence = get_u32(bytes, 8)?;
     let payload = bytes.get(HEADER_LEN..len)?.to_vec();
     let rest = bytes.get(align(len)..).unwrap_or_default();
 
-    Some((Reply { kind, payload }, rest))
+    let reply = Reply {
+        kind,
+        sequence,
+        payload,
+    };
+    Some((reply, rest))
 }
 
 /// Iterates over the attributes in `bytes`: type and value.
-pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    raw_attributes(bytes).map(|(kind, value)| (kind & ATTR_TYPE_MASK, value))
+}
+
+/// As [`attributes`], with the bits of the type that say "nested" and "big-endian".
+pub fn raw_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(get_u16(bytes, 0)?);
-        let kind = get_u16(bytes, 2)? & ATTR_TYPE_MASK;
+        let kind = get_u16(bytes, 2)?;
         let value = bytes.get(ATTR_HEADER_LEN..len)?;
 
         bytes = bytes.get(align(len)..).unwrap_or_default();
@@ -181,9 +248,6 @@ mod libc_netlink {
     pub(super) const SOCK_RAW: i32 = 3;
     pub(super) const SOL_SOCKET: i32 = 1;
     pub(super) const SO_RCVBUF: i32 = 8;
-    pub(super) const NLM_F_REQUEST: u16 = 0x1;
-    pub(super) const NLM_F_ACK: u16 = 0x4;
-    pub(super) const NLM_F_DUMP: u16 = 0x300;
 }
 
 #[cfg(test)]

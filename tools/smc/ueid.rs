@@ -5,7 +5,7 @@
 use std::io;
 
 use clap::Subcommand;
-use smc_tools::genl::SmcFamily;
+use smc_tools::genl::Ueids;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -21,16 +21,16 @@ pub(crate) enum Command {
 
 /// Carries the command out; fails with the kernel's answer in words.
 pub(crate) fn run(command: &Command) -> io::Result<()> {
-    let mut family = SmcFamily::open().map_err(|error| match error.kind() {
+    let mut ueids = Ueids::open().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(error.kind(), "the SMC module is not loaded"),
         _ => error,
     })?;
 
     match command {
-        Command::Show => family.eids()?.iter().for_each(|eid| println!("{eid}")),
-        Command::Add { eid } => family.add_eid(eid)?,
-        Command::Del { eid } => family.remove_eid(eid)?,
-        Command::Flush => family.flush_eids()?,
+        Command::Show => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
+        Command::Add { eid } => ueids.add(eid)?,
+        Command::Del { eid } => ueids.remove(eid)?,
+        Command::Flush => ueids.flush()?,
     }
     Ok(())
 }

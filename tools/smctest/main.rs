@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod apart;
 mod bulk;
 mod churn;
@@ -88,6 +89,9 @@ enum Command {
     Idle(idle::Arguments),
     /// Hold idle connections and see what becomes of them
     Hold(hold::Arguments),
+    /// Print what netlink and sock_diag answer, to be compared between modules
+    #[command(subcommand)]
+    Admin(admin::Command),
     /// Connect once and print which way the data goes
     Path,
 }
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
         Command::Hold(options) => hold::run(context, options),
+        Command::Admin(command) => admin::run(context, command),
         Command::Path => path::run(context),
     };
 

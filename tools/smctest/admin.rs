@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest admin`: what netlink answers, in lines that are the same for two modules
+//! that answer alike. What has to differ (numbers drawn at random, sizes of private pools) is shown by
+//! its length only.
+
+mod lists;
+mod requests;
+mod show;
+mod steady;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::context::Context;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Send each command in every way, good and bad
+    Requests,
+    /// Make connections over SMC and TCP, and list what there is of them
+    Lists,
+    /// Read a list in parts while it changes
+    Steady(steady::Options),
+}
+
+pub(crate) fn run(context: &Context, command: &Command) -> Result<()> {
+    match command {
+        Command::Requests => requests::run(),
+        Command::Lists => lists::run(context),
+        Command::Steady(options) => steady::run(options),
+    }
+}

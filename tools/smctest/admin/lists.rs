@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections over SMC and TCP, and what the lists say of them.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::genl::Family as Netlink;
+use smc_tools::genl::SMC_FAMILY;
+use smc_user::Socket;
+
+use super::show;
+use crate::context::Context;
+use crate::family::Family;
+use crate::netns;
+
+/// The lists, by command, and what they show that no two runs have in common.
+const LISTS: [(u8, &str, &[&str]); 7] = [
+    (2, "link groups", GROUP),
+    (3, "links", LINK),
+    (4, "link groups over internal shared memory", &[]),
+    (5, "devices for internal shared memory", &[]),
+    (6, "devices", &[]),
+    (7, "statistics", STATS),
+    (8, "fallbacks", &[]),
+];
+
+/// Id and namespace; bytes of buffers, which the modules pool in ways of their own.
+const GROUP: &[&str] = &["2.1", "2.9", "2.12", "2.13"];
+
+/// Those of the group before the link; what the two sides call the link.
+const LINK: &[&str] = &["2.1", "2.9", "2.12", "2.13", "3.8", "3.9"];
+
+/// Buffers made new or used again, which the modules pool in ways of their own: ours shares receive
+/// regions, and lends a larger send buffer only while there is something to send.
+const STATS: &[&str] = &[
+    "7.2.5.5", "7.2.5.6", "7.2.6.5", "7.2.6.6", "7.2.1.4", "7.2.1.5", "7.2.21",
+];
+
+/// Where the client binds, so that ports can be compared.
+const CLIENT_PORT: u16 = 7900;
+
+/// A connection.
+pub(super) struct Pair {
+    client: Socket,
+    server: Socket,
+}
+
+pub(super) fn run(context: &Context) -> Result<()> {
+    lists("before", context)?;
+    let smc = pair(context, 0, context.family)?;
+    lists("one connection", context)?;
+    let second = pair(context, 1, context.family)?;
+    let tcp = pair(context, 2, Family::Tcp)?;
+    smc.exchange()?;
+    lists("two connections, one over TCP, after data", context)?;
+    smc.client.shutdown(libc::SHUT_WR)?;
+    thread::sleep(Duration::from_millis(300));
+    lists("half closed", context)?;
+    drop((smc, second, tcp));
+    thread::sleep(Duration::from_secs(1));
+    lists("after all closed", context)
+}
+
+/// Connects from the port of that number, with a client of that family.
+pub(super) fn pair(context: &Context, number: u16, family: Family) -> Result<Pair> {
+    let port = context.port + number;
+    let address = SocketAddr::new(context.addr, port);
+    let listener = netns::inside(context.server_netns.as_deref(), || {
+        let listener = context.server_family().open(context.addr)?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener.bind(address)?;
+        listener.listen(8)?;
+        Ok(listener)
+    })?;
+    let client = netns::inside(context.client_netns.as_deref(), || {
+        let client = family.open(context.addr)?;
+        client.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        let any = match context.addr.is_ipv6() {
+            true => "::".parse(),
+            false => "0.0.0.0".parse(),
+        };
+        client.bind(SocketAddr::new(any?, CLIENT_PORT + number))?;
+        client.set_timeout(Duration::from_secs(20))?;
+        client.connect(address).context("connect")?;
+        Ok(client)
+    })?;
+    let server = listener.accept(0).context("accept")?;
+    server.set_timeout(Duration::from_secs(20))?;
+    Ok(Pair { client, server })
+}
+
+impl Pair {
+    /// Some calls each way, of different sizes.
+    fn exchange(&self) -> Result<()> {
+        for len in [1, 4000, 20_000] {
+            carry(&self.client, &self.server, len)?;
+            carry(&self.server, &self.client, len)?;
+        }
+        Ok(())
+    }
+}
+
+fn carry(from: &Socket, to: &Socket, len: usize) -> Result<()> {
+    let data = vec![7; len];
+    ensure!(from.send(&data, 0)? == len, "a short send");
+    let mut buffer = vec![0; len];
+    let got = to.recv(&mut buffer, libc::MSG_WAITALL)?;
+    ensure!(got == len, "a short read: {got} of {len}");
+    Ok(())
+}
+
+/// Prints the lists as both ends see them.
+fn lists(when: &str, context: &Context) -> Result<()> {
+    for netns in [&context.client_netns, &context.server_netns] {
+        let end = netns.as_deref().unwrap_or("here");
+        netns::inside(netns.as_deref(), || {
+            let mut family = Netlink::open(SMC_FAMILY).context("no SMC module")?;
+            for (command, name, hidden) in LISTS {
+                show::answer(
+                    &format!("{when}, {end}, {name}"),
+                    hidden,
+                    family.dump(command),
+                );
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
