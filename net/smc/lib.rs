@@ -31,6 +31,7 @@ mod llc;
 mod local;
 mod namespace;
 mod netlink;
+mod pnet;
 mod relink;
 mod rmb;
 mod rx;
@@ -47,6 +48,7 @@ module! {
     alias: [
         "net-pf-43",
         "net-pf-16-proto-16-family-SMC_GEN_NETLINK",
+        "net-pf-16-proto-16-family-SMC_PNETID",
         "net-pf-2-proto-256-type-1",
         "net-pf-10-proto-256-type-1",
         "tcp-ulp-smc",

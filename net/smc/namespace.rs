@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each network namespace has of its own: settings, counters, workers for handshakes.
+//! What each network namespace has of its own: settings, counters, PNETIDs, workers for handshakes.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -15,6 +15,7 @@ use kernel_ext::{
 
 use crate::{
     config::Config,
+    pnet::Table,
     stats::Stats, //
 };
 
@@ -24,6 +25,7 @@ static SLOT: Slot<Namespace> = Slot::new();
 pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
+    pub(crate) pnet: Pin<KBox<Table>>,
     /// Where handshakes run. A peer can keep a worker waiting for seconds: those of one namespace are
     /// not to be missing in another.
     pub(crate) handshakes: OwnedQueue,
@@ -41,6 +43,7 @@ impl PerNet for Namespace {
         let this = Self {
             config: Config::new(net)?,
             stats: Stats::new()?,
+            pnet: KBox::pin_init(Table::new(), GFP_KERNEL)?,
             handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)

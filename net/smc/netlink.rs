@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The generic netlink family `SMC_GEN_NETLINK`, by which administrators look and steer: the commands,
+//! Generic netlink: the family `SMC_GEN_NETLINK`, by which administrators look and steer: the commands,
 //! attributes and errors of the C module (C file `smc_netlink.c`).
 
 mod device;
 mod eid;
 mod group;
+mod pnet;
 mod stats;
 mod system;
 
@@ -23,8 +24,21 @@ use kernel_ext::{
     uapi::*, //
 };
 
-/// The registered family.
-pub(crate) type Registration = genl::Registration<Commands>;
+/// The registered families.
+pub(crate) struct Registration {
+    _commands: genl::Registration<Commands>,
+    _pnet: pnet::Registration,
+}
+
+impl Registration {
+    /// Registers both; their commands may be called from then on. May sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            _commands: genl::Registration::new()?,
+            _pnet: pnet::Registration::new()?,
+        })
+    }
+}
 
 /// The commands of the family.
 pub(crate) struct Commands;

@@ -25,6 +25,12 @@ void smc_helper_nlmsg_free(struct sk_buff *skb)
 	nlmsg_free(skb);
 }
 
+struct nlmsghdr *smc_helper_nlmsg_put(struct sk_buff *skb, u32 portid, u32 seq, int type,
+				      int payload, int flags)
+{
+	return nlmsg_put(skb, portid, seq, type, payload, flags);
+}
+
 struct net *smc_helper_genl_info_net(const struct genl_info *info)
 {
 	return genl_info_net(info);

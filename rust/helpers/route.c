@@ -10,6 +10,26 @@ struct net_device *smc_helper_dst_dev_rcu(const struct dst_entry *dst)
 	return dst_dev_rcu(dst);
 }
 
+struct in_device *smc_helper_in_dev_get_rcu(const struct net_device *dev)
+{
+	return __in_dev_get_rcu(dev);
+}
+
+const struct in_ifaddr *smc_helper_ifa_first_rcu(const struct in_device *in_dev)
+{
+	return rcu_dereference(in_dev->ifa_list);
+}
+
+const struct in_ifaddr *smc_helper_ifa_next_rcu(const struct in_ifaddr *ifa)
+{
+	return rcu_dereference(ifa->ifa_next);
+}
+
+bool smc_helper_inet_ifa_match(__be32 addr, const struct in_ifaddr *ifa)
+{
+	return inet_ifa_match(addr, ifa);
+}
+
 struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow)
 {
 	return ip_route_output_flow(net, flow, NULL);

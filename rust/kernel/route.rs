@@ -14,7 +14,10 @@ use kernel::{
 
 use crate::{
     bindings,
-    net::TcpSocket, //
+    net::{
+        NetNs,
+        TcpSocket, //
+    }, //
 };
 
 /// The network device of a route, for comparison only: it may be gone.
@@ -24,6 +27,36 @@ pub struct RouteDevice {
     pub address: usize,
     /// Its interface index.
     pub ifindex: i32,
+    /// Its name.
+    pub name: NetdevName,
+    /// The name of the device at the bottom of the stack that it stands on: by way of the first one
+    /// below each; its own name if it does not stand on others.
+    pub base: NetdevName,
+}
+
+/// The name that a network device had at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetdevName([u8; Self::MAX + 1]);
+
+impl NetdevName {
+    /// Longest name, `IFNAMSIZ` less the terminator.
+    pub const MAX: usize = 15;
+
+    /// The name's bytes, without terminator.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    /// # Safety
+    ///
+    /// `dev` must be valid.
+    unsafe fn of(dev: NonNull<bindings::net_device>) -> Self {
+        // SAFETY: By the caller's promise. A rename at the same time gives a mixture, which names no
+        // device, or another one, as it might have a moment later.
+        let name = unsafe { (&raw const (*dev.as_ptr()).name).read_volatile() };
+        // CAST: Bytes, whatever their sign is here.
+        Self(name.map(|byte| byte as u8))
+    }
 }
 
 /// How an IPv4 address is reached.
@@ -50,7 +83,17 @@ impl TcpSocket {
             address: dev.as_ptr() as usize,
             // SAFETY: As above.
             ifindex: unsafe { (*dev.as_ptr()).ifindex },
+            // SAFETY: As above.
+            name: unsafe { NetdevName::of(dev) },
+            // SAFETY: As above.
+            base: unsafe { NetdevName::of(base_of(dev)) },
         })
+    }
+
+    /// The network namespace.
+    pub fn netns(&self) -> &NetNs {
+        // SAFETY: The socket holds its namespace.
+        unsafe { NetNs::from_ptr(bindings::sock_net(self.sk_ptr())) }
     }
 
     /// The network namespace, for comparison only.
@@ -95,6 +138,75 @@ pub(crate) unsafe fn path(
     let rt = unsafe { bindings::route_output(net, &mut flow) };
     let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
     rt.path(daddr)
+}
+
+/// The device at the bottom of the stack that `dev` stands on.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+unsafe fn base_of(dev: NonNull<bindings::net_device>) -> NonNull<bindings::net_device> {
+    let mut base = dev;
+    let mut private = bindings::netdev_nested_priv {
+        data: (&raw mut base).cast(),
+        ..Default::default()
+    };
+    // The first device without one below is the end of the way by first ones.
+    // SAFETY: By the caller's promise; `private` is what `if_bottom` wants.
+    unsafe {
+        bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_bottom), &raw mut private)
+    };
+    base
+}
+
+/// Ends the walk at a device that stands on no other.
+///
+/// # Safety
+///
+/// To be called for `base_of` only.
+unsafe extern "C" fn if_bottom(
+    dev: *mut bindings::net_device,
+    private: *mut bindings::netdev_nested_priv,
+) -> i32 {
+    /// The level of a device with none below it.
+    const BOTTOM: u8 = 1;
+    // SAFETY: The device is valid during the walk; a byte is read whole.
+    let level = unsafe { (&raw const (*dev).lower_level).read_volatile() };
+    let Some(dev) = NonNull::new(dev).filter(|_| level <= BOTTOM) else {
+        return 0;
+    };
+    // SAFETY: `base_of` passes the place for the result.
+    unsafe {
+        (*private)
+            .data
+            .cast::<NonNull<bindings::net_device>>()
+            .write(dev)
+    };
+    1
+}
+
+/// Whether the network device has an IPv4 address in whose subnet `address` is.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+pub(crate) unsafe fn is_onlink(dev: NonNull<bindings::net_device>, address: [u8; 4]) -> bool {
+    // SAFETY: By the caller's promise.
+    let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
+    if in_dev.is_null() {
+        return false;
+    }
+    // SAFETY: As above.
+    let mut ifa = unsafe { bindings::ifa_first_rcu(in_dev) };
+    while !ifa.is_null() {
+        // SAFETY: As above.
+        if unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) } {
+            return true;
+        }
+        // SAFETY: As above.
+        ifa = unsafe { bindings::ifa_next_rcu(ifa) };
+    }
+    false
 }
 
 /// A referenced routing entry.

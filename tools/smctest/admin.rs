@@ -5,6 +5,7 @@
 //! its length only.
 
 mod lists;
+mod pnet;
 mod requests;
 mod show;
 mod steady;
@@ -20,6 +21,10 @@ pub(crate) enum Command {
     Requests,
     /// Make connections over SMC and TCP, and list what there is of them
     Lists,
+    /// Name physical networks, and ask for them
+    Pnet,
+    /// Remove half of the physical networks that `steady` made
+    Thin,
     /// Read a list in parts while it changes
     Steady(steady::Options),
 }
@@ -28,6 +33,8 @@ pub(crate) fn run(context: &Context, command: &Command) -> Result<()> {
     match command {
         Command::Requests => requests::run(),
         Command::Lists => lists::run(context),
+        Command::Pnet => pnet::run(),
+        Command::Thin => pnet::thin(),
         Command::Steady(options) => steady::run(options),
     }
 }

@@ -22,6 +22,7 @@ use smc_proto::{
         QpNum, //
     },
     link::State,
+    pnet::PnetId,
     wire::clc::SmcR, //
 };
 
@@ -98,4 +99,6 @@ pub(crate) struct PortFacts {
     pub(crate) mac: Mac,
     pub(crate) mtu: Mtu,
     pub(crate) next_hop: Option<Mac>,
+    /// The physical network that it is on, if that has a name.
+    pub(crate) pnetid: Option<PnetId>,
 }

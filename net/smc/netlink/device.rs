@@ -17,7 +17,10 @@ use kernel_ext::{
     },
     uapi::*, //
 };
-use smc_proto::lgr::Kind;
+use smc_proto::{
+    lgr::Kind,
+    pnet::PnetId, //
+};
 
 use crate::{
     groups,
@@ -57,7 +60,7 @@ fn put(attrs: &mut Attrs<'_>, adapter: &Adapter) -> Result {
     adapter
         .ports()
         .zip(nests)
-        .try_for_each(|(port, nest)| attrs.nest(nest, |attrs| put_port(attrs, device, port)))
+        .try_for_each(|(port, nest)| attrs.nest(nest, |attrs| put_port(attrs, adapter, port)))
 }
 
 fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
@@ -69,11 +72,15 @@ fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
     attrs.string(SMC_NLA_DEV_PCI_ID, pci.name.as_bytes())
 }
 
-fn put_port(attrs: &mut Attrs<'_>, device: &Arc<Device>, port: u32) -> Result {
+fn put_port(attrs: &mut Attrs<'_>, adapter: &Adapter, port: u32) -> Result {
+    let device = adapter.device();
     let is_active = device.query_port(port).is_ok_and(|attr| attr.active);
     let netdev = device.port_netdev(port);
-    attrs.u8(SMC_NLA_DEV_PORT_PNET_USR, 0)?;
-    attrs.string(SMC_NLA_DEV_PORT_PNETID, b"")?;
+    // Firmware gives names on s390 only.
+    let pnetid = adapter.pnetid(port);
+    attrs.u8(SMC_NLA_DEV_PORT_PNET_USR, u8::from(pnetid.is_some()))?;
+    let pnetid = pnetid.as_ref().map_or(&[][..], PnetId::as_bytes);
+    attrs.string(SMC_NLA_DEV_PORT_PNETID, pnetid)?;
     attrs.u32(SMC_NLA_DEV_PORT_NETDEV, netdev.map_or(0, |dev| dev.ifindex))?;
     attrs.u8(SMC_NLA_DEV_PORT_VALID, 1)?;
     attrs.u8(SMC_NLA_DEV_PORT_STATE, u8::from(is_active))?;

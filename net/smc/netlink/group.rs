@@ -14,6 +14,7 @@ use kernel_ext::{
 use smc_proto::{
     id::LinkUid,
     lgr::Role,
+    pnet::PnetId,
     wire::Version, //
 };
 
@@ -86,7 +87,10 @@ fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
         terms.net_cookie,
         SMC_NLA_LGR_R_PAD,
     )?;
-    attrs.string(SMC_NLA_LGR_R_PNETID, b"")?;
+    let links = group.links();
+    let pnetid = links.iter().flatten().find_map(|link| link.port().pnetid);
+    let pnetid = pnetid.as_ref().map_or(&[][..], PnetId::as_bytes);
+    attrs.string(SMC_NLA_LGR_R_PNETID, pnetid)?;
     attrs.uint(SMC_NLA_LGR_R_SNDBUF_ALLOC, group.sndbufs.bytes())?;
     attrs.uint(SMC_NLA_LGR_R_RMB_ALLOC, group.rmbs.bytes())
 }

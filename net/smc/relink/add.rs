@@ -67,15 +67,21 @@ impl Place {
     }
 }
 
-/// A port that no link of the group has, and from which the peer's end of `link` is reached.
+/// A port that no link of the group has, on the same physical network, and from which the peer's end of
+/// `link` is reached.
 fn unused_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     let links = group.links();
     let is_used = |device: &Arc<Device>, port: u32| {
         let mut links = links.iter().flatten();
         links.any(|link| link.is_on(device) && link.port().port == port)
     };
-    let peer = link.end().peer_gid;
-    ib::find_other(group.terms.net, peer, group.terms.is_direct, is_used)
+    let wanted = ib::Sought {
+        net: group.terms.net,
+        peer: link.end().peer_gid,
+        is_direct: group.terms.is_direct,
+        pnetid: link.port().pnetid,
+    };
+    ib::find_other(&wanted, is_used)
 }
 
 /// The port for a new link. One that is in use is that of the link with the fewest connections: if the new

@@ -8,7 +8,15 @@ use core::{
     slice, //
 };
 
-use super::Policy;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use super::{
+    Attrs,
+    Policy, //
+};
 use crate::{
     bindings,
     net::NetNs, //
@@ -64,5 +72,99 @@ impl<'a> Request<'a> {
         let len = usize::try_from(len).ok()?;
         // SAFETY: As above.
         Some(unsafe { slice::from_raw_parts(data.cast(), len) })
+    }
+
+    /// Answers with messages of that command, one a record, and the mark of a list's end, all of them
+    /// sent at once. `room` is how many bytes the attributes of a record take at most. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EMSGSIZE` if a record takes more; those of `put`.
+    pub fn answer_list<T>(
+        &self,
+        command: u8,
+        room: usize,
+        records: &[T],
+        put: impl Fn(&mut Attrs<'_>, &T) -> Result,
+    ) -> Result {
+        let each = room.checked_add(HEADERS).ok_or(ENOMEM)?;
+        let all = records
+            .len()
+            .checked_add(1)
+            .and_then(|n| n.checked_mul(each));
+        let answer = Answer::new(all.ok_or(ENOMEM)?)?;
+        for record in records {
+            answer.message(self, command, |attrs| put(attrs, record))?;
+        }
+        answer.end(self)?;
+        let skb = answer.into_skb();
+        // SAFETY: By the type invariant; the message is ours, and given away.
+        to_result(unsafe { bindings::genlmsg_reply(skb.as_ptr(), self.info.as_ptr()) })
+    }
+}
+
+/// Bytes of the headers of a message: netlink's and that of generic netlink.
+const HEADERS: usize = 20;
+
+/// Messages that are not sent yet.
+struct Answer(NonNull<bindings::sk_buff>);
+
+impl Answer {
+    fn new(len: usize) -> Result<Self> {
+        // SAFETY: Any length may be asked for.
+        let skb = unsafe { bindings::genlmsg_new(len, bindings::GFP_KERNEL) };
+        Ok(Self(NonNull::new(skb).ok_or(ENOMEM)?))
+    }
+
+    fn message(
+        &self,
+        request: &Request<'_>,
+        command: u8,
+        fill: impl FnOnce(&mut Attrs<'_>) -> Result,
+    ) -> Result {
+        // SAFETY: By the type invariant of the request.
+        let info = unsafe { request.info.as_ref() };
+        let (portid, seq) = (info.snd_portid, info.snd_seq);
+        // CAST: A flag of one bit.
+        let flags = bindings::NLM_F_MULTI as i32;
+        // SAFETY: The message is ours.
+        let head = unsafe {
+            bindings::genlmsg_put(self.0.as_ptr(), portid, seq, info.family, flags, command)
+        };
+        if head.is_null() {
+            return Err(EMSGSIZE);
+        }
+        // SAFETY: As above.
+        fill(&mut unsafe { Attrs::new(self.0) })?;
+        // SAFETY: As above; begun with this head.
+        unsafe { bindings::genlmsg_end(self.0.as_ptr(), head) };
+        Ok(())
+    }
+
+    fn end(&self, request: &Request<'_>) -> Result {
+        // SAFETY: By the type invariant of the request.
+        let info = unsafe { request.info.as_ref() };
+        // CAST: Small numbers.
+        let (done, flags) = (bindings::NLMSG_DONE as i32, bindings::NLM_F_MULTI as i32);
+        let (portid, seq) = (info.snd_portid, info.snd_seq);
+        // SAFETY: The message is ours.
+        let head = unsafe { bindings::nlmsg_put(self.0.as_ptr(), portid, seq, done, 0, flags) };
+        match head.is_null() {
+            true => Err(EMSGSIZE),
+            false => Ok(()),
+        }
+    }
+
+    fn into_skb(self) -> NonNull<bindings::sk_buff> {
+        let skb = self.0;
+        core::mem::forget(self);
+        skb
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // SAFETY: It is ours, and not sent.
+        unsafe { bindings::nlmsg_free(self.0.as_ptr()) };
     }
 }

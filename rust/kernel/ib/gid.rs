@@ -83,12 +83,7 @@ impl Device {
     ///
     /// `ENODATA` or `EINVAL` when there is no such entry.
     pub fn gid(&self, port: u32, index: u32) -> Result<GidEntry> {
-        let number = i32::try_from(index)?;
-        // SAFETY: The device is valid by its type invariant; port and index are checked there.
-        let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
-        let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
-        // INVARIANT: `rdma_get_gid_attr` gave us the reference.
-        GidAttr(attr).read(index)
+        self.gid_attr(port, index)?.read(index)
     }
 
     /// The first used entry of a port's GID table that `is_it` takes. The table may be long, and most of
@@ -99,9 +94,7 @@ impl Device {
             .filter_map(|index| self.gid(port, index).ok())
             .find(is_it)
     }
-}
 
-impl Device {
     /// Looks up how the IPv4 address `destination` is reached from the one that an entry of a port's GID
     /// table stands for, by the net device of that entry. Process context.
     ///
@@ -110,24 +103,37 @@ impl Device {
     /// `ENODATA` or `EINVAL` when there is no such entry, or without net device; `EHOSTUNREACH` and its
     /// like without a route or a neighbour.
     pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<Path> {
+        let attr = self.gid_attr(port, index)?;
+        let [.., a, b, c, d] = attr.read(index)?.gid;
+        attr.with_netdev(|netdev| {
+            // SAFETY: The net device is valid here, and so is its namespace.
+            let (net, ifindex) = unsafe {
+                let ifindex = (&raw const (*netdev.as_ptr()).ifindex).read_volatile();
+                (bindings::dev_net(netdev.as_ptr()), ifindex)
+            };
+            // SAFETY: As above.
+            unsafe { route::path(net, ifindex, [a, b, c, d], destination) }
+        })?
+    }
+
+    /// Whether the net device that an entry of a port's GID table comes from has an address in whose
+    /// subnet the IPv4 address is. Any context.
+    pub fn is_onlink(&self, port: u32, index: u32, address: [u8; 4]) -> bool {
+        let Ok(attr) = self.gid_attr(port, index) else {
+            return false;
+        };
+        // SAFETY: The net device is valid here, in an RCU read section.
+        let is_onlink = |netdev| unsafe { route::is_onlink(netdev, address) };
+        attr.with_netdev(is_onlink).unwrap_or(false)
+    }
+
+    fn gid_attr(&self, port: u32, index: u32) -> Result<GidAttr> {
         let number = i32::try_from(index)?;
         // SAFETY: The device is valid by its type invariant; port and index are checked there.
         let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
         let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
         // INVARIANT: `rdma_get_gid_attr` gave us the reference.
-        let attr = GidAttr(attr);
-        let [.., a, b, c, d] = attr.read(index)?.gid;
-        let _rcu = rcu::read_lock();
-        // SAFETY: By the type invariant, inside an RCU read section.
-        let netdev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(attr.0.as_ptr()) };
-        let netdev = NonNull::new(from_err_ptr(netdev)?).ok_or(ENODATA)?;
-        // SAFETY: The net device is valid inside the RCU read section, and so is its namespace.
-        let (net, ifindex) = unsafe {
-            let ifindex = (&raw const (*netdev.as_ptr()).ifindex).read_volatile();
-            (bindings::dev_net(netdev.as_ptr()), ifindex)
-        };
-        // SAFETY: As above.
-        unsafe { route::path(net, ifindex, [a, b, c, d], destination) }
+        Ok(GidAttr(attr))
     }
 }
 
@@ -154,13 +160,18 @@ impl GidAttr {
     }
 
     fn netdev(&self) -> Option<NetdevId> {
+        // SAFETY: The net device is valid here.
+        let id = |netdev| unsafe { NetdevId::new(netdev) };
+        self.with_netdev(id).ok()
+    }
+
+    /// Calls `f` with the net device of the entry, which is valid during the call, in an RCU read section.
+    fn with_netdev<R>(&self, f: impl FnOnce(NonNull<bindings::net_device>) -> R) -> Result<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: By the type invariant, inside an RCU read section.
         let netdev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) };
-        // SAFETY: The function does not dereference.
-        let netdev = NonNull::new(from_err_ptr(netdev).ok()?)?;
-        // SAFETY: The net device is valid inside the RCU read section.
-        Some(unsafe { NetdevId::new(netdev) })
+        let netdev = NonNull::new(from_err_ptr(netdev)?).ok_or(ENODATA)?;
+        Ok(f(netdev))
     }
 
     fn l2_fields(&self) -> (Option<u16>, Option<[u8; 6]>) {

@@ -58,6 +58,22 @@ impl NetNs {
         self.0.get()
     }
 
+    /// The namespace that the machine starts with.
+    pub fn initial() -> &'static Self {
+        // SAFETY: It lives as long as the kernel, and its objects as long as their registration.
+        unsafe { Self::from_ptr(&raw mut bindings::init_net) }
+    }
+
+    /// Whether this is the namespace that the machine starts with.
+    pub fn is_initial(&self) -> bool {
+        self.address() == Self::initial().address()
+    }
+
+    /// Its address, for comparison only.
+    pub fn address(&self) -> usize {
+        self.as_ptr() as usize
+    }
+
     /// The namespace's object; `None` if its type is not registered.
     pub fn get<T: PerNet>(&self) -> Option<&T> {
         let slot = T::slot();

@@ -13,8 +13,11 @@ use clap::Args;
 use clap::ValueEnum;
 use smc_tools::genl::Family;
 use smc_tools::genl::Message;
+use smc_tools::genl::PNET_FAMILY;
 use smc_tools::genl::SMC_FAMILY;
 use smc_tools::netlink::attribute;
+
+use super::pnet;
 
 /// Bytes of a part, so that there are several.
 const PART_LEN: usize = 4096;
@@ -25,6 +28,8 @@ enum List {
     Groups,
     /// Links, with the groups they are in
     Links,
+    /// Physical networks, of which there are many then
+    Pnet,
 }
 
 #[derive(Args)]
@@ -38,6 +43,9 @@ pub(crate) struct Options {
     between: String,
 }
 
+/// Entries in a table that does not fit into one part.
+const MANY: u32 = 2000;
+
 /// What names a record.
 type Key = Vec<u8>;
 
@@ -45,6 +53,7 @@ impl List {
     const fn family(self) -> &'static str {
         match self {
             Self::Groups | Self::Links => SMC_FAMILY,
+            Self::Pnet => PNET_FAMILY,
         }
     }
 
@@ -52,6 +61,7 @@ impl List {
         match self {
             Self::Groups => 2,
             Self::Links => 3,
+            Self::Pnet => 1,
         }
     }
 
@@ -66,6 +76,7 @@ impl List {
                 }
                 Some(id)
             }
+            Self::Pnet => Some(message.attributes.clone()),
         });
         keys.collect()
     }
@@ -86,6 +97,9 @@ fn first_of_nest(message: &Message) -> Option<Key> {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let list = options.list;
+    if matches!(list, List::Pnet) {
+        pnet::fill(MANY)?;
+    }
     let before = list.all()?;
     let mut family = Family::open_for_parts(list.family(), PART_LEN)?;
     let mut above = Key::new();

@@ -72,6 +72,9 @@ ask_all() {
 	answers requests smctest admin requests
 	answers nobody nobody "$BIN/smctest" admin requests
 	answers guest_root guest_root "$BIN/smctest" admin requests
+	answers pnet smctest admin pnet
+	answers pnet_nobody nobody "$BIN/smctest" admin pnet
+	answers pnet_netns in_ns a "$BIN/smctest" admin pnet
 	"$BIN/smc" ueid flush && "$BIN/smc" ueid add "$EID" || return
 	answers lists smctest --expect smc admin lists
 	answers lists_ipproto smctest --family ipproto admin lists
@@ -84,6 +87,9 @@ check "the C module is asked" with c ask_all
 check "requests of an administrator" same requests
 check "requests of an ordinary user" same nobody
 check "requests of a namespace's administrator" same guest_root
+check "physical networks" same pnet
+check "physical networks, of an ordinary user" same pnet_nobody
+check "physical networks, of another namespace" same pnet_netns
 check "lists with connections" same lists
 check "lists with connections of IPPROTO_SMC" same lists_ipproto
 MODULE=ours
@@ -93,6 +99,8 @@ require "soft RoCE" up_rxe
 check "groups, and one comes" steady groups 256 "$(another_group)"
 # The group that came has room for 16.
 check "links, and one comes" steady links 272 "$(another_group)"
+check "physical networks, and half of them go" \
+	smctest admin steady pnet --between "$BIN/smctest admin thin"
 check "links, and all go" steady links 256 "ip netns exec a rdma link delete rxe_a" \
 	--ends ECONNABORTED,ECONNRESET --seconds 20
 down_netns

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The generic netlink family `SMC_PNETID`, by which administrators name physical networks: the
+//! commands, attributes and errors of the C module (C file `smc_pnet.c`).
+//!
+//! One error differs. C says `EEXIST` for another port of a device that is in the table, though it has
+//! given the port its PNETID by then; here each port has its entry.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    genl::{
+        self,
+        Attrs,
+        Dump,
+        Family,
+        Kind,
+        Op,
+        Policy,
+        Request, //
+    },
+    net::NetNs,
+    uapi::*, //
+};
+use smc_proto::pnet::PnetId;
+
+use super::{
+    number,
+    until_nul, //
+};
+use crate::{
+    ib,
+    namespace,
+    pnet::{
+        Entry,
+        Place,
+        Table,
+        Text, //
+    }, //
+};
+
+/// The registered family.
+pub(super) type Registration = genl::Registration<Pnet>;
+
+/// The commands of the family.
+pub(crate) struct Pnet;
+
+const fn policy(attr: u32, kind: Kind) -> Policy {
+    Policy { attr, kind }
+}
+
+const ATTRS: &[Policy] = &[
+    policy(SMC_PNETID_NAME, Kind::NulString(PnetId::LEN as u16)),
+    policy(SMC_PNETID_ETHNAME, Kind::NulString(15)),
+    policy(SMC_PNETID_IBNAME, Kind::NulString(63)),
+    policy(SMC_PNETID_IBPORT, Kind::U8),
+];
+
+const fn order(command: u32, call: fn(&Request<'_>) -> Result) -> Op {
+    Op {
+        command,
+        call: Some(call),
+        dump: None,
+        is_privileged: true,
+        attrs: ATTRS,
+    }
+}
+
+impl Family for Pnet {
+    const NAME: &'static CStr = c"SMC_PNETID";
+    const VERSION: u32 = 1;
+    const STRICT_FROM: u32 = SMC_PNETID_FLUSH + 1;
+    const IS_LAX: bool = true;
+    const OPS: &'static [Op] = &[
+        Op {
+            command: SMC_PNETID_GET,
+            call: Some(get),
+            dump: Some(dump),
+            is_privileged: false,
+            attrs: ATTRS,
+        },
+        order(SMC_PNETID_ADD, add),
+        order(SMC_PNETID_DEL, delete),
+        order(SMC_PNETID_FLUSH, flush),
+    ];
+}
+
+/// Ports of a device that can be named (C: `SMC_MAX_PORTS`).
+const PORTS: core::ops::RangeInclusive<u8> = 1..=2;
+
+/// Entries that are looked up at a time; more are not needed to fill a message.
+const AT_A_TIME: usize = 512;
+
+/// Bytes of the attributes of an entry at most: four headers, and values padded to four bytes.
+const ENTRY_LEN: usize = 4 * 4 + 20 + 16 + 64 + 4;
+
+fn table<'a>(net: &'a NetNs) -> &'a Table {
+    &namespace::within(net).pnet
+}
+
+/// A name in a request, up to its NUL.
+fn text<'a>(request: &Request<'a>, attr: u32) -> Option<&'a [u8]> {
+    request.attr(attr).map(until_nul)
+}
+
+fn add(request: &Request<'_>) -> Result {
+    let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
+    let pnetid = PnetId::parse(name).ok_or(EINVAL)?;
+    let net = request.netns();
+    let mut added = Err(EEXIST);
+    if let Some(name) = text(request, SMC_PNETID_ETHNAME) {
+        added = unless_there(table(net).add(pnetid, Place::Netdev(Text::new(name)?)))?;
+    }
+    // RDMA devices are named in the first namespace only.
+    let device = text(request, SMC_PNETID_IBNAME).filter(|_| net.is_initial());
+    if let Some(device) = device {
+        let port = match request.attr(SMC_PNETID_IBPORT) {
+            None => 1,
+            Some(port) => port.first().copied().ok_or(EINVAL)?,
+        };
+        if !PORTS.contains(&port) {
+            return Err(EINVAL);
+        }
+        added = unless_there(add_port(pnetid, device.trim_ascii(), port))?.or(added);
+    }
+    added
+}
+
+/// Errors other than that it is there already end the request.
+fn unless_there(result: Result) -> Result<Result> {
+    match result {
+        Err(e) if e != EEXIST => Err(e),
+        result => Ok(result),
+    }
+}
+
+fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
+    // By another name it may be in the table already.
+    if ib::pnetid_of_named(device, port.into())?.is_some() {
+        return Err(EEXIST);
+    }
+    table(NetNs::initial()).add(pnetid, Place::Port(Text::new(device)?, port))
+}
+
+fn delete(request: &Request<'_>) -> Result {
+    let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
+    // A blank name is that of no network.
+    let pnetid = PnetId::query(name).ok_or(ENOENT)?;
+    match table(request.netns()).remove(Some(pnetid)) {
+        true => Ok(()),
+        false => Err(ENOENT),
+    }
+}
+
+fn flush(request: &Request<'_>) -> Result {
+    table(request.netns()).remove(None);
+    Ok(())
+}
+
+fn get(request: &Request<'_>) -> Result {
+    let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
+    let wanted = PnetId::query(name);
+    let found = table(request.netns()).list(0, usize::MAX, |e| Some(e.pnetid) == wanted)?;
+    request.answer_list(number(SMC_PNETID_GET)?, ENTRY_LEN, &found, put)
+}
+
+fn dump(dump: &mut Dump<'_>) -> Result {
+    let entries = table(dump.netns()).list(dump.next(), AT_A_TIME, |_| true)?;
+    let records = entries.iter().map(|entry| (entry.serial, entry));
+    dump.each(records, |unit, entry| {
+        unit.message(number(SMC_PNETID_GET)?, |attrs| put(attrs, entry))
+    })
+}
+
+fn put(attrs: &mut Attrs<'_>, entry: &Entry) -> Result {
+    /// What stands for a name that there is not, and its port.
+    const NO_NAME: &[u8] = b"n/a";
+    const NO_PORT: u8 = 0xff;
+    attrs.string(SMC_PNETID_NAME, entry.pnetid.as_bytes())?;
+    let (netdev, device, port) = match &entry.place {
+        Place::Netdev(name) => (name.as_bytes(), NO_NAME, NO_PORT),
+        Place::Port(name, port) => (NO_NAME, name.as_bytes(), *port),
+    };
+    attrs.string(SMC_PNETID_ETHNAME, netdev)?;
+    attrs.string(SMC_PNETID_IBNAME, device)?;
+    attrs.u8(SMC_PNETID_IBPORT, port)
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The physical networks that administrators named: which network devices and which ports of RDMA
+//! devices are on each (C file `smc_pnet.c`; smc_pnet(8)).
+//!
+//! Each namespace has a table of its own for network devices. RDMA devices are in the table of the first
+//! namespace only, and count for all that may use them. A device is looked up by its name when a port is
+//! chosen: it does not have to be there when it is entered. (C binds an entry to the device that had the
+//! name first, and loses sight of one that is renamed to it.)
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::Mutex, //
+};
+use kernel_ext::{
+    ib::Device,
+    route::NetdevName, //
+};
+use smc_proto::pnet::PnetId;
+
+/// What is on a physical network.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A network device.
+    Netdev(Text<{ NetdevName::MAX }>),
+    /// A port of an RDMA device, which is named by itself or by the PCI function it is on.
+    Port(Text<{ kernel_ext::ib::Name::MAX }>, u8),
+}
+
+/// A name of at most `MAX` bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Text<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+impl<const MAX: usize> Text<MAX> {
+    /// Takes a name over; `EINVAL` if it is too long.
+    pub(crate) fn new(name: &[u8]) -> Result<Self> {
+        let mut bytes = [0; MAX];
+        let place = bytes.get_mut(..name.len()).ok_or(EINVAL)?;
+        place.copy_from_slice(name);
+        Ok(Self {
+            bytes,
+            len: name.len(),
+        })
+    }
+
+    /// The name's bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// A line of the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    /// Grows from entry to entry.
+    pub(crate) serial: u64,
+    pub(crate) pnetid: PnetId,
+    pub(crate) place: Place,
+}
+
+/// The table of a namespace.
+#[pin_data]
+pub(crate) struct Table {
+    #[pin]
+    lines: Mutex<Lines>,
+}
+
+struct Lines {
+    /// There may be thousands.
+    entries: KVVec<Entry>,
+    last_serial: u64,
+}
+
+impl Table {
+    /// Nothing is named yet.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        const NONE: Lines = Lines {
+            entries: KVVec::new(),
+            last_serial: 0,
+        };
+        pin_init!(Self {
+            lines <- new_mutex!(NONE, "smc::pnet::Table"),
+        })
+    }
+
+    /// Enters a place. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if it is in the table, whatever its network; `ENOMEM`.
+    pub(crate) fn add(&self, pnetid: PnetId, place: Place) -> Result {
+        let mut lines = self.lines.lock();
+        if lines.entries.iter().any(|entry| entry.place == place) {
+            return Err(EEXIST);
+        }
+        let serial = lines.last_serial + 1;
+        let entry = Entry {
+            serial,
+            pnetid,
+            place,
+        };
+        lines.entries.push(entry, GFP_KERNEL)?;
+        lines.last_serial = serial;
+        Ok(())
+    }
+
+    /// Removes all places of a network, or of all of them; says whether there was one. May sleep.
+    pub(crate) fn remove(&self, pnetid: Option<PnetId>) -> bool {
+        let mut lines = self.lines.lock();
+        let before = lines.entries.len();
+        lines
+            .entries
+            .retain(|entry| pnetid.is_some_and(|pnetid| entry.pnetid != pnetid));
+        lines.entries.len() < before
+    }
+
+    /// At most `max` entries from that serial number on, oldest first, if `is_wanted`. May sleep.
+    pub(crate) fn list(
+        &self,
+        from: u64,
+        max: usize,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Result<KVVec<Entry>> {
+        let mut found = KVVec::new();
+        let lines = self.lines.lock();
+        let start = lines.entries.partition_point(|entry| entry.serial < from);
+        let rest = lines.entries.get(start..).unwrap_or_default();
+        for entry in rest.iter().filter(|entry| is_wanted(entry)).take(max) {
+            found.push(*entry, GFP_KERNEL)?;
+        }
+        Ok(found)
+    }
+
+    /// The network that a network device is on. May sleep.
+    pub(crate) fn of_netdev(&self, name: NetdevName) -> Option<PnetId> {
+        self.find(|place| match place {
+            Place::Netdev(text) => text.as_bytes() == name.as_bytes(),
+            Place::Port(..) => false,
+        })
+    }
+
+    /// The network that a port of an RDMA device is on. May sleep.
+    pub(crate) fn of_port(&self, device: &Device, port: u32) -> Option<PnetId> {
+        let name = device.name();
+        let pci = device.pci().map(|pci| pci.name);
+        self.find(|place| match place {
+            Place::Netdev(_) => false,
+            Place::Port(text, its_port) => {
+                let text = text.as_bytes();
+                u32::from(*its_port) == port
+                    && (text == name.as_bytes() || pci.is_some_and(|pci| text == pci.as_bytes()))
+            }
+        })
+    }
+
+    fn find(&self, is_it: impl Fn(&Place) -> bool) -> Option<PnetId> {
+        let lines = self.lines.lock();
+        let entry = lines.entries.iter().find(|entry| is_it(&entry.place))?;
+        Some(entry.pnetid)
+    }
+}
