@@ -22,6 +22,7 @@ mod clc;
 mod close;
 mod config;
 mod conn;
+mod diag;
 mod groups;
 mod handshake;
 mod ib;
@@ -49,6 +50,7 @@ module! {
         "net-pf-43",
         "net-pf-16-proto-16-family-SMC_GEN_NETLINK",
         "net-pf-16-proto-16-family-SMC_PNETID",
+        "net-pf-16-proto-4-type-43",
         "net-pf-2-proto-256-type-1",
         "net-pf-10-proto-256-type-1",
         "tcp-ulp-smc",
@@ -59,6 +61,7 @@ module! {
 struct Smc {
     _option: TcpHaveSmc,
     _sockets: sock::Family,
+    _diag: diag::Registration,
     _netlink: netlink::Registration,
     _groups: groups::Registry,
     _devices: ib::Registry,
@@ -95,6 +98,7 @@ impl kernel::Module for Smc {
         Ok(Self {
             _option: TcpHaveSmc::enable(),
             _sockets: sockets,
+            _diag: diag::Registration::new()?,
             _netlink: netlink,
             _groups: groups,
             _devices: devices,

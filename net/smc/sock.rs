@@ -11,6 +11,7 @@
 mod active;
 mod connect;
 mod fallback;
+mod list;
 mod listen;
 mod ops;
 mod options;
@@ -49,6 +50,7 @@ use kernel_ext::{
         Hook,
         InetRegistration,
         IpVersion,
+        PerNetRegistration,
         Sk,
         TcpEvents,
         TcpSocket, //
@@ -65,6 +67,7 @@ use crate::{
     namespace,
     stats::End, //
 };
+pub(crate) use list::list;
 use listen::Listener;
 
 /// Why a connection goes over TCP.
@@ -130,6 +133,8 @@ impl State {
 /// A socket.
 #[pin_data]
 pub(crate) struct Sock {
+    /// Grows from socket to socket.
+    serial: u64,
     pub(crate) sk: ARef<Sk>,
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
@@ -179,8 +184,9 @@ impl Sock {
             None => End::Client,
         };
         sk.set_state(conn::State::Init.number());
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
+                serial: list::next_serial(),
                 sk,
                 version,
                 tcp,
@@ -197,7 +203,14 @@ impl Sock {
                 work <- new_work!("smc::Sock::work"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        list::add(&this)?;
+        Ok(this)
+    }
+
+    /// A number that grows from socket to socket.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// What the socket is doing. Any context; it may have changed when this returns.
@@ -291,6 +304,7 @@ impl Sock {
             ],
             State::Closed,
         );
+        list::remove(&this);
         // What comes from TCP from now on is nobody's business.
         let hook = this.hook.lock().take();
         drop(hook);
@@ -382,11 +396,13 @@ pub(crate) struct Family {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
     _listeners: Published<OwnedQueue>,
+    _list: PerNetRegistration<list::Sockets>,
 }
 
 impl Family {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
+        let list = PerNetRegistration::new()?;
         let queue = Arc::new(OwnedQueue::unbound(c"smc_listen", 0)?, GFP_KERNEL)?;
         let listeners = LISTENERS.publish(queue)?;
         let family = FamilyRegistration::new()?;
@@ -394,6 +410,7 @@ impl Family {
             _inet: InetRegistration::new()?,
             _family: family,
             _listeners: listeners,
+            _list: list,
         })
     }
 }

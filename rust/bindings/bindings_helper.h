@@ -18,6 +18,8 @@
 #include <linux/ratelimit.h>
 #include <linux/reboot.h>
 #include <linux/scatterlist.h>
+#include <linux/smc_diag.h>
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <linux/sysctl.h>
 #include <linux/tcp.h>
@@ -42,6 +44,7 @@
 #include "../helpers/helpers.h"
 
 const unsigned long RUST_CONST_HELPER_SMC_HZ = CONFIG_HZ;
+const u32 RUST_CONST_HELPER_SOCK_DIAG_ALLOC = SKB_WITH_OVERHEAD(32768);
 const gfp_t RUST_CONST_HELPER_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_GFP_ATOMIC = GFP_ATOMIC;
 

@@ -31,6 +31,21 @@ struct nlmsghdr *smc_helper_nlmsg_put(struct sk_buff *skb, u32 portid, u32 seq, 
 	return nlmsg_put(skb, portid, seq, type, payload, flags);
 }
 
+void smc_helper_nlmsg_end(struct sk_buff *skb, struct nlmsghdr *nlh)
+{
+	nlmsg_end(skb, nlh);
+}
+
+void *smc_helper_nlmsg_data(const struct nlmsghdr *nlh)
+{
+	return nlmsg_data(nlh);
+}
+
+int smc_helper_nlmsg_len(const struct nlmsghdr *nlh)
+{
+	return nlmsg_len(nlh);
+}
+
 struct net *smc_helper_genl_info_net(const struct genl_info *info)
 {
 	return genl_info_net(info);

@@ -8,5 +8,6 @@
 #include "net.c"
 #include "ratelimit.c"
 #include "route.c"
+#include "sock_diag.c"
 #include "utsname.c"
 #include "workqueue.c"

@@ -16,6 +16,7 @@
 #include "net.h"
 #include "ratelimit.h"
 #include "route.h"
+#include "sock_diag.h"
 #include "utsname.h"
 #include "workqueue.h"
 

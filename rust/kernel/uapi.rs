@@ -2,9 +2,16 @@
 
 //! Numbers of SMC's interfaces to user space.
 //!
-//! C header: [`include/uapi/linux/smc.h`](srctree/include/uapi/linux/smc.h)
+//! C headers: [`include/uapi/linux/smc.h`](srctree/include/uapi/linux/smc.h),
+//! [`include/uapi/linux/smc_diag.h`](srctree/include/uapi/linux/smc_diag.h)
 
 pub use crate::bindings::{
+    SMC_DIAG_CONNINFO,
+    SMC_DIAG_FALLBACK,
+    SMC_DIAG_LGRINFO,
+    SMC_DIAG_MODE_FALLBACK_TCP,
+    SMC_DIAG_MODE_SMCR,
+    SMC_DIAG_SHUTDOWN,
     SMC_GEN_DEV_SMCD,
     SMC_GEN_DEV_SMCR,
     SMC_GEN_FBACK_STATS,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest admin`: what netlink answers, in lines that are the same for two modules
+//! `smctest admin`: what netlink and `sock_diag` answer, in lines that are the same for two modules
 //! that answer alike. What has to differ (numbers drawn at random, sizes of private pools) is shown by
 //! its length only.
 
@@ -8,6 +8,7 @@ mod lists;
 mod pnet;
 mod requests;
 mod show;
+mod sockets;
 mod steady;
 
 use anyhow::Result;

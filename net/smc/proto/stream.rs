@@ -94,6 +94,7 @@ pub use self::view::{
     Queues,
     Readiness,
     Recv,
+    Rings,
     SendError, //
 };
 

@@ -33,7 +33,7 @@ impl Attrs<'_> {
     /// # Safety
     ///
     /// `skb` must be a message under construction, and nobody else's while the result lives.
-    pub(super) unsafe fn new(skb: NonNull<bindings::sk_buff>) -> Self {
+    pub(crate) unsafe fn new(skb: NonNull<bindings::sk_buff>) -> Self {
         // INVARIANT: By the caller's promise.
         Self {
             skb,
@@ -41,7 +41,8 @@ impl Attrs<'_> {
         }
     }
 
-    fn bytes(&mut self, attr: u32, bytes: &[u8]) -> Result {
+    /// Bytes as they are.
+    pub fn bytes(&mut self, attr: u32, bytes: &[u8]) -> Result {
         let (attr, len) = (number(attr)?, length(bytes.len())?);
         // SAFETY: By the type invariant; the bytes are valid.
         to_result(unsafe { bindings::nla_put(self.skb.as_ptr(), attr, len, bytes.as_ptr().cast()) })

@@ -105,7 +105,7 @@ macro_rules! write_once {
 }
 
 impl Sk {
-    pub(super) fn as_ptr(&self) -> *mut bindings::sock {
+    pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
         self.0.get()
     }
 
@@ -189,6 +189,12 @@ impl Sk {
     pub fn uid(&self) -> u32 {
         // SAFETY: The socket is alive.
         unsafe { bindings::sk_uid_munged(self.as_ptr()) }
+    }
+
+    /// The family given to socket(2).
+    pub fn family(&self) -> u8 {
+        // CAST: The numbers of families are small.
+        read_once!(self, __sk_common.skc_family) as u8
     }
 
     /// The protocol number given to socket(2).

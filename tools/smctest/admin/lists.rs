@@ -14,6 +14,7 @@ use smc_tools::genl::SMC_FAMILY;
 use smc_user::Socket;
 
 use super::show;
+use super::sockets;
 use crate::context::Context;
 use crate::family::Family;
 use crate::netns;
@@ -61,6 +62,10 @@ pub(super) fn run(context: &Context) -> Result<()> {
     smc.client.shutdown(libc::SHUT_WR)?;
     thread::sleep(Duration::from_millis(300));
     lists("half closed", context)?;
+    netns::inside(context.client_netns.as_deref(), || {
+        sockets::ask_oddly();
+        Ok(())
+    })?;
     drop((smc, second, tcp));
     thread::sleep(Duration::from_secs(1));
     lists("after all closed", context)
@@ -127,7 +132,11 @@ fn lists(when: &str, context: &Context) -> Result<()> {
                     family.dump(command),
                 );
             }
-            Ok(())
+            // The C module has connections of IPPROTO_SMC without addresses, and accepts sockets of AF_SMC.
+            match context.family {
+                Family::Smc => sockets::list(&format!("{when}, {end}, sockets")),
+                _ => Ok(()),
+            }
         })?;
     }
     Ok(())

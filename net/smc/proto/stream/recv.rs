@@ -43,6 +43,8 @@ pub(super) struct Receiver {
     inline: bool,
     /// The peer has more to send than fits, and waits.
     peer_blocked: bool,
+    /// As last received.
+    flags: ProducerFlags,
 }
 
 /// What reading did.
@@ -70,6 +72,7 @@ impl Receiver {
             gap: false,
             inline: false,
             peer_blocked: false,
+            flags: ProducerFlags::from_bits(0),
         }
     }
 
@@ -101,6 +104,7 @@ impl Receiver {
     /// Takes over a position that [`Self::check_prod`] gave. Returns the ring offset of an urgent
     /// byte that came with it.
     pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
+        self.flags = flags;
         self.peer_blocked = flags.contains(ProducerFlags::WRITE_BLOCKED);
         let present = flags.contains(ProducerFlags::URGENT_PRESENT);
         let Some(received) = prod else {
@@ -125,6 +129,13 @@ impl Receiver {
 
     pub(super) const fn cons_cursor(&self) -> Cursor {
         self.ring.cursor(self.consumed)
+    }
+
+    /// How far the peer has written, how far the application has read, and the flags of the peer's
+    /// last message (diagnosis).
+    pub(super) const fn view(&self) -> ([Cursor; 2], ProducerFlags) {
+        let received = self.ring.cursor(self.received);
+        ([received, self.cons_cursor()], self.flags)
     }
 
     // --- What the application reads.

@@ -80,6 +80,23 @@ impl Sender {
         self.peer.is_some()
     }
 
+    /// In the peer's RMBE: what it has read, and what was written; in the send buffer, or one of class
+    /// `unlent`: what was taken, what was written, and what is known to have arrived (diagnosis).
+    pub(super) fn view(&self, unlent: SizeClass) -> ([Cursor; 2], [Cursor; 3]) {
+        let peer = |pos| self.peer.map_or(Cursor::default(), |ring| ring.cursor(pos));
+        let buffer = self.sndbuf.unwrap_or(Ring::new(unlent));
+        (
+            [self.acked, self.sent].map(peer),
+            [self.prepared, self.sent, self.fin].map(|pos| buffer.cursor(pos)),
+        )
+    }
+
+    /// Bytes of the peer's RMBE and of the send buffer; 0 for what there is not.
+    pub(super) fn sizes(&self) -> (u32, u32) {
+        let size = |ring: Option<Ring>| ring.map_or(0, Ring::size);
+        (size(self.peer), size(self.sndbuf))
+    }
+
     // --- The send buffer.
 
     pub(super) const fn has_sndbuf(&self) -> bool {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the application sees of a connection in each state: send, recv, poll, ioctl (Linux `af_smc.c`).
 
+use crate::buffer::SizeClass;
 use crate::conn::State;
+use crate::cursor::Cursor;
 use crate::stream::{
+    ProducerFlags,
+    StateFlags,
     Stream,
     UrgentState, //
 };
@@ -84,7 +88,66 @@ pub struct Queues {
     pub at_mark: bool,
 }
 
+/// The rings of a connection, for diagnosis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rings {
+    /// Bytes of our RMBE.
+    pub rmbe: u32,
+    /// Bytes of the peer's; 0 as long as it is not known.
+    pub peer_rmbe: u32,
+    /// Bytes of the send buffer; 0 while there is none.
+    pub sndbuf: u32,
+    /// In our RMBE: how far the peer has written.
+    pub rx_prod: Cursor,
+    /// In the peer's RMBE: how far it has read.
+    pub rx_cons: Cursor,
+    /// In the peer's RMBE: how far we have written.
+    pub tx_prod: Cursor,
+    /// In our RMBE: how far the application has read.
+    pub tx_cons: Cursor,
+    /// In the send buffer: how far the application has filled it.
+    pub tx_prep: Cursor,
+    /// In the send buffer: how far it was written to the peer.
+    pub tx_sent: Cursor,
+    /// In the send buffer: how far it is known to have arrived.
+    pub tx_fin: Cursor,
+    /// The flags of the peer's last message.
+    pub rx_flags: (ProducerFlags, StateFlags),
+    /// Those that our next message would have.
+    pub tx_flags: (ProducerFlags, StateFlags),
+}
+
 impl Stream {
+    /// Whether the peer has said that it sends no more: it is done writing, closed, or aborts.
+    pub const fn is_peer_done(&self) -> bool {
+        !self.peer.is_empty()
+    }
+
+    /// The rings as they are now. Places in the send buffer are told for one of class `unlent` while
+    /// there is none.
+    pub fn rings(&self, unlent: SizeClass) -> Rings {
+        let ([rx_cons, tx_prod], [tx_prep, tx_sent, tx_fin]) = self.send.view(unlent);
+        let ([rx_prod, tx_cons], rx_flags) = self.recv.view();
+        let (peer_rmbe, sndbuf) = self.send.sizes();
+        let tx_flags = ProducerFlags::default()
+            .with(ProducerFlags::WRITE_BLOCKED, self.send.is_write_blocked())
+            .with(ProducerFlags::URGENT_PENDING, self.send.is_urgent_pending());
+        Rings {
+            rmbe: self.recv.size(),
+            peer_rmbe,
+            sndbuf,
+            rx_prod,
+            rx_cons,
+            tx_prod,
+            tx_cons,
+            tx_prep,
+            tx_sent,
+            tx_fin,
+            rx_flags: (rx_flags, self.peer),
+            tx_flags: (tx_flags, self.own),
+        }
+    }
+
     /// Whether data may be given.
     ///
     /// # Errors

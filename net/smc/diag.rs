@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sockets of a namespace as smcss(8) reads them: `sock_diag` with the messages and attributes of
+//! the C module (C file `smc_diag.c`).
+//!
+//! Sockets of `IPPROTO_SMC` show their addresses, too, which the C module leaves out.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    genl::Attrs,
+    ib,
+    net::AF_SMC,
+    sock_diag::{
+        SockDiag,
+        SockDiagRegistration,
+        SockList, //
+    },
+    uapi::*, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    cursor::Cursor,
+    lgr::Role, //
+};
+
+use crate::{
+    conn::Conn,
+    sock::{
+        self,
+        Sock, //
+    }, //
+};
+
+/// The registered handler.
+pub(crate) type Registration = SockDiagRegistration<Diag>;
+
+/// Answers for the family.
+pub(crate) struct Diag;
+
+/// Sockets that are looked up at a time; more do not fit into a message.
+const AT_A_TIME: usize = 512;
+
+impl SockDiag for Diag {
+    const FAMILY: u16 = AF_SMC;
+
+    fn dump(list: &mut SockList<'_>) -> Result {
+        let socks = sock::list(list.netns(), list.next(), AT_A_TIME)?;
+        for sock in &socks {
+            if !put(list, sock)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an attribute was asked for.
+fn is_wanted(extensions: u8, attr: u32) -> bool {
+    u32::from(extensions) & (1 << attr.saturating_sub(1)) != 0
+}
+
+/// What was shut down: by the application, or because the peer sends no more.
+fn shutdown(sock: &Sock, conn: Option<&Conn>) -> u8 {
+    let is_peer_done = |conn: &Conn| conn.with(|inner| inner.stream.is_peer_done());
+    // Bit 0 is that of receiving.
+    sock.sk.shutdown_mask() | u8::from(conn.is_some_and(is_peer_done))
+}
+
+fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
+    let why = sock.why();
+    let mode = match why {
+        Some(_) => SMC_DIAG_MODE_FALLBACK_TCP,
+        None => SMC_DIAG_MODE_SMCR,
+    };
+    let conn = sock.conn();
+    let state = match &conn {
+        Some(conn) => conn.state().number(),
+        None => sock.sk.state(),
+    };
+    // CAST: One of three modes.
+    let base = list.base(&sock.sk, state, mode as u8, &sock.tcp, sock.version);
+    let extensions = list.extensions();
+    list.put(sock.serial(), &base, |attrs| {
+        attrs.u8(SMC_DIAG_SHUTDOWN, shutdown(sock, conn.as_deref()))?;
+        let codes = why.map_or([0; 2], |why| [why.reason.code(), why.diagnosis]);
+        let fallback = codes.into_iter().fold(Fields::<8>::new(), Fields::u32);
+        attrs.bytes(SMC_DIAG_FALLBACK, &fallback.bytes)?;
+        let Some(conn) = &conn else {
+            return Ok(());
+        };
+        if is_wanted(extensions, SMC_DIAG_CONNINFO) {
+            put_conn(attrs, sock, conn)?;
+        }
+        if is_wanted(extensions, SMC_DIAG_LGRINFO) && conn.group.ending().is_none() {
+            put_group(attrs, conn)?;
+        }
+        Ok(())
+    })
+}
+
+/// A structure of numbers, one after the other.
+struct Fields<const LEN: usize> {
+    bytes: [u8; LEN],
+    len: usize,
+}
+
+impl<const LEN: usize> Fields<LEN> {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; LEN],
+            len: 0,
+        }
+    }
+
+    /// Bytes; those that do not fit are left out.
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        let place = self.bytes.iter_mut().skip(self.len);
+        for (to, from) in place.zip(bytes) {
+            *to = *from;
+        }
+        self.len = self.len.saturating_add(bytes.len());
+        self
+    }
+
+    /// A text in a field of fixed length.
+    fn text(mut self, text: &[u8], len: usize) -> Self {
+        let end = self.len.saturating_add(len);
+        self = self.bytes(text.get(..len.saturating_sub(1)).unwrap_or(text));
+        self.len = end;
+        self
+    }
+
+    fn u32(self, n: u32) -> Self {
+        self.bytes(&n.to_ne_bytes())
+    }
+
+    fn cursor(self, cursor: Cursor) -> Self {
+        let wrap = self.bytes(&[0; 2]).bytes(&cursor.wrap.to_ne_bytes());
+        wrap.u32(cursor.offset)
+    }
+}
+
+/// `struct smc_diag_conninfo`.
+fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
+    // A send buffer is lent while data are in flight; this is what would be.
+    let unlent = SizeClass::for_bytes(sock.sk.sndbuf());
+    let rings = conn.with(|inner| inner.stream.rings(unlent));
+    let sndbuf = match rings.sndbuf {
+        0 => unlent.bytes(),
+        bytes => bytes,
+    };
+    let sizes = [conn.token().0, sndbuf, rings.rmbe, rings.peer_rmbe];
+    let fields = sizes.into_iter().fold(Fields::<76>::new(), Fields::u32);
+    let peer = [rings.rx_prod, rings.rx_cons, rings.tx_prod, rings.tx_cons];
+    let fields = peer.into_iter().fold(fields, Fields::cursor).bytes(&[
+        rings.rx_flags.0.bits(),
+        rings.rx_flags.1.bits(),
+        rings.tx_flags.0.bits(),
+        rings.tx_flags.1.bits(),
+    ]);
+    let own = [rings.tx_prep, rings.tx_sent, rings.tx_fin];
+    let fields = own.into_iter().fold(fields, Fields::cursor);
+    attrs.bytes(SMC_DIAG_CONNINFO, &fields.bytes)
+}
+
+/// `struct smc_diag_lgrinfo`.
+fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
+    /// Bytes of the text of a GID.
+    const GID_LEN: usize = 40;
+    let link = conn.link();
+    let (facts, port) = (link.facts(), link.port());
+    let Some(device) = facts.device else {
+        return Ok(());
+    };
+    let role = match conn.group.terms.role {
+        Role::Client => 0,
+        Role::Server => 1,
+    };
+    let fields = Fields::<147>::new()
+        .bytes(&[facts.number.0])
+        .text(device.name().as_bytes(), ib::Name::MAX + 1)
+        .bytes(&[u8::try_from(port.port)?])
+        .text(&port.gid.text(), GID_LEN)
+        .text(&facts.peer_gid.text(), GID_LEN)
+        .bytes(&[role]);
+    attrs.bytes(SMC_DIAG_LGRINFO, &fields.bytes)
+}

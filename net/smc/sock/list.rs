@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sockets of each network namespace, for those who look at them: from when they are made until
+//! they are closed.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::net::{
+    NetNs,
+    PerNet,
+    Slot, //
+};
+
+use super::Sock;
+
+static SLOT: Slot<Sockets> = Slot::new();
+
+static LAST_SERIAL: Atomic<u64> = Atomic::new(0);
+
+/// A number that grows from socket to socket.
+pub(super) fn next_serial() -> u64 {
+    LAST_SERIAL.fetch_add(1, Relaxed) + 1
+}
+
+/// The sockets of a namespace.
+pub(super) struct Sockets(Pin<KBox<Tree>>);
+
+#[pin_data]
+struct Tree {
+    #[pin]
+    by_serial: SpinLock<RBTree<u64, Arc<Sock>>>,
+}
+
+impl PerNet for Sockets {
+    fn slot() -> &'static Slot<Self> {
+        &SLOT
+    }
+
+    fn new(_net: &NetNs) -> Result<KBox<Self>> {
+        let tree = pin_init!(Tree {
+            by_serial <- new_spinlock!(RBTree::new(), "smc::sock::Sockets"),
+        });
+        Ok(KBox::new(
+            Self(KBox::pin_init(tree, GFP_KERNEL)?),
+            GFP_KERNEL,
+        )?)
+    }
+}
+
+/// Enters a new socket, which stays until [`remove`]. May sleep.
+pub(super) fn add(sock: &Arc<Sock>) -> Result {
+    let sockets = sock.sk.netns().get::<Sockets>().ok_or(ENODEV)?;
+    let node = RBTreeNode::new(sock.serial, sock.clone(), GFP_KERNEL)?;
+    // No two have the same number.
+    let _ = sockets.0.by_serial.lock().insert(node);
+    Ok(())
+}
+
+/// Removes a socket, if it is there. Any context but interrupts.
+pub(super) fn remove(sock: &Sock) {
+    if let Some(sockets) = sock.sk.netns().get::<Sockets>() {
+        let node = sockets.0.by_serial.lock().remove_node(&sock.serial);
+        // It may hold the last reference.
+        drop(node);
+    }
+}
+
+/// At most `max` sockets of a namespace from that serial number on, oldest first. May sleep.
+pub(crate) fn list(net: &NetNs, from: u64, max: usize) -> Result<KVec<Arc<Sock>>> {
+    let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
+    let Some(sockets) = net.get::<Sockets>() else {
+        return Ok(found);
+    };
+    let mut tree = sockets.0.by_serial.lock();
+    let mut cursor = tree.cursor_lower_bound_mut(&from);
+    while let Some(at) = cursor.take().filter(|_| found.len() < max) {
+        let (_, sock) = at.current();
+        if found.push_within_capacity(sock.clone()).is_err() {
+            break;
+        }
+        cursor = at.move_next();
+    }
+    Ok(found)
+}

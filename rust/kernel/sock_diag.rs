@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `sock_diag`: the list of a family's sockets that `ss` and its like ask for.
+//!
+//! C headers: [`include/linux/sock_diag.h`](srctree/include/linux/sock_diag.h),
+//! [`include/uapi/linux/smc_diag.h`](srctree/include/uapi/linux/smc_diag.h)
+
+use core::{
+    marker::PhantomData,
+    mem::size_of,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::Opaque, //
+};
+
+use crate::{
+    bindings,
+    genl::Attrs,
+    net::{
+        this_module,
+        IpVersion,
+        NetNs,
+        Sk,
+        TcpSocket, //
+    }, //
+};
+
+/// A family whose sockets can be listed.
+pub trait SockDiag: Sized + 'static {
+    /// The family's number.
+    const FAMILY: u16;
+
+    /// Puts the sockets of who asked, in as many passes as it takes. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the list impossible.
+    fn dump(list: &mut SockList<'_>) -> Result;
+}
+
+/// A registered [`SockDiag`].
+pub struct SockDiagRegistration<D: SockDiag> {
+    handler: KBox<Opaque<bindings::sock_diag_handler>>,
+    _diag: PhantomData<fn(D)>,
+}
+
+// SAFETY: The record is not written after the registration.
+unsafe impl<D: SockDiag> Send for SockDiagRegistration<D> {}
+// SAFETY: As above.
+unsafe impl<D: SockDiag> Sync for SockDiagRegistration<D> {}
+
+impl<D: SockDiag> SockDiagRegistration<D> {
+    /// Registers the family; its sockets may be asked for from then on. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if somebody answers for the family already, `EINVAL` for a number that none can have.
+    pub fn new() -> Result<Self> {
+        let handler = bindings::sock_diag_handler {
+            owner: this_module(),
+            family: u8::try_from(D::FAMILY)?,
+            dump: Some(Self::request_callback),
+            ..pin_init::zeroed()
+        };
+        let handler = KBox::new(Opaque::new(handler), GFP_KERNEL)?;
+        // SAFETY: The record lives until it is unregistered in `drop`.
+        to_result(unsafe { bindings::sock_diag_register(handler.get()) })?;
+        Ok(Self {
+            handler,
+            _diag: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the kernel only, with a request.
+    unsafe extern "C" fn request_callback(
+        skb: *mut bindings::sk_buff,
+        nlh: *mut bindings::nlmsghdr,
+    ) -> i32 {
+        // SAFETY: The kernel passes a request with its header.
+        let (kind, flags) = unsafe { ((*nlh).nlmsg_type, (*nlh).nlmsg_flags) };
+        // One bit of the flag for lists is enough: smcss sets no more.
+        let is_list = u32::from(flags) & bindings::NLM_F_DUMP != 0;
+        if u32::from(kind) != bindings::SOCK_DIAG_BY_FAMILY || !is_list {
+            return 0;
+        }
+        let mut control = bindings::netlink_dump_control {
+            dump: Some(Self::dump_callback),
+            module: this_module(),
+            min_dump_alloc: bindings::SOCK_DIAG_ALLOC,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: As above; the socket of the kernel's side lives as long as its namespace, which the
+        // socket of who asked holds.
+        unsafe {
+            bindings::__netlink_dump_start(bindings::diag_nlsk(skb), skb, nlh, &raw mut control)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// To be called by the kernel only, for a list begun by `request_callback`.
+    unsafe extern "C" fn dump_callback(
+        skb: *mut bindings::sk_buff,
+        cb: *mut bindings::netlink_callback,
+    ) -> i32 {
+        let mut list = SockList {
+            // SAFETY: The kernel passes no null pointers.
+            skb: unsafe { NonNull::new_unchecked(skb) },
+            // SAFETY: As above.
+            cb: unsafe { NonNull::new_unchecked(cb) },
+            _pass: PhantomData,
+        };
+        match D::dump(&mut list) {
+            // The kernel calls again until nothing more was put.
+            // SAFETY: The message is there.
+            Ok(()) => i32::try_from(unsafe { (*skb).len }).unwrap_or(i32::MAX),
+            Err(e) => e.to_errno(),
+        }
+    }
+}
+
+impl<D: SockDiag> Drop for SockDiagRegistration<D> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `new`.
+        unsafe { bindings::sock_diag_unregister(self.handler.get()) };
+    }
+}
+
+/// One pass over a list.
+///
+/// # Invariants
+///
+/// `skb` and `cb` are the message under construction and the state of a dump, and nobody else's for
+/// `'a`.
+pub struct SockList<'a> {
+    skb: NonNull<bindings::sk_buff>,
+    cb: NonNull<bindings::netlink_callback>,
+    _pass: PhantomData<&'a mut bindings::netlink_callback>,
+}
+
+impl<'a> SockList<'a> {
+    /// The namespace of who asked.
+    pub fn netns(&self) -> &'a NetNs {
+        // SAFETY: The socket of who asked keeps its namespace during the call.
+        unsafe { NetNs::from_ptr(bindings::skb_net(self.skb.as_ptr())) }
+    }
+
+    /// The bits for what was asked for beyond the base; none if the request ends before them.
+    pub fn extensions(&self) -> u8 {
+        /// Where the byte stands in the request.
+        const PLACE: i32 = 3;
+        // SAFETY: By the type invariant; the request lives as long as the dump.
+        let (data, len) = unsafe {
+            let nlh = (*self.cb.as_ptr()).nlh;
+            (bindings::nlmsg_data(nlh), bindings::nlmsg_len(nlh))
+        };
+        match len > PLACE {
+            // SAFETY: The request has that many bytes.
+            true => unsafe { data.cast::<u8>().add(PLACE as usize).read() },
+            false => 0,
+        }
+    }
+
+    /// The key at which this pass goes on: 0 in the first one.
+    pub fn next(&self) -> u64 {
+        // SAFETY: See `place`.
+        unsafe { self.place().read() }
+    }
+
+    fn place(&self) -> *mut u64 {
+        // SAFETY: By the type invariant.
+        let place = unsafe { &raw mut (*self.cb.as_ptr()).__bindgen_anon_1 };
+        // The state is 48 bytes for whom the dump belongs to, aligned for longs, and zero at first.
+        place.cast()
+    }
+
+    /// Puts a socket, with a key that grows from socket to socket; says whether it fitted. The next
+    /// pass goes on behind the last one that did.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` for a socket that does not fit into an empty message; others of `fill`.
+    pub fn put(
+        &mut self,
+        key: u64,
+        base: &[u8; BASE_LEN],
+        fill: impl FnOnce(&mut Attrs<'_>) -> Result,
+    ) -> Result<bool> {
+        // SAFETY: By the type invariant.
+        let before = unsafe { (*self.skb.as_ptr()).len };
+        match self.message(base, fill) {
+            Ok(()) => {
+                // SAFETY: See `place`.
+                unsafe { self.place().write(key.saturating_add(1)) };
+                Ok(true)
+            }
+            Err(e) => {
+                // SAFETY: As above; the message was that long.
+                unsafe { bindings::skb_trim(self.skb.as_ptr(), before) };
+                match before > 0 && e == EMSGSIZE {
+                    true => Ok(false),
+                    false => Err(e),
+                }
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        base: &[u8; BASE_LEN],
+        fill: impl FnOnce(&mut Attrs<'_>) -> Result,
+    ) -> Result {
+        // CAST: Small numbers.
+        let (len, flags) = (BASE_LEN as i32, bindings::NLM_F_MULTI as i32);
+        // SAFETY: By the type invariant; the request lives as long as the dump.
+        let nlh = unsafe {
+            let request = (*self.cb.as_ptr()).nlh;
+            let portid = bindings::netlink_cb_portid(self.cb.as_ptr());
+            let (seq, kind) = ((*request).nlmsg_seq, i32::from((*request).nlmsg_type));
+            bindings::nlmsg_put(self.skb.as_ptr(), portid, seq, kind, len, flags)
+        };
+        let nlh = NonNull::new(nlh).ok_or(EMSGSIZE)?;
+        // SAFETY: The message has room for so many bytes after its header.
+        let data = unsafe { bindings::nlmsg_data(nlh.as_ptr()) }.cast::<u8>();
+        // SAFETY: As above, and nobody else writes there.
+        unsafe { ptr::copy_nonoverlapping(base.as_ptr(), data, BASE_LEN) };
+        // SAFETY: By the type invariant.
+        fill(&mut unsafe { Attrs::new(self.skb) })?;
+        // SAFETY: As above; begun with this header.
+        unsafe { bindings::nlmsg_end(self.skb.as_ptr(), nlh.as_ptr()) };
+        Ok(())
+    }
+
+    /// The base of a socket's message (`struct smc_diag_msg`). `state` is its state, `mode` how its data
+    /// go; the addresses are those of the TCP socket below it.
+    pub fn base(
+        &self,
+        sk: &Sk,
+        state: u8,
+        mode: u8,
+        tcp: &TcpSocket,
+        version: IpVersion,
+    ) -> [u8; BASE_LEN] {
+        let id = tcp.id(version);
+        let mut cookie = [0; 2];
+        // SAFETY: The socket is alive, and there is room for the cookie.
+        unsafe { bindings::sock_diag_save_cookie(sk.as_ptr(), cookie.as_mut_ptr()) };
+        // SAFETY: The request is there, and the socket is alive.
+        let uid = unsafe { bindings::netlink_cb_uid_of(self.cb.as_ptr(), sk.as_ptr()) };
+        // SAFETY: The socket is alive.
+        let inode = unsafe { bindings::sock_i_ino(sk.as_ptr()) };
+        let parts: [&[u8]; 10] = [
+            // What was shut down is an attribute.
+            &[sk.family(), state, mode, 0],
+            &id.source_port,
+            &id.destination_port,
+            &id.source,
+            &id.destination,
+            &id.interface.to_ne_bytes(),
+            &cookie[0].to_ne_bytes(),
+            &cookie[1].to_ne_bytes(),
+            &uid.to_ne_bytes(),
+            &inode.to_ne_bytes(),
+        ];
+        let mut base = [0; BASE_LEN];
+        let bytes = parts.into_iter().flatten();
+        for (to, from) in base.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        base
+    }
+}
+
+/// Bytes of the base of a socket's message.
+pub const BASE_LEN: usize = size_of::<bindings::smc_diag_msg>();
+
+const _: () = assert!(BASE_LEN == 64);
+
+/// Between which places a TCP connection is, in the byte order of the network.
+struct Id {
+    source_port: [u8; 2],
+    destination_port: [u8; 2],
+    source: [u8; 16],
+    destination: [u8; 16],
+    interface: i32,
+}
+
+impl TcpSocket {
+    /// The socket's addresses, also those of a connection that has ended.
+    fn id(&self, version: IpVersion) -> Id {
+        let sk = self.sk_ptr();
+        /// Reads a field, which others may write meanwhile: it is only shown.
+        macro_rules! read {
+            ($($field:ident).+) => {
+                // SAFETY: The socket is alive, and the field is a plain number or an array of such.
+                unsafe { (&raw const (*sk).__sk_common.$($field).+).read_volatile() }
+            };
+        }
+        let first = |word: u32| {
+            let mut address = [0; 16];
+            if let Some(place) = address.first_chunk_mut::<4>() {
+                *place = word.to_ne_bytes();
+            }
+            address
+        };
+        let (source, destination) = match version {
+            IpVersion::V4 => (
+                first(read!(__bindgen_anon_1.__bindgen_anon_1.skc_rcv_saddr)),
+                first(read!(__bindgen_anon_1.__bindgen_anon_1.skc_daddr)),
+            ),
+            #[cfg(CONFIG_IPV6)]
+            IpVersion::V6 => (
+                read!(skc_v6_rcv_saddr.in6_u.u6_addr8),
+                read!(skc_v6_daddr.in6_u.u6_addr8),
+            ),
+            #[cfg(not(CONFIG_IPV6))]
+            IpVersion::V6 => ([0; 16], [0; 16]),
+        };
+        Id {
+            source_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_num).to_be_bytes(),
+            destination_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_dport).to_ne_bytes(),
+            source,
+            destination,
+            interface: read!(skc_bound_dev_if),
+        }
+    }
+}
