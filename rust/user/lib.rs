@@ -18,6 +18,7 @@ pub use address::Address;
 pub use errno::Errno;
 pub use poll::poll_fd;
 pub use signal::interrupt_calls_by;
+pub use signal::restore_signal;
 pub use socket::Message;
 pub use socket::Socket;
 

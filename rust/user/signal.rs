@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Signals that interrupt a system call and do nothing else.
+//! What signals do: interrupt a system call and nothing else, or what they do by default.
 
 use std::mem;
 use std::ptr;
@@ -18,6 +18,17 @@ pub fn interrupt_calls_by(signal: i32) -> Result<()> {
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
     // SAFETY: `action` is valid, and its handler does nothing, which is safe in any context.
+    check(unsafe { libc::sigaction(signal, &action, ptr::null_mut()) })?;
+    Ok(())
+}
+
+/// From now on `signal` does what it does by default. A program in Rust begins with `SIGPIPE` ignored, and
+/// would complain about a reader who has enough.
+pub fn restore_signal(signal: i32) -> Result<()> {
+    // SAFETY: all zeroes is a valid `sigaction`: no flags and an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: `action` is valid.
     check(unsafe { libc::sigaction(signal, &action, ptr::null_mut()) })?;
     Ok(())
 }

@@ -9,7 +9,10 @@ use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 
+use serde::Serialize;
+
 use crate::netlink::attribute;
+use crate::netlink::get_u16;
 use crate::netlink::get_u32;
 use crate::netlink::get_u64;
 use crate::netlink::text;
@@ -25,11 +28,13 @@ const REQUEST_LEN: usize = 52;
 /// `struct smc_diag_msg`.
 const MESSAGE_LEN: usize = 64;
 
+const SMC_DIAG_CONNINFO: u16 = 1;
 const SMC_DIAG_LGRINFO: u16 = 2;
+const SMC_DIAG_SHUTDOWN: u16 = 3;
 const SMC_DIAG_FALLBACK: u16 = 5;
 
-/// Asks for the link group attribute: bit (number - 1).
-const EXT_LGRINFO: u8 = 1 << (SMC_DIAG_LGRINFO - 1);
+/// Asks for the attributes of a connection and its link: bits (number - 1).
+const EXTENSIONS: u8 = 1 << (SMC_DIAG_CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1);
 
 /// How a socket moves its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +103,81 @@ pub struct Entry {
     pub reason: u32,
     /// Why the peer declined.
     pub peer_diagnosis: u32,
-    /// RDMA device of its link, for SMC-R.
-    pub device: Option<String>,
+    /// The interface that it is bound to; 0 for none.
+    pub interface: u32,
+    /// What was shut down: bit 0 receiving, bit 1 sending.
+    pub shutdown: u8,
+    /// The rings of a connection over RDMA.
+    pub conn: Option<Conn>,
+    /// The link of a connection over RDMA.
+    pub link: Option<Link>,
+}
+
+/// The rings of a connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conn {
+    /// What the peer puts into its messages to name the connection.
+    pub token: u32,
+    /// Bytes of the send buffer.
+    pub send_bytes: u32,
+    /// Bytes of the receive buffer.
+    pub receive_bytes: u32,
+    /// Bytes of the peer's receive buffer.
+    pub peer_bytes: u32,
+    /// Wrap count and offset: what the peer wrote, what it read, what we wrote, what we read; and in the
+    /// send buffer: what was put there, sent, and completed.
+    pub cursors: [(u16, u32); 7],
+    /// Producer and state flags, received and sent.
+    pub flags: [u8; 4],
+}
+
+/// The link of a connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// Its number in the link group.
+    pub id: u8,
+    /// The RDMA device.
+    pub device: String,
+    /// Its port.
+    pub port: u8,
+    /// The port's address.
+    pub gid: String,
+    /// The peer's.
+    pub peer_gid: String,
+    /// This end was accepted.
+    pub is_server: bool,
+}
+
+impl Conn {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let word = |at| get_u32(bytes, at);
+        let cursor = |at: usize| Some((get_u16(bytes, at + 2)?, word(at + 4)?));
+        let mut cursors = [(0, 0); 7];
+        for (cursor_at, place) in [16, 24, 32, 40, 52, 60, 68].into_iter().zip(&mut cursors) {
+            *place = cursor(cursor_at)?;
+        }
+        Some(Self {
+            token: word(0)?,
+            send_bytes: word(4)?,
+            receive_bytes: word(8)?,
+            peer_bytes: word(12)?,
+            cursors,
+            flags: bytes.get(48..52)?.try_into().ok()?,
+        })
+    }
+}
+
+impl Link {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            id: *bytes.first()?,
+            device: text(bytes.get(1..65)?),
+            port: *bytes.get(65)?,
+            gid: text(bytes.get(66..106)?),
+            peer_gid: text(bytes.get(106..146)?),
+            is_server: *bytes.get(146)? == 1,
+        })
+    }
 }
 
 /// Lists the AF_SMC sockets of the caller's network namespace.
@@ -108,7 +186,7 @@ pub struct Entry {
 pub fn sockets() -> io::Result<Vec<Entry>> {
     let mut request = [0; REQUEST_LEN];
     request[0] = AF_SMC;
-    request[3] = EXT_LGRINFO;
+    request[3] = EXTENSIONS;
 
     let replies = Netlink::open(NETLINK_SOCK_DIAG)?.dump(SOCK_DIAG_BY_FAMILY, &request)?;
     Ok(replies
@@ -120,7 +198,7 @@ pub fn sockets() -> io::Result<Vec<Entry>> {
 fn parse(bytes: &[u8]) -> Option<Entry> {
     let attributes = bytes.get(MESSAGE_LEN..)?;
     let fallback = attribute(attributes, SMC_DIAG_FALLBACK).unwrap_or_default();
-    let device = attribute(attributes, SMC_DIAG_LGRINFO).and_then(|link| link.get(1..65));
+    let shutdown = attribute(attributes, SMC_DIAG_SHUTDOWN).and_then(|value| value.first());
 
     Some(Entry {
         state: State(*bytes.get(1)?),
@@ -135,7 +213,10 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
         inode: get_u64(bytes, 56)?,
         reason: get_u32(fallback, 0).unwrap_or(0),
         peer_diagnosis: get_u32(fallback, 4).unwrap_or(0),
-        device: device.map(text),
+        interface: get_u32(bytes, 40)?,
+        shutdown: shutdown.copied().unwrap_or(0),
+        conn: attribute(attributes, SMC_DIAG_CONNINFO).and_then(Conn::of),
+        link: attribute(attributes, SMC_DIAG_LGRINFO).and_then(Link::of),
     })
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the `smc` command and the guest tests share: netlink, socket listing, a socket's path.
+//! What the `smc` command and the guest tests share: netlink, the
+//! records that it gives, a socket's path.
 
 #![forbid(unsafe_code)]
 
@@ -8,3 +9,6 @@ pub mod diag;
 pub mod genl;
 pub mod netlink;
 pub mod path;
+pub mod pnet;
+pub mod stats;
+pub mod view;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc`: runs programs over SMC, sets enterprise IDs, shows sockets and why they use TCP.
+//! `smc`: runs programs over SMC, shows what the module does and why connections use TCP, and changes its
+//! tables.
 
 #![forbid(unsafe_code)]
 
+mod compat;
+mod counters;
+mod networks;
 mod run;
+mod show;
 mod sockets;
+mod table;
 mod ueid;
 
 use std::process::ExitCode;
@@ -24,18 +30,47 @@ struct Arguments {
 enum Command {
     /// Run a TCP program with AF_SMC sockets
     Run(run::Arguments),
+    /// List the SMC sockets with the path of each and, for TCP, the reason
+    #[command(alias = "sockets")]
+    Ss(sockets::Arguments),
+    /// List the link groups
+    Lgr(show::Arguments),
+    /// List the links
+    Link(show::Arguments),
+    /// List the RDMA devices
+    Dev(show::Arguments),
+    /// Show what this machine can do
+    Info(show::Arguments),
+    /// Show the counters of this network namespace, and why connections went over TCP
+    Stats(counters::Arguments),
+    /// Show or change which devices are on which physical network
+    #[command(subcommand)]
+    Pnet(networks::Command),
     /// Show or change the enterprise IDs that two hosts need in common for SMC version 2
     #[command(subcommand)]
     Ueid(ueid::Command),
-    /// List the SMC sockets with the path of each and, for TCP, the reason
-    Sockets(sockets::Arguments),
 }
 
+/// A reader of our output went away.
+const SIGPIPE: i32 = 13;
+
 fn main() -> ExitCode {
+    // If it fails, there is a complaint more.
+    let _ = smc_user::restore_signal(SIGPIPE);
+    let called: Vec<_> = std::env::args().collect();
+    if let Some(code) = compat::run(&called) {
+        return code;
+    }
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Ss(arguments) => sockets::run(&arguments),
+        Command::Lgr(arguments) => show::groups(&arguments),
+        Command::Link(arguments) => show::links(&arguments),
+        Command::Dev(arguments) => show::devices(&arguments),
+        Command::Info(arguments) => show::info(&arguments),
+        Command::Stats(arguments) => counters::run(&arguments),
+        Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
-        Command::Sockets(arguments) => sockets::run(&arguments),
     };
 
     match result {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc sockets`: what the sockets of this network namespace do, in words.
+//! `smc ss`: what the sockets of this network namespace do, in words.
 //!
 //! `sock_diag` is asked first. Where no module answers for AF_SMC there, the processes' own
 //! descriptors are looked at, which shows those that the caller may trace.
@@ -8,11 +8,14 @@
 use std::fs;
 use std::io;
 
+use serde::Serialize;
 use smc_tools::diag;
 use smc_tools::path::Path;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
+
+use crate::table::json;
 
 const AF_SMC: i32 = 43;
 const SOL_SOCKET: i32 = 1;
@@ -27,6 +30,10 @@ pub(crate) struct Arguments {
     /// Look at the descriptors of this process instead of asking sock_diag
     #[arg(short, long)]
     pid: Option<i32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// One line of the listing.
@@ -36,6 +43,34 @@ struct Line {
     path: Path,
 }
 
+/// As JSON has it.
+#[derive(Serialize)]
+struct Record<'a> {
+    local: &'a str,
+    peer: &'a str,
+    /// Bytes go by way of RDMA or shared memory.
+    smc: bool,
+    /// The path in words.
+    path: String,
+    /// The number of the reason for TCP, and of that which the peer gave.
+    reason: Option<(u32, u32)>,
+}
+
+impl Line {
+    fn record(&self) -> Record<'_> {
+        Record {
+            local: &self.local,
+            peer: &self.peer,
+            smc: self.path.is_smc(),
+            path: self.path.to_string(),
+            reason: match self.path {
+                Path::Fallback(reason, peer) => Some((reason, peer)),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// Prints one line for each socket.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let lines = match arguments.pid {
@@ -43,11 +78,14 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
         None => from_diag().or_else(|_| of_all_processes())?,
     };
 
+    let is_shown = |line: &&Line| arguments.all || line.path != Path::Unconnected;
+    let lines: Vec<_> = lines.iter().filter(is_shown).collect();
+    if arguments.json {
+        return json(&lines.iter().map(|line| line.record()).collect::<Vec<_>>());
+    }
     println!("{:<24} {:<24} Path", "Local address", "Peer address");
     for line in lines {
-        if arguments.all || line.path != Path::Unconnected {
-            println!("{:<24} {:<24} {}", line.local, line.peer, line.path);
-        }
+        println!("{:<24} {:<24} {}", line.local, line.peer, line.path);
     }
     Ok(())
 }

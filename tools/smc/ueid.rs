@@ -7,10 +7,17 @@ use std::io;
 use clap::Subcommand;
 use smc_tools::genl::Ueids;
 
+use crate::table::json;
+use crate::table::not_loaded;
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Print them, one a line
-    Show,
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Add one: up to 32 upper-case letters, digits, dots and hyphens
     Add { eid: String },
     /// Remove one
@@ -21,13 +28,11 @@ pub(crate) enum Command {
 
 /// Carries the command out; fails with the kernel's answer in words.
 pub(crate) fn run(command: &Command) -> io::Result<()> {
-    let mut ueids = Ueids::open().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(error.kind(), "the SMC module is not loaded"),
-        _ => error,
-    })?;
+    let mut ueids = Ueids::open().map_err(not_loaded)?;
 
     match command {
-        Command::Show => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
+        Command::Show { json: true } => json(&ueids.list()?)?,
+        Command::Show { json: false } => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
         Command::Add { eid } => ueids.add(eid)?,
         Command::Del { eid } => ueids.remove(eid)?,
         Command::Flush => ueids.flush()?,

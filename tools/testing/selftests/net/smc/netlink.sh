@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 120
-# The management interface: enterprise IDs, and what they do to connections.
+# timeout: 300
+# The management interface: enterprise IDs and physical networks, and what they do to connections; the
+# tools that show all this. What netlink and sock_diag answer is compared with the C module in lists.sh.
 
 . "$LIB"
 
@@ -12,6 +13,73 @@ has_eids() {
 
 ueid() {
 	"$BIN/smc" ueid "$@"
+}
+
+pnet() {
+	"$BIN/smc" pnet "$@"
+}
+
+# Network devices are named in their namespace.
+pnet_in() {
+	in_ns "$1" "$BIN/smc" pnet "${@:2}"
+}
+
+# pnet_is LINE...: the table, as smc_pnet prints it.
+pnet_is() {
+	diff <(printf '%s\n' "$@") <(called_as smc_pnet)
+}
+
+# called_as NAME OPTION...: our program by one of the names of smc-tools.
+called_as() {
+	local name=$1
+	shift
+	ln -sf "$BIN/smc" "/tmp/$name" && "/tmp/$name" "$@"
+}
+
+# fallback_is CODE: the next connection goes over TCP, for that reason as the client has it.
+fallback_is() {
+	local before
+	before=$(fallbacks_of "$1")
+	smctest --expect tcp path && [ "$(fallbacks_of "$1")" = "$((before + 1))" ]
+}
+
+fallbacks_of() {
+	local count
+	count=$(in_ns a "$BIN/smc" stats | sed -n "s/^\([0-9]*\) *client .*(0x$1)\$/\1/p")
+	echo "${count:-0}"
+}
+
+# json_is_good COMMAND...: it prints JSON.
+json_is_good() {
+	in_ns a "$BIN/smc" "$@" --json | head -c 1 | grep -q '[[{]'
+}
+
+# ends_quietly COMMAND...: it ends by SIGPIPE when nobody reads what it prints, and says nothing.
+ends_quietly() {
+	local code
+	exec 3> >(:)
+	sleep 0.5
+	"$BIN/smc" "$@" >&3 2>/tmp/said
+	code=$?
+	exec 3>&-
+	[ $code = 141 ] && [ ! -s /tmp/said ]
+}
+
+# Another wire, with soft RoCE on both ends.
+up_later() {
+	ip link add later_a mtu 9000 netns a type veth peer name later_b mtu 9000 netns b &&
+		ip -n a address add 10.8.0.1/24 dev later_a && ip -n a link set later_a up &&
+		ip -n b address add 10.8.0.2/24 dev later_b && ip -n b link set later_b up &&
+		in_ns a rdma link add rxe_later type rxe netdev later_a &&
+		in_ns b rdma link add rxe_later_b type rxe netdev later_b
+}
+
+later_path() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr=10.8.0.2 --expect smc path
+}
+
+down_later() {
+	ip -n a link del later_a && within 20 test ! -e /sys/class/infiniband/rxe_later
 }
 
 as_nobody() {
@@ -42,5 +110,55 @@ check "none is left" has_eids
 check "without one it is TCP" smctest --expect tcp path
 check "the default is added again" ueid add "$EID"
 check "and it is SMC-R again" smctest --expect smc path
+
+check "a network is named" pnet_in a add net1 -I wire_a
+check "no RDMA device is on it" fallback_is 03030000
+check "one is" pnet add NET1 -D rxe_a
+check "and makes SMC-R" smctest --expect smc path
+check "the other end is on another network" pnet_in b add NET2 -I wire_b
+check "so the server declines" smctest --expect tcp path
+check "its device is on that network" pnet add NET2 -D rxe_b -P 1
+check "and makes SMC-R again" smctest --expect smc path
+check "smc_pnet prints them" pnet_is "NET1 n/a rxe_a 1" "NET2 n/a rxe_b 1"
+check_not "a name is not given twice" pnet add NET3 -D rxe_a
+check_not "not everybody may name" as_nobody pnet add NET4 -I lo
+check "anybody may look" as_nobody pnet show
+check "a network is removed" pnet del NET1
+check "and its device is not used any more" fallback_is 03030000
+check "all are removed" pnet flush
+check "in the namespaces, too" pnet_in a flush
+check "in the other one" pnet_in b flush
+check "and it is SMC-R as at first" smctest --expect smc path
+
+# What is named first and comes later.
+check "a network device is named before it is there" pnet_in a add NET5 -I later_a
+check "and an RDMA device" pnet add NET5 -D rxe_later
+check "both come" up_later
+check "they are on that network" sh -c "'$BIN/smc' dev | grep -q 'rxe_later/1 .*NET5'"
+check "which makes SMC-R" later_path
+check "with links on it" sh -c "'$BIN/smc' lgr | grep -q NET5"
+check "they go" down_later
+check "their names stay" pnet_is "NET5 n/a rxe_later 1"
+check "until they are removed" pnet flush
+
+for command in ss lgr link dev info stats "pnet show" "ueid show"; do
+	# The words of a command.
+	# shellcheck disable=SC2086
+	check "smc $command prints JSON" json_is_good $command
+done
+check "smc ends as others do when nobody reads" ends_quietly info
+check "smcss answers" called_as smcss
+check "smcss lists connections" smctest --expect smc hold --connections 1 --seconds 1 --then \
+	"ip netns exec a /tmp/smcss -R | grep -E '^ACTIVE .* $IP_B:[0-9]+ .* SMCR CLNT rxe_a'"
+check "and their rings" smctest --expect smc hold --connections 1 --seconds 1 --then \
+	"ip netns exec b /tmp/smcss -d | grep -E '^ACTIVE .* SMCR <->   [0-9a-f]{8} '"
+check "smcr lists groups" sh -c "ln -sf '$BIN/smc' /tmp/smcr && /tmp/smcr linkgroup | grep -q SINGLE"
+check "and links" sh -c "/tmp/smcr -dd link link-show all | grep -q rxe_a"
+check "and devices" sh -c "/tmp/smcr d | grep -q rxe_b"
+check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
+check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
+check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ \$(/tmp/smcd linkgroup | wc -l) = 1 ]"
+
 check "module unloads" within 20 unload_smc
+check_not "without it smcss says so" called_as smcss
 finish

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smcr` and `smcd`: an object, and what to do with it. Words may be cut to their first letters.
+//!
+//! Not here: `stats reset`, for which smc-tools keep a file of their own, and their layout of `stats`.
+
+use std::io;
+use std::process::ExitCode;
+
+use smc_tools::genl::Ueids;
+use smc_tools::view::Module;
+
+use super::failed;
+use super::report;
+use super::report::Filter;
+use super::report::Layout;
+use super::version;
+
+const OBJECTS: [&str; 7] = [
+    "device",
+    "linkgroup",
+    "info",
+    "stats",
+    "ueid",
+    "seid",
+    "help",
+];
+
+/// Why a call is refused.
+enum Refused {
+    /// With this sentence and exit code 1.
+    Usage(String),
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
+    /// What a shell makes of -1.
+    const VERSION: u8 = 255;
+    let (options, words): (Vec<_>, Vec<_>) = arguments
+        .iter()
+        .map(String::as_str)
+        .partition(|word| word.starts_with('-'));
+    let mut details = 0;
+    for option in options {
+        match option.trim_start_matches('-') {
+            "d" | "details" | "ad" | "da" => details += 1,
+            "dd" => details += 2,
+            "a" | "absolute" => {}
+            "v" | "V" | "version" => {
+                eprintln!("{}", version(name));
+                return ExitCode::from(VERSION);
+            }
+            "h" | "help" => {
+                usage(name);
+                return ExitCode::SUCCESS;
+            }
+            _ => {
+                eprintln!("Error: Option \"{option}\" is unknown, try \"{name} help\"");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let call = Call {
+        is_smcd: name == "smcd",
+        details,
+    };
+    match call.run(name, &words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Refused::Usage(text)) => {
+            eprintln!("Error: {text}, try \"{name} help\"");
+            ExitCode::FAILURE
+        }
+        Err(Refused::Failed(error)) => failed(&error),
+    }
+}
+
+fn usage(name: &str) {
+    println!("Usage: {name} [-v] [-d] [-dd] [-a] OBJECT {{COMMAND | help}}");
+    println!("  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]");
+    println!("  device [show] [all] [ibdev NAME] [netdev NAME]");
+    println!("  info [show]");
+    println!("  stats [show | json]");
+    println!("  ueid [show | add EID | del EID | flush]");
+    if name == "smcd" {
+        println!("  seid [show | enable | disable]");
+    }
+}
+
+/// The first of the words that begins so.
+fn whole<'a>(cut: &str, words: &[&'a str]) -> Option<&'a str> {
+    words.iter().copied().find(|word| word.starts_with(cut))
+}
+
+struct Call {
+    is_smcd: bool,
+    details: u32,
+}
+
+impl Call {
+    fn run(&self, name: &str, words: &[&str]) -> Result<(), Refused> {
+        let Some((object, rest)) = words.split_first() else {
+            usage(name);
+            return Ok(());
+        };
+        match whole(object, &OBJECTS) {
+            Some("device") => self.devices(rest),
+            Some("linkgroup") => self.groups(rest),
+            Some("info") => Ok(report::info(&mut Module::open()?)?),
+            Some("stats") => self.stats(rest),
+            Some("ueid") => ueid(rest),
+            Some("seid") if self.is_smcd => seid(rest),
+            Some("seid") => Err(Refused::Usage(
+                "Object \"seid\" is only available with smcd".to_string(),
+            )),
+            Some(_) => {
+                usage(name);
+                Ok(())
+            }
+            None => Err(Refused::Usage(format!("Object \"{object}\" is unknown"))),
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        match self.details {
+            0 => Layout::Short,
+            1 => Layout::Long,
+            _ => Layout::Longest,
+        }
+    }
+
+    fn groups(&self, words: &[&str]) -> Result<(), Refused> {
+        let (command, rest) = command(words, &["show", "link-show"]);
+        let filter = filter(rest)?;
+        let mut module = Module::open()?;
+        match (self.is_smcd, command) {
+            (true, "show") => report::smcd_groups(&mut module)?,
+            (false, "show") => report::groups(&mut module, &filter, self.layout())?,
+            (false, _) => report::links(&mut module, &filter, self.layout())?,
+            (true, _) => return Err(Refused::Usage("Links are of smcr".to_string())),
+        }
+        Ok(())
+    }
+
+    fn devices(&self, words: &[&str]) -> Result<(), Refused> {
+        let filter = filter(command(words, &["show"]).1)?;
+        let mut module = Module::open()?;
+        match self.is_smcd {
+            true => report::smcd_devices(&mut module)?,
+            false => report::devices(&mut module, &filter)?,
+        }
+        Ok(())
+    }
+
+    fn stats(&self, words: &[&str]) -> Result<(), Refused> {
+        match words {
+            [] => Ok(report::stats(self.is_smcd, false)?),
+            [word] if "show".starts_with(word) => Ok(report::stats(self.is_smcd, false)?),
+            [word] if "json".starts_with(word) => Ok(report::stats(self.is_smcd, true)?),
+            words => Err(Refused::Usage(format!(
+                "Command \"{}\" is unknown",
+                words.join(" ")
+            ))),
+        }
+    }
+}
+
+/// The command and what follows it; the first one if none is named.
+fn command<'a, 'b>(words: &'b [&'b str], commands: &[&'a str]) -> (&'a str, &'b [&'b str]) {
+    let named = words
+        .split_first()
+        .and_then(|(word, rest)| Some((whole(word, commands)?, rest)));
+    named.unwrap_or((commands.first().copied().unwrap_or_default(), words))
+}
+
+fn filter(words: &[&str]) -> Result<Filter, Refused> {
+    let mut filter = Filter::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map(|name| (*name).to_string());
+        match *word {
+            "all" => {}
+            "ibdev" => filter.device = value(),
+            "netdev" => filter.netdev = value(),
+            id => match u32::from_str_radix(id, 16) {
+                Ok(id) => filter.group = Some(id),
+                Err(_) => return Err(Refused::Usage(format!("Command \"{id}\" is unknown"))),
+            },
+        }
+    }
+    Ok(filter)
+}
+
+fn ueid(words: &[&str]) -> Result<(), Refused> {
+    let (command, rest) = command(words, &["show", "add", "delete", "flush"]);
+    let mut ueids = Ueids::open()?;
+    match (command, rest) {
+        ("show", _) => ueids.list()?.iter().for_each(|eid| println!("{eid}")),
+        ("flush", _) => ueids.flush()?,
+        ("add", [eid]) => change(ueids.add(eid))?,
+        ("delete", [eid]) => change(ueids.remove(eid))?,
+        _ => return Err(Refused::Usage("Which EID".to_string())),
+    }
+    Ok(())
+}
+
+/// Says in words why an EID was not added or removed.
+fn change(result: io::Result<()>) -> io::Result<()> {
+    const ENOENT: i32 = 2;
+    const EEXIST: i32 = 17;
+    const EINVAL: i32 = 22;
+    const ERANGE: i32 = 34;
+    result.map_err(|error| {
+        let text = match error.raw_os_error() {
+            Some(ENOENT) => "specified User EID is not defined",
+            Some(EEXIST) => "specified User EID is already defined",
+            Some(EINVAL) => "specified User EID is invalid",
+            Some(ERANGE) => "maximum number of User EIDs is defined already",
+            _ => return error,
+        };
+        io::Error::other(text)
+    })
+}
+
+fn seid(words: &[&str]) -> Result<(), Refused> {
+    const ENABLE: u8 = 14;
+    const DISABLE: u8 = 15;
+    match command(words, &["show", "enable", "disable"]).0 {
+        "show" => {
+            let seid = Module::open()?.seid()?;
+            match seid {
+                Some((seid, true)) => println!("{seid} [enabled]"),
+                Some((seid, false)) => println!("{seid} [disabled]"),
+                None => println!("n/a"),
+            }
+        }
+        "enable" => Module::open()?.call(ENABLE)?,
+        _ => Module::open()?.call(DISABLE)?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_may_be_cut() {
+        assert_eq!(whole("d", &OBJECTS), Some("device"));
+        assert_eq!(whole("link", &OBJECTS), Some("linkgroup"));
+        assert_eq!(whole("s", &OBJECTS), Some("stats"));
+        assert_eq!(whole("x", &OBJECTS), None);
+        let (name, rest) = command(&["link", "all"], &["show", "link-show"]);
+        assert_eq!((name, rest), ("link-show", &["all"][..]));
+        assert_eq!(command(&["all"], &["show"]), ("show", &["all"][..]));
+    }
+
+    #[test]
+    fn a_filter_takes_names_and_a_hexadecimal_id() {
+        let Ok(filter) = filter(&["00000100", "ibdev", "mlx5_0"]) else {
+            panic!("refused");
+        };
+        assert_eq!(filter.group, Some(0x100));
+        assert_eq!(filter.device.as_deref(), Some("mlx5_0"));
+        assert!(super::filter(&["nonsense"]).is_err());
+    }
+}

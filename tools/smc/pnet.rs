@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The physical networks that the caller's network namespace knows by name (`SMC_PNETID`).
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::genl::header;
+use crate::genl::Family;
+use crate::genl::Message;
+use crate::genl::PNET_FAMILY;
+use crate::netlink::attribute;
+use crate::netlink::put_attribute;
+use crate::netlink::text;
+
+const GET: u8 = 1;
+const ADD: u8 = 2;
+const DEL: u8 = 3;
+const FLUSH: u8 = 4;
+
+const NAME: u16 = 1;
+const NETDEV: u16 = 2;
+const DEVICE: u16 = 3;
+const PORT: u16 = 4;
+
+/// What the kernel writes for a name that there is not.
+const NO_NAME: &str = "n/a";
+
+/// Something on a physical network: a network device, or a port of an RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The name of the network.
+    pub pnetid: String,
+    /// The network device.
+    pub netdev: Option<String>,
+    /// The RDMA device.
+    pub device: Option<String>,
+    /// Its port.
+    pub port: Option<u8>,
+}
+
+impl Place {
+    fn of(message: &Message) -> Option<Self> {
+        let name = |kind| attribute(&message.attributes, kind).map(text);
+        let known = |kind| name(kind).filter(|name| name != NO_NAME);
+        let device = known(DEVICE);
+        let port = attribute(&message.attributes, PORT).and_then(|value| value.first().copied());
+        Some(Self {
+            pnetid: name(NAME)?,
+            netdev: known(NETDEV),
+            port: port.filter(|_| device.is_some()),
+            device,
+        })
+    }
+}
+
+/// The table of a namespace.
+pub struct Table(Family);
+
+impl Table {
+    /// Finds it; `NotFound` when no SMC module is loaded.
+    pub fn open() -> io::Result<Self> {
+        Family::open(PNET_FAMILY).map(Self)
+    }
+
+    /// All of it.
+    pub fn list(&mut self) -> io::Result<Vec<Place>> {
+        let messages = self.0.dump(GET)?;
+        Ok(messages.iter().filter_map(Place::of).collect())
+    }
+
+    /// What is on one network.
+    pub fn get(&mut self, pnetid: &str) -> io::Result<Vec<Place>> {
+        let mut payload = header(GET);
+        put_text(&mut payload, NAME, pnetid);
+        let messages = self.0.ask(0, &payload)?;
+        Ok(messages.iter().filter_map(Place::of).collect())
+    }
+
+    /// Enters a network device, an RDMA port, or both: EEXIST if nothing of it was new, EINVAL for
+    /// names that cannot be.
+    pub fn add(&mut self, place: &Place) -> io::Result<()> {
+        let mut attributes = Vec::new();
+        put_text(&mut attributes, NAME, &place.pnetid);
+        for (kind, name) in [(NETDEV, &place.netdev), (DEVICE, &place.device)] {
+            if let Some(name) = name {
+                put_text(&mut attributes, kind, name);
+            }
+        }
+        if let Some(port) = place.port {
+            put_attribute(&mut attributes, PORT, &[port]);
+        }
+        self.0.call(ADD, &attributes).map(drop)
+    }
+
+    /// Removes what is on a network; ENOENT if there is nothing.
+    pub fn remove(&mut self, pnetid: &str) -> io::Result<()> {
+        let mut attributes = Vec::new();
+        put_text(&mut attributes, NAME, pnetid);
+        self.0.call(DEL, &attributes).map(drop)
+    }
+
+    /// Removes everything.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.call(FLUSH, &[]).map(drop)
+    }
+}
+
+fn put_text(message: &mut Vec<u8>, kind: u16, text: &str) {
+    put_attribute(message, kind, format!("{text}\0").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_there_are_left_out() {
+        let mut attributes = Vec::new();
+        put_text(&mut attributes, NAME, "NET1");
+        put_text(&mut attributes, NETDEV, "eth0");
+        put_text(&mut attributes, DEVICE, "n/a");
+        put_attribute(&mut attributes, PORT, &[0xff]);
+        let message = Message {
+            command: GET,
+            attributes,
+        };
+        let place = Place {
+            pnetid: "NET1".to_string(),
+            netdev: Some("eth0".to_string()),
+            device: None,
+            port: None,
+        };
+        assert_eq!(Place::of(&message), Some(place));
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters of a network namespace (`SMC_GEN_NETLINK`), as records.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::view::Attributes;
+use crate::view::Module;
+
+const GET_STATS: u8 = 7;
+const GET_FALLBACKS: u8 = 8;
+
+/// Sizes that are told apart: up to 8 KiB, 16 KiB and so on up to 1 MiB, and beyond.
+pub const SIZES: usize = 9;
+
+/// All counters.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// Over internal shared memory.
+    pub smcd: Technology,
+    /// Over RDMA.
+    pub smcr: Technology,
+    /// Handshakes that ended in an error, at the client's end.
+    pub client_errors: u64,
+    /// As above, at the server's end.
+    pub server_errors: u64,
+    /// Connections over TCP.
+    pub fallbacks: Fallbacks,
+}
+
+/// The counters of one technology.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Technology {
+    /// Connections by end and version.
+    pub client_v1: u64,
+    /// As above.
+    pub client_v2: u64,
+    /// As above.
+    pub server_v1: u64,
+    /// As above.
+    pub server_v2: u64,
+    /// Towards the peer.
+    pub sent: Direction,
+    /// From the peer.
+    pub received: Direction,
+    /// Calls that ended TCP_CORK.
+    pub cork: u64,
+    /// Calls that set TCP_NODELAY.
+    pub nodelay: u64,
+    /// Calls of sendpage, which newer kernels do not have.
+    pub sendpage: u64,
+    /// Calls of splice.
+    pub splice: u64,
+    /// Urgent data.
+    pub urgent: u64,
+}
+
+/// What went one way.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Direction {
+    /// Bytes.
+    pub bytes: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Calls by size.
+    pub call_sizes: [u64; SIZES],
+    /// Bytes of buffers in use now.
+    pub buffer_bytes: u64,
+    /// Buffers by size.
+    pub buffer_sizes: [u64; SIZES],
+    /// Buffers made new.
+    pub buffers_made: u64,
+    /// Buffers used again.
+    pub buffers_reused: u64,
+    /// Buffers smaller than wanted.
+    pub buffers_downgraded: u64,
+    /// Found full here.
+    pub full: u64,
+    /// Found full at the peer.
+    pub peer_full: u64,
+    /// Calls with more than a buffer holds.
+    pub too_small: u64,
+    /// Calls with more than the peer's buffer holds.
+    pub peer_too_small: u64,
+}
+
+/// Connections over TCP, by end, and by reason.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Fallbacks {
+    /// Connections of clients.
+    pub client: u64,
+    /// Connections of servers.
+    pub server: u64,
+    /// Each reason.
+    pub reasons: Vec<Fallback>,
+}
+
+/// Connections over TCP for one reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fallback {
+    /// `client` or `server`.
+    pub end: &'static str,
+    /// The reason's number.
+    pub code: u32,
+    /// In words.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+}
+
+fn sizes(nest: Option<Attributes<'_>>) -> [u64; SIZES] {
+    std::array::from_fn(|i| {
+        // CAST: a small number; attributes count from 1.
+        nest.map_or(0, |nest| nest.number(i as u16 + 1))
+    })
+}
+
+impl Technology {
+    fn of(attributes: Attributes<'_>) -> Self {
+        let number = |kind| attributes.number(kind);
+        let direction = |[bytes, calls, call_sizes, usage, buffer_sizes, buffers]: [u16; 6]| {
+            let counts = attributes.nest(buffers);
+            let count = |kind| counts.map_or(0, |counts| counts.number(kind));
+            Direction {
+                bytes: number(bytes),
+                calls: number(calls),
+                call_sizes: sizes(attributes.nest(call_sizes)),
+                buffer_bytes: number(usage),
+                buffer_sizes: sizes(attributes.nest(buffer_sizes)),
+                buffers_made: count(6),
+                buffers_reused: count(5),
+                buffers_downgraded: count(7),
+                full: count(4),
+                peer_full: count(3),
+                too_small: count(2),
+                peer_too_small: count(1),
+            }
+        };
+        Self {
+            client_v1: number(7),
+            client_v2: number(8),
+            server_v1: number(9),
+            server_v2: number(10),
+            sent: direction([17, 19, 3, 21, 1, 5]),
+            received: direction([16, 18, 4, 20, 2, 6]),
+            cork: number(13),
+            nodelay: number(14),
+            sendpage: number(11),
+            splice: number(12),
+            urgent: number(15),
+        }
+    }
+}
+
+impl Module {
+    /// All counters.
+    pub fn stats(&mut self) -> io::Result<Stats> {
+        let fallbacks = self.fallbacks()?;
+        let messages = self.dump(GET_STATS)?;
+        let stats = messages.first().and_then(Attributes::of);
+        let stats = stats.ok_or(io::ErrorKind::InvalidData)?;
+        let technology = |kind| stats.nest(kind).map(Technology::of).unwrap_or_default();
+        Ok(Stats {
+            smcd: technology(1),
+            smcr: technology(2),
+            client_errors: stats.number(3),
+            server_errors: stats.number(4),
+            fallbacks,
+        })
+    }
+
+    fn fallbacks(&mut self) -> io::Result<Fallbacks> {
+        let mut fallbacks = Fallbacks::default();
+        for message in &self.dump(GET_FALLBACKS)? {
+            let Some(attributes) = Attributes::of(message) else {
+                continue;
+            };
+            fallbacks.server += attributes.number(2);
+            fallbacks.client += attributes.number(3);
+            // CAST: the attribute has four bytes.
+            let (code, count) = (attributes.number(4) as u32, attributes.number(5));
+            if count > 0 {
+                fallbacks.reasons.push(Fallback {
+                    end: ["client", "server"][usize::from(attributes.number(1) == 1)],
+                    code,
+                    reason: crate::path::in_words(code),
+                    count,
+                });
+            }
+        }
+        Ok(fallbacks)
+    }
+}

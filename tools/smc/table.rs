@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Output: tables with columns as wide as needed, or JSON.
+
+use std::io;
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Prints a table; trailing blanks are left out.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
+    let width = |i: usize| {
+        let cells = std::iter::once(&heads)
+            .chain(rows)
+            .filter_map(|row| row.get(i));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..heads.len()).map(width).collect();
+    let mut out = io::stdout().lock();
+    for row in std::iter::once(&heads).chain(rows) {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        writeln!(out, "{}", line.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// Prints something as JSON.
+pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
+}
+
+/// `-` for nothing.
+pub(crate) fn or_dash(text: &str) -> String {
+    match text {
+        "" => "-".to_string(),
+        text => text.to_string(),
+    }
+}
+
+/// Names an error that everything which asks the module may meet.
+pub(crate) fn not_loaded(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), "the SMC module is not loaded"),
+        _ => error,
+    }
+}
+
+/// The name of the network device of that index; `-` if it is not in this namespace.
+pub(crate) fn netdev(ifindex: u64) -> String {
+    let devices = std::fs::read_dir("/sys/class/net").into_iter().flatten();
+    let mut named = devices.flatten().filter(|entry| {
+        let index = std::fs::read_to_string(entry.path().join("ifindex"));
+        index.is_ok_and(|index| index.trim().parse() == Ok(ifindex))
+    });
+    let name = named
+        .next()
+        .map(|entry| entry.file_name().to_string_lossy().into());
+    name.unwrap_or_else(|| "-".to_string())
+}

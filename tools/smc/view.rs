@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link groups, links, devices and what this machine can do (`SMC_GEN_NETLINK`), as records.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::genl::Family;
+use crate::genl::Message;
+use crate::genl::SMC_FAMILY;
+use crate::netlink::attribute;
+use crate::netlink::get_u16;
+use crate::netlink::get_u32;
+use crate::netlink::get_u64;
+use crate::netlink::text;
+
+const GET_SYS_INFO: u8 = 1;
+const GET_LGR: u8 = 2;
+const GET_LINK: u8 = 3;
+const GET_DEV: u8 = 6;
+
+/// The attributes of a message or a nest.
+#[derive(Clone, Copy)]
+pub struct Attributes<'a>(pub &'a [u8]);
+
+impl<'a> Attributes<'a> {
+    /// The nest that a message consists of, which has the number of its command.
+    pub fn of(message: &'a Message) -> Option<Self> {
+        Self(&message.attributes).nest(message.command.into())
+    }
+
+    /// A nest.
+    pub fn nest(self, kind: u16) -> Option<Self> {
+        attribute(self.0, kind).map(Self)
+    }
+
+    /// A number of one to eight bytes; 0 if it is not there.
+    pub fn number(self, kind: u16) -> u64 {
+        let Some(value) = attribute(self.0, kind) else {
+            return 0;
+        };
+        match value.len() {
+            1 => value.first().copied().map(u64::from),
+            2 => get_u16(value, 0).map(u64::from),
+            4 => get_u32(value, 0).map(u64::from),
+            _ => get_u64(value, 0),
+        }
+        .unwrap_or(0)
+    }
+
+    /// A text without the blanks at its end; empty if it is not there.
+    pub fn text(self, kind: u16) -> String {
+        let value = attribute(self.0, kind).map(text);
+        value.unwrap_or_default().trim_end().to_string()
+    }
+}
+
+/// A link group.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// Its number on this machine.
+    pub id: u32,
+    /// `client` or `server`: which end this machine is.
+    pub role: &'static str,
+    /// How redundant its links are.
+    pub kind: &'static str,
+    /// VLAN, 0 for none.
+    pub vlan: u64,
+    /// The physical network.
+    pub pnetid: String,
+    /// Connections.
+    pub connections: u64,
+    /// Bytes of send buffers.
+    pub send_bytes: u64,
+    /// Bytes of receive buffers.
+    pub receive_bytes: u64,
+    /// What version 2 adds.
+    pub v2: Option<GroupV2>,
+}
+
+/// What is known of a link group of version 2.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupV2 {
+    /// Version and release, such as `2.1`.
+    pub version: String,
+    /// The peer's name.
+    pub peer: String,
+    /// The peer's system.
+    pub os: &'static str,
+    /// The enterprise ID in common.
+    pub eid: String,
+    /// No gateway is between the two.
+    pub direct: bool,
+    /// Connections at most.
+    pub max_connections: u64,
+    /// Links at most.
+    pub max_links: u64,
+}
+
+impl Group {
+    fn of(message: &Message) -> Option<Self> {
+        let attributes = Attributes::of(message)?;
+        Some(Self {
+            // CAST: the attribute has four bytes.
+            id: attributes.number(1) as u32,
+            role: ["client", "server"][usize::from(attributes.number(2) == 1)],
+            kind: match attributes.number(3) {
+                0 => "none",
+                1 => "single",
+                2 => "symmetric",
+                3 => "asymmetric peer",
+                4 => "asymmetric local",
+                _ => "unknown",
+            },
+            vlan: attributes.number(5),
+            pnetid: attributes.text(4),
+            connections: attributes.number(6),
+            send_bytes: attributes.number(12),
+            receive_bytes: attributes.number(13),
+            v2: GroupV2::of(attributes),
+        })
+    }
+}
+
+impl GroupV2 {
+    fn of(attributes: Attributes<'_>) -> Option<Self> {
+        let (common, own) = (attributes.nest(7)?, attributes.nest(8)?);
+        Some(Self {
+            version: format!("{}.{}", common.number(0), common.number(1)),
+            peer: common.text(4),
+            os: match common.number(2) {
+                1 => "z/OS",
+                2 => "Linux",
+                3 => "AIX",
+                _ => "unknown",
+            },
+            eid: common.text(3),
+            direct: own.number(1) != 0,
+            max_connections: own.number(2),
+            max_links: own.number(3),
+        })
+    }
+}
+
+/// A link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// The group that it is in.
+    pub group: u32,
+    /// Its number there.
+    pub id: u64,
+    /// What it is doing.
+    pub state: &'static str,
+    /// Connections that use it.
+    pub connections: u64,
+    /// Index of the network device; 0 for none.
+    pub ifindex: u64,
+    /// The RDMA device.
+    pub device: String,
+    /// Its port.
+    pub port: u64,
+    /// The four bytes by which this machine calls it, in hexadecimal digits.
+    pub uid: String,
+    /// Those of the peer.
+    pub peer_uid: String,
+    /// The port's address.
+    pub gid: String,
+    /// The peer's.
+    pub peer_gid: String,
+}
+
+impl Link {
+    fn of(group: u32, message: &Message) -> Option<Self> {
+        let attributes = Attributes::of(message)?;
+        Some(Self {
+            group,
+            id: attributes.number(1),
+            state: match attributes.number(10) {
+                0 => "unused",
+                1 => "inactive",
+                2 => "activating",
+                3 => "active",
+                _ => "unknown",
+            },
+            connections: attributes.number(6),
+            ifindex: attributes.number(7),
+            device: attributes.text(2),
+            port: attributes.number(3),
+            uid: format!("{:08x}", attributes.number(8)),
+            peer_uid: format!("{:08x}", attributes.number(9)),
+            gid: attributes.text(4),
+            peer_gid: attributes.text(5),
+        })
+    }
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Port {
+    /// The device.
+    pub device: String,
+    /// Its PCI function.
+    pub pci: Option<Pci>,
+    /// A link group would be without a link if the device went.
+    pub critical: bool,
+    /// The port's number.
+    pub port: u64,
+    /// It can carry data.
+    pub active: bool,
+    /// Index of the network device; 0 for none.
+    pub ifindex: u64,
+    /// Links.
+    pub links: u64,
+    /// The physical network.
+    pub pnetid: String,
+    /// Its name comes from an administrator.
+    pub pnetid_by_user: bool,
+}
+
+/// The PCI function of a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pci {
+    /// Its address.
+    pub address: String,
+    /// The vendor's number for the device.
+    pub device: u64,
+    /// Numbers that only s390 has.
+    pub fid: u64,
+    /// As above.
+    pub pchid: u64,
+}
+
+impl Port {
+    fn of(message: &Message) -> Vec<Self> {
+        let Some(device) = Attributes::of(message) else {
+            return Vec::new();
+        };
+        let pci = attribute(device.0, 7).map(|_| Pci {
+            address: device.text(7),
+            device: device.number(6),
+            fid: device.number(3),
+            pchid: device.number(4),
+        });
+        let ports = [(1, 8), (2, 9)].into_iter().filter_map(|(number, nest)| {
+            let port = device.nest(nest)?;
+            Some(Self {
+                device: device.text(10),
+                pci: pci.clone(),
+                critical: device.number(2) != 0,
+                port: number,
+                active: port.number(4) == 1,
+                ifindex: port.number(3),
+                links: port.number(6),
+                pnetid: port.text(2),
+                pnetid_by_user: port.number(1) != 0,
+            })
+        });
+        ports.collect()
+    }
+}
+
+/// What this machine can do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    /// Version and release, such as `2.1`.
+    pub version: String,
+    /// The name by which peers know this machine.
+    pub host: String,
+    /// Version 2 of SMC-D.
+    pub smcd_v2: bool,
+    /// Version 2 of SMC-R.
+    pub smcr_v2: bool,
+    /// The system's enterprise ID; empty where there is none.
+    pub seid: String,
+}
+
+/// A connection to the module.
+pub struct Module(Family);
+
+impl Module {
+    /// Finds it; `NotFound` when no SMC module is loaded.
+    pub fn open() -> io::Result<Self> {
+        Family::open(SMC_FAMILY).map(Self)
+    }
+
+    /// All link groups over RDMA.
+    pub fn groups(&mut self) -> io::Result<Vec<Group>> {
+        Ok(self.0.dump(GET_LGR)?.iter().filter_map(Group::of).collect())
+    }
+
+    /// All links, each with its group.
+    pub fn links(&mut self) -> io::Result<Vec<(Group, Link)>> {
+        let mut group = None;
+        let mut links = Vec::new();
+        for message in &self.0.dump(GET_LINK)? {
+            if message.command == GET_LGR {
+                group = Group::of(message);
+            } else if let Some(group) = &group {
+                links.extend(Link::of(group.id, message).map(|link| (group.clone(), link)));
+            }
+        }
+        Ok(links)
+    }
+
+    /// All ports of RDMA devices.
+    pub fn ports(&mut self) -> io::Result<Vec<Port>> {
+        Ok(self.0.dump(GET_DEV)?.iter().flat_map(Port::of).collect())
+    }
+
+    /// What this machine can do.
+    pub fn info(&mut self) -> io::Result<Info> {
+        let messages = self.0.dump(GET_SYS_INFO)?;
+        let attributes = messages.first().and_then(Attributes::of);
+        let attributes = attributes.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Info {
+            version: format!("{}.{}", attributes.number(1), attributes.number(2)),
+            host: attributes.text(4),
+            smcd_v2: attributes.number(3) != 0,
+            smcr_v2: attributes.number(6) != 0,
+            seid: attributes.text(5),
+        })
+    }
+
+    /// The system's enterprise ID, and whether it is in use; `None` where there is none.
+    pub fn seid(&mut self) -> io::Result<Option<(String, bool)>> {
+        const DUMP_SEID: u8 = 13;
+        let messages = self.0.dump(DUMP_SEID)?;
+        let attributes = messages.first().map(|m| Attributes(&m.attributes));
+        let attributes = attributes.filter(|attributes| !attributes.text(1).is_empty());
+        Ok(attributes.map(|attributes| (attributes.text(1), attributes.number(2) != 0)))
+    }
+
+    /// Has something done that takes no attributes.
+    pub fn call(&mut self, command: u8) -> io::Result<()> {
+        self.0.call(command, &[]).map(drop)
+    }
+
+    /// The messages of a list.
+    pub fn dump(&mut self, command: u8) -> io::Result<Vec<Message>> {
+        self.0.dump(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::put_attribute;
+    use crate::netlink::NLA_F_NESTED;
+
+    #[test]
+    fn numbers_of_all_lengths_are_read() {
+        let mut bytes = Vec::new();
+        put_attribute(&mut bytes, 1, &[7]);
+        put_attribute(&mut bytes, 2, &700u16.to_ne_bytes());
+        put_attribute(&mut bytes, 3, &70_000u32.to_ne_bytes());
+        put_attribute(&mut bytes, 4, &(1u64 << 40).to_ne_bytes());
+        let numbers = [1, 2, 3, 4, 5].map(|kind| Attributes(&bytes).number(kind));
+        assert_eq!(numbers, [7, 700, 70_000, 1 << 40, 0]);
+    }
+
+    #[test]
+    fn a_device_gives_a_record_for_each_port() {
+        let mut port = Vec::new();
+        put_attribute(&mut port, 2, b"NET1\0");
+        put_attribute(&mut port, 4, &[1]);
+        let mut device = Vec::new();
+        put_attribute(&mut device, 10, b"mlx5_0\0");
+        put_attribute(&mut device, 8 | NLA_F_NESTED, &port);
+        put_attribute(&mut device, 9 | NLA_F_NESTED, &[]);
+        let mut attributes = Vec::new();
+        put_attribute(&mut attributes, 6 | NLA_F_NESTED, &device);
+        let ports = Port::of(&Message {
+            command: GET_DEV,
+            attributes,
+        });
+        let [first, second] = &ports[..] else {
+            panic!("{ports:?}");
+        };
+        assert!(first.active && first.pnetid == "NET1" && first.port == 1);
+        assert!(!second.active && second.pnetid.is_empty() && second.port == 2);
+        assert_eq!(first.device, "mlx5_0");
+    }
+}
