@@ -21,7 +21,11 @@ pub(crate) enum Command {
     /// Send each command in every way, good and bad
     Requests,
     /// Make connections over SMC and TCP, and list what there is of them
-    Lists,
+    Lists {
+        /// Wait until each link group has as many links
+        #[arg(long, default_value_t = 1)]
+        links: usize,
+    },
     /// Name physical networks, and ask for them
     Pnet,
     /// Remove half of the physical networks that `steady` made
@@ -33,7 +37,7 @@ pub(crate) enum Command {
 pub(crate) fn run(context: &Context, command: &Command) -> Result<()> {
     match command {
         Command::Requests => requests::run(),
-        Command::Lists => lists::run(context),
+        Command::Lists { links } => lists::run(context, *links),
         Command::Pnet => pnet::run(),
         Command::Thin => pnet::thin(),
         Command::Steady(options) => steady::run(options),

@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_tools::genl::Family as Netlink;
 use smc_tools::genl::SMC_FAMILY;
+use smc_tools::view::Module;
 use smc_user::Socket;
 
 use super::show;
@@ -51,9 +53,10 @@ pub(super) struct Pair {
     server: Socket,
 }
 
-pub(super) fn run(context: &Context) -> Result<()> {
+pub(super) fn run(context: &Context, links: usize) -> Result<()> {
     lists("before", context)?;
     let smc = pair(context, 0, context.family)?;
+    await_links(links)?;
     lists("one connection", context)?;
     let second = pair(context, 1, context.family)?;
     let tcp = pair(context, 2, Family::Tcp)?;
@@ -69,6 +72,19 @@ pub(super) fn run(context: &Context) -> Result<()> {
     drop((smc, second, tcp));
     thread::sleep(Duration::from_secs(1));
     lists("after all closed", context)
+}
+
+/// Waits until the two link groups, one of each end, have so many active links.
+fn await_links(links: usize) -> Result<()> {
+    for _ in 0..100 {
+        let all = Module::open()?.links()?;
+        let active = all.iter().filter(|(_, link)| link.state == "active");
+        if active.count() == 2 * links {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    bail!("no {links} links in each group")
 }
 
 /// Connects from the port of that number, with a client of that family.

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 400
+# timeout: 500
 # What administrators read: every list and every request, answered by our module as by the C module.
 
 . "$LIB"
+. "${LIB%/*}/failover.bash"
 
 ANSWERS=/tmp/answers
 mkdir -p $ANSWERS
@@ -67,6 +68,40 @@ another_group() {
 	echo "$BIN/smctest ${ENDS[*]} --port 7100 --expect smc path"
 }
 
+# up_two: two devices for each end. They stay while one module after the other is asked: the numbers of network
+# devices are compared, too.
+up_two() {
+	ip netns add a && ip netns add b && up_bridge &&
+		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.11 9000 &&
+		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
+}
+
+down_two() {
+	ip link delete fabric && down_netns && within 20 no_devices
+}
+
+# name_networks: the devices of an end are on a network of its own. The C module does not look whose device it
+# takes for a second link, and without names would take one of the other end.
+name_networks() {
+	local end device
+	for end in a b; do
+		for device in wire_$end wire2_$end; do
+			in_ns $end "$BIN/smc" pnet add "NET$end" -I $device &&
+				"$BIN/smc" pnet add "NET$end" -D rxe_$device || return
+		done
+	done
+}
+
+down_all() {
+	down_netns && within 20 no_devices && within 20 unload_smc
+}
+
+ask_links() {
+	load_smc && name_networks && common_eid || return
+	answers links smctest --expect smc admin lists --links 2
+	within 20 unload_smc
+}
+
 ask_all() {
 	load_smc && up_netns && up_rxe && one_link && "$BIN/smc" ueid flush || return
 	answers requests smctest admin requests
@@ -78,12 +113,16 @@ ask_all() {
 	"$BIN/smc" ueid flush && "$BIN/smc" ueid add "$EID" || return
 	answers lists smctest --expect smc admin lists
 	answers lists_ipproto smctest --family ipproto admin lists
-	down_netns && within 20 no_devices && within 20 unload_smc
+	down_all
 }
 
 require "RDMA modules load" load_rdma
 check "our module is asked" with ours ask_all
 check "the C module is asked" with c ask_all
+require "two devices each" up_two
+check "our module is asked about two links" with ours ask_links
+check "the C module is asked about two links" with c ask_links
+check "these devices go" down_two
 check "requests of an administrator" same requests
 check "requests of an ordinary user" same nobody
 check "requests of a namespace's administrator" same guest_root
@@ -92,6 +131,7 @@ check "physical networks, of an ordinary user" same pnet_nobody
 check "physical networks, of another namespace" same pnet_netns
 check "lists with connections" same lists
 check "lists with connections of IPPROTO_SMC" same lists_ipproto
+check "lists of groups with two links" same links
 MODULE=ours
 require "our module again" load_smc
 require "network" up_netns
