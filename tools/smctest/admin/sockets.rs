@@ -24,6 +24,9 @@ const AF_SMC: u8 = 43;
 const REQUEST_LEN: usize = 52;
 const MESSAGE_LEN: usize = 64;
 
+/// Bytes of a part of a list of sockets at least.
+const LEAST_PART_LEN: usize = 1 << 15;
+
 /// What may be asked for beside the base: connection, link group, shared memory.
 const EXTENSIONS: u8 = 0b1011;
 
@@ -71,6 +74,24 @@ pub(super) fn ask_oddly() {
 
 fn ask(flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
     Netlink::open(NETLINK_SOCK_DIAG)?.ask(SOCK_DIAG_BY_FAMILY, flags, payload)
+}
+
+/// A connection by which sockets can be listed in parts, of so many bytes or as few as the kernel makes.
+pub(super) fn open(part_len: usize) -> io::Result<Netlink> {
+    let mut netlink = Netlink::open(NETLINK_SOCK_DIAG)?;
+    netlink.set_buffer_len(part_len.max(LEAST_PART_LEN));
+    Ok(netlink)
+}
+
+/// Begins the list of sockets, with all that may be asked for.
+pub(super) fn begin(netlink: &mut Netlink) -> io::Result<()> {
+    let request = request(EXTENSIONS, REQUEST_LEN);
+    netlink.begin_dump(SOCK_DIAG_BY_FAMILY, &request)
+}
+
+/// What names a socket.
+pub(super) fn cookie(message: &[u8]) -> Option<Vec<u8>> {
+    message.get(44..52).map(<[u8]>::to_vec)
 }
 
 fn request(extensions: u8, len: usize) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! in it, and nothing twice.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::process::Command;
 
 use anyhow::ensure;
@@ -16,8 +17,11 @@ use smc_tools::genl::Message;
 use smc_tools::genl::PNET_FAMILY;
 use smc_tools::genl::SMC_FAMILY;
 use smc_tools::netlink::attribute;
+use smc_tools::netlink::Netlink;
+use smc_tools::netlink::Reply;
 
 use super::pnet;
+use super::sockets;
 
 /// Bytes of a part, so that there are several.
 const PART_LEN: usize = 4096;
@@ -30,6 +34,8 @@ enum List {
     Links,
     /// Physical networks, of which there are many then
     Pnet,
+    /// Sockets of this network namespace
+    Sockets,
 }
 
 #[derive(Args)]
@@ -49,22 +55,48 @@ const MANY: u32 = 2000;
 /// What names a record.
 type Key = Vec<u8>;
 
+/// Who gives a list.
+enum Source {
+    Family(Family, u8),
+    Sockets(Netlink),
+}
+
+impl Source {
+    fn open(list: List) -> Result<Self> {
+        let (name, command) = match list {
+            List::Groups => (SMC_FAMILY, 2),
+            List::Links => (SMC_FAMILY, 3),
+            List::Pnet => (PNET_FAMILY, 1),
+            List::Sockets => return Ok(Self::Sockets(sockets::open(PART_LEN)?)),
+        };
+        let family = Family::open_for_parts(name, PART_LEN).context("no SMC module")?;
+        Ok(Self::Family(family, command))
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        match self {
+            Self::Family(family, command) => family.begin_dump(*command),
+            Self::Sockets(netlink) => sockets::begin(netlink),
+        }
+    }
+
+    /// The next part; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Vec<Message>>> {
+        match self {
+            Self::Family(family, _) => family.next_part(),
+            Self::Sockets(netlink) => {
+                let message = |reply: Reply| Message {
+                    command: 0,
+                    attributes: reply.payload,
+                };
+                let part = netlink.next_part()?;
+                Ok(part.map(|part| part.into_iter().map(message).collect()))
+            }
+        }
+    }
+}
+
 impl List {
-    const fn family(self) -> &'static str {
-        match self {
-            Self::Groups | Self::Links => SMC_FAMILY,
-            Self::Pnet => PNET_FAMILY,
-        }
-    }
-
-    const fn command(self) -> u8 {
-        match self {
-            Self::Groups => 2,
-            Self::Links => 3,
-            Self::Pnet => 1,
-        }
-    }
-
     /// The names of the records of a part; `above` is the group that the last part ended in.
     fn keys(self, messages: &[Message], above: &mut Key) -> Vec<Key> {
         let keys = messages.iter().filter_map(|message| match self {
@@ -77,15 +109,20 @@ impl List {
                 Some(id)
             }
             Self::Pnet => Some(message.attributes.clone()),
+            Self::Sockets => sockets::cookie(&message.attributes),
         });
         keys.collect()
     }
 
     /// The names of the records as they are now.
     fn all(self) -> Result<BTreeSet<Key>> {
-        let mut family = Family::open(self.family()).context("no SMC module")?;
-        let messages = family.dump(self.command())?;
-        Ok(self.keys(&messages, &mut Key::new()).into_iter().collect())
+        let (mut all, mut above) = (BTreeSet::new(), Key::new());
+        let mut source = Source::open(self)?;
+        source.begin()?;
+        while let Some(part) = source.next()? {
+            all.extend(self.keys(&part, &mut above));
+        }
+        Ok(all)
     }
 }
 
@@ -101,10 +138,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
         pnet::fill(MANY)?;
     }
     let before = list.all()?;
-    let mut family = Family::open_for_parts(list.family(), PART_LEN)?;
+    let mut source = Source::open(list)?;
     let mut above = Key::new();
-    family.begin_dump(list.command())?;
-    let first = family.next_part()?.context("an empty list")?;
+    source.begin()?;
+    let first = source.next()?.context("an empty list")?;
     let mut seen = list.keys(&first, &mut above);
     ensure!(
         seen.len() < before.len(),
@@ -116,7 +153,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     ensure!(status.success(), "{}: {status}", options.between);
 
     let mut parts = 1;
-    while let Some(part) = family.next_part()? {
+    while let Some(part) = source.next()? {
         seen.extend(list.keys(&part, &mut above));
         parts += 1;
     }

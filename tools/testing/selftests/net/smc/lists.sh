@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 500
+# timeout: 540
 # What administrators read: every list and every request, answered by our module as by the C module.
 
 . "$LIB"
@@ -62,6 +62,18 @@ steady() {
 	with_sysctl b net/smc/smcr_max_conns_per_lgr 16 smctest --expect smc hold \
 		--connections "$2" \
 		--then "$BIN/smctest admin steady $1 --between '$3'" "${@:4}"
+}
+
+# steady_in NAMESPACE LIST CONNECTIONS COMMAND: as above, for a list of that namespace.
+steady_in() {
+	smctest --expect smc hold --connections "$3" \
+		--then "ip netns exec $1 $BIN/smctest admin steady $2 --between '$4'"
+}
+
+# More connections, which stay until the list has been read.
+more_connections() {
+	echo "rm -f /tmp/held; $BIN/smctest ${ENDS[*]} --port 7100 --expect smc hold --connections 32" \
+		"--then \"touch /tmp/held; sleep 5\" >/dev/null & until [ -e /tmp/held ]; do sleep 0.1; done"
 }
 
 another_group() {
@@ -139,6 +151,7 @@ require "soft RoCE" up_rxe
 check "groups, and one comes" steady groups 256 "$(another_group)"
 # The group that came has room for 16.
 check "links, and one comes" steady links 272 "$(another_group)"
+check "sockets, and more come" steady_in b sockets 256 "$(more_connections)"
 check "physical networks, and half of them go" \
 	smctest admin steady pnet --between "$BIN/smctest admin thin"
 check "links, and all go" steady links 256 "ip netns exec a rdma link delete rxe_a" \
