@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices: which are there, and which port and GID serve a TCP connection (C file `smc_ib.c`).
+//! RDMA devices: which are there, and what happens to them (C file `smc_ib.c`).
 
-use core::net::IpAddr;
+mod port;
 
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed,
@@ -35,31 +34,26 @@ use kernel_ext::{
         ClientSlot,
         Device,
         Event,
-        GidEntry,
         GidKind, //
     },
-    net::{
-        NetNs,
-        TcpSocket, //
-    },
-    route::RouteDevice, //
+    net::NetNs, //
 };
 use smc_proto::{
-    handshake::select::Path,
-    id::{
-        Gid,
-        Ipv4,
-        Mac,
-        Mtu, //
-    },
+    id::Gid,
     pnet::PnetId, //
 };
 
 use crate::{
     groups,
     link::PortFacts,
-    local::LOCAL,
     namespace, //
+};
+pub(crate) use port::{
+    find_other,
+    find_v2,
+    pnetid_of_named,
+    PortGid,
+    Sought, //
 };
 
 static ADAPTERS: Global<Adapters> = Global::new();
@@ -197,123 +191,6 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<Adapter>>> {
     Ok(found)
 }
 
-/// A port with the GID to use.
-pub(crate) struct PortGid {
-    adapter: Arc<Adapter>,
-    pub(crate) facts: PortFacts,
-    has_gateway: bool,
-}
-
-impl core::ops::Deref for PortGid {
-    type Target = PortFacts;
-
-    fn deref(&self) -> &PortFacts {
-        &self.facts
-    }
-}
-
-impl PortGid {
-    /// The port's device.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.adapter.device
-    }
-
-    /// Whether the device is being removed: what uses it and was not told has to end by itself.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.adapter.is_gone.load(Acquire)
-    }
-
-    /// How the peer that was given to [`find_v2`] is reached.
-    pub(crate) fn path(&self) -> Path {
-        match self.has_gateway {
-            true => Path::Gateway,
-            false => Path::Direct,
-        }
-    }
-
-    /// The same if it reaches `peer`, or if that is not known yet.
-    fn reaching(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Option<Self> {
-        if let Some(peer) = peer {
-            self.route_to(tcp, peer)?;
-        }
-        Some(self)
-    }
-
-    /// Learns how `peer` is reached, if it is.
-    pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Path> {
-        let (from, to) = (self.facts.gid.ipv4()?, peer.ipv4()?);
-        let path = tcp.path(from.0, to.0).ok()?;
-        self.has_gateway = path.has_gateway;
-        self.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
-        Some(self.path())
-    }
-}
-
-/// The physical network of the device of a route: of what that stands on, or of itself.
-fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
-    let table = &namespace::within(tcp.netns()).pnet;
-    let of_base = table.of_netdev(route.base);
-    of_base.or_else(|| table.of_netdev(route.name))
-}
-
-/// The physical network of the port of a device that is there, named by itself or by its PCI function.
-/// May sleep.
-pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> {
-    let adapters = ADAPTERS.get().ok_or(ENODEV)?;
-    let list = adapters.list.lock();
-    let mut named = list.iter().filter(|adapter| {
-        let pci = adapter.device.pci();
-        adapter.device.name().as_bytes() == name || pci.is_some_and(|p| p.name.as_bytes() == name)
-    });
-    Ok(named.find_map(|adapter| adapter.pnetid(port)))
-}
-
-/// Finds a port for version 2: an active one on the physical network of the device of the TCP
-/// connection's route, or behind that device if its network has no name; with a RoCE v2 GID that is an
-/// IPv4 address of that network or device, and a route to `peer` if it is known already. May sleep.
-pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
-    let route = tcp.route_device()?;
-    let pnetid = pnetid_of(tcp, &route);
-    let adapters = ADAPTERS.get()?;
-    let list = adapters.list.lock();
-    list.iter()
-        .filter(|adapter| adapter.device.accessible_in(tcp.netns_address()))
-        .find_map(|adapter| match pnetid {
-            Some(pnetid) => adapter.find_on(tcp, pnetid, peer),
-            None => Adapter::find_v2(adapter, tcp, route.address, peer),
-        })
-}
-
-/// What a port for another link of a group must be like.
-pub(crate) struct Sought {
-    /// Address of the group's namespace, in which the port must be.
-    pub(crate) net: usize,
-    /// The peer's end of the link that there is, which must be reached,
-    pub(crate) peer: Gid,
-    /// without a gateway or with one.
-    pub(crate) is_direct: bool,
-    /// The physical network that the port must be on, or no named one.
-    pub(crate) pnetid: Option<PnetId>,
-}
-
-/// Finds a port for another link of a group of version 2: an active one that is not in use there. May
-/// sleep.
-pub(crate) fn find_other(
-    wanted: &Sought,
-    is_used: impl Fn(&Arc<Device>, u32) -> bool,
-) -> Option<PortGid> {
-    let adapters = ADAPTERS.get()?;
-    let list = adapters.list.lock();
-    list.iter()
-        .filter(|adapter| adapter.device.accessible_in(wanted.net))
-        .find_map(|adapter| {
-            let ports = adapter.ports();
-            ports
-                .filter(|port| !is_used(&adapter.device, *port))
-                .find_map(|port| adapter.find_other(port, wanted))
-        })
-}
-
 /// Whether a device is there, and not being removed. May sleep.
 pub(crate) fn is_there(device: &Arc<Device>) -> bool {
     ADAPTERS.get().is_some_and(|adapters| {
@@ -367,89 +244,5 @@ impl Adapter {
         let table = &namespace::within(first).pnet;
         let is_there = self.device.accessible_in(first.address());
         is_there.then(|| table.of_port(&self.device, port))?
-    }
-
-    fn find_v2(
-        self: &Arc<Self>,
-        tcp: &TcpSocket,
-        netdev: usize,
-        peer: Option<Gid>,
-    ) -> Option<PortGid> {
-        self.ports().find_map(|port| {
-            if !self.device.port_netdev_eq(port, netdev) {
-                return None;
-            }
-            let found = self.port_gid(port, |gid| {
-                gid.netdev.as_ref().is_some_and(|dev| dev.address == netdev)
-            })?;
-            found.reaching(tcp, peer)
-        })
-    }
-
-    /// A port on a physical network, with a GID in the subnet of the connection's own address, as far as
-    /// that is an IPv4 address.
-    fn find_on(
-        self: &Arc<Self>,
-        tcp: &TcpSocket,
-        pnetid: PnetId,
-        peer: Option<Gid>,
-    ) -> Option<PortGid> {
-        let own = tcp.local().ok()?.ip;
-        self.ports().find_map(|port| {
-            if self.pnetid(port) != Some(pnetid) {
-                return None;
-            }
-            let found = self.port_gid(port, |gid| match own {
-                IpAddr::V4(own) => self.device.is_onlink(port, gid.index, own.octets()),
-                IpAddr::V6(_) => gid.netdev.is_some(),
-            })?;
-            found.reaching(tcp, peer)
-        })
-    }
-
-    /// A port, if it is active, with a GID for which `is_it` holds.
-    fn port_gid(self: &Arc<Self>, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<PortGid> {
-        let attr = self.device.query_port(port).ok()?;
-        let gid = self.gid_of(port, is_it).filter(|_| attr.active)?;
-        let mac = Mac(gid.mac?);
-        if let Some(local) = LOCAL.get() {
-            local.note_port(mac);
-        }
-        Some(PortGid {
-            adapter: self.clone(),
-            facts: PortFacts {
-                port,
-                gid: Gid(gid.gid),
-                sgid_index: u8::try_from(gid.index).ok()?,
-                mac,
-                mtu: Mtu::from_code(attr.active_mtu.code())?,
-                next_hop: None,
-                pnetid: self.pnetid(port),
-            },
-            has_gateway: false,
-        })
-    }
-
-    fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
-        let mut found = self.port_gid(port, |gid| {
-            let netdev = gid.netdev.as_ref();
-            netdev.is_some_and(|dev| dev.net == wanted.net)
-        })?;
-        if found.facts.pnetid != wanted.pnetid {
-            return None;
-        }
-        let index = u32::from(found.sgid_index);
-        let path = self.device.path(port, index, wanted.peer.ipv4()?.0).ok()?;
-        found.has_gateway = path.has_gateway;
-        found.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
-        (path.has_gateway != wanted.is_direct).then_some(found)
-    }
-
-    fn gid_of(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
-        self.device.find_gid(port, |entry| {
-            entry.kind == GidKind::RoceV2
-                && Gid(entry.gid).ipv4().is_some_and(|ip| ip != Ipv4([0; 4]))
-                && is_it(entry)
-        })
     }
 }
