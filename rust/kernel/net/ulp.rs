@@ -115,10 +115,7 @@ fn tcp_table(version: IpVersion) -> *const bindings::proto_ops {
 /// `sk` must be a living socket.
 unsafe fn version_of(sk: *mut bindings::sock) -> IpVersion {
     // SAFETY: By the caller's promise.
-    match u32::from(unsafe { (*sk).__sk_common.skc_family }) {
-        bindings::AF_INET6 => IpVersion::V6,
-        _ => IpVersion::V4,
-    }
+    unsafe { Sk::from_ptr(sk) }.ip_version()
 }
 
 /// The socket of an application, if it can be converted.

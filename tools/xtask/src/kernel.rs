@@ -12,6 +12,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::dirs::Dirs;
+use crate::run;
 use crate::toolchain::Toolchain;
 
 /// The kernels that tests ask for by name.
@@ -95,15 +96,11 @@ impl Default for Order<'_> {
     fn default() -> Self {
         Self {
             series: "7.3",
-            jobs: processors() + 1,
+            jobs: run::processors() + 1,
             update: false,
             adopt: false,
         }
     }
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 /// Returns the kernel, built now if the cache does not have it.

@@ -2,8 +2,10 @@
 //! Running other programs, with errors that say what was run and what it said.
 
 use std::fs::{File, OpenOptions};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
@@ -22,6 +24,11 @@ pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
         }
         Err((_, e)) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
     }
+}
+
+/// Processors that this program may use.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The command as one would type it.

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -17,6 +16,7 @@ use crate::dirs::Dirs;
 use crate::guests::{Ask, Cast, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
 use crate::module::{self, Noise};
+use crate::run;
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
 use crate::vm::Outcome;
@@ -130,9 +130,7 @@ fn guests(
 
 /// Scripts that run at a time. Most of what they do is to wait.
 fn jobs() -> usize {
-    thread::available_parallelism()
-        .map_or(1, NonZero::get)
-        .min(4)
+    run::processors().min(4)
 }
 
 /// Runs as many scripts at a time as the machine has processors for. The first error ends the run after
