@@ -53,6 +53,10 @@ pub(crate) struct Arguments {
     /// Only rows whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+
+    /// Seconds for which threads use sockets that are converted and closed
+    #[arg(long, default_value_t = 2)]
+    race: u64,
 }
 
 /// How the C module does on a row.
@@ -148,7 +152,7 @@ const TABLES: &[(&str, &[Row])] = &[
 
 /// Runs all rows; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    let rig = Rig::new(context)?;
+    let rig = Rig::new(context, Duration::from_secs(arguments.race))?;
     let path = rig.path()?;
     println!("# connections here go by {path}");
     if context.family != Family::Tcp {

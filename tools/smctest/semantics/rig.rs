@@ -31,6 +31,8 @@ const STEP: Duration = Duration::from_millis(5);
 /// The two ends' namespaces and addresses.
 pub(super) struct Rig<'a> {
     pub(super) context: &'a Context,
+    /// How long threads race.
+    pub(super) race: Duration,
 }
 
 /// Both ends of one connection, and the listener that it came from.
@@ -43,9 +45,9 @@ pub(super) struct Pair {
 
 impl<'a> Rig<'a> {
     /// Moves the calling thread into the client's namespace.
-    pub(super) fn new(context: &'a Context) -> Result<Self> {
+    pub(super) fn new(context: &'a Context, race: Duration) -> Result<Self> {
         netns::enter(context.client_netns.as_deref())?;
-        Ok(Self { context })
+        Ok(Self { context, race })
     }
 
     /// A fresh socket at the client.
