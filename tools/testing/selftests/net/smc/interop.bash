@@ -294,9 +294,6 @@ matrix() {
 		table "with the C module" "$COLUMN_NAME" "${lines[@]}"
 	done
 	check "the capture starts" start_capture
-	# A link that goes without a word is found by its test.
-	check "interval of tests here" setting smcr_testlink_time 4
-	check "interval of tests there" far setting smcr_testlink_time 4
 	# Ours gives up what a group does not use for a tenth of this.
 	check "idle time of ours" at_ours setting smcr_lgr_idle_time 40
 	far serve $PORT
