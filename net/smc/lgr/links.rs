@@ -12,6 +12,7 @@ use kernel::{
 };
 use smc_proto::{
     id::{
+        Gid,
         LinkNum,
         Mac,
         Token, //
@@ -101,6 +102,15 @@ impl LinkGroup {
         links
             .filter_map(|(slot, link)| Some((slot, link?)))
             .find(|(_, link)| link.is_active())
+    }
+
+    /// The first active link from another of our ports than the one with this GID, and its slot. Does not
+    /// sleep.
+    pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(usize, Arc<Link>)> {
+        let links = self.links().into_iter().enumerate();
+        links
+            .filter_map(|(slot, link)| Some((slot, link?)))
+            .find(|(_, link)| link.is_active() && link.port().gid != gid)
     }
 
     /// The link that the server named, and its slot. Does not sleep.
