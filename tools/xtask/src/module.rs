@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `smc.ko` for one of the guests' kernels, and an older C module for its peers.
+//! `smc.ko` for one of the guests' kernels, and modules of the kernel's, changed for tests.
 
 use std::path::PathBuf;
 
@@ -47,8 +47,33 @@ pub(crate) fn build(
     Ok(ko)
 }
 
-/// What a script with these guests finds in its environment: a pair with the C module has an older
-/// one besides, which is built here and kept with the kernel.
+/// A module of the kernel's that a patch changes for tests.
+struct Variant {
+    /// That of the patch, and of the folder that it is built in.
+    name: &'static str,
+    /// Where its source lies in that of the kernel.
+    folder: &'static str,
+    ko: &'static str,
+    /// What scripts find it by.
+    env: &'static str,
+}
+
+const OLD_PEER: Variant = Variant {
+    name: "old-peer",
+    folder: "net/smc",
+    ko: "smc.ko",
+    env: "OLD_C_SMC_KO",
+};
+
+const SOFT_ROCE: Variant = Variant {
+    name: "soft-roce",
+    folder: "drivers/infiniband/sw/rxe",
+    ko: "rdma_rxe.ko",
+    env: "FINITE_RXE_KO",
+};
+
+/// What a script with these guests finds in its environment: a pair with the C module has modules
+/// besides, which are built here and kept with the kernel.
 pub(crate) fn peers(
     dirs: &Dirs,
     tools: &Toolchain,
@@ -62,13 +87,28 @@ pub(crate) fn peers(
     if !has_c {
         return Ok(Vec::new());
     }
-    let dir = kernel.dir.join("old-peer");
-    let _lock = lock(&kernel.dir.join("old-peer.lock"), "build of the older peer")?;
-    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/old-peer"));
-    cmd.arg(&kernel.dir).arg(&dir);
-    output(&mut cmd).context("the older C module does not build")?;
-    let ko = dir.join("smc.ko").to_string_lossy().into_owned();
-    Ok(vec![("OLD_C_SMC_KO".to_owned(), ko)])
+    let variants = [OLD_PEER, SOFT_ROCE];
+    let built = variants.map(|variant| {
+        let ko = build_variant(dirs, tools, kernel, &variant)?;
+        Ok((variant.env.to_owned(), ko))
+    });
+    built.into_iter().collect()
+}
+
+fn build_variant(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+    variant: &Variant,
+) -> Result<String> {
+    let dir = kernel.dir.join(variant.name);
+    let file = format!("{}.lock", variant.name);
+    let _lock = lock(&kernel.dir.join(file), "build of a module for tests")?;
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/variant"));
+    cmd.arg(variant.name).arg(&kernel.dir);
+    cmd.arg(variant.folder).arg(&dir);
+    output(&mut cmd).with_context(|| format!("{} does not build", variant.name))?;
+    Ok(dir.join(variant.ko).to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

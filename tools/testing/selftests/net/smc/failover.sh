@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# not in the run yet; guest: um-debug
+# guest: um-debug
 # timeout: 600
 # Links go and come back under connections that transfer both ways: nothing is lost, doubled or broken.
 

@@ -7,6 +7,7 @@
 . "${LIB%/*}/failover.bash"
 
 PORT=7000
+RXE_KO=$FINITE_RXE_KO
 
 # up_fabric: two devices, on a bridge with the wire. The client's own addresses are those of the pair.
 up_fabric() {

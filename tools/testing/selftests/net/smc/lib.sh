@@ -30,11 +30,13 @@ drivers/infiniband/core/rdma_ucm
 drivers/infiniband/sw/rxe/rdma_rxe
 "
 
-# load_rdma: the RDMA core and soft RoCE; what is built into the kernel has no file.
+# load_rdma: the RDMA core and soft RoCE, that of RXE_KO if it is set; what is built into the kernel has no file.
 load_rdma() {
-	local module
+	local module file
 	for module in $RDMA_MODULES; do
-		[ ! -e "$KMODS/$module.ko" ] || insmod "$KMODS/$module.ko" 2>/dev/null ||
+		file=$KMODS/$module.ko
+		case $module in */rdma_rxe) file=${RXE_KO:-$file} ;; esac
+		[ ! -e "$file" ] || insmod "$file" 2>/dev/null ||
 			grep -q "^$(basename "$module" | tr - _) " /proc/modules || return
 	done
 }
