@@ -113,10 +113,6 @@ impl LinkGroup {
             };
             llc.on_message(&message, &mut arrival, now)
         });
-        // A flow that the message began has nobody who waits for it.
-        if let Some(at) = self.with_llc(|conversation, _| conversation.core.deadline()) {
-            self.look_by(at);
-        }
     }
 
     /// A link is gone: whoever waits for a message on it stops.
@@ -124,7 +120,8 @@ impl LinkGroup {
         self.converse(|llc, _, now| llc.on_link_down(slot, now));
     }
 
-    /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event.
+    /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event. The
+    /// keeper looks when the flow under way runs out of time: not every flow has somebody who waits for it.
     pub(crate) fn converse<'a>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
@@ -132,11 +129,12 @@ impl LinkGroup {
         let now = Instant::from_nanos(time::now_ns());
         let mut todo = Todo::default();
         let order = self.peer_order();
-        self.with_llc(|conversation, rtokens| {
+        let deadline = self.with_llc(|conversation, rtokens| {
             let actions = step(&mut conversation.core, rtokens, now);
             for action in actions.iter() {
                 self.carry_out(conversation, action, order, &mut todo);
             }
+            conversation.core.deadline()
         });
         if todo.wake {
             self.wake_llc();
@@ -147,7 +145,7 @@ impl LinkGroup {
         if todo.relink {
             self.relink_soon();
         }
-        if let Some(at) = todo.look_by {
+        if let Some(at) = [todo.look_by, deadline].into_iter().flatten().min() {
             self.look_by(at);
         }
         if let Some(why) = todo.end {
