@@ -52,6 +52,7 @@ pub(crate) use port::{
     find_other,
     find_v2,
     pnetid_of_named,
+    toward,
     PortGid,
     Sought, //
 };

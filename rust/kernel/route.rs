@@ -185,12 +185,16 @@ unsafe extern "C" fn if_bottom(
     1
 }
 
-/// Whether the network device has an IPv4 address in whose subnet `address` is.
+/// Whether the network device has an IPv4 address in whose subnet both addresses are.
 ///
 /// # Safety
 ///
 /// `dev` must be valid, and this an RCU read section.
-pub(crate) unsafe fn is_onlink(dev: NonNull<bindings::net_device>, address: [u8; 4]) -> bool {
+pub(crate) unsafe fn is_onlink(
+    dev: NonNull<bindings::net_device>,
+    one: [u8; 4],
+    other: [u8; 4],
+) -> bool {
     // SAFETY: By the caller's promise.
     let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
     if in_dev.is_null() {
@@ -200,7 +204,8 @@ pub(crate) unsafe fn is_onlink(dev: NonNull<bindings::net_device>, address: [u8;
     let mut ifa = unsafe { bindings::ifa_first_rcu(in_dev) };
     while !ifa.is_null() {
         // SAFETY: As above.
-        if unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) } {
+        let has = |address| unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) };
+        if has(one) && has(other) {
             return true;
         }
         // SAFETY: As above.

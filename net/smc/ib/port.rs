@@ -132,7 +132,8 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
 pub(crate) struct Sought {
     /// Address of the group's namespace, in which the port must be.
     pub(crate) net: usize,
-    /// The peer's end of the link that there is, which must be reached,
+    /// The peer's port, which must be reached: of the new link if that is known, else of one that there
+    /// is,
     pub(crate) peer: Gid,
     /// without a gateway or with one.
     pub(crate) is_direct: bool,
@@ -156,6 +157,22 @@ pub(crate) fn find_other(
                 .filter(|port| !is_used(&adapter.device, *port))
                 .find_map(|port| adapter.find_other(port, wanted))
         })
+}
+
+/// A port with the way from it to the peer's port, if that is reached without a gateway or by way of one,
+/// as `is_direct` says. May sleep.
+pub(crate) fn toward(
+    device: &Device,
+    port: &PortFacts,
+    peer: Gid,
+    is_direct: bool,
+) -> Option<PortFacts> {
+    let index = u32::from(port.sgid_index);
+    let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
+    (path.has_gateway != is_direct).then_some(PortFacts {
+        next_hop: path.has_gateway.then_some(Mac(path.mac)),
+        ..*port
+    })
 }
 
 impl Adapter {
@@ -221,18 +238,16 @@ impl Adapter {
     }
 
     fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+        let peer = wanted.peer.ipv4()?.0;
         let mut found = self.port_gid(port, |gid| {
             let netdev = gid.netdev.as_ref();
+            let path = self.device.path(port, gid.index, peer);
             netdev.is_some_and(|dev| dev.net == wanted.net)
+                && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
         })?;
-        if found.facts.pnetid != wanted.pnetid {
-            return None;
-        }
-        let index = u32::from(found.sgid_index);
-        let path = self.device.path(port, index, wanted.peer.ipv4()?.0).ok()?;
-        found.has_gateway = path.has_gateway;
-        found.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
-        (path.has_gateway != wanted.is_direct).then_some(found)
+        found.has_gateway = !wanted.is_direct;
+        found.facts = toward(&self.device, &found.facts, wanted.peer, wanted.is_direct)?;
+        (found.facts.pnetid == wanted.pnetid).then_some(found)
     }
 
     fn gid_of(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {

@@ -10,6 +10,7 @@ use kernel::{
 };
 use kernel_ext::ib::Device;
 use smc_proto::{
+    id::Gid,
     lgr::{
         redundancy::{
             self,
@@ -67,9 +68,9 @@ impl Place {
     }
 }
 
-/// A port that no link of the group has, on the same physical network, and from which the peer's end of
-/// `link` is reached.
-fn unused_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
+/// A port that no link of the group has, on the same physical network as that of `link`, and from which
+/// the peer's port `peer` is reached.
+fn unused_port(group: &LinkGroup, link: &Link, peer: Gid) -> Option<PortGid> {
     let links = group.links();
     let is_used = |device: &Arc<Device>, port: u32| {
         let mut links = links.iter().flatten();
@@ -77,25 +78,47 @@ fn unused_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     };
     let wanted = ib::Sought {
         net: group.terms.net,
-        peer: link.end().peer_gid,
+        peer,
         is_direct: group.terms.is_direct,
         pnetid: link.port().pnetid,
     };
     ib::find_other(&wanted, is_used)
 }
 
-/// The port for a new link. One that is in use is that of the link with the fewest connections: if the new
-/// link makes another one superfluous, that is the one.
-fn place(group: &LinkGroup, which: Which, unused: Option<PortGid>) -> Option<Place> {
+/// The port for a new link, to the peer's port `peer` if that is known. One that is in use is that of the
+/// link with the fewest connections: if the new link makes another one superfluous, that is the one.
+fn place(
+    group: &LinkGroup,
+    which: Which,
+    unused: Option<PortGid>,
+    peer: Option<Gid>,
+) -> Option<Place> {
     match which {
         Which::Unused => unused.as_ref().map(Place::of),
         Which::Same => {
             let link = group.idlest_link()?;
-            Some(Place {
-                device: link.device()?,
-                facts: *link.port(),
-            })
+            let device = link.device()?;
+            let facts = match peer {
+                Some(peer) => way(group, &device, &link, peer)?,
+                None => *link.port(),
+            };
+            Some(Place { device, facts })
         }
+    }
+}
+
+/// The port of a link with the way from it to the peer's port `peer`: that of a link which there is, or
+/// one of the same kind.
+fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Option<PortFacts> {
+    let port = link.port();
+    let links = group.links();
+    let mut known = links
+        .iter()
+        .flatten()
+        .filter(|other| other.is_active() && other.is_on(device) && other.port().port == port.port);
+    match known.find(|other| other.end().peer_gid == peer) {
+        Some(other) => Some(*other.port()),
+        None => ib::toward(device, port, peer, group.terms.is_direct),
     }
 }
 
@@ -197,7 +220,7 @@ fn make_answer(
 ) -> Result<(Arc<Link>, KVec<NewLinkRkey>), RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let unused = unused_port(group, &link);
+    let unused = unused_port(group, &link, offer.gid);
     let ports = group.ports();
     let port = Port {
         gid: offer.gid,
@@ -205,7 +228,8 @@ fn make_answer(
     };
     let max_links = group.terms.limits.max_links;
     let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
-    let place = place(group, which, unused).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
+    let place =
+        place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let link = make(group, slot, &place).map_err(none)?;
     link.set_number(offer.link_num);
     let keys = ready_to_receive(group, slot, &link, offer)
@@ -219,9 +243,12 @@ fn make_answer(
     }
 }
 
-/// The client accepted.
+/// The client accepted. That its port can be reached is up to it, but is found out here sooner than by
+/// waiting for an answer on the new link.
 pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
     let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
+        let device = link.device().ok_or(ENOLINK)?;
+        way(group, &device, &link, peer.gid).ok_or(EHOSTUNREACH)?;
         ready_to_receive(group, slot, &link, peer)?;
         link.ready_to_send()?;
         register_regions(group, slot, &link)
@@ -260,10 +287,10 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
 /// Begins to offer a link; `None` if there is none to offer. The flow is held.
 fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let (on, link) = group.active_link()?;
-    let unused = unused_port(group, &link);
+    let unused = unused_port(group, &link, link.end().peer_gid);
     let max_links = group.terms.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
-    let place = place(group, which, unused)?;
+    let place = place(group, which, unused, None)?;
     // A port of ours that is offered again is new to the C module if the offer comes by another one.
     let on = match group.active_link_beside(place.facts.gid) {
         Some((other, _)) => other,
@@ -294,7 +321,7 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some((on, link)) = group.active_link().filter(|_| is_wanted) else {
         return;
     };
-    if let Some(port) = unused_port(group, &link) {
+    if let Some(port) = unused_port(group, &link, link.end().peer_gid) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
         group.converse(|llc, _, _| llc.invite(on, port.mac, gids));

@@ -62,6 +62,12 @@ impl GidEntry {
     }
 }
 
+/// The IPv4 address that an entry stands for, if it does.
+fn ipv4_of(entry: &GidEntry) -> [u8; 4] {
+    let [.., a, b, c, d] = entry.gid;
+    [a, b, c, d]
+}
+
 /// A held entry of the GID table.
 ///
 /// # Invariants
@@ -96,7 +102,8 @@ impl Device {
     }
 
     /// Looks up how the IPv4 address `destination` is reached from the one that an entry of a port's GID
-    /// table stands for, by the net device of that entry. Process context.
+    /// table stands for, by the net device of that entry: in one of its subnets, or by way of a gateway.
+    /// Process context.
     ///
     /// # Errors
     ///
@@ -104,7 +111,7 @@ impl Device {
     /// like without a route or a neighbour.
     pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<Path> {
         let attr = self.gid_attr(port, index)?;
-        let [.., a, b, c, d] = attr.read(index)?.gid;
+        let source = ipv4_of(&attr.read(index)?);
         attr.with_netdev(|netdev| {
             // SAFETY: The net device is valid here, and so is its namespace.
             let (net, ifindex) = unsafe {
@@ -112,18 +119,28 @@ impl Device {
                 (bindings::dev_net(netdev.as_ptr()), ifindex)
             };
             // SAFETY: As above.
-            unsafe { route::path(net, ifindex, [a, b, c, d], destination) }
+            let path = unsafe { route::path(net, ifindex, source, destination) }?;
+            // The routing table takes an address for which it has no route for a neighbour, where a device
+            // is named.
+            // SAFETY: The net device is valid here, in an RCU read section.
+            match path.has_gateway || unsafe { route::is_onlink(netdev, source, destination) } {
+                true => Ok(path),
+                false => Err(EHOSTUNREACH),
+            }
         })?
     }
 
-    /// Whether the net device that an entry of a port's GID table comes from has an address in whose
-    /// subnet the IPv4 address is. Any context.
+    /// Whether the IPv4 address that an entry of a port's GID table stands for is in one subnet with
+    /// `address`, by the addresses of its net device. Any context.
     pub fn is_onlink(&self, port: u32, index: u32, address: [u8; 4]) -> bool {
         let Ok(attr) = self.gid_attr(port, index) else {
             return false;
         };
+        let Ok(entry) = attr.read(index) else {
+            return false;
+        };
         // SAFETY: The net device is valid here, in an RCU read section.
-        let is_onlink = |netdev| unsafe { route::is_onlink(netdev, address) };
+        let is_onlink = |netdev| unsafe { route::is_onlink(netdev, ipv4_of(&entry), address) };
         attr.with_netdev(is_onlink).unwrap_or(false)
     }
 

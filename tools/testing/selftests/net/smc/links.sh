@@ -1,0 +1,142 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# Which links a group has: one for each two ports that reach each other, symmetric or not, and again when
+# ports go and come.
+
+. "$LIB"
+. "${LIB%/*}/failover.bash"
+
+# up_fabric: two devices for each end, and one more in a subnet of its own.
+up_fabric() {
+	ip netns add a && ip netns add b && up_bridge &&
+		ip -n a link set lo up && ip -n b link set lo up &&
+		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.12 9000 &&
+		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.22 9000 &&
+		up_device far_a a 10.7.0.1 9000 && up_device far_b b 10.8.0.1 9000 &&
+		device_del far_a a && device_del far_b b
+}
+
+# field NAME: the values of a field, of JSON with a line for each.
+field() {
+	sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"
+}
+
+# group_is LINKS CLIENT SERVER: each end has one group with so many links, which are all active, and of the
+# kind that it says.
+group_is() {
+	local groups states kinds
+	groups=$("$BIN/smc" lgr --json) && states=$("$BIN/smc" link --json | field state) || return
+	kinds=$(paste -d' ' <(field role <<<"$groups") <(field kind <<<"$groups") | sort)
+	[ "$kinds" = "client $2"$'\n'"server $3" ] &&
+		[ "$(sort <<<"$states" | uniq -c | xargs)" = "$((2 * $1)) active" ]
+}
+
+# becomes LINKS CLIENT SERVER: as group_is, soon. Shows it.
+becomes() {
+	within 20 group_is "$@"
+	local code=$?
+	{ "$BIN/smc" lgr && "$BIN/smc" link; } | sed 's/^/# /'
+	return $code
+}
+
+# stays SECONDS LINKS CLIENT SERVER: as group_is, all the time.
+stays() {
+	local end=$((SECONDS + $1))
+	shift
+	while [ "$SECONDS" -le "$end" ]; do
+		group_is "$@" || { "$BIN/smc" link && return 1; }
+		sleep 0.1
+	done
+}
+
+# Kinds, with all ports, and where one end has one port only.
+SINGLE=(1 single single)
+SYMMETRIC=(2 symmetric symmetric)
+CLIENT_HAS_ONE=(2 "asymmetric local" "asymmetric peer")
+SERVER_HAS_ONE=(2 "asymmetric peer" "asymmetric local")
+
+# hold_begin NUMBER: connections, which have to be alive at hold_end.
+hold_begin() {
+	rm -f /tmp/held /tmp/enough
+	smctest --deadline 250 --expect smc hold --connections "$1" --seconds 0 \
+		--then "touch /tmp/held; until [ -e /tmp/enough ]; do sleep 0.1; done" &
+	HOLD=$!
+	within 60 test -e /tmp/held
+}
+
+hold_end() {
+	touch /tmp/enough
+	wait "$HOLD"
+}
+
+no_groups() {
+	[ "$("$BIN/smc" lgr --json)" = "[]" ]
+}
+
+# fresh DEVICE...: these devices, and no group.
+fresh() {
+	local device
+	for device in $(ls /sys/class/infiniband); do
+		device=${device#rxe_}
+		device_del "$device" "${device##*_}" || return
+	done
+	within 20 no_groups || return
+	for device; do
+		device_add "$device" "${device##*_}" || return
+	done
+}
+
+# from_start LINKS CLIENT SERVER -- DEVICE...: what a new group of these devices is.
+from_start() {
+	fresh "${@:5}" && smctest --expect smc path && becomes "${@:1:3}"
+}
+
+# changes VERB DEVICE LINKS CLIENT SERVER: what the group is after that.
+changes() {
+	"device_$1" "$2" "${2##*_}" && becomes "${@:3}"
+}
+
+# offer_ends: a link is offered that nobody answers to.
+offer_ends() {
+	silence wire_a a wire_b b && device_add wire2_b b && within 5 is_offered && within 4 group_is "${SINGLE[@]}"
+}
+
+is_offered() {
+	"$BIN/smc" link --json | field state | grep -qx activating
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "two devices each" up_fabric
+
+require "connections" hold_begin 4
+check "two ports each: symmetric" becomes "${SYMMETRIC[@]}"
+check "the server's second goes: asymmetric" changes del wire2_b "${SERVER_HAS_ONE[@]}"
+check "the client's, too: single" changes del wire2_a "${SINGLE[@]}"
+check "the client's comes: asymmetric" changes add wire2_a "${SERVER_HAS_ONE[@]}"
+check "the server's, too: symmetric" changes add wire2_b "${SYMMETRIC[@]}"
+check "the client's goes: asymmetric" changes del wire2_a "${CLIENT_HAS_ONE[@]}"
+check "the server's, too: single" changes del wire2_b "${SINGLE[@]}"
+check "the server's comes: asymmetric" changes add wire2_b "${CLIENT_HAS_ONE[@]}"
+check "the client's, too: symmetric" changes add wire2_a "${SYMMETRIC[@]}"
+check "the connections live" hold_end
+
+check "one port each from the start: single" from_start "${SINGLE[@]}" -- wire_a wire_b
+check "a port of another subnet is of no use to the server" device_add far_b b
+check "and is not offered" stays 3 "${SINGLE[@]}"
+check "one is of no use to the client" device_add far_a a
+check "and is not offered either" stays 3 "${SINGLE[@]}"
+check "the server has two from the start: asymmetric" \
+	from_start "${CLIENT_HAS_ONE[@]}" -- wire_a wire_b wire2_b
+check "the client has two from the start: asymmetric" \
+	from_start "${SERVER_HAS_ONE[@]}" -- wire_a wire2_a wire_b
+
+check "one port each again: single" from_start "${SINGLE[@]}" -- wire_a wire_b
+check "an offer without an answer ends" offer_ends
+check "what was lost is sent again" noise wire_a a wire_b b
+check "and another offer has an answer" becomes "${CLIENT_HAS_ONE[@]}"
+
+check "module unloads" within 20 unload_smc
+finish
