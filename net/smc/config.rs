@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The settings of a network namespace: `/proc/sys/net/smc`, with the names, ranges and defaults of
-//! the C module.
+//! the C module. A group may have more links than there, where both ends are set to that.
 
 use kernel::{
     prelude::*,
@@ -19,6 +19,7 @@ use kernel_ext::{
     time, //
 };
 use smc_proto::{
+    lgr::LINK_SLOTS,
     time::Duration,
     wire::clc::Limits, //
 };
@@ -76,7 +77,8 @@ static ENTRIES: [Entry; COUNT] = [
     seconds(c"smcr_lgr_idle_time", 600),
     range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
-    range(c"smcr_max_links_per_lgr", 1, 2, 2),
+    // CAST: it is small.
+    range(c"smcr_max_links_per_lgr", 1, LINK_SLOTS as u32, 2),
     range(c"smcr_max_conns_per_lgr", 16, 255, 255),
     range(c"limit_smc_hs", 0, 1, 0),
     range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),

@@ -138,7 +138,7 @@ reasons! {
         "Set net.smc.smcr_max_conns_per_lgr to at least 16 on both sides.";
     MaxLinksError = 0x0303_000b, "MAXLINKERR", Both,
         "The limit of links per link group is out of range or differs from the agreed one.",
-        "Set net.smc.smcr_max_links_per_lgr to a value that both sides support (1 or 2).";
+        "Set net.smc.smcr_max_links_per_lgr to at least 1 on both sides.";
     ModeUnsupported = 0x0304_0000, "MODEUNSUPP", Client,
         "The server answered with a technology, version or parameter that was not proposed.",
         "Update the peer; compare the EIDs of both sides (smcd ueid show).";

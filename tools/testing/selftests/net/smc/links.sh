@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
-# Which links a group has: one for each two ports that reach each other, symmetric or not, and again when
-# ports go and come.
+# Which links a group has: one for each two ports that reach each other, symmetric or not, up to eight, and
+# again when ports go and come. What 64 connections send by eight links is spread over them.
 
 . "$LIB"
 . "${LIB%/*}/failover.bash"
@@ -16,6 +16,15 @@ up_fabric() {
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.22 9000 &&
 		up_device far_a a 10.7.0.1 9000 && up_device far_b b 10.8.0.1 9000 &&
 		device_del far_a a && device_del far_b b
+}
+
+# up_eight: six more for each end.
+up_eight() {
+	local number
+	for number in 3 4 5 6 7 8; do
+		up_device "wire${number}_a" a "10.9.0.1$number" 9000 &&
+			up_device "wire${number}_b" b "10.9.0.2$number" 9000 || return
+	done
 }
 
 # field NAME: the values of a field, of JSON with a line for each.
@@ -98,6 +107,12 @@ changes() {
 	"device_$1" "$2" "${2##*_}" && becomes "${@:3}"
 }
 
+# max_links CLIENT SERVER: what each end allows.
+max_links() {
+	in_ns a sh -c "echo $1 >/proc/sys/net/smc/smcr_max_links_per_lgr" &&
+		in_ns b sh -c "echo $2 >/proc/sys/net/smc/smcr_max_links_per_lgr"
+}
+
 # offer_ends: a link is offered that nobody answers to.
 offer_ends() {
 	silence wire_a a wire_b b && device_add wire2_b b && within 5 is_offered && within 4 group_is "${SINGLE[@]}"
@@ -105,6 +120,15 @@ offer_ends() {
 
 is_offered() {
 	"$BIN/smc" link --json | field state | grep -qx activating
+}
+
+# share: what 64 connections send by each link. Where links are taken away, failover.sh looks at that.
+share() {
+	local devices_a devices_b
+	devices_a=$(echo rxe_wire{,2,3,4,5,6,7,8}_a)
+	devices_b=$(echo rxe_wire{,2,3,4,5,6,7,8}_b)
+	smctest --expect smc failover --connections 64 --pause 200 --losses 0 --lose true --restore true \
+		--compare 5 --linked "$devices_a" --linked "$devices_b"
 }
 
 require "RDMA modules load" load_rdma
@@ -138,5 +162,18 @@ check "an offer without an answer ends" offer_ends
 check "what was lost is sent again" noise wire_a a wire_b b
 check "and another offer has an answer" becomes "${CLIENT_HAS_ONE[@]}"
 
+require "no devices" fresh
+require "eight devices each" up_eight
+for device in wire_a wire2_a wire_b wire2_b; do
+	require "with $device" device_add "$device" "${device##*_}"
+done
+require "both ends allow eight links" max_links 8 8
+check "64 connections by eight links, evenly" share
+check "eight ports each: symmetric" becomes 8 symmetric symmetric
+check "module unloads" within 20 unload_smc
+require "module loads again" load_smc
+require "one end allows two" max_links 8 2
+check "it is two" smctest --expect smc path
+check "though there are eight ports each" becomes "${SYMMETRIC[@]}"
 check "module unloads" within 20 unload_smc
 finish
