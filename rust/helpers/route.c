@@ -35,6 +35,16 @@ struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow)
 	return ip_route_output_flow(net, flow, NULL);
 }
 
+bool smc_helper_is_vlan_dev(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
+u16 smc_helper_vlan_id(const struct net_device *dev)
+{
+	return vlan_dev_vlan_id(dev);
+}
+
 struct net *smc_helper_dev_net(const struct net_device *dev)
 {
 	return dev_net(dev);

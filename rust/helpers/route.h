@@ -6,6 +6,8 @@ const struct in_ifaddr *smc_helper_ifa_first_rcu(const struct in_device *in_dev)
 const struct in_ifaddr *smc_helper_ifa_next_rcu(const struct in_ifaddr *ifa);
 bool smc_helper_inet_ifa_match(__be32 addr, const struct in_ifaddr *ifa);
 struct rtable *smc_helper_route_output(struct net *net, struct flowi4 *flow);
+bool smc_helper_is_vlan_dev(const struct net_device *dev);
+u16 smc_helper_vlan_id(const struct net_device *dev);
 struct net *smc_helper_dev_net(const struct net_device *dev);
 void smc_helper_flow4_init(struct flowi4 *flow, __be32 saddr, __be32 daddr);
 void smc_helper_rt_put(struct rtable *rt);

@@ -29,9 +29,21 @@ pub struct RouteDevice {
     pub ifindex: i32,
     /// Its name.
     pub name: NetdevName,
-    /// The name of the device at the bottom of the stack that it stands on: by way of the first one
-    /// below each; its own name if it does not stand on others.
-    pub base: NetdevName,
+    /// The id of the VLAN that packets go to: its own if it is a VLAN device, else that of the first one
+    /// below it.
+    pub vlan: Option<u16>,
+    /// The device at the bottom of the stack that it stands on: by way of the first one below each;
+    /// itself if it does not stand on others.
+    pub base: BaseDevice,
+}
+
+/// A network device below others, for comparison only: it may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BaseDevice {
+    /// Address of the `struct net_device`.
+    pub address: usize,
+    /// Its name.
+    pub name: NetdevName,
 }
 
 /// The name that a network device had at some moment.
@@ -86,7 +98,9 @@ impl TcpSocket {
             // SAFETY: As above.
             name: unsafe { NetdevName::of(dev) },
             // SAFETY: As above.
-            base: unsafe { NetdevName::of(base_of(dev)) },
+            vlan: unsafe { vlan_below(dev) },
+            // SAFETY: As above.
+            base: unsafe { BaseDevice::below(dev) },
         })
     }
 
@@ -138,6 +152,74 @@ pub(crate) unsafe fn path(
     let rt = unsafe { bindings::route_output(net, &mut flow) };
     let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
     rt.path(daddr)
+}
+
+impl BaseDevice {
+    /// The device at the bottom of the stack that `dev` stands on.
+    ///
+    /// # Safety
+    ///
+    /// `dev` must be valid, and this an RCU read section.
+    unsafe fn below(dev: NonNull<bindings::net_device>) -> Self {
+        // SAFETY: By the caller's promise.
+        let base = unsafe { base_of(dev) };
+        Self {
+            address: base.as_ptr() as usize,
+            // SAFETY: What `dev` stands on is valid as long as it is.
+            name: unsafe { NetdevName::of(base) },
+        }
+    }
+}
+
+/// The id of a VLAN device; `None` for any other.
+///
+/// # Safety
+///
+/// `dev` must be valid.
+pub(crate) unsafe fn vlan_of(dev: NonNull<bindings::net_device>) -> Option<u16> {
+    // SAFETY: By the caller's promise.
+    if !unsafe { bindings::is_vlan_dev(dev.as_ptr()) } {
+        return None;
+    }
+    // SAFETY: As above, and it is a VLAN device.
+    Some(unsafe { bindings::vlan_id(dev.as_ptr()) })
+}
+
+/// The id of a VLAN device, or of the first one below a device.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+unsafe fn vlan_below(dev: NonNull<bindings::net_device>) -> Option<u16> {
+    // SAFETY: By the caller's promise.
+    let mut vlan = unsafe { vlan_of(dev) };
+    if vlan.is_none() {
+        let mut private = bindings::netdev_nested_priv {
+            data: (&raw mut vlan).cast(),
+            ..Default::default()
+        };
+        // SAFETY: By the caller's promise; `private` is what `if_vlan` wants.
+        unsafe {
+            bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_vlan), &raw mut private)
+        };
+    }
+    vlan
+}
+
+/// Ends the walk at a VLAN device.
+///
+/// # Safety
+///
+/// To be called for `vlan_below` only.
+unsafe extern "C" fn if_vlan(
+    dev: *mut bindings::net_device,
+    private: *mut bindings::netdev_nested_priv,
+) -> i32 {
+    // SAFETY: The device is valid during the walk.
+    let vlan = NonNull::new(dev).and_then(|dev| unsafe { vlan_of(dev) });
+    // SAFETY: `vlan_below` passes the place for the result.
+    unsafe { (*private).data.cast::<Option<u16>>().write(vlan) };
+    i32::from(vlan.is_some())
 }
 
 /// The device at the bottom of the stack that `dev` stands on.

@@ -42,6 +42,10 @@ pub(crate) fn groups(arguments: &Arguments) -> io::Result<()> {
             group.connections.to_string(),
             (group.send_bytes >> 10).to_string(),
             (group.receive_bytes >> 10).to_string(),
+            match group.vlan {
+                0 => "-".to_string(),
+                vlan => vlan.to_string(),
+            },
             or_dash(&group.pnetid),
             v2.map_or("-".to_string(), |v2| or_dash(&v2.peer)),
             v2.map_or("-".to_string(), |v2| or_dash(&v2.eid)),
@@ -49,7 +53,8 @@ pub(crate) fn groups(arguments: &Arguments) -> io::Result<()> {
     };
     table(
         &[
-            "ID", "Role", "Links", "Version", "Conns", "SndKiB", "RcvKiB", "PNETID", "Peer", "EID",
+            "ID", "Role", "Links", "Version", "Conns", "SndKiB", "RcvKiB", "VLAN", "PNETID",
+            "Peer", "EID",
         ],
         &groups.iter().map(row).collect::<Vec<_>>(),
     )

@@ -43,6 +43,7 @@ use super::{
     learn,
     make_conn,
     settle,
+    Ends,
     Outcome, //
 };
 use crate::{
@@ -109,7 +110,7 @@ fn shake(
     let port = port.ok_or(Reason::NoSmcDevice)?;
     match agreed.contact() {
         Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
-        Contact::Reuse => reuse(local, tcp, sk, exchange, &agreed),
+        Contact::Reuse => reuse(local, (sk, tcp), exchange, &agreed, port.vlan),
     }
 }
 
@@ -131,7 +132,7 @@ fn begin(
         release: beginning.release(),
         limits: beginning.limits(),
         peer: server.peer_id,
-        vlan: 0,
+        vlan: port.vlan,
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
         net_cookie: sk.netns_cookie(),
@@ -173,16 +174,17 @@ fn first_contact(
 /// The connection joins a group that both sides have.
 fn reuse(
     local: &Local,
-    tcp: &Arc<TcpSocket>,
-    sk: &ARef<Sk>,
+    ends: Ends<'_>,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
+    vlan: u16,
 ) -> Result<Arc<Conn>, Failure> {
-    let seat = groups::find(&agreed.wanted(0)).ok_or(Reason::SyncError)?;
-    let named = seat.group().named_link(&agreed.wanted(0));
+    let wanted = agreed.wanted(vlan);
+    let seat = groups::find(&wanted).ok_or(Reason::SyncError)?;
+    let named = seat.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = At { slot, link };
-    settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
+    settle(make_conn(seat, at.clone(), ends)?, |conn| {
         learn(conn, &at, agreed.server())?;
         announce(conn, &at)?;
         confirm(local, exchange, agreed, conn, &at)

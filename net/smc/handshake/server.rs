@@ -107,9 +107,10 @@ fn shake(
     let (chosen, port) = with_port(tcp, chosen)?;
     // One handshake at a time makes a link group with this peer; others wait, those of other peers
     // do not.
-    let gate = groups::gate(&chosen.wanted(0)).map_err(internal)?;
+    let wanted = chosen.wanted(port.vlan);
+    let gate = groups::gate(&wanted).map_err(internal)?;
     let turn = gate.enter();
-    if let Some(seat) = groups::find(&chosen.wanted(0)) {
+    if let Some(seat) = groups::find(&wanted) {
         drop(turn);
         return reuse(local, tcp, sk, exchange, chosen, seat);
     }
@@ -140,8 +141,8 @@ fn begin(
         version: chosen.version(),
         release: chosen.release(),
         limits: chosen.limits(),
-        peer: chosen.wanted(0).peer,
-        vlan: 0,
+        peer: chosen.wanted(port.vlan).peer,
+        vlan: port.vlan,
         eid: chosen.eid(),
         is_direct,
         net_cookie: sk.netns_cookie(),

@@ -41,10 +41,15 @@ use crate::{
     namespace, //
 };
 
+/// The id for no VLAN, as the C module has it; a VLAN device of that id has no GID for us.
+const NO_VLAN: u16 = 0;
+
 /// A port with the GID to use.
 pub(crate) struct PortGid {
     adapter: Arc<Adapter>,
     pub(crate) facts: PortFacts,
+    /// The id of the VLAN that packets from the GID go to; 0 for none.
+    pub(crate) vlan: u16,
     has_gateway: bool,
 }
 
@@ -96,7 +101,7 @@ impl PortGid {
 /// The physical network of the device of a route: of what that stands on, or of itself.
 fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
     let table = &namespace::within(tcp.netns()).pnet;
-    let of_base = table.of_netdev(route.base);
+    let of_base = table.of_netdev(route.base.name);
     of_base.or_else(|| table.of_netdev(route.name))
 }
 
@@ -113,19 +118,26 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
 }
 
 /// Finds a port for version 2: an active one on the physical network of the device of the TCP
-/// connection's route, or behind that device if its network has no name; with a RoCE v2 GID that is an
-/// IPv4 address of that network or device, and a route to `peer` if it is known already. May sleep.
+/// connection's route; if that has no name, one of the device at the bottom of what the device of the route
+/// stands on, or of itself; with a RoCE v2 GID for the connection, and a route to `peer` if it is known
+/// already. May sleep.
 pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
     let route = tcp.route_device()?;
-    let pnetid = pnetid_of(tcp, &route);
+    let own = tcp.local().ok()?.ip;
     let adapters = ADAPTERS.get()?;
     let list = adapters.list.lock();
-    list.iter()
-        .filter(|adapter| adapter.device.accessible_in(tcp.netns_address()))
-        .find_map(|adapter| match pnetid {
-            Some(pnetid) => adapter.find_on(tcp, pnetid, peer),
-            None => Adapter::find_v2(adapter, tcp, route.address, peer),
+    let find = |is_near: &dyn Fn(&Adapter, u32) -> bool| {
+        let in_reach = |adapter: &&Arc<Adapter>| adapter.device.accessible_in(tcp.netns_address());
+        list.iter().filter(in_reach).find_map(|adapter| {
+            let mut near = adapter.ports().filter(|port| is_near(adapter, *port));
+            near.find_map(|port| adapter.find_v2(port, &route, own)?.reaching(tcp, peer))
         })
+    };
+    let of = |netdev| find(&|adapter, port| adapter.device.port_netdev_eq(port, netdev));
+    match pnetid_of(tcp, &route) {
+        Some(pnetid) => find(&|adapter, port| adapter.pnetid(port) == Some(pnetid)),
+        None => of(route.base.address).or_else(|| of(route.address)),
+    }
 }
 
 /// What a port for another link of a group must be like.
@@ -139,6 +151,8 @@ pub(crate) struct Sought {
     pub(crate) is_direct: bool,
     /// The physical network that the port must be on, or no named one.
     pub(crate) pnetid: Option<PnetId>,
+    /// The VLAN of the group, 0 for none.
+    pub(crate) vlan: u16,
 }
 
 /// Finds a port for another link of a group of version 2: an active one that is not in use there. May
@@ -176,49 +190,33 @@ pub(crate) fn toward(
 }
 
 impl Adapter {
-    fn find_v2(
-        self: &Arc<Self>,
-        tcp: &TcpSocket,
-        netdev: usize,
-        peer: Option<Gid>,
-    ) -> Option<PortGid> {
-        self.ports().find_map(|port| {
-            if !self.device.port_netdev_eq(port, netdev) {
-                return None;
-            }
-            let found = self.port_gid(port, |gid| {
-                gid.netdev.as_ref().is_some_and(|dev| dev.address == netdev)
-            })?;
-            found.reaching(tcp, peer)
-        })
+    /// A port with a GID for a TCP connection: one in the subnet of the connection's own address, as far as
+    /// that is an IPv4 address; else of the device of its route if that has one.
+    fn find_v2(self: &Arc<Self>, port: u32, route: &RouteDevice, own: IpAddr) -> Option<PortGid> {
+        let vlan = route.vlan.unwrap_or(NO_VLAN);
+        let is_on = |gid: &GidEntry| gid.netdev.as_ref().map(|dev| dev.address == route.address);
+        match own {
+            IpAddr::V4(own) => self.port_gid(port, vlan, |gid| {
+                self.device.is_onlink(port, gid.index, own.octets())
+            }),
+            IpAddr::V6(_) => self
+                .port_gid(port, vlan, |gid| is_on(gid) == Some(true))
+                .or_else(|| self.port_gid(port, vlan, |gid| is_on(gid).is_some())),
+        }
     }
 
-    /// A port on a physical network, with a GID in the subnet of the connection's own address, as far as
-    /// that is an IPv4 address.
-    fn find_on(
+    /// A port, if it is active, with a GID in a VLAN for which `is_it` holds.
+    fn port_gid(
         self: &Arc<Self>,
-        tcp: &TcpSocket,
-        pnetid: PnetId,
-        peer: Option<Gid>,
+        port: u32,
+        vlan: u16,
+        is_it: impl Fn(&GidEntry) -> bool,
     ) -> Option<PortGid> {
-        let own = tcp.local().ok()?.ip;
-        self.ports().find_map(|port| {
-            if self.pnetid(port) != Some(pnetid) {
-                return None;
-            }
-            let found = self.port_gid(port, |gid| match own {
-                IpAddr::V4(own) => self.device.is_onlink(port, gid.index, own.octets()),
-                IpAddr::V6(_) => gid.netdev.is_some(),
-            })?;
-            found.reaching(tcp, peer)
-        })
-    }
-
-    /// A port, if it is active, with a GID for which `is_it` holds.
-    fn port_gid(self: &Arc<Self>, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<PortGid> {
         let attr = self.device.query_port(port).ok()?;
-        let gid = self.gid_of(port, is_it).filter(|_| attr.active)?;
-        let mac = Mac(gid.mac?);
+        let in_vlan = |gid: &GidEntry| gid.vlan == Some(vlan).filter(|vlan| *vlan != NO_VLAN);
+        let gid = self.gid_of(port, |gid| in_vlan(gid) && is_it(gid))?;
+        let mac = self.mac(port).or(gid.mac).filter(|_| attr.active)?;
+        let mac = Mac(mac);
         if let Some(local) = LOCAL.get() {
             local.note_port(mac);
         }
@@ -233,13 +231,19 @@ impl Adapter {
                 next_hop: None,
                 pnetid: self.pnetid(port),
             },
+            vlan,
             has_gateway: false,
         })
     }
 
+    /// The Ethernet address of a port: that of its first GID, whatever stands on it.
+    fn mac(&self, port: u32) -> Option<[u8; 6]> {
+        self.device.gid(port, 0).ok()?.mac
+    }
+
     fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
         let peer = wanted.peer.ipv4()?.0;
-        let mut found = self.port_gid(port, |gid| {
+        let mut found = self.port_gid(port, wanted.vlan, |gid| {
             let netdev = gid.netdev.as_ref();
             let path = self.device.path(port, gid.index, peer);
             netdev.is_some_and(|dev| dev.net == wanted.net)

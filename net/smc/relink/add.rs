@@ -81,6 +81,7 @@ fn unused_port(group: &LinkGroup, link: &Link, peer: Gid) -> Option<PortGid> {
         peer,
         is_direct: group.terms.is_direct,
         pnetid: link.port().pnetid,
+        vlan: group.terms.vlan,
     };
     ib::find_other(&wanted, is_used)
 }

@@ -21,9 +21,6 @@ use crate::{
     }, //
 };
 
-/// VLAN id that the RDMA core gives for an untagged device.
-const NO_VLAN: u16 = 0xffff;
-
 /// What kind of packets an entry of the GID table stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
@@ -46,7 +43,7 @@ pub struct GidEntry {
     pub kind: GidKind,
     /// The net device the entry comes from, when it has one.
     pub netdev: Option<NetdevId>,
-    /// VLAN id, when packets are tagged.
+    /// VLAN id, when that is a VLAN device.
     pub vlan: Option<u16>,
     /// Source MAC address of the packets, when there is a net device.
     pub mac: Option<[u8; 6]>,
@@ -164,15 +161,16 @@ impl GidAttr {
             bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP => GidKind::RoceV2,
             _ => return Err(ENODATA),
         };
-        let (vlan, mac) = self.l2_fields();
+        // SAFETY: The net device is valid here.
+        let vlan = self.with_netdev(|netdev| unsafe { route::vlan_of(netdev) });
         Ok(GidEntry {
             index,
             // SAFETY: Any bytes are a valid array, and the union has no padding.
             gid: unsafe { attr.gid.raw },
             kind,
             netdev: self.netdev(),
-            vlan,
-            mac,
+            vlan: vlan.ok().flatten(),
+            mac: self.mac(),
         })
     }
 
@@ -191,16 +189,17 @@ impl GidAttr {
         Ok(f(netdev))
     }
 
-    fn l2_fields(&self) -> (Option<u16>, Option<[u8; 6]>) {
-        let mut vlan = NO_VLAN;
+    fn mac(&self) -> Option<[u8; 6]> {
         let mut mac = [0; 6];
-        // SAFETY: By the type invariant; the out parameters have the sizes the function wants.
+        // SAFETY: By the type invariant; there is room for an Ethernet address, and the VLAN id is not
+        // asked for.
         let ret = unsafe {
-            bindings::rdma_read_gid_l2_fields(self.0.as_ptr(), &mut vlan, mac.as_mut_ptr())
+            bindings::rdma_read_gid_l2_fields(
+                self.0.as_ptr(),
+                core::ptr::null_mut(),
+                mac.as_mut_ptr(),
+            )
         };
-        match to_result(ret) {
-            Ok(()) => (Some(vlan).filter(|&vlan| vlan != NO_VLAN), Some(mac)),
-            Err(_) => (None, None),
-        }
+        to_result(ret).ok().map(|()| mac)
     }
 }
