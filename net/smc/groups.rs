@@ -232,11 +232,11 @@ fn remove(group: &Arc<LinkGroup>) -> bool {
     place.is_some_and(|i| list.groups.remove(i).is_ok())
 }
 
-/// A place in the oldest group that a new connection may use.
-pub(crate) fn find(wanted: &Wanted) -> Option<Seat> {
+/// A place in the oldest group that a new connection of the namespace at address `net` may use.
+pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<Seat> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
-    let mut matching = list.iter().filter(|group| group.matches(wanted));
+    let mut matching = list.iter().filter(|group| group.matches(wanted, net));
     matching.find_map(LinkGroup::seat)
 }
 

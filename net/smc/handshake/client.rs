@@ -180,7 +180,8 @@ fn reuse(
     vlan: u16,
 ) -> Result<Arc<Conn>, Failure> {
     let wanted = agreed.wanted(vlan);
-    let seat = groups::find(&wanted).ok_or(Reason::SyncError)?;
+    let (_, tcp) = ends;
+    let seat = groups::find(&wanted, tcp.netns_address()).ok_or(Reason::SyncError)?;
     let named = seat.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = At { slot, link };

@@ -110,7 +110,7 @@ fn shake(
     let wanted = chosen.wanted(port.vlan);
     let gate = groups::gate(&wanted).map_err(internal)?;
     let turn = gate.enter();
-    if let Some(seat) = groups::find(&wanted) {
+    if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
         drop(turn);
         return reuse(local, tcp, sk, exchange, chosen, seat);
     }

@@ -29,15 +29,16 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl LinkGroup {
-    /// Whether a new connection may use the group; see [`Candidate::matches`].
-    pub(crate) fn matches(&self, wanted: &Wanted) -> bool {
+    /// Whether a new connection of the namespace at address `net` may use the group; see
+    /// [`Candidate::matches`].
+    pub(crate) fn matches(&self, wanted: &Wanted, net: usize) -> bool {
         let table = self.table.lock();
         if table.end.is_some() {
             return false;
         }
         let has_room = table.members.has_room();
         drop(table);
-        let Ok(links) = self.ends() else {
+        let Ok(links) = self.ends(net) else {
             return false;
         };
         Candidate {

@@ -129,11 +129,16 @@ impl LinkGroup {
         })
     }
 
-    /// The links as a new connection looks for them. Does not sleep.
-    pub(super) fn ends(&self) -> Result<KVec<LinkEnd>> {
+    /// The links as a new connection of the namespace at address `net` looks for them. Does not sleep.
+    pub(super) fn ends(&self, net: usize) -> Result<KVec<LinkEnd>> {
         let mut ends = KVec::new();
         for link in self.links().iter().flatten() {
-            ends.push(link.end(), GFP_ATOMIC)?;
+            let device = link.device();
+            let end = LinkEnd {
+                is_visible: device.is_none_or(|device| device.accessible_in(net)),
+                ..link.end()
+            };
+            ends.push(end, GFP_ATOMIC)?;
         }
         Ok(ends)
     }
