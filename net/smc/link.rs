@@ -56,7 +56,6 @@ use smc_proto::{
 
 use crate::config::Depth;
 use control::Controls;
-pub(crate) use control::MAX_CONTROL;
 pub(crate) use facts::{
     Facts,
     Failure,
@@ -191,7 +190,7 @@ impl Link {
         self.inner.lock().number = number;
     }
 
-    /// The link as a new connection looks for it.
+    /// The link as a new connection looks for it, if its namespace may use the device.
     pub(crate) fn end(&self) -> LinkEnd {
         let inner = self.inner.lock();
         let peer = inner.peer;

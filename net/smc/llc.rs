@@ -62,8 +62,7 @@ use crate::{
     },
     link::{
         Failure,
-        Link,
-        MAX_CONTROL, //
+        Link, //
     }, //
 };
 
@@ -351,9 +350,11 @@ impl LinkGroup {
 
     /// Writes a message and posts it. Does not sleep.
     fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
-        let mut buf = [0; MAX_CONTROL];
-        let bytes = message.emit(order, &mut buf).map_err(|_| EMSGSIZE)?;
-        self.link(slot).ok_or(ENOLINK)?.send_control(bytes)
+        let link = self.link(slot).ok_or(ENOLINK)?;
+        link.send_control(message.wire_len(), |buf| {
+            message.emit(order, buf).map_err(|_| EMSGSIZE)?;
+            Ok(())
+        })
     }
 }
 

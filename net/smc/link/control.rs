@@ -13,6 +13,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use smc_proto::wire::llc;
 
 use super::{
     hardware::MSG_LEN,
@@ -21,64 +22,85 @@ use super::{
     Sent, //
 };
 
-/// Longest control message that is sent: a long one of version 2, which names the regions of a group.
-pub(crate) const MAX_CONTROL: usize = 512;
+/// Longest control message that is sent: one of version 2 that names all regions of a group.
+pub(super) const MAX_CONTROL: usize = llc::MAX_LEN;
 
 /// Control messages that may wait. There is one request of ours at a time, and answers to the peer's,
 /// who has no reason to ask for as many before it heard of the first.
 const MAX_WAITING: usize = 8;
 
-struct Control {
-    bytes: [u8; MAX_CONTROL],
-    len: usize,
-}
+/// Their bytes together: one that was given up may still be there when the next long one comes.
+const MAX_WAITING_LEN: usize = 2 * MAX_CONTROL;
 
 /// Control messages that wait for a slot, oldest first. Never allocates after [`Controls::new`].
-pub(super) struct Controls(KVec<Control>);
+pub(super) struct Controls {
+    /// The messages, each where the one before ends.
+    bytes: KVec<u8>,
+    /// How long each is.
+    lens: KVec<usize>,
+}
 
 impl Controls {
     pub(super) fn new() -> Result<Self> {
-        Ok(Self(KVec::with_capacity(MAX_WAITING, GFP_KERNEL)?))
+        Ok(Self {
+            bytes: KVec::with_capacity(MAX_WAITING_LEN, GFP_KERNEL)?,
+            lens: KVec::with_capacity(MAX_WAITING, GFP_KERNEL)?,
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lens.is_empty()
     }
 
-    fn push(&mut self, message: &[u8]) -> Result {
-        let mut bytes = [0; MAX_CONTROL];
-        let len = message.len();
-        bytes
-            .get_mut(..len)
-            .ok_or(EMSGSIZE)?
-            .copy_from_slice(message);
-        if self.0.len() >= MAX_WAITING {
+    /// Appends a message of `len` bytes, which `write` writes.
+    fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8]) -> Result) -> Result {
+        let start = self.bytes.len();
+        let has_room = len <= MAX_WAITING_LEN.saturating_sub(start);
+        if !has_room || self.lens.push_within_capacity(len).is_err() {
             return Err(EBUSY);
         }
-        self.0
-            .push_within_capacity(Control { bytes, len })
-            .map_err(|_| EBUSY)
+        // Within the capacity.
+        let written = self
+            .bytes
+            .extend_with(len, 0, GFP_ATOMIC)
+            .map_err(Error::from)
+            .and_then(|()| write(self.bytes.get_mut(start..).ok_or(EINVAL)?));
+        if written.is_err() {
+            self.bytes.truncate(start);
+            self.lens.pop();
+        }
+        written
     }
 
     fn first(&self) -> Option<&[u8]> {
-        self.0.first()?.bytes.get(..self.0.first()?.len)
+        self.bytes.get(..*self.lens.first()?)
     }
 
     fn pop(&mut self) {
-        let _ = self.0.remove(0);
+        if let Ok(len) = self.lens.remove(0) {
+            let left = self.bytes.len().saturating_sub(len);
+            let len = len.min(self.bytes.len());
+            self.bytes.copy_within(len.., 0);
+            self.bytes.truncate(left);
+        }
     }
 }
 
 impl Link {
-    /// Sends a control message, or keeps it until there is a slot. Does not sleep.
+    /// Sends a control message of `len` bytes, which `write` writes under a lock, or keeps it until there
+    /// is a slot. Does not sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` when as many wait already as no peer has reason to ask for; else what the device
+    /// `EBUSY` when as many wait already as no peer has reason to ask for; else what `write` or the device
     /// answers.
-    pub(crate) fn send_control(self: &Arc<Self>, bytes: &[u8]) -> Result {
+    pub(crate) fn send_control(
+        self: &Arc<Self>,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result {
         let mut inner = self.inner.lock();
-        inner.controls.push(bytes)?;
+        inner.controls.push(len, write)?;
         self.send_controls(&mut inner)
     }
 

@@ -41,17 +41,13 @@ use crate::{
     link::{
         Link,
         PeerEnd,
-        PortFacts,
-        MAX_CONTROL, //
+        PortFacts, //
     },
     llc::Tie, //
 };
 
-/// Regions that an ADD_LINK of ours can name. Regions are shared, so that a group has few.
-const MAX_KEYS: usize = (MAX_CONTROL - ADD_LINK_LEN) / size_of::<NewLinkRkey>();
-
-/// Bytes of an ADD_LINK without keys.
-const ADD_LINK_LEN: usize = 72;
+/// Regions that one message can name, which is as many as a peer remembers.
+const MAX_KEYS: usize = 255;
 
 /// A port for another link: one of a device, with what is to be known of it.
 struct Place {

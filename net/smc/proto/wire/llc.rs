@@ -149,7 +149,7 @@ impl<'a> Message<'a> {
     ///
     /// [`NoSpace`] if they do not fit.
     pub fn emit<'b>(&self, order: PeerOrder, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
-        let len = self.len();
+        let len = self.wire_len();
         let mut writer = Writer::new(buf.get_mut(..len).ok_or(NoSpace)?);
         writer.put(&RawHeader::new(self, len, order)?)?;
         match &self.body {
@@ -167,8 +167,8 @@ impl<'a> Message<'a> {
         writer.finish()
     }
 
-    /// Bytes of the message.
-    fn len(&self) -> usize {
+    /// Bytes of the message, as [`Message::emit`] writes it.
+    pub fn wire_len(&self) -> usize {
         let len = match &self.body {
             Body::AddLink(body) if self.version == Version::V2 => body.v2_len(),
             Body::ReqAddLink(body) => body.len(),

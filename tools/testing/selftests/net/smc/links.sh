@@ -122,6 +122,14 @@ is_offered() {
 	"$BIN/smc" link --json | field state | grep -qx activating
 }
 
+# buffers BYTES: of new connections. Of those with a megabyte a region has two.
+buffers() {
+	local end
+	for end in a b; do
+		in_ns "$end" sh -c "echo $1 >/proc/sys/net/smc/rmem" || return
+	done
+}
+
 # share: what 64 connections send by each link. Where links are taken away, failover.sh looks at that.
 share() {
 	local devices_a devices_b
@@ -161,6 +169,13 @@ check "one port each again: single" from_start "${SINGLE[@]}" -- wire_a wire_b
 check "an offer without an answer ends" offer_ends
 check "what was lost is sent again" noise wire_a a wire_b b
 check "and another offer has an answer" becomes "${CLIENT_HAS_ONE[@]}"
+
+require "connections take a megabyte each" buffers 1048576
+check "one port each: single" from_start "${SINGLE[@]}" -- wire_a wire_b
+require "connections with 32 regions" hold_begin 64
+check "a link for all of them" changes add wire2_b "${CLIENT_HAS_ONE[@]}"
+check "these live" hold_end
+require "connections take less" buffers 65536
 
 require "no devices" fresh
 require "eight devices each" up_eight
