@@ -17,6 +17,7 @@ use common::rng::{
     Rng, //
 };
 use common::Side;
+use smc_proto::cause::Cause;
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::select::Path;
 use smc_proto::handshake::server::Local;
@@ -458,4 +459,29 @@ fn no_peer_breaks_the_promises() {
         bytes.extend(second);
         handshake_ops::run(&bytes);
     });
+}
+
+#[test]
+fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
+    let bytes = std::fs::read("tests/vectors/P4.bin").unwrap();
+    let Ok(Message::Proposal(proposal)) = Message::parse(&bytes) else {
+        panic!("not a proposal");
+    };
+    let judge = |name: &[u8], has_interface| {
+        let mut eids = Ueids::EMPTY;
+        eids.add(Eid::from_name(name).unwrap()).unwrap();
+        let config = Config::new(Side::Server);
+        let local = Local {
+            eids: &eids,
+            limits: config.limits,
+            has_ipsec: false,
+            has_interface,
+        };
+        let reason = local.judge(&proposal, |_| true).err();
+        reason.map(|reason| (reason, local.cause(&proposal, reason)))
+    };
+    assert_eq!(judge(b"SMCV2-TEST", true), None);
+    let unknown = (Reason::NoSmcDevice, Some(Cause::NoCommonEid));
+    assert_eq!(judge(b"OTHER", true), Some(unknown));
+    assert_eq!(judge(b"OTHER", false), Some((Reason::VlanError, None)));
 }

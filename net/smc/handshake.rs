@@ -25,6 +25,7 @@ use kernel_ext::net::{
 };
 use smc_proto::{
     buffer::SizeClass,
+    cause::Cause,
     handshake::{
         Failure,
         Fatal,
@@ -63,8 +64,28 @@ use crate::{
 pub(crate) enum Outcome {
     /// The connection is over RDMA.
     Smc(Arc<Conn>),
-    /// It goes on over TCP, for this reason; the number is the peer's diagnosis or 0.
-    Fallback(Reason, u32),
+    /// It goes on over TCP.
+    Fallback(Why),
+}
+
+/// Why a connection goes over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Why {
+    pub(crate) reason: Reason,
+    /// What the peer said, or 0.
+    pub(crate) diagnosis: u32,
+    /// What exactly was missing here, if it is known.
+    pub(crate) cause: Option<Cause>,
+}
+
+impl From<Reason> for Why {
+    fn from(reason: Reason) -> Self {
+        Self {
+            reason,
+            diagnosis: 0,
+            cause: None,
+        }
+    }
 }
 
 /// Carries out what a failure means for the connection.
@@ -75,7 +96,7 @@ fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<
     let verdict = failure.verdict();
     let diagnosis = match failure {
         Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
-        Failure::Declined(_) | Failure::Peer(_) | Failure::Fatal(_) => 0,
+        Failure::Declined(..) | Failure::Peer(_) | Failure::Fatal(_) => 0,
     };
     if let Some(reason) = verdict.decline {
         exchange
@@ -83,7 +104,11 @@ fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<
             .map_err(|_| EPROTO)?;
     }
     match verdict.then {
-        Then::Fallback(reason) => Ok(Outcome::Fallback(reason, diagnosis)),
+        Then::Fallback(reason) => Ok(Outcome::Fallback(Why {
+            reason,
+            diagnosis,
+            cause: failure.cause(),
+        })),
         Then::Fail(fatal) => Err(errno(fatal)),
     }
 }

@@ -57,26 +57,16 @@ use kernel_ext::{
     },
     queue::OwnedQueue, //
 };
-use smc_proto::{
-    conn,
-    reason::Reason, //
-};
+use smc_proto::conn;
 
 use crate::{
     conn::Conn,
+    handshake::Why,
     namespace,
     stats::End, //
 };
 pub(crate) use list::list;
 use listen::Listener;
-
-/// Why a connection goes over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Why {
-    pub(crate) reason: Reason,
-    /// What the peer said, or 0.
-    pub(crate) diagnosis: u32,
-}
 
 /// What a socket is doing.
 pub(crate) enum State {
@@ -138,7 +128,7 @@ pub(crate) struct Sock {
     pub(crate) sk: ARef<Sk>,
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
-    end: End,
+    pub(crate) end: End,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,

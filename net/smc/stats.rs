@@ -42,6 +42,16 @@ pub(crate) enum End {
     Server,
 }
 
+impl End {
+    /// What user space is told: 1 for a client, 2 for a server.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::Client => 1,
+            Self::Server => 2,
+        }
+    }
+}
+
 /// Bytes in use now.
 pub(crate) struct Gauge(Atomic<u64>);
 

@@ -32,9 +32,12 @@ const SMC_DIAG_CONNINFO: u16 = 1;
 const SMC_DIAG_LGRINFO: u16 = 2;
 const SMC_DIAG_SHUTDOWN: u16 = 3;
 const SMC_DIAG_FALLBACK: u16 = 5;
+/// Only our own module has it: what was missing exactly, and the end.
+const SMC_DIAG_CAUSE: u16 = 8;
 
-/// Asks for the attributes of a connection and its link: bits (number - 1).
-const EXTENSIONS: u8 = 1 << (SMC_DIAG_CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1);
+/// Asks for the attributes of a connection, of its link, and of one over TCP: bits (number - 1).
+const EXTENSIONS: u8 =
+    1 << (SMC_DIAG_CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1) | 1 << (SMC_DIAG_CAUSE - 1);
 
 /// How a socket moves its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,10 @@ pub struct Entry {
     pub reason: u32,
     /// Why the peer declined.
     pub peer_diagnosis: u32,
+    /// What exactly was missing here; 0 if that is not known, as always with the C module.
+    pub cause: u32,
+    /// Which end it is, as [`crate::path::Fallback::end`] has it.
+    pub end: u32,
     /// The interface that it is bound to; 0 for none.
     pub interface: u32,
     /// What was shut down: bit 0 receiving, bit 1 sending.
@@ -198,6 +205,7 @@ pub fn sockets() -> io::Result<Vec<Entry>> {
 fn parse(bytes: &[u8]) -> Option<Entry> {
     let attributes = bytes.get(MESSAGE_LEN..)?;
     let fallback = attribute(attributes, SMC_DIAG_FALLBACK).unwrap_or_default();
+    let cause = attribute(attributes, SMC_DIAG_CAUSE).unwrap_or_default();
     let shutdown = attribute(attributes, SMC_DIAG_SHUTDOWN).and_then(|value| value.first());
 
     Some(Entry {
@@ -213,6 +221,8 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
         inode: get_u64(bytes, 56)?,
         reason: get_u32(fallback, 0).unwrap_or(0),
         peer_diagnosis: get_u32(fallback, 4).unwrap_or(0),
+        cause: get_u32(cause, 0).unwrap_or(0),
+        end: get_u32(cause, 4).unwrap_or(0),
         interface: get_u32(bytes, 40)?,
         shutdown: shutdown.copied().unwrap_or(0),
         conn: attribute(attributes, SMC_DIAG_CONNINFO).and_then(Conn::of),

@@ -2,12 +2,14 @@
 
 //! Which way a connected socket's data goes, and why.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
+use smc_proto::cause::Cause;
 use smc_proto::reason::Reason;
 use smc_user::Socket;
 
@@ -17,7 +19,7 @@ use crate::diag::State;
 
 const SOL_SMC: i32 = 286;
 
-/// Option of our own module at level `SOL_SMC`: four `u32`, see [`from_option`].
+/// Option of our own module at level `SOL_SMC`: six `u32`, see [`from_option`].
 const SMC_PATH: i32 = 0x5201;
 
 const SOL_SOCKET: i32 = 1;
@@ -31,12 +33,25 @@ pub enum Path {
     SmcR(Option<u32>),
     /// Internal shared memory.
     SmcD,
-    /// TCP after a fallback, with the reason on this side and the peer's diagnosis.
-    Fallback(u32, u32),
+    /// TCP after a fallback.
+    Fallback(Fallback),
     /// A TCP socket from the beginning, or one that does not tell why.
     Tcp,
     /// Not connected.
     Unconnected,
+}
+
+/// Why a connection fell back, in the kernel's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fallback {
+    /// The reason on this side.
+    pub reason: u32,
+    /// What the peer gave as reason; 0 if it did not decline.
+    pub peer: u32,
+    /// What exactly was missing here; 0 if that is not known, as always with the C module.
+    pub cause: u32,
+    /// 1 the end that connected, 2 the one that was accepted, 0 not known.
+    pub end: u32,
 }
 
 impl Path {
@@ -50,13 +65,18 @@ impl Path {
     /// Our own module answers by a socket option. The C module is asked by `sock_diag`, and if
     /// that is not loaded, by the socket's domain, which it turns into TCP's at fallback.
     pub fn of(socket: &Socket) -> io::Result<Self> {
+        Self::among(socket, &OnceCell::new())
+    }
+
+    /// As [`Path::of`], for many sockets: the namespace's list is asked for once, where it is needed.
+    pub fn among(socket: &Socket, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Self> {
         if let Some(path) = from_option(socket) {
             return Ok(path);
         }
         let inode = File::from(OwnedFd::from(socket.duplicate()?))
             .metadata()?
             .ino();
-        let listed = diag::sockets().unwrap_or_default();
+        let listed = listed.get_or_init(|| diag::sockets().unwrap_or_default());
         if let Some(entry) = listed.iter().find(|entry| entry.inode == inode) {
             return Ok(Self::from_diag(entry));
         }
@@ -72,7 +92,12 @@ impl Path {
     /// The path as `sock_diag` tells it.
     pub fn from_diag(entry: &diag::Entry) -> Self {
         match entry.mode {
-            Mode::Tcp => Self::Fallback(entry.reason, entry.peer_diagnosis),
+            Mode::Tcp => Self::Fallback(Fallback {
+                reason: entry.reason,
+                peer: entry.peer_diagnosis,
+                cause: entry.cause,
+                end: entry.end,
+            }),
             Mode::SmcD => Self::SmcD,
             Mode::SmcR if matches!(entry.state, State::INIT | State::LISTEN) => Self::Unconnected,
             Mode::SmcR => Self::SmcR(None),
@@ -80,9 +105,9 @@ impl Path {
     }
 }
 
-/// Reads mode (0 SMC-R, 1 fallback, 3 not connected), reason, peer diagnosis and link group.
+/// Reads mode (0 SMC-R, 1 fallback, 3 not connected), reason, peer diagnosis, link group, cause and end.
 fn from_option(socket: &Socket) -> Option<Path> {
-    let mut value = [0; 16];
+    let mut value = [0; 24];
     if socket.option(SOL_SMC, SMC_PATH, &mut value).ok()? != value.len() {
         return None;
     }
@@ -90,7 +115,12 @@ fn from_option(socket: &Socket) -> Option<Path> {
 
     match word(0)? {
         0 => Some(Path::SmcR(word(12))),
-        1 => Some(Path::Fallback(word(4)?, word(8)?)),
+        1 => Some(Path::Fallback(Fallback {
+            reason: word(4)?,
+            peer: word(8)?,
+            cause: word(16)?,
+            end: word(20)?,
+        })),
         _ => Some(Path::Unconnected),
     }
 }
@@ -103,11 +133,17 @@ impl fmt::Display for Path {
             Self::SmcD => f.write_str("SMC-D"),
             Self::Tcp => f.write_str("TCP"),
             Self::Unconnected => f.write_str("not connected"),
-            Self::Fallback(reason, peer) => {
-                write!(f, "TCP: {}", in_words(*reason))?;
-                match peer {
+            Self::Fallback(fallback) => {
+                match Cause::from_code(fallback.cause) {
+                    Some(cause) => {
+                        let sentence = cause.sentence().trim_end_matches('.');
+                        write!(f, "TCP: {sentence} (0x{:08x})", fallback.reason)?;
+                    }
+                    None => write!(f, "TCP: {}", in_words(fallback.reason))?,
+                }
+                match fallback.peer {
                     0 => Ok(()),
-                    peer => write!(f, "; the peer says: {}", in_words(*peer)),
+                    peer => write!(f, "; the peer says: {}", in_words(peer)),
                 }
             }
         }

@@ -64,7 +64,7 @@ impl Line {
             smc: self.path.is_smc(),
             path: self.path.to_string(),
             reason: match self.path {
-                Path::Fallback(reason, peer) => Some((reason, peer)),
+                Path::Fallback(fallback) => Some((fallback.reason, fallback.peer)),
                 _ => None,
             },
         }

@@ -14,6 +14,7 @@ use kernel_ext::net::{
     TcpSocket, //
 };
 use smc_proto::{
+    cause::Cause,
     handshake::{
         client::{
             Agreed,
@@ -73,7 +74,7 @@ use crate::{
 /// The errno of connect(2) when the TCP connection is lost as well.
 pub(crate) fn connect(local: &Local, tcp: &Arc<TcpSocket>, sk: &ARef<Sk>) -> Result<Outcome> {
     if !tcp.syn_smc() {
-        return Ok(Outcome::Fallback(Reason::PeerNoSmc, 0));
+        return Ok(Outcome::Fallback(Reason::PeerNoSmc.into()));
     }
     let mut exchange = Exchange::new(tcp)?;
     match shake(local, tcp, sk, &mut exchange) {
@@ -96,7 +97,7 @@ fn shake(
     let means = Means {
         peer_id: local.peer_id(),
         v1: None,
-        v2: port.as_ref().map(|port| V2Port {
+        v2: port.as_ref().ok().map(|port| V2Port {
             gid: port.gid,
             mac: port.mac,
         }),
@@ -104,10 +105,16 @@ fn shake(
         eids: List::new(ueids.as_slice()).unwrap_or(List::EMPTY),
         limits: namespace::of(sk).config.limits(),
     };
-    let (proposed, proposal) = means.propose()?;
+    let cause = match &port {
+        Ok(_) => Cause::NoOwnEid,
+        Err(cause) => *cause,
+    };
+    let (proposed, proposal) = means
+        .propose()
+        .map_err(|reason| Failure::Declined(reason, Some(cause)))?;
     exchange.send(&Message::Proposal(proposal))?;
     let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?)?;
-    let port = port.ok_or(Reason::NoSmcDevice)?;
+    let port = port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
     match agreed.contact() {
         Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
         Contact::Reuse => reuse(local, (sk, tcp), exchange, &agreed, port.vlan),

@@ -70,7 +70,7 @@ use crate::{
 /// When the TCP connection is lost; the connection is then not shown to accept(2).
 pub(crate) fn accept(local: &Local, tcp: &Arc<TcpSocket>, sk: &ARef<Sk>) -> Result<Outcome> {
     if !tcp.syn_smc() {
-        return Ok(Outcome::Fallback(Reason::PeerNoSmc, 0));
+        return Ok(Outcome::Fallback(Reason::PeerNoSmc.into()));
     }
     let mut exchange = Exchange::new(tcp)?;
     match shake(local, tcp, sk, &mut exchange) {
@@ -102,7 +102,9 @@ fn shake(
             has_interface: tcp.route_device().is_some(),
         };
         // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
-        facts.judge(&proposal, |_| false)?
+        facts
+            .judge(&proposal, |_| false)
+            .map_err(|reason| Failure::Declined(reason, facts.cause(&proposal, reason)))?
     };
     let (chosen, port) = with_port(tcp, chosen)?;
     // One handshake at a time makes a link group with this peer; others wait, those of other peers
@@ -118,11 +120,16 @@ fn shake(
 }
 
 /// Finds a port for the way that was chosen, or another way.
-fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Reason> {
+fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Failure> {
     loop {
         match ib::find_v2(tcp, Some(chosen.peer_gid())) {
-            Some(port) if chosen.eid().is_some() => return Ok((chosen, port)),
-            _ => chosen = chosen.without_port()?,
+            Ok(port) if chosen.eid().is_some() => return Ok((chosen, port)),
+            found => {
+                let cause = found.err();
+                chosen = chosen
+                    .without_port()
+                    .map_err(|reason| Failure::Declined(reason, cause))?;
+            }
         }
     }
 }

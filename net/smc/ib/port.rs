@@ -21,6 +21,7 @@ use kernel_ext::{
     route::RouteDevice, //
 };
 use smc_proto::{
+    cause::Cause,
     handshake::select::Path,
     id::{
         Gid,
@@ -81,11 +82,11 @@ impl PortGid {
     }
 
     /// The same if it reaches `peer`, or if that is not known yet.
-    fn reaching(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Option<Self> {
+    fn reaching(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Result<Self, Cause> {
         if let Some(peer) = peer {
-            self.route_to(tcp, peer)?;
+            self.route_to(tcp, peer).ok_or(Cause::NoPathToPeer)?;
         }
-        Some(self)
+        Ok(self)
     }
 
     /// Learns how `peer` is reached, if it is.
@@ -121,22 +122,47 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
 /// connection's route; if that has no name, one of the device at the bottom of what the device of the route
 /// stands on, or of itself; with a RoCE v2 GID for the connection, and a route to `peer` if it is known
 /// already. May sleep.
-pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Option<PortGid> {
-    let route = tcp.route_device()?;
-    let own = tcp.local().ok()?.ip;
-    let adapters = ADAPTERS.get()?;
+///
+/// # Errors
+///
+/// What the port is missing that comes nearest.
+pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
+    let route = tcp.route_device().ok_or(Cause::NoInterface)?;
+    let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
+    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
     let list = adapters.list.lock();
-    let find = |is_near: &dyn Fn(&Adapter, u32) -> bool| {
+    let find = |elsewhere: Cause, is_near: &dyn Fn(&Adapter, u32) -> bool| {
+        let mut missing = match list.is_empty() {
+            true => Cause::NoDevice,
+            false => Cause::OtherNamespace,
+        };
         let in_reach = |adapter: &&Arc<Adapter>| adapter.device.accessible_in(tcp.netns_address());
-        list.iter().filter(in_reach).find_map(|adapter| {
-            let mut near = adapter.ports().filter(|port| is_near(adapter, *port));
-            near.find_map(|port| adapter.find_v2(port, &route, own)?.reaching(tcp, peer))
-        })
+        for adapter in list.iter().filter(in_reach) {
+            for port in adapter.ports() {
+                let found = match is_near(adapter, port) {
+                    true => adapter.find_v2(port, &route, own),
+                    false => Err(elsewhere),
+                };
+                match found.and_then(|found| found.reaching(tcp, peer)) {
+                    Ok(found) => return Ok(found),
+                    Err(cause) => missing = missing.max(cause),
+                }
+            }
+        }
+        Err(missing)
     };
-    let of = |netdev| find(&|adapter, port| adapter.device.port_netdev_eq(port, netdev));
+    let of = |netdev| {
+        let is_of = |adapter: &Adapter, port| adapter.device.port_netdev_eq(port, netdev);
+        find(Cause::OtherInterface, &is_of)
+    };
     match pnetid_of(tcp, &route) {
-        Some(pnetid) => find(&|adapter, port| adapter.pnetid(port) == Some(pnetid)),
-        None => of(route.base.address).or_else(|| of(route.address)),
+        Some(pnetid) => find(Cause::EmptyNetwork, &|adapter, port| {
+            adapter.pnetid(port) == Some(pnetid)
+        }),
+        None => of(route.base.address).or_else(|below| match of(route.address) {
+            Err(cause) => Err(cause.max(below)),
+            found => found,
+        }),
     }
 }
 
@@ -190,19 +216,32 @@ pub(crate) fn toward(
 }
 
 impl Adapter {
-    /// A port with a GID for a TCP connection: one in the subnet of the connection's own address, as far as
-    /// that is an IPv4 address; else of the device of its route if that has one.
-    fn find_v2(self: &Arc<Self>, port: u32, route: &RouteDevice, own: IpAddr) -> Option<PortGid> {
+    /// A port, if it is active, with a GID for a TCP connection: one in the subnet of the connection's own
+    /// address, as far as that is an IPv4 address; else of the device of its route if that has one.
+    fn find_v2(
+        self: &Arc<Self>,
+        port: u32,
+        route: &RouteDevice,
+        own: IpAddr,
+    ) -> Result<PortGid, Cause> {
+        let attr = self.device.query_port(port);
+        if !attr.is_ok_and(|attr| attr.active) {
+            return Err(Cause::PortDown);
+        }
         let vlan = route.vlan.unwrap_or(NO_VLAN);
         let is_on = |gid: &GidEntry| gid.netdev.as_ref().map(|dev| dev.address == route.address);
-        match own {
+        let found = match own {
             IpAddr::V4(own) => self.port_gid(port, vlan, |gid| {
                 self.device.is_onlink(port, gid.index, own.octets())
             }),
             IpAddr::V6(_) => self
                 .port_gid(port, vlan, |gid| is_on(gid) == Some(true))
                 .or_else(|| self.port_gid(port, vlan, |gid| is_on(gid).is_some())),
-        }
+        };
+        found.ok_or_else(|| match self.gid_of(port, |_| true) {
+            Some(_) => Cause::WrongSubnet,
+            None => Cause::NoAddress,
+        })
     }
 
     /// A port, if it is active, with a GID in a VLAN for which `is_it` holds.

@@ -15,6 +15,7 @@
 //! Agreed::confirm                  ------- CONFIRM ----> Accepted::on_message -> server::Agreed
 //! ```
 
+use crate::cause::Cause;
 use crate::error::{
     Malformed,
     PeerError,
@@ -67,8 +68,9 @@ pub const DEFAULT_LIMITS: Limits = Limits {
 /// How a handshake ended without SMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// SMC is not possible: tell the peer, go on with TCP.
-    Declined(Reason),
+    /// SMC is not possible: tell the peer, go on with TCP. What exactly is missing may be known here; the
+    /// peer is told the reason alone.
+    Declined(Reason, Option<Cause>),
     /// The peer said so first.
     PeerDeclined {
         /// Its diagnosis; any number.
@@ -125,7 +127,7 @@ impl Failure {
     /// whose TCP stream is unusable ends without a DECLINE.
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::Declined(reason) => Verdict::fallback(reason),
+            Self::Declined(reason, _) => Verdict::fallback(reason),
             Self::Peer(error) => match error.reason() {
                 Some(reason) => Verdict::fallback(reason),
                 None => Verdict::fail(Fatal::Protocol),
@@ -136,6 +138,14 @@ impl Failure {
                 then: Then::Fallback(Reason::PeerDeclined),
             },
             Self::Fatal(fatal) => Verdict::fail(fatal),
+        }
+    }
+
+    /// What exactly was missing here, if it is known.
+    pub const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Declined(_, cause) => cause,
+            Self::PeerDeclined { .. } | Self::Peer(_) | Self::Fatal(_) => None,
         }
     }
 }
@@ -160,7 +170,7 @@ impl Verdict {
 
 impl From<Reason> for Failure {
     fn from(reason: Reason) -> Self {
-        Self::Declined(reason)
+        Self::Declined(reason, None)
     }
 }
 
@@ -228,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_reason_leads_to_tcp_and_a_broken_stream_does_not() {
-        let verdict = Failure::Declined(Reason::NoSmcDevice).verdict();
+        let verdict = Failure::Declined(Reason::NoSmcDevice, Some(Cause::NoDevice)).verdict();
         assert_eq!(verdict.decline, Some(Reason::NoSmcDevice));
         assert_eq!(verdict.then, Then::Fallback(Reason::NoSmcDevice));
 

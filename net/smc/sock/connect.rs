@@ -28,8 +28,7 @@ use super::{
     fallback,
     Phase,
     Sock,
-    State,
-    Why, //
+    State, //
 };
 use crate::{
     handshake::{
@@ -132,16 +131,16 @@ pub(super) fn run(this: &Arc<Sock>) {
     }
     let outcome = match LOCAL.get() {
         Some(local) => handshake::connect(&local, &this.tcp, &this.sk),
-        None => Ok(Outcome::Fallback(Reason::Internal, 0)),
+        None => Ok(Outcome::Fallback(Reason::Internal.into())),
     };
     match outcome {
         Ok(Outcome::Smc(conn)) => {
             this.uncollected.store(true, Relaxed);
             active::enter(this, &[Phase::Connecting], conn);
         }
-        Ok(Outcome::Fallback(reason, diagnosis)) => {
+        Ok(Outcome::Fallback(why)) => {
             this.uncollected.store(true, Relaxed);
-            fallback::enter(this, &[Phase::Connecting], Why { reason, diagnosis });
+            fallback::enter(this, &[Phase::Connecting], why);
         }
         Err(e) => {
             namespace::of(&this.sk).stats.client.errors.add(1);

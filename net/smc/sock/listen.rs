@@ -332,18 +332,11 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
             Sock::kick(child.as_arc_borrow());
             return Ok(());
         }
-        None => Why {
-            reason: Reason::PeerNoSmc,
-            diagnosis: 0,
-        },
+        None => Reason::PeerNoSmc.into(),
         Some(why) => why,
     };
     drop(child.parent.lock().take());
-    hand_over(
-        &child,
-        listener,
-        Ok(Outcome::Fallback(why.reason, why.diagnosis)),
-    );
+    hand_over(&child, listener, Ok(Outcome::Fallback(why)));
     Ok(())
 }
 
@@ -354,7 +347,7 @@ pub(super) fn serve(child: &Arc<Sock>) {
     };
     let outcome = match LOCAL.get() {
         Some(local) => handshake::accept(&local, &child.tcp, &child.sk),
-        None => Ok(Outcome::Fallback(Reason::Internal, 0)),
+        None => Ok(Outcome::Fallback(Reason::Internal.into())),
     };
     listener.count_handshake(false);
     hand_over(child, &listener, outcome);
@@ -364,9 +357,7 @@ pub(super) fn serve(child: &Arc<Sock>) {
 fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
     let is_up = match outcome {
         Ok(Outcome::Smc(conn)) => active::enter(child, &[Phase::Init], conn),
-        Ok(Outcome::Fallback(reason, diagnosis)) => {
-            fallback::enter(child, &[Phase::Init], Why { reason, diagnosis })
-        }
+        Ok(Outcome::Fallback(why)) => fallback::enter(child, &[Phase::Init], why),
         Err(_) => {
             namespace::of(&child.sk).stats.server.errors.add(1);
             false

@@ -19,14 +19,16 @@ use kernel_ext::net::{
     OptOut,
     StreamSocket, //
 };
-use smc_proto::reason::Reason;
+use smc_proto::{
+    cause::Cause,
+    reason::Reason, //
+};
 
 use super::{
     active,
     fallback,
     Phase,
-    Sock,
-    Why, //
+    Sock, //
 };
 use crate::namespace;
 
@@ -34,8 +36,9 @@ use crate::namespace;
 mod smc {
     /// Take on no more handshakes than can be worked on at once; an int, not 0 for yes.
     pub(super) const LIMIT_HS: i32 = 1;
-    /// Read only, and not known to the C module: four u32, which are the mode (0 SMC-R, 1 TCP, 3 not
-    /// connected), the reason for TCP, what the peer gave as reason, and the link group.
+    /// Read only, and not known to the C module: six u32, which are the mode (0 SMC-R, 1 TCP, 3 not
+    /// connected), the reason for TCP, what the peer gave as reason, the link group, what exactly was
+    /// missing here for SMC, and which end it is (1 the one that connected, 2 the one that was accepted).
     pub(super) const INFO: i32 = 0x5201;
 }
 
@@ -131,7 +134,7 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
             out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())
         }
         (net::SOL_SMC, smc::INFO) => {
-            let mut bytes = [0; 16];
+            let mut bytes = [0; 24];
             for (to, from) in bytes.chunks_exact_mut(4).zip(info(this)) {
                 to.copy_from_slice(&from.to_ne_bytes());
             }
@@ -145,13 +148,17 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
     }
 }
 
-fn info(this: &Sock) -> [u32; 4] {
+fn info(this: &Sock) -> [u32; 6] {
+    let end = this.end.number();
     if let Some(conn) = this.conn() {
-        return [0, 0, 0, conn.group_id()];
+        return [0, 0, 0, conn.group_id(), 0, end];
     }
     match this.why() {
-        Some(why) => [1, why.reason.code(), why.diagnosis, 0],
-        None => [3, 0, 0, 0],
+        Some(why) => {
+            let cause = why.cause.map_or(0, Cause::code);
+            [1, why.reason.code(), why.diagnosis, 0, cause, end]
+        }
+        None => [3, 0, 0, 0, 0, end],
     }
 }
 
@@ -162,13 +169,9 @@ fn info(this: &Sock) -> [u32; 4] {
 /// `EINVAL` if the socket is in use already.
 pub(super) fn give_up_smc(this: &Arc<Sock>, reason: Reason) -> Result {
     let _setup = this.setup.lock();
-    let why = Why {
-        reason,
-        diagnosis: 0,
-    };
     match this.phase() {
         Phase::Fallback => Ok(()),
-        _ if fallback::enter(this, &[Phase::Init], why) => Ok(()),
+        _ if fallback::enter(this, &[Phase::Init], reason.into()) => Ok(()),
         _ => Err(EINVAL),
     }
 }

@@ -227,6 +227,8 @@ mod tests {
             shutdown: 0,
             reason: 0x0301_0000,
             peer_diagnosis: 0,
+            cause: 0,
+            end: 0,
             conn: None,
             link: None,
         }

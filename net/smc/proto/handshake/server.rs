@@ -14,6 +14,7 @@ use super::{
     Failure,
     DEFAULT_LIMITS, //
 };
+use crate::cause::Cause;
 use crate::error::{
     PeerError,
     PeerMisbehaved, //
@@ -101,6 +102,14 @@ impl Local<'_> {
             first,
         }
         .choose()
+    }
+
+    /// What exactly is missing when [`Self::judge`] gives this reason: the lack of an EID in common has
+    /// none of its own.
+    pub fn cause(&self, proposal: &Proposal<'_>, reason: Reason) -> Option<Cause> {
+        let v2 = proposal.v2().filter(|v2| v2.technologies.has_smcr())?;
+        let is_unknown = !v2.eids.is_empty() && self.eids.choose(v2.eids.iter().copied()).is_none();
+        (is_unknown && reason == Reason::NoSmcDevice).then_some(Cause::NoCommonEid)
     }
 
     /// Returns the version 2 offer if SMC-R is possible by it, as far as the PROPOSAL alone says.
