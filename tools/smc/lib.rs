@@ -10,5 +10,6 @@ pub mod genl;
 pub mod netlink;
 pub mod path;
 pub mod pnet;
+pub mod route;
 pub mod stats;
 pub mod view;

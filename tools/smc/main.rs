@@ -13,14 +13,22 @@ mod show;
 mod sockets;
 mod table;
 mod ueid;
+mod why;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::Subcommand;
 
 #[derive(Parser)]
-#[command(about, version)]
+#[command(
+    name = "smc",
+    about,
+    version,
+    after_help = "Exit codes: 0 done, 1 failed (the module is not loaded, no permission, ...), 2 wrong usage; \
+                  run has those of its command, why has one more (smc why --help)."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +38,8 @@ struct Arguments {
 enum Command {
     /// Run a TCP program with AF_SMC sockets
     Run(run::Arguments),
+    /// Say why a connection is, or would be, TCP, and what to change
+    Why(why::Arguments),
     /// List the SMC sockets with the path of each and, for TCP, the reason
     #[command(alias = "sockets")]
     Ss(sockets::Arguments),
@@ -61,8 +71,19 @@ fn main() -> ExitCode {
     if let Some(code) = compat::run(&called) {
         return code;
     }
-    let result = match Arguments::parse().command {
+    match carry_out(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("smc: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(command: Command) -> io::Result<ExitCode> {
+    match command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Why(arguments) => return why::run(&arguments),
         Command::Ss(arguments) => sockets::run(&arguments),
         Command::Lgr(arguments) => show::groups(&arguments),
         Command::Link(arguments) => show::links(&arguments),
@@ -71,13 +92,6 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => counters::run(&arguments),
         Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
-    };
-
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("smc: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

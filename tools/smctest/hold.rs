@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
 
+    /// Set an option of TCP Fast Open on the clients, which rules out SMC
+    #[arg(long)]
+    fast_open: bool,
+
     /// Seconds to leave them alone afterwards; if they are to end, the most that it may take
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -62,7 +66,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     })?;
     netns::enter(context.client_netns.as_deref())?;
     let pairs = (0..arguments.connections)
-        .map(|number| open(context, &listener).with_context(|| format!("connection {number}")))
+        .map(|number| {
+            open(context, arguments, &listener).with_context(|| format!("connection {number}"))
+        })
         .collect::<Result<Vec<_>>>()?;
     check_groups(&pairs, arguments.groups)?;
     if let Some(command) = &arguments.then {
@@ -85,8 +91,17 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn open(context: &Context, listener: &Socket) -> Result<Pair> {
-    let client = context.connect()?;
+fn open(context: &Context, arguments: &Arguments, listener: &Socket) -> Result<Pair> {
+    let client = match arguments.fast_open {
+        true => {
+            const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+            let client = context.family.open(context.addr)?;
+            client.set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
+            client.connect(context.address())?;
+            client
+        }
+        false => context.connect()?,
+    };
     let server = listener.accept(0).context("accept")?;
     server.set_timeout(Duration::from_secs(10))?;
     Ok(Pair { client, server })

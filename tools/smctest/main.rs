@@ -79,6 +79,8 @@ enum Command {
     Reset,
     /// Send malformed handshake messages to the kernel
     Rawclc(rawclc::Arguments),
+    /// Be a server that takes the SMC option and does not want SMC
+    Refuse(rawclc::refuse::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Command::Apart(options) => apart::run(context, options),
         Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),
+        Command::Refuse(options) => rawclc::refuse::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
         Command::Flood(options) => flood::run(context, options),

@@ -12,6 +12,7 @@ mod client;
 mod frame;
 mod messages;
 mod peer;
+pub(crate) mod refuse;
 mod script;
 mod server;
 mod tcp;
@@ -46,8 +47,9 @@ use peer::ANSWER;
 use script::Peers;
 use script::Script;
 
+/// Where the peer is.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+struct Place {
     /// The peer's address, on the client's wire but not of its kernel
     #[arg(long)]
     raw_addr: Ipv4Addr,
@@ -59,6 +61,12 @@ pub(crate) struct Arguments {
     /// Hardware address of the server's end of the wire
     #[arg(long, value_parser = mac)]
     peer_mac: [u8; 6],
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
 
     /// Random changes to try on each message
     #[arg(long, default_value_t = 20)]
@@ -102,9 +110,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let mut random = Random::new(seed);
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
-    let peer = Peer::new(context, arguments)?;
+    let peer = Peer::new(context, &arguments.place)?;
 
-    let mut peers = Peers::new(arguments.raw_addr);
+    let mut peers = Peers::new(arguments.place.raw_addr);
     let is_wanted = |script: &Script| script.name.contains(&arguments.only);
     let mut as_client = client::scripts(&mut peers, arguments.mutations, &mut random);
     let mut as_server = server::scripts(&mut peers, arguments.mutations, &mut random);

@@ -75,18 +75,18 @@ pub(super) enum Connected {
 }
 
 impl<'a> Peer<'a> {
-    pub(super) fn new(context: &'a Context, arguments: &super::Arguments) -> Result<Self> {
+    pub(super) fn new(context: &'a Context, place: &super::Place) -> Result<Self> {
         let IpAddr::V4(server) = context.addr else {
             bail!("this peer knows IPv4 only");
         };
-        let path = format!("/sys/class/net/{}", arguments.device);
+        let path = format!("/sys/class/net/{}", place.device);
         let address = read(&format!("{path}/address"))?;
         Ok(Self {
             context,
             device_index: read(&format!("{path}/ifindex"))?.parse()?,
             local_mac: super::mac(&address).map_err(anyhow::Error::msg)?,
-            peer_mac: arguments.peer_mac,
-            address: arguments.raw_addr,
+            peer_mac: place.peer_mac,
+            address: place.raw_addr,
             server,
             last_port: AtomicUsize::new(20_000),
         })

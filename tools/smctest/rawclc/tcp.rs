@@ -100,6 +100,13 @@ impl<'a> RawTcp<'a> {
         Ok(tcp)
     }
 
+    /// Waits for another connection to the same port.
+    pub(super) fn again(&self) -> Result<Self> {
+        let mut flow = self.flow;
+        flow.peer.1 = 0;
+        Self::accept(self.wire, flow)
+    }
+
     fn new(wire: &'a Socket, flow: Flow) -> Self {
         Self {
             wire,

@@ -139,6 +139,8 @@ fallbacks() {
 declines() {
 	check "enterprise ID ${2:-none} $1" "$1" eid "${@:2}"
 	check "no ID in common" says "0x0303000[02]\|0x03010001" talk $PORT --expect tcp path
+	[ "$MODULE" != ours ] || check "smc why names it" says "id: *\(PEERDECL/no-common-eid\|NOSMCDEV/no-own-eid\) " \
+		sh -c "'$BIN/smc' why $PEER_IP:$PORT; [ \$? = 3 ]"
 	check "the common ID" "$1" eid "$EID"
 }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc why`: why a connection is, or would be, TCP, and what to change.
+
+mod attempt;
+mod facts;
+mod finding;
+mod process;
+
+use std::io;
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::table::json;
+use facts::Facts;
+use finding::Finding;
+
+/// What scripts get if at least one connection is, or would be, TCP.
+const TCP: u8 = 3;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 SMC, or no connection; 3 at least one is TCP; 1 it could not be found out, or the connection fails; 2 wrong usage."
+)]
+pub(crate) struct Arguments {
+    /// Connect there by AF_SMC, with the handshake of SMC and without data, and say what became of it
+    #[arg(value_name = "HOST:PORT", required_unless_present = "pid")]
+    target: Option<String>,
+
+    /// Look at the sockets of this process
+    #[arg(short, long, conflicts_with = "target")]
+    pid: Option<i32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is said about one connection.
+#[derive(Serialize)]
+struct Report {
+    /// The descriptor, for a socket of a process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fd: Option<i32>,
+    local: String,
+    peer: String,
+    #[serde(flatten)]
+    finding: Finding,
+    /// What was found here that matters.
+    here: Vec<String>,
+    /// A connection was made for this.
+    #[serde(skip)]
+    is_tried: bool,
+}
+
+/// Says it; see [`TCP`] for the exit code.
+pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+    let reports = match (&arguments.target, arguments.pid) {
+        (Some(target), _) => vec![of_target(target)?],
+        (None, Some(pid)) => process::reports(pid)?,
+        (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    match (arguments.json, reports.as_slice()) {
+        (true, [report]) if arguments.target.is_some() => json(report)?,
+        (true, reports) => json(&reports)?,
+        (false, reports) => print(reports)?,
+    }
+    let is = |smc| reports.iter().any(|report| report.finding.smc == smc);
+    Ok(match arguments.target {
+        _ if is(Some(false)) => ExitCode::from(TCP),
+        Some(_) if is(None) => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn of_target(target: &str) -> io::Result<Report> {
+    let attempt = attempt::make(target)?;
+    let facts = Facts::look();
+    let finding = attempt.finding(&facts);
+    let local = attempt.local();
+    Ok(Report {
+        fd: None,
+        here: facts.that_matter(&finding, local),
+        local: local.map_or("-".to_string(), |local| local.to_string()),
+        peer: target.to_string(),
+        is_tried: attempt.is_tried(),
+        finding,
+    })
+}
+
+fn print(reports: &[Report]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if reports.is_empty() {
+        writeln!(out, "The process has no TCP or SMC sockets.")?;
+    }
+    for (number, report) in reports.iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        let finding = &report.finding;
+        match report.fd {
+            Some(fd) => write!(out, "{fd}: {} to {}: ", report.local, report.peer)?,
+            None => write!(out, "{}: ", report.peer)?,
+        }
+        writeln!(out, "{}{}", finding.way(), finding.sentence)?;
+        writeln!(out, "  id:     {}{}", finding.id, finding.code())?;
+        if let Some(remedy) = &finding.remedy {
+            writeln!(out, "  change: {remedy}")?;
+        }
+        for (number, fact) in report.here.iter().enumerate() {
+            let head = if number == 0 { "here:" } else { "" };
+            writeln!(out, "  {head:<7} {fact}")?;
+        }
+        if report.is_tried {
+            writeln!(
+                out,
+                "  tried:  a connection with the handshake of SMC, without data"
+            )?;
+        }
+    }
+    Ok(())
+}

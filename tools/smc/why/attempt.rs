@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection made to see what becomes of it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::net::TcpStream;
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use smc_tools::path::Path;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use super::facts::Facts;
+use super::finding::Finding;
+
+const AF_SMC: i32 = 43;
+const SOCK_STREAM: i32 = 1;
+
+/// The handshake has limits of its own, which add up to less.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Time for TCP alone.
+const TCP_WAIT: Duration = Duration::from_secs(5);
+
+/// How it went.
+enum Outcome {
+    /// There are no AF_SMC sockets here.
+    NoFamily(Errno),
+    /// TCP does not connect, either.
+    NoTcp(io::Error),
+    /// TCP does, but not an SMC socket.
+    NoHandshake(Errno),
+    /// Connected; the socket stays open until all has been looked at.
+    Made(
+        Path,
+        Option<SocketAddr>,
+        #[expect(dead_code, reason = "keeps it open")] Socket,
+    ),
+}
+
+/// What became of a connection to one address.
+pub(super) struct Attempt(Outcome);
+
+/// Connects to the first address of `HOST:PORT` that TCP reaches.
+pub(super) fn make(target: &str) -> io::Result<Attempt> {
+    let addresses = target.to_socket_addrs().map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{target}: {error} (HOST:PORT is wanted)"),
+        )
+    })?;
+    let mut last = None;
+    for address in addresses {
+        match connect(address)? {
+            Outcome::NoTcp(error) => last = Some(Outcome::NoTcp(error)),
+            outcome => return Ok(Attempt(outcome)),
+        }
+    }
+    let none = || io::Error::new(io::ErrorKind::NotFound, format!("{target} has no address"));
+    last.map(Attempt).ok_or_else(none)
+}
+
+fn connect(address: SocketAddr) -> io::Result<Outcome> {
+    let protocol = i32::from(address.is_ipv6());
+    let socket = match Socket::open(AF_SMC, SOCK_STREAM, protocol) {
+        Ok(socket) => socket,
+        Err(errno) => return Ok(Outcome::NoFamily(errno)),
+    };
+    socket.set_timeout(WAIT)?;
+    if let Err(errno) = socket.connect(address) {
+        return Ok(match TcpStream::connect_timeout(&address, TCP_WAIT) {
+            Ok(_) => Outcome::NoHandshake(errno),
+            Err(error) => Outcome::NoTcp(error),
+        });
+    }
+    let local = socket.local_address().ok().and_then(|local| local.to_ip());
+    Ok(Outcome::Made(Path::of(&socket)?, local, socket))
+}
+
+impl Attempt {
+    /// The address that it came from.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            Outcome::Made(_, local, _) => *local,
+            Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
+        }
+    }
+
+    /// Whether the server may have noticed.
+    pub(super) fn is_tried(&self) -> bool {
+        !matches!(self.0, Outcome::NoFamily(_))
+    }
+
+    /// What is to be said.
+    pub(super) fn finding(&self, facts: &Facts) -> Finding {
+        match &self.0 {
+            Outcome::NoFamily(errno) => Finding::no_family(&errno.to_string()),
+            Outcome::NoTcp(error) => Finding::no_tcp(&error.to_string()),
+            Outcome::NoHandshake(errno) => Finding::no_handshake(&errno.to_string()),
+            Outcome::Made(path, _, _) => Finding::of_path(path, facts),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What there is on this machine and in this network namespace that decides about SMC.
+
+use std::net::SocketAddr;
+
+use smc_proto::cause::Cause;
+use smc_proto::reason::Reason;
+use smc_tools::genl::Ueids;
+use smc_tools::pnet;
+use smc_tools::pnet::Place;
+use smc_tools::route::device_of;
+use smc_tools::view::Module;
+use smc_tools::view::Port;
+
+use super::finding::Finding;
+
+/// All of it; what cannot be had is empty.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Enterprise IDs.
+    eids: Option<Vec<String>>,
+    /// Ports of RDMA devices.
+    ports: Option<Vec<Port>>,
+    /// Named physical networks.
+    networks: Vec<Place>,
+    /// Listeners take on no more handshakes than can be worked on at once.
+    pub(super) limits_handshakes: bool,
+}
+
+impl Facts {
+    /// Looks at everything.
+    pub(super) fn look() -> Self {
+        let limit = std::fs::read_to_string("/proc/sys/net/smc/limit_smc_hs");
+        Self {
+            eids: Ueids::open().and_then(|mut ueids| ueids.list()).ok(),
+            ports: Module::open().and_then(|mut module| module.ports()).ok(),
+            networks: pnet::Table::open()
+                .and_then(|mut table| table.list())
+                .unwrap_or_default(),
+            limits_handshakes: limit.is_ok_and(|limit| limit.trim() != "0"),
+        }
+    }
+
+    /// What probably was missing when a client gave up for this reason and did not tell more, as with the C
+    /// module.
+    pub(super) fn cause_of(&self, reason: Reason, end: u32) -> Option<Cause> {
+        const UNKNOWN: u32 = 0;
+        if reason != Reason::NoSmcDevice || end != UNKNOWN {
+            return None;
+        }
+        let (eids, ports) = (self.eids.as_ref()?, self.ports.as_ref()?);
+        match () {
+            () if ports.is_empty() => Some(Cause::NoDevice),
+            () if !ports.iter().any(|port| port.active) => Some(Cause::PortDown),
+            () if eids.is_empty() => Some(Cause::NoOwnEid),
+            () => None,
+        }
+    }
+
+    /// Those that matter for a finding about a connection from `local`, in words.
+    pub(super) fn that_matter(&self, finding: &Finding, local: Option<SocketAddr>) -> Vec<String> {
+        if finding.smc != Some(false) || finding.reason.is_none() {
+            return Vec::new();
+        }
+        let is_about = |what: &[&str]| what.iter().any(|what| finding.id.contains(what));
+        let mut facts = Vec::new();
+        if is_about(&["eid", "EID"]) {
+            facts.extend(self.eids.as_deref().map(say_eids));
+        }
+        if is_about(&["NOSMCDEV", "NOSMCRDEV", "CNFERR", "DIFFPREFIX", "_CL"]) {
+            facts.extend(self.say_device(local));
+            facts.extend(self.ports.iter().flatten().map(say_port));
+        }
+        facts
+    }
+
+    fn say_device(&self, local: Option<SocketAddr>) -> Option<String> {
+        let device = device_of(local?.ip()).ok()??;
+        let is_it = |place: &&Place| place.netdev.as_ref() == Some(&device);
+        Some(match self.networks.iter().find(is_it) {
+            Some(place) => format!(
+                "The connection is by {device}, which is named to be on {}.",
+                place.pnetid
+            ),
+            None => format!("The connection is by {device}."),
+        })
+    }
+}
+
+fn say_eids(eids: &[String]) -> String {
+    match eids {
+        [] => "This machine has no enterprise IDs.".to_string(),
+        eids => format!("This machine's enterprise IDs: {}.", eids.join(", ")),
+    }
+}
+
+fn say_port(port: &Port) -> String {
+    let of = netdev_of(port).map_or(String::new(), |name| format!(" of {name}"));
+    let state = ["is not active", "is active"][usize::from(port.active)];
+    let network = match port.pnetid.as_str() {
+        "" => String::new(),
+        name => format!(", on physical network {name}"),
+    };
+    format!(
+        "RDMA port {}/{}{of} {state}{network}.",
+        port.device, port.port
+    )
+}
+
+/// The name of the port's network device, which may be in another namespace: its index would be that of
+/// another device here.
+fn netdev_of(port: &Port) -> Option<String> {
+    let (device, number) = (&port.device, port.port);
+    let path = format!("/sys/class/infiniband/{device}/ports/{number}/gid_attrs/ndevs/0");
+    let name = std::fs::read_to_string(path).ok()?;
+    Some(name.trim().to_string()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(active: bool) -> Port {
+        Port {
+            device: "test_0".to_string(),
+            pci: None,
+            critical: false,
+            port: 1,
+            active,
+            ifindex: 0,
+            links: 0,
+            pnetid: "NET1".to_string(),
+            pnetid_by_user: true,
+        }
+    }
+
+    impl Facts {
+        /// The limit is on, and nothing else is known.
+        pub(in super::super) fn with_limit() -> Self {
+            Self {
+                limits_handshakes: true,
+                ..Self::default()
+            }
+        }
+    }
+
+    #[test]
+    fn a_port_is_described() {
+        let said = "RDMA port test_0/1 is not active, on physical network NET1.";
+        assert_eq!(say_port(&port(false)), said);
+    }
+
+    #[test]
+    fn without_the_kernels_word_the_nearest_lack_is_named() {
+        let cause = |eids: &[&str], ports: &[bool]| {
+            let facts = Facts {
+                eids: Some(eids.iter().map(|eid| (*eid).to_string()).collect()),
+                ports: Some(ports.iter().map(|active| port(*active)).collect()),
+                ..Facts::default()
+            };
+            facts.cause_of(Reason::NoSmcDevice, 0)
+        };
+        assert_eq!(cause(&[], &[]), Some(Cause::NoDevice));
+        assert_eq!(cause(&[], &[false]), Some(Cause::PortDown));
+        assert_eq!(cause(&[], &[false, true]), Some(Cause::NoOwnEid));
+        assert_eq!(cause(&["A"], &[true]), None);
+        let facts = Facts::default();
+        assert_eq!(facts.cause_of(Reason::NoSmcDevice, 0), None);
+    }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the kernel's numbers and the facts of this machine to a sentence and a remedy.
+//!
+//! The id of a finding is for scripts: the name of the C module's constant for the reason, and behind a
+//! slash what exactly was missing, where that is known.
+
+use serde::Serialize;
+use smc_proto::cause::Cause;
+use smc_proto::reason::Reason;
+use smc_tools::path::Fallback;
+use smc_tools::path::Path;
+
+use super::facts::Facts;
+
+/// What is found out about one connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// Whether its bytes go by SMC; `None` if it is not connected.
+    pub(super) smc: Option<bool>,
+    /// A name for scripts.
+    pub(super) id: String,
+    /// What happened.
+    pub(super) sentence: String,
+    /// What to change, if it is TCP.
+    pub(super) remedy: Option<String>,
+    /// The kernel's number of the reason, as in `smcss`.
+    pub(super) reason: Option<String>,
+    /// The number that the peer gave.
+    pub(super) peer_reason: Option<String>,
+}
+
+/// An id, a sentence and a remedy.
+type Words = (String, String, String);
+
+fn words(id: impl Into<String>, sentence: &str, remedy: &str) -> Words {
+    (id.into(), sentence.to_string(), remedy.to_string())
+}
+
+impl Finding {
+    fn tcp((id, sentence, remedy): Words) -> Self {
+        Self {
+            smc: Some(false),
+            id,
+            sentence,
+            remedy: Some(remedy),
+            reason: None,
+            peer_reason: None,
+        }
+    }
+
+    fn quiet(smc: Option<bool>, id: &str, sentence: String) -> Self {
+        Self {
+            smc,
+            id: id.to_string(),
+            sentence,
+            remedy: None,
+            reason: None,
+            peer_reason: None,
+        }
+    }
+
+    /// There are no AF_SMC sockets here.
+    pub(super) fn no_family(error: &str) -> Self {
+        Self::tcp(words(
+            "NO_MODULE",
+            &format!("This machine gives no AF_SMC sockets ({error}): the module is not loaded, or may not be used."),
+            "Load the module (modprobe smc), and allow the address family where a seccomp filter or a container refuses it.",
+        ))
+    }
+
+    /// The connection cannot be made at all.
+    pub(super) fn no_tcp(error: &str) -> Self {
+        Self {
+            smc: None,
+            ..Self::tcp(words(
+                "NO_TCP",
+                &format!("TCP does not reach it ({error}), so SMC cannot either."),
+                "Look at the server, the address and the firewall; this has nothing to do with SMC.",
+            ))
+        }
+    }
+
+    /// TCP connects, an SMC socket does not.
+    pub(super) fn no_handshake(error: &str) -> Self {
+        Self {
+            smc: None,
+            ..Self::tcp(words(
+                "NO_HANDSHAKE",
+                &format!("TCP reaches it, but the handshake of SMC fails ({error}): something there takes the SMC option of TCP and does not speak SMC."),
+                "Connect there by TCP alone; have the middlebox in between drop TCP option 254 instead of echoing it, or update the peer.",
+            ))
+        }
+    }
+
+    /// A TCP socket that was never an SMC socket, for this reason.
+    pub(super) fn plain(id: &str, sentence: &str, remedy: &str) -> Self {
+        Self::tcp(words(id, sentence, remedy))
+    }
+
+    /// A socket that listens.
+    pub(super) fn listening(is_smc: bool) -> Self {
+        let sentence = match is_smc {
+            true => "It listens, and offers SMC to who connects.",
+            false => "It listens for TCP alone: whoever connects finds a peer without SMC.",
+        };
+        Self::quiet(None, "LISTENS", sentence.to_string())
+    }
+
+    /// What the kernel says of an SMC socket.
+    pub(super) fn of_path(path: &Path, facts: &Facts) -> Self {
+        let smc = |sentence: String| Self::quiet(Some(true), "SMC", sentence);
+        match path {
+            Path::SmcR(Some(group)) => {
+                smc(format!("Its data go over RDMA, in link group {group:08x}."))
+            }
+            Path::SmcR(None) => smc("Its data go over RDMA.".to_string()),
+            Path::SmcD => smc("Its data go through shared memory.".to_string()),
+            Path::Unconnected => {
+                Self::quiet(None, "NOT_CONNECTED", "It is not connected.".to_string())
+            }
+            Path::Tcp => Self::tcp(words(
+                "UNKNOWN",
+                "It is TCP, and the kernel does not tell why.",
+                "Look at the counters (smc stats) and the kernel log.",
+            )),
+            Path::Fallback(fallback) => Self::of_fallback(fallback, facts),
+        }
+    }
+
+    fn of_fallback(fallback: &Fallback, facts: &Facts) -> Self {
+        let number = |code: u32| (code != 0).then(|| format!("0x{code:08x}"));
+        let words = match Reason::from_code(fallback.reason) {
+            Some(Reason::PeerDeclined) => of_peer(fallback),
+            Some(reason) => of_reason(reason, fallback, facts),
+            None => words(
+                format!("{:#010x}", fallback.reason),
+                "The kernel gives a reason that this program does not know.",
+                "Use the smc command of the release of the module.",
+            ),
+        };
+        Self {
+            reason: number(fallback.reason),
+            peer_reason: number(fallback.peer),
+            ..Self::tcp(words)
+        }
+    }
+
+    /// What goes before the sentence.
+    pub(super) fn way(&self) -> &'static str {
+        match self.smc {
+            Some(true) => "SMC. ",
+            Some(false) => "TCP. ",
+            None => "",
+        }
+    }
+
+    /// The kernel's numbers, to be put behind the id.
+    pub(super) fn code(&self) -> String {
+        match (&self.reason, &self.peer_reason) {
+            (Some(reason), Some(peer)) => format!(" ({reason}, the peer says {peer})"),
+            (Some(reason), None) => format!(" ({reason})"),
+            _ => String::new(),
+        }
+    }
+}
+
+/// This side gave up.
+fn of_reason(reason: Reason, fallback: &Fallback, facts: &Facts) -> Words {
+    let known = Cause::from_code(fallback.cause);
+    let cause = known.or_else(|| facts.cause_of(reason, fallback.end));
+    match cause {
+        Some(cause) => words(
+            format!("{}/{}", reason.c_name(), cause.id()),
+            cause.sentence(),
+            cause.hint(),
+        ),
+        None if reason == Reason::PeerNoSmc && fallback.end == SERVER && facts.limits_handshakes => words(
+            format!("{}/or-limited", reason.c_name()),
+            "The client does not speak SMC, or this machine had enough handshakes to work on: net.smc.limit_smc_hs is set.",
+            "Set net.smc.limit_smc_hs to 0 to offer SMC however many clients come at once; otherwise see why the client is TCP.",
+        ),
+        None => words(reason.c_name(), reason.sentence(), reason.hint()),
+    }
+}
+
+/// The end that was accepted.
+const SERVER: u32 = 2;
+
+/// The peer gave up. What it means by a number depends on which end it is.
+fn of_peer(fallback: &Fallback) -> Words {
+    let declined = Reason::PeerDeclined.c_name();
+    let is_server_at_peer = fallback.end != SERVER;
+    match Reason::from_code(fallback.peer) {
+        // A server looks at the enterprise IDs first, and has this number for them.
+        Some(Reason::NoSmcDevice) if is_server_at_peer => words(
+            format!("{declined}/no-common-eid"),
+            "The peer declined: none of this machine's enterprise IDs is one of its own.",
+            Cause::NoCommonEid.hint(),
+        ),
+        Some(Reason::NoSmcrDevice) if is_server_at_peer => words(
+            format!("{declined}/NOSMCRDEV"),
+            "The peer declined: it found no active RDMA port for this connection, or no way from it to this machine's.",
+            "At the peer, see what smc why --pid of the server says, and that the RDMA port on its network device or physical network is active and has an IPv4 address.",
+        ),
+        Some(reason) => (
+            format!("{declined}/{}", reason.c_name()),
+            format!("The peer declined, and says: {}", reason.sentence()),
+            format!("At the peer: {}", reason.hint()),
+        ),
+        None if fallback.peer == 0 => words(
+            declined,
+            Reason::PeerDeclined.sentence(),
+            Reason::PeerDeclined.hint(),
+        ),
+        None => (
+            format!("{declined}/{:#010x}", fallback.peer),
+            format!("The peer declined for a reason that this program does not know ({:#010x}).", fallback.peer),
+            "Look for the number in the documentation of the peer's system.".to_string(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reason: Reason, peer: u32, cause: u32, end: u32) -> Finding {
+        let fallback = Fallback {
+            reason: reason.code(),
+            peer,
+            cause,
+            end,
+        };
+        Finding::of_path(&Path::Fallback(fallback), &Facts::default())
+    }
+
+    #[test]
+    fn every_reason_and_cause_has_an_id_a_sentence_and_a_remedy() {
+        for reason in Reason::ALL {
+            for peer in [0, 0x1234_5678, reason.code()] {
+                let found = of(*reason, peer, 0, 1);
+                assert!(found.id.starts_with(reason.c_name()), "{found:?}");
+                assert!(!found.sentence.is_empty() && found.remedy.is_some());
+                assert_eq!(found.smc, Some(false));
+            }
+        }
+        for cause in Cause::ALL {
+            let found = of(Reason::NoSmcDevice, 0, cause.code(), 1);
+            assert_eq!(found.id, format!("NOSMCDEV/{}", cause.id()));
+            assert_eq!(found.sentence, cause.sentence());
+        }
+    }
+
+    #[test]
+    fn the_same_number_means_another_thing_from_the_other_end() {
+        let peer = Reason::NoSmcDevice.code();
+        let declined = |end| of(Reason::PeerDeclined, peer, 0, end).id;
+        assert_eq!(declined(1), "PEERDECL/no-common-eid");
+        assert_eq!(declined(2), "PEERDECL/NOSMCDEV");
+    }
+
+    #[test]
+    fn the_kernels_numbers_are_shown() {
+        let found = of(Reason::PeerDeclined, 0x0303_0002, 0, 1);
+        assert_eq!(found.code(), " (0x05000000, the peer says 0x03030002)");
+        assert_eq!(of(Reason::PeerNoSmc, 0, 0, 1).code(), " (0x03010000)");
+        assert_eq!(of(Reason::PeerNoSmc, 0, 0, 1).way(), "TCP. ");
+    }
+
+    #[test]
+    fn a_server_with_a_limit_may_have_refused_the_handshake_itself() {
+        let facts = Facts::with_limit();
+        let ids = [1, 2].map(|end| {
+            let fallback = Fallback {
+                reason: Reason::PeerNoSmc.code(),
+                end,
+                ..Fallback::default()
+            };
+            Finding::of_path(&Path::Fallback(fallback), &facts).id
+        });
+        assert_eq!(ids, ["PEERNOSMC", "PEERNOSMC/or-limited"]);
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sockets of a process, and why those that are TCP are.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+
+use smc_tools::diag;
+use smc_tools::path::Path;
+use smc_user::inspect::Process;
+use smc_user::Address;
+use smc_user::Socket;
+
+use super::facts::Facts;
+use super::finding::Finding;
+use super::Report;
+
+const SOL_SOCKET: i32 = 1;
+const SO_TYPE: i32 = 3;
+const SO_ACCEPTCONN: i32 = 30;
+const SO_PROTOCOL: i32 = 38;
+const SO_DOMAIN: i32 = 39;
+
+const SOCK_STREAM: i32 = 1;
+const IPPROTO_TCP: i32 = 6;
+const IPPROTO_SMC: i32 = 256;
+const AF_SMC: i32 = 43;
+const INET: [i32; 2] = [2, 10];
+
+/// What is said about each TCP or SMC socket of a process. Needs the right to trace it.
+pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
+    let (facts, way) = (Facts::look(), Way::of(pid));
+    let process = Process::open(pid)?;
+    let listed = OnceCell::new();
+    let mut reports = Vec::new();
+    for fd in sockets(pid)? {
+        // It may have been closed meanwhile.
+        let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
+            continue;
+        };
+        let Some(finding) = finding(&socket, &way, &facts, &listed)? else {
+            continue;
+        };
+        let local = ip(socket.local_address());
+        reports.push(Report {
+            fd: Some(fd),
+            is_tried: false,
+            here: facts.that_matter(&finding, local),
+            local: show(local),
+            peer: show(ip(socket.peer_address())),
+            finding,
+        });
+    }
+    Ok(reports)
+}
+
+/// The process' descriptors that are sockets.
+fn sockets(pid: i32) -> io::Result<Vec<i32>> {
+    let mut sockets = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        if target.to_string_lossy().starts_with("socket:") {
+            let name = entry.file_name();
+            sockets.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+    }
+    sockets.sort_unstable();
+    Ok(sockets)
+}
+
+/// `None` for a socket that is neither TCP nor SMC.
+fn finding(
+    socket: &Socket,
+    way: &Way,
+    facts: &Facts,
+    listed: &OnceCell<Vec<diag::Entry>>,
+) -> io::Result<Option<Finding>> {
+    let option = |name| socket.option_int(SOL_SOCKET, name);
+    let (domain, protocol) = (option(SO_DOMAIN)?, option(SO_PROTOCOL)?);
+    let is_smc = domain == AF_SMC || protocol == IPPROTO_SMC;
+    let is_tcp = INET.contains(&domain) && protocol == IPPROTO_TCP;
+    if option(SO_TYPE)? != SOCK_STREAM || !(is_smc || is_tcp) {
+        return Ok(None);
+    }
+    let path = Path::among(socket, listed)?;
+    if option(SO_ACCEPTCONN)? != 0 {
+        return Ok(Some(Finding::listening(is_smc || path != Path::Tcp)));
+    }
+    Ok(Some(match path {
+        Path::Tcp if socket.peer_address().is_err() => Finding::of_path(&Path::Unconnected, facts),
+        Path::Tcp => way.finding(),
+        path => Finding::of_path(&path, facts),
+    }))
+}
+
+fn ip(address: smc_user::Result<Address>) -> Option<SocketAddr> {
+    address.ok()?.to_ip()
+}
+
+fn show(address: Option<SocketAddr>) -> String {
+    address.map_or("-".to_string(), |address| address.to_string())
+}
+
+/// How a program could have come to SMC sockets.
+struct Way {
+    /// It was started by `smc run`.
+    is_run: bool,
+    /// It has the library that this preloads.
+    has_library: bool,
+    /// There are AF_SMC sockets here.
+    has_family: bool,
+}
+
+impl Way {
+    fn of(pid: i32) -> Self {
+        let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        Self {
+            is_run: read("environ")
+                .split(|byte| *byte == 0)
+                .any(|variable| variable.starts_with(b"LD_PRELOAD=") && has_name(variable)),
+            has_library: has_name(&read("maps")),
+            has_family: Socket::open(AF_SMC, SOCK_STREAM, 0).is_ok(),
+        }
+    }
+
+    fn finding(&self) -> Finding {
+        match (self.is_run, self.has_library) {
+            (_, true) if !self.has_family => Finding::plain(
+                "NOT_SMC/no-module",
+                "The program runs under smc run, but this machine gives no AF_SMC sockets, so it got a TCP socket.",
+                "Load the module (modprobe smc) and start the program again.",
+            ),
+            (_, true) => Finding::plain(
+                "NOT_SMC/own-call",
+                "The program runs under smc run, but got this socket past the C library's socket(2): by a system call of its own, as Go does, by io_uring, or from another process.",
+                "Have the program ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
+            ),
+            (true, false) => Finding::plain(
+                "NOT_SMC/no-library",
+                "The program runs under smc run, but did not load the library that this preloads: it is linked statically, or runs with more rights than its user.",
+                "Have the program ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets; or link it dynamically.",
+            ),
+            (false, false) => Finding::plain(
+                "NOT_SMC/not-run",
+                "Nothing turned this TCP socket into an SMC socket: the program asks for TCP and was not started by smc run.",
+                "Start it by smc run; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
+            ),
+        }
+    }
+}
+
+/// Whether the name of the preloaded library occurs, ours or that of smc-tools.
+fn has_name(bytes: &[u8]) -> bool {
+    let names: [&[u8]; 2] = [b"libsmc_preload", b"libsmc-preload"];
+    let is_there = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+    names.into_iter().any(is_there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tcp_socket_says_how_it_missed_smc() {
+        let id = |is_run, has_library, has_family| {
+            let way = Way {
+                is_run,
+                has_library,
+                has_family,
+            };
+            way.finding().id
+        };
+        assert_eq!(id(false, false, true), "NOT_SMC/not-run");
+        assert_eq!(id(true, false, true), "NOT_SMC/no-library");
+        assert_eq!(id(true, true, true), "NOT_SMC/own-call");
+        assert_eq!(id(true, true, false), "NOT_SMC/no-module");
+    }
+
+    #[test]
+    fn both_preload_libraries_are_known() {
+        assert!(has_name(b"LD_PRELOAD=/usr/lib/libsmc_preload.so"));
+        assert!(has_name(b"LD_PRELOAD=:libsmc-preload.so.1"));
+        assert!(!has_name(b"LD_PRELOAD=libsmc.so"));
+    }
+}

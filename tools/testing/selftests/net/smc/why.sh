@@ -1,0 +1,186 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# `smc why` names the cause of TCP: each is prepared, one after the other.
+
+. "$LIB"
+
+RAW=10.9.0.50
+TCP_PORT=7001
+
+mac() {
+	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
+}
+
+# serve PORT OPTION...: a server in b, until the end.
+serve() {
+	local port=$1
+	shift
+	"$BIN/smctest" --server-netns=b --addr="$IP_B" --port="$port" --deadline 1000 "$@" serve &
+	SERVERS+=($!)
+	await_port b "$port"
+}
+
+# says CODE ID SENTENCE COMMAND...: the command ends so, with this finding among those that it prints.
+says() {
+	local code=$1 id=$2 sentence=$3 got
+	shift 3
+	"$@" >/tmp/why 2>&1
+	got=$?
+	cat /tmp/why
+	[ "$got" = "$code" ] || return
+	grep -F -A1 ": TCP. $sentence" /tmp/why | grep -q "^  id:     $id\( (\|\$\)"
+}
+
+# why ID SENTENCE [ADDRESS:PORT]: a connection from a is TCP for this.
+why() {
+	says 3 "$1" "$2" in_ns a "$BIN/smc" why "${3:-$IP_B:7000}"
+}
+
+# held ID SENTENCE OPTION...: connections of smctest are TCP for this, which is among what is said of
+# their process; OPTION are those of smctest, and --fast-open that of its command.
+held() {
+	local id=$1 sentence=$2 hold=()
+	shift 2
+	[ "${1:-}" != --fast-open ] || { hold=("$1") && shift; }
+	says 0 "$id" "$sentence" smctest "$@" --port 7010 hold --seconds 0 "${hold[@]}" \
+		--then "ip netns exec b '$BIN/smc' why --pid \$PPID; [ \$? = 3 ]"
+}
+
+# listed SENTENCE: that is what `smc ss` says of a connection at the server's end.
+listed() {
+	smctest --port 7010 hold --seconds 0 --then "ip netns exec b '$BIN/smc' ss" >/tmp/ss
+	cat /tmp/ss
+	grep -qF "TCP: ${1%.} (0x" /tmp/ss
+}
+
+# refused ID SENTENCE [CODE]: a peer that is not of our kernel declines for this reason.
+refused() {
+	says 0 "$1" "$2" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" refuse \
+		--raw-addr $RAW --device wire_a --peer-mac "$(mac b)" --decline "$3" \
+		--run "'$BIN/smc' why \$PEER; [ \$? = 3 ]"
+}
+
+# A middlebox that echoes the option of TCP before a server that knows nothing of SMC.
+middlebox() {
+	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" refuse \
+		--raw-addr $RAW --device wire_a --peer-mac "$(mac b)" \
+		--run "'$BIN/smc' why \$PEER; [ \$? = 1 ]" >/tmp/why
+	local code=$?
+	cat /tmp/why
+	[ $code = 0 ] && grep -q "TCP reaches it, but the handshake of SMC fails" /tmp/why &&
+		grep -q "id:     NO_HANDSHAKE$" /tmp/why
+}
+
+nobody_listens() {
+	in_ns a "$BIN/smc" why "$IP_B:7099" >/tmp/why
+	local code=$?
+	cat /tmp/why
+	[ $code = 1 ] && grep -q "id:     NO_TCP$" /tmp/why
+}
+
+pnet_in() {
+	in_ns "$1" "$BIN/smc" pnet "${@:2}"
+}
+
+# no_networks: no physical network has a name.
+no_networks() {
+	"$BIN/smc" pnet flush && pnet_in a flush && pnet_in b flush
+}
+
+# up_other ADDRESS/LEN: another RDMA device for a, on a network device that leads nowhere.
+up_other() {
+	ip link add other netns a type dummy && ip -n a address add "$1" dev other noprefixroute &&
+		ip -n a link set other up && in_ns a rdma link add rxe_other type rxe netdev other
+}
+
+down_other() {
+	in_ns a rdma link delete rxe_other && ip -n a link delete other
+}
+
+is_smc() {
+	in_ns a "$BIN/smc" why "$IP_B:7000" | tee /tmp/why | grep -q "id:     SMC$"
+}
+
+json_is_good() {
+	in_ns a "$BIN/smc" why --json "$IP_B:$TCP_PORT" >/tmp/why.json
+	[ $? = 3 ] && cat /tmp/why.json && grep -q '"id": "PEERNOSMC"' /tmp/why.json &&
+		grep -q '"smc": false' /tmp/why.json && grep -q '"reason": "0x03010000"' /tmp/why.json
+}
+
+NO_OTHER="No RDMA device belongs to the network device that the connection uses."
+NO_PORT="No port of an RDMA device is on the physical network"
+PEER_NO_PORT="The peer declined: it found no active RDMA port for this connection"
+
+require "RDMA modules load" load_rdma
+require "network" up_netns
+require "a server without SMC" serve $TCP_PORT --server-family tcp
+check "no module" why NO_MODULE "This machine gives no AF_SMC sockets" "$IP_B:$TCP_PORT"
+
+require "module loads" load_smc
+require "a server" serve 7000 --server-family smc
+check "nobody listens" nobody_listens
+check "no RDMA device" why NOSMCDEV/no-device "This machine has no RDMA device."
+require "an RDMA device elsewhere" up_other 10.7.0.1/24
+check "no RDMA device on this way" why NOSMCDEV/other-interface "$NO_OTHER"
+require "the network has a name" pnet_in a add NET1 -I wire_a
+check "no RDMA device on this network" why NOSMCDEV/empty-network "$NO_PORT"
+require "now one is" "$BIN/smc" pnet add NET1 -D rxe_other
+check "but in another subnet" why NOSMCDEV/wrong-subnet "No address of the RDMA port on that physical network"
+ip -n a address flush dev other
+check "without an IPv4 address" why NOSMCDEV/no-address "The port of the RDMA device has no RoCE v2 address"
+ip -n a link set other down
+check "its port is down" why NOSMCDEV/port-down "The port of the RDMA device is not active."
+check "the other device goes" down_other
+
+require "soft RoCE" up_rxe
+require "a device that reaches nobody" up_other 10.9.0.77/24
+require "whose address is answered for" in_ns b ping -c 1 -W 5 10.9.0.77
+check "no packet comes through" why TIMEOUT_CL "The new link was never confirmed"
+check "it goes" down_other
+check "no network has a name" no_networks
+check "nothing is missing" is_smc
+
+require "no enterprise ID" "$BIN/smc" ueid flush
+check "no enterprise ID here" why NOSMCDEV/no-own-eid "This machine has no enterprise ID"
+require "the enterprise ID" "$BIN/smc" ueid add "$EID"
+check "a peer without SMC" why PEERNOSMC "The peer does not speak SMC" "$IP_B:$TCP_PORT"
+check "the same as JSON" json_is_good
+check "a client without SMC" held PEERNOSMC "The peer does not speak SMC" --family tcp --server-family smc
+check "which nobody made SMC" held NOT_SMC/not-run "Nothing turned this TCP socket into an SMC socket" \
+	--family tcp --server-family smc
+check "Fast Open" held OPTUNSUPP "The socket uses TCP Fast Open" --fast-open
+check "handshakes are limited" with_sysctl b net/smc/limit_smc_hs 1 held PEERNOSMC/or-limited \
+	"The client does not speak SMC, or this machine had enough handshakes" --family tcp --server-family smc
+
+require "the server's device is on another network" pnet_in b add NET2 -I wire_b
+check "the server sees why" held NOSMCRDEV/empty-network "$NO_PORT"
+check "the client sees that it declined" held PEERDECL/NOSMCRDEV "$PEER_NO_PORT"
+check "no network has a name" no_networks
+require "the server's device goes" in_ns b rdma link delete rxe_b
+check "the server has no device on this way" held NOSMCRDEV/other-interface "$NO_OTHER"
+check "smc ss says so, too" listed "$NO_OTHER"
+check "the client sees that it declined" why PEERDECL/NOSMCRDEV "$PEER_NO_PORT"
+require "it comes back" in_ns b rdma link add rxe_b type rxe netdev wire_b
+check "nothing is missing again" is_smc
+
+require "a peer of no kernel" ip -n b neighbor add $RAW lladdr "$(mac a)" dev wire_b
+check "no enterprise ID in common" refused PEERDECL/no-common-eid \
+	"The peer declined: none of this machine's enterprise IDs is one of its own." 0x03030000
+check "limit of connections" refused PEERDECL/MAXCONNERR \
+	"The peer declined, and says: The limit of connections per link group is below 16" 0x0303000a
+check "limit of links" refused PEERDECL/MAXLINKERR \
+	"The peer declined, and says: The limit of links per link group is out of range" 0x0303000b
+check "memory of the peer" refused PEERDECL/MEM "The peer declined, and says: Memory for the handshake" 0x01010000
+check "subnet, of version 1" refused PEERDECL/DIFFPREFIX \
+	"The peer declined, and says: The client is in another IP subnet" 0x03070000
+check "IPsec at the peer" refused PEERDECL/IPSEC \
+	"The peer declined, and says: The TCP connection is protected by IPsec" 0x03020000
+check "a reason that nobody knows" refused PEERDECL/0x12345678 "The peer declined for a reason" 0x12345678
+check "a middlebox that echoes" middlebox
+
+kill "${SERVERS[@]}"
+down_netns
+check "module unloads" within 20 unload_smc
+finish
