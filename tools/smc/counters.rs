@@ -9,6 +9,8 @@ use smc_tools::stats::Stats;
 use smc_tools::stats::Technology;
 use smc_tools::view::Module;
 
+use crate::listen;
+use crate::metrics;
 use crate::table::json;
 use crate::table::not_loaded;
 use crate::table::table;
@@ -18,11 +20,27 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print metrics for Prometheus, such as for the textfile collector of its node exporter
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
+
+    /// Serve these metrics by HTTP there, until ended
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "prometheus"])]
+    listen: Option<String>,
 }
 
 /// Prints the counters of connections over RDMA, and why others went over TCP.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
-    let stats = Module::open().map_err(not_loaded)?.stats()?;
+    if let Some(address) = &arguments.listen {
+        return listen::serve(address);
+    }
+    let mut module = Module::open().map_err(not_loaded)?;
+    if arguments.prometheus {
+        print!("{}", metrics::text(&mut module)?);
+        return Ok(());
+    }
+    let stats = module.stats()?;
     if arguments.json {
         return json(&stats);
     }

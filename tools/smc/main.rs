@@ -7,6 +7,8 @@
 
 mod compat;
 mod counters;
+mod listen;
+mod metrics;
 mod networks;
 mod run;
 mod show;

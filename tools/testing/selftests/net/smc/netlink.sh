@@ -65,6 +65,29 @@ ends_quietly() {
 	[ $code = 141 ] && [ ! -s /tmp/said ]
 }
 
+# fetch PATH: what `smc stats --listen` answers.
+METRICS_PORT=9717
+fetch() {
+	{ printf 'GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n' "$1" >&3 && cat <&3; } \
+		3<>/dev/tcp/127.0.0.1/$METRICS_PORT
+}
+
+serves_metrics() {
+	"$BIN/smc" stats --listen 127.0.0.1:$METRICS_PORT &
+	local server=$!
+	within 10 fetch / >/dev/null 2>&1
+	fetch /metrics >/tmp/metrics && fetch /else >/tmp/else
+	kill $server
+	wait $server 2>/dev/null
+	grep -q '^HTTP/1.1 200 OK' /tmp/metrics && grep -q '^HTTP/1.1 404 ' /tmp/else &&
+		grep -q '^smcr_port_active{device="rxe_a",port="1",pnetid=""} 1$' /tmp/metrics
+}
+
+# metrics_say PATTERN: among those of a.
+metrics_say() {
+	in_ns a "$BIN/smc" stats --prometheus >/tmp/metrics && grep -E "$1" /tmp/metrics
+}
+
 # Another wire, with soft RoCE on both ends.
 up_later() {
 	ip link add later_a mtu 9000 netns a type veth peer name later_b mtu 9000 netns b &&
@@ -159,6 +182,9 @@ check "smcr lists groups" sh -c "ln -sf '$BIN/smc' /tmp/smcr && /tmp/smcr linkgr
 check "and links" sh -c "/tmp/smcr -dd link link-show all | grep -q rxe_a"
 check "and devices" sh -c "/tmp/smcr d | grep -q rxe_b"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
+check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
+check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
+check "by HTTP" serves_metrics
 check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
 check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ \$(/tmp/smcd linkgroup | wc -l) = 1 ]"
 

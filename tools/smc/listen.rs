@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc stats --listen`: the counters by HTTP, for Prometheus to fetch.
+//!
+//! As much of HTTP/1.1 (RFC 9110, RFC 9112) as that needs: one request for each connection, `GET` or
+//! `HEAD` of `/metrics`. Slow and many clients cost no more than [`AT_ONCE`] threads for [`PATIENCE`].
+
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::net::TcpListener;
+use std::net::TcpStream;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use smc_tools::view::Module;
+
+use crate::metrics;
+use crate::table::not_loaded;
+
+/// Clients that are answered at a time; those beyond are turned away.
+const AT_ONCE: usize = 16;
+
+/// Time for a client to ask, and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of a request's head at most.
+const HEAD_MAX: usize = 8 << 10;
+
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// Serves until the process is ended.
+pub(crate) fn serve(address: &str) -> io::Result<()> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(named)?;
+    eprintln!("smc: serving http://{}/metrics", listener.local_addr()?);
+    loop {
+        match listener.accept() {
+            Ok((client, _)) => take(client),
+            // For lack of descriptors, perhaps, which pass.
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn take(client: TcpStream) {
+    // ORDERING: only the number itself is shared.
+    if BUSY.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    thread::spawn(move || {
+        // Whether a client takes its answer is its own business.
+        let _ = answer(client);
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    });
+}
+
+fn answer(mut client: TcpStream) -> io::Result<()> {
+    client.set_write_timeout(Some(PATIENCE))?;
+    let head = head(&mut client)?;
+    let module = || Module::open().map_err(not_loaded);
+    let page = || module().and_then(|mut module| metrics::text(&mut module));
+    client.write_all(&response(&head, page))?;
+    client.shutdown(std::net::Shutdown::Write)
+}
+
+/// Reads up to the empty line that ends the head.
+fn head(client: &mut impl ReadUntil) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut part = [0; 1024];
+    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        match client.read_until(end, &mut part)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => head.extend(part.iter().take(len)),
+        }
+        if head.len() > HEAD_MAX {
+            break;
+        }
+    }
+    Ok(head)
+}
+
+/// Something that is read from, but no longer than until a certain time.
+trait ReadUntil {
+    fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+impl ReadUntil for TcpStream {
+    fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.set_read_timeout(Some(left))?;
+        self.read(buffer)
+    }
+}
+
+/// The answer to a request; `page` is asked for if that is what it wants.
+fn response(head: &[u8], page: impl FnOnce() -> io::Result<String>) -> Vec<u8> {
+    let head = String::from_utf8_lossy(head);
+    let is_whole = head.contains("\r\n\r\n");
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    let (method, path, version) = (words.next(), words.next(), words.next());
+    let path = path.map(|path| path.split('?').next().unwrap_or(path));
+    let text = |text: &str| text.to_string();
+    let (status, body) = match (method, path, version) {
+        _ if !is_whole => ("431 Request Header Fields Too Large", text("too long\n")),
+        (_, _, version) if !version.is_some_and(|v| v.starts_with("HTTP/1.")) => {
+            ("400 Bad Request", text("this is no HTTP/1.1\n"))
+        }
+        (Some("GET" | "HEAD"), Some("/metrics"), _) => match page() {
+            Ok(page) => ("200 OK", page),
+            Err(error) => ("503 Service Unavailable", format!("{error}\n")),
+        },
+        (Some("GET" | "HEAD"), _, _) => ("404 Not Found", text("see /metrics\n")),
+        _ => ("405 Method Not Allowed", text("GET and HEAD only\n")),
+    };
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n",
+        body.len()
+    );
+    if status.starts_with("405") {
+        answer.push_str("Allow: GET, HEAD\r\n");
+    }
+    answer.push_str("\r\n");
+    if method != Some("HEAD") {
+        answer.push_str(&body);
+    }
+    answer.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(request: &str) -> String {
+        let page = || Ok("smc 1\n".to_string());
+        String::from_utf8(response(request.as_bytes(), page)).unwrap()
+    }
+
+    #[test]
+    fn the_metrics_are_served_and_nothing_else() {
+        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("Content-Length: 6\r\n") && answer.ends_with("\r\n\r\nsmc 1\n"));
+        let answer = ask("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
+        assert!(answer.contains("Content-Length: 6\r\n") && answer.ends_with("\r\n\r\n"));
+        let status = |request: &str| ask(request)[9..12].to_string();
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "404");
+        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "405");
+        assert_eq!(status("GET /metrics\r\n\r\n"), "400");
+        assert_eq!(status("\r\n\r\n"), "400");
+        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost"), "431");
+    }
+
+    #[test]
+    fn a_module_that_went_is_said_and_not_hidden() {
+        let gone = || Err(io::ErrorKind::NotFound.into());
+        let answer = response(b"GET /metrics HTTP/1.1\r\n\r\n", gone);
+        assert!(answer.starts_with(b"HTTP/1.1 503 "));
+    }
+
+    /// Gives a few bytes at a time, and then the end.
+    struct Slow<'a>(&'a [u8]);
+
+    impl ReadUntil for Slow<'_> {
+        fn read_until(&mut self, _: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+            let (now, later) = self.0.split_at(self.0.len().min(7));
+            buffer[..now.len()].copy_from_slice(now);
+            self.0 = later;
+            Ok(now.len())
+        }
+    }
+
+    #[test]
+    fn a_head_may_come_in_pieces_but_not_without_end() {
+        let whole = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_eq!(head(&mut Slow(whole)).unwrap(), whole);
+        assert!(head(&mut Slow(b"GET /metrics")).is_err());
+        let endless = head(&mut Slow(&[b'x'; 10_000])).unwrap();
+        assert!(endless.len() < 10_000);
+    }
+}
