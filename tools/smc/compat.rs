@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The names by which administrators know SMC's tools, with the options, columns and exit codes of
-//! smc-tools: `smcss`, `smcr`, `smcd`, `smc_pnet`, by the name under which this program is called.
+//! smc-tools: `smcss`, `smcr`, `smcd`, `smc_pnet`, `smc_run`, by the name under which this program is called.
 
 mod object;
 mod report;
 mod smc_pnet;
+mod smc_run;
+mod smc_stats;
 mod smcss;
 
 use std::io;
@@ -19,6 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     match name {
         "smcss" => Some(smcss::run(rest)),
         "smc_pnet" => Some(smc_pnet::run(rest)),
+        "smc_run" => Some(smc_run::run(rest)),
         "smcr" | "smcd" => Some(object::run(name, rest)),
         _ => None,
     }

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
 }
 
 /// Prints the counters of one technology, and why connections went over TCP.
-pub(crate) fn show(stats: &Stats, technology: &Technology, name: &str) -> io::Result<()> {
+fn show(stats: &Stats, technology: &Technology, name: &str) -> io::Result<()> {
     let tcp = &stats.fallbacks;
     println!(
         "{:<20}{} as client, {} as server",
@@ -105,7 +105,7 @@ fn reasons(stats: &Stats) -> io::Result<()> {
     let rows = stats.fallbacks.reasons.iter().map(|fallback| {
         vec![
             fallback.count.to_string(),
-            fallback.end.to_string(),
+            fallback.end.clone(),
             fallback.reason.clone(),
         ]
     });

@@ -32,12 +32,29 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+/// What to start, and how.
+pub(crate) struct Start<'a> {
+    pub(crate) debug: bool,
+    pub(crate) rcvbuf: Option<&'a str>,
+    pub(crate) sndbuf: Option<&'a str>,
+    pub(crate) command: &'a [OsString],
+}
+
 /// Replaces this process by the command; returns only on failure.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
-    let (program, rest) = arguments
-        .command
-        .split_first()
-        .ok_or(io::ErrorKind::InvalidInput)?;
+    Err(start(&Start {
+        debug: arguments.debug,
+        rcvbuf: arguments.rcvbuf.as_deref(),
+        sndbuf: arguments.sndbuf.as_deref(),
+        command: &arguments.command,
+    }))
+}
+
+/// As [`run`]; returns what failed.
+pub(crate) fn start(how: &Start<'_>) -> io::Error {
+    let Some((program, rest)) = how.command.split_first() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
     let mut command = Command::new(program);
 
     command
@@ -46,17 +63,17 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
             "LD_PRELOAD",
             preload_list(env::var_os("LD_PRELOAD"), &library()),
         )
-        .env("SMC_DEBUG", if arguments.debug { "1" } else { "0" });
-    if let Some(size) = &arguments.rcvbuf {
+        .env("SMC_DEBUG", if how.debug { "1" } else { "0" });
+    if let Some(size) = how.rcvbuf {
         command.env("SMC_RCVBUF", size);
     }
-    if let Some(size) = &arguments.sndbuf {
+    if let Some(size) = how.sndbuf {
         command.env("SMC_SNDBUF", size);
     }
 
     let error = command.exec();
     let program = program.display();
-    Err(io::Error::new(error.kind(), format!("{program}: {error}")))
+    io::Error::new(error.kind(), format!("{program}: {error}"))
 }
 
 /// Finds the library beside this program or in the `lib` directory next to it.

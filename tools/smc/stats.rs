@@ -4,6 +4,7 @@
 
 use std::io;
 
+use serde::Deserialize;
 use serde::Serialize;
 
 use crate::view::Attributes;
@@ -16,7 +17,7 @@ const GET_FALLBACKS: u8 = 8;
 pub const SIZES: usize = 9;
 
 /// All counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Over internal shared memory.
     pub smcd: Technology,
@@ -31,7 +32,7 @@ pub struct Stats {
 }
 
 /// The counters of one technology.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Technology {
     /// Connections by end and version.
     pub client_v1: u64,
@@ -58,7 +59,7 @@ pub struct Technology {
 }
 
 /// What went one way.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Direction {
     /// Bytes.
     pub bytes: u64,
@@ -87,7 +88,7 @@ pub struct Direction {
 }
 
 /// Connections over TCP, by end, and by reason.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fallbacks {
     /// Connections of clients.
     pub client: u64,
@@ -98,10 +99,10 @@ pub struct Fallbacks {
 }
 
 /// Connections over TCP for one reason.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fallback {
     /// `client` or `server`.
-    pub end: &'static str,
+    pub end: String,
     /// The reason's number.
     pub code: u32,
     /// In words.
@@ -183,7 +184,7 @@ impl Module {
             let (code, count) = (attributes.number(4) as u32, attributes.number(5));
             if count > 0 {
                 fallbacks.reasons.push(Fallback {
-                    end: ["client", "server"][usize::from(attributes.number(1) == 1)],
+                    end: ["client", "server"][usize::from(attributes.number(1) == 1)].to_string(),
                     code,
                     reason: crate::path::in_words(code),
                     count,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! `smcr` and `smcd`: an object, and what to do with it. Words may be cut to their first letters.
-//!
-//! Not here: `stats reset`, for which smc-tools keep a file of their own, and their layout of `stats`.
 
 use std::io;
 use std::process::ExitCode;
@@ -14,6 +12,7 @@ use super::failed;
 use super::report;
 use super::report::Filter;
 use super::report::Layout;
+use super::smc_stats;
 use super::version;
 
 const OBJECTS: [&str; 7] = [
@@ -46,12 +45,13 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
         .iter()
         .map(String::as_str)
         .partition(|word| word.starts_with('-'));
-    let mut details = 0;
+    let (mut details, mut absolute) = (0, false);
     for option in options {
         match option.trim_start_matches('-') {
-            "d" | "details" | "ad" | "da" => details += 1,
+            "d" | "details" => details += 1,
+            "ad" | "da" => (details, absolute) = (details + 1, true),
             "dd" => details += 2,
-            "a" | "absolute" => {}
+            "a" | "absolute" => absolute = true,
             "v" | "V" | "version" => {
                 eprintln!("{}", version(name));
                 return ExitCode::from(VERSION);
@@ -69,6 +69,7 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     let call = Call {
         is_smcd: name == "smcd",
         details,
+        absolute,
     };
     match call.run(name, &words) {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +86,7 @@ fn usage(name: &str) {
     println!("  linkgroup [show | link-show] [all | LG-ID] [ibdev NAME] [netdev NAME]");
     println!("  device [show] [all] [ibdev NAME] [netdev NAME]");
     println!("  info [show]");
-    println!("  stats [show | json]");
+    println!("  stats [show | reset | json]");
     println!("  ueid [show | add EID | del EID | flush]");
     if name == "smcd" {
         println!("  seid [show | enable | disable]");
@@ -100,6 +101,8 @@ fn whole<'a>(cut: &str, words: &[&'a str]) -> Option<&'a str> {
 struct Call {
     is_smcd: bool,
     details: u32,
+    /// Counters since the module was loaded.
+    absolute: bool,
 }
 
 impl Call {
@@ -158,15 +161,19 @@ impl Call {
     }
 
     fn stats(&self, words: &[&str]) -> Result<(), Refused> {
-        match words {
-            [] => Ok(report::stats(self.is_smcd, false)?),
-            [word] if "show".starts_with(word) => Ok(report::stats(self.is_smcd, false)?),
-            [word] if "json".starts_with(word) => Ok(report::stats(self.is_smcd, true)?),
-            words => Err(Refused::Usage(format!(
-                "Command \"{}\" is unknown",
-                words.join(" ")
-            ))),
+        let (command, rest) = command(words, &["show", "reset", "json"]);
+        if !rest.is_empty() {
+            let text = format!("Command \"{}\" is unknown", rest.join(" "));
+            return Err(Refused::Usage(text));
         }
+        let call = smc_stats::Call {
+            is_smcd: self.is_smcd,
+            details: self.details > 0,
+            absolute: self.absolute,
+            json: command == "json",
+            reset: command == "reset",
+        };
+        Ok(call.run()?)
     }
 }
 

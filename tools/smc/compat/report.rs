@@ -2,7 +2,6 @@
 
 //! What `smcr` and `smcd` print, in the columns of smc-tools.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use smc_tools::view::Attributes;
@@ -11,8 +10,6 @@ use smc_tools::view::Link;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
 
-use crate::counters;
-use crate::table::json;
 use crate::table::netdev;
 use crate::table::table;
 
@@ -258,17 +255,4 @@ pub(super) fn info(module: &mut Module) -> io::Result<()> {
     println!("ISM:              n/a");
     println!("RoCE:             n/a");
     Ok(())
-}
-
-/// The counters, in the columns or names of `smc stats`.
-pub(super) fn stats(is_smcd: bool, as_json: bool) -> io::Result<()> {
-    let stats = Module::open()?.stats()?;
-    let (name, technology) = match is_smcd {
-        true => ("SMCD", &stats.smcd),
-        false => ("SMCR", &stats.smcr),
-    };
-    match as_json {
-        true => json(&BTreeMap::from([(name, technology)])),
-        false => counters::show(&stats, technology, name),
-    }
 }

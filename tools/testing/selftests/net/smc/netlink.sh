@@ -88,6 +88,14 @@ metrics_say() {
 	in_ns a "$BIN/smc" stats --prometheus >/tmp/metrics && grep -E "$1" /tmp/metrics
 }
 
+# resets: what smcr counted before a reset is gone after it, but for who asks for all.
+resets() {
+	in_ns a /tmp/smcr stats | grep -E '^  SMC connections +[1-9][0-9]*$' &&
+		in_ns a /tmp/smcr -d stats reset | grep -E '^    v2 +[1-9]' &&
+		in_ns a /tmp/smcr stats | grep -E '^  SMC connections +0$' &&
+		in_ns a /tmp/smcr -a stats json | grep -E '"SMC_CLNT_V2_SUCC_CNT":[1-9]'
+}
+
 # Another wire, with soft RoCE on both ends.
 up_later() {
 	ip link add later_a mtu 9000 netns a type veth peer name later_b mtu 9000 netns b &&
@@ -182,6 +190,8 @@ check "smcr lists groups" sh -c "ln -sf '$BIN/smc' /tmp/smcr && /tmp/smcr linkgr
 check "and links" sh -c "/tmp/smcr -dd link link-show all | grep -q rxe_a"
 check "and devices" sh -c "/tmp/smcr d | grep -q rxe_b"
 check "and what there is" sh -c "/tmp/smcr info | grep -q '^SMC Version: *2.1'"
+check "and counters, since a reset" resets
+check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
 check "by HTTP" serves_metrics

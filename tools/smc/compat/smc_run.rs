@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc_run`: runs a TCP program with SMC sockets, by the options of smc-tools.
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::ExitCode;
+
+use super::version;
+use crate::run;
+use crate::run::Start;
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Call {
+    debug: bool,
+    help: bool,
+    version: bool,
+    rcvbuf: Option<String>,
+    sndbuf: Option<String>,
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(arguments: &[String]) -> ExitCode {
+    let call = match parse(arguments) {
+        Ok(call) => call,
+        Err(text) => return fail(&text),
+    };
+    if call.help {
+        usage();
+        return ExitCode::SUCCESS;
+    }
+    if call.version {
+        println!("{}", version("smc_run"));
+        return ExitCode::SUCCESS;
+    }
+    for (name, size) in [("rmem_max", &call.rcvbuf), ("wmem_max", &call.sndbuf)] {
+        raise(name, size.as_deref());
+    }
+    let start = Start {
+        debug: call.debug,
+        rcvbuf: call.rcvbuf.as_deref(),
+        sndbuf: call.sndbuf.as_deref(),
+        command: &call.command,
+    };
+    fail(&run::start(&start).to_string())
+}
+
+fn fail(text: &str) -> ExitCode {
+    eprintln!("smc_run: Error: {text}");
+    ExitCode::FAILURE
+}
+
+fn usage() {
+    println!("Usage: smc_run [ OPTIONS ] COMMAND");
+    println!("  -d        say what happens to each socket");
+    println!("  -h        print this");
+    println!("  -r SIZE   receive buffer in bytes");
+    println!("  -t SIZE   send buffer in bytes");
+    println!("  -v        print the version");
+}
+
+/// Reads options as the shell's getopts does: letters may be put together, and the command begins with
+/// what is no option.
+fn parse(arguments: &[String]) -> Result<Call, String> {
+    let mut call = Call::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+            call.command = std::iter::once(word).chain(words).map(Into::into).collect();
+            break;
+        };
+        if letters == "-" {
+            call.command = words.map(Into::into).collect();
+            break;
+        }
+        let mut letters = letters.chars();
+        while let Some(letter) = letters.next() {
+            let place = match letter {
+                'd' => {
+                    call.debug = true;
+                    continue;
+                }
+                'h' => {
+                    call.help = true;
+                    continue;
+                }
+                'v' => {
+                    call.version = true;
+                    continue;
+                }
+                'r' => &mut call.rcvbuf,
+                't' => &mut call.sndbuf,
+                letter => return Err(format!("Unknown option: -{letter}")),
+            };
+            let rest: String = letters.by_ref().collect();
+            let size = Some(rest)
+                .filter(|rest| !rest.is_empty())
+                .or_else(|| words.next().cloned());
+            let size = size.ok_or_else(|| format!("Option -{letter} requires a value"))?;
+            *place = Some(checked(size)?);
+        }
+    }
+    match call.command.is_empty() && !call.help && !call.version {
+        true => Err("Missing command parameter".to_string()),
+        false => Ok(call),
+    }
+}
+
+fn checked(size: String) -> Result<String, String> {
+    match !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Ok(size),
+        false => Err(format!("Invalid value for buffer size: {size}")),
+    }
+}
+
+/// Lets programs have buffers of that size, if we may.
+fn raise(name: &str, size: Option<&str>) {
+    let path = format!("/proc/sys/net/core/{name}");
+    let Some(wanted) = size.and_then(|size| size.parse::<u64>().ok()) else {
+        return;
+    };
+    let limit = fs::read_to_string(&path).ok();
+    let limit = limit.and_then(|limit| limit.trim().parse::<u64>().ok());
+    if limit.is_some_and(|limit| limit < wanted) {
+        // An ordinary user gets what the limit allows.
+        let _ = fs::write(&path, wanted.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Call, String> {
+        let words: Vec<_> = line.split(' ').map(String::from).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn the_options_of_the_command_are_its_own() {
+        let call = parsed("-d -r 65536 iperf3 -c host -t 3").unwrap();
+        assert!(call.debug && call.sndbuf.is_none());
+        assert_eq!(call.rcvbuf.as_deref(), Some("65536"));
+        assert_eq!(call.command, ["iperf3", "-c", "host", "-t", "3"]);
+        let call = parsed("-dt100 -- -odd").unwrap();
+        assert_eq!((call.debug, call.sndbuf.as_deref()), (true, Some("100")));
+        assert_eq!(call.command, ["-odd"]);
+    }
+
+    #[test]
+    fn wrong_calls_are_refused() {
+        for line in ["-d", "-x ls", "-r 64k ls", "-r", "-t"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        assert!(parsed("-v").unwrap().version && parsed("-h").unwrap().help);
+    }
+}
