@@ -14,6 +14,7 @@ mod run;
 mod show;
 mod sockets;
 mod table;
+mod top;
 mod ueid;
 mod why;
 
@@ -61,6 +62,8 @@ enum Command {
     /// Show or change the enterprise IDs that two hosts need in common for SMC version 2
     #[command(subcommand)]
     Ueid(ueid::Command),
+    /// Show what happens now, like top(1)
+    Top(top::Arguments),
 }
 
 /// A reader of our output went away.
@@ -94,6 +97,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Stats(arguments) => counters::run(&arguments),
         Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
+        Command::Top(arguments) => top::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }

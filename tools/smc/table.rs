@@ -7,8 +7,16 @@ use std::io::Write;
 
 use serde::Serialize;
 
-/// Prints a table; trailing blanks are left out.
+/// Prints a table.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    lines(heads, rows)
+        .iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// The lines of a table; trailing blanks are left out.
+pub(crate) fn lines(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
     let width = |i: usize| {
         let cells = std::iter::once(&heads)
@@ -17,15 +25,14 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<_> = (0..heads.len()).map(width).collect();
-    let mut out = io::stdout().lock();
-    for row in std::iter::once(&heads).chain(rows) {
+    let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths);
-        let line: Vec<_> = cells
+        let cells: Vec<_> = cells
             .map(|(cell, width)| format!("{cell:width$}"))
             .collect();
-        writeln!(out, "{}", line.join("  ").trim_end())?;
-    }
-    Ok(())
+        cells.join("  ").trim_end().to_string()
+    };
+    std::iter::once(&heads).chain(rows).map(line).collect()
 }
 
 /// Prints something as JSON.

@@ -88,6 +88,22 @@ metrics_say() {
 	in_ns a "$BIN/smc" stats --prometheus >/tmp/metrics && grep -E "$1" /tmp/metrics
 }
 
+# top_is PATTERN OPTION...: it prints that once, while there are connections.
+top_is() {
+	local pattern=$1
+	shift
+	smctest --expect smc hold --connections 3 --seconds 0 \
+		--then "ip netns exec a '$BIN/smc' top --interval 0.3 $* >/tmp/top" &&
+		cat /tmp/top && grep -qE "$pattern" /tmp/top
+}
+
+# In a terminal it goes on until it is told to end.
+top_in_terminal() {
+	{ sleep 3 && printf q; } |
+		timeout 20 script -qec "ip netns exec a '$BIN/smc' top --interval 0.3" /dev/null >/tmp/top &&
+		grep -q 'Sockets  .* by SMC' /tmp/top
+}
+
 # resets: what smcr counted before a reset is gone after it, but for who asks for all.
 resets() {
 	in_ns a /tmp/smcr stats | grep -E '^  SMC connections +[1-9][0-9]*$' &&
@@ -195,6 +211,10 @@ check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $S
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
 check "by HTTP" serves_metrics
+check "smc top measures once" top_is '^Sockets   3 by SMC, 0 by TCP' --once
+check "and without a terminal" top_is '^rxe_a/1 .* active '
+check "and as JSON" top_is '"listening": [01]' --json
+check "and goes on in a terminal" top_in_terminal
 check_not "smcr knows its objects" sh -c "/tmp/smcr nonsense 2>/dev/null"
 check "smcd has none of ours" sh -c "ln -sf '$BIN/smc' /tmp/smcd && [ \$(/tmp/smcd linkgroup | wc -l) = 1 ]"
 
