@@ -6,6 +6,8 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MO ?=
 ARGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 # Where bindgen is, if the machine's PATH has none that fits.
 CACHE := $(or $(SMC_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/smc-rs),$(HOME)/.cache/smc-rs)
@@ -14,7 +16,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install clean setup test test-host vmtest demo bench shell fuzz lint check soak
+.PHONY: help module install tools install-tools clean setup test test-host vmtest demo bench shell fuzz lint check soak
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -32,6 +34,8 @@ help:
 	@echo 'For the running kernel, or for the one built in KDIR=...:'
 	@echo '  make             build smc.ko'
 	@echo '  make install     build it and install it below /lib/modules (as root)'
+	@echo '  make tools       build the smc command, its manual pages and completions (below out/tools)'
+	@echo '  make install-tools   install them below PREFIX=/usr/local (as root), with the names of smc-tools'
 	@echo '  make clean       remove what builds left behind'
 
 module:
@@ -41,6 +45,25 @@ module:
 install: module
 	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
 	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
+
+# The drop-in names are links: the command behaves like the tool that it is called as.
+TOOLS := out/tools
+NAMES := smcss smcr smcd smc_pnet smc_run
+
+tools:
+	cargo build --release --quiet --package smc-tools --package smc-preload
+	@$(RM) -r $(TOOLS) && mkdir -p $(TOOLS)/man
+	target/release/smc man --dir $(TOOLS)/man
+	@for shell in bash fish zsh; do target/release/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
+
+install-tools: tools
+	install -D -t $(DESTDIR)$(PREFIX)/bin target/release/smc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libsmc_preload.so
+	@for name in $(NAMES); do ln -sf smc $(DESTDIR)$(PREFIX)/bin/$$name || exit; done
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TOOLS)/man/*.1
+	install -D -m 644 $(TOOLS)/smc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/smc
+	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
+	install -D -m 644 $(TOOLS)/smc.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_smc
 
 clean:
 	$(RM) -r out target tests/fuzz/target

@@ -10,6 +10,7 @@ mod counters;
 mod listen;
 mod metrics;
 mod networks;
+mod pages;
 mod run;
 mod show;
 mod sockets;
@@ -64,6 +65,10 @@ enum Command {
     Ueid(ueid::Command),
     /// Show what happens now, like top(1)
     Top(top::Arguments),
+    /// Print what a shell reads to complete this command
+    Completions(pages::Completions),
+    /// Print the manual page of this command, or write those of all commands into a folder
+    Man(pages::Man),
 }
 
 /// A reader of our output went away.
@@ -98,6 +103,8 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Completions(arguments) => pages::completions(&arguments),
+        Command::Man(arguments) => pages::man(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }
