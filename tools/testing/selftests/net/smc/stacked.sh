@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 300
+# timeout: 540
 # Which RDMA device serves a TCP address on a VLAN, a bond or a bridge, or on a named network with several of them:
 # the same as with the C module.
 
@@ -140,10 +140,16 @@ one_link() {
 	done
 }
 
+# ports_up: the module knows that all ports are active. The C module learns it some time after it is loaded.
+ports_up() {
+	local states
+	states=$("$BIN/smc" dev --json | field active) && [ "$(sort -u <<<"$states")" = true ]
+}
+
 # ask_all: with that module.
 ask_all() {
 	MODULE=$1
-	load_smc && common_eid && one_link || return
+	load_smc && within 20 ports_up && common_eid && one_link || return
 	asked plain "$IP_B" && asked vlan 10.9.5.2 && asked vlan_again 10.9.5.2 && asked other_vlan 10.9.6.2 || return
 	asked bridge 10.9.9.2 && asked bond 10.9.14.2 && asked bridge_over_vlan 10.9.11.2 && asked soft 10.9.15.2 || return
 	ask_named && unnamed && within 20 unload_smc
