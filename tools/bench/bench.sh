@@ -9,6 +9,7 @@
 # again and adds up. The keys are explained in Documentation/performance.md.
 
 . "$LIB"
+. "${LIB%/*}/capture.bash"
 
 SYSTEM=$1
 BULK_SECONDS=3
@@ -54,6 +55,14 @@ run() {
 	LINE=$(smctest --family "$FAMILY" --expect "$FAMILY" "$@") || die "$*: $LINE"
 }
 
+# talk: what both sides say about each connection into the group that is there. Not while it is timed.
+talk() {
+	local count=200
+	count_llc run connrate --count "$count" || die "no capture"
+	rm -f "$OUT/wire.pcapng"
+	figure llc_per_conn "$(awk -v n="$LLC" -v count="$count" 'BEGIN { printf "%.3f", n / count }')"
+}
+
 sockets() {
 	local count
 	# First: later there are buffers of earlier connections, which cost nothing any more.
@@ -66,6 +75,7 @@ sockets() {
 	figure conns_per_s "$(between "$LINE" "connections: " " a second")"
 	run connrate --count 1000 --processes 8
 	figure conns_per_s_8 "$(between "$LINE" "connections: " " a second")"
+	[ "$FAMILY" = tcp ] || talk
 	for count in $MANY; do
 		run flood --connections "$count" --seconds "$MANY_SECONDS"
 		figure "many_gbps.$count" "$(between "$LINE" " s: " " Gb/s")"

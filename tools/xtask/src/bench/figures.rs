@@ -14,6 +14,7 @@ pub(super) enum Key {
     PingpongUs,
     ConnsPerS,
     ConnsPerS8,
+    LlcPerConn,
     IdleConnKib,
     /// With this many connections.
     ManyGbps(u32),
@@ -27,6 +28,7 @@ impl Key {
             "pingpong_64b_us" => Self::PingpongUs,
             "conns_per_s" => Self::ConnsPerS,
             "conns_per_s_8" => Self::ConnsPerS8,
+            "llc_per_conn" => Self::LlcPerConn,
             "idle_conn_kib" => Self::IdleConnKib,
             other => match other.strip_prefix("many_gbps.") {
                 Some(count) => Self::ManyGbps(count.parse()?),
@@ -42,6 +44,7 @@ impl Key {
             Self::PingpongUs => "pingpong_64b_us",
             Self::ConnsPerS => "conns_per_s",
             Self::ConnsPerS8 => "conns_per_s_8",
+            Self::LlcPerConn => "llc_per_conn",
             Self::IdleConnKib => "idle_conn_kib",
             Self::ManyGbps(_) => "many_gbps",
         }
@@ -54,6 +57,7 @@ impl Key {
             Self::PingpongUs => "64 B there and back, us".to_owned(),
             Self::ConnsPerS => "connections/s, 1 process".to_owned(),
             Self::ConnsPerS8 => "connections/s, 8 processes".to_owned(),
+            Self::LlcPerConn => "LLC messages/connection".to_owned(),
             Self::IdleConnKib => "idle connection, KiB".to_owned(),
             Self::ManyGbps(1) => "1 connection, Gb/s".to_owned(),
             Self::ManyGbps(count) => format!("{count} connections, Gb/s"),
@@ -62,7 +66,15 @@ impl Key {
 
     /// Whether less is better.
     pub(super) fn is_cost(self) -> bool {
-        matches!(self, Self::PingpongUs | Self::IdleConnKib)
+        matches!(
+            self,
+            Self::PingpongUs | Self::LlcPerConn | Self::IdleConnKib
+        )
+    }
+
+    /// Whether it can be zero: what is counted, not measured.
+    fn may_be_zero(self) -> bool {
+        self == Self::LlcPerConn
     }
 }
 
@@ -77,10 +89,11 @@ impl Figures {
             let wrong = || format!("not a figure: `{line}`");
             let (name, value) = line.split_once(' ').with_context(wrong)?;
             let value: f64 = value.trim().parse().with_context(wrong)?;
-            if !value.is_finite() || value <= 0.0 {
+            let key = Key::parse(name).with_context(wrong)?;
+            let is_enough = value > 0.0 || (value == 0.0 && key.may_be_zero());
+            if !value.is_finite() || !is_enough {
                 bail!(wrong());
             }
-            let key = Key::parse(name).with_context(wrong)?;
             self.0.entry((system, key)).or_default().push(value);
         }
         Ok(())
@@ -109,7 +122,10 @@ impl Figures {
     pub(super) fn spread(&self, system: System, key: Key) -> Option<f64> {
         let sorted = self.sorted(system, key)?;
         let range = sorted.last()? - sorted.first()?;
-        Some(range / self.median(system, key)?)
+        match self.median(system, key)? {
+            0.0 => None,
+            median => Some(range / median),
+        }
     }
 
     fn sorted(&self, system: System, key: Key) -> Option<Vec<f64>> {
@@ -138,6 +154,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_may_be_zero() {
+        let mut all = Figures::default();
+        all.add(System::Ours, "llc_per_conn 0.000").unwrap();
+        assert_eq!(all.median(System::Ours, Key::LlcPerConn), Some(0.0));
+        assert_eq!(all.spread(System::Ours, Key::LlcPerConn), None);
+    }
+
+    #[test]
     fn what_is_no_figure_is_refused() {
         let mut all = Figures::default();
         for text in [
@@ -147,6 +171,7 @@ mod tests {
             "bulk_gbps NaN",
             "bulky 1",
             "many_gbps.x 1",
+            "llc_per_conn -1",
         ] {
             assert!(all.add(System::Ours, text).is_err(), "{text}");
         }

@@ -37,6 +37,7 @@ pub(super) fn table(all: &Figures, systems: &[System]) -> String {
 fn cell(all: &Figures, system: System, key: Key) -> String {
     match (all.median(system, key), all.spread(system, key)) {
         (Some(median), Some(spread)) => format!("{} ±{:.0}%", number(median), spread * 50.0),
+        (Some(zero), None) => number(zero),
         _ => "-".to_owned(),
     }
 }
@@ -45,11 +46,13 @@ fn cell(all: &Figures, system: System, key: Key) -> String {
 fn ratio(all: &Figures, key: Key, other: System) -> Option<f64> {
     let ours = all.median(System::Ours, key)?;
     let other = all.median(other, key)?;
-    Some(if key.is_cost() {
+    let ratio = if key.is_cost() {
         other / ours
     } else {
         ours / other
-    })
+    };
+    // Nothing compares to zero.
+    ratio.is_finite().then_some(ratio)
 }
 
 fn times(ratio: Option<f64>) -> String {
@@ -62,6 +65,7 @@ fn number(value: f64) -> String {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v if v >= 1.0 => format!("{v:.2}"),
+        0.0 => "0".to_owned(),
         v => format!("{v:.3}"),
     }
 }
@@ -121,6 +125,15 @@ mod tests {
         assert_eq!(ratio(&all, Key::BulkGbps, System::CModule), Some(2.0));
         assert_eq!(ratio(&all, Key::PingpongUs, System::CModule), Some(2.0));
         assert_eq!(ratio(&all, Key::BulkGbps, System::Verbs), None);
+    }
+
+    #[test]
+    fn zero_is_shown_but_not_compared() {
+        let mut all = Figures::default();
+        all.add(System::Ours, "llc_per_conn 0").unwrap();
+        all.add(System::CModule, "llc_per_conn 8").unwrap();
+        assert_eq!(ratio(&all, Key::LlcPerConn, System::CModule), None);
+        assert_eq!(cell(&all, System::Ours, Key::LlcPerConn), "0");
     }
 
     #[test]

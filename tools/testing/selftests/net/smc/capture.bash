@@ -22,12 +22,16 @@ start_capture() {
 	within 20 test -s "$OUT/wire.pcapng"
 }
 
-# stop_capture: ends it and dissects it. SMC gets the messages first: other dissectors claim ports
-# and RDMA messages that are not theirs.
-stop_capture() {
+end_capture() {
 	sleep 1
 	kill -INT "$CAPTURE"
 	wait "$CAPTURE"
+}
+
+# stop_capture: ends it and dissects it. SMC gets the messages first: other dissectors claim ports
+# and RDMA messages that are not theirs.
+stop_capture() {
+	end_capture
 	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol rpcordma \
 		--disable-protocol smb_direct --disable-protocol nvme-rdma --disable-protocol lnet \
 		--disable-protocol iser --disable-protocol infiniband_sdp \
@@ -63,4 +67,34 @@ unseen() {
 		grep -m 5 . "$OUT/wire.txt"
 		false
 	}
+}
+
+# said LEAST CONDITION COMMAND...: the command succeeds, and so many messages go over the wire of b meanwhile.
+said() {
+	local least=$1 condition=$2 code
+	shift 2
+	start_capture wire_b ip netns exec b || return
+	"$@"
+	code=$?
+	stop_capture
+	seen "$least" "$condition" && return "$code"
+}
+
+# said_none CONDITION COMMAND...: none goes.
+said_none() {
+	local condition=$1
+	shift
+	said 0 "$condition" "$@" && unseen "$condition"
+}
+
+# count_llc COMMAND...: the command succeeds; how many LLC messages go over the wire of b meanwhile is in LLC.
+# They are all that is sent but those of connections, which begin with 0xfe.
+count_llc() {
+	local SENDS='udp port 4791 and (udp[8] = 0 or udp[8] = 4) and udp[20] != 0xfe' code
+	start_capture wire_b ip netns exec b || return
+	"$@"
+	code=$?
+	end_capture
+	LLC=$(capinfos -cM "$OUT/wire.pcapng" | awk '/Number of packets/ { print $NF }')
+	return "$code"
 }

@@ -27,24 +27,6 @@ hold() {
 	smctest --expect smc hold "$@"
 }
 
-# said LEAST CONDITION COMMAND...: the command succeeds, and so many messages go over the wire meanwhile.
-said() {
-	local least=$1 condition=$2 code
-	shift 2
-	start_capture wire_b ip netns exec b || return
-	"$@"
-	code=$?
-	stop_capture
-	seen "$least" "$condition" && return "$code"
-}
-
-# said_none CONDITION COMMAND...: none goes.
-said_none() {
-	local condition=$1
-	shift
-	said 0 "$condition" "$@" && unseen "$condition"
-}
-
 TEST_LINK='llc == "0x27"' CONFIRM_RKEY='llc == "0x26"' DELETE_RKEY='llc == "0x29"'
 # told REASON ORDERLY: a server or a client that deletes the link group.
 told() {
