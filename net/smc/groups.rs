@@ -5,10 +5,13 @@
 //! The list is locked for a look only. Making a group is serialised by a gate for each peer, so that
 //! a slow or hostile peer holds up nobody but itself.
 
+mod pressure;
+
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::Atomic,
         Arc,
         Mutex,
         MutexGuard, //
@@ -27,6 +30,7 @@ use kernel_ext::{
     },
     ib::Device,
     queue::OwnedQueue,
+    shrinker,
     time, //
 };
 use smc_proto::{
@@ -110,10 +114,15 @@ struct Groups {
     clock: Delayed<Clock>,
     /// Where groups end or shrink, each without waiting for others.
     works: OwnedQueue,
+    /// Bytes of unused regions that are to go because memory is short.
+    demand: Atomic<u64>,
 }
 
 /// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
-pub(crate) struct Registry(Option<Published<Groups>>);
+pub(crate) struct Registry {
+    shrinker: Option<shrinker::Registration<Groups>>,
+    published: Option<Published<Groups>>,
+}
 
 impl Registry {
     /// Makes the list.
@@ -125,10 +134,15 @@ impl Registry {
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
                 clock <- Delayed::new(Clock),
                 works,
+                demand: Atomic::new(0),
             }),
             GFP_KERNEL,
         )?;
-        Ok(Self(Some(GROUPS.publish(groups)?)))
+        let shrinker = shrinker::Registration::new(c"smc-buffers", groups.clone())?;
+        Ok(Self {
+            published: Some(GROUPS.publish(groups)?),
+            shrinker: Some(shrinker),
+        })
     }
 }
 
@@ -137,11 +151,12 @@ impl Drop for Registry {
         let Some(groups) = GROUPS.get() else {
             return;
         };
+        self.shrinker = None;
         end_where(End::Shutdown, |_| true);
         groups.clock.stop();
         // They take themselves out of the list, so it has to be there.
         groups.works.flush();
-        self.0 = None;
+        self.published = None;
     }
 }
 
@@ -153,6 +168,7 @@ impl Job for Clock {
         let groups = GROUPS.get()?;
         let now = Instant::from_nanos(time::now_ns());
         let list = groups.list.lock();
+        groups.shrink(&list);
         let next = list.iter().filter_map(|group| group.look(now)).min()?;
         Some(jiffies(next.saturating_since(now)))
     }

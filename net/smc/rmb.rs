@@ -4,9 +4,11 @@
 //!
 //! A remote memory buffer (RMB) is one registered region cut into equal elements, one for each
 //! connection. A new connection takes a free element of a region whose key the peer has already:
-//! no registration, no exchange of keys. Send buffers are lent while data are in flight.
+//! no registration, no exchange of keys. Send buffers are lent while data are in flight. Buffers that no
+//! connection uses are kept for the next one, for a while or until memory is short.
 
 mod send;
+mod used;
 
 use kernel::{
     new_mutex,
@@ -29,8 +31,7 @@ use kernel_ext::{
         Mapping,
         Mr, //
     },
-    random,
-    time, //
+    random, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -43,6 +44,7 @@ use smc_proto::{
         Rtoken,
         LINK_SLOTS, //
     },
+    llc::rkey::Deletion,
     time::Instant, //
 };
 
@@ -50,6 +52,7 @@ use crate::{
     link::Link,
     stats::{
         Buffers,
+        Gauge,
         InUse, //
     }, //
 };
@@ -58,6 +61,8 @@ pub(crate) use send::{
     SendBuf,
     SendPool, //
 };
+pub(crate) use used::unused_bytes;
+use used::Used;
 
 /// Elements of the first region of a size class in a group; each further one doubles, up to what
 /// the device registers at once.
@@ -90,46 +95,14 @@ struct OnLink {
     is_registered: bool,
 }
 
-/// Which elements of a region are in use.
-struct Used {
-    /// One bit for each element.
-    bits: [u64; 4],
-    /// When the last one became free.
-    idle_since: Instant,
-}
-
-impl Used {
-    fn take(&mut self, elements: usize) -> Option<usize> {
-        let free = (0..elements).find(|i| !bit(&self.bits, *i))?;
-        set_bit(&mut self.bits, free, true);
-        Some(free)
-    }
-
-    fn give_back(&mut self, element: usize) {
-        set_bit(&mut self.bits, element, false);
-        self.idle_since = now();
-    }
-
-    /// Since when no element has been in use; `None` while one is.
-    fn idle_since(&self) -> Option<Instant> {
-        (self.bits == [0; 4]).then_some(self.idle_since)
-    }
-}
-
-fn now() -> Instant {
-    Instant::from_nanos(time::now_ns())
-}
-
 impl Rmb {
-    fn new(size: SizeClass, elements: usize) -> Result<Arc<Self>> {
+    /// A region which counts among those of the pool that are `unused`.
+    fn new(size: SizeClass, elements: usize, unused: &Arc<Gauge>) -> Result<Arc<Self>> {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
             blocks.push(Block::new(size.bytes() as usize)?, GFP_KERNEL)?;
         }
-        let used = Used {
-            bits: [0; 4],
-            idle_since: now(),
-        };
+        let used = Used::new(elements as u64 * u64::from(size.bytes()), unused);
         Arc::pin_init(
             pin_init!(Self {
                 size,
@@ -150,6 +123,17 @@ impl Rmb {
             element,
             counted: None,
         })
+    }
+
+    /// Bytes of all elements.
+    fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * u64::from(self.size.bytes())
+    }
+
+    /// Since when no element has been in use, and the bytes; `None` while one is.
+    fn unused(&self) -> Option<(Instant, u64)> {
+        let since = self.used.lock().idle_since()?;
+        Some((since, self.bytes()))
     }
 
     fn mr(&self, slot: usize) -> Option<Arc<Mr>> {
@@ -228,19 +212,6 @@ impl Rmb {
     }
 }
 
-fn bit(words: &[u64; 4], i: usize) -> bool {
-    words
-        .get(i / 64)
-        .is_some_and(|word| word & (1 << (i % 64)) != 0)
-}
-
-fn set_bit(words: &mut [u64; 4], i: usize, on: bool) {
-    if let Some(word) = words.get_mut(i / 64) {
-        let mask = 1 << (i % 64);
-        *word = if on { *word | mask } else { *word & !mask };
-    }
-}
-
 /// A connection's element of a region; free again when dropped.
 pub(crate) struct Rmbe {
     rmb: Arc<Rmb>,
@@ -284,6 +255,9 @@ impl Drop for Rmbe {
     }
 }
 
+/// Regions that go together: as many as one message to the peer names.
+pub(crate) type Gone = [Option<Arc<Rmb>>; Deletion::MAX];
+
 /// The regions of a link group.
 #[pin_data]
 pub(crate) struct RmbPool {
@@ -291,15 +265,21 @@ pub(crate) struct RmbPool {
     max_conns: usize,
     #[pin]
     rmbs: Mutex<KVec<Arc<Rmb>>>,
+    /// Bytes of regions that no connection uses.
+    unused: Arc<Gauge>,
+    /// Bytes of those that are to go because memory is short.
+    demand: Atomic<u64>,
 }
 
 impl RmbPool {
     /// No region yet, for a group of at most `max_conns` connections.
-    pub(crate) fn new(max_conns: usize) -> impl PinInit<Self> {
-        pin_init!(Self {
+    pub(crate) fn new(max_conns: usize) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             max_conns,
             rmbs <- new_mutex!(KVec::new(), "smc::RmbPool::rmbs"),
-        })
+            unused: Gauge::new()?,
+            demand: Atomic::new(0),
+        }? Error)
     }
 
     /// Takes an element of size class `want` or the next smaller one that can be had, from a region
@@ -335,7 +315,7 @@ impl RmbPool {
             let most = most.min(self.max_conns.saturating_sub(have)).max(1);
             let wanted = last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most);
             let make = |elements| {
-                let rmb = Rmb::new(size, elements)?;
+                let rmb = Rmb::new(size, elements, &self.unused)?;
                 rmb.map(slot, link).map(|_| rmb)
             };
             let made = make(wanted).or_else(|_: Error| make(1));
@@ -348,36 +328,47 @@ impl RmbPool {
         Err(ENOMEM)
     }
 
-    /// Takes out regions that have not been used since `since`, at most `max`. When the others that
-    /// are not in use will have been unused for as long is said by the earliest time of theirs. May
-    /// sleep.
-    pub(crate) fn take_unused(
-        &self,
-        since: Instant,
-        max: usize,
-    ) -> Result<(KVec<Arc<Rmb>>, Option<Instant>)> {
-        let mut taken = KVec::with_capacity(max, GFP_KERNEL)?;
+    /// Asks for unused regions of about so many bytes, for when memory is short; says how many bytes there
+    /// are, at most those. They go with [`RmbPool::take_unused`]. Any context.
+    pub(crate) fn demand(&self, bytes: u64) -> u64 {
+        let part = self.unused.get().min(bytes);
+        self.demand.fetch_add(part, Relaxed);
+        part
+    }
+
+    /// How many bytes were asked for since the last call. Any context.
+    pub(crate) fn take_demand(&self) -> u64 {
+        self.demand.xchg(0, Relaxed)
+    }
+
+    /// Takes out regions that have not been used since `since`, and others that are not in use for what is
+    /// left of `demand`, in bytes. When those that stay will have been unused for as long is said by the
+    /// earliest time of theirs. May sleep, but does not allocate.
+    pub(crate) fn take_unused(&self, since: Instant, demand: &mut u64) -> (Gone, Option<Instant>) {
+        let mut gone = Gone::default();
         let mut next: Option<Instant> = None;
-        self.rmbs.lock().retain(|rmb| {
-            let Some(idle_since) = rmb.used.lock().idle_since() else {
-                return true;
+        let mut rmbs = self.rmbs.lock();
+        // The last one first: it is the largest, and a few connections have no use for it.
+        for i in (0..rmbs.len()).rev() {
+            let Some((idle_since, bytes)) = rmbs.get(i).and_then(|rmb| rmb.unused()) else {
+                continue;
             };
-            if idle_since <= since && taken.push_within_capacity(rmb.clone()).is_ok() {
-                return false;
+            let place = gone.iter_mut().find(|place| place.is_none());
+            match place.filter(|_| idle_since <= since || *demand > 0) {
+                Some(place) => {
+                    *place = rmbs.remove(i).ok();
+                    *demand = demand.saturating_sub(bytes);
+                }
+                None => next = Some(next.map_or(idle_since, |at| at.min(idle_since))),
             }
-            next = Some(next.map_or(idle_since, |at| at.min(idle_since)));
-            true
-        });
-        Ok((taken, next))
+        }
+        (gone, next)
     }
 
     /// Bytes of all regions.
     pub(crate) fn bytes(&self) -> u64 {
         let rmbs = self.rmbs.lock();
-        let sizes = rmbs
-            .iter()
-            .map(|rmb| rmb.blocks.len() as u64 * u64::from(rmb.size.bytes()));
-        sizes.sum()
+        rmbs.iter().map(|rmb| rmb.bytes()).sum()
     }
 
     /// Forgets all regions; each goes with its last element. May sleep.

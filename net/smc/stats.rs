@@ -67,8 +67,8 @@ impl Gauge {
     }
 
     /// Counts `bytes` until the result is dropped, which may be after the namespace has ended.
-    pub(crate) fn hold(gauge: &Arc<Self>, bytes: u32) -> InUse {
-        gauge.0.fetch_add(bytes.into(), Relaxed);
+    pub(crate) fn hold(gauge: &Arc<Self>, bytes: u64) -> InUse {
+        gauge.0.fetch_add(bytes, Relaxed);
         InUse {
             gauge: gauge.clone(),
             bytes,
@@ -79,12 +79,12 @@ impl Gauge {
 /// Bytes that count as used while it lives.
 pub(crate) struct InUse {
     gauge: Arc<Gauge>,
-    bytes: u32,
+    bytes: u64,
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.gauge.0.fetch_sub(self.bytes.into(), Relaxed);
+        self.gauge.0.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -138,7 +138,7 @@ impl Buffers {
 
     /// Counts `bytes` as used until the result is dropped.
     pub(crate) fn hold(&self, bytes: u32) -> InUse {
-        Gauge::hold(&self.in_use, bytes)
+        Gauge::hold(&self.in_use, bytes.into())
     }
 }
 

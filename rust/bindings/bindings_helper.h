@@ -18,6 +18,7 @@
 #include <linux/ratelimit.h>
 #include <linux/reboot.h>
 #include <linux/scatterlist.h>
+#include <linux/shrinker.h>
 #include <linux/smc_diag.h>
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>

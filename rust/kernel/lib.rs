@@ -18,6 +18,7 @@ pub mod queue;
 pub mod random;
 pub mod ratelimit;
 pub mod route;
+pub mod shrinker;
 pub mod sock_diag;
 pub mod time;
 pub mod uapi;

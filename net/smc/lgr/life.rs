@@ -118,6 +118,16 @@ impl LinkGroup {
         None
     }
 
+    /// Memory is short: has unused regions go, of about so many bytes; says how many bytes there are, at
+    /// most those. Does not sleep.
+    pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
+        let part = self.rmbs.demand(bytes);
+        if part > 0 {
+            self.keeper.tend_soon(self.clone());
+        }
+        part
+    }
+
     /// Calls `f` for all connections of a group that ends, without the lock.
     pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
         let mut last = Token(0);

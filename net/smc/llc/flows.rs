@@ -38,7 +38,10 @@ use crate::{
         LinkGroup,
         FIRST, //
     },
-    rmb::Rmb, //
+    rmb::{
+        Gone,
+        Rmb, //
+    }, //
 };
 
 /// Other links that one announcement names.
@@ -177,18 +180,26 @@ impl LinkGroup {
         .unwrap_or(Err(Error::LinkLost))
     }
 
-    /// Frees regions that nobody has used for long, and tells the peer before. May sleep for as long
-    /// as the peer takes to answer.
+    /// Frees regions that nobody has used for long, or for which memory is too short, and tells the peer
+    /// before. May sleep for as long as the peer takes to answer.
     pub(crate) fn trim(self: &Arc<Self>) {
         let _turn = self.flow.lock();
         let unused = self.terms.times.unused;
         let now = now();
         let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
-        let Ok((rmbs, next)) = self.rmbs.take_unused(since, Deletion::MAX) else {
-            // Without memory now, later.
-            return self.trim_by(now.saturating_add(unused));
+        let mut demand = self.rmbs.take_demand();
+        let next = loop {
+            if !self.hold() {
+                // The peer would not hear of it now.
+                return self.trim_by(now.saturating_add(unused));
+            }
+            let (gone, next) = self.rmbs.take_unused(since, &mut demand);
+            if gone.iter().all(Option::is_none) {
+                self.release();
+                break next;
+            }
+            self.delete_rkeys(&gone);
         };
-        self.delete_rkeys(&rmbs);
         if self.idle_end().is_some() {
             self.sndbufs.clear();
         }
@@ -197,27 +208,22 @@ impl LinkGroup {
         }
     }
 
-    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer.
-    fn delete_rkeys(self: &Arc<Self>, rmbs: &[Arc<Rmb>]) {
+    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer. The flow is
+    /// held.
+    fn delete_rkeys(self: &Arc<Self>, gone: &Gone) {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
-        let Some((slot, _)) = self.active_link() else {
-            return;
-        };
-        let known = rmbs.iter().filter(|rmb| rmb.is_known());
+        let slot = self.active_link().map(|(slot, _)| slot);
+        let known = gone.iter().flatten().filter(|rmb| rmb.is_known());
+        let rtokens = known.filter_map(|rmb| rmb.rtoken(slot?));
         let mut count = 0;
-        for (key, rtoken) in keys
-            .iter_mut()
-            .zip(known.filter_map(|rmb| rmb.rtoken(slot)))
-        {
+        for (key, rtoken) in keys.iter_mut().zip(rtokens) {
             *key = rtoken.rkey.into();
             count += 1;
         }
-        let Some(what) = keys.get(..count).and_then(Deletion::new) else {
-            return;
+        let what = keys.get(..count).and_then(Deletion::new);
+        let Some((slot, what)) = slot.zip(what) else {
+            return self.release();
         };
-        if !self.hold() {
-            return;
-        }
         self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
         // Whatever the answer is, nothing is written to them any more.
         self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));

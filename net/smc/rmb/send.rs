@@ -20,6 +20,7 @@ use kernel_ext::ib::{
 };
 use smc_proto::buffer::SizeClass;
 
+use super::used::Unused;
 use crate::{
     link::Link,
     stats::{
@@ -67,7 +68,7 @@ impl SendBuf {
                 size,
                 block,
                 map <- new_spinlock!(None, "smc::SendBuf::map"),
-                _counted: Gauge::hold(all, size.bytes()),
+                _counted: Gauge::hold(all, size.bytes().into()),
             }),
             GFP_KERNEL,
         )
@@ -111,11 +112,26 @@ impl SendBuf {
     }
 }
 
+/// A send buffer that nobody has.
+struct Idle {
+    buf: Arc<SendBuf>,
+    _counted: Unused,
+}
+
+impl Idle {
+    fn new(buf: Arc<SendBuf>) -> Self {
+        Self {
+            _counted: Unused::new(buf.size.bytes().into()),
+            buf,
+        }
+    }
+}
+
 /// The idle send buffers of a link group.
 #[pin_data]
 pub(crate) struct SendPool {
     #[pin]
-    idle: SpinLock<KVec<Arc<SendBuf>>>,
+    idle: SpinLock<KVec<Idle>>,
     /// Bytes of all buffers, idle and lent.
     all: Arc<Gauge>,
 }
@@ -142,9 +158,9 @@ impl SendPool {
 
     fn take_any(&self, want: SizeClass) -> Result<(Arc<SendBuf>, bool)> {
         let mut idle = self.idle.lock();
-        if let Some(i) = idle.iter().position(|buf| buf.size == want) {
-            if let Ok(buf) = idle.remove(i) {
-                return Ok((buf, false));
+        if let Some(i) = idle.iter().position(|idle| idle.buf.size == want) {
+            if let Ok(found) = idle.remove(i) {
+                return Ok((found.buf, false));
             }
         }
         drop(idle);
@@ -167,17 +183,32 @@ impl SendPool {
 
     /// Lets the idle buffers let go of a device. Does not sleep.
     pub(crate) fn unmap(&self, device: &Arc<Device>) {
-        self.idle.lock().iter().for_each(|buf| buf.unmap(device));
+        let idle = self.idle.lock();
+        idle.iter().for_each(|idle| idle.buf.unmap(device));
+    }
+
+    /// Frees idle buffers until they are at least so many bytes, or none is left; says how many bytes they
+    /// were. Does not sleep: it is called where memory is allocated.
+    pub(crate) fn shrink(&self, bytes: u64) -> u64 {
+        let mut freed = 0u64;
+        while freed < bytes {
+            let Some(idle) = self.idle.lock().pop() else {
+                break;
+            };
+            freed = freed.saturating_add(idle.buf.size.bytes().into());
+            drop(idle);
+        }
+        freed
     }
 
     /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed.
     pub(crate) fn give_back(&self, lent: Lent) {
         let Lent { buf, _counted } = lent;
         let mut idle = self.idle.lock();
-        let same = idle.iter().filter(|b| b.size == buf.size).count();
-        if same < IDLE_SEND_BUFS {
+        let same = idle.iter().filter(|idle| idle.buf.size == buf.size);
+        if same.count() < IDLE_SEND_BUFS {
             // Without memory for the list the buffer is freed, which is as good.
-            let _ = idle.push(buf, GFP_NOWAIT);
+            let _ = idle.push(Idle::new(buf), GFP_NOWAIT);
         }
     }
 }

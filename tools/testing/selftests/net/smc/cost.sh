@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
-# What connections cost: messages to set one up.
+# What connections cost: messages to set one up, and memory that is kept for the next one until it is short.
 
 . "$LIB"
 . "${LIB%/*}/capture.bash"
@@ -53,7 +53,97 @@ sets_up_with_messages() {
 	set_up && [ "$LLC" -ge "$CONNECTIONS" ]
 }
 
+# Memory -------------------------------------------------------------------------------------
+
+hold() {
+	smctest --expect smc hold "$@"
+}
+
+# kept WHAT: bytes of the buffers of all groups: send_bytes or receive_bytes.
+kept() {
+	"$BIN/smc" lgr --json | awk -F'[:,]' -v what="\"$1\"" '$1 ~ what { n += $2 } END { print n + 0 }'
+}
+
+groups() {
+	"$BIN/smc" lgr --json | grep '"id"'
+}
+
+keeps_buffers() {
+	echo "# kept: $(kept send_bytes) bytes to send from, $(kept receive_bytes) to receive into"
+	[ "$(kept send_bytes)" -gt 0 ] && [ "$(kept receive_bytes)" -gt 0 ]
+}
+
+keeps_none() {
+	[ "$(kept send_bytes)" = 0 ] && [ "$(kept receive_bytes)" = 0 ]
+}
+
+# shrink: as if memory were short, for all that the kernel can do without.
+SHRINK="echo 2 >/proc/sys/vm/drop_caches"
+shrink() {
+	sh -c "$SHRINK"
+}
+
+# empties COMMAND...: after it no group keeps a buffer, and all groups are still there.
+empties() {
+	local before
+	before=$(groups)
+	"$@" && within 10 keeps_none && [ -n "$before" ] && [ "$(groups)" = "$before" ]
+}
+
+# run_short: memory falls below what the kernel wants to have free, so that it looks for more by itself.
+run_short() {
+	local file=/proc/sys/vm/min_free_kbytes before free
+	before=$(cat $file)
+	free=$(awk '$1 == "MemFree:" { print $2 }' /proc/meminfo)
+	echo $((free * 85 / 100)) >$file
+	# Nobody looks before somebody allocates.
+	within 10 eval 'head -c 1M /dev/zero >/tmp/some && keeps_none'
+	local code=$?
+	echo "$before" >$file
+	rm -f /tmp/some
+	return $code
+}
+
+# regions_made: how many b has made so far.
+regions_made() {
+	in_ns b "$BIN/smc" stats --json | awk -F'[:,]' '
+		/"smcr"/ { in_smcr = 1 }
+		in_smcr && /"received"/ { in_it = 1 }
+		in_it && /"buffers_made"/ { print $2 + 0; exit }'
+}
+
+# while_shrinking COMMAND...: the command, and meanwhile memory is short again and again; regions have to go and
+# be made anew.
+while_shrinking() {
+	local before code shrinker
+	before=$(regions_made)
+	while sleep 0.05; do shrink; done &
+	shrinker=$!
+	"$@"
+	code=$?
+	kill "$shrinker"
+	wait "$shrinker" 2>/dev/null
+	echo "# $(($(regions_made) - before)) regions made"
+	[ "$(regions_made)" -ge $((before + 3)) ] && return "$code"
+}
+
 require "RDMA modules load" load_rdma
 check "connections into a group with free buffers take no LLC message" with_module ours sets_up_in_silence
 check "those of the C module do" with_module c sets_up_with_messages
+
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "connections that come and go" hold --connections 40 --seconds 0
+check "their buffers are kept" keeps_buffers
+check "when memory is short they go, and the peer is told" said 2 'llc == "0x29"' empties shrink
+check "new ones are made" smctest --expect smc integrity --mib 1
+check "which are kept" keeps_buffers
+check "they go when the kernel looks for memory" empties run_short
+check "what is in use stays" hold --connections 20 --seconds 1 --then "$SHRINK; sleep 1; $SHRINK"
+check "connections come and go while memory is short" \
+	while_shrinking smctest --expect smc churn --processes 2 --opens 100
+check "many at once, too" while_shrinking smctest --expect smc many --connections 100 --kib 16
+check "data is whole after that" smctest --expect smc integrity --mib 1
+check "module unloads while memory is short" eval "shrink; within 20 unload_smc"
 finish

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the buffers that groups keep for connections to come are worth when memory is short.
+//!
+//! A send buffer goes at once. A region that the peer knows goes when the peer has been told, which the
+//! group's own work does: whoever waits for memory waits for no peer.
+
+use kernel::{
+    page::PAGE_SIZE,
+    sync::atomic::Relaxed, //
+};
+use kernel_ext::shrinker::Shrinker;
+
+use super::{
+    Groups,
+    Listing, //
+};
+use crate::rmb;
+
+/// Objects are pages.
+impl Shrinker for Groups {
+    fn count(&self) -> usize {
+        pages(rmb::unused_bytes())
+    }
+
+    fn scan(&self, objects: usize) -> usize {
+        let wanted = objects.saturating_mul(PAGE_SIZE) as u64;
+        let freed = self.free_send_buffers(wanted);
+        if freed < wanted {
+            self.demand.fetch_add(wanted - freed, Relaxed);
+            self.clock.run_within(1);
+        }
+        pages(freed)
+    }
+}
+
+impl Groups {
+    /// Frees idle send buffers of about `wanted` bytes; says how many bytes. Memory is allocated under
+    /// the lock of the list, so there is no waiting for it here.
+    fn free_send_buffers(&self, wanted: u64) -> u64 {
+        let Some(list) = self.list.try_lock() else {
+            return 0;
+        };
+        let mut freed = 0u64;
+        for group in list.iter() {
+            if freed >= wanted {
+                break;
+            }
+            freed = freed.saturating_add(group.sndbufs.shrink(wanted - freed));
+        }
+        freed
+    }
+
+    /// Has groups let go of as many unused regions as were asked for. Does not sleep.
+    pub(super) fn shrink(&self, list: &Listing) {
+        let mut left = self.demand.xchg(0, Relaxed);
+        for group in list.iter() {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(group.shrink(left));
+        }
+    }
+}
+
+fn pages(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE_SIZE
+}
