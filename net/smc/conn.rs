@@ -31,6 +31,7 @@ use kernel::{
 use kernel_ext::{
     ib::Mapping,
     net::{
+        Charge,
         Sk,
         TcpSocket, //
     }, //
@@ -82,6 +83,17 @@ pub(crate) struct Owner {
     pub(crate) sk: ARef<Sk>,
     /// The TCP connection below it.
     pub(crate) tcp: Arc<TcpSocket>,
+    /// What it is charged for.
+    pub(crate) charges: Charges,
+}
+
+/// Buffers that count as memory of the socket. What happens to them once the application has closed it is
+/// not its affair.
+pub(crate) struct Charges {
+    /// The receive element.
+    pub(crate) rmbe: Option<Charge>,
+    /// The send buffer, while one is lent.
+    pub(crate) sndbuf: Option<Charge>,
 }
 
 /// What the spinlock of a connection guards.
@@ -226,7 +238,7 @@ impl Conn {
         }
     }
 
-    /// Attaches a send buffer, mapped for `link`.
+    /// Attaches a send buffer, mapped for `link`, for which the socket is charged.
     ///
     /// # Errors
     ///
@@ -237,6 +249,7 @@ impl Conn {
         buf: Lent,
         link: &Arc<Link>,
         source: Arc<Mapping>,
+        charge: &mut Option<Charge>,
     ) -> Result<(), Lent> {
         self.turn(inner);
         if !Arc::ptr_eq(&inner.at.link, link) {
@@ -247,6 +260,7 @@ impl Conn {
         if inner.stream.attach_sndbuf(buf.size()) {
             inner.sndbuf = Some(buf);
             inner.source = Some(source);
+            inner.charges(|all| core::mem::swap(&mut all.sndbuf, charge));
         }
         Ok(())
     }
@@ -287,6 +301,11 @@ impl Inner {
     /// The size of the peer's element, once it is known.
     pub(crate) fn peer_size(&self) -> Option<SizeClass> {
         self.remote.map(|remote| remote.size)
+    }
+
+    /// Changes what the socket is charged for, as long as the application holds it.
+    fn charges<R>(&mut self, f: impl FnOnce(&mut Charges) -> R) -> Option<R> {
+        Some(f(&mut self.owner.as_mut()?.charges))
     }
 
     /// The socket that the application holds, as long as it does.

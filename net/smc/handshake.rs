@@ -20,6 +20,8 @@ use kernel::{
     }, //
 };
 use kernel_ext::net::{
+    Charge,
+    Purpose,
     Sk,
     TcpSocket, //
 };
@@ -42,6 +44,7 @@ use smc_proto::{
 use crate::{
     clc::Exchange,
     conn::{
+        Charges,
         Conn,
         Owner,
         Remote, //
@@ -144,9 +147,14 @@ fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reaso
         .rmbs
         .take(at.slot, &at.link, want, stats)
         .map_err(internal)?;
+    let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes()).map_err(internal)?;
     let owner = Owner {
         sk: sk.clone(),
         tcp: tcp.clone(),
+        charges: Charges {
+            rmbe: Some(charge),
+            sndbuf: None,
+        },
     };
     Conn::new(seat, at, rmbe, owner).map_err(internal)
 }

@@ -9,7 +9,9 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::net::{
+    Charge,
     Msg,
+    Purpose,
     Sk, //
 };
 use smc_proto::{
@@ -196,6 +198,7 @@ impl Conn {
         let want = SizeClass::for_bytes(sk.sndbuf());
         let stats = &namespace::of(sk).stats.send_buffers;
         let (mut lent, is_new) = self.group.sndbufs.take(want, stats)?;
+        let mut charge = Some(Charge::new(sk, Purpose::Send, lent.size().bytes())?);
         // Its memory is not to be freed under a spinlock, whatever becomes of it there.
         let buf = Arc::clone(&lent);
         loop {
@@ -207,7 +210,7 @@ impl Conn {
             };
             // Only a writer lends, and there is one at a time.
             let result = self.with(|inner| {
-                self.lend(inner, lent, &link, source)?;
+                self.lend(inner, lent, &link, source, &mut charge)?;
                 Ok(mem::replace(&mut inner.has_sent, true))
             });
             match result {

@@ -93,6 +93,69 @@ u32 smc_helper_sk_uid_munged(const struct sock *sk)
 	return from_kuid_munged(sock_net(sk)->user_ns, sk_uid(sk));
 }
 
+void smc_helper_sk_spin_lock_bh(struct sock *sk)
+{
+	spin_lock_bh(&sk->sk_lock.slock);
+}
+
+void smc_helper_sk_spin_unlock_bh(struct sock *sk)
+{
+	spin_unlock_bh(&sk->sk_lock.slock);
+}
+
+bool smc_helper_sk_wmem_schedule(struct sock *sk, int size)
+{
+	return sk_wmem_schedule(sk, size);
+}
+
+bool smc_helper_sk_rmem_schedule(struct sock *sk, int size)
+{
+	return __sk_rmem_schedule(sk, size, false);
+}
+
+void smc_helper_sk_mem_charge(struct sock *sk, int size)
+{
+	sk_mem_charge(sk, size);
+}
+
+void smc_helper_sk_mem_uncharge(struct sock *sk, int size)
+{
+	sk_mem_uncharge(sk, size);
+}
+
+void smc_helper_sk_wmem_queued_add(struct sock *sk, int val)
+{
+	sk_wmem_queued_add(sk, val);
+}
+
+void smc_helper_sk_rmem_alloc_add(struct sock *sk, int val)
+{
+	atomic_add(val, &sk->sk_rmem_alloc);
+}
+
+/* Pages of all sockets together. Only their cgroups limit them: a buffer of SMC is no part of tcp_mem. */
+static atomic_long_t memory_allocated;
+static DEFINE_PER_CPU(int, memory_per_cpu_fw_alloc);
+static long memory_limits[] = { LONG_MAX, LONG_MAX, LONG_MAX };
+
+void smc_helper_proto_account_memory(struct proto *prot)
+{
+	prot->memory_allocated = &memory_allocated;
+	prot->per_cpu_fw_alloc = &memory_per_cpu_fw_alloc;
+	prot->sysctl_mem = memory_limits;
+}
+
+/* mem_cgroup_sk_inherit() is not exported. */
+void smc_helper_sk_inherit_memcg(const struct sock *sk, struct sock *newsk)
+{
+#ifdef CONFIG_MEMCG
+	if (!newsk->sk_memcg && sk->sk_memcg) {
+		css_get(&sk->sk_memcg->css);
+		newsk->sk_memcg = sk->sk_memcg;
+	}
+#endif
+}
+
 struct socket_wq *smc_helper_sk_wq_rcu(const struct sock *sk)
 {
 	return rcu_dereference(sk->sk_wq);

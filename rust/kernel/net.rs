@@ -7,6 +7,7 @@
 
 mod addr;
 mod args;
+mod charge;
 mod family;
 mod inet;
 mod layout;
@@ -31,6 +32,10 @@ pub use args::{
     OptIn,
     OptOut,
     PollWait, //
+};
+pub use charge::{
+    Charge,
+    Purpose, //
 };
 pub use family::FamilyRegistration;
 pub use inet::InetRegistration;
@@ -83,6 +88,7 @@ constants! {
         SO_OOBINLINE = "Urgent data stay in the stream.",
         SO_PEEK_OFF = "Where MSG_PEEK begins to read.",
         SO_RCVLOWAT = "How many bytes a receiver waits for.",
+        SO_RESERVE_MEM = "Have memory ready.",
         SO_REUSEPORT = "Several sockets may be bound to one port.",
         SO_ZEROCOPY = "Send from the application's memory.",
         SOL_SMC = "Level of SMC's options.",

@@ -12,6 +12,7 @@
 mod admin;
 mod apart;
 mod bulk;
+mod charged;
 mod churn;
 mod connrate;
 mod context;
@@ -89,6 +90,8 @@ enum Command {
     Flood(flood::Arguments),
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
+    /// Check that buffers count as memory of their sockets
+    Charged,
     /// Hold idle connections and see what becomes of them
     Hold(hold::Arguments),
     /// Print what netlink and sock_diag answer, to be compared between modules
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Command::Connrate(options) => connrate::run(context, options),
         Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
+        Command::Charged => charged::run(context),
         Command::Hold(options) => hold::run(context, options),
         Command::Admin(command) => admin::run(context, command),
         Command::Path => path::run(context),

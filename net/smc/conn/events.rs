@@ -174,7 +174,8 @@ impl Member for Conn {
         inner.stream.cut();
         inner.stream.detach_sndbuf(true);
         let buffers = (inner.rmbe.take(), inner.sndbuf.take());
-        let left = (buffers, inner.source.take(), inner.next.take());
+        let charges = inner.charges(|all| (all.rmbe.take(), all.sndbuf.take()));
+        let left = (buffers, charges, inner.source.take(), inner.next.take());
         drop(inner);
         drop(left);
         self.settle();
@@ -190,11 +191,12 @@ impl Sender for Conn {
         self.turn(&mut inner);
         let mut idle = None;
         if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
-            idle = inner.sndbuf.take().zip(inner.source.take());
+            let charge = inner.charges(|all| all.sndbuf.take());
+            idle = Some((inner.sndbuf.take(), inner.source.take(), charge));
         }
         let after = inner.after(fx);
         drop(inner);
-        if let Some((buf, _)) = idle {
+        if let Some((Some(buf), ..)) = idle {
             self.group.sndbufs.give_back(buf);
         }
         self.act(&after);

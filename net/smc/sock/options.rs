@@ -97,10 +97,14 @@ fn count_flush(this: &Sock, name: i32) {
 /// TCP answers, since a connection over RDMA would not do what was promised.
 fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
     let is_of_tcp = matches!(name, net::SO_ZEROCOPY | net::SO_PEEK_OFF);
-    let result = if is_of_tcp && this.sk.was_tcp() && this.phase() != Phase::Fallback {
-        Err(EOPNOTSUPP)
-    } else {
-        this.sk.setsockopt(name, value)
+    let is_refused = match name {
+        // The kernel would change what is charged without the lock under which we do.
+        net::SO_RESERVE_MEM => true,
+        _ => is_of_tcp && this.sk.was_tcp() && this.phase() != Phase::Fallback,
+    };
+    let result = match is_refused {
+        true => Err(EOPNOTSUPP),
+        false => this.sk.setsockopt(name, value),
     };
     match result {
         Err(e) if e == EOPNOTSUPP && name == net::SO_REUSEPORT => {

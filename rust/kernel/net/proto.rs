@@ -132,6 +132,8 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         for (to, from) in proto.name.iter_mut().zip(name.to_bytes_with_nul()) {
             *to = *from;
         }
+        // SAFETY: A record that is ours.
+        unsafe { bindings::proto_account_memory(proto) };
         if matches!(kind, Kind::Inet4 | Kind::Inet6) {
             super::inet::fill::<T>(proto);
         }
@@ -239,6 +241,9 @@ impl Sk {
             (*new).sk_protocol = (*sk).sk_protocol;
             (*new).sk_type = (*sk).sk_type;
         }
+        // Handshakes run in workers, which are of no cgroup.
+        // SAFETY: As above; the listener is alive.
+        unsafe { bindings::sk_inherit_memcg(sk, new) };
         child.inherit(self);
         Ok(child)
     }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest charged`: what a connection's buffers count as memory of its sockets.
+
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+
+/// The smallest buffer, bytes.
+const LEAST: u32 = 16 << 10;
+
+/// Longest time until what was sent is seen to have left.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Checks both ends of a connection, in this process.
+pub(crate) fn run(context: &Context) -> Result<()> {
+    let listener = netns::inside(context.server_netns.as_deref(), || {
+        let listener = context.server_family().open(context.addr)?;
+        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        listener.bind(context.address())?;
+        listener.listen(1)?;
+        Ok(listener)
+    })?;
+    netns::enter(context.client_netns.as_deref())?;
+    let client = context.connect()?;
+    let server = listener.accept(0).context("accept")?;
+
+    for (end, socket) in [("client", &client), ("server", &server)] {
+        let charged = Charged::of(socket)?;
+        println!("# {end}: {charged:?}");
+        ensure!(
+            charged.receive >= LEAST,
+            "the {end} has no receive buffer charged"
+        );
+        ensure!(
+            charged.send == 0,
+            "the {end} is charged before it has sent anything"
+        );
+    }
+    let sent = fill(&client)?;
+    let full = Charged::of(&client)?;
+    println!("# client, with {sent} bytes on their way: {full:?}");
+    ensure!(full.send >= LEAST, "the send buffer is not charged");
+    drain(&server, sent)?;
+    let deadline = Instant::now() + SOON;
+    while Charged::of(&client)?.send != 0 {
+        ensure!(Instant::now() < deadline, "the send buffer stays charged");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Memory of a socket, in bytes.
+#[derive(Debug)]
+struct Charged {
+    receive: u32,
+    send: u32,
+}
+
+impl Charged {
+    /// What `SO_MEMINFO` says.
+    fn of(socket: &Socket) -> Result<Self> {
+        let mut info = [0; 36];
+        let len = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)?;
+        let field = |number: usize| {
+            let bytes = info[..len].chunks_exact(4).nth(number);
+            let bytes = bytes.with_context(|| format!("SO_MEMINFO of {len} bytes"))?;
+            Ok::<_, anyhow::Error>(u32::from_ne_bytes(bytes.try_into()?))
+        };
+        Ok(Self {
+            // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
+            receive: field(0)?,
+            send: field(5)?,
+        })
+    }
+}
+
+/// Writes until nothing more fits; says how much did.
+fn fill(socket: &Socket) -> Result<usize> {
+    socket.set_nonblocking(true)?;
+    let mut sent = 0;
+    loop {
+        match socket.send(&[1; 4096], 0) {
+            Ok(len) => sent += len,
+            Err(Errno(libc::EAGAIN)) => return Ok(sent),
+            Err(error) => bail!("send: {error}"),
+        }
+    }
+}
+
+fn drain(socket: &Socket, mut left: usize) -> Result<()> {
+    let mut buffer = [0; 4096];
+    while left > 0 {
+        let len = socket.read(&mut buffer)?;
+        ensure!(len > 0, "the end came early");
+        left = left.saturating_sub(len);
+    }
+    Ok(())
+}
