@@ -28,6 +28,24 @@ depth() {
 	"$@"
 }
 
+# receive_buffers END: how many of 128 KiB connections of that end got so far.
+receive_buffers() {
+	in_ns "$1" "$BIN/smc" stats --json | awk '
+		/"smcr"/ { in_smcr = 1 }
+		in_smcr && /"received"/ { in_it = 1 }
+		in_it && place && ++place == 6 { print $1 + 0; exit }
+		in_it && /"buffer_sizes"/ { place = 1 }'
+}
+
+# larger_in_b COMMAND...: with larger receive buffers in b the command has them there, and only there.
+larger_in_b() {
+	local before_a before_b
+	before_a=$(receive_buffers a) before_b=$(receive_buffers b)
+	with_sysctl b net/smc/rmem 131072 "$@" || return
+	echo "# of 128 KiB: a $before_a, then $(receive_buffers a); b $before_b, then $(receive_buffers b)"
+	[ "$(receive_buffers a)" = "$before_a" ] && [ "$(receive_buffers b)" -gt "$before_b" ]
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -41,6 +59,7 @@ check "and serves" smctest --expect smc path
 check "a UEID in small letters is refused" refuses_parameter ueid=small
 check "a UEID of 33 characters is refused" refuses_parameter ueid=ABCDEFGHIJABCDEFGHIJABCDEFGHIJABC
 
+check "each namespace has a size of buffers of its own" larger_in_b smctest --expect smc integrity --mib 1
 check "data over links of depth 2" depth 2 2 smctest --expect smc integrity --mib 1
 check "many connections over one" smctest --expect smc many --connections 20 --kib 16
 check "data over links of depth 2048" depth 2048 2048 smctest --expect smc integrity --mib 1
