@@ -184,7 +184,10 @@ impl LinkGroup {
             Action::ConnectLink { slot, peer } => {
                 todo.note(conversation, Chore::Connect(*slot, *peer));
             }
-            Action::Invited { .. } => todo.note(conversation, Chore::Add(Occasion::Invitation)),
+            Action::Invited { .. } => {
+                conversation.add_why = Occasion::Invitation;
+                todo.note(conversation, Chore::Add(Occasion::Invitation));
+            }
             Action::TakeDownLink { slot } => {
                 todo.note(conversation, Chore::Lose(*slot, Loss::Agreed));
             }
@@ -234,14 +237,18 @@ impl LinkGroup {
             Finished::AddLink { slot, result } => match result {
                 Ok(()) => {
                     conversation.add_wait = ADD_AGAIN;
+                    conversation.add_why = Occasion::OwnPort;
                     if self.terms.role == Role::Server {
                         todo.note(conversation, Chore::Add(Occasion::OwnPort));
                     }
                 }
                 Err(error) => {
                     todo.note(conversation, Chore::Lose(slot, Loss::Agreed));
-                    // Who has no path now says so when it has.
-                    if !matches!(error, add::Error::Rejected(_)) {
+                    // Who has no path now says so when it has. The C module does when the port is up, which
+                    // may be before it knows the port's address.
+                    let is_final = conversation.add_why == Occasion::OwnPort
+                        && matches!(error, add::Error::Rejected(_));
+                    if !is_final {
                         todo.look_by = Some(add_later(conversation));
                     }
                 }
@@ -269,11 +276,12 @@ impl LinkGroup {
         }
         let trim = self.trim_if_due(now);
         let is_due = |at: &mut Instant| at.is_due(now);
-        if self
-            .with_llc(|conversation, _| conversation.add_at.take_if(is_due))
-            .is_some()
-        {
-            self.note(Chore::Add(Occasion::OwnPort));
+        let again = self.with_llc(|conversation, _| {
+            let is_now = conversation.add_at.take_if(is_due).is_some();
+            is_now.then_some(conversation.add_why)
+        });
+        if let Some(why) = again {
+            self.note(Chore::Add(why));
         }
         self.with_llc(|conversation, _| {
             let watches = conversation.watches.iter().flatten();

@@ -52,6 +52,8 @@ pub(crate) struct Conversation {
     pub(crate) add_at: Option<Instant>,
     /// How long to wait before that, the next time.
     pub(crate) add_wait: Duration,
+    /// Why there may be another link then.
+    pub(crate) add_why: Occasion,
     /// The client knows whether there will be a second link.
     pub(crate) is_promise_kept: bool,
     /// The first contact is not over.
@@ -72,6 +74,7 @@ impl Conversation {
             chores: Chores::default(),
             add_at: None,
             add_wait: ADD_AGAIN,
+            add_why: Occasion::OwnPort,
             is_promise_kept: false,
             is_first: true,
             is_over: false,
