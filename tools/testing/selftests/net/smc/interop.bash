@@ -224,7 +224,8 @@ ours_goes() {
 older() {
 	line "keep-alive of an idle link"
 	check "C module's interval" at_c setting smcr_testlink_time 1
-	check "our interval" at_ours setting smcr_testlink_time 1
+	# Longer, so that it is the C module that asks.
+	check "our interval" at_ours setting smcr_testlink_time 2
 	line "version 2.0"
 	check "first contact" talk $PORT --expect smc integrity --mib 2
 	check "reuse" talk $PORT --expect smc pingpong --count 20
