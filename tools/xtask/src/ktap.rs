@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Reads KTAP, the kernel's form of the Test Anything Protocol, from a guest's console.
 
+use std::collections::VecDeque;
+
 use crate::table::Tables;
+
+/// So many lines before a failed test are told with it.
+const BEFORE: usize = 6;
 
 /// What a script reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// The lines of failed tests.
+    /// Failed tests, each with the last lines that were printed on the way to it.
     pub(crate) failed: Vec<String>,
     planned: Option<usize>,
+    /// What was printed since the last result.
+    before: VecDeque<String>,
     /// What it put into tables.
     pub(crate) tables: Tables,
 }
 
 impl Report {
-    /// Takes one line of output; other lines than results and plans are none of its business.
+    /// Takes one line of output.
     pub(crate) fn take(&mut self, line: &str) {
         let line = line.trim_end();
         self.tables.take(line);
@@ -24,16 +31,24 @@ impl Report {
             self.planned = plan.split_whitespace().next().and_then(|n| n.parse().ok());
         } else if let Some(rest) = line.strip_prefix("not ok ") {
             if numbered(rest) {
-                self.failed.push(line.to_owned());
+                let before = self.before.drain(..);
+                let told = std::iter::once(line.to_owned()).chain(before.map(|l| format!("  {l}")));
+                self.failed.push(told.collect::<Vec<_>>().join("\n    "));
             }
         } else if let Some(rest) = line.strip_prefix("ok ") {
             if numbered(rest) {
+                self.before.clear();
                 if rest.to_ascii_uppercase().contains("# SKIP") {
                     self.skipped += 1;
                 } else {
                     self.passed += 1;
                 }
             }
+        } else {
+            if self.before.len() == BEFORE {
+                self.before.pop_front();
+            }
+            self.before.push_back(line.to_owned());
         }
     }
 
@@ -81,6 +96,22 @@ mod tests {
         );
         assert_eq!(report.gap(), None);
         assert_eq!(report.failed, ["not ok 2 b"]);
+    }
+
+    #[test]
+    fn a_failure_is_told_with_what_led_to_it() {
+        let report = read("# first\nok 1 a\n# seed 7\nno route\nnot ok 2 b\n# last\nnot ok 3 c");
+        assert_eq!(
+            report.failed,
+            [
+                "not ok 2 b\n      # seed 7\n      no route",
+                "not ok 3 c\n      # last"
+            ]
+        );
+        let long = (0..20).map(|n| format!("line {n}\n")).collect::<String>() + "not ok 1 a";
+        let lines: Vec<_> = read(&long).failed[0].lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 1 + BEFORE);
+        assert_eq!(lines[BEFORE], "      line 19");
     }
 
     #[test]

@@ -195,9 +195,9 @@ impl Watch {
             return Ok(());
         }
         // After the exit line there are only leak reports and the kernel's last words.
-        if self.exit.is_none() {
+        if self.exit.is_none() && !self.scan.is_kernel(line) {
             self.report.take(line);
-            if self.echo && self.begun && !self.scan.is_kernel(line) {
+            if self.echo && self.begun {
                 println!("{line}");
             }
         }
