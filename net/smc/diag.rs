@@ -17,12 +17,7 @@ use kernel_ext::{
     },
     uapi::*, //
 };
-use smc_proto::{
-    buffer::SizeClass,
-    cause::Cause,
-    cursor::Cursor,
-    lgr::Role, //
-};
+use smc_proto::{buffer::SizeClass, cause::Cause, cursor::Cursor};
 
 use crate::{
     conn::Conn,
@@ -182,16 +177,12 @@ fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
     let Some(device) = facts.device else {
         return Ok(());
     };
-    let role = match conn.group.terms.role {
-        Role::Client => 0,
-        Role::Server => 1,
-    };
     let fields = Fields::<147>::new()
         .bytes(&[facts.number.0])
         .text(device.name().as_bytes(), ib::Name::MAX + 1)
         .bytes(&[u8::try_from(port.port)?])
         .text(&port.gid.text(), GID_LEN)
         .text(&facts.peer_gid.text(), GID_LEN)
-        .bytes(&[role]);
+        .bytes(&[conn.group.terms.role.number()]);
     attrs.bytes(SMC_DIAG_LGRINFO, &fields.bytes)
 }

@@ -80,8 +80,8 @@ impl Family for Commands {
         list(SMC_NETLINK_GET_SYS_INFO, system::info),
         list(SMC_NETLINK_GET_LGR_SMCR, group::dump),
         list(SMC_NETLINK_GET_LINK_SMCR, group::dump_links),
-        list(SMC_NETLINK_GET_LGR_SMCD, group::dump_shared_memory),
-        list(SMC_NETLINK_GET_DEV_SMCD, device::dump_shared_memory),
+        list(SMC_NETLINK_GET_LGR_SMCD, dump_shared_memory),
+        list(SMC_NETLINK_GET_DEV_SMCD, dump_shared_memory),
         list(SMC_NETLINK_GET_DEV_SMCR, device::dump),
         list(SMC_NETLINK_GET_STATS, stats::dump),
         list(SMC_NETLINK_GET_FBACK_STATS, stats::dump_fallbacks),
@@ -96,6 +96,11 @@ impl Family for Commands {
         order(SMC_NETLINK_ENABLE_HS_LIMITATION, system::limit, &[]),
         order(SMC_NETLINK_DISABLE_HS_LIMITATION, system::no_limit, &[]),
     ];
+}
+
+/// Neither a device nor a link group is over internal shared memory (SMC-D).
+fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
+    Ok(())
 }
 
 /// A number of one byte, such as that of a command.

@@ -14,6 +14,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::Arg;
+use clap::ArgAction;
+use clap::Parser;
+
 /// Runs the tool that the program was called as; `None` if that is none of them.
 pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
@@ -27,9 +31,33 @@ pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     }
 }
 
-/// What `-v` prints: the release of smc-tools whose options these are.
+/// The release of smc-tools whose options these are, as `-v` prints it after the name.
+const RELEASE: &str = "utility, smc-tools-1.8.5";
+
+/// What `-v` prints.
 fn version(name: &str) -> String {
-    format!("{name} utility, smc-tools-1.8.5")
+    format!("{name} {RELEASE}")
+}
+
+/// Reads the options of a tool; the exit code if that is all there is to do.
+fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
+    let version = Arg::new("version")
+        .short('v')
+        .long("version")
+        .help("Print the version")
+        .action(ArgAction::Version);
+    let command = T::command()
+        .version(RELEASE)
+        .disable_version_flag(true)
+        .no_binary_name(true)
+        .arg(version);
+    let matches = command.try_get_matches_from(arguments);
+    matches
+        .and_then(|matches| T::from_arg_matches(&matches))
+        .map_err(|error| {
+            let _ = error.print();
+            ExitCode::from(u8::from(error.use_stderr()))
+        })
 }
 
 /// Ends with 1 and a sentence for the errors that every tool may meet.

@@ -105,7 +105,7 @@ fn fallbacks(page: &mut Page, stats: &Stats) {
     );
     for fallback in &stats.fallbacks.reasons {
         let code = format!("0x{:08x}", fallback.code);
-        let reason = Reason::from_code(fallback.code).map_or("unknown", Reason::c_name);
+        let reason = Reason::from_code(fallback.code).map_or("unknown", Reason::name);
         let labels = [("end", &*fallback.end), ("reason", reason), ("code", &code)];
         page.sample(name, &labels, fallback.count);
     }

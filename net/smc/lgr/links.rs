@@ -98,27 +98,25 @@ impl LinkGroup {
 
     /// The first active link and its slot. Does not sleep.
     pub(crate) fn active_link(&self) -> Option<(usize, Arc<Link>)> {
-        let links = self.links().into_iter().enumerate();
-        links
-            .filter_map(|(slot, link)| Some((slot, link?)))
-            .find(|(_, link)| link.is_active())
+        self.find_active(|_| true)
     }
 
     /// The first active link from another of our ports than the one with this GID, and its slot. Does not
     /// sleep.
     pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(usize, Arc<Link>)> {
-        let links = self.links().into_iter().enumerate();
-        links
-            .filter_map(|(slot, link)| Some((slot, link?)))
-            .find(|(_, link)| link.is_active() && link.port().gid != gid)
+        self.find_active(|link| link.port().gid != gid)
     }
 
     /// The link that the server named, and its slot. Does not sleep.
     pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(usize, Arc<Link>)> {
+        self.find_active(|link| link.end().is_named_by(wanted))
+    }
+
+    fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(usize, Arc<Link>)> {
         let links = self.links().into_iter().enumerate();
         links
             .filter_map(|(slot, link)| Some((slot, link?)))
-            .find(|(_, link)| link.is_active() && link.end().is_named_by(wanted))
+            .find(|(_, link)| link.is_active() && is_meant(link))
     }
 
     /// The numbers of the links that work, as the LLC core wants them. Does not sleep.
@@ -245,13 +243,7 @@ impl LinkGroup {
 
     /// How many connections each of these links has. Does not sleep.
     pub(crate) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
-        let table = self.table.lock();
-        let mut loads = [None; LINK_SLOTS];
-        let all = loads.iter_mut().zip(links).zip(table.members.loads());
-        for ((place, is_meant), load) in all {
-            *place = is_meant.then_some(*load);
-        }
-        loads
+        self.table.lock().members.loads_of(links)
     }
 
     /// The last of the active links with the fewest connections. Does not sleep.
@@ -298,11 +290,9 @@ impl LinkGroup {
         count: impl FnOnce(&mut Members, usize),
     ) -> Option<(usize, Arc<Link>)> {
         let mut table = self.table.lock();
-        let mut loads: Loads = [None; LINK_SLOTS];
-        let all = loads.iter_mut().zip(links).zip(table.members.loads());
-        for ((place, link), load) in all {
-            *place = link.is_some().then_some(*load);
-        }
+        let loads = table
+            .members
+            .loads_of(&links.each_ref().map(Option::is_some));
         let slot = balance::choose(&loads)?;
         count(&mut table.members, slot);
         Some((slot, links.get(slot)?.clone()?))

@@ -16,6 +16,7 @@ use kernel::{
 use smc_proto::{
     id::Token,
     lgr::{
+        balance::Loads,
         Role,
         LINK_SLOTS, //
     },
@@ -173,6 +174,16 @@ impl Members {
     /// Connections on each link.
     pub(super) fn loads(&self) -> &[usize; LINK_SLOTS] {
         &self.loads
+    }
+
+    /// Connections on each of these links.
+    pub(super) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
+        let mut loads = [None; LINK_SLOTS];
+        let all = loads.iter_mut().zip(links).zip(self.loads);
+        for ((place, is_meant), load) in all {
+            *place = is_meant.then_some(load);
+        }
+        loads
     }
 
     /// A connection uses the link in `slot` from now on.

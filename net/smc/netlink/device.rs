@@ -44,11 +44,6 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-/// There is no device for internal shared memory.
-pub(super) fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
-    Ok(())
-}
-
 fn put(attrs: &mut Attrs<'_>, adapter: &Adapter) -> Result {
     let device = adapter.device();
     attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(is_critical(device)))?;

@@ -13,7 +13,6 @@ use kernel_ext::{
 };
 use smc_proto::{
     id::LinkUid,
-    lgr::Role,
     pnet::PnetId,
     wire::Version, //
 };
@@ -45,11 +44,6 @@ pub(super) fn dump_links(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-/// No link group is over internal shared memory.
-pub(super) fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
-    Ok(())
-}
-
 fn each<'a>(dump: &mut Dump<'a>, put: impl Fn(&mut Unit<'_, 'a>, &LinkGroup) -> Result) -> Result {
     let groups = groups::list(dump.next(), AT_A_TIME)?;
     let records = groups.iter().map(|listed| (listed.serial, &listed.group));
@@ -70,13 +64,9 @@ fn put_group(unit: &mut Unit<'_, '_>, group: &LinkGroup) -> Result {
 
 fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
     let terms = &group.terms;
-    let role = match terms.role {
-        Role::Client => 0,
-        Role::Server => 1,
-    };
     attrs.u32(SMC_NLA_LGR_R_ID, group.id)?;
     attrs.u32(SMC_NLA_LGR_R_CONNS_NUM, count(group.len()))?;
-    attrs.u8(SMC_NLA_LGR_R_ROLE, role)?;
+    attrs.u8(SMC_NLA_LGR_R_ROLE, terms.role.number())?;
     attrs.u8(SMC_NLA_LGR_R_TYPE, group.kind().code())?;
     // Buffers are contiguous for the device, whatever smcr_buf_type says.
     attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, 0)?;

@@ -6,96 +6,46 @@
 //! The numbers are of this module's own and go to user space only: by the socket option that tells a
 //! socket's path, and by `sock_diag` to who asks for them.
 
-/// Declares [`Cause`] and its tables from one list, so that no two of them can disagree.
-macro_rules! causes {
-    ($($name:ident = $code:literal, $id:literal, $sentence:literal, $hint:literal;)*) => {
-        /// What was missing here. A later one means that the search for a port came further.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u32)]
-        pub enum Cause {
-            $(
-                #[doc = $sentence]
-                $name = $code,
-            )*
-        }
+use crate::explained::explained;
 
-        impl Cause {
-            /// Every cause, in the order of the codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// Returns the cause with this number; 0 is never one.
-            pub const fn from_code(code: u32) -> Option<Self> {
-                match code {
-                    $($code => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// Returns the number that user space gets.
-            pub const fn code(self) -> u32 {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-
-            /// Returns a name for scripts.
-            pub const fn id(self) -> &'static str {
-                match self {
-                    $(Self::$name => $id,)*
-                }
-            }
-
-            /// Says what was missing, in one sentence.
-            pub const fn sentence(self) -> &'static str {
-                match self {
-                    $(Self::$name => $sentence,)*
-                }
-            }
-
-            /// Says what to change.
-            pub const fn hint(self) -> &'static str {
-                match self {
-                    $(Self::$name => $hint,)*
-                }
-            }
-        }
-    };
-}
-
-causes! {
-    NoCommonEid = 1, "no-common-eid",
-        "None of the enterprise IDs that the client offered is one of this machine's.",
-        "Give both machines an enterprise ID in common (smc ueid add NAME).";
-    NoOwnEid = 2, "no-own-eid",
-        "This machine has no enterprise ID, without which it cannot offer SMC.",
-        "Give both machines an enterprise ID in common (smc ueid add NAME).";
-    NoInterface = 3, "no-interface",
-        "The network device of the connection's route could not be determined.",
-        "Check the route to the peer; the connection must leave through a network device with an RDMA device.";
-    NoDevice = 4, "no-device",
-        "This machine has no RDMA device.",
-        "Load the driver of the RDMA adapter (rdma link show), or make a soft one (rdma link add NAME type rxe netdev DEVICE).";
-    OtherNamespace = 5, "other-namespace",
-        "All RDMA devices of this machine are in other network namespaces.",
-        "Move one here (rdma dev set NAME netns NAMESPACE), or share them (rdma system set netns shared).";
-    OtherInterface = 6, "other-interface",
-        "No RDMA device belongs to the network device that the connection uses.",
-        "Route the connection through the RDMA device's network device, or put both on one physical network by name (smc pnet add).";
-    EmptyNetwork = 7, "empty-network",
-        "No port of an RDMA device is on the physical network that the connection's network device is named to be on.",
-        "Name the network of an RDMA port, too (smc pnet add NAME -D DEVICE), or remove the name of the network device (smc pnet del NAME).";
-    PortDown = 8, "port-down",
-        "The port of the RDMA device is not active.",
-        "Bring its network device up (ip link set DEVICE up) and look at the cable (rdma link show).";
-    NoAddress = 9, "no-address",
-        "The port of the RDMA device has no RoCE v2 address that is an IPv4 address.",
-        "Give the RDMA device's network device an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6.";
-    WrongSubnet = 10, "wrong-subnet",
-        "No address of the RDMA port on that physical network is in the subnet of the connection's own address.",
-        "Give the RDMA device's network device an IPv4 address in the subnet of the connection.";
-    NoPathToPeer = 11, "no-path-to-peer",
-        "The port of the RDMA device has no route to the peer's RDMA address, or nobody answers there.",
-        "Check the routes and the neighbours between the two RDMA addresses (ip route get ADDRESS oif DEVICE).";
+explained! {
+    /// What was missing here. A later one means that the search for a port came further. 0 is never one's
+    /// number.
+    pub enum Cause {
+        NoCommonEid = 1, "no-common-eid",
+            "None of the enterprise IDs that the client offered is one of this machine's.",
+            "Give both machines an enterprise ID in common (smc ueid add NAME).";
+        NoOwnEid = 2, "no-own-eid",
+            "This machine has no enterprise ID, without which it cannot offer SMC.",
+            "Give both machines an enterprise ID in common (smc ueid add NAME).";
+        NoInterface = 3, "no-interface",
+            "The network device of the connection's route could not be determined.",
+            "Check the route to the peer; the connection must leave through a network device with an RDMA device.";
+        NoDevice = 4, "no-device",
+            "This machine has no RDMA device.",
+            "Load the driver of the RDMA adapter (rdma link show), or make a soft one (rdma link add NAME type rxe netdev DEVICE).";
+        OtherNamespace = 5, "other-namespace",
+            "All RDMA devices of this machine are in other network namespaces.",
+            "Move one here (rdma dev set NAME netns NAMESPACE), or share them (rdma system set netns shared).";
+        OtherInterface = 6, "other-interface",
+            "No RDMA device belongs to the network device that the connection uses.",
+            "Route the connection through the RDMA device's network device, or put both on one physical network by name (smc pnet add).";
+        EmptyNetwork = 7, "empty-network",
+            "No port of an RDMA device is on the physical network that the connection's network device is named to be on.",
+            "Name the network of an RDMA port, too (smc pnet add NAME -D DEVICE), or remove the name of the network device (smc pnet del NAME).";
+        PortDown = 8, "port-down",
+            "The port of the RDMA device is not active.",
+            "Bring its network device up (ip link set DEVICE up) and look at the cable (rdma link show).";
+        NoAddress = 9, "no-address",
+            "The port of the RDMA device has no RoCE v2 address that is an IPv4 address.",
+            "Give the RDMA device's network device an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6.";
+        WrongSubnet = 10, "wrong-subnet",
+            "No address of the RDMA port on that physical network is in the subnet of the connection's own address.",
+            "Give the RDMA device's network device an IPv4 address in the subnet of the connection.";
+        NoPathToPeer = 11, "no-path-to-peer",
+            "The port of the RDMA device has no route to the peer's RDMA address, or nobody answers there.",
+            "Check the routes and the neighbours between the two RDMA addresses (ip route get ADDRESS oif DEVICE).";
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +59,9 @@ mod tests {
         }
         for cause in Cause::ALL {
             assert_eq!(Cause::from_code(cause.code()), Some(*cause));
-            let same = Cause::ALL.iter().filter(|other| other.id() == cause.id());
+            let same = Cause::ALL
+                .iter()
+                .filter(|other| other.name() == cause.name());
             assert_eq!(same.count(), 1, "{cause:?}");
         }
         assert_eq!(Cause::from_code(0), None);

@@ -64,6 +64,14 @@ impl Role {
         }
     }
 
+    /// Returns the number that user space gets (`SMC_CLNT` and `SMC_SERV`).
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Client => 0,
+            Self::Server => 1,
+        }
+    }
+
     /// Returns the role at the other end.
     pub const fn other(self) -> Self {
         match self {

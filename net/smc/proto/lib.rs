@@ -39,6 +39,7 @@ pub mod cause;
 pub mod conn;
 pub mod cursor;
 pub mod error;
+mod explained;
 pub mod handshake;
 pub mod id;
 pub mod lgr;

@@ -6,63 +6,25 @@
 //! carry the same 32-bit diagnosis. The numbers are those of the C module (`smc_clc.h`) and are
 //! ABI; the sentence and the hint are for people (RFC 7609 section 3.2, "peer diagnosis").
 
-/// Declares [`Reason`] and its tables from one list, so that no two of them can disagree.
+use crate::explained::explained;
+
+/// Declares [`Reason`] from a list that says who comes to each, too.
 macro_rules! reasons {
-    ($($name:ident = $code:literal, $c_name:literal, $origin:ident, $sentence:literal, $hint:literal;)*) => {
-        /// Why a connection falls back to TCP, or was declined by the peer.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u32)]
-        pub enum Reason {
-            $(
-                #[doc = $sentence]
-                $name = $code,
-            )*
+    ($($variant:ident = $code:literal, $name:literal, $origin:ident, $sentence:literal, $hint:literal;)*) => {
+        explained! {
+            /// Why a connection falls back to TCP, or was declined by the peer. The number is the peer
+            /// diagnosis on the wire and the value in `sock_diag`, the name the rest of the C module's
+            /// `SMC_CLC_DECL_*`.
+            pub enum Reason {
+                $($variant = $code, $name, $sentence, $hint;)*
+            }
         }
 
         impl Reason {
-            /// Every reason, in the order of the codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// Returns the reason with this number, or `None` for a number nobody has defined.
-            pub const fn from_code(code: u32) -> Option<Self> {
-                match code {
-                    $($code => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// Returns the number: the peer diagnosis on the wire and the value in `sock_diag`.
-            pub const fn code(self) -> u32 {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-
-            /// Returns the suffix of the C module's `SMC_CLC_DECL_*` constant.
-            pub const fn c_name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $c_name,)*
-                }
-            }
-
-            /// Says what happened, in one sentence.
-            pub const fn sentence(self) -> &'static str {
-                match self {
-                    $(Self::$name => $sentence,)*
-                }
-            }
-
-            /// Says what to look at or to change so that it does not happen again.
-            pub const fn hint(self) -> &'static str {
-                match self {
-                    $(Self::$name => $hint,)*
-                }
-            }
-
             /// Says who comes to this conclusion.
             pub const fn origin(self) -> Origin {
                 match self {
-                    $(Self::$name => Origin::$origin,)*
+                    $(Self::$variant => Origin::$origin,)*
                 }
             }
         }

@@ -289,10 +289,9 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
     // A port of ours that is offered again is new to the C module if the offer comes by another one.
-    let on = match group.active_link_beside(place.facts.gid) {
-        Some((other, _)) => other,
-        None => on,
-    };
+    let on = group
+        .active_link_beside(place.facts.gid)
+        .map_or(on, |(other, _)| other);
     let slot = group.spare_slot()?;
     let number = group.next_link_number()?;
     let new = make(group, slot, &place).ok()?;

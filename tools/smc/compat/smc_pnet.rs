@@ -10,13 +10,12 @@ use smc_tools::pnet::Place;
 use smc_tools::pnet::Table;
 
 use super::failed;
-use super::version;
+use super::parse;
 
 #[derive(Parser)]
 #[command(
     name = "smc_pnet",
-    about = "Show and change the table of physical networks",
-    disable_version_flag = true
+    about = "Show and change the table of physical networks"
 )]
 struct Arguments {
     /// Enter something under this name
@@ -40,24 +39,13 @@ struct Arguments {
     /// Its port
     #[arg(short = 'P', long, value_name = "PORT", default_value_t = 1)]
     ibport: u8,
-    /// Print the version
-    #[arg(short, long)]
-    version: bool,
 }
 
 pub(super) fn run(arguments: &[String]) -> ExitCode {
-    let name = std::iter::once("smc_pnet").map(String::from);
-    let arguments = match Arguments::try_parse_from(name.chain(arguments.iter().cloned())) {
+    let arguments = match parse::<Arguments>(arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::from(error.use_stderr()));
-        }
+        Err(code) => return code,
     };
-    if arguments.version {
-        println!("{}", version("smc_pnet"));
-        return ExitCode::SUCCESS;
-    }
     match act(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),

@@ -193,7 +193,7 @@ fn name(code: u32) -> &'static str {
         Some(Reason::PeerNoSmc) => "PEER_NO_SMC",
         Some(Reason::Memory) => "MEMORY",
         Some(Reason::ConfigError) => "CNF_ERR",
-        Some(reason) => reason.c_name(),
+        Some(reason) => reason.name(),
         None => "[unknown]",
     }
 }

@@ -14,14 +14,10 @@ use smc_tools::diag::Mode;
 use smc_tools::diag::State;
 
 use super::failed;
-use super::version;
+use super::parse;
 
 #[derive(Parser)]
-#[command(
-    name = "smcss",
-    about = "Show the SMC sockets",
-    disable_version_flag = true
-)]
+#[command(name = "smcss", about = "Show the SMC sockets")]
 struct Arguments {
     /// Listening and unconnected sockets, too
     #[arg(short, long)]
@@ -41,24 +37,13 @@ struct Arguments {
     /// Connections over RDMA, with details
     #[arg(short = 'R', long)]
     smcr: bool,
-    /// Print the version
-    #[arg(short, long)]
-    version: bool,
 }
 
 pub(super) fn run(arguments: &[String]) -> ExitCode {
-    let name = std::iter::once("smcss").map(String::from);
-    let arguments = match Arguments::try_parse_from(name.chain(arguments.iter().cloned())) {
+    let arguments = match parse::<Arguments>(arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::from(error.use_stderr()));
-        }
+        Err(code) => return code,
     };
-    if arguments.version {
-        println!("{}", version("smcss"));
-        return ExitCode::SUCCESS;
-    }
     match diag::sockets() {
         Ok(sockets) => {
             println!("{}", head(&arguments));

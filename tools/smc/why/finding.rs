@@ -171,16 +171,16 @@ fn of_reason(reason: Reason, fallback: &Fallback, facts: &Facts) -> Words {
     let cause = known.or_else(|| facts.cause_of(reason, fallback.end));
     match cause {
         Some(cause) => words(
-            format!("{}/{}", reason.c_name(), cause.id()),
+            format!("{}/{}", reason.name(), cause.name()),
             cause.sentence(),
             cause.hint(),
         ),
         None if reason == Reason::PeerNoSmc && fallback.end == SERVER && facts.limits_handshakes => words(
-            format!("{}/or-limited", reason.c_name()),
+            format!("{}/or-limited", reason.name()),
             "The client does not speak SMC, or this machine had enough handshakes to work on: net.smc.limit_smc_hs is set.",
             "Set net.smc.limit_smc_hs to 0 to offer SMC however many clients come at once; otherwise see why the client is TCP.",
         ),
-        None => words(reason.c_name(), reason.sentence(), reason.hint()),
+        None => words(reason.name(), reason.sentence(), reason.hint()),
     }
 }
 
@@ -189,7 +189,7 @@ const SERVER: u32 = 2;
 
 /// The peer gave up. What it means by a number depends on which end it is.
 fn of_peer(fallback: &Fallback) -> Words {
-    let declined = Reason::PeerDeclined.c_name();
+    let declined = Reason::PeerDeclined.name();
     let is_server_at_peer = fallback.end != SERVER;
     match Reason::from_code(fallback.peer) {
         // A server looks at the enterprise IDs first, and has this number for them.
@@ -204,7 +204,7 @@ fn of_peer(fallback: &Fallback) -> Words {
             "At the peer, see what smc why --pid of the server says, and that the RDMA port on its network device or physical network is active and has an IPv4 address.",
         ),
         Some(reason) => (
-            format!("{declined}/{}", reason.c_name()),
+            format!("{declined}/{}", reason.name()),
             format!("The peer declined, and says: {}", reason.sentence()),
             format!("At the peer: {}", reason.hint()),
         ),
@@ -240,14 +240,14 @@ mod tests {
         for reason in Reason::ALL {
             for peer in [0, 0x1234_5678, reason.code()] {
                 let found = of(*reason, peer, 0, 1);
-                assert!(found.id.starts_with(reason.c_name()), "{found:?}");
+                assert!(found.id.starts_with(reason.name()), "{found:?}");
                 assert!(!found.sentence.is_empty() && found.remedy.is_some());
                 assert_eq!(found.smc, Some(false));
             }
         }
         for cause in Cause::ALL {
             let found = of(Reason::NoSmcDevice, 0, cause.code(), 1);
-            assert_eq!(found.id, format!("NOSMCDEV/{}", cause.id()));
+            assert_eq!(found.id, format!("NOSMCDEV/{}", cause.name()));
             assert_eq!(found.sentence, cause.sentence());
         }
     }
