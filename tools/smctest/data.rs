@@ -2,6 +2,9 @@
 
 //! Random data that both ends can make from a seed.
 
+use anyhow::bail;
+use anyhow::Result;
+
 /// SplitMix64: small, fast, and the same everywhere.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
@@ -64,9 +67,77 @@ impl Stream {
     }
 }
 
+/// Compares what arrives with a stream.
+pub(crate) struct Check {
+    seed: u64,
+    stream: Stream,
+    expected: Vec<u8>,
+    at: u64,
+}
+
+/// So much must be the same for a wrong byte to be taken as one of another place of the stream.
+const TELLING: usize = 16;
+
+/// So far after the wrong byte, in bytes, the other place is looked for.
+const AHEAD: usize = 1 << 20;
+
+impl Check {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            stream: Stream::new(seed),
+            expected: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// How much was right so far, in bytes.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Takes the next bytes; one that is wrong is told with the place of the stream it is from, which says
+    /// whether some were lost or came twice.
+    pub(crate) fn take(&mut self, got: &[u8]) -> Result<()> {
+        self.expected.resize(got.len(), 0);
+        self.stream.fill(&mut self.expected);
+        if let Some(wrong) = got.iter().zip(&self.expected).position(|(a, b)| a != b) {
+            let at = self.at + wrong as u64;
+            match self.find(&got[wrong..], at) {
+                Some(place) => bail!("wrong byte at {at}: it is that of {place}"),
+                None => bail!("wrong byte at {at}: it is from nowhere near"),
+            }
+        }
+        self.at += got.len() as u64;
+        Ok(())
+    }
+
+    /// The place of the stream where these bytes are.
+    fn find(&self, bytes: &[u8], near: u64) -> Option<usize> {
+        let telling = bytes.get(..TELLING)?;
+        let mut all = vec![0; usize::try_from(near).ok()? + AHEAD];
+        Stream::new(self.seed).fill(&mut all);
+        all.windows(TELLING).rposition(|window| window == telling)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_byte_is_told_with_its_place() {
+        let mut all = vec![0; 5000];
+        Stream::new(9).fill(&mut all);
+        let mut check = Check::new(9);
+        assert!(check.take(&all[..2000]).is_ok());
+        let told = check.take(&all[2500..3000]).unwrap_err().to_string();
+        assert_eq!(told, "wrong byte at 2000: it is that of 2500");
+        assert_eq!(check.at(), 2000);
+
+        let told = Check::new(9).take(&[0; 100]).unwrap_err().to_string();
+        assert!(told.ends_with("from nowhere near"), "{told}");
+    }
 
     #[test]
     fn a_stream_does_not_depend_on_how_it_is_cut() {

@@ -2,7 +2,7 @@
 
 //! `smctest failover`: connections that transfer both ways while their links are taken away.
 //!
-//! Each sends a stream that comes back, and what comes back is compared byte by byte: nothing may be
+//! Each sends a stream that comes back, and it is compared byte by byte at both ends: nothing may be
 //! lost, doubled or out of order, and no connection may end. The commands that take a link away and
 //! bring it back are the caller's.
 
@@ -16,7 +16,6 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
@@ -24,6 +23,7 @@ use smc_user::Socket;
 
 use crate::context::Context;
 use crate::context::CALL_TIMEOUT;
+use crate::data::Check;
 use crate::data::Random;
 use crate::data::Stream;
 use crate::fabric::Fabric;
@@ -32,7 +32,7 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-/// Bytes that the server sends back at a time.
+/// Bytes that are sent at a time.
 const PIECE: usize = 8192;
 
 /// Time for what arrived before a loss to be read, and for all connections to feel it.
@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         is_over.store(true, Ordering::Relaxed);
         result
     });
-    report(&talks, result?)?;
+    report(&talks, &result?)?;
     let failures = server.map_or(0, |server| server.failures());
     ensure!(
         failures == 0,
@@ -113,8 +113,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Takes a link away and brings it back. How long it took until all connections went on.
-fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Result<Duration> {
+/// How long it took after a loss.
+struct Times {
+    /// Until all connections went on.
+    on: Duration,
+    /// From when that was possible until there was a link on each device again.
+    back: Duration,
+}
+
+/// Takes a link away and brings it back.
+fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Result<Times> {
     talks.iter().for_each(Talk::mark);
     let start = Instant::now();
     shell(lose)?;
@@ -131,8 +139,12 @@ fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Resu
     let longest = talks.iter().map(Talk::pause).max_by_key(|pause| pause.len);
     let end = longest.and_then(|pause| pause.end).unwrap_or(start);
     shell(restore)?;
+    let restored = Instant::now();
     fabric.await_links()?;
-    Ok(end.saturating_duration_since(start))
+    Ok(Times {
+        on: end.saturating_duration_since(start),
+        back: restored.elapsed(),
+    })
 }
 
 fn shell(command: &str) -> Result<()> {
@@ -141,8 +153,7 @@ fn shell(command: &str) -> Result<()> {
     Ok(())
 }
 
-fn report(talks: &[Talk], mut times: Vec<Duration>) -> Result<()> {
-    times.sort();
+fn report(talks: &[Talk], times: &[Times]) -> Result<()> {
     let checked: u64 = talks
         .iter()
         .map(|talk| talk.received.load(Ordering::Relaxed))
@@ -154,15 +165,28 @@ fn report(talks: &[Talk], mut times: Vec<Duration>) -> Result<()> {
         talks.len(),
         checked >> 10
     );
+    summarize(
+        "a loss to the first byte of the last connection",
+        times.iter().map(|times| times.on),
+    );
+    summarize(
+        "the end of its cause to a link on each device",
+        times.iter().map(|times| times.back),
+    );
+    ensure!(broken == 0, "{broken} connections broke");
+    Ok(())
+}
+
+fn summarize(what: &str, times: impl Iterator<Item = Duration>) {
+    let mut times: Vec<_> = times.collect();
+    times.sort();
     if let (Some(median), Some(worst)) = (times.get(times.len() / 2), times.last()) {
         println!(
-            "# failover: from a loss to the first byte of the last connection: median {} ms, worst {} ms",
+            "# failover: from {what}: median {} ms, worst {} ms",
             median.as_millis(),
             worst.as_millis()
         );
     }
-    ensure!(broken == 0, "{broken} connections broke");
-    Ok(())
 }
 
 /// The longest time without data since the last loss.
@@ -191,10 +215,11 @@ struct Talk {
 impl Talk {
     fn open(context: &Context) -> Result<Self> {
         let socket = netns::inside(context.client_netns.as_deref(), || context.connect())?;
-        Job::Echo(PIECE as u64).send(&socket)?;
+        let seed = Random::fresh_seed();
+        Job::Mirror(seed).send(&socket)?;
         Ok(Self {
             socket,
-            seed: Random::fresh_seed(),
+            seed,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             pulse: Mutex::new(Pulse {
@@ -235,11 +260,11 @@ impl Talk {
     }
 
     fn receive(&self) -> Result<()> {
-        let mut stream = Stream::new(self.seed);
-        let (mut got, mut expected) = ([0; PIECE], [0; PIECE]);
+        let mut check = Check::new(self.seed);
+        let mut got = [0; PIECE];
         let socket = &self.socket;
         loop {
-            let at = self.received.load(Ordering::Relaxed);
+            let at = check.at();
             let len = socket
                 .read(&mut got)
                 .with_context(|| format!("receive at {at}"))?;
@@ -249,10 +274,7 @@ impl Talk {
                 return Ok(());
             }
             self.note(Instant::now());
-            stream.fill(&mut expected[..len]);
-            if let Some(wrong) = (0..len).find(|i| got[*i] != expected[*i]) {
-                bail!("wrong byte at {}", at + wrong as u64);
-            }
+            check.take(&got[..len])?;
             self.received.fetch_add(len as u64, Ordering::Relaxed);
         }
     }

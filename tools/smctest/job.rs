@@ -17,6 +17,8 @@ pub(crate) enum Job {
     One,
     /// Messages of this many bytes, each sent back whole.
     Echo(u64),
+    /// The stream of this seed, sent back as it comes.
+    Mirror(u64),
     /// Random data both ways, see [`crate::bulk`].
     Bulk(Bulk),
     /// Nothing: hold the connection until the client closes.
@@ -69,6 +71,7 @@ impl Job {
             Self::Count => message.push(b'c'),
             Self::Reset => message.push(b'r'),
             Self::Echo(size) => push_word(&mut message, b'e', size),
+            Self::Mirror(seed) => push_word(&mut message, b'm', seed),
             Self::Half(id) => push_word(&mut message, b'H', id),
             Self::Watch(id) => push_word(&mut message, b'w', id),
             Self::Feed(id) => push_word(&mut message, b'f', id),
@@ -98,6 +101,7 @@ impl Job {
             b'c' => Self::Count,
             b'r' => Self::Reset,
             b'e' => Self::Echo(word(socket)?),
+            b'm' => Self::Mirror(word(socket)?),
             b'H' => Self::Half(word(socket)?),
             b'w' => Self::Watch(word(socket)?),
             b'f' => Self::Feed(word(socket)?),

@@ -21,6 +21,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::data::Check;
 use crate::data::Stream;
 use crate::ending::Ending;
 use crate::ending::Endings;
@@ -178,6 +179,7 @@ fn handle(mut socket: &Socket, state: &State) -> Result<()> {
         Some(Job::One) => Ok(socket.write_all(b"1")?),
         Some(Job::Bulk(bulk)) => bulk.run_server(socket),
         Some(Job::Echo(size)) => echo(socket, usize::try_from(size)?.clamp(1, 1 << 24)),
+        Some(Job::Mirror(seed)) => mirror(socket, seed),
         Some(Job::Hold | Job::Sink) => sink(socket, &state.received),
         Some(Job::Source) => source(socket),
         Some(Job::Urgent) => urgent::run_server(socket),
@@ -205,6 +207,21 @@ fn echo(mut socket: &Socket, size: usize) -> Result<()> {
         }
         socket.read_exact(&mut message[first..])?;
         socket.write_all(&message)?;
+    }
+}
+
+fn mirror(mut socket: &Socket, seed: u64) -> Result<()> {
+    let mut check = Check::new(seed);
+    let mut buffer = vec![0; 1 << 13];
+    loop {
+        let len = socket.read(&mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        check
+            .take(&buffer[..len])
+            .with_context(|| format!("on the way here, seed {seed}"))?;
+        socket.write_all(&buffer[..len])?;
     }
 }
 
