@@ -249,7 +249,7 @@ impl LinkGroup {
                     let is_final = conversation.add_why == Occasion::OwnPort
                         && matches!(error, add::Error::Rejected(_));
                     if !is_final {
-                        todo.look_by = Some(add_later(conversation));
+                        todo.look_by = Some(conversation.add_later());
                     }
                 }
             },
@@ -293,6 +293,12 @@ impl LinkGroup {
                 .flatten()
                 .min()
         })
+    }
+
+    /// Has another link looked for after a while. Does not sleep.
+    pub(crate) fn add_later(self: &Arc<Self>) {
+        let at = self.with_llc(|conversation, _| conversation.add_later());
+        self.look_by(at);
     }
 
     /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.
@@ -366,11 +372,13 @@ impl LinkGroup {
     }
 }
 
-/// Has another link looked for after a while; says when.
-fn add_later(conversation: &mut Conversation) -> Instant {
-    let wait = conversation.add_wait;
-    conversation.add_wait = wait.saturating_add(wait).min(ADD_AGAIN_MAX);
-    let at = Instant::from_nanos(time::now_ns()).saturating_add(wait);
-    conversation.add_at = Some(at);
-    at
+impl Conversation {
+    /// Has another link looked for after a while; says when.
+    fn add_later(&mut self) -> Instant {
+        let wait = self.add_wait;
+        self.add_wait = wait.saturating_add(wait).min(ADD_AGAIN_MAX);
+        let at = Instant::from_nanos(time::now_ns()).saturating_add(wait);
+        self.add_at = Some(at);
+        at
+    }
 }

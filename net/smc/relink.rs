@@ -121,8 +121,11 @@ fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
     // Not in `discard`: where an offer was given up for another one, the peer's keys are for that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));
     discard(group, slot);
-    if was_active && group.terms.role == Role::Server {
-        group.note_quietly(Chore::Add(Occasion::OwnPort));
+    match group.terms.role {
+        _ if !was_active => {}
+        Role::Server => group.note_quietly(Chore::Add(Occasion::OwnPort)),
+        // The server knows, too, and adds another one; if it does not it is invited to.
+        Role::Client => group.add_later(),
     }
 }
 

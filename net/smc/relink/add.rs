@@ -311,7 +311,8 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         .then_some(())
 }
 
-/// The client says that it has a port for another link, if it has.
+/// The client says that it has a port for another link, if it has, and says so again after a while unless
+/// there is one by then: the C module tries once, and if that fails not before it is asked.
 pub(super) fn invite(group: &Arc<LinkGroup>) {
     let is_wanted = redundancy::wants_link(&group.ports(), group.terms.limits.max_links);
     let Some((on, link)) = group.active_link().filter(|_| is_wanted) else {
@@ -321,5 +322,6 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
         group.converse(|llc, _, _| llc.invite(on, port.mac, gids));
+        group.add_later();
     }
 }
