@@ -227,14 +227,23 @@ await() {
 
 TESTS=0
 FAILED=0
+LAST_RESULT=$SECONDS
+
+# count_test: one more result is about to be told. What took long says so.
+count_test() {
+	TESTS=$((TESTS + 1))
+	local took=$((SECONDS - LAST_RESULT))
+	LAST_RESULT=$SECONDS
+	[ "$took" -lt 2 ] || echo "# after $took s"
+}
 
 ok() {
-	TESTS=$((TESTS + 1))
+	count_test
 	echo "ok $TESTS $*"
 }
 
 not_ok() {
-	TESTS=$((TESTS + 1))
+	count_test
 	FAILED=$((FAILED + 1))
 	echo "not ok $TESTS $*"
 }
