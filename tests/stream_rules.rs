@@ -471,6 +471,27 @@ fn an_answer_that_overtakes_the_repetition_makes_it_needless() {
 }
 
 #[test]
+fn what_the_peer_repeats_is_not_called_read_before() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    duo.client().on_link_switch();
+    let plans: Vec<_> = std::iter::from_fn(|| duo.client().plan()).collect();
+    let [validation, repetition] = plans.as_slice() else {
+        panic!("{plans:?}");
+    };
+    duo.server().on_cdc(&validation.cdc).unwrap();
+    assert!(!duo.server().consume(RING).transmit);
+    // Where a message has to go out all the same, it says what the last one said.
+    duo.write(Server, 1);
+    assert_eq!(duo.server().plan().unwrap().cdc.cons, Cursor::default());
+    duo.server().on_cdc(&repetition.cdc).unwrap();
+    let told = duo.server().plan().unwrap().cdc.cons;
+    assert_eq!(told, Cursor { wrap: 1, offset: 0 });
+}
+
+#[test]
 fn a_second_failover_does_not_claim_what_the_first_one_lost() {
     let mut duo = Duo::new();
     duo.write(Client, 10);

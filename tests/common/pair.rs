@@ -448,7 +448,7 @@ impl Pair {
             return;
         };
         let host = self.host(side);
-        match host.gate.admit(&cdc, &host.stream) {
+        match host.gate.admit(&cdc, &mut host.stream) {
             Admission::Pass => self.deliver(side, &cdc),
             Admission::Hold => {}
             Admission::Drain => host.drain = true,

@@ -345,7 +345,11 @@ impl Stream {
             return Ok(Effects::default());
         }
         if cdc.flags.contains(ProducerFlags::FAILOVER) {
-            return self.on_validation(cdc.seq).map(|()| Effects::default());
+            self.on_validation(cdc.seq)?;
+            return Ok(Effects {
+                transmit: self.cdc_due,
+                ..Effects::default()
+            });
         }
         if is_before(cdc.seq, self.seq_peer) {
             return Ok(Effects::default());
@@ -353,6 +357,7 @@ impl Stream {
         let cons = self.send.check_cons(cdc.cons)?;
         let prod = self.recv.check_prod(cdc.prod)?;
         self.seq_peer = cdc.seq;
+        self.cdc_due |= self.recv.go_on(cdc.prod);
 
         let mut fx = Effects {
             wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),

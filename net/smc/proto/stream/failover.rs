@@ -67,11 +67,22 @@ impl Stream {
         is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
     }
 
+    /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and
+    /// until then is not told that this was read.
+    pub(super) fn on_peer_switch(&mut self) {
+        self.recv.hold();
+    }
+
     /// The peer moved the connection and says which of its messages arrived last.
     pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Fault> {
         if is_before(self.seq_peer, seq) {
             self.out_of_sync = true;
             return Err(Fault::LostMessages);
+        }
+        match seq == self.seq_peer {
+            // There is nothing that it would repeat.
+            true => self.cdc_due |= self.recv.release(),
+            false => self.recv.hold(),
         }
         Ok(())
     }

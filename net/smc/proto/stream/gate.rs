@@ -49,8 +49,11 @@ pub type Admitted = [Option<Cdc>; 3];
 
 impl Gate {
     /// Takes a message of the peer.
-    pub fn admit(&mut self, cdc: &Cdc, stream: &Stream) -> Admission {
+    pub fn admit(&mut self, cdc: &Cdc, stream: &mut Stream) -> Admission {
         let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER);
+        if is_validation {
+            stream.on_peer_switch();
+        }
         match &mut self.0 {
             None if is_validation && stream.misses(cdc.seq) => {
                 self.0 = Some(Held {
@@ -161,7 +164,7 @@ mod tests {
         }
 
         fn arrive(&mut self, cdc: &Cdc) -> Admission {
-            let admission = self.gate.admit(cdc, &self.stream);
+            let admission = self.gate.admit(cdc, &mut self.stream);
             if admission == Admission::Pass {
                 self.stream.on_cdc(cdc).unwrap();
             }

@@ -137,7 +137,7 @@ impl Stream {
         let first_close = state.any_close() && !self.close_posted;
         let seq = self.seq.wrapping_add(1);
 
-        let cons = self.recv.cons_cursor();
+        let cons = self.recv.cons_to_tell();
         let record = SentRecord {
             start,
             end: self.send.sent(),

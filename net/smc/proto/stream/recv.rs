@@ -43,6 +43,8 @@ pub(super) struct Receiver {
     inline: bool,
     /// The peer has more to send than fits, and waits.
     peer_blocked: bool,
+    /// The peer repeats what is here: see [`Self::hold`].
+    held: bool,
     /// As last received.
     flags: ProducerFlags,
 }
@@ -72,6 +74,7 @@ impl Receiver {
             gap: false,
             inline: false,
             peer_blocked: false,
+            held: false,
             flags: ProducerFlags::from_bits(0),
         }
     }
@@ -248,14 +251,52 @@ impl Receiver {
             self.peer_blocked = false;
         }
         Consumed {
-            update_due: forced || worth || starved,
+            update_due: !self.held && (forced || worth || starved),
             at_mark,
         }
     }
 
+    /// The read position as the peer may know it.
+    const fn told(&self) -> u64 {
+        match self.held {
+            true => self.confirmed,
+            false => self.consumed,
+        }
+    }
+
+    /// The cursor of the read position for the peer.
+    pub(super) const fn cons_to_tell(&self) -> Cursor {
+        self.ring.cursor(self.told())
+    }
+
     /// The peer is being told the read position.
     pub(super) fn confirm(&mut self) {
-        self.confirmed = self.consumed;
+        self.confirmed = self.told();
+    }
+
+    /// The peer changed links, and does not know that all its messages arrived: its producer cursor is
+    /// behind what is here, until it has repeated that. So long it is not told that more was read.
+    ///
+    /// A C peer does not expect a consumer cursor ahead of its producer cursor: where the ring wraps between
+    /// the two, it repeats to the ring's end and beyond, into what belongs to another connection.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The peer says how far it has written. Whether it has to be told the read position, as it has repeated
+    /// all that was read.
+    pub(super) fn go_on(&mut self, prod: Cursor) -> bool {
+        if !self.held {
+            return false;
+        }
+        let behind = self.ring.distance(self.received, prod).unwrap_or(0);
+        let position = self.received.saturating_add_signed(behind);
+        position >= self.consumed && self.release()
+    }
+
+    /// The peer repeated what it had to. Whether it has to be told the read position.
+    pub(super) fn release(&mut self) -> bool {
+        core::mem::take(&mut self.held) && self.confirmed != self.consumed
     }
 
     /// Whether the ring is full.
