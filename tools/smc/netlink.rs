@@ -213,10 +213,16 @@ pub fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.resize(message.len() + align(len) - len, 0);
 }
 
-/// The text of a NUL-terminated string attribute.
+/// The text of a NUL-terminated string attribute. Some are what a peer says of itself: characters that a
+/// terminal would obey are replaced.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0);
-    String::from_utf8_lossy(value.get(..end.unwrap_or(value.len())).unwrap_or_default()).into()
+    let text = value.get(..end.unwrap_or(value.len())).unwrap_or_default();
+    let visible = |c: char| match c.is_control() {
+        true => char::REPLACEMENT_CHARACTER,
+        false => c,
+    };
+    String::from_utf8_lossy(text).chars().map(visible).collect()
 }
 
 /// Reads a `u16` in host order.
@@ -264,6 +270,13 @@ mod tests {
         assert_eq!(attribute(&message, 1).map(text).as_deref(), Some("abc"));
         assert_eq!(attribute(&message, 2), Some(&b"x"[..]));
         assert_eq!(attribute(&message, 3), None);
+    }
+
+    #[test]
+    fn a_text_does_not_steer_the_terminal() {
+        assert_eq!(text("h\u{e9}te-1 B\0rest".as_bytes()), "h\u{e9}te-1 B");
+        let odd = "a\x1b]0;b\x07\r\n\u{9b}2J".as_bytes();
+        assert_eq!(text(odd), "a\u{fffd}]0;b\u{fffd}\u{fffd}\u{fffd}\u{fffd}2J");
     }
 
     #[test]
