@@ -46,16 +46,33 @@ pub(crate) fn serve(address: &str) -> io::Result<()> {
     }
 }
 
-fn take(client: TcpStream) {
-    // ORDERING: only the number itself is shared.
-    if BUSY.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
-        BUSY.fetch_sub(1, Ordering::Relaxed);
-        return;
+/// A client's place among those that are answered at a time.
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        // ORDERING: only the number itself is shared.
+        let before = BUSY.fetch_add(1, Ordering::Relaxed);
+        // Given back at once if it is one too many.
+        Some(Self).filter(|_| before < AT_ONCE)
     }
-    thread::spawn(move || {
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn take(client: TcpStream) {
+    let Some(place) = Place::take() else {
+        return;
+    };
+    // A client for which there is no thread is turned away, too.
+    let _ = thread::Builder::new().spawn(move || {
         // Whether a client takes its answer is its own business.
         let _ = answer(client);
-        BUSY.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
     });
 }
 
@@ -165,6 +182,16 @@ mod tests {
         let gone = || Err(io::ErrorKind::NotFound.into());
         let answer = response(b"GET /metrics HTTP/1.1\r\n\r\n", gone);
         assert!(answer.starts_with(b"HTTP/1.1 503 "));
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_client_was_answered() {
+        let mut places: Vec<_> = (0..AT_ONCE).map(|_| Place::take()).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(Place::take().is_none());
+        assert!(Place::take().is_none());
+        places.pop();
+        assert!(Place::take().is_some());
     }
 
     /// Gives a few bytes at a time, and then the end.
