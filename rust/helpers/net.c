@@ -50,14 +50,6 @@ int smc_helper_sock_error(struct sock *sk)
 	return sock_error(sk);
 }
 
-/* Set by the kernel under the lock of the socket, too: it is a bit among others. */
-void smc_helper_sk_set_reuseport(struct sock *sk, bool on)
-{
-	lock_sock(sk);
-	sk->sk_reuseport = on;
-	release_sock(sk);
-}
-
 struct net *smc_helper_sock_net(const struct sock *sk)
 {
 	return sock_net(sk);
@@ -133,27 +125,21 @@ void smc_helper_sk_rmem_alloc_add(struct sock *sk, int val)
 	atomic_add(val, &sk->sk_rmem_alloc);
 }
 
-/* Pages of all sockets together. Only their cgroups limit them: a buffer of SMC is no part of tcp_mem. */
-static atomic_long_t memory_allocated;
 static DEFINE_PER_CPU(int, memory_per_cpu_fw_alloc);
-static long memory_limits[] = { LONG_MAX, LONG_MAX, LONG_MAX };
 
-void smc_helper_proto_account_memory(struct proto *prot)
+int __percpu *smc_helper_memory_per_cpu_fw_alloc(void)
 {
-	prot->memory_allocated = &memory_allocated;
-	prot->per_cpu_fw_alloc = &memory_per_cpu_fw_alloc;
-	prot->sysctl_mem = memory_limits;
+	return &memory_per_cpu_fw_alloc;
 }
 
-/* mem_cgroup_sk_inherit() is not exported. */
-void smc_helper_sk_inherit_memcg(const struct sock *sk, struct sock *newsk)
+struct mem_cgroup *smc_helper_mem_cgroup_from_sk(const struct sock *sk)
 {
-#ifdef CONFIG_MEMCG
-	if (!newsk->sk_memcg && sk->sk_memcg) {
-		css_get(&sk->sk_memcg->css);
-		newsk->sk_memcg = sk->sk_memcg;
-	}
-#endif
+	return mem_cgroup_from_sk(sk);
+}
+
+bool smc_helper_mem_cgroup_tryget(struct mem_cgroup *memcg)
+{
+	return mem_cgroup_tryget(memcg);
 }
 
 struct socket_wq *smc_helper_sk_wq_rcu(const struct sock *sk)

@@ -20,6 +20,7 @@ use core::{
 
 use kernel::{
     error::to_result,
+    ffi::c_long,
     prelude::*,
     sync::{
         aref::ARef,
@@ -64,6 +65,22 @@ unsafe impl Sync for Storage {}
 static STORAGE: Storage = Storage {
     protos: UnsafeCell::new(MaybeUninit::zeroed()),
     taken: [const { Atomic::new(false) }; Kind::COUNT],
+};
+
+/// The memory that all sockets are charged for together.
+struct Memory {
+    pages: UnsafeCell<bindings::atomic_long_t>,
+    /// As `tcp_mem`, in pages.
+    limits: UnsafeCell<[c_long; 3]>,
+}
+
+// SAFETY: Only the kernel uses the fields: the one is an atomic, the other is not written any more.
+unsafe impl Sync for Memory {}
+
+/// Only their cgroups limit sockets: a buffer of SMC is no part of `tcp_mem`.
+static MEMORY: Memory = Memory {
+    pages: UnsafeCell::new(pin_init::zeroed()),
+    limits: UnsafeCell::new([c_long::MAX; 3]),
 };
 
 impl Kind {
@@ -132,8 +149,10 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         for (to, from) in proto.name.iter_mut().zip(name.to_bytes_with_nul()) {
             *to = *from;
         }
-        // SAFETY: A record that is ours.
-        unsafe { bindings::proto_account_memory(proto) };
+        proto.memory_allocated = MEMORY.pages.get();
+        // SAFETY: No precondition.
+        proto.per_cpu_fw_alloc = unsafe { bindings::memory_per_cpu_fw_alloc() };
+        proto.sysctl_mem = MEMORY.limits.get().cast();
         if matches!(kind, Kind::Inet4 | Kind::Inet6) {
             super::inet::fill::<T>(proto);
         }
@@ -220,6 +239,24 @@ pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
     }
 }
 
+/// Has a child charged as its listener is: handshakes run in workers, which are of no cgroup. (The kernel's
+/// own function for that is not exported.)
+///
+/// # Safety
+///
+/// Both must be alive, and the child nobody else's yet.
+#[cfg(CONFIG_MEMCG)]
+unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    let memcg = unsafe { bindings::mem_cgroup_from_sk(listener) };
+    // SAFETY: By the caller's promise; the listener holds a reference, if there is a cgroup at all.
+    unsafe {
+        if (*child).sk_memcg.is_null() && bindings::mem_cgroup_tryget(memcg) {
+            (*child).sk_memcg = memcg;
+        }
+    }
+}
+
 impl Sk {
     /// Makes a socket for a connection to this listener, with the listener's options. It belongs to
     /// no application until it is accepted.
@@ -241,9 +278,11 @@ impl Sk {
             (*new).sk_protocol = (*sk).sk_protocol;
             (*new).sk_type = (*sk).sk_type;
         }
-        // Handshakes run in workers, which are of no cgroup.
         // SAFETY: As above; the listener is alive.
-        unsafe { bindings::sk_inherit_memcg(sk, new) };
+        #[cfg(CONFIG_MEMCG)]
+        unsafe {
+            inherit_memcg(sk, new)
+        };
         child.inherit(self);
         Ok(child)
     }

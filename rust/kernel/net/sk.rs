@@ -312,10 +312,19 @@ impl Sk {
     }
 
     /// Notes SO_REUSEPORT, for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6
-    /// only.
+    /// only. May sleep.
     pub fn set_reuseport(&self, on: bool) {
-        // SAFETY: The socket is alive.
-        unsafe { bindings::sk_set_reuseport(self.as_ptr(), on) };
+        let sk = self.as_ptr();
+        // The kernel writes it under this lock, too: it is a bit among others.
+        // SAFETY: The socket is alive; sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(sk, 0) };
+        // SAFETY: The socket is alive, and locked.
+        unsafe {
+            let common = &raw mut (*sk).__sk_common;
+            bindings::sock_common::set_skc_reuseport_raw(common, on.into());
+        }
+        // SAFETY: Locked above.
+        unsafe { bindings::release_sock(sk) };
     }
 
     /// The backlog given to listen(2).
