@@ -277,8 +277,10 @@ impl Link {
             dmac: self.port.next_hop.unwrap_or(peer.mac).0,
         };
         hardware.qp.to_init(self.port.port)?;
-        hardware.qp.post_receives(self)?;
-        hardware.qp.to_rtr(&attr)
+        hardware.qp.to_rtr(&attr)?;
+        // Not before: a device that could not get ready may keep what was posted for ever. Nothing is
+        // missed, as the peer sends when it knows of our queue pair, or once more.
+        hardware.qp.post_receives(self).map(drop)
     }
 
     /// Gets ready to send. May sleep.

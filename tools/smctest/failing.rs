@@ -12,7 +12,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::ensure;
 use anyhow::Context as _;
@@ -21,6 +23,8 @@ use nix::kmod::delete_module;
 use nix::kmod::finit_module;
 use nix::kmod::DeleteModuleFlags;
 use nix::kmod::ModuleInitFlags;
+use smc_tools::view::Module;
+use smc_user::Socket;
 
 use crate::context::Context;
 use crate::job::Job;
@@ -46,6 +50,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     everywhere: bool,
 
+    /// Instead of by chance, let the first small allocation fail that the kernel's workers make for a
+    /// connection without a link group, for the next connection the second one, and so on to the last
+    #[arg(long, conflicts_with_all = ["percent", "rounds", "everywhere", "load"])]
+    in_turn: bool,
+
     /// Instead of connecting, load and unload this module
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
@@ -54,6 +63,9 @@ pub(crate) struct Arguments {
 /// Makes the attempts and prints how many failed; none failing means that nothing was tested.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let injector = Injector::open(arguments)?;
+    if arguments.in_turn {
+        return connect_in_turn(context, &injector);
+    }
     let failed = match &arguments.load {
         Some(module) => load_rounds(&injector, module, arguments.rounds)?,
         None => connect_rounds(context, &injector, arguments.rounds)?,
@@ -85,9 +97,49 @@ fn converse(context: &Context) -> Result<()> {
     let socket = context.family.open(context.addr)?;
     socket.set_timeout(CALL_TIMEOUT)?;
     socket.connect(context.address())?;
-    Job::One.send(&socket)?;
-    let mut stream = &socket;
-    Ok(stream.read_exact(&mut [0])?)
+    ask(&socket)
+}
+
+fn ask(mut socket: &Socket) -> Result<()> {
+    Job::One.send(socket)?;
+    Ok(socket.read_exact(&mut [0])?)
+}
+
+/// Handshakes run in workers: each small allocation that these make for a connection and its link group
+/// fails once.
+fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
+    let _server = Server::start(context, Mode::Spawn)?;
+    netns::enter(context.client_netns.as_deref())?;
+    ask(&context.connect()?).context("before anything fails")?;
+    choose_workers()?;
+    let (mut attempts, mut failed) = (0, 0);
+    for cache in Cache::small()? {
+        for number in 1.. {
+            await_no_link()?;
+            let (result, is_reached) = injector.once(&cache, number, || converse(context))?;
+            if !is_reached {
+                result.context("after the last one")?;
+                println!("# failing: {} of {} objects", cache.name(), number - 1);
+                break;
+            }
+            attempts += 1;
+            failed += u32::from(result.is_err());
+        }
+    }
+    println!("# failing: {failed} of {attempts} attempts failed");
+    ensure!(attempts > 0, "nothing was injected");
+    await_no_link()?;
+    ask(&context.connect()?).context("after it")
+}
+
+/// Waits until there is no link, so that the next connection makes one.
+fn await_no_link() -> Result<()> {
+    let start = Instant::now();
+    while !Module::open()?.links()?.is_empty() {
+        ensure!(start.elapsed() < CALL_TIMEOUT, "a link stays");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 fn load_rounds(injector: &Injector, module: &Path, rounds: u32) -> Result<u32> {
@@ -117,7 +169,7 @@ const MAKE_IT_FAIL: &str = "/proc/thread-self/make-it-fail";
 
 impl Injector {
     fn open(arguments: &Arguments) -> Result<Self> {
-        let everywhere = u8::from(arguments.everywhere);
+        let has_caches = u8::from(arguments.everywhere || arguments.in_turn);
         for (name, value) in [
             ("probability", "0"),
             ("interval", "1"),
@@ -126,7 +178,7 @@ impl Injector {
             ("verbose", "0"),
             ("ignore-gfp-wait", "0"),
             ("task-filter", if arguments.everywhere { "0" } else { "1" }),
-            ("cache-filter", &everywhere.to_string()),
+            ("cache-filter", &has_caches.to_string()),
         ] {
             let file = format!("{FAILSLAB}/{name}");
             fs::write(&file, value).with_context(|| format!("writing {file}"))?;
@@ -150,6 +202,78 @@ impl Injector {
         while fs::write(&probability, "0").is_err() {}
         while fs::write(MAKE_IT_FAIL, "0").is_err() {}
         Ok(value)
+    }
+
+    /// Runs `work`, during which a worker's allocation of that number, from 1, fails that is from this cache.
+    /// Tells whether there were as many.
+    fn once<T>(&self, cache: &Cache, number: u64, work: impl FnOnce() -> T) -> Result<(T, bool)> {
+        let set = |name: &str, value: &str| {
+            let file = format!("{FAILSLAB}/{name}");
+            fs::write(&file, value).with_context(|| format!("writing {file}"))
+        };
+        // It fails when the rest of the space is not larger than an object.
+        set("space", &(number * cache.object_len).to_string())?;
+        set("times", "1")?;
+        cache.choose(true)?;
+        set("probability", "100")?;
+        let value = work();
+        set("probability", "0")?;
+        cache.choose(false)?;
+        let left = fs::read_to_string(format!("{FAILSLAB}/times"))?;
+        Ok((value, left.trim() == "0"))
+    }
+}
+
+/// Lets allocations of the kernel's workers fail, and of those to come.
+fn choose_workers() -> Result<()> {
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        // Workers are made by the one thread that makes all of the kernel's.
+        if comm.starts_with("kworker/") || comm.trim() == "kthreadd" {
+            // One may end meanwhile.
+            let _ = fs::write(entry.path().join("make-it-fail"), "1");
+        }
+    }
+    Ok(())
+}
+
+/// A cache of kernel objects.
+struct Cache {
+    path: PathBuf,
+    object_len: u64,
+}
+
+impl Cache {
+    /// Those of small objects of any kind.
+    fn small() -> Result<Vec<Self>> {
+        /// Bytes of a small object.
+        const SMALL: u64 = 256;
+        let mut caches = Vec::new();
+        for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
+            let name = entry.file_name();
+            let size = name.to_str().and_then(|name| name.strip_prefix("kmalloc-"));
+            if size.is_some_and(|size| size.parse::<u64>().is_ok()) {
+                let path = entry.path();
+                let object_len = fs::read_to_string(path.join("object_size"))?;
+                let object_len = object_len.trim().parse()?;
+                caches.push(Self { path, object_len });
+            }
+        }
+        caches.retain(|cache| cache.object_len <= SMALL);
+        caches.sort_by_key(|cache| cache.object_len);
+        Ok(caches)
+    }
+
+    fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Says whether its allocations may fail.
+    fn choose(&self, may_fail: bool) -> Result<()> {
+        let file = self.path.join("failslab");
+        let value = if may_fail { "1" } else { "0" };
+        fs::write(&file, value).with_context(|| format!("writing {}", file.display()))
     }
 }
 

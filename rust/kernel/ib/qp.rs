@@ -208,8 +208,9 @@ impl<H: Handler> Qp<H> {
         &self.core
     }
 
-    /// Posts all receives that are not posted, and tells how many. The queue pair must have left
-    /// Reset. Never sleeps.
+    /// Posts all receives that are not posted, and tells how many. The queue pair must be Ready to
+    /// Receive: one that failed on the way there may never complete what it was given (soft RoCE
+    /// without memory does not), and its end would wait for that. Never sleeps.
     ///
     /// # Errors
     ///

@@ -187,8 +187,8 @@ impl<H: Handler> Qp<H> {
 
     /// To Error: all work requests, present and future, complete as
     /// [`Status::Flushed`](super::Status::Flushed), and receives are not posted again. What they
-    /// hold comes back with the completions. A queue pair in Reset, from which no way leads there, stays
-    /// as it is: nothing was posted. May sleep.
+    /// hold comes back with the completions. A queue pair to which nothing was posted stays as it is: from
+    /// Reset no way leads there. May sleep.
     ///
     /// # Errors
     ///
