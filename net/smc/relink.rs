@@ -73,8 +73,13 @@ fn look_for_link(group: &Arc<LinkGroup>, why: Occasion) {
     }
 }
 
-/// Connections of links that have more than their share use others.
+/// Connections of links that have more than their share use others, if the peer can do with that. A C peer
+/// keeps to its own links, and where it loses one it must not be told by another meanwhile that more was read
+/// (see `smc_proto::stream`).
 fn spread(group: &LinkGroup) {
+    if !group.peer().takes_any_link {
+        return;
+    }
     let carriers = group.carriers();
     let can_carry = |slot: usize| carriers.get(slot).is_some_and(|can| *can);
     for slot in 0..LINK_SLOTS {

@@ -148,10 +148,17 @@ fn begin(
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
-        if let Beginning::V2 { os, hostname, .. } = beginning {
+        if let Beginning::V2 {
+            os,
+            hostname,
+            takes_any_link,
+            ..
+        } = beginning
+        {
             conn.group.set_peer(System {
                 os: *os,
                 hostname: *hostname,
+                takes_any_link: *takes_any_link,
             });
         }
         first_contact(local, exchange, agreed, conn)

@@ -185,6 +185,7 @@ fn first_contact(
         group.set_peer(System {
             os: peer.os,
             hostname: peer.hostname,
+            takes_any_link: peer.takes_any_link(),
         });
     }
     let end = PeerEnd {

@@ -25,6 +25,8 @@ pub(crate) struct System {
     /// Decides the byte order of some fields of version 2, too.
     pub(crate) os: OsType,
     pub(crate) hostname: Hostname,
+    /// Connections may leave a link that works for another one.
+    pub(crate) takes_any_link: bool,
 }
 
 impl System {
@@ -32,6 +34,7 @@ impl System {
     pub(super) const UNKNOWN: Self = Self {
         os: OsType::LINUX,
         hostname: Hostname([0; 32]),
+        takes_any_link: false,
     };
 }
 

@@ -215,6 +215,7 @@ impl Proposed<'_> {
             is_direct: first.direct,
             os: first.os,
             hostname: first.hostname,
+            takes_any_link: first.takes_any_link(),
         }))
     }
 }
@@ -252,6 +253,8 @@ pub enum Beginning {
         os: OsType,
         /// The server's name, for people.
         hostname: Hostname,
+        /// See [`FirstContact::takes_any_link`].
+        takes_any_link: bool,
     },
 }
 

@@ -97,7 +97,11 @@ pub fn first_contact(
             Limits::default()
         },
         features: Features::default(),
-        vendor_options: 0,
+        vendor_options: if has_limits {
+            FirstContact::TAKES_ANY_LINK
+        } else {
+            0
+        },
     }
 }
 
@@ -194,6 +198,20 @@ pub fn path(is_direct: bool, route: impl FnOnce() -> Option<Path>) -> Result<Pat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_module_says_that_it_takes_any_link() {
+        let ours = |release| first_contact(release, crate::handshake::DEFAULT_LIMITS, true, Hostname([0; 32]));
+        assert!(ours(Release::R1).takes_any_link());
+        assert_eq!(ours(Release::R0).vendor_options, 0);
+        for vendor_options in [0, 1, 0x0100_0000, u32::MAX] {
+            let other = FirstContact {
+                vendor_options,
+                ..ours(Release::R1)
+            };
+            assert!(!other.takes_any_link());
+        }
+    }
     use crate::wire::clc::Ipv6Prefix;
     use crate::wire::List;
 
