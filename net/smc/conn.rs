@@ -224,10 +224,14 @@ impl Conn {
     /// The handshake is done. The peer may have sent, asked and closed already, and the group may have
     /// ended. Does not sleep.
     pub(crate) fn establish(self: &Arc<Self>) {
+        let takes_any_link = self.group.peer().takes_any_link;
         let mut inner = self.inner.lock();
         let Some(remote) = inner.remote else {
             return;
         };
+        if !takes_any_link {
+            inner.stream.tell_late();
+        }
         let due = inner.stream.establish(remote.size);
         let was_killed = inner.stream.is_killed();
         drop(inner);

@@ -146,6 +146,9 @@ impl Pair {
             let mut stream = Stream::new(plan.rmbe);
             stream.establish(peer.rmbe);
             stream.set_oob_inline(plan.inline);
+            if seed % 2 == 0 {
+                stream.tell_late();
+            }
             Host::new(stream, plan)
         };
         let memory = |plan: Plan| Memory {

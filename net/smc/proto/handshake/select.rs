@@ -201,7 +201,14 @@ mod tests {
 
     #[test]
     fn only_this_module_says_that_it_takes_any_link() {
-        let ours = |release| first_contact(release, crate::handshake::DEFAULT_LIMITS, true, Hostname([0; 32]));
+        let ours = |release| {
+            first_contact(
+                release,
+                crate::handshake::DEFAULT_LIMITS,
+                true,
+                Hostname([0; 32]),
+            )
+        };
         assert!(ours(Release::R1).takes_any_link());
         assert_eq!(ours(Release::R0).vendor_options, 0);
         for vendor_options in [0, 1, 0x0100_0000, u32::MAX] {

@@ -29,6 +29,12 @@ impl Stream {
         self.has_work()
     }
 
+    /// The peer is a C module, or may be one: as long as it can go on it is told one message late that what it
+    /// sent was read. See `recv`.
+    pub fn tell_late(&mut self) {
+        self.recv.tell_late();
+    }
+
     /// Whether prepared data should go out before [`Stream::close`]: transmit, then wait until this is
     /// false, at most the linger time or 2 s. Who transmits wakes the waiter.
     /// [`Stream::shutdown_write`] need not wait: its message follows the data.

@@ -45,6 +45,12 @@ pub(super) struct Receiver {
     peer_blocked: bool,
     /// The peer repeats what is here: see [`Self::hold`].
     held: bool,
+    /// The peer is told no more than what was here before its newest message, unless it waits for it.
+    tells_late: bool,
+    /// What was here before that.
+    before: u64,
+    /// The peer waits to be told all.
+    tells_all: bool,
     /// As last received.
     flags: ProducerFlags,
 }
@@ -75,6 +81,9 @@ impl Receiver {
             inline: false,
             peer_blocked: false,
             held: false,
+            tells_late: false,
+            before: 0,
+            tells_all: false,
             flags: ProducerFlags::from_bits(0),
         }
     }
@@ -107,6 +116,8 @@ impl Receiver {
     /// Takes over a position that [`Self::check_prod`] gave. Returns the ring offset of an urgent
     /// byte that came with it.
     pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
+        self.before = self.received;
+        self.tells_all |= flags.contains(ProducerFlags::UPDATE_REQUESTED);
         self.flags = flags;
         self.peer_blocked = flags.contains(ProducerFlags::WRITE_BLOCKED);
         let present = flags.contains(ProducerFlags::URGENT_PRESENT);
@@ -247,6 +258,7 @@ impl Receiver {
         let empty = self.unread() == 0;
         let worth = unconfirmed > least.into() && (free <= size / 2 || self.peer_blocked);
         let starved = unconfirmed > 0 && empty && self.peer_blocked;
+        self.tells_all |= forced || self.peer_blocked;
         if empty {
             self.peer_blocked = false;
         }
@@ -257,21 +269,30 @@ impl Receiver {
     }
 
     /// The read position as the peer may know it.
-    const fn told(&self) -> u64 {
-        match self.held {
-            true => self.confirmed,
+    fn told(&self) -> u64 {
+        match self.tells_late && !self.tells_all {
+            _ if self.held => self.confirmed,
+            true => self.consumed.min(self.before).max(self.confirmed),
             false => self.consumed,
         }
     }
 
+    /// The peer is one for which [`Self::hold`] comes too late now and then: it may lose its link just after it
+    /// sent something, and may hear that this was read before it knows that it arrived. What it sent before
+    /// that it knows by then.
+    pub(super) fn tell_late(&mut self) {
+        self.tells_late = true;
+    }
+
     /// The cursor of the read position for the peer.
-    pub(super) const fn cons_to_tell(&self) -> Cursor {
+    pub(super) fn cons_to_tell(&self) -> Cursor {
         self.ring.cursor(self.told())
     }
 
     /// The peer is being told the read position.
     pub(super) fn confirm(&mut self) {
         self.confirmed = self.told();
+        self.tells_all &= self.held;
     }
 
     /// The peer changed links, and does not know that all its messages arrived: its producer cursor is
