@@ -128,12 +128,12 @@ fn guests(
     at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
 }
 
-/// Scripts that run at a time. Most of what they do is to wait.
+/// Scripts that run at a time: more than processors, as much of what they do is to wait.
 fn jobs() -> usize {
-    run::processors().min(4)
+    (run::processors() * 3).div_ceil(2).min(4)
 }
 
-/// Runs as many scripts at a time as the machine has processors for. The first error ends the run after
+/// Runs as many scripts at a time as [`jobs`] says. The first error ends the run after
 /// those that have begun.
 fn at_once<T: Sync>(
     scripts: &[T],
