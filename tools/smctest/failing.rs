@@ -111,7 +111,17 @@ fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
     ask(&context.connect()?).context("before anything fails")?;
-    choose_workers()?;
+    let workers = Workers::choose()?;
+    let (attempts, failed) = fail_each(context, injector)?;
+    drop(workers);
+    println!("# failing: {failed} of {attempts} attempts failed");
+    ensure!(attempts > 0, "nothing was injected");
+    await_no_link()?;
+    ask(&context.connect()?).context("after it")
+}
+
+/// Makes the attempts, and says how many there were and how many failed.
+fn fail_each(context: &Context, injector: &Injector) -> Result<(u32, u32)> {
     let (mut attempts, mut failed) = (0, 0);
     for cache in Cache::small()? {
         for number in 1.. {
@@ -126,10 +136,7 @@ fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
             failed += u32::from(result.is_err());
         }
     }
-    println!("# failing: {failed} of {attempts} attempts failed");
-    ensure!(attempts > 0, "nothing was injected");
-    await_no_link()?;
-    ask(&context.connect()?).context("after it")
+    Ok((attempts, failed))
 }
 
 /// Waits until there is no link, so that the next connection makes one.
@@ -224,17 +231,32 @@ impl Injector {
     }
 }
 
-/// Lets allocations of the kernel's workers fail, and of those to come.
-fn choose_workers() -> Result<()> {
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        // Workers are made by the one thread that makes all of the kernel's.
-        if comm.starts_with("kworker/") || comm.trim() == "kthreadd" {
-            // One may end meanwhile.
-            let _ = fs::write(entry.path().join("make-it-fail"), "1");
-        }
+/// The kernel's workers, whose allocations may fail while this lives, as may those of workers to come.
+struct Workers;
+
+impl Workers {
+    fn choose() -> Result<Self> {
+        Self::mark("1")?;
+        Ok(Self)
     }
-    Ok(())
+
+    fn mark(value: &str) -> Result<()> {
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            // Workers are made by the one thread that makes all of the kernel's.
+            if comm.starts_with("kworker/") || comm.trim() == "kthreadd" {
+                // One may end meanwhile.
+                let _ = fs::write(entry.path().join("make-it-fail"), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let _ = Self::mark("0");
+    }
 }
 
 /// A cache of kernel objects.

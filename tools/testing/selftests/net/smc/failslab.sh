@@ -12,16 +12,17 @@ require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 
-check "calls with 5 % of allocations failing" smctest failing --percent 5 --rounds 60
-check "calls with 30 % of allocations failing" smctest failing --percent 30 --rounds 60
-check "all tasks, with 1 % of allocations failing" \
-	smctest failing --everywhere --percent 1 --rounds 60
-# A group of which nobody has need goes at once, so that the next connection makes one again.
+# Before there is a group that stays. One of which nobody has need goes at once, so that the next connection makes
+# one again.
 in_turn() {
 	with_sysctl a net/smc/smcr_lgr_idle_time 0 with_sysctl b net/smc/smcr_lgr_idle_time 0 \
 		smctest --deadline 280 --expect smc failing --in-turn
 }
 check "small allocations of workers for a new link, each in turn" in_turn
+check "calls with 5 % of allocations failing" smctest failing --percent 5 --rounds 60
+check "calls with 30 % of allocations failing" smctest failing --percent 30 --rounds 60
+check "all tasks, with 1 % of allocations failing" \
+	smctest failing --everywhere --percent 1 --rounds 60
 check "SMC works afterwards" within 20 smctest --expect smc integrity --mib 2
 check "module unloads" within 20 unload_smc
 
