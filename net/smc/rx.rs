@@ -50,7 +50,7 @@ fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
 
 impl Conn {
     /// Gives bytes to the application. Sleeps unless told not to, and lets others read meanwhile; 0 at
-    /// the end of the stream.
+    /// the end of the stream. Who asks for no bytes waits for some as well, as with TCP.
     ///
     /// # Errors
     ///
@@ -66,11 +66,14 @@ impl Conn {
         let mut timeout = sk.rcvtimeo(how.nonblock);
         let inline = sk.is_urg_inline();
         let mut done = 0;
-        while msg.len() > 0 {
+        loop {
             match self.recv_some(sk, msg, how, inline, done) {
                 Ok(Step::Copied(len)) => {
                     done += len;
-                    continue;
+                    if msg.len() > 0 {
+                        continue;
+                    }
+                    break;
                 }
                 Ok(Step::Mark(len)) => {
                     done += len;
@@ -156,6 +159,9 @@ impl Conn {
             Recv::Ready(_) | Recv::Wait => return Ok(Step::Wait),
             Recv::Eof => return Ok(Step::Eof),
             Recv::NotConnected => return Err(ENOTCONN),
+        }
+        if want == 0 {
+            return Ok(Step::Copied(0));
         }
         // The element stays ours while bytes are copied, even if the group ends meanwhile.
         let rmbe = rmbe.ok_or(ECONNABORTED)?;

@@ -134,6 +134,19 @@ pub(super) const ROWS: &[Row] = &[
             pair.server.ioctl_int(FIONREAD)
         ]
     }),
+    Row::same(
+        "receive into nothing when there is nothing waits",
+        "EAGAIN true",
+        |rig| {
+            let pair = rig.pair()?;
+            let at_once = pair.server.recv(&mut [], DONTWAIT);
+            pair.server.set_timeout(Duration::from_millis(200))?;
+            let start = Instant::now();
+            // The C module waits as well, and says 0 then.
+            let _ = pair.server.recv(&mut [], 0);
+            answer![at_once, start.elapsed() >= Duration::from_millis(150)]
+        },
+    ),
     Row::same("receive with a timeout", "EAGAIN true", |rig| {
         let pair = rig.pair()?;
         pair.server.set_timeout(Duration::from_millis(200))?;
