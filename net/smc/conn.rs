@@ -29,7 +29,10 @@ use kernel::{
     workqueue::Work, //
 };
 use kernel_ext::{
-    ib::Mapping,
+    ib::{
+        Mapping,
+        Name, //
+    },
     net::{
         Charge,
         Sk,
@@ -198,6 +201,12 @@ impl Conn {
     /// The link that carries what we send, and its slot.
     pub(crate) fn at(&self) -> At {
         self.inner.lock().at.clone()
+    }
+
+    /// The name of the RDMA device that carries what we send, while it is there.
+    #[cold]
+    pub(crate) fn device_name(&self) -> Option<Name> {
+        self.link().device().map(|device| device.name())
     }
 
     /// The link that carries what we send.

@@ -34,7 +34,8 @@ use kernel_ext::{
         Device,
         RtrAttr, //
     },
-    random, //
+    random,
+    trace, //
 };
 use smc_proto::{
     id::{
@@ -56,9 +57,11 @@ use smc_proto::{
 
 use crate::config::Depth;
 use control::Controls;
+use facts::Broken;
 pub(crate) use facts::{
     Facts,
     Failure,
+    GroupId,
     PeerEnd,
     PortFacts, //
 };
@@ -72,6 +75,8 @@ pub(crate) trait Sender: Send + Sync {
 
 /// Who takes what a link brings. Does not sleep.
 pub(crate) trait Handler: Send + Sync {
+    /// The group that the link belongs to.
+    fn group(&self) -> GroupId;
     /// A message arrived.
     fn on_message(self: Arc<Self>, bytes: &[u8]);
     /// A send slot is free again.
@@ -299,13 +304,29 @@ impl Link {
     }
 
     /// The link is broken: its group gets to know, once. Does not sleep.
+    // Inline, as the tracepoint tells the place from which this was called.
+    #[inline(always)]
     pub(crate) fn fail(&self, why: Failure) {
-        let mut inner = self.inner.lock();
-        let Some(next) = inner.state.on(Event::WentDown) else {
+        let Some(broken) = self.break_off(why) else {
             return;
         };
+        trace::link_down(self, || broken.traced());
+        if let Some(handler) = broken.handler {
+            handler.on_failure();
+        }
+    }
+
+    /// Takes note that the link is broken; `None` if that was known.
+    fn break_off(&self, why: Failure) -> Option<Broken> {
+        let mut inner = self.inner.lock();
+        let next = inner.state.on(Event::WentDown)?;
         inner.state = next;
-        let (handler, number) = (inner.handler.clone(), inner.number);
+        let broken = Broken {
+            handler: inner.handler.clone(),
+            device: inner.device.clone(),
+            state: next,
+        };
+        let number = inner.number;
         drop(inner);
         pr_warn!(
             "link {} of queue pair {} failed: {why}\n",
@@ -313,9 +334,7 @@ impl Link {
             self.qp_num.get()
         );
         self.registering.notify_all();
-        if let Some(handler) = handler {
-            handler.on_failure();
-        }
+        Some(broken)
     }
 
     /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this

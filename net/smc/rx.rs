@@ -6,9 +6,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::net::{
-    Msg,
-    Sk, //
+use kernel_ext::{
+    net::{
+        Msg,
+        Sk, //
+    },
+    trace, //
 };
 use smc_proto::stream::Recv;
 
@@ -182,6 +185,7 @@ impl Conn {
         if copied == 0 {
             return Err(EFAULT);
         }
+        trace::rx_recvmsg(sk, copied, || self.device_name());
         if how.peek {
             return Ok(Step::Copied(copied));
         }

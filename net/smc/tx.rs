@@ -8,11 +8,14 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::net::{
-    Charge,
-    Msg,
-    Purpose,
-    Sk, //
+use kernel_ext::{
+    net::{
+        Charge,
+        Msg,
+        Purpose,
+        Sk, //
+    },
+    trace, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -190,6 +193,7 @@ impl Conn {
         if copied == 0 {
             return Err(EFAULT);
         }
+        trace::tx_sendmsg(sk, copied, || self.device_name());
         Ok(copied)
     }
 

@@ -17,6 +17,8 @@
 #include "ratelimit.h"
 #include "route.h"
 #include "sock_diag.h"
+#include "trace.h"
+#include "trace_smc.h"
 #include "utsname.h"
 #include "workqueue.h"
 

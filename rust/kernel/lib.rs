@@ -21,6 +21,7 @@ pub mod route;
 pub mod shrinker;
 pub mod sock_diag;
 pub mod time;
+pub mod trace;
 pub mod uapi;
 pub mod utsname;
 pub mod window;

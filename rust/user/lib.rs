@@ -19,6 +19,8 @@ pub use errno::Errno;
 pub use poll::poll_fd;
 pub use signal::interrupt_calls_by;
 pub use signal::restore_signal;
+pub use signal::stop_by;
+pub use signal::stopped;
 pub use socket::Message;
 pub use socket::Socket;
 

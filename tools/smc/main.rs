@@ -16,6 +16,7 @@ mod show;
 mod sockets;
 mod table;
 mod top;
+mod trace;
 mod ueid;
 mod why;
 
@@ -65,6 +66,8 @@ enum Command {
     Ueid(ueid::Command),
     /// Show what happens now, like top(1)
     Top(top::Arguments),
+    /// Show what the tracepoints of the module tell, until Ctrl-C (needs root)
+    Trace(trace::Arguments),
     /// Print what a shell reads to complete this command
     Completions(pages::Completions),
     /// Print the manual page of this command, or write those of all commands into a folder
@@ -103,6 +106,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::man(&arguments),
     }?;

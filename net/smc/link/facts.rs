@@ -7,9 +7,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::ib::{
-    self,
-    Device, //
+use kernel_ext::{
+    ib::{
+        self,
+        Device, //
+    },
+    trace::LinkDown, //
 };
 use smc_proto::{
     id::{
@@ -25,6 +28,8 @@ use smc_proto::{
     pnet::PnetId,
     wire::clc::SmcR, //
 };
+
+use super::Handler;
 
 /// Why a link is broken.
 #[derive(Clone, Copy)]
@@ -52,6 +57,36 @@ impl fmt::Display for Failure {
             Self::Register => f.write_str("memory was not registered in time"),
             Self::Silence => f.write_str("the peer does not answer"),
             Self::Port => f.write_str("its port is gone"),
+        }
+    }
+}
+
+/// Which link group it is, for those who trace links.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct GroupId {
+    pub(crate) address: usize,
+    /// That of its network namespace.
+    pub(crate) net_cookie: u64,
+}
+
+/// A link that has just gone down.
+pub(super) struct Broken {
+    pub(super) handler: Option<Arc<dyn Handler>>,
+    pub(super) device: Option<Arc<Device>>,
+    pub(super) state: State,
+}
+
+impl Broken {
+    #[cold]
+    /// What the tracepoint shows of it.
+    pub(super) fn traced(&self) -> LinkDown {
+        let group = self.handler.as_ref().map(|handler| handler.group());
+        let group = group.unwrap_or_default();
+        LinkDown {
+            group: group.address,
+            net_cookie: group.net_cookie,
+            state: self.state.code(),
+            device: self.device.as_ref().map(|device| device.name()),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 //! What arrives on a link of a group, and the end of the link.
 
+use core::ptr;
+
 use kernel::{
     pr_warn_once,
     prelude::*,
@@ -20,7 +22,10 @@ use crate::{
         },
         LinkGroup, //
     },
-    link::Handler, //
+    link::{
+        GroupId,
+        Handler, //
+    }, //
 };
 
 /// A group as the link in one of its slots sees it.
@@ -46,6 +51,13 @@ impl Handler for Tie {
         match cdc::Message::parse(bytes) {
             Ok(message) => self.group.on_cdc(message.token, &message.cdc),
             Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
+        }
+    }
+
+    fn group(&self) -> GroupId {
+        GroupId {
+            address: ptr::from_ref(&*self.group).addr(),
+            net_cookie: self.group.terms.net_cookie,
         }
     }
 

@@ -9,9 +9,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::net::{
-    Msg,
-    RawAddr, //
+use kernel_ext::{
+    net::{
+        Msg,
+        RawAddr, //
+    },
+    trace, //
 };
 
 use super::{
@@ -37,6 +40,7 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     namespace::of(&this.sk)
         .stats
         .fell_back(this.end, why.reason);
+    trace::switch_to_fallback(&this.sk, &this.tcp, why.reason.code());
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }

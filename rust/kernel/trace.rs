@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tracepoints of the module, which are those of the C module.
+//!
+//! One that is off costs an instruction that does nothing: what it would show is not looked up. Addresses
+//! are there to tell objects apart, and printed as hashes.
+//!
+//! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h), `rust/helpers/trace_smc.h`
+
+use core::{
+    ffi::c_void,
+    ptr, //
+};
+
+use kernel::ffi::c_char;
+
+use crate::{
+    bindings,
+    ib::Name,
+    net::{
+        Sk,
+        TcpSocket, //
+    }, //
+};
+
+/// Whether somebody listens to a tracepoint, by its static key.
+#[cfg(CONFIG_TRACEPOINTS)]
+macro_rules! is_on {
+    ($tracepoint:ident) => {{
+        #[cfg(CONFIG_JUMP_LABEL)]
+        // SAFETY: The tracepoint is one that C defines, so its key is a static key.
+        let is_on = unsafe {
+            kernel::jump_label::arch_static_branch! {
+                bindings::$tracepoint, bindings::tracepoint, key, false
+            }
+        };
+        #[cfg(not(CONFIG_JUMP_LABEL))]
+        // SAFETY: As above. The key's first word is the count of listeners, which changes at any time.
+        let is_on = unsafe {
+            ptr::addr_of!(bindings::$tracepoint.key)
+                .cast::<i32>()
+                .read_volatile()
+                > 0
+        };
+        is_on
+    }};
+}
+
+/// Without tracepoints nobody does.
+#[cfg(not(CONFIG_TRACEPOINTS))]
+macro_rules! is_on {
+    ($tracepoint:ident) => {
+        false
+    };
+}
+
+/// `len` bytes were taken from an application to be sent. `device` is asked for the name of the link's RDMA
+/// device. Any context that it may be in.
+#[inline(always)]
+pub fn tx_sendmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
+    if is_on!(__tracepoint_smc_tx_sendmsg) {
+        message(bindings::trace_tx_sendmsg, sk, len, device());
+    }
+}
+
+/// `len` bytes were given to an application. Otherwise as [`tx_sendmsg`].
+#[inline(always)]
+pub fn rx_recvmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
+    if is_on!(__tracepoint_smc_rx_recvmsg) {
+        message(bindings::trace_rx_recvmsg, sk, len, device());
+    }
+}
+
+type Message = unsafe extern "C" fn(*const c_void, u64, usize, *const c_char, usize);
+
+#[cold]
+fn message(emit: Message, sk: &Sk, len: usize, device: Option<Name>) {
+    let name = device.as_ref().map_or(&[][..], Name::as_bytes);
+    let (text, text_len) = (name.as_ptr().cast(), name.len());
+    // SAFETY: The name is valid for reads of its length; the address is not followed.
+    unsafe { emit(sk.as_ptr().cast(), sk.netns_cookie(), len, text, text_len) };
+}
+
+/// From now on TCP answers for a socket. Any context.
+#[inline(always)]
+pub fn switch_to_fallback(sk: &Sk, tcp: &TcpSocket, reason: u32) {
+    if is_on!(__tracepoint_smc_switch_to_fallback) {
+        let (sk_address, tcp_address) = (sk.as_ptr().cast(), tcp.sk_ptr().cast());
+        // CAST: The C module shows the number as signed, too.
+        let reason = reason as i32;
+        // SAFETY: The addresses are not followed.
+        unsafe { bindings::trace_fallback(sk_address, tcp_address, sk.netns_cookie(), reason) };
+    }
+}
+
+/// What is told of a link that went down.
+pub struct LinkDown {
+    /// The address of its link group.
+    pub group: usize,
+    /// The cookie of the group's network namespace.
+    pub net_cookie: u64,
+    /// The link's state, as user space knows it.
+    pub state: u8,
+    /// The name of the link's RDMA device.
+    pub device: Option<Name>,
+}
+
+/// The link at an address went down. The event names the place of this call, so whoever passes it on for
+/// others is inline, too. Any context that `facts` may be in.
+#[inline(always)]
+pub fn link_down<T>(link: &T, facts: impl FnOnce() -> LinkDown) {
+    if is_on!(__tracepoint_smcr_link_down) {
+        let facts = facts();
+        let name = facts.device.as_ref().map_or(&[][..], Name::as_bytes);
+        // SAFETY: The name is valid for reads of its length; the addresses are not followed.
+        unsafe {
+            bindings::trace_link_down(
+                ptr::from_ref(link).cast(),
+                ptr::without_provenance(facts.group),
+                facts.net_cookie,
+                facts.state.into(),
+                name.as_ptr().cast(),
+                name.len(),
+            );
+        }
+    }
+}
