@@ -7,6 +7,7 @@
 //! as it is; [`Errno`] prints it by name.
 
 mod address;
+pub mod bpf;
 mod errno;
 pub mod inspect;
 mod option;

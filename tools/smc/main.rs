@@ -14,6 +14,7 @@ mod pages;
 mod run;
 mod show;
 mod sockets;
+mod switch;
 mod table;
 mod top;
 mod trace;
@@ -66,6 +67,9 @@ enum Command {
     Ueid(ueid::Command),
     /// Show what happens now, like top(1)
     Top(top::Arguments),
+    /// Show or change whose TCP sockets become SMC sockets without a library (needs root)
+    #[command(subcommand)]
+    Switch(switch::Command),
     /// Show what the tracepoints of the module tell, until Ctrl-C (needs root)
     Trace(trace::Arguments),
     /// Print what a shell reads to complete this command
@@ -106,6 +110,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Pnet(command) => networks::run(&command),
         Command::Ueid(command) => ueid::run(&command),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Switch(command) => switch::run(&command),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Completions(arguments) => pages::completions(&arguments),
         Command::Man(arguments) => pages::man(&arguments),

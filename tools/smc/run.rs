@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc run`: starts a program with the preload library, as `smc_run` of smc-tools does.
+//! `smc run`: starts a program with the preload library, as `smc_run` of smc-tools does, or with a BPF
+//! program that switches its sockets.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,6 +11,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::switch;
+
 /// The preload library's file name.
 const LIBRARY: &str = "libsmc_preload.so";
 
@@ -18,6 +21,11 @@ pub(crate) struct Arguments {
     /// Say on standard error what happens to each socket
     #[arg(short = 'd', long)]
     debug: bool,
+
+    /// Switch its sockets by a BPF program instead of a library; for static programs, and those that make
+    /// their system calls themselves. Needs root
+    #[arg(long, conflicts_with_all = ["debug", "rcvbuf", "sndbuf"])]
+    bpf: bool,
 
     /// Receive buffer of the sockets, in bytes or with k or m
     #[arg(short = 'r', long, value_name = "SIZE", value_parser = size)]
@@ -42,12 +50,24 @@ pub(crate) struct Start<'a> {
 
 /// Replaces this process by the command; returns only on failure.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
+    if arguments.bpf {
+        return run_switched(&arguments.command);
+    }
     Err(start(&Start {
         debug: arguments.debug,
         rcvbuf: arguments.rcvbuf.as_deref(),
         sndbuf: arguments.sndbuf.as_deref(),
         command: &arguments.command,
     }))
+}
+
+/// As [`run`], in a cgroup whose sockets are switched.
+fn run_switched(command: &[OsString]) -> io::Result<()> {
+    let Some((program, rest)) = command.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let _entered = switch::enter()?;
+    Err(become_command(Command::new(program).args(rest)))
 }
 
 /// As [`run`]; returns what failed.
@@ -71,8 +91,13 @@ pub(crate) fn start(how: &Start<'_>) -> io::Error {
         command.env("SMC_SNDBUF", size);
     }
 
+    become_command(&mut command)
+}
+
+/// Replaces this process; returns what failed.
+fn become_command(command: &mut Command) -> io::Error {
     let error = command.exec();
-    let program = program.display();
+    let program = command.get_program().display();
     io::Error::new(error.kind(), format!("{program}: {error}"))
 }
 

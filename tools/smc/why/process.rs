@@ -135,12 +135,12 @@ impl Way {
             (_, true) => Finding::plain(
                 "NOT_SMC/own-call",
                 "The program runs under smc run, but got this socket past the C library's socket(2): by a system call of its own, as Go does, by io_uring, or from another process.",
-                "Have the program ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
+                "Start it by smc run --bpf, but for io_uring; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets.",
             ),
             (true, false) => Finding::plain(
                 "NOT_SMC/no-library",
                 "The program runs under smc run, but did not load the library that this preloads: it is linked statically, or runs with more rights than its user.",
-                "Have the program ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets; or link it dynamically.",
+                "Start it by smc run --bpf; or have it ask for IPPROTO_SMC, or set TCP_ULP to smc on its sockets; or link it dynamically.",
             ),
             (false, false) => Finding::plain(
                 "NOT_SMC/not-run",

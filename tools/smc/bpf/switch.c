@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Turns TCP sockets of chosen cgroups and programs into SMC sockets while they are made.
+ *
+ * update_socket_protocol() (net/socket.c) exists to be changed by programs like this one: what it returns,
+ * if that is not 0, is the protocol of the new socket. It is called for socket(2) alone, so neither the
+ * kernel's own sockets nor those of socketpair(2) or accept(2) come here.
+ *
+ * Needs no headers: the few numbers are those of include/uapi.
+ */
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define SEC(name) __attribute__((section(name), used))
+
+enum { AF_INET = 2, AF_INET6 = 10 };
+enum { SOCK_STREAM = 1, SOCK_TYPE_MASK = 0xf };
+enum { IPPROTO_TCP = 6, IPPROTO_SMC = 256 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { COMM_LEN = 16 };
+
+/* Levels of cgroups that are looked at, from the root down; the same in switch/choice.rs. */
+enum { LEVELS = 64 };
+
+static void *(*const map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const get_current_comm)(void *buf, u32 len) = (void *)16;
+static long (*const probe_read_kernel)(void *to, u32 len, const void *from) = (void *)113;
+static u64 (*const get_current_ancestor_cgroup_id)(int level) = (void *)123;
+
+/* Read by switch/object.rs: the maps are made before the program is loaded. */
+struct map {
+	u32 type, key_size, value_size, max_entries;
+};
+
+/* Ids of the chosen cgroups; those below count as well. */
+struct map cgroups SEC("maps") = { BPF_MAP_TYPE_HASH, sizeof(u64), 1, 1024 };
+/* Names of the chosen programs, as in /proc/PID/comm, filled up with zeroes. */
+struct map programs SEC("maps") = { BPF_MAP_TYPE_HASH, COMM_LEN, 1, 1024 };
+/* The address of the kernel's count of modules that offer SMC, 0 if unknown. */
+struct map settings SEC("maps") = { BPF_MAP_TYPE_ARRAY, sizeof(u32), sizeof(u64), 1 };
+
+static inline int is_tcp(u64 family, u64 type, u64 protocol)
+{
+	return ((u32)family == AF_INET || (u32)family == AF_INET6) &&
+	       ((u32)type & SOCK_TYPE_MASK) == SOCK_STREAM &&
+	       ((u32)protocol == 0 || (u32)protocol == IPPROTO_TCP);
+}
+
+/* Without the module a program would get no socket at all. */
+static inline int is_smc_there(void)
+{
+	u32 key = 0, modules = 0;
+	u64 *address = map_lookup_elem(&settings, &key);
+
+	if (!address || !*address)
+		return 1;
+	return !probe_read_kernel(&modules, sizeof(modules), (void *)*address) && modules;
+}
+
+static inline int is_program_chosen(void)
+{
+	char name[COMM_LEN] = {};
+
+	get_current_comm(name, sizeof(name));
+	return map_lookup_elem(&programs, name) != 0;
+}
+
+static inline int is_cgroup_chosen(void)
+{
+	for (int level = 0; level < LEVELS; level++) {
+		u64 id = get_current_ancestor_cgroup_id(level);
+
+		if (!id)
+			return 0;
+		if (map_lookup_elem(&cgroups, &id))
+			return 1;
+	}
+	return 0;
+}
+
+/* ctx: the three arguments, and what a program before this one returned. */
+SEC("fmod_ret/update_socket_protocol")
+int smc_switch(u64 *ctx)
+{
+	if (!is_tcp(ctx[0], ctx[1], ctx[2]))
+		return 0;
+	if (!is_program_chosen() && !is_cgroup_chosen())
+		return 0;
+	return is_smc_there() ? IPPROTO_SMC : 0;
+}
+
+/* Some helpers are for programs under this license only. */
+char license_of_this[] SEC("license") = "GPL";

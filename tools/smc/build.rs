@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Compiles the BPF programs, which go into the command itself.
+//!
+//! A machine without clang gets a command without them, which says so when it is asked for them.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Names of clang, in Debian with the version.
+const CLANG: [&str; 8] = [
+    "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16",
+];
+
+fn main() {
+    const SOURCE: &str = "bpf/switch.c";
+    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-env-changed=SMC_CLANG");
+    let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let object = PathBuf::from(folder).join("switch.o");
+    let chosen = env::var("SMC_CLANG").ok();
+    let names = chosen
+        .iter()
+        .map(String::as_str)
+        .chain(CLANG.into_iter().filter(|_| chosen.is_none()));
+    for name in names {
+        let status = Command::new(name)
+            .args([
+                "-target", "bpf", "-O2", "-Wall", "-Werror", "-c", SOURCE, "-o",
+            ])
+            .arg(&object)
+            .status();
+        match status {
+            Ok(status) if status.success() => return,
+            Ok(status) => panic!("{name} does not compile {SOURCE}: {status}"),
+            // The next one, then.
+            Err(_) => {}
+        }
+    }
+    println!("cargo::warning=no clang: `smc run --bpf` and `smc switch` will not work");
+    fs::write(&object, "").expect("OUT_DIR can be written to");
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smc switch`: turns the TCP sockets of chosen cgroups and programs into SMC sockets, by a BPF program
+//! that the kernel asks for the protocol of each new socket. It needs no library in the program, so it
+//! covers static programs and those that make their system calls themselves.
+
+mod choice;
+mod keeper;
+mod object;
+mod program;
+mod types;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde::Serialize;
+use smc_user::bpf::Map;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::table::json;
+use choice::Cgroup;
+use choice::Name;
+use keeper::Entered;
+use program::Attached;
+
+/// Where the parts of the switch have names while it is on.
+const FOLDER: &str = "/sys/fs/bpf/smc";
+
+/// What to turn on or off.
+#[derive(clap::Args)]
+pub(crate) struct Targets {
+    /// A cgroup (version 2): its folder, or its path below the root; those below it count as well
+    #[arg(
+        long = "cgroup",
+        value_name = "PATH",
+        required_unless_present = "programs"
+    )]
+    cgroups: Vec<PathBuf>,
+
+    /// A program, by the name in /proc/PID/comm (the first 15 bytes of its file's name)
+    #[arg(long = "program", value_name = "NAME")]
+    programs: Vec<Name>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Print what is switched
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// From now on new TCP sockets of these are SMC sockets
+    Add(Targets),
+    /// From now on new TCP sockets of these are TCP sockets again
+    Del(Targets),
+    /// Switch nothing any more
+    Off,
+    /// Keeps the switch of one `smc run --bpf`
+    #[command(hide = true)]
+    Keep(keeper::Arguments),
+}
+
+/// Carries the command out.
+pub(crate) fn run(command: &Command) -> io::Result<()> {
+    match command {
+        Command::Show { json } => show(*json),
+        Command::Add(targets) => add(targets),
+        Command::Del(targets) => remove(targets),
+        Command::Off => off(),
+        Command::Keep(arguments) => keeper::run(arguments),
+    }
+    .map_err(with_need)
+}
+
+/// Makes a cgroup below that of this process, has its sockets switched, and enters it. What is started from
+/// here on belongs to it.
+pub(crate) fn enter() -> io::Result<Entered> {
+    check_module()?;
+    keeper::enter().map_err(with_need)
+}
+
+/// Says who may, to those who may not.
+fn with_need(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let text = format!("{error}; BPF programs need root, or CAP_BPF and CAP_PERFMON");
+            io::Error::new(error.kind(), text)
+        }
+        _ => error,
+    }
+}
+
+/// Fails, with what is missing, unless SMC sockets can be made by the protocol. Loads the module if the
+/// system does so for a socket.
+fn check_module() -> io::Result<()> {
+    const IPPROTO_SMC: i32 = 256;
+    match Socket::open(libc::AF_INET, libc::SOCK_STREAM, IPPROTO_SMC) {
+        Ok(_) => Ok(()),
+        Err(Errno::EPROTONOSUPPORT) => Err(io::Error::other(
+            "the SMC module is not loaded, or has no IPPROTO_SMC",
+        )),
+        Err(error) => Err(io::Error::other(format!(
+            "no SMC socket can be made: {error}"
+        ))),
+    }
+}
+
+/// The two maps of the switch.
+struct Tables {
+    cgroups: Map,
+    programs: Map,
+}
+
+impl Tables {
+    /// Those of the switch that is on; `None` if it is off.
+    fn open(folder: &Path) -> io::Result<Option<Self>> {
+        // The link comes last and goes first.
+        if !folder.join("link").try_exists()? {
+            return Ok(None);
+        }
+        let open = |name: &str| {
+            let path = folder.join(name);
+            Map::open(&path).map_err(|error| named(&path, error))
+        };
+        Ok(Some(Self {
+            cgroups: open("cgroups")?,
+            programs: open("programs")?,
+        }))
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.cgroups.keys()?.is_empty() && self.programs.keys()?.is_empty())
+    }
+}
+
+fn named(path: &Path, error: Errno) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn add(targets: &Targets) -> io::Result<()> {
+    check_module()?;
+    // All are looked at before any is changed.
+    let cgroups = cgroups(targets)?;
+    let folder = Path::new(FOLDER);
+    let tables = match Tables::open(folder)? {
+        Some(tables) => tables,
+        None => install(folder)?,
+    };
+    const CHOSEN: &[u8] = &[1];
+    for cgroup in &cgroups {
+        tables.cgroups.insert(&cgroup.key(), CHOSEN)?;
+    }
+    for program in &targets.programs {
+        tables.programs.insert(&program.key(), CHOSEN)?;
+    }
+    Ok(())
+}
+
+fn cgroups(targets: &Targets) -> io::Result<Vec<Cgroup>> {
+    let found = targets.cgroups.iter().map(|path| Cgroup::find(path));
+    found.collect()
+}
+
+/// Attaches the program and names its parts.
+fn install(folder: &Path) -> io::Result<Tables> {
+    let parent = folder.parent().unwrap_or(folder);
+    if !is_bpf_fs(parent) {
+        let text = format!(
+            "no BPF file system keeps the switch: mount -t bpf bpf {}",
+            parent.display()
+        );
+        return Err(io::Error::other(text));
+    }
+    let attached = Attached::now()?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let Attached { link, mut maps } = attached;
+    for (name, map) in &maps {
+        let path = folder.join(name);
+        // Left over by one that was interrupted: without a link it does nothing.
+        let _ = fs::remove_file(&path);
+        map.pin(&path).map_err(|error| named(&path, error))?;
+    }
+    let path = folder.join("link");
+    link.pin(&path).map_err(|error| named(&path, error))?;
+    let mut take = |name| {
+        let map = maps.remove(name);
+        map.ok_or_else(|| io::Error::other("the BPF program lacks a map"))
+    };
+    Ok(Tables {
+        cgroups: take("cgroups")?,
+        programs: take("programs")?,
+    })
+}
+
+/// Whether a BPF file system is mounted there.
+fn is_bpf_fs(folder: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let folder = folder.to_string_lossy();
+    let mut fields = mounts.lines().map(|line| line.split(' '));
+    fields.any(|mut fields| fields.nth(1) == Some(&*folder) && fields.next() == Some("bpf"))
+}
+
+fn remove(targets: &Targets) -> io::Result<()> {
+    let Some(tables) = Tables::open(Path::new(FOLDER))? else {
+        return Err(io::Error::other("the switch is off"));
+    };
+    let is_absent = |error: Errno, what: &str| match error {
+        Errno::ENOENT => io::Error::other(format!("{what} is not switched")),
+        error => error.into(),
+    };
+    for path in &targets.cgroups {
+        let cgroup = Cgroup::find(path)?;
+        let removed = tables.cgroups.remove(&cgroup.key());
+        removed.map_err(|error| is_absent(error, &path.to_string_lossy()))?;
+    }
+    for program in &targets.programs {
+        let removed = tables.programs.remove(&program.key());
+        removed.map_err(|error| is_absent(error, &program.to_string()))?;
+    }
+    match tables.is_empty()? {
+        true => off(),
+        false => Ok(()),
+    }
+}
+
+/// Takes the names away; the program goes with the link's.
+fn off() -> io::Result<()> {
+    let folder = Path::new(FOLDER);
+    for name in ["link", "cgroups", "programs", "settings"] {
+        match fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What is switched, for people and for JSON.
+#[derive(Debug, Default, Serialize)]
+struct Shown {
+    on: bool,
+    cgroups: Vec<String>,
+    programs: Vec<String>,
+}
+
+fn show(as_json: bool) -> io::Result<()> {
+    let mut shown = Shown::default();
+    if let Some(tables) = Tables::open(Path::new(FOLDER))? {
+        shown.on = true;
+        let ids: Vec<u64> = tables
+            .cgroups
+            .keys()?
+            .into_iter()
+            .filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)))
+            .collect();
+        shown.cgroups = choice::paths(&ids);
+        let names = tables.programs.keys()?;
+        shown.programs = names.iter().map(|key| choice::text(key)).collect();
+        shown.programs.sort_unstable();
+    }
+    if as_json {
+        return json(&shown);
+    }
+    match shown.on {
+        true => println!("The switch is on."),
+        false => println!("The switch is off."),
+    }
+    shown
+        .cgroups
+        .iter()
+        .for_each(|path| println!("cgroup {path}"));
+    shown
+        .programs
+        .iter()
+        .for_each(|name| println!("program {name}"));
+    Ok(())
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whose sockets are switched: cgroups and names of programs.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Levels below the root at which the program looks for a chosen cgroup; the same in `bpf/switch.c`.
+const LEVELS: usize = 64;
+
+/// A cgroup of version 2.
+pub(super) struct Cgroup {
+    pub(super) path: PathBuf,
+    id: u64,
+}
+
+impl Cgroup {
+    /// The cgroup of a folder, or of a path below the root of all.
+    pub(super) fn find(path: &Path) -> io::Result<Self> {
+        let place = match path.is_dir() {
+            true => path.to_path_buf(),
+            false => below(&root()?, path),
+        };
+        Self::at(&place).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    }
+
+    fn at(folder: &Path) -> io::Result<Self> {
+        let path = fs::canonicalize(folder)?;
+        // Every cgroup of version 2 has this file, and no folder elsewhere.
+        if !path.join("cgroup.controllers").exists() {
+            return Err(io::Error::other("is no cgroup of version 2"));
+        }
+        let root = root()?;
+        let depth = path
+            .strip_prefix(&root)
+            .unwrap_or(&path)
+            .components()
+            .count();
+        if depth >= LEVELS {
+            let text = format!("is more than {LEVELS} levels below the root");
+            return Err(io::Error::other(text));
+        }
+        // The number of the folder's inode is the cgroup's id.
+        let id = fs::metadata(&path)?.ino();
+        Ok(Self { path, id })
+    }
+
+    /// That of this process.
+    pub(super) fn own() -> io::Result<Self> {
+        let lines = fs::read_to_string("/proc/self/cgroup")?;
+        let path = lines.lines().find_map(|line| line.strip_prefix("0::"));
+        let path =
+            path.ok_or_else(|| io::Error::other("this process is in no cgroup of version 2"))?;
+        Self::at(&below(&root()?, Path::new(path)))
+    }
+
+    /// How the program in the kernel finds it.
+    pub(super) fn key(&self) -> [u8; 8] {
+        self.id.to_ne_bytes()
+    }
+}
+
+/// `path` taken from `root` even if it begins with a slash.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Where the hierarchy of version 2 is mounted.
+fn root() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let root = mounts.lines().find_map(root_in);
+    root.ok_or_else(|| {
+        io::Error::other(
+            "no cgroup file system of version 2 is mounted (mount -t cgroup2 none FOLDER)",
+        )
+    })
+}
+
+fn root_in(line: &str) -> Option<PathBuf> {
+    let mut fields = line.split(' ');
+    let (_, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    (kind == "cgroup2").then(|| unescaped(folder))
+}
+
+/// A path as the kernel prints it, with blanks and the like as `\040`.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let number = others
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = number.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, byte) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &others[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = others;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+/// The folders of cgroups, as paths from the root; the number of one that is gone.
+pub(super) fn paths(ids: &[u64]) -> Vec<String> {
+    let root = root().ok();
+    let mut found = Vec::new();
+    if let Some(root) = &root {
+        walk(root, &mut |folder, id| {
+            if ids.contains(&id) {
+                let below = folder.strip_prefix(root).unwrap_or(folder);
+                found.push((id, format!("/{}", below.display())));
+            }
+        });
+    }
+    let gone = ids
+        .iter()
+        .filter(|id| !found.iter().any(|(known, _)| known == *id));
+    let gone: Vec<_> = gone.map(|id| (*id, format!("id {id} (gone)"))).collect();
+    found.extend(gone);
+    let mut paths: Vec<_> = found.into_iter().map(|(_, path)| path).collect();
+    paths.sort_unstable();
+    paths
+}
+
+fn walk(folder: &Path, visit: &mut impl FnMut(&Path, u64)) {
+    if let Ok(metadata) = fs::metadata(folder) {
+        visit(folder, metadata.ino());
+    }
+    // One that vanishes meanwhile has nothing below it.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk(&entry.path(), visit);
+        }
+    }
+}
+
+/// The name of a program as the kernel keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name([u8; Name::LEN]);
+
+impl Name {
+    /// Bytes, the last of which is 0.
+    const LEN: usize = 16;
+
+    /// How the program in the kernel finds it.
+    pub(super) fn key(&self) -> [u8; Self::LEN] {
+        self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut name = [0; Self::LEN];
+        match name.get_mut(..text.len()) {
+            Some(part) if (1..Self::LEN).contains(&text.len()) => {
+                part.copy_from_slice(text.as_bytes());
+                Ok(Self(name))
+            }
+            _ => Err(format!(
+                "expected 1 to {} bytes, as in /proc/PID/comm",
+                Self::LEN - 1
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(&self.0))
+    }
+}
+
+/// The name up to its zeroes.
+pub(super) fn text(key: &[u8]) -> String {
+    let name = key.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_long_as_the_kernel_keeps_them() {
+        let name: Name = "redis-server".parse().unwrap();
+        assert_eq!(&name.key(), b"redis-server\0\0\0\0");
+        assert_eq!(name.to_string(), "redis-server");
+        assert!("fifteen-bytes-x".parse::<Name>().is_ok());
+        assert!("sixteen-bytes-xy".parse::<Name>().is_err());
+        assert!("".parse::<Name>().is_err());
+    }
+
+    #[test]
+    fn the_hierarchy_of_version_2_is_found() {
+        assert_eq!(root_in("cgroup /sys/fs/cgroup/cpu cgroup rw 0 0"), None);
+        let found = root_in("none /tmp/a\\040b cgroup2 rw 0 0");
+        assert_eq!(found, Some(PathBuf::from("/tmp/a b")));
+        assert_eq!(
+            below(Path::new("/c"), Path::new("/user.slice")),
+            Path::new("/c/user.slice")
+        );
+    }
+}
