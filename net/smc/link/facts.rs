@@ -77,8 +77,8 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    #[cold]
     /// What the tracepoint shows of it.
+    #[cold]
     pub(super) fn traced(&self) -> LinkDown {
         let group = self.handler.as_ref().map(|handler| handler.group());
         let group = group.unwrap_or_default();

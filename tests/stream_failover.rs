@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The rules of data transfer for a connection that moves to another link, one by one.
+
+mod common;
+
+use common::{
+    duo::Duo,
+    Side::{
+        Client,
+        Server, //
+    },
+};
+use smc_proto::cursor::Cursor;
+use smc_proto::stream::{
+    Fault,
+    ProducerFlags,
+    StateFlags, //
+};
+
+/// Bytes of the rings that [`Duo::new`] makes.
+const RING: u32 = 16_384;
+
+#[test]
+fn unconfirmed_data_are_written_again_in_the_same_place() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    duo.settle();
+    duo.write(Client, 50);
+    let before = duo.post(Client);
+    duo.lose(Client);
+    duo.client().on_link_switch();
+    let after = duo.post(Client);
+    assert!(after[1].writes().eq(before[0].writes()));
+    duo.arrive(Client);
+    assert_eq!(duo.read(Server), 150);
+}
+
+#[test]
+fn what_the_peer_has_read_is_not_written_again() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    duo.server().consume(5_000);
+    duo.post(Server);
+    duo.arrive(Server);
+    assert_eq!(duo.client().writable(), 0);
+    let fx = duo.client().on_link_switch();
+    assert!(fx.wake_writers && fx.transmit);
+    assert_eq!(duo.client().writable(), 5_000);
+    let plans = duo.post(Client);
+    assert_eq!(plans[1].len(), RING - 5_000);
+    duo.arrive(Client);
+    assert_eq!(duo.server().readable(), RING - 5_000);
+}
+
+#[test]
+fn an_answer_that_overtakes_the_repetition_makes_it_needless() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    duo.client().on_link_switch();
+    assert_eq!(duo.client().writable(), 0);
+    duo.read(Server);
+    duo.post(Server);
+    duo.arrive(Server);
+    assert!(duo.effects[Client.index()].wake_writers);
+    assert_eq!(duo.client().writable(), RING);
+    assert!(duo.post(Client).iter().all(|plan| plan.is_empty()));
+}
+
+#[test]
+fn what_the_peer_repeats_is_not_called_read_before() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    duo.client().on_link_switch();
+    let plans: Vec<_> = std::iter::from_fn(|| duo.client().plan()).collect();
+    let [validation, repetition] = plans.as_slice() else {
+        panic!("{plans:?}");
+    };
+    duo.server().on_cdc(&validation.cdc).unwrap();
+    assert!(!duo.server().consume(RING).transmit);
+    // Where a message has to go out all the same, it says what the last one said.
+    duo.write(Server, 1);
+    assert_eq!(duo.server().plan().unwrap().cdc.cons, Cursor::default());
+    duo.server().on_cdc(&repetition.cdc).unwrap();
+    let told = duo.server().plan().unwrap().cdc.cons;
+    assert_eq!(told, Cursor { wrap: 1, offset: 0 });
+}
+
+#[test]
+fn a_c_peer_is_told_one_message_late_unless_it_waits() {
+    let mut duo = Duo::new();
+    duo.server().tell_late();
+    let told = |duo: &mut Duo| {
+        duo.write(Server, 1);
+        duo.post(Server).last().unwrap().cdc.cons.offset
+    };
+    duo.write(Client, 100);
+    duo.settle();
+    duo.read(Server);
+    assert_eq!(told(&mut duo), 0);
+    duo.arrive(Server);
+    duo.write(Client, 100);
+    duo.settle();
+    duo.read(Server);
+    assert_eq!(told(&mut duo), 100);
+    duo.arrive(Server);
+    // There is room for 100 bytes less than the client has.
+    duo.write(Client, RING);
+    duo.settle();
+    duo.read(Server);
+    let plan = duo.post(Server).pop().expect("an update is due");
+    let all = Cursor {
+        wrap: 1,
+        offset: 100,
+    };
+    assert_eq!(plan.cdc.cons, all);
+}
+
+#[test]
+fn a_second_failover_does_not_claim_what_the_first_one_lost() {
+    let mut duo = Duo::new();
+    duo.write(Client, 10);
+    duo.settle();
+    for _ in 0..3 {
+        duo.write(Client, 10);
+        duo.post(Client);
+        duo.lose(Client);
+    }
+    duo.client().on_link_switch();
+    // The validation is completed, the repeated data are not; then this link fails too.
+    let plans = duo.post(Client);
+    duo.server().on_cdc(&plans[0].cdc).unwrap();
+    duo.client().on_sent(&plans[0].record, true);
+    duo.client().on_sent(&plans[1].record, false);
+    duo.client().on_link_switch();
+    let plan = duo.client().plan().unwrap();
+    assert_eq!(plan.cdc.seq, 1);
+    assert!(duo.server().on_cdc(&plan.cdc).is_ok());
+}
+
+#[test]
+fn a_completed_validation_changes_no_number() {
+    let mut duo = Duo::new();
+    // Beyond half of the numbers, where 0 counts as later.
+    for _ in 0..40_000 {
+        duo.write(Client, 1);
+        duo.settle();
+        duo.read(Server);
+    }
+    for _ in 0..2 {
+        duo.client().on_link_switch();
+        let plans = duo.post(Client);
+        assert_eq!(plans[0].cdc.seq, 40_000);
+        duo.arrive(Client);
+    }
+}
+
+#[test]
+fn messages_lost_with_a_link_end_the_connection() {
+    let mut duo = Duo::new();
+    duo.write(Client, 10);
+    // Completed, but lost at the peer: its adapter died.
+    let plans = duo.post(Client);
+    duo.client().on_sent(&plans[0].record, true);
+    duo.client().on_link_switch();
+    let plan = duo.client().plan().unwrap();
+    assert_eq!(duo.server().on_cdc(&plan.cdc), Err(Fault::LostMessages));
+    assert!(duo.server().abort().transmit);
+    let abort = duo.server().plan().unwrap().cdc;
+    assert_eq!(abort.state, StateFlags::ABORTED);
+    assert!(duo.client().on_cdc(&abort).unwrap().reset);
+}
+
+#[test]
+fn an_idle_connection_says_only_that_it_moved() {
+    let mut duo = Duo::new();
+    duo.write(Client, 10);
+    duo.settle();
+    duo.client().on_link_switch();
+    let plans = duo.post(Client);
+    assert_eq!(plans.len(), 1);
+    assert_eq!(plans[0].cdc.flags, ProducerFlags::FAILOVER);
+}
+
+#[test]
+fn the_send_buffer_stays_while_a_failed_link_may_read_it() {
+    let mut duo = Duo::new();
+    duo.write(Client, 10);
+    let lost = duo.client().plan().unwrap();
+    duo.client().on_link_switch();
+    duo.post(Client);
+    duo.arrive(Client);
+    assert_eq!(duo.client().queues().unwrap().outq, 0);
+    assert!(!duo.client().may_release_sndbuf());
+    duo.client().on_sent(&lost.record, false);
+    assert!(duo.client().may_release_sndbuf());
+}
