@@ -44,6 +44,9 @@ const SHORTAGE: &[&str] = &[
     r"page allocation failure",
     r"vmalloc error:",
     r"kmem_cache_create.* failed with error -\d+",
+    // Tracepoints of a module that is loaded have no memory for their fields. One that is defined wrongly
+    // has none at all, which trace.sh notices.
+    r"^WARNING: .* at event_define_fields\b",
 ];
 const TRACE: &str = "Call Trace:";
 
@@ -82,7 +85,10 @@ impl Scan {
             None if line.starts_with("smc-vm: kmemleak:") => line,
             None => return None,
         };
-        self.is_short |= self.shortage.is_match(said);
+        if self.shortage.is_match(said) {
+            self.is_short = true;
+            return None;
+        }
         if self.is_short && said.contains(TRACE) {
             self.is_short = false;
             return None;
@@ -121,6 +127,7 @@ mod tests {
             "[    1.000000] x: page allocation failure: order:0, mode:0xdc0(GFP_KERNEL)",
             "[    1.000000] x: vmalloc error: size 32768, failed to allocated page array size 64",
             "[    1.000000] __kmem_cache_create_args(SMC6) failed with error -22",
+            "[    1.000000] WARNING: kernel/trace/trace_events.c:3147 at event_define_fields+0x854/0x860, CPU#1: x/3",
         ] {
             assert_eq!(scan.trouble(line), None, "{line}");
             assert_eq!(scan.trouble(trace), None, "{line}");
