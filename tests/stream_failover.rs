@@ -92,36 +92,6 @@ fn what_the_peer_repeats_is_not_called_read_before() {
 }
 
 #[test]
-fn a_c_peer_is_told_one_message_late_unless_it_waits() {
-    let mut duo = Duo::new();
-    duo.server().tell_late();
-    let told = |duo: &mut Duo| {
-        duo.write(Server, 1);
-        duo.post(Server).last().unwrap().cdc.cons.offset
-    };
-    duo.write(Client, 100);
-    duo.settle();
-    duo.read(Server);
-    assert_eq!(told(&mut duo), 0);
-    duo.arrive(Server);
-    duo.write(Client, 100);
-    duo.settle();
-    duo.read(Server);
-    assert_eq!(told(&mut duo), 100);
-    duo.arrive(Server);
-    // There is room for 100 bytes less than the client has.
-    duo.write(Client, RING);
-    duo.settle();
-    duo.read(Server);
-    let plan = duo.post(Server).pop().expect("an update is due");
-    let all = Cursor {
-        wrap: 1,
-        offset: 100,
-    };
-    assert_eq!(plan.cdc.cons, all);
-}
-
-#[test]
 fn a_second_failover_does_not_claim_what_the_first_one_lost() {
     let mut duo = Duo::new();
     duo.write(Client, 10);
