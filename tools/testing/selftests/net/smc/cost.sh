@@ -13,10 +13,7 @@ CONNECTIONS=100
 
 # one_link: the C module takes the other end's device for a second link, which has messages of its own.
 one_link() {
-	local end
-	for end in a b; do
-		in_ns "$end" sh -c "echo 1 >/proc/sys/net/smc/smcr_max_links_per_lgr" || return
-	done
+	set_sysctl smcr_max_links_per_lgr 1
 }
 
 # with_module MODULE COMMAND...: the command with that module and buffers for some connections at each end.

@@ -38,10 +38,7 @@ even() {
 
 # often: where packets get lost only the test of a link tells.
 often() {
-	local name
-	for name in a b; do
-		in_place $name sh -c "echo 1 >/proc/sys/net/smc/smcr_testlink_time" || return
-	done
+	set_sysctl smcr_testlink_time 1
 }
 
 require "RDMA modules load" load_rdma

@@ -107,6 +107,16 @@ in_ns() {
 	ip netns exec "$ns" "$@"
 }
 
+# each_end COMMAND...: the command in both namespaces.
+each_end() {
+	in_ns a "$@" && in_ns b "$@"
+}
+
+# set_sysctl NAME VALUE: of net.smc, in both namespaces.
+set_sysctl() {
+	each_end sh -c "echo $2 >/proc/sys/net/smc/$1"
+}
+
 # smctest between the namespaces: the server in b, the client in a.
 ENDS=(--client-netns=a --server-netns=b --addr="$IP_B" --deadline="$(scale 120 1200)")
 smctest() {

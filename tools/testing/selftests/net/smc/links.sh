@@ -124,10 +124,7 @@ is_offered() {
 
 # buffers BYTES: of new connections. Of those with a megabyte a region has two.
 buffers() {
-	local end
-	for end in a b; do
-		in_ns "$end" sh -c "echo $1 >/proc/sys/net/smc/rmem" || return
-	done
+	set_sysctl rmem "$1"
 }
 
 # share: what 64 connections send by each link. Where links are taken away, failover.sh looks at that.

@@ -50,10 +50,7 @@ answer_of() {
 
 # one_link: no second link between two devices that are both here, which only the C module would add.
 one_link() {
-	local end
-	for end in a b; do
-		in_ns "$end" sh -c "echo 1 >/proc/sys/net/smc/smcr_max_links_per_lgr" || return
-	done
+	set_sysctl smcr_max_links_per_lgr 1
 }
 
 # steady LIST CONNECTIONS COMMAND OPTION...: a list that does not fit into one message, while the command

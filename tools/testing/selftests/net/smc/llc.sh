@@ -7,15 +7,6 @@
 . "$LIB"
 . "${LIB%/*}/capture.bash"
 
-# each_end COMMAND...: the command in both namespaces.
-each_end() {
-	in_ns a "$@" && in_ns b "$@"
-}
-
-set_sysctl() {
-	each_end sh -c "echo $2 >/proc/sys/net/smc/$1"
-}
-
 # fresh: no link groups, and short times for those to come.
 fresh() {
 	within 20 unload_smc && load_smc && common_eid &&

@@ -20,12 +20,7 @@ refuses_parameter() {
 depth() {
 	local send=$1 recv=$2
 	shift 2
-	load_with || return
-	for end in a b; do
-		in_ns "$end" sh -c "echo $send >/proc/sys/net/smc/smcr_max_send_wr &&
-			echo $recv >/proc/sys/net/smc/smcr_max_recv_wr" || return
-	done
-	"$@"
+	load_with && set_sysctl smcr_max_send_wr "$send" && set_sysctl smcr_max_recv_wr "$recv" && "$@"
 }
 
 # receive_buffers END: how many of 128 KiB connections of that end got so far.

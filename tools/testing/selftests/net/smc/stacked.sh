@@ -134,10 +134,7 @@ asked() {
 
 # one_link: the C module does not look whose device it takes for a second one.
 one_link() {
-	local end
-	for end in a b; do
-		in_ns $end sh -c "echo 1 >/proc/sys/net/smc/smcr_max_links_per_lgr" || return
-	done
+	set_sysctl smcr_max_links_per_lgr 1
 }
 
 # ports_up: the module knows that all ports are active. The C module learns it some time after it is loaded.

@@ -14,11 +14,7 @@ OPENS=$(scale 1250 12500)
 
 # Groups go soon, and TCP keeps nothing of connections that are closed.
 short_memory() {
-	local end
-	for end in a b; do
-		in_ns "$end" sh -c "echo 5 >/proc/sys/net/smc/smcr_lgr_idle_time &&
-			echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets" || return
-	done
+	set_sysctl smcr_lgr_idle_time 5 && each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 }
 
 no_groups() {
