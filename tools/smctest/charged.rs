@@ -24,13 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Checks both ends of a connection, in this process.
 pub(crate) fn run(context: &Context) -> Result<()> {
-    let listener = netns::inside(context.server_netns.as_deref(), || {
-        let listener = context.server_family().open(context.addr)?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener.bind(context.address())?;
-        listener.listen(1)?;
-        Ok(listener)
-    })?;
+    let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
     let client = context.connect()?;
     let server = listener.accept(0).context("accept")?;

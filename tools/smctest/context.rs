@@ -17,6 +17,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::family::Family;
+use crate::netns;
 
 /// How long one call may block before the test calls it a hang.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -94,6 +95,22 @@ impl Context {
     /// Family of the server's socket.
     pub(crate) fn server_family(&self) -> Family {
         self.server_family.unwrap_or(self.family)
+    }
+
+    /// Listens at the server's address, in its namespace.
+    pub(crate) fn listen(&self, backlog: i32) -> Result<Socket> {
+        netns::inside(self.server_netns.as_deref(), || {
+            let listener = self
+                .server_family()
+                .open(self.addr)
+                .context("server: socket")?;
+            listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            listener
+                .bind(self.address())
+                .with_context(|| format!("server: bind to {}", self.address()))?;
+            listener.listen(backlog).context("server: listen")?;
+            Ok(listener)
+        })
     }
 
     /// Connects to the server and checks the way the data goes.

@@ -57,13 +57,7 @@ struct Pair {
 
 /// Holds the connections, both ends in this process.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    let listener = netns::inside(context.server_netns.as_deref(), || {
-        let listener = context.server_family().open(context.addr)?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener.bind(context.address())?;
-        listener.listen(64)?;
-        Ok(listener)
-    })?;
+    let listener = context.listen(64)?;
     netns::enter(context.client_netns.as_deref())?;
     let pairs = (0..arguments.connections)
         .map(|number| {

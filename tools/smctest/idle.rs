@@ -20,13 +20,7 @@ pub(crate) struct Arguments {
 
 /// Holds the connections, both ends in this process, and prints one line of figures.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    let listener = netns::inside(context.server_netns.as_deref(), || {
-        let listener = context.server_family().open(context.addr)?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener.bind(context.address())?;
-        listener.listen(1024)?;
-        Ok(listener)
-    })?;
+    let listener = context.listen(1024)?;
     netns::enter(context.client_netns.as_deref())?;
 
     // The first connection pays for what all share.

@@ -146,14 +146,9 @@ impl Drop for Victim {
 }
 
 fn listen(context: &Context) -> Result<Socket> {
-    netns::inside(context.server_netns.as_deref(), || {
-        let listener = context.server_family().open(context.addr)?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener.bind(context.address())?;
-        listener.listen(8)?;
-        listener.set_timeout(NOTICE)?;
-        Ok(listener)
-    })
+    let listener = context.listen(8)?;
+    listener.set_timeout(NOTICE)?;
+    Ok(listener)
 }
 
 /// Kills a client at several instants of its handshakes. What they leave behind shows when the module

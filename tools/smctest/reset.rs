@@ -64,13 +64,7 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
         Victim::Client => raw(&context.server_netns, libc::IPPROTO_RAW)?,
         Victim::Server => raw(&context.client_netns, libc::IPPROTO_RAW)?,
     };
-    let listener = netns::inside(context.server_netns.as_deref(), || {
-        let listener = context.server_family().open(context.addr)?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener.bind(context.address())?;
-        listener.listen(1)?;
-        Ok(listener)
-    })?;
+    let listener = context.listen(1)?;
     let client = netns::inside(context.client_netns.as_deref(), || context.connect())?;
     let server = listener.accept(0).context("accept")?;
     for socket in [&client, &server] {

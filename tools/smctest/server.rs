@@ -26,7 +26,6 @@ use crate::data::Stream;
 use crate::ending::Ending;
 use crate::ending::Endings;
 use crate::job::Job;
-use crate::netns;
 use crate::urgent;
 
 /// How often an idle listener looks whether the test is over.
@@ -132,19 +131,9 @@ pub(crate) fn serve(context: &Context) -> Result<()> {
 }
 
 fn listen(context: &Context) -> Result<Socket> {
-    netns::inside(context.server_netns.as_deref(), || {
-        let listener = context
-            .server_family()
-            .open(context.addr)
-            .context("server: socket")?;
-        listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        listener
-            .bind(context.address())
-            .with_context(|| format!("server: bind to {}", context.address()))?;
-        listener.listen(BACKLOG).context("server: listen")?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    })
+    let listener = context.listen(BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
