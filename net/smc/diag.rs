@@ -17,7 +17,11 @@ use kernel_ext::{
     },
     uapi::*, //
 };
-use smc_proto::{buffer::SizeClass, cause::Cause, cursor::Cursor};
+use smc_proto::{
+    buffer::SizeClass,
+    cause::Cause,
+    cursor::Cursor, //
+};
 
 use crate::{
     conn::Conn,

@@ -138,8 +138,8 @@ impl Tables {
     }
 }
 
-fn named(path: &Path, error: Errno) -> io::Error {
-    let error = io::Error::from(error);
+fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -170,7 +170,7 @@ fn cgroups(targets: &Targets) -> io::Result<Vec<Cgroup>> {
 /// Attaches the program and names its parts.
 fn install(folder: &Path) -> io::Result<Tables> {
     let parent = folder.parent().unwrap_or(folder);
-    if !is_bpf_fs(parent) {
+    if !choice::mounted("bpf")?.iter().any(|place| place == parent) {
         let text = format!(
             "no BPF file system keeps the switch: mount -t bpf bpf {}",
             parent.display()
@@ -199,14 +199,6 @@ fn install(folder: &Path) -> io::Result<Tables> {
         cgroups: take("cgroups")?,
         programs: take("programs")?,
     })
-}
-
-/// Whether a BPF file system is mounted there.
-fn is_bpf_fs(folder: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let folder = folder.to_string_lossy();
-    let mut fields = mounts.lines().map(|line| line.split(' '));
-    fields.any(|mut fields| fields.nth(1) == Some(&*folder) && fields.next() == Some("bpf"))
 }
 
 fn remove(targets: &Targets) -> io::Result<()> {

@@ -74,8 +74,7 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 
 /// Where the hierarchy of version 2 is mounted.
 fn root() -> io::Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let root = mounts.lines().find_map(root_in);
+    let root = mounted("cgroup2")?.into_iter().next();
     root.ok_or_else(|| {
         io::Error::other(
             "no cgroup file system of version 2 is mounted (mount -t cgroup2 none FOLDER)",
@@ -83,10 +82,17 @@ fn root() -> io::Result<PathBuf> {
     })
 }
 
-fn root_in(line: &str) -> Option<PathBuf> {
+/// Where file systems of this kind are mounted.
+pub(super) fn mounted(kind: &str) -> io::Result<Vec<PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let places = mounts.lines().filter_map(|line| place_in(line, kind));
+    Ok(places.collect())
+}
+
+fn place_in(line: &str, wanted: &str) -> Option<PathBuf> {
     let mut fields = line.split(' ');
     let (_, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
-    (kind == "cgroup2").then(|| unescaped(folder))
+    (kind == wanted).then(|| unescaped(folder))
 }
 
 /// A path as the kernel prints it, with blanks and the like as `\040`.
@@ -206,8 +212,11 @@ mod tests {
 
     #[test]
     fn the_hierarchy_of_version_2_is_found() {
-        assert_eq!(root_in("cgroup /sys/fs/cgroup/cpu cgroup rw 0 0"), None);
-        let found = root_in("none /tmp/a\\040b cgroup2 rw 0 0");
+        assert_eq!(
+            place_in("cgroup /sys/fs/cgroup/cpu cgroup rw 0 0", "cgroup2"),
+            None
+        );
+        let found = place_in("none /tmp/a\\040b cgroup2 rw 0 0", "cgroup2");
         assert_eq!(found, Some(PathBuf::from("/tmp/a b")));
         assert_eq!(
             below(Path::new("/c"), Path::new("/user.slice")),

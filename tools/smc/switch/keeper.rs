@@ -26,6 +26,7 @@ use std::time::Duration;
 use smc_user::poll_fd;
 
 use super::choice::Cgroup;
+use super::named;
 use super::program::Attached;
 
 /// What the keeper says once the program is attached.
@@ -61,10 +62,6 @@ pub(super) fn enter() -> io::Result<Entered> {
         let _ = fs::remove_dir(&cgroup);
     }
     entered
-}
-
-fn named(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Starts the keeper and waits until the program is attached.
