@@ -6,6 +6,7 @@ mod common;
 use common::{
     duo::Duo,
     Side::{
+        self,
         Client,
         Server, //
     },
@@ -89,6 +90,68 @@ fn what_the_peer_repeats_is_not_called_read_before() {
     duo.server().on_cdc(&repetition.cdc).unwrap();
     let told = duo.server().plan().unwrap().cdc.cons;
     assert_eq!(told, Cursor { wrap: 1, offset: 0 });
+}
+
+/// What `side` says was read, with a byte that it writes for that.
+fn told(duo: &mut Duo, side: Side) -> Cursor {
+    duo.write(side, 1);
+    duo.post(side).last().expect("a message").cdc.cons
+}
+
+/// A server whose client is a C peer that has sent 100 bytes and knows that they arrived.
+fn with_c_client() -> Duo {
+    let mut duo = Duo::new();
+    duo.server().tell_late();
+    duo.write(Client, 100);
+    duo.settle();
+    duo.write(Client, 100);
+    duo.settle();
+    duo
+}
+
+#[test]
+fn a_c_peer_that_will_move_is_not_told_what_is_read_meanwhile() {
+    let mut duo = with_c_client();
+    duo.server().on_link_switch();
+    duo.read(Server);
+    assert_eq!(told(&mut duo, Server), Cursor::default());
+    duo.client().on_link_switch();
+    duo.settle();
+    assert_eq!(told(&mut duo, Server).offset, 100);
+    duo.arrive(Server);
+    // The same when the next link goes.
+    duo.write(Client, 100);
+    duo.settle();
+    duo.server().on_link_switch();
+    duo.read(Server);
+    assert_eq!(told(&mut duo, Server).offset, 100);
+}
+
+#[test]
+fn a_c_peer_that_has_moved_is_not_waited_for() {
+    let mut duo = with_c_client();
+    duo.client().on_link_switch();
+    duo.settle();
+    duo.server().on_link_switch();
+    duo.read(Server);
+    assert_eq!(told(&mut duo, Server).offset, 100);
+}
+
+#[test]
+fn a_c_peer_that_may_move_without_a_word_is_not_waited_for() {
+    let mut duo = with_c_client();
+    duo.client().shutdown_write().unwrap();
+    duo.settle();
+    duo.server().on_link_switch();
+    duo.read(Server);
+    assert_ne!(told(&mut duo, Server), Cursor::default());
+    // Any message by the new link shows where it is.
+    let mut duo = with_c_client();
+    duo.server().on_link_switch();
+    duo.read(Server);
+    duo.write(Client, 100);
+    duo.settle();
+    assert_ne!(told(&mut duo, Server), Cursor::default());
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::stream::{
+    Admission,
     Cdc,
     Effects,
+    Gate,
     SendHow,
     Stream,
     WritePlan, //
@@ -15,6 +17,7 @@ use super::Side;
 /// Two established connections' ends, both rings of the smallest class unless said otherwise.
 pub struct Duo {
     streams: [Stream; 2],
+    gates: [Gate; 2],
     /// What was posted and neither arrived nor completed.
     wire: [Vec<WritePlan>; 2],
     /// The effects of all messages that an end took.
@@ -34,6 +37,7 @@ impl Duo {
         };
         Self {
             streams: [stream(), stream()],
+            gates: [Gate::default(); 2],
             wire: [Vec::new(), Vec::new()],
             effects: [Effects::default(); 2],
         }
@@ -122,7 +126,21 @@ impl Duo {
         }
     }
 
+    /// Nothing lies in a queue: a validation goes on at once.
     fn take(&mut self, side: Side, cdc: &Cdc) {
+        let gate = &mut self.gates[side.index()];
+        if gate.admit(cdc, &mut self.streams[side.index()]) == Admission::Pass {
+            return self.tell(side, cdc);
+        }
+        gate.begin();
+        let admitted = gate.open();
+        admitted
+            .iter()
+            .flatten()
+            .for_each(|cdc| self.tell(side, cdc));
+    }
+
+    fn tell(&mut self, side: Side, cdc: &Cdc) {
         let fx = self.at(side).on_cdc(cdc).expect("no fault");
         let sum = &mut self.effects[side.index()];
         sum.wake_readers |= fx.wake_readers;

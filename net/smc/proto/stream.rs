@@ -151,6 +151,8 @@ pub struct Stream {
     shut_write: bool,
     /// Messages of the peer are not accepted any more.
     out_of_sync: bool,
+    /// The peer gave up the link that the connection uses here.
+    peer_moved: bool,
 }
 
 impl Stream {
@@ -176,6 +178,7 @@ impl Stream {
             shut_read: false,
             shut_write: false,
             out_of_sync: false,
+            peer_moved: false,
         }
     }
 

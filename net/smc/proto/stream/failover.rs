@@ -4,6 +4,7 @@
 use crate::conn::State;
 use crate::stream::{
     is_before,
+    recv::Hold,
     Effects,
     Fault,
     Stream, //
@@ -40,13 +41,18 @@ impl Stream {
     ///
     /// To be called under the lock after the old queue pair went to the error state, so that it
     /// writes nothing any more; completions of the old link are still handed to
-    /// [`Stream::on_sent`]. What follows on the new link comes from [`Stream::plan`]: first the validation
+    /// [`Stream::on_sent`]; all messages of the peer that came by it were handed on. What follows on the new link comes from [`Stream::plan`]: first the validation
     /// message, then everything not known to have arrived, with new sequence numbers.
     ///
     /// Unlike the C module this repeats what was in flight in every state, not only in ACTIVE.
     pub fn on_link_switch(&mut self) -> Effects {
         self.epoch = self.epoch.wrapping_add(1);
         let unsure = self.seq != self.seq_fin;
+        let has_closed = !self.own.is_empty() || !self.peer.is_empty();
+        // A C peer that is closing, or knows that we are, moves without a word.
+        if !core::mem::take(&mut self.peer_moved) && !has_closed {
+            self.recv.hold_if_late();
+        }
         let space = self.send.space();
         self.send.rewind();
         self.cdc_due |= unsure;
@@ -70,7 +76,8 @@ impl Stream {
     /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and
     /// until then is not told that this was read.
     pub(super) fn on_peer_switch(&mut self) {
-        self.recv.hold();
+        self.peer_moved = !self.recv.awaits_move();
+        self.recv.hold(Hold::Validated);
     }
 
     /// The peer moved the connection and says which of its messages arrived last.
@@ -82,7 +89,7 @@ impl Stream {
         match seq == self.seq_peer {
             // There is nothing that it would repeat.
             true => self.cdc_due |= self.recv.release(),
-            false => self.recv.hold(),
+            false => self.recv.hold(Hold::Repeated),
         }
         Ok(())
     }

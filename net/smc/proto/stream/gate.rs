@@ -202,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_moved_is_not_told_what_is_read_while_its_messages_are_looked_for() {
+        let mut rig = Rig::new();
+        let asking = |seq, offset| Cdc {
+            flags: ProducerFlags::UPDATE_REQUESTED,
+            ..data(seq, offset)
+        };
+        let told = |rig: &mut Rig| rig.stream.plan().map(|plan| plan.cdc.cons.offset);
+        rig.arrive(&validation(2));
+        rig.arrive(&asking(2, 20));
+        rig.arrive(&data(3, 30));
+        assert_eq!(rig.stream.readable(), 20);
+        rig.stream.consume(20);
+        assert_eq!(told(&mut rig), Some(0));
+        // It knew that the second had arrived, and goes on with the third.
+        rig.gate.begin();
+        rig.open().unwrap();
+        assert_eq!(told(&mut rig), Some(20));
+    }
+
+    #[test]
     fn a_message_that_is_nowhere_was_lost() {
         let mut rig = Rig::new();
         rig.arrive(&validation(3));

@@ -25,6 +25,19 @@ pub enum UrgentState {
     Valid,
 }
 
+/// Until when the peer is not told that more was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Hold {
+    #[default]
+    No,
+    /// We moved, and it was not heard by another link since.
+    Moved,
+    /// It moved, and its word which of its messages arrived last waits for those that came by the old link.
+    Validated,
+    /// It was heard, and repeats those that it does not know of.
+    Repeated,
+}
+
 /// Ring and read position of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
@@ -43,8 +56,8 @@ pub(super) struct Receiver {
     inline: bool,
     /// The peer has more to send than fits, and waits.
     peer_blocked: bool,
-    /// The peer repeats what is here: see [`Self::hold`].
-    held: bool,
+    /// Whether the peer repeats what is here: see [`Self::hold`].
+    held: Hold,
     /// The peer is told no more than what was here before its newest message, unless it waits for it.
     tells_late: bool,
     /// What was here before that.
@@ -80,7 +93,7 @@ impl Receiver {
             gap: false,
             inline: false,
             peer_blocked: false,
-            held: false,
+            held: Hold::No,
             tells_late: false,
             before: 0,
             tells_all: false,
@@ -263,7 +276,7 @@ impl Receiver {
             self.peer_blocked = false;
         }
         Consumed {
-            update_due: !self.held && (forced || worth || starved),
+            update_due: self.held == Hold::No && (forced || worth || starved),
             at_mark,
         }
     }
@@ -271,7 +284,7 @@ impl Receiver {
     /// The read position as the peer may know it.
     fn told(&self) -> u64 {
         match self.tells_late && !self.tells_all {
-            _ if self.held => self.confirmed,
+            _ if self.held != Hold::No => self.confirmed,
             true => self.consumed.min(self.before).max(self.confirmed),
             false => self.consumed,
         }
@@ -292,7 +305,7 @@ impl Receiver {
     /// The peer is being told the read position.
     pub(super) fn confirm(&mut self) {
         self.confirmed = self.told();
-        self.tells_all &= self.held;
+        self.tells_all &= self.held != Hold::No;
     }
 
     /// The peer changed links, and does not know that all its messages arrived: its producer cursor is
@@ -300,24 +313,40 @@ impl Receiver {
     ///
     /// A C peer does not expect a consumer cursor ahead of its producer cursor: where the ring wraps between
     /// the two, it repeats to the ring's end and beyond, into what belongs to another connection.
-    pub(super) fn hold(&mut self) {
-        self.held = true;
+    pub(super) fn hold(&mut self, until: Hold) {
+        self.held = until;
+    }
+
+    /// The connection's link is gone, and the peer has not moved: it will, and what it is told meanwhile may
+    /// reach it just after that.
+    pub(super) fn hold_if_late(&mut self) {
+        if self.tells_late && self.held == Hold::No {
+            self.held = Hold::Moved;
+        }
+    }
+
+    /// Whether it is waited for that the peer moves as we did.
+    pub(super) const fn awaits_move(&self) -> bool {
+        matches!(self.held, Hold::Moved)
     }
 
     /// The peer says how far it has written. Whether it has to be told the read position, as it has repeated
-    /// all that was read.
+    /// all that was read, or has nothing to repeat.
     pub(super) fn go_on(&mut self, prod: Cursor) -> bool {
-        if !self.held {
-            return false;
+        match self.held {
+            Hold::No | Hold::Validated => false,
+            Hold::Moved => self.release(),
+            Hold::Repeated => {
+                let behind = self.ring.distance(self.received, prod).unwrap_or(0);
+                let position = self.received.saturating_add_signed(behind);
+                position >= self.consumed && self.release()
+            }
         }
-        let behind = self.ring.distance(self.received, prod).unwrap_or(0);
-        let position = self.received.saturating_add_signed(behind);
-        position >= self.consumed && self.release()
     }
 
     /// The peer repeated what it had to. Whether it has to be told the read position.
     pub(super) fn release(&mut self) -> bool {
-        core::mem::take(&mut self.held) && self.confirmed != self.consumed
+        core::mem::take(&mut self.held) != Hold::No && self.confirmed != self.consumed
     }
 
     /// Whether the ring is full.
