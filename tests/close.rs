@@ -48,7 +48,12 @@ fn orderly_close_by_the_client_first() {
     assert_eq!(duo.server().state(), State::AppCloseWait1);
     assert!(duo.effects[Server.index()].peer_done);
     assert_eq!(duo.server().recv_state(), Recv::Eof);
-    assert_eq!(duo.server().can_send(), Err(SendError::ConnReset));
+
+    assert_eq!(duo.server().can_send(), Err(SendError::Unheard));
+    duo.server().send_unheard();
+    assert_eq!(duo.server().can_send(), Err(SendError::Pipe));
+    assert!(duo.server().readiness().contains(Readiness::HUP));
+    assert!(!duo.server().has_work());
 
     duo.server().close(true);
     assert_eq!(duo.server().state(), State::Closed);
@@ -56,6 +61,16 @@ fn orderly_close_by_the_client_first() {
     duo.settle();
     assert_eq!(duo.client().state(), State::Closed);
     assert!(duo.client().is_finished() && duo.server().is_finished());
+}
+
+#[test]
+fn data_that_the_peers_close_met_are_known_to_be_lost() {
+    let mut duo = Duo::new();
+    duo.client().close(true);
+    duo.post(Client);
+    assert!(duo.write(Server, 10));
+    duo.arrive(Client);
+    assert_eq!(duo.server().can_send(), Err(SendError::ConnReset));
 }
 
 #[test]

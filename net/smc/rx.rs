@@ -83,8 +83,9 @@ impl Conn {
                     break;
                 }
                 Ok(Step::Eof) => {
-                    // The end of a connection that was reset is an error, told once.
-                    if done == 0 {
+                    // The end of a connection that was reset is an error, told once. One that the peer
+                    // closed has come to its end, whatever was sent after that.
+                    if done == 0 && !self.with(|inner| inner.stream.is_unheard()) {
                         sk.take_err()?;
                     }
                     break;

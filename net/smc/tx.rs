@@ -51,14 +51,6 @@ pub(crate) struct SendOptions {
     pub(crate) autocork_bytes: u32,
 }
 
-fn errno(why: SendError) -> Error {
-    match why {
-        SendError::NotConnected => ENOTCONN,
-        SendError::Pipe => EPIPE,
-        SendError::ConnReset => ECONNRESET,
-    }
-}
-
 /// What there is for the bytes of a writer.
 enum Space {
     /// They go here, and [`Stream::commit`](smc_proto::stream::Stream::commit) has to follow.
@@ -67,12 +59,23 @@ enum Space {
     Full,
     /// A send buffer has to be borrowed first.
     NoBuffer,
+    /// Nobody will read them, and the caller is not to know yet.
+    Nowhere,
 }
 
 impl Inner {
     /// Reserves space for at most `len` bytes.
     fn reserve(&mut self, len: u32) -> Result<Space> {
-        self.stream.can_send().map_err(errno)?;
+        match self.stream.can_send() {
+            Ok(()) => {}
+            Err(SendError::NotConnected) => return Err(ENOTCONN),
+            Err(SendError::Pipe) => return Err(EPIPE),
+            Err(SendError::ConnReset) => return Err(ECONNRESET),
+            Err(SendError::Unheard) => {
+                self.stream.send_unheard();
+                return Ok(Space::Nowhere);
+            }
+        }
         let Some(buf) = &self.sndbuf else {
             return Ok(Space::NoBuffer);
         };
@@ -164,8 +167,15 @@ impl Conn {
             }
             space = self.with(|inner| inner.reserve(len))?;
         }
-        let Space::Reserved(chunks, buf) = space else {
-            return Ok(0);
+        let (chunks, buf) = match space {
+            Space::Reserved(chunks, buf) => (chunks, buf),
+            Space::Full | Space::NoBuffer => return Ok(0),
+            Space::Nowhere => {
+                sk.set_err(EPIPE);
+                sk.wake_state();
+                let len = msg.len();
+                return Ok(msg.skip(len));
+            }
         };
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {

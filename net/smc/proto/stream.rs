@@ -149,6 +149,8 @@ pub struct Stream {
     shut_read: bool,
     /// The application shut down writing.
     shut_write: bool,
+    /// Something was sent after the peer's close.
+    unheard: bool,
     /// Messages of the peer are not accepted any more.
     out_of_sync: bool,
     /// The peer gave up the link that the connection uses here.
@@ -177,6 +179,7 @@ impl Stream {
             cut: false,
             shut_read: false,
             shut_write: false,
+            unheard: false,
             out_of_sync: false,
             peer_moved: false,
         }

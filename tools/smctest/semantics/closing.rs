@@ -61,6 +61,26 @@ pub(super) const ROWS: &[Row] = &[
             answer![sent, String::from_utf8_lossy(&buffer).into_owned()]
         },
     ),
+    Row::same(
+        "closed by the peer: the first send is taken, the next not",
+        "5 0 0x201d EPIPE",
+        |rig| {
+            let pair = rig.pair()?;
+            drop(pair.client);
+            await_true("the end", || {
+                pair.server.recv(&mut [0], libc::MSG_PEEK) == Ok(0)
+            })?;
+            let first = pair.server.send(b"hello", 0);
+            await_true("the answer", || events(&pair.server) & libc::POLLHUP != 0)?;
+            answer![
+                first,
+                pair.server.recv(&mut [0], 0),
+                events(&pair.server),
+                pair.server.send(b"x", 0),
+            ]
+        },
+    )
+    .c_is_wrong("the first gives ECONNRESET"),
     Row::same("write half: data before it arrives first", "5 0", |rig| {
         let pair = rig.pair()?;
         pair.client.send(b"hello", 0)?;

@@ -16,10 +16,13 @@ use crate::stream::{
 pub enum SendError {
     /// ENOTCONN.
     NotConnected,
-    /// EPIPE, without SIGPIPE.
+    /// EPIPE, with SIGPIPE unless the caller does not want that.
     Pipe,
     /// ECONNRESET; what was taken before counts first.
     ConnReset,
+    /// None: the peer has closed in order. What is sent now is lost, and [`Stream::send_unheard`] has to
+    /// follow.
+    Unheard,
 }
 
 /// What a reader finds, before `sk_err` is looked at.
@@ -150,6 +153,11 @@ impl Stream {
 
     /// Whether data may be given.
     ///
+    /// A peer that closes says so, and this end knows at once that nobody reads what it sends. A TCP does
+    /// not: its first data after the peer's close are taken, a reset answers them, and what comes after that
+    /// is EPIPE. Programs count on the first, as a last word that nobody need hear is no failure to them.
+    /// The C module gives ECONNRESET.
+    ///
     /// # Errors
     ///
     /// The errno of send(2), once `sk_err` was looked at.
@@ -158,11 +166,26 @@ impl Stream {
             State::Init => Err(SendError::NotConnected),
             _ if self.killed => Err(SendError::Pipe),
             State::Active | State::AppCloseWait1 if self.peer.any_close() => {
-                Err(SendError::ConnReset)
+                Err(match self.send.unsent() {
+                    _ if self.unheard => SendError::Pipe,
+                    0 => SendError::Unheard,
+                    _ => SendError::ConnReset,
+                })
             }
             State::Active | State::AppCloseWait1 => Ok(()),
             _ => Err(SendError::Pipe),
         }
+    }
+
+    /// Something was sent to a peer that has closed: from now on nothing can be, as after the reset that it
+    /// would answer over TCP. The caller sets `sk_err` to EPIPE.
+    pub fn send_unheard(&mut self) {
+        self.unheard = true;
+    }
+
+    /// Whether [`Stream::send_unheard`] was called.
+    pub const fn is_unheard(&self) -> bool {
+        self.unheard
     }
 
     /// What recv(2) finds, in this order: state, data, end of stream.
@@ -187,10 +210,11 @@ impl Stream {
         self.shut_read || !self.peer.is_empty() || self.killed
     }
 
-    /// SEND_SHUTDOWN: the application shut down writing, or closed, or the connection was aborted.
+    /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or something
+    /// was sent to a peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.shut_write || self.killed
+        self.shut_write || self.unheard || self.killed
     }
 
     /// What poll(2) reports.
