@@ -25,6 +25,7 @@ const BUILD: &[&str] = &[
     "lld-19",
     "llvm-19",
     "make",
+    "pahole",
     "patch",
     "xz-utils",
 ];

@@ -16,6 +16,8 @@ scale() {
 
 # Where each module lies in a kernel tree, in the order in which they load.
 RDMA_MODULES="
+lib/bitrev
+lib/crc/crc32
 drivers/dibs/dibs
 lib/dim/dimlib
 net/ipv4/udp_tunnel
@@ -157,6 +159,28 @@ no_devices() {
 # rdma_bytes END: what the RDMA device of that end has sent, by its own counter.
 rdma_bytes() {
 	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_bytes"
+}
+
+# by_rdma LEAST COMMAND...: the command succeeds, and the RDMA device of a sends that much meanwhile.
+by_rdma() {
+	local least=$1 before sent
+	shift
+	before=$(rdma_bytes a)
+	"$@" || return
+	sent=$(($(rdma_bytes a) - before))
+	echo "# the RDMA device sent $sent bytes, at least $least wanted"
+	[ "$sent" -ge "$least" ]
+}
+
+# by_tcp MOST COMMAND...: the command succeeds, and the RDMA device of a sends less than that meanwhile.
+by_tcp() {
+	local most=$1 before sent
+	shift
+	before=$(rdma_bytes a)
+	"$@" || return
+	sent=$(($(rdma_bytes a) - before))
+	echo "# the RDMA device sent $sent bytes, less than $most wanted"
+	[ "$sent" -lt "$most" ]
 }
 
 # Programs -----------------------------------------------------------------------------------

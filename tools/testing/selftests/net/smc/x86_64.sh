@@ -13,17 +13,6 @@ listens() {
 	in_ns b ss -Htln "sport = :$1" | grep -q .
 }
 
-# by_rdma LEAST COMMAND...: the command succeeds, and the RDMA device of a sends that much meanwhile.
-by_rdma() {
-	local least=$1 before sent
-	shift
-	before=$(rdma_bytes a)
-	"$@" || return
-	sent=$(($(rdma_bytes a) - before))
-	echo "# the RDMA device sent $sent bytes, at least $least wanted"
-	[ "$sent" -ge "$least" ]
-}
-
 iperf() {
 	ip netns exec b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
 	within 20 listens 5201 &&

@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: x86_64
+# timeout: 400
+# SMC for programs that no preloaded library reaches: by IPPROTO_SMC, and by the BPF switch for a command, a
+# cgroup, a name. And tracepoints with the kernel's code patched where they are, which User-Mode Linux cannot.
+
+. "$LIB"
+. "${LIB%/*}/trace.bash"
+
+SOURCE=$(dirname "$(readlink -f "$0")")/dial.c
+WORK=$(mktemp -d)
+BYTES=$((256 << 10))
+CGROUPS=/sys/fs/cgroup
+
+mounts() {
+	mount -t cgroup2 none "$CGROUPS" && mount -t bpf bpf /sys/fs/bpf
+}
+
+# One has a C library of its own, the other none at all.
+build() {
+	gcc -O1 -static -o "$WORK/static" "$SOURCE" &&
+		gcc -O1 -static -nostdlib -ffreestanding -fno-stack-protector -DRAW -o "$WORK/raw" "$SOURCE"
+}
+
+# exchange PROGRAM KIND COMMAND...: the program in both namespaces, each started by that command.
+exchange() {
+	local program=$WORK/$1 kind=$2 server code
+	shift 2
+	"$@" ip netns exec b "$program" "serve$kind" "$IP_B" 7000 "$BYTES" &
+	server=$!
+	await_port b 7000 && "$@" ip netns exec a timeout 60 "$program" "call$kind" "$IP_B" 7000 "$BYTES"
+	code=$?
+	[ "$code" = 0 ] || kill "$server"
+	wait "$server" && [ "$code" = 0 ]
+}
+
+# in_cgroup PATH COMMAND...
+in_cgroup() {
+	local path=$CGROUPS/$1
+	shift
+	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$path" "$@"
+}
+
+plainly() {
+	"$@"
+}
+
+# both NAME WAY PREFIX...: the static program and the one without a library.
+both() {
+	local name=$1 way=$2 kind=$3 program
+	shift 3
+	for program in static raw; do
+		check "$name: $program" "$way" "$BYTES" exchange "$program" "$kind" "$@"
+	done
+}
+
+no_run_cgroups() {
+	[ -z "$(find "$CGROUPS" -name 'smc-run-*')" ]
+}
+
+# says TEXT COMMAND...: the command fails, and says so.
+says() {
+	local text=$1 said
+	shift
+	if said=$("$@" 2>&1); then return 1; fi
+	echo "# $said"
+	case $said in *"$text"*) ;; *) return 1 ;; esac
+}
+
+exit_code() {
+	smc run --bpf sh -c 'exit 7'
+	[ $? = 7 ]
+}
+
+# shown LINE...: just these are switched.
+shown() {
+	[ "$(smc switch show)" = "$(printf '%s\n' "$@")" ]
+}
+
+# The tests ----------------------------------------------------------------------------------
+
+require "file systems" mounts
+require "RDMA modules load" load_rdma
+require "programs build" build
+check "the switch wants the module" says "module is not loaded" smc run --bpf true
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+
+both "IPPROTO_SMC" by_rdma -smc plainly
+both "nothing is switched" by_tcp '' plainly
+
+both "smc run --bpf" by_rdma '' smc run --bpf
+check "the exit code is the command's" exit_code
+check "nothing stays" within 10 no_run_cgroups
+check "who may not is told" says "BPF programs need root" \
+	setpriv --reuid=65534 --clear-groups smc switch add --program x
+
+mkdir -p "$CGROUPS/chosen/below" "$CGROUPS/other"
+check "a cgroup is chosen" smc switch add --cgroup /chosen
+both "in the cgroup" by_rdma '' in_cgroup chosen
+check "in one below" by_rdma "$BYTES" exchange raw '' in_cgroup chosen/below
+check "not in another" by_tcp "$BYTES" exchange raw '' in_cgroup other
+check "a program is chosen" smc switch add --program raw
+check "by name" by_rdma "$BYTES" exchange raw '' in_cgroup other
+check "not by another" by_tcp "$BYTES" exchange static '' in_cgroup other
+check "both are shown" shown "The switch is on." "cgroup /chosen" "program raw"
+check "no such cgroup" says "/none" smc switch add --cgroup /none
+check "no such program" says "not switched" smc switch del --program static
+check "the cgroup is taken off" smc switch del --cgroup "$CGROUPS/chosen"
+check "not in it any more" by_tcp "$BYTES" exchange static '' in_cgroup chosen
+check "the module unloads" within 20 unload_smc
+check "without it the program has TCP" exchange raw '' plainly
+require "the module loads again" load_smc
+check "and has SMC again" by_rdma "$BYTES" exchange raw '' plainly
+check "the program is taken off" smc switch del --program raw
+check "then the switch is off" shown "The switch is off."
+check "nothing is switched any more" by_tcp "$BYTES" exchange raw '' plainly
+
+check "messages are traced" messages_told exchange raw -smc plainly
+check "no buffer stays" no_instances
+check "module unloads again" within 20 unload_smc
+finish
