@@ -71,7 +71,11 @@ pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> 
     let len = this.tcp.recvmsg(msg, flags)?;
     if len == 0 && room > 0 {
         // Not the end of the stream but of the connection, if there was an error.
-        this.sk.take_err()?;
+        match this.sk.take_err() {
+            // The end came before the reset, which is for the next send to tell.
+            Err(e) if e == EPIPE => this.sk.set_err(e),
+            result => result?,
+        }
     }
     Ok(len)
 }
