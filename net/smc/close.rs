@@ -7,22 +7,19 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    net::Sk,
-    time, //
-};
-use smc_proto::stream::{
-    CloseEffects,
-    Queues, //
+use kernel_ext::net::Sk;
+use smc_proto::{
+    stream::{
+        CloseEffects,
+        Queues, //
+    },
+    time::Duration, //
 };
 
 use crate::conn::Conn;
 
 /// EPOLLERR.
 const EPOLLERR: u32 = 0x8;
-
-/// Time that a close waits for data to leave, without SO_LINGER (C: `SMC_MAX_STREAM_WAIT_TIMEOUT`).
-const FLUSH_NS: u64 = 2_000_000_000;
 
 impl Conn {
     /// What poll(2) reports: EPOLL bits.
@@ -64,9 +61,6 @@ impl Conn {
         if !self.with(|inner| inner.stream.can_shutdown()) {
             return Err(ENOTCONN);
         }
-        if write {
-            self.flush(&sk, sk.linger());
-        }
         let fx = self.with(|inner| match (read, write) {
             (true, true) => Ok(inner.stream.close(false)),
             (false, true) => inner.stream.shutdown_write().map_err(|_| ENOTCONN),
@@ -79,11 +73,24 @@ impl Conn {
         Ok(())
     }
 
-    /// close(2) of the last descriptor; `linger` is the time to wait for data to leave, in jiffies.
-    /// May sleep. The connection goes on by itself until the peer has closed, too.
+    /// close(2) of the last descriptor; `linger` is the time to wait for data to leave, in jiffies, if the
+    /// application wants that. May sleep. The connection goes on by itself until the peer has all data and
+    /// has closed, too.
     pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
-        self.flush(sk, linger);
-        let fx = self.with(|inner| inner.stream.close(true));
+        if let Some(timeout) = linger {
+            self.flush(sk, timeout);
+        }
+        let patience = Duration::from_nanos(sk.fin_timeout());
+        let (fx, is_closing) = self.with(|inner| {
+            if linger == Some(0) {
+                inner.stream.drop_unsent();
+            }
+            let fx = inner.stream.close(true);
+            (fx, inner.leave_behind(patience))
+        });
+        if is_closing {
+            self.group.watch_closing(patience);
+        }
         self.detach();
         self.conclude(sk, &fx);
         self.settle();
@@ -109,18 +116,17 @@ impl Conn {
         sk.wake_writable();
     }
 
-    /// Waits until all data have left, for the linger time or two seconds.
-    fn flush(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
+    /// Waits until all data have left, for so many jiffies.
+    fn flush(self: &Arc<Self>, sk: &Sk, timeout: isize) {
         if !self.with(|inner| inner.stream.needs_flush()) {
             return;
         }
         self.transmit();
-        let timeout = linger.unwrap_or(time::timeout(FLUSH_NS));
         if timeout == 0 || kernel::current!().signal_pending() {
             return;
         }
         self.while_flushing(|| {
-            // What has not left by then is lost, as with TCP.
+            // What has not left by then goes on without us, as with TCP.
             let _ = sk.wait_until(timeout, false, || {
                 !self.with(|inner| inner.stream.needs_flush()) || sk.has_err()
             });

@@ -9,6 +9,7 @@
 mod abort;
 mod events;
 mod failover;
+mod left;
 mod transmit;
 
 pub(crate) use abort::Registry;
@@ -123,6 +124,8 @@ pub(crate) struct Inner {
     queued: bool,
     /// How many wait for the last data to leave.
     flushing: u32,
+    /// The application has gone, and data are left.
+    left: Option<left::Left>,
 }
 
 /// A connection.
@@ -167,6 +170,7 @@ impl Conn {
             has_sent: false,
             queued: false,
             flushing: 0,
+            left: None,
         };
         let conn = Arc::pin_init(
             pin_init!(Self {

@@ -95,6 +95,8 @@ struct Table {
     end: Option<End>,
     /// When to look for regions that nobody uses.
     trim_at: Option<Instant>,
+    /// When to look at connections that send on after their application closed them.
+    closing_at: Option<Instant>,
     llc: Conversation,
     peer: System,
 }
@@ -161,6 +163,7 @@ impl LinkGroup {
             rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
             end: None,
             trim_at: None,
+            closing_at: None,
             llc: Conversation::new(terms.role, terms.version),
             peer: System::UNKNOWN,
         };

@@ -275,6 +275,7 @@ impl LinkGroup {
             }
         }
         let trim = self.trim_if_due(now);
+        let closing = self.look_at_closing(now);
         let is_due = |at: &mut Instant| at.is_due(now);
         let again = self.with_llc(|conversation, _| {
             let is_now = conversation.add_at.take_if(is_due).is_some();
@@ -288,7 +289,7 @@ impl LinkGroup {
             let test = watches.filter_map(KeepAlive::deadline).min();
             let flow = conversation.core.deadline();
             let add = conversation.add_at;
-            [idle_end, trim, test, flow, add]
+            [idle_end, trim, closing, test, flow, add]
                 .into_iter()
                 .flatten()
                 .min()

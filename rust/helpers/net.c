@@ -85,6 +85,11 @@ u32 smc_helper_sk_uid_munged(const struct sock *sk)
 	return from_kuid_munged(sock_net(sk)->user_ns, sk_uid(sk));
 }
 
+int smc_helper_sk_fin_timeout(const struct sock *sk)
+{
+	return READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_fin_timeout);
+}
+
 void smc_helper_sk_spin_lock_bh(struct sock *sk)
 {
 	spin_lock_bh(&sk->sk_lock.slock);

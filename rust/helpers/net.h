@@ -18,6 +18,7 @@ long smc_helper_sock_sndtimeo(const struct sock *sk, bool noblock);
 int smc_helper_sock_intr_errno(long timeo);
 void smc_helper_sock_prot_inuse_add(struct sock *sk, int val);
 u32 smc_helper_sk_uid_munged(const struct sock *sk);
+int smc_helper_sk_fin_timeout(const struct sock *sk);
 void smc_helper_sk_spin_lock_bh(struct sock *sk);
 void smc_helper_sk_spin_unlock_bh(struct sock *sk);
 bool smc_helper_sk_wmem_schedule(struct sock *sk, int size);

@@ -91,7 +91,6 @@ pub struct Host {
     writer_awake: bool,
     reader_awake: bool,
     transmit: bool,
-    flushing: bool,
     shut: bool,
     /// The reader saw the end.
     pub ended: bool,
@@ -523,7 +522,6 @@ impl Host {
             writer_awake: true,
             reader_awake: true,
             transmit: false,
-            flushing: false,
             shut: false,
             ended: false,
             released: false,
@@ -554,8 +552,7 @@ impl Host {
         let read = self.reader_awake && !self.ended && !self.released;
         let shut = self.has_written_all() && !self.shut;
         let close = self.shut && self.ended && !self.released;
-        let flushed = !self.flushing || !self.stream.needs_flush();
-        let finish = (shut || close) && flushed;
+        let finish = shut || close;
         [
             write.then_some(Action::Write(side)),
             read.then_some(Action::Read(side)),
@@ -565,13 +562,8 @@ impl Host {
         .flatten()
     }
 
-    /// Shuts down or closes, once everything prepared was posted.
+    /// Shuts down or closes, whatever is still to be posted.
     fn finish(&mut self) {
-        if self.stream.needs_flush() {
-            self.flushing = true;
-            self.transmit |= self.stream.uncork();
-            return;
-        }
         if !self.shut && !self.plan.close_early {
             self.shut = true;
             if let Ok(fx) = self.stream.shutdown_write() {

@@ -10,12 +10,15 @@ use kernel::{
     }, //
 };
 use kernel_ext::net::Sk;
-use smc_proto::stream::{
-    Admission,
-    Cdc,
-    Effects,
-    Fault,
-    SentRecord, //
+use smc_proto::{
+    stream::{
+        Admission,
+        Cdc,
+        Effects,
+        Fault,
+        SentRecord, //
+    },
+    time::Instant, //
 };
 
 use super::{
@@ -163,6 +166,10 @@ impl Member for Conn {
 
     fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool {
         self.change_link(slot, can_carry)
+    }
+
+    fn look(self: Arc<Self>, now: Instant) -> Option<Instant> {
+        Conn::look(&self, now)
     }
 
     fn on_group_end(self: Arc<Self>) {

@@ -2,6 +2,8 @@
 
 //! How long a link group lives: who may join it, and how it ends (RFC 7609 section 4.4.1).
 
+use core::cell::Cell;
+
 use kernel::sync::Arc;
 use kernel_ext::time;
 use smc_proto::{
@@ -118,6 +120,34 @@ impl LinkGroup {
         None
     }
 
+    /// A connection sends on that its application has closed: has it looked at after `delay` at the latest.
+    pub(crate) fn watch_closing(&self, delay: Duration) {
+        let at = now().saturating_add(delay);
+        let mut table = self.table.lock();
+        if table.closing_at.is_none_or(|earlier| at < earlier) {
+            table.closing_at = Some(at);
+            drop(table);
+            self.look_by(at);
+        }
+    }
+
+    /// When to look at such connections. If that is due at `now`, it is done.
+    pub(crate) fn look_at_closing(&self, now: Instant) -> Option<Instant> {
+        let at = self.table.lock().closing_at?;
+        if !at.is_due(now) {
+            return Some(at);
+        }
+        self.table.lock().closing_at = None;
+        let next = Cell::new(None::<Instant>);
+        self.for_each(|member| {
+            let times = next.get().into_iter().chain(member.look(now));
+            next.set(times.min());
+        });
+        let mut table = self.table.lock();
+        table.closing_at = table.closing_at.into_iter().chain(next.get()).min();
+        table.closing_at
+    }
+
     /// Memory is short: has unused regions go, of about so many bytes; says how many bytes there are, at
     /// most those. Does not sleep.
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
@@ -128,7 +158,7 @@ impl LinkGroup {
         part
     }
 
-    /// Calls `f` for all connections of a group that ends, without the lock.
+    /// Calls `f` for all connections, without the lock.
     pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
         let mut last = Token(0);
         loop {

@@ -46,6 +46,8 @@ pub(crate) trait Member: Send + Sync {
     /// Other links have fewer connections than the one in `slot`: if that carries the connection, it uses
     /// another one that `can_carry` it. Says whether it does, or will soon. May sleep.
     fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
+    /// Does what time demands of a connection that its application has closed, and says when to look again.
+    fn look(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);
     /// The link was shut down: the connection leaves, and lets go of all that belongs to the device.

@@ -379,7 +379,9 @@ impl Stream {
             self.cdc_due = true;
         }
         self.on_peer_state(cdc.state, &mut fx);
-        fx.transmit = self.cdc_due || (cons.is_some() && self.has_work());
+        self.refuse_data();
+        let is_asked = cons.is_some() || self.is_close_ready();
+        fx.transmit = self.cdc_due || (is_asked && self.has_work());
         Ok(fx)
     }
 }

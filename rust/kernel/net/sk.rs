@@ -31,7 +31,10 @@ use super::{
     },
     IpVersion, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    time, //
+};
 
 /// What a socket of our protocols is in memory.
 ///
@@ -183,6 +186,14 @@ impl Sk {
     pub fn netns_cookie(&self) -> u64 {
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_net_cookie(self.as_ptr()) }
+    }
+
+    /// How long TCP waits for the peer of a connection that its application has closed, ns: the sysctl
+    /// `net.ipv4.tcp_fin_timeout` of the namespace.
+    pub fn fin_timeout(&self) -> u64 {
+        // SAFETY: The socket is alive.
+        let jiffies = unsafe { bindings::sk_fin_timeout(self.as_ptr()) };
+        time::nanos(usize::try_from(jiffies).unwrap_or(0))
     }
 
     /// The owner, as the namespace of the socket calls him.

@@ -4,6 +4,7 @@
 
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use smc_user::Errno;
 use smc_user::Socket;
@@ -12,6 +13,7 @@ use crate::semantics::answer::answer;
 use crate::semantics::rig::await_events;
 use crate::semantics::rig::await_true;
 use crate::semantics::rig::events;
+use crate::semantics::rig::fill;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
@@ -81,6 +83,27 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("the first gives ECONNRESET"),
+    Row::same(
+        "close does not wait for the peer to read, who gets it all",
+        "true true 0",
+        |rig| {
+            let pair = rig.pair()?;
+            let sent = fill(&pair.client);
+            let start = Instant::now();
+            drop(pair.client);
+            let is_quick = start.elapsed() < Duration::from_secs(1);
+            thread::sleep(WHILE);
+            let (mut buffer, mut got) = ([0; 4096], 0);
+            let end = loop {
+                match pair.server.recv(&mut buffer, 0) {
+                    Ok(len @ 1..) => got += len,
+                    end => break end,
+                }
+            };
+            answer![is_quick, got == sent, end]
+        },
+    )
+    .c_is_wrong("it waits for two seconds, and what has not left then is lost"),
     Row::same("write half: data before it arrives first", "5 0", |rig| {
         let pair = rig.pair()?;
         pair.client.send(b"hello", 0)?;

@@ -35,9 +35,8 @@ impl Stream {
         self.recv.tell_late();
     }
 
-    /// Whether prepared data should go out before [`Stream::close`]: transmit, then wait until this is
-    /// false, at most the linger time or 2 s. Who transmits wakes the waiter.
-    /// [`Stream::shutdown_write`] need not wait: its message follows the data.
+    /// Whether there are data to go out before the peer is told of [`Stream::close`]. Who wants to wait for
+    /// that (SO_LINGER) transmits, then waits until this is false; who transmits wakes him.
     pub fn needs_flush(&self) -> bool {
         let state = match self.state {
             State::Active => true,
@@ -49,8 +48,8 @@ impl Stream {
 
     /// The application closes (`released`) or shuts down both directions.
     ///
-    /// The message that follows says "abort" if data are unread, else "closed"; the latter waits for
-    /// the completion of what was posted. Data that the peer has no room for by then are lost.
+    /// The message that follows says "abort" if data are unread, else "closed"; the latter waits until what
+    /// was given has arrived, as long as [`Stream::is_closing`].
     /// When [`Stream::is_finished`] holds afterwards the connection can be freed.
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
@@ -81,6 +80,19 @@ impl Stream {
             state_changed: self.step(event),
             transmit: self.has_work(),
             shutdown_tcp: before == State::Active,
+        }
+    }
+
+    /// Whether the peer has yet to take what was given before the close, and to be told of that.
+    pub fn is_closing(&self) -> bool {
+        let is_waiting = self.own.any_close() && !self.close_posted;
+        is_waiting && !self.killed && !self.cut
+    }
+
+    /// The application closes and does not want what the peer has not taken to arrive (SO_LINGER of no time).
+    pub fn drop_unsent(&mut self) {
+        if self.needs_flush() {
+            self.say_abort();
         }
     }
 
@@ -227,6 +239,15 @@ impl Stream {
             self.say_abort();
         } else {
             self.own.insert(StateFlags::CLOSED);
+        }
+    }
+
+    /// Data came after the application had closed. Nobody will read them, so that the peer may never take what
+    /// was left behind here: it is told that they are lost, as TCP does by a reset.
+    pub(super) fn refuse_data(&mut self) {
+        if self.is_closing() && self.readable() > 0 && !self.peer.any_close() {
+            self.own = self.own.without(StateFlags::CLOSED);
+            self.say_abort();
         }
     }
 

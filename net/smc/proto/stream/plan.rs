@@ -83,14 +83,17 @@ impl Stream {
         self.send.has_peer() && !self.cut && (due || self.can_write_data())
     }
 
-    /// Whether our close waits to be posted and can be: everything posted is known to have arrived, so that
-    /// no link failure asks for it again. For after the close the peer may give its RMBE to
-    /// another connection, and nothing can be repeated.
+    /// Whether our close waits to be posted and can be: everything that was given has been posted, unless
+    /// nobody reads it any more, and is known to have arrived, so that no link failure asks for it again. For
+    /// after the close the peer may give its RMBE to another connection, and nothing can be repeated.
     ///
-    /// The C module does not wait, and loses silently what a failing link lost behind a close.
-    fn is_close_ready(&self) -> bool {
+    /// The C module does not wait for that, but for two seconds in close(2): it loses what the peer has no
+    /// room for by then, and silently what a failing link lost behind a close.
+    pub(super) fn is_close_ready(&self) -> bool {
         let pending = self.own.any_close() && !self.close_posted;
-        pending && (self.own.contains(StateFlags::ABORTED) || !self.send.has_unconfirmed())
+        let is_unsaid = self.send.unsent() > 0 && !self.peer.any_close();
+        let is_through = !is_unsaid && !self.send.has_unconfirmed();
+        pending && (self.own.contains(StateFlags::ABORTED) || is_through)
     }
 
     /// Our state flags as far as they may be said now: "done writing" follows the last data.
