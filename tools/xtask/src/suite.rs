@@ -197,7 +197,7 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
         let Some(ask) = Ask::read(&path)? else {
             continue;
         };
-        let name = path.to_string_lossy();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let named =
             choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
         let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
