@@ -37,6 +37,17 @@ use smc_proto::{
 /// Longest message that we send: a confirm with two GIDs is 196 bytes, a proposal 652.
 const SEND_LEN: usize = MAX_LEN;
 
+/// What a peer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Nothing.
+    Nothing,
+    /// It sent something.
+    Words,
+    /// It sends nothing any more.
+    End,
+}
+
 /// One side of the exchange on one TCP connection.
 pub(crate) struct Exchange<'a> {
     tcp: &'a TcpSocket,
@@ -84,6 +95,21 @@ impl<'a> Exchange<'a> {
         self.discard(header.drain_len(), &mut left)?;
         let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
         Ok(Message::parse(bytes)?)
+    }
+
+    /// What the peer did since its last message, which is looked at and not taken. Does not wait.
+    pub(crate) fn news(&self) -> News {
+        match self.tcp.recv(&mut [0], true, &mut 0) {
+            Err(e) if e == EAGAIN => News::Nothing,
+            Ok(0) | Err(_) => News::End,
+            Ok(_) => News::Words,
+        }
+    }
+
+    /// Runs `f`, whose sleeps news of the peer end early, unless they come just before: each needs an end
+    /// of its own.
+    pub(crate) fn wakeful<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.tcp.wakeful(f)
     }
 
     /// Fills `buf`, within `left` jiffies.

@@ -10,6 +10,7 @@
 mod calls;
 mod client;
 mod frame;
+mod late;
 mod messages;
 mod peer;
 pub(crate) mod refuse;
@@ -119,7 +120,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     as_client.retain(is_wanted);
     as_server.retain(is_wanted);
 
-    let tests = [BEFORE, BETWEEN, calls::TESTS, AFTER];
+    let tests = [BEFORE, BETWEEN, late::TESTS, calls::TESTS, AFTER];
     let count = tests.iter().map(|tests| tests.len()).sum::<usize>();
     let mut ktap = Ktap::start(count + as_client.len() + as_server.len());
     let try_all = |ktap: &mut Ktap, tests: &[Test]| {
@@ -136,6 +137,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     try_all(&mut ktap, BETWEEN);
     let results = peer.play_all(&as_server, Peer::play_server);
     report(&mut ktap, "server", &as_server, results);
+    try_all(&mut ktap, late::TESTS);
     try_all(&mut ktap, calls::TESTS);
     try_all(&mut ktap, AFTER);
 

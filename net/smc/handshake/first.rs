@@ -19,16 +19,31 @@ use smc_proto::{
 };
 
 use crate::{
-    clc::Exchange,
+    clc::{
+        Exchange,
+        News, //
+    },
     conn::Conn,
     lgr::At, //
 };
 
+/// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
+/// there before it has its answer, but to decline or because it dies; a client may have had all it wanted, and
+/// close, when its answer is still on the way.
+fn is_over(news: News, role: Role) -> bool {
+    match news {
+        News::Nothing => false,
+        News::Words => true,
+        News::End => role == Role::Client,
+    }
+}
+
 /// Waits until the link works both ways; the client brings it up when the server asked.
 pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<(), Failure> {
     let group = &conn.group;
-    let result = group.await_first_contact(|| {
-        if group.terms.role == Role::Client {
+    let role = group.terms.role;
+    let prepare = || {
+        if role == Role::Client {
             let At { slot, link } = conn.at();
             link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
             let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
@@ -36,7 +51,9 @@ pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<()
             registered.map_err(|_| Reason::RegistrationFailed)?;
         }
         Ok(())
-    });
+    };
+    let is_vain = || is_over(exchange.news(), role);
+    let result = exchange.wakeful(|| group.await_first_contact(prepare, is_vain));
     match result {
         Ok(()) => {
             // The handshake itself told the peer of the first region.

@@ -53,20 +53,26 @@ impl LinkGroup {
         self.converse(|llc, _, now| llc.begin_first_contact(link, now).unwrap_or_default());
     }
 
-    /// Waits for the end of the first contact; `prepare` brings the link up when it is time.
+    /// Waits for the end of the first contact; `prepare` brings the link up when it is time. It ends with
+    /// [`first::Error::Silent`] when `is_vain` says so.
     pub(crate) fn await_first_contact(
         self: &Arc<Self>,
         prepare: impl Fn() -> Result<(), Reason>,
+        is_vain: impl Fn() -> bool,
     ) -> Result<(), first::Error> {
         loop {
-            match self.await_llc() {
+            match self.await_llc(&is_vain) {
                 Step::Prepare => {
                     let result = prepare();
                     self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
                 }
                 Step::Finished(Finished::FirstContact(result)) => return result,
                 Step::Finished(_) => {}
-                Step::Gone => return Err(first::Error::Silent),
+                Step::Gone => {
+                    // What is left of it must not keep the end of the group waiting.
+                    self.release();
+                    return Err(first::Error::Silent);
+                }
             }
         }
     }
@@ -232,7 +238,7 @@ impl LinkGroup {
     /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
     fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
         loop {
-            match self.await_llc() {
+            match self.await_llc(|| false) {
                 Step::Finished(how) => {
                     if let Some(result) = pick(how) {
                         return Some(result);
@@ -244,8 +250,8 @@ impl LinkGroup {
         }
     }
 
-    /// Sleeps until something is to be done, running the core's timeouts meanwhile.
-    fn await_llc(self: &Arc<Self>) -> Step {
+    /// Sleeps until something is to be done, running the core's timeouts meanwhile, or `is_vain`.
+    fn await_llc(self: &Arc<Self>, is_vain: impl Fn() -> bool) -> Step {
         loop {
             let step = self.with_llc(|conversation, _| {
                 if core::mem::take(&mut conversation.prepare) {
@@ -258,6 +264,9 @@ impl LinkGroup {
             });
             if let Some(step) = step {
                 return step;
+            }
+            if is_vain() {
+                return Step::Gone;
             }
             self.sleep_llc(TICK, |llc| llc.prepare || llc.finished.is_some());
             self.converse(|llc, _, now| llc.on_timeout(now));
@@ -276,6 +285,6 @@ const TICK: Jiffies = time::HZ / 10 + 1;
 enum Step {
     Prepare,
     Finished(Finished),
-    /// There is no flow any more.
+    /// There is no flow any more, or no use in it.
     Gone,
 }

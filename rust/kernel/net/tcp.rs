@@ -333,6 +333,18 @@ impl TcpSocket {
         Ok(())
     }
 
+    /// Runs `f`, whose sleeps what happens to the socket ends early as well. What happens between a look of
+    /// `f` at the socket and its sleep may be missed, so such a sleep needs an end of its own.
+    pub fn wakeful<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
+        unsafe { super::wait::wakeful(self.queue(), f) }
+    }
+
+    fn queue(&self) -> *mut bindings::wait_queue_head {
+        // SAFETY: The socket is alive.
+        unsafe { &raw mut (*self.as_ptr()).wq.wait }
+    }
+
     fn send_now(&self, bytes: &[u8]) -> Result<usize> {
         let mut msg = bindings::msghdr {
             msg_flags: bindings::MSG_DONTWAIT | bindings::MSG_NOSIGNAL,
@@ -374,11 +386,9 @@ impl TcpSocket {
         if !matches!(result, Err(e) if e == EAGAIN) {
             return result;
         }
-        // SAFETY: The queue belongs to the socket, which is alive.
-        let queue = unsafe { &raw mut (*self.as_ptr()).wq.wait };
-        // SAFETY: As above; the queue is initialised.
+        // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
         let waited = unsafe {
-            super::wait::wait_until(queue, *left, false, || {
+            super::wait::wait_until(self.queue(), *left, false, || {
                 result = attempt();
                 !matches!(result, Err(e) if e == EAGAIN)
             })

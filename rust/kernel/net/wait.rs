@@ -30,6 +30,24 @@ impl WaitEnd {
     }
 }
 
+/// Runs `f`, whose sleeps the events of a queue end early as well. One that comes between a look of `f` at what
+/// it waits for and its sleep is missed, so such a sleep needs an end of its own. Process context.
+///
+/// # Safety
+///
+/// `queue` must be an initialised queue that lives until the function returns.
+pub(super) unsafe fn wakeful<R>(queue: *mut bindings::wait_queue_head, f: impl FnOnce() -> R) -> R {
+    let entry = Opaque::<bindings::wait_queue_entry>::uninit();
+    // SAFETY: `entry` is valid for writing and does not move until it is removed below.
+    unsafe { bindings::init_wait_woken(entry.get()) };
+    // SAFETY: Both are initialised; `entry` is removed before this function returns.
+    unsafe { bindings::add_wait_queue(queue, entry.get()) };
+    let result = f();
+    // SAFETY: `entry` was added above.
+    unsafe { bindings::remove_wait_queue(queue, entry.get()) };
+    result
+}
+
 /// No limit to a wait, in jiffies.
 pub const FOREVER: isize = isize::MAX;
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A server that gives a link up after it was agreed on: the client hears of it at once, and does not wait for
+//! the link first.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use super::messages::Messages;
+use super::peer::answer_talk;
+use super::peer::Connected;
+use super::peer::Peer;
+use super::peer::ANSWER;
+use super::tcp::RawTcp;
+use super::Test;
+
+/// Less than the time that a client waits for a link, 4 s.
+const SOON: Duration = Duration::from_secs(2);
+
+pub(super) const TESTS: &[Test] = &[
+    ("client: a decline after its confirm", declined),
+    ("client: a reset after its confirm", reset),
+];
+
+/// As far as the CONFIRM.
+fn agree(tcp: &mut RawTcp<'_>, accept: &[u8]) -> Result<Instant> {
+    tcp.message(ANSWER)?.context("no proposal")?;
+    tcp.send(accept)?;
+    tcp.message(ANSWER)?.context("no confirm")?;
+    Ok(Instant::now())
+}
+
+/// Looks at the time since then.
+pub(super) fn soon(since: Instant) -> Result<()> {
+    let took = since.elapsed();
+    ensure!(took < SOON, "it took {:.1} s", took.as_secs_f32());
+    Ok(())
+}
+
+fn declined(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let messages = Messages::of(peer.address, 0x4100);
+    let connected = peer.serve_talk(wire, |tcp| {
+        let start = agree(tcp, &messages.accept)?;
+        tcp.send(&messages.decline)?;
+        answer_talk(tcp)?;
+        soon(start)
+    })?;
+    match connected {
+        Connected::Talked(result) => result,
+        Connected::Failed(errno) => bail!("connect failed with {errno}"),
+    }
+}
+
+fn reset(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let messages = Messages::of(peer.address, 0x4101);
+    let mut start = Instant::now();
+    let connected = peer.serve_talk(wire, |tcp| {
+        start = agree(tcp, &messages.accept)?;
+        tcp.reset()
+    })?;
+    soon(start)?;
+    match connected {
+        Connected::Failed(Errno::ECONNRESET) => Ok(()),
+        Connected::Failed(errno) => bail!("connect failed with {errno}"),
+        Connected::Talked(_) => bail!("connect succeeded"),
+    }
+}
