@@ -8,16 +8,20 @@
 #include <linux/fs.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
+#include <linux/nsproxy.h>
 #include <linux/pci.h>
 #include <linux/poll.h>
 #include <linux/random.h>
 #include <linux/ratelimit.h>
 #include <linux/reboot.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/shrinker.h>
 #include <linux/smc_diag.h>
 #include <linux/sock_diag.h>
@@ -40,6 +44,7 @@
 #include <net/tcp.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
 #include <uapi/linux/smc.h>
 
 #include "../helpers/helpers.h"

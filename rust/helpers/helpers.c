@@ -4,8 +4,10 @@
 
 #include "genl.c"
 #include "ib.c"
+#include "kthread.c"
 #include "moduleparam.c"
 #include "net.c"
+#include "nsproxy.c"
 #include "ratelimit.c"
 #include "route.c"
 #include "sock_diag.c"

@@ -12,8 +12,10 @@
 
 #include "genl.h"
 #include "ib.h"
+#include "kthread.h"
 #include "moduleparam.h"
 #include "net.h"
+#include "nsproxy.h"
 #include "ratelimit.h"
 #include "route.h"
 #include "sock_diag.h"

@@ -26,6 +26,7 @@ mod cq;
 mod deferred;
 mod device;
 mod gid;
+mod iwarp;
 mod map;
 mod mr;
 mod pd;
@@ -43,6 +44,7 @@ pub use self::{
     cq::{Cq, PollContext},
     device::{Device, Limits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},
+    iwarp::{Listener, Request, Stream},
     map::{Direction, Mapping},
     mr::Mr,
     pd::Pd,

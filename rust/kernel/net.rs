@@ -10,6 +10,7 @@ mod args;
 mod charge;
 mod family;
 mod inet;
+pub(crate) mod inside;
 mod layout;
 mod msg;
 mod pernet;

@@ -6,7 +6,13 @@
 //! would have to deliver. The work item is allocated with the object, so that dropping cannot
 //! fail.
 
-use core::{mem, ops::Deref};
+use core::{
+    mem::{
+        self,
+        MaybeUninit, //
+    },
+    ops::Deref, //
+};
 
 use kernel::{
     prelude::*,
@@ -58,7 +64,29 @@ pub(super) struct Deferred<T: OnDevice> {
     job: Option<Pin<KBox<Job<T>>>>,
 }
 
+/// Memory for an object that is to be dropped in a worker.
+pub(super) struct Place<T: OnDevice>(KBox<MaybeUninit<Job<T>>>);
+
+impl<T: OnDevice> Place<T> {
+    /// Moves `value` to its place, which cannot fail.
+    pub(super) fn fill(self, value: T) -> Deferred<T> {
+        let init = pin_init!(Job {
+            work <- Work::new(LOCK_NAME, lock_class()),
+            value,
+        });
+        match self.0.write_pin_init(init) {
+            Ok(job) => Deferred { job: Some(job) },
+            Err(never) => match never {},
+        }
+    }
+}
+
 impl<T: OnDevice> Deferred<T> {
+    /// Takes memory for a value that is to come. May sleep.
+    pub(super) fn reserve() -> Result<Place<T>> {
+        Ok(Place(KBox::new_uninit(GFP_KERNEL)?))
+    }
+
     /// Moves `value` to its place. Without memory for it `value` is dropped here. May sleep.
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(

@@ -18,6 +18,7 @@ use kernel::{
 use super::{
     cq::Reserved,
     deferred::{Deferred, OnDevice},
+    device::NodeType,
     recv::{RecvEntry, RecvQueue},
     register::RegEntry,
     send::SendQueue,
@@ -126,6 +127,7 @@ pub struct Qp<H: Handler> {
 pub(super) struct Core<H: Handler> {
     ptr: NonNull<bindings::ib_qp>,
     max_inline: usize,
+    write_flags: bindings::ib_send_flags,
     parts: ManuallyDrop<Parts<H>>,
     outstanding: AtomicU32,
     posted: AtomicBool,
@@ -180,6 +182,7 @@ impl<H: Handler> Qp<H> {
         let core = Core {
             ptr,
             max_inline,
+            write_flags: write_flags(device),
             parts: ManuallyDrop::new(parts),
             outstanding: AtomicU32::new(0),
             posted: AtomicBool::new(false),
@@ -208,9 +211,15 @@ impl<H: Handler> Qp<H> {
         &self.core
     }
 
+    /// The device that the queue pair is on.
+    pub fn device(&self) -> &Arc<Device> {
+        self.core.parts.pd.device()
+    }
+
     /// Posts all receives that are not posted, and tells how many. The queue pair must be Ready to
     /// Receive: one that failed on the way there may never complete what it was given (soft RoCE
-    /// without memory does not), and its end would wait for that. Never sleeps.
+    /// without memory does not), and its end would wait for that. That of an iWARP device, which takes no
+    /// part in that step, must have left Reset. Never sleeps.
     ///
     /// # Errors
     ///
@@ -240,6 +249,16 @@ impl<H: Handler> Qp<H> {
             return Err(EINVAL);
         }
         self.core.parts.reg.post(&self.core, owner.clone(), mr)
+    }
+}
+
+/// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory
+/// again after the send behind it completed: soft iWARP passes the pages themselves to TCP then, which may
+/// have to send them a second time.
+fn write_flags(device: &Device) -> bindings::ib_send_flags {
+    match device.node_type() {
+        NodeType::Rnic => bindings::ib_send_flags_IB_SEND_SIGNALED,
+        NodeType::Ca | NodeType::Other => 0,
     }
 }
 
@@ -283,6 +302,11 @@ impl<H: Handler> Core<H> {
     /// Bytes up to which a send or a write is copied when it is posted.
     pub(super) fn max_inline(&self) -> usize {
         self.max_inline
+    }
+
+    /// Flags of the writes before a send.
+    pub(super) fn write_flags(&self) -> bindings::ib_send_flags {
+        self.write_flags
     }
 
     pub(super) fn pd(&self) -> &Arc<Pd> {

@@ -225,6 +225,21 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
+    /// Appends to the message. Never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendSlot::write`].
+    pub fn append(&mut self, bytes: &[u8]) -> Result {
+        let len = self.len.saturating_add(bytes.len());
+        if len > self.capacity {
+            return Err(EMSGSIZE);
+        }
+        self.map.block().write(self.offset + self.len, bytes)?;
+        self.len = len;
+        Ok(())
+    }
+
     /// Posts `writes` and then the message, in one call of the driver. The end of all is told by
     /// [`Handler::sent`], with `what`. The message asks the peer for an event. The queue pair must
     /// be Ready to Send. Never sleeps.
@@ -325,7 +340,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         }
         for (write, (wr, sges)) in writes.iter().zip(rdma.iter_mut().zip(sges)) {
             let (count, flags) = self.gather(write, sges)?;
-            wr.wr.send_flags = flags;
+            wr.wr.send_flags = flags | self.core.write_flags();
             wr.wr.__bindgen_anon_1.wr_cqe = self.entry.write_cqe.get();
             wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
             wr.wr.sg_list = sges.as_mut_ptr();
@@ -445,7 +460,7 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     }
 }
 
-/// A write failed; the send after it will fail too and tell.
+/// A write ended. If it failed, the send after it will fail too and tell.
 unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
     // SAFETY: The RDMA core passes a valid completion.
     let wc = unsafe { &*wc };

@@ -54,7 +54,7 @@ impl NetNs {
         unsafe { &*ptr.cast() }
     }
 
-    pub(super) fn as_ptr(&self) -> *mut bindings::net {
+    pub(crate) fn as_ptr(&self) -> *mut bindings::net {
         self.0.get()
     }
 

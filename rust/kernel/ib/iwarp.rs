@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Streams for queue pairs of iWARP devices.
+//!
+//! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
+//!
+//! Such a queue pair gets to Ready to Send by a TCP connection of the driver's own: one side listens, the
+//! other connects and says in a few bytes (the private data of the request) what for. The end of the stream
+//! is not told here: it puts the queue pair into the error state, which flushes its receives.
+
+mod connect;
+
+use core::{
+    net::Ipv4Addr,
+    ptr::NonNull,
+    slice, //
+};
+
+use kernel::{
+    error::{
+        from_err_ptr,
+        from_result,
+        to_result, //
+    },
+    ffi::{
+        c_int,
+        c_void, //
+    },
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        Mutex, //
+    }, //
+};
+
+use super::{
+    deferred::{
+        Deferred,
+        OnDevice, //
+    },
+    Device, Handler, Qp,
+};
+use crate::{
+    bindings,
+    net::{
+        inside,
+        NetNs, //
+    },
+    random, //
+};
+
+/// Requests that may wait at a listener, which takes one.
+const BACKLOG: c_int = 8;
+
+/// Ports that a listener tries: those that IANA leaves for such use.
+const FIRST_PORT: u16 = 49152;
+/// How many of them it tries.
+const TRIES: usize = 16;
+
+/// The request that a listener takes; all others are rejected.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Where it comes from.
+    pub from: Ipv4Addr,
+    /// Its private data.
+    pub data: &'a [u8],
+}
+
+/// How far a stream is.
+enum State<H: Handler> {
+    /// Neither there nor failed.
+    Waiting,
+    /// There; an accepted one is kept here until the listener becomes a stream.
+    Open(Option<Deferred<Id<H>>>),
+    /// It will not be.
+    Failed(Error),
+}
+
+/// What the events of a stream need.
+#[pin_data]
+struct Context<H: Handler> {
+    qp: Arc<Qp<H>>,
+    from: Ipv4Addr,
+    data: KVec<u8>,
+    // Lock order: held while a request is accepted; the locks of the connection manager and of the driver
+    // are taken under it, and it is never taken under them.
+    #[pin]
+    state: Mutex<State<H>>,
+    #[pin]
+    changed: CondVar,
+}
+
+/// # Invariants
+///
+/// `ptr` is an id of the connection manager that this object owns. Its context is `context`, and its
+/// handler `on_event::<H>`.
+struct Id<H: Handler> {
+    ptr: NonNull<bindings::iw_cm_id>,
+    context: Arc<Context<H>>,
+}
+
+// SAFETY: The connection manager may be called from any thread.
+unsafe impl<H: Handler> Send for Id<H> {}
+// SAFETY: As above; nothing is done by a shared reference that is not synchronised there.
+unsafe impl<H: Handler> Sync for Id<H> {}
+
+impl<H: Handler> OnDevice for Id<H> {
+    fn device(&self) -> &Device {
+        self.context.qp.device()
+    }
+}
+
+impl<H: Handler> Drop for Id<H> {
+    /// Runs in the device's worker: it waits for an answer that is on its way.
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the id is ours. This is not its handler, and no event comes after.
+        unsafe { bindings::iw_destroy_cm_id(self.ptr.as_ptr()) };
+    }
+}
+
+impl<H: Handler> Context<H> {
+    fn new(qp: &Arc<Qp<H>>, from: Ipv4Addr, data: &[u8]) -> Result<Arc<Self>> {
+        let qp = qp.clone();
+        let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
+        copy.extend_from_slice(data, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                qp,
+                from,
+                data: copy,
+                state <- new_mutex!(State::Waiting, "ib::iwarp::Context::state"),
+                changed <- new_condvar!("ib::iwarp::Context::changed"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What accept and connect are told. Neither reads nor their replies are ever asked for, but some
+    /// devices want to be ready for one.
+    fn param(&self, data: &[u8]) -> bindings::iw_cm_conn_param {
+        bindings::iw_cm_conn_param {
+            private_data: data.as_ptr().cast(),
+            // It was made from a length that fits.
+            private_data_len: u16::try_from(data.len()).unwrap_or(0),
+            ord: 1,
+            ird: 1,
+            qpn: self.qp.number(),
+        }
+    }
+
+    fn set(&self, state: State<H>) {
+        *self.state.lock() = state;
+        self.changed.notify_all();
+    }
+
+    /// A peer asks for a stream. An error rejects it.
+    fn on_request(
+        self: &Arc<Self>,
+        ptr: NonNull<bindings::iw_cm_id>,
+        event: &bindings::iw_cm_event,
+    ) -> Result {
+        let mut state = self.state.lock();
+        let is_awaited = matches!(*state, State::Waiting);
+        if !is_awaited || address_of(&event.remote_addr) != Some(self.from) {
+            return Err(ECONNREFUSED);
+        }
+        let len = usize::from(event.private_data_len);
+        if len != self.data.len() || len == 0 {
+            return Err(ECONNREFUSED);
+        }
+        // SAFETY: The connection manager passes private data of that length, valid during the event.
+        let data = unsafe { slice::from_raw_parts(event.private_data.cast::<u8>(), len) };
+        if data != self.data.as_slice() {
+            return Err(ECONNREFUSED);
+        }
+        // Made first, so that nothing can fail after the request was accepted.
+        let place = Deferred::<Id<H>>::reserve()?;
+        let mut param = self.param(&[]);
+        // SAFETY: The id is a request that waits for an answer; the queue pair is alive while we are.
+        to_result(unsafe { bindings::iw_cm_accept(ptr.as_ptr(), &mut param) })?;
+        // INVARIANT: The id of an accepted request is ours. It got context and handler from the listener.
+        let id = Id {
+            ptr,
+            context: self.clone(),
+        };
+        *state = State::Open(Some(place.fill(id)));
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Our request was answered.
+    fn on_reply(&self, status: c_int) {
+        self.set(match to_result(status) {
+            Ok(()) => State::Open(None),
+            Err(error) => State::Failed(error),
+        });
+    }
+}
+
+impl<H: Handler> Id<H> {
+    fn new(context: &Arc<Context<H>>) -> Result<Self> {
+        let device = context.qp.device();
+        let raw = Arc::as_ptr(context).cast_mut().cast::<c_void>();
+        // SAFETY: The device is alive while the queue pair is; the context stays as long as the id, which
+        // holds a reference to it.
+        let ptr = unsafe { bindings::iw_create_cm_id(device.as_ptr(), Some(on_event::<H>), raw) };
+        let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
+        // INVARIANT: Just created so.
+        Ok(Self {
+            ptr,
+            context: context.clone(),
+        })
+    }
+}
+
+/// Awaits one stream for a queue pair. Where it is dropped, sleeping is allowed.
+pub struct Listener<H: Handler> {
+    id: Deferred<Id<H>>,
+    port: u16,
+}
+
+impl<H: Handler> Listener<H> {
+    /// Listens at the address `local` of a network namespace, at a port chosen at random, for `request`. The
+    /// queue pair is past Reset, and has its receives posted. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`, else what the driver answers.
+    pub fn new(
+        qp: &Arc<Qp<H>>,
+        net: &NetNs,
+        local: Ipv4Addr,
+        request: Request<'_>,
+    ) -> Result<Self> {
+        let context = Context::new(qp, request.from, request.data)?;
+        let mut result = Err(EADDRINUSE);
+        for _ in 0..TRIES {
+            let port = FIRST_PORT | u16::from_ne_bytes(random::bytes());
+            // An id that failed once cannot be used again.
+            result = listen(Id::new(&context)?, net, local, port);
+            match &result {
+                Err(error) if *error == EADDRINUSE => {}
+                _ => break,
+            }
+        }
+        result
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends listening, and gives the stream if it is there. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it is not.
+    pub fn into_stream(self) -> Result<Stream<H>> {
+        match self.close() {
+            Some(id) => Ok(Stream { _id: id }),
+            None => Err(ENOTCONN),
+        }
+    }
+
+    /// No request is accepted from now on; what was is taken out.
+    fn close(&self) -> Option<Deferred<Id<H>>> {
+        let mut state = self.id.context.state.lock();
+        match core::mem::replace(&mut *state, State::Failed(ECONNREFUSED)) {
+            State::Open(id) => id,
+            State::Waiting | State::Failed(_) => None,
+        }
+    }
+}
+
+impl<H: Handler> Drop for Listener<H> {
+    fn drop(&mut self) {
+        // The accepted id holds the context, so it must not stay there.
+        drop(self.close());
+    }
+}
+
+fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: Ipv4Addr, port: u16) -> Result<Listener<H>> {
+    let raw = id.ptr.as_ptr();
+    let id = Deferred::new(id)?;
+    // SAFETY: The id is ours, and the connection manager does not look at it yet.
+    unsafe { put_address(&mut (*raw).local_addr, local, port) };
+    // The driver makes the socket in the namespace of the task.
+    // SAFETY: The id is ours and new.
+    let result = inside::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
+    to_result(result)?;
+    Ok(Listener { id, port })
+}
+
+/// Keeps the stream of a queue pair. Dropping it ends the stream.
+pub struct Stream<H: Handler> {
+    _id: Deferred<Id<H>>,
+}
+
+/// # Safety
+///
+/// The connection manager calls this with an id of ours, or with one that it made for a request at one of
+/// ours, and an event that is valid during the call.
+unsafe extern "C" fn on_event<H: Handler>(
+    id: *mut bindings::iw_cm_id,
+    event: *mut bindings::iw_cm_event,
+) -> c_int {
+    // SAFETY: By the type invariant of `Id` this is the context, to which the id holds a reference. A
+    // request's id has that of the listener, which does not go while one of its events is handled.
+    let context = unsafe { Arc::<Context<H>>::from_raw((*id).context.cast()) };
+    // The reference stays that of the id.
+    let context = core::mem::ManuallyDrop::new(context);
+    // SAFETY: By the caller's promise.
+    let event = unsafe { &*event };
+    from_result(|| {
+        match event.event {
+            bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST => {
+                context.on_request(NonNull::new(id).ok_or(EINVAL)?, event)?;
+            }
+            bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY => context.on_reply(event.status),
+            // What is accepted is established; the end is told by the queue pair.
+            _ => {}
+        }
+        Ok(0)
+    })
+}
+
+/// Writes an IPv4 address where one of any family fits.
+fn put_address(to: &mut bindings::__kernel_sockaddr_storage, address: Ipv4Addr, port: u16) {
+    let v4 = bindings::sockaddr_in {
+        // CAST: it is small.
+        sin_family: bindings::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: bindings::in_addr {
+            s_addr: address.to_bits().to_be(),
+        },
+        ..Default::default()
+    };
+    let to: *mut bindings::__kernel_sockaddr_storage = to;
+    // SAFETY: The storage is large and aligned enough for every socket address.
+    unsafe { to.cast::<bindings::sockaddr_in>().write(v4) };
+}
+
+/// Reads an IPv4 address.
+fn address_of(from: &bindings::__kernel_sockaddr_storage) -> Option<Ipv4Addr> {
+    let from: *const bindings::__kernel_sockaddr_storage = from;
+    // SAFETY: The storage is large and aligned enough for every socket address, and any bytes are one.
+    let v4 = unsafe { &*from.cast::<bindings::sockaddr_in>() };
+    (u32::from(v4.sin_family) == bindings::AF_INET)
+        .then(|| Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)))
+}

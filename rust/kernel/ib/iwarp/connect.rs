@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The side that opens a stream.
+//!
+//! Drivers may connect before they return, for as long as TCP tries, which is minutes where packets get
+//! lost without a word. So it is done by a thread of its own, which a signal ends when time is up.
+
+use core::{
+    net::{
+        Ipv4Addr,
+        SocketAddrV4, //
+    },
+    ptr::NonNull, //
+};
+
+use kernel::{
+    error::from_err_ptr,
+    ffi::{
+        c_int,
+        c_void, //
+    },
+    prelude::*,
+    sync::{
+        new_condvar,
+        new_mutex,
+        Arc,
+        CondVar,
+        Mutex, //
+    }, //
+};
+
+use super::{
+    put_address,
+    Context,
+    Id,
+    State,
+    Stream, //
+};
+use crate::{
+    bindings,
+    ib::{
+        deferred::Deferred,
+        Handler,
+        Qp, //
+    },
+    net::{
+        inside,
+        NetNs, //
+    },
+    time, //
+};
+
+/// How often a thread that does not heed its signal gets another one, ns.
+const KILL_AGAIN: u64 = 50_000_000;
+
+impl<H: Handler> Stream<H> {
+    /// Opens a stream from the address `local` of a network namespace to `remote`, with `data` in the
+    /// request. The queue pair is past Reset, and has its receives posted; it is Ready to Send afterwards.
+    /// May sleep, for `wait` nanoseconds at most.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` of TCP or of the peer, else what the driver answers.
+    pub fn connect(
+        qp: &Arc<Qp<H>>,
+        net: &NetNs,
+        (local, remote): (Ipv4Addr, SocketAddrV4),
+        data: &[u8],
+        wait: u64,
+    ) -> Result<Self> {
+        let context = Context::new(qp, *remote.ip(), data)?;
+        let id = Id::new(&context)?;
+        let raw = id.ptr;
+        let id = Deferred::new(id)?;
+        // SAFETY: The id is ours, and the connection manager does not look at it yet.
+        unsafe { put_address(&mut (*raw.as_ptr()).local_addr, local, 0) };
+        // SAFETY: As above.
+        unsafe {
+            put_address(
+                &mut (*raw.as_ptr()).remote_addr,
+                *remote.ip(),
+                remote.port(),
+            )
+        };
+        let end = time::now_ns().saturating_add(wait);
+        let job = KBox::pin_init(Job::new(raw, &context, net), GFP_KERNEL)?;
+        job.run(end)?;
+        context.await_reply(end)?;
+        Ok(Self { _id: id })
+    }
+}
+
+impl<H: Handler> Context<H> {
+    /// Waits until the peer has answered.
+    fn await_reply(&self, end: u64) -> Result {
+        let mut state = self.state.lock();
+        loop {
+            match &*state {
+                State::Open(_) => return Ok(()),
+                State::Failed(error) => return Err(*error),
+                State::Waiting => {}
+            }
+            let now = time::now_ns();
+            if now >= end {
+                return Err(ETIMEDOUT);
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // The wait is short, and a signal no reason to end it.
+            let _ = self.changed.wait_interruptible_timeout(&mut state, left);
+        }
+    }
+}
+
+/// What the thread does.
+///
+/// # Invariants
+///
+/// `id` is new, and lives as long as this, as `net` does.
+#[pin_data]
+struct Job<'a, H: Handler> {
+    id: NonNull<bindings::iw_cm_id>,
+    context: &'a Context<H>,
+    net: &'a NetNs,
+    /// What the connection manager answered, once it did.
+    #[pin]
+    answer: Mutex<Option<c_int>>,
+    #[pin]
+    answered: CondVar,
+}
+
+impl<'a, H: Handler> Job<'a, H> {
+    fn new(
+        id: NonNull<bindings::iw_cm_id>,
+        context: &'a Context<H>,
+        net: &'a NetNs,
+    ) -> impl PinInit<Self> + use<'a, H> {
+        // INVARIANT: The one caller keeps the id until this is gone.
+        pin_init!(Self {
+            id,
+            context,
+            net,
+            answer <- new_mutex!(None, "ib::iwarp::Job::answer"),
+            answered <- new_condvar!("ib::iwarp::Job::answered"),
+        })
+    }
+
+    /// Starts the thread, and waits for it: until `end`, or a little longer for it to heed its signal.
+    fn run(&self, end: u64) -> Result {
+        let data: *const Self = self;
+        // SAFETY: The function is for this type, and `data` stays until the thread is gone: see below.
+        let task =
+            unsafe { bindings::kthread_create(Some(main::<H>), data.cast_mut().cast::<c_void>()) };
+        let task = NonNull::new(from_err_ptr(task)?).ok_or(ENOMEM)?;
+        // SAFETY: The thread has not run yet, so it is there.
+        unsafe { bindings::get_task(task.as_ptr()) };
+        // SAFETY: As above.
+        unsafe { bindings::wake_up_process(task.as_ptr()) };
+        let answer = self.await_answer(task, end);
+        // SAFETY: We hold a reference to the thread, and give it back here. This waits until the thread is
+        // gone.
+        unsafe { bindings::kthread_stop_put(task.as_ptr()) };
+        kernel::error::to_result(answer)
+    }
+
+    fn await_answer(&self, task: NonNull<bindings::task_struct>, end: u64) -> c_int {
+        let mut answer = self.answer.lock();
+        let mut end = end;
+        loop {
+            if let Some(answer) = *answer {
+                return answer;
+            }
+            let now = time::now_ns();
+            if now >= end {
+                // SAFETY: We hold a reference to the thread.
+                unsafe { bindings::kill(task.as_ptr()) };
+                end = now.saturating_add(KILL_AGAIN);
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // A signal of the waiting task is no reason to leave the thread alone.
+            let _ = self.answered.wait_interruptible_timeout(&mut answer, left);
+        }
+    }
+
+    fn connect(&self) -> Result {
+        let mut param = self.context.param(&self.context.data);
+        let id = self.id.as_ptr();
+        // SAFETY: By the type invariant the id is new; the queue pair is alive while the context is.
+        let connect = || unsafe { bindings::iw_cm_connect(id, &mut param) };
+        kernel::error::to_result(inside::run(self.net, connect)?)
+    }
+}
+
+/// # Safety
+///
+/// `data` must be a `Job<H>` that stays until the thread is gone.
+unsafe extern "C" fn main<H: Handler>(data: *mut c_void) -> c_int {
+    // SAFETY: By the caller's promise.
+    let job = unsafe { &*data.cast::<Job<'_, H>>() };
+    // SAFETY: No precondition; this thread has signals of its own.
+    unsafe { bindings::allow_kill() };
+    let answer = match job.connect() {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    };
+    *job.answer.lock() = Some(answer);
+    job.answered.notify_all();
+    0
+}
