@@ -149,6 +149,7 @@ fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
         limits: config.limits,
         has_ipsec: false,
         has_interface: true,
+        iwarp: None,
     };
     let version_2 = local.judge(&proposal, |_| true).unwrap();
     assert_eq!(version_2.wanted(0).peer_mac, None);
@@ -476,6 +477,7 @@ fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
             limits: config.limits,
             has_ipsec: false,
             has_interface,
+            iwarp: None,
         };
         let reason = local.judge(&proposal, |_| true).err();
         reason.map(|reason| (reason, local.cause(&proposal, reason)))

@@ -174,6 +174,14 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
+    /// The same with so many messages from the peer at least.
+    pub(crate) fn with_receives(self, least: u16) -> Self {
+        Self {
+            recv: self.recv.max(least),
+            ..self
+        }
+    }
+
     /// Half of it, but not below the defaults; says whether that is less.
     pub(crate) fn halve(&mut self) -> bool {
         let before = *self;

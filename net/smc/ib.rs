@@ -2,6 +2,7 @@
 
 //! RDMA devices: which are there, and what happens to them (C file `smc_ib.c`).
 
+mod iwarp;
 mod port;
 
 use kernel::{
@@ -40,6 +41,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     id::Gid,
+    link::Transport,
     pnet::PnetId, //
 };
 
@@ -47,6 +49,10 @@ use crate::{
     groups,
     link::PortFacts,
     namespace, //
+};
+pub(crate) use iwarp::{
+    find_iwarp,
+    name_of, //
 };
 pub(crate) use port::{
     find_other,
@@ -231,6 +237,10 @@ impl Adapter {
         let attr = self.device.query_port(port.port);
         if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
             return false;
+        }
+        if port.transport == Transport::Iwarp {
+            // A stream notices by itself when its address is gone.
+            return true;
         }
         self.device
             .find_gid(port.port, |entry| {

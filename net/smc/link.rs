@@ -9,6 +9,10 @@ mod complete;
 mod control;
 mod facts;
 mod hardware;
+mod iwarp;
+mod slot;
+
+use core::mem;
 
 use kernel::{
     new_condvar,
@@ -48,11 +52,17 @@ use smc_proto::{
     },
     lgr::find::LinkEnd,
     link::{
+        credits::{
+            Credits,
+            FIRST, //
+        },
         Event,
-        State, //
+        State,
+        Transport, //
     },
     stream::SentRecord,
-    time::Instant, //
+    time::Instant,
+    wire::iwarp::TRAILER_LEN, //
 };
 
 use crate::config::Depth;
@@ -66,6 +76,9 @@ pub(crate) use facts::{
     PortFacts, //
 };
 pub(crate) use hardware::Hardware;
+use iwarp::Streaming;
+pub(crate) use iwarp::Wanted;
+pub(crate) use slot::Slot;
 
 /// Who gets to know that a message left, or did not.
 pub(crate) trait Sender: Send + Sync {
@@ -104,6 +117,7 @@ struct Inner {
     /// How the registration under way ended.
     registered: Option<bool>,
     controls: Controls,
+    streaming: Streaming,
 }
 
 /// A link.
@@ -117,6 +131,12 @@ pub(crate) struct Link {
     is_slot_wanted: Atomic<bool>,
     /// Control messages wait for a slot. Written under `inner`.
     has_controls: Atomic<bool>,
+    /// The group ends, and the link with it.
+    is_ending: Atomic<bool>,
+    /// Messages need the peer's credits.
+    is_credited: bool,
+    #[pin]
+    credits: SpinLock<Option<Credits>>,
     #[pin]
     inner: SpinLock<Inner>,
     /// Who waits for a registration.
@@ -132,7 +152,15 @@ pub(crate) struct Link {
 impl Link {
     /// Makes the queue pair of a link. May sleep.
     pub(crate) fn new(device: &Arc<Device>, port: PortFacts, depth: Depth) -> Result<Arc<Self>> {
-        let hardware = Hardware::new(device, depth)?;
+        let is_credited = port.transport == Transport::Iwarp;
+        let hardware = match is_credited {
+            false => Hardware::new(device, depth, 0)?,
+            true => Hardware::new(device, depth.with_receives(FIRST), TRAILER_LEN as u32)?,
+        };
+        let credits = is_credited.then(|| Credits::new(hardware.recv_slots));
+        if is_credited && hardware.recv_slots < FIRST {
+            return Err(EINVAL);
+        }
         let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
         let inner = Inner {
@@ -145,6 +173,7 @@ impl Link {
             peer_uid: LinkUid(0),
             registered: None,
             controls: Controls::new()?,
+            streaming: Streaming::default(),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -154,6 +183,9 @@ impl Link {
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
                 is_slot_wanted: Atomic::new(false),
                 has_controls: Atomic::new(false),
+                is_ending: Atomic::new(false),
+                is_credited,
+                credits <- new_spinlock!(credits, "smc::Link::credits"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
                 heard: Atomic::new(0),
@@ -282,16 +314,23 @@ impl Link {
             dmac: self.port.next_hop.unwrap_or(peer.mac).0,
         };
         hardware.qp.to_init(self.port.port)?;
-        hardware.qp.to_rtr(&attr)?;
+        match self.port.transport {
+            Transport::Roce => hardware.qp.to_rtr(&attr)?,
+            // The stream does the rest, and begins when the receives are there.
+            Transport::Iwarp => {}
+        }
         // Not before: a device that could not get ready may keep what was posted for ever. Nothing is
         // missed, as the peer sends when it knows of our queue pair, or once more.
         hardware.qp.post_receives(self).map(drop)
     }
 
-    /// Gets ready to send. May sleep.
+    /// Gets ready to send; over iWARP, says whether it is. May sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
         let hardware = self.hardware().ok_or(ENOLINK)?;
-        hardware.qp.to_rts(self.psn.get())
+        match self.port.transport {
+            Transport::Roce => hardware.qp.to_rts(self.psn.get()),
+            Transport::Iwarp => self.settle_stream(),
+        }
     }
 
     /// Both sides have tried the link: it takes connections.
@@ -328,13 +367,24 @@ impl Link {
         };
         let number = inner.number;
         drop(inner);
-        pr_warn!(
-            "link {} of queue pair {} failed: {why}\n",
-            number.0,
-            self.qp_num.get()
-        );
+        if !self.is_end_due() {
+            pr_warn!(
+                "link {} of queue pair {} failed: {why}\n",
+                number.0,
+                self.qp_num.get()
+            );
+        }
         self.registering.notify_all();
         Some(broken)
+    }
+
+    /// The group ends: over iWARP the link is gone as soon as one side takes it down.
+    pub(crate) fn expect_end(&self) {
+        self.is_ending.store(true, Relaxed);
+    }
+
+    fn is_end_due(&self) -> bool {
+        self.port.transport == Transport::Iwarp && self.is_ending.load(Relaxed)
     }
 
     /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this
@@ -370,8 +420,9 @@ impl Link {
         let hardware = inner.hardware.take();
         let device = inner.device.take();
         let handler = inner.handler.take();
+        let streaming = mem::take(&mut inner.streaming);
         drop(inner);
-        drop((hardware, device, handler));
+        drop((streaming, hardware, device, handler));
     }
 
     // --- Use.
@@ -379,7 +430,7 @@ impl Link {
     /// Whether a slot for a send is free just now. Does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
         let inner = self.inner.lock();
-        inner.hardware.as_ref().is_some_and(|h| h.qp.has_slot())
+        inner.hardware.as_ref().is_some_and(|h| h.qp.has_slot()) && self.has_credit()
     }
 
     /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants

@@ -35,6 +35,8 @@ pub(crate) static LOCAL: Global<Local> = Global::new();
 #[pin_data]
 pub(crate) struct Local {
     instance: [u8; 2],
+    /// For a port that has no address of its own.
+    made_up: Mac,
     #[pin]
     mac: SpinLock<Mac>,
     /// User EIDs, for all namespaces.
@@ -50,6 +52,7 @@ impl Local {
         Arc::pin_init(
             pin_init!(Self {
                 instance: random::bytes(),
+                made_up: made_up(),
                 mac <- new_spinlock!(Mac::NONE, "smc::Local::mac"),
                 ueids <- new_spinlock!(ueids, "smc::Local::ueids"),
                 hostname: Hostname::new(&utsname::nodename()),
@@ -63,6 +66,11 @@ impl Local {
     /// active port. Not valid before there was one.
     pub(crate) fn peer_id(&self) -> PeerId {
         PeerId::new(self.instance, *self.mac.lock())
+    }
+
+    /// The address of a port that has none: one that nobody else has.
+    pub(crate) fn made_up_mac(&self) -> Mac {
+        self.made_up
     }
 
     /// A port is active; the first one names the machine.
@@ -79,4 +87,11 @@ impl Local {
             .fetch_add(0x100, Relaxed)
             .wrapping_add(0x100)
     }
+}
+
+/// A random address, of one station and locally administered.
+fn made_up() -> Mac {
+    let [first, rest @ ..] = random::bytes::<6>();
+    let [a, b, c, d, e] = rest;
+    Mac([(first & !1) | 2, a, b, c, d, e])
 }

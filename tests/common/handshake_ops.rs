@@ -122,6 +122,7 @@ fn client(circumstances: u8, answer: &[u8]) {
             gid: end().gid,
             mac,
         }),
+        iwarp: None,
         prefix: Some(IpPrefix::V4 {
             subnet: Ipv4([192, 168, 1, 0]),
             len: 24,
@@ -187,6 +188,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         limits: OWN_LIMITS,
         has_ipsec: false,
         has_interface: circumstances & 2 == 0,
+        iwarp: None,
     };
     let Ok(Message::Proposal(proposal)) = Message::parse(first) else {
         return;

@@ -16,10 +16,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    ib::{
-        SendSlot,
-        Write, //
-    },
+    ib::Write,
     net::Sk, //
 };
 use smc_proto::{
@@ -40,7 +37,8 @@ use crate::{
         Failure,
         Hardware,
         Link,
-        Sent, //
+        Sent,
+        Slot, //
     }, //
 };
 
@@ -111,7 +109,7 @@ impl Conn {
             return outcome;
         };
         while inner.stream.has_work() {
-            let Some(slot) = self.take_slot(&hardware, &mut inner) else {
+            let Some(slot) = self.take_slot(&at.link, &hardware, &mut inner) else {
                 break;
             };
             let Some(plan) = inner.stream.plan() else {
@@ -144,15 +142,16 @@ impl Conn {
     /// Takes a slot, or has the connection wait for one.
     fn take_slot<'a>(
         &self,
+        link: &'a Link,
         hardware: &'a Hardware,
         inner: &mut Inner,
-    ) -> Option<SendSlot<'a, Link>> {
-        hardware.qp.take_slot().or_else(|| {
+    ) -> Option<Slot<'a>> {
+        link.take_slot(hardware).or_else(|| {
             if !mem::replace(&mut inner.queued, true) {
                 self.group.wait_for_slot(self.token, inner.at.slot);
             }
             // A slot that was freed before this woke nobody.
-            hardware.qp.take_slot()
+            link.take_slot(hardware)
         })
     }
 
@@ -161,7 +160,7 @@ impl Conn {
         self: &Arc<Self>,
         inner: &Inner,
         at: &At,
-        mut slot: SendSlot<'_, Link>,
+        mut slot: Slot<'_>,
         plan: &WritePlan,
     ) -> Result<(), Blame> {
         let remote = inner.remote.ok_or(Blame::Conn)?;

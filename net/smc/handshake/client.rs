@@ -9,9 +9,12 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::net::{
-    Sk,
-    TcpSocket, //
+use kernel_ext::{
+    net::{
+        Sk,
+        TcpSocket, //
+    },
+    random, //
 };
 use smc_proto::{
     cause::Cause,
@@ -20,6 +23,7 @@ use smc_proto::{
             Agreed,
             Beginning,
             Contact,
+            Iwarp,
             Means,
             V2Port, //
         },
@@ -28,9 +32,11 @@ use smc_proto::{
         CLC_WAIT, //
     },
     lgr::Role,
+    link::Transport,
     reason::Reason,
     wire::{
         clc::Message,
+        iwarp::Nonce,
         List, //
     }, //
 };
@@ -61,7 +67,10 @@ use crate::{
         Terms,
         Times, //
     },
-    link::PeerEnd,
+    link::{
+        PeerEnd,
+        Wanted, //
+    },
     llc::Tie,
     local::Local,
     namespace, //
@@ -94,8 +103,16 @@ fn shake(
     }
     let port = ib::find_v2(tcp, None);
     let ueids = local.ueids.lock().clone();
+    let iwarp = ib::find_iwarp(tcp);
+    let server = tcp.peer().ok().and_then(|peer| ib::name_of(peer.ip));
+    let ends = iwarp.as_ref().ok().map(|port| port.gid).zip(server);
     let means = Means {
         peer_id: local.peer_id(),
+        iwarp: ends.map(|(client, server)| Iwarp {
+            nonce: Nonce(random::bytes()),
+            client,
+            server,
+        }),
         v1: None,
         v2: port.as_ref().ok().map(|port| V2Port {
             gid: port.gid,
@@ -114,6 +131,10 @@ fn shake(
         .map_err(|reason| Failure::Declined(reason, Some(cause)))?;
     exchange.send(&Message::Proposal(proposal))?;
     let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?)?;
+    let port = match agreed.transport() {
+        Transport::Roce => port,
+        Transport::Iwarp => iwarp,
+    };
     let port = port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
     match agreed.contact() {
         Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
@@ -143,7 +164,7 @@ fn begin(
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
         net_cookie: sk.netns_cookie(),
-        times: Times::of(sk, Role::Client),
+        times: Times::of(sk, Role::Client, agreed.transport()),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
     };
@@ -161,12 +182,13 @@ fn begin(
                 takes_any_link: *takes_any_link,
             });
         }
-        first_contact(local, exchange, agreed, conn)
+        first_contact(local, tcp, exchange, agreed, conn)
     })
 }
 
 fn first_contact(
     local: &Local,
+    tcp: &TcpSocket,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
     conn: &Arc<Conn>,
@@ -181,7 +203,15 @@ fn first_contact(
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
     group.begin_first_contact(group.local_end(*slot, link));
-    confirm(local, exchange, agreed, conn, &at)?;
+    let listener = match agreed.iwarp() {
+        None => None,
+        Some(iwarp) => {
+            let port = Wanted::by_client(iwarp.nonce, link, server)
+                .and_then(|wanted| link.listen(tcp.netns(), &wanted));
+            Some(port.map_err(|_| Reason::LinkNotReady)?)
+        }
+    };
+    confirm(local, exchange, agreed, conn, &at, listener)?;
     first::finish(exchange, conn)
 }
 
@@ -202,7 +232,7 @@ fn reuse(
     settle(make_conn(seat, at.clone(), ends)?, |conn| {
         learn(conn, &at, agreed.server())?;
         announce(conn, &at)?;
-        confirm(local, exchange, agreed, conn, &at)
+        confirm(local, exchange, agreed, conn, &at, None)
     })
 }
 
@@ -212,13 +242,14 @@ fn confirm(
     agreed: &Agreed,
     conn: &Conn,
     at: &At,
+    listener: Option<u16>,
 ) -> Result<(), Failure> {
     let ours = endpoint(local, conn, at)?;
     let gids = [ours.gid];
     let gids = List::new(&gids).unwrap_or(List::EMPTY);
-    exchange.send(&Message::Confirm(agreed.confirm(
-        ours,
-        local.hostname,
-        gids,
-    )))
+    let message = match listener {
+        None => agreed.confirm(ours, local.hostname, gids),
+        Some(port) => agreed.confirm_iwarp(ours, local.hostname, gids, port),
+    };
+    exchange.send(&Message::Confirm(message))
 }

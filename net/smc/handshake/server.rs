@@ -26,6 +26,7 @@ use smc_proto::{
         CLC_WAIT, //
     },
     lgr::Role,
+    link::Transport,
     reason::Reason,
     wire::clc::Message, //
 };
@@ -57,7 +58,10 @@ use crate::{
         Terms,
         Times, //
     },
-    link::PeerEnd,
+    link::{
+        PeerEnd,
+        Wanted, //
+    },
     llc::Tie,
     local::Local,
     namespace, //
@@ -100,6 +104,7 @@ fn shake(
             limits: namespace::of(sk).config.limits(),
             has_ipsec: tcp.has_xfrm_policy(),
             has_interface: tcp.route_device().is_some(),
+            iwarp: tcp.peer().ok().and_then(|peer| ib::name_of(peer.ip)),
         };
         // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
         facts
@@ -121,14 +126,19 @@ fn shake(
 
 /// Finds a port for the way that was chosen, or another way.
 fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Failure> {
+    let mut missing = None;
     loop {
-        match ib::find_v2(tcp, Some(chosen.peer_gid())) {
+        let found = match chosen.transport() {
+            Transport::Roce => ib::find_v2(tcp, Some(chosen.peer_gid())),
+            Transport::Iwarp => ib::find_iwarp(tcp),
+        };
+        match found {
             Ok(port) if chosen.eid().is_some() => return Ok((chosen, port)),
             found => {
-                let cause = found.err();
+                missing = missing.max(found.err());
                 chosen = chosen
                     .without_port()
-                    .map_err(|reason| Failure::Declined(reason, cause))?;
+                    .map_err(|reason| Failure::Declined(reason, missing))?;
             }
         }
     }
@@ -153,17 +163,18 @@ fn begin(
         eid: chosen.eid(),
         is_direct,
         net_cookie: sk.netns_cookie(),
-        times: Times::of(sk, Role::Server),
+        times: Times::of(sk, Role::Server, chosen.transport()),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
-        first_contact(local, exchange, chosen, conn)
+        first_contact(local, tcp, exchange, chosen, conn)
     })
 }
 
 fn first_contact(
     local: &Local,
+    tcp: &TcpSocket,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
     conn: &Arc<Conn>,
@@ -176,6 +187,7 @@ fn first_contact(
         hostname: local.hostname,
     };
     let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
+    let nonce = chosen.nonce();
     let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, Some(beginning));
     exchange.send(&Message::Accept(message))?;
     let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
@@ -185,7 +197,7 @@ fn first_contact(
         group.set_peer(System {
             os: peer.os,
             hostname: peer.hostname,
-            takes_any_link: peer.takes_any_link(),
+            takes_any_link: agreed.takes_any_link(),
         });
     }
     let end = PeerEnd {
@@ -200,6 +212,13 @@ fn first_contact(
     };
     Tie::new(group, *slot)
         .and_then(|tie| link.ready_to_receive(end, tie))
+        .and_then(|()| match nonce {
+            None => Ok(()),
+            Some(nonce) => {
+                let wanted = Wanted::by_server(nonce, client, link)?;
+                link.connect(tcp.netns(), &wanted, agreed.listener())
+            }
+        })
         .and_then(|()| link.ready_to_send())
         .map_err(|_| Reason::LinkNotReady)?;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;

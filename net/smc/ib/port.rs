@@ -29,6 +29,7 @@ use smc_proto::{
         Mac,
         Mtu, //
     },
+    link::Transport,
     pnet::PnetId, //
 };
 
@@ -63,6 +64,16 @@ impl core::ops::Deref for PortGid {
 }
 
 impl PortGid {
+    /// A port whose packets go to no VLAN, directly.
+    pub(super) fn without_vlan(adapter: Arc<Adapter>, facts: PortFacts) -> Self {
+        Self {
+            adapter,
+            facts,
+            vlan: NO_VLAN,
+            has_gateway: false,
+        }
+    }
+
     /// The port's device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.adapter.device
@@ -100,7 +111,7 @@ impl PortGid {
 }
 
 /// The physical network of the device of a route: of what that stands on, or of itself.
-fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
+pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
     let table = &namespace::within(tcp.netns()).pnet;
     let of_base = table.of_netdev(route.base.name);
     of_base.or_else(|| table.of_netdev(route.name))
@@ -139,7 +150,7 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
         let in_reach = |adapter: &&Arc<Adapter>| adapter.device.accessible_in(tcp.netns_address());
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
-                let found = match is_near(adapter, port) {
+                let found = match !adapter.is_iwarp() && is_near(adapter, port) {
                     true => adapter.find_v2(port, &route, own),
                     false => Err(elsewhere),
                 };
@@ -262,6 +273,7 @@ impl Adapter {
         Some(PortGid {
             adapter: self.clone(),
             facts: PortFacts {
+                transport: Transport::Roce,
                 port,
                 gid: Gid(gid.gid),
                 sgid_index: u8::try_from(gid.index).ok()?,

@@ -69,10 +69,10 @@ impl LinkGroup {
         table.end.get_or_insert(why);
         table.members.close();
         // Whoever waits for the last message to leave is to be told.
-        self.links()
-            .iter()
-            .flatten()
-            .for_each(|link| link.want_slot(true));
+        self.links().iter().flatten().for_each(|link| {
+            link.want_slot(true);
+            link.expect_end();
+        });
         is_first
     }
 

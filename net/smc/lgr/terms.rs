@@ -9,6 +9,7 @@ use smc_proto::{
         PeerId, //
     },
     lgr::Role,
+    link::Transport,
     time::Duration,
     wire::{
         clc::{
@@ -48,6 +49,10 @@ pub(crate) struct Terms {
     pub(crate) net: usize,
 }
 
+/// The longest time that a group without connections is kept over iWARP in another namespace than the first:
+/// its stream is a socket there, and a namespace does not go while it has one.
+const HELD: Duration = Duration::from_secs(5);
+
 /// What the settings were when the group began.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
@@ -61,11 +66,16 @@ pub(crate) struct Times {
 
 impl Times {
     /// The settings of the socket's namespace.
-    pub(crate) fn of(sk: &Sk, role: Role) -> Self {
+    pub(crate) fn of(sk: &Sk, role: Role, transport: Transport) -> Self {
         let config = &namespace::of(sk).config;
+        let idle = role.idle_time(config.idle_time());
+        let holds_namespace = transport == Transport::Iwarp && !sk.netns().is_initial();
         Self {
             test_after: config.test_after(),
-            idle: role.idle_time(config.idle_time()),
+            idle: match holds_namespace {
+                true => idle.min(role.idle_time(HELD)),
+                false => idle,
+            },
             unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
         }
     }

@@ -24,7 +24,6 @@ use kernel_ext::{
 
 use super::{
     Failure,
-    Handler,
     Link,
     Sent, //
 };
@@ -64,9 +63,23 @@ impl Link {
     }
 }
 
-fn tell(handler: Arc<dyn Handler>, message: &Received<'_>, buf: &mut [u8]) {
-    if let Ok(bytes) = message.read(buf) {
-        handler.on_message(bytes);
+impl Link {
+    /// Hands a message on, of which `buf` holds all.
+    fn tell(&self, message: &Received<'_>, buf: &mut [u8]) {
+        let Ok(bytes) = message.read(buf) else {
+            return;
+        };
+        let bytes = match self.is_credited {
+            false => bytes,
+            true => match self.take_credits(bytes) {
+                Some([]) => return,
+                Some(bytes) => bytes,
+                None => return self.fail(Failure::Credits),
+            },
+        };
+        if let Some(handler) = self.handler() {
+            handler.on_message(bytes);
+        }
     }
 }
 
@@ -92,21 +105,21 @@ impl ib::Handler for Link {
         }
         if !good {
             this.fail(Failure::Send(wc.status));
-        } else if posted.is_err() {
+        } else if posted.and_then(|()| this.grant_credits()).is_err() {
             this.fail(Failure::Post);
         }
     }
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
         this.heard.store(time::coarse_ns(), Relaxed);
-        let Some(handler) = this.handler() else {
-            return;
-        };
         if message.len() <= MAX_RECV {
-            tell(handler, message, &mut [0; MAX_RECV]);
+            this.tell(message, &mut [0; MAX_RECV]);
         } else if let Ok(mut buf) = KVec::from_elem(0, message.len(), GFP_NOWAIT) {
-            tell(handler, message, &mut buf);
+            this.tell(message, &mut buf);
+        } else {
+            this.lose_credits();
         }
+        this.use_credits();
     }
 
     fn receive_failed(this: &Arc<Self>, wc: Wc) {

@@ -110,9 +110,9 @@ impl Link {
         let hardware = inner.hardware.clone().ok_or(ENOLINK)?;
         let mut has_noted = false;
         while let Some(message) = inner.controls.first() {
-            let slot = match hardware.qp.take_large_slot() {
+            let slot = match self.take_large_slot(&hardware) {
                 // A short message may take one of those for data.
-                None if message.len() <= MSG_LEN as usize => hardware.qp.take_slot(),
+                None if message.len() <= MSG_LEN as usize => self.take_slot(&hardware),
                 slot => slot,
             };
             let Some(mut slot) = slot else {

@@ -24,7 +24,10 @@ use smc_proto::{
         Psn,
         QpNum, //
     },
-    link::State,
+    link::{
+        State,
+        Transport, //
+    },
     pnet::PnetId,
     wire::clc::SmcR, //
 };
@@ -46,6 +49,8 @@ pub(crate) enum Failure {
     Silence,
     /// Its port does not work any more, or is gone.
     Port,
+    /// The peer's message says nothing about credits.
+    Credits,
 }
 
 impl fmt::Display for Failure {
@@ -57,6 +62,7 @@ impl fmt::Display for Failure {
             Self::Register => f.write_str("memory was not registered in time"),
             Self::Silence => f.write_str("the peer does not answer"),
             Self::Port => f.write_str("its port is gone"),
+            Self::Credits => f.write_str("the peer does not account for its receives"),
         }
     }
 }
@@ -128,6 +134,7 @@ pub(crate) struct Facts {
 /// Facts of our port.
 #[derive(Clone, Copy)]
 pub(crate) struct PortFacts {
+    pub(crate) transport: Transport,
     pub(crate) port: u32,
     pub(crate) gid: Gid,
     pub(crate) sgid_index: u8,

@@ -29,34 +29,37 @@ const MAX_LEN: u32 = 8192;
 
 /// What belongs to the RDMA device.
 pub(crate) struct Hardware {
-    pub(crate) qp: Qp<Link>,
+    pub(crate) qp: Arc<Qp<Link>>,
+    /// Receives that are posted at a time.
+    pub(super) recv_slots: u16,
     pub(crate) pd: Arc<Pd>,
     pub(super) send_cq: Arc<Cq>,
     pub(super) recv_cq: Arc<Cq>,
 }
 
 impl Hardware {
-    /// As deep as `depth` says, or less where there is no memory for that: not below the default.
-    pub(super) fn new(device: &Arc<Device>, mut depth: Depth) -> Result<Arc<Self>> {
+    /// As deep as `depth` says, or less where there is no memory for that: not below the default. There is
+    /// room for `trailer` bytes behind each message.
+    pub(super) fn new(device: &Arc<Device>, mut depth: Depth, trailer: u32) -> Result<Arc<Self>> {
         loop {
-            match Self::with_depth(device, depth) {
+            match Self::with_depth(device, depth, trailer) {
                 Err(e) if e == ENOMEM && depth.halve() => {}
                 result => return result,
             }
         }
     }
 
-    fn with_depth(device: &Arc<Device>, depth: Depth) -> Result<Arc<Self>> {
+    fn with_depth(device: &Arc<Device>, depth: Depth, trailer: u32) -> Result<Arc<Self>> {
         // The long messages of version 2 go to one place for all receives, if the device can do that.
         let (recv_len, spill_len) = match device.limits().max_recv_sge {
-            0 | 1 => (MAX_LEN, 0),
-            _ => (MSG_LEN, MAX_LEN - MSG_LEN),
+            0 | 1 => (MAX_LEN + trailer, 0),
+            _ => (MSG_LEN + trailer, MAX_LEN - MSG_LEN),
         };
         let config = Config {
             send_slots: depth.send,
-            send_len: MSG_LEN,
+            send_len: MSG_LEN + trailer,
             // For control messages, which must not wait behind data.
-            large_len: MAX_CONTROL as u32,
+            large_len: MAX_CONTROL as u32 + trailer,
             // All messages, and the data of small requests and answers.
             inline_len: 128,
             recv_slots: depth.recv,
@@ -70,7 +73,8 @@ impl Hardware {
         let pd = Pd::new(device)?;
         let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
         let hardware = Self {
-            qp,
+            qp: Arc::new(qp, GFP_KERNEL)?,
+            recv_slots: config.recv_slots,
             pd,
             send_cq,
             recv_cq,

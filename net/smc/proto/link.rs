@@ -6,6 +6,8 @@
 //! went both ways on it, and goes down once (RFC 7609 section 4.4; C file `smc_core.h`,
 //! `enum smc_link_state`).
 
+pub mod credits;
+
 use crate::id::LinkNum;
 
 /// How far a link is. The numbers are visible to user space.
@@ -21,6 +23,15 @@ pub enum State {
     Activating = 2,
     /// CONFIRM_LINK has been exchanged; connections may use the link.
     Active = 3,
+}
+
+/// What carries a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// RDMA over Converged Ethernet: the queue pairs are told of each other.
+    Roce,
+    /// RDMA over TCP: one side opens a stream to the other.
+    Iwarp,
 }
 
 /// What happens to a link.

@@ -80,6 +80,7 @@ impl Machine {
             peer_id: config.peer_id,
             v1: config.v1,
             v2: config.v2,
+            iwarp: None,
             prefix: config.address.map(|(address, len)| IpPrefix::V4 {
                 subnet: address.masked(len),
                 len,
@@ -147,6 +148,7 @@ impl Machine {
                         limits: config.limits,
                         has_ipsec: config.has_ipsec,
                         has_interface: config.has_interface,
+                        iwarp: None,
                     };
                     let own = config.address;
                     let chosen = local.judge(proposal, |prefix| {

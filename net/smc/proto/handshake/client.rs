@@ -27,6 +27,7 @@ use crate::id::{
     PeerId, //
 };
 use crate::lgr::Wanted;
+use crate::link::Transport;
 use crate::reason::Reason;
 use crate::wire::clc::{
     Accept,
@@ -47,8 +48,10 @@ use crate::wire::clc::{
     Technologies,
     V1Offer,
     V2Offer,
-    V2Technologies, //
+    V2Technologies,
+    Vendor, //
 };
+use crate::wire::iwarp::Nonce;
 use crate::wire::{
     List,
     Version, //
@@ -63,6 +66,8 @@ pub struct Means<'a> {
     pub v1: Option<V1Port>,
     /// The port for version 2, if there is one and the TCP connection is over IPv4.
     pub v2: Option<V2Port>,
+    /// What goes with an iWARP port, if there is one at the TCP connection's own address.
+    pub iwarp: Option<Iwarp>,
     /// The subnets of the TCP connection's interface; `None` if it has none, which rules out
     /// version 1.
     pub prefix: Option<IpPrefix<'a>>,
@@ -91,6 +96,17 @@ pub struct V2Port {
     pub mac: Mac,
 }
 
+/// What goes with a link over iWARP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iwarp {
+    /// Drawn for this handshake.
+    pub nonce: Nonce,
+    /// Our end: the name of our TCP address.
+    pub client: Gid,
+    /// The server's end, if it chooses iWARP: the name of its TCP address.
+    pub server: Gid,
+}
+
 impl<'a> Means<'a> {
     /// Makes the PROPOSAL.
     ///
@@ -100,11 +116,17 @@ impl<'a> Means<'a> {
     /// version 1 only and no subnet to go with it.
     pub fn propose(&self) -> Result<(Proposed<'a>, Proposal<'a>), Reason> {
         let v2_port = self.v2.filter(|_| !self.eids.is_empty());
-        if self.v1.is_none() && v2_port.is_none() {
+        let iwarp = self.iwarp.filter(|_| !self.eids.is_empty());
+        // Without a RoCE port the GID is one to which nobody who knows RoCE only finds a way.
+        let v2_gid = v2_port
+            .map(|port| port.gid)
+            .or(iwarp.map(|iwarp| iwarp.client));
+        let has_v2 = v2_gid.is_some();
+        if self.v1.is_none() && !has_v2 {
             return Err(Reason::NoSmcDevice);
         }
         let v1 = self.v1.zip(self.prefix);
-        if v1.is_none() && v2_port.is_none() {
+        if v1.is_none() && !has_v2 {
             return Err(Reason::ConfigError);
         }
         let proposal = Proposal {
@@ -120,24 +142,25 @@ impl<'a> Means<'a> {
                     technologies: Technologies::SmcR,
                     prefix,
                 }),
-                area: SmcdArea::default(),
-                v2: v2_port.map(|port| self.v2_offer(port)),
+                area: iwarp.map_or(SmcdArea::default(), |iwarp| iwarp.nonce.offer()),
+                v2: v2_gid.map(|gid| self.v2_offer(gid)),
             },
         };
         let proposed = Proposed {
             has_v1: v1.is_some(),
             has_v2: v2_port.is_some(),
+            iwarp,
             eids: self.eids,
             limits: self.limits,
         };
         Ok((proposed, proposal))
     }
 
-    fn v2_offer(&self, port: V2Port) -> V2Offer<'a> {
+    fn v2_offer(&self, gid: Gid) -> V2Offer<'a> {
         V2Offer {
             technologies: V2Technologies::SmcR,
             release: RELEASE,
-            gid: port.gid,
+            gid,
             raw_limits: self.limits,
             features: Features::default(),
             eids: self.eids,
@@ -151,6 +174,7 @@ impl<'a> Means<'a> {
 pub struct Proposed<'a> {
     has_v1: bool,
     has_v2: bool,
+    iwarp: Option<Iwarp>,
     eids: List<'a, Eid, 8>,
     limits: Limits,
 }
@@ -183,11 +207,15 @@ impl Proposed<'_> {
                 };
                 (Terms::V1, contact)
             }
-            Mode::V2 { eid, first_contact } if self.has_v2 => {
+            Mode::V2 { eid, first_contact } if self.has_v2 || self.iwarp.is_some() => {
                 if !self.eids.contains(&eid) {
                     return Err(PeerMisbehaved::EidNotOffered.into());
                 }
-                (Terms::V2 { eid }, self.contact(first_contact)?)
+                let iwarp = self.iwarp_for(&server, first_contact.as_ref())?;
+                (
+                    Terms::V2 { eid, iwarp },
+                    self.contact(first_contact, iwarp)?,
+                )
             }
             Mode::V1 { .. } | Mode::V2 { .. } => return Err(PeerMisbehaved::ModeNotOffered.into()),
         };
@@ -198,15 +226,38 @@ impl Proposed<'_> {
         })
     }
 
-    fn contact(&self, first_contact: Option<FirstContact>) -> Result<Contact, PeerError> {
+    /// What carries the link that the server names: the form of its GID says so, and on a first contact
+    /// its options as well. An iWARP end is believed at the address of the TCP connection only.
+    fn iwarp_for(
+        &self,
+        server: &SmcR,
+        first: Option<&FirstContact>,
+    ) -> Result<Option<Iwarp>, PeerError> {
+        let is_chosen = first.is_none_or(|first| matches!(first.vendor(), Vendor::Iwarp { .. }));
+        match self.iwarp {
+            Some(iwarp) if server.gid == iwarp.server && is_chosen => Ok(Some(iwarp)),
+            _ if self.has_v2 && server.gid.iwarp().is_none() => Ok(None),
+            _ => Err(PeerMisbehaved::ModeNotOffered.into()),
+        }
+    }
+
+    fn contact(
+        &self,
+        first_contact: Option<FirstContact>,
+        iwarp: Option<Iwarp>,
+    ) -> Result<Contact, PeerError> {
         let Some(first) = first_contact else {
             return Ok(Contact::Reuse);
         };
         if first.release > RELEASE {
             return Err(PeerMisbehaved::ReleaseNotOffered.into());
         }
+        let offered = match iwarp {
+            Some(_) => select::iwarp_limits(self.limits),
+            None => self.limits,
+        };
         let limits = match first.limits() {
-            Some(chosen) => select::check_limits(chosen, self.limits)?,
+            Some(chosen) => select::check_limits(chosen, offered)?,
             None => DEFAULT_LIMITS,
         };
         Ok(Contact::First(Beginning::V2 {
@@ -215,7 +266,7 @@ impl Proposed<'_> {
             is_direct: first.direct,
             os: first.os,
             hostname: first.hostname,
-            takes_any_link: first.takes_any_link(),
+            takes_any_link: iwarp.is_some() || first.vendor() == Vendor::AnyLink,
         }))
     }
 }
@@ -224,7 +275,7 @@ impl Proposed<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Terms {
     V1,
-    V2 { eid: Eid },
+    V2 { eid: Eid, iwarp: Option<Iwarp> },
 }
 
 /// Whether a link group begins.
@@ -253,7 +304,7 @@ pub enum Beginning {
         os: OsType,
         /// The server's name, for people.
         hostname: Hostname,
-        /// See [`FirstContact::takes_any_link`].
+        /// See [`Vendor::AnyLink`].
         takes_any_link: bool,
     },
 }
@@ -314,7 +365,23 @@ impl Agreed {
     pub const fn eid(&self) -> Option<Eid> {
         match self.terms {
             Terms::V1 => None,
-            Terms::V2 { eid } => Some(eid),
+            Terms::V2 { eid, .. } => Some(eid),
+        }
+    }
+
+    /// What goes with the link, if it is one over iWARP.
+    pub const fn iwarp(&self) -> Option<Iwarp> {
+        match self.terms {
+            Terms::V1 => None,
+            Terms::V2 { iwarp, .. } => iwarp,
+        }
+    }
+
+    /// What carries the link.
+    pub const fn transport(&self) -> Transport {
+        match self.iwarp() {
+            Some(_) => Transport::Iwarp,
+            None => Transport::Roce,
         }
     }
 
@@ -334,6 +401,18 @@ impl Agreed {
         }
     }
 
+    /// Makes the CONFIRM of a first contact over iWARP, as [`Agreed::confirm`] does: the server opens the
+    /// stream to `port`.
+    pub fn confirm_iwarp<'a>(
+        &self,
+        local: SmcR,
+        hostname: Hostname,
+        gids: List<'a, Gid, 255>,
+        port: u16,
+    ) -> Confirm<'a> {
+        self.confirm_as(local, hostname, gids, Vendor::Iwarp { port })
+    }
+
     /// Makes the CONFIRM. `local` is our end, with the lower of both MTUs; `hostname` our name;
     /// `gids` the ports at which we could add links, that of the first link first.
     pub fn confirm<'a>(
@@ -342,13 +421,23 @@ impl Agreed {
         hostname: Hostname,
         gids: List<'a, Gid, 255>,
     ) -> Confirm<'a> {
+        self.confirm_as(local, hostname, gids, Vendor::AnyLink)
+    }
+
+    fn confirm_as<'a>(
+        &self,
+        local: SmcR,
+        hostname: Hostname,
+        gids: List<'a, Gid, 255>,
+        vendor: Vendor,
+    ) -> Confirm<'a> {
         let mode = match self.terms {
             Terms::V1 => Mode::V1 {
                 first_contact: matches!(self.contact, Contact::First(_)),
             },
-            Terms::V2 { eid } => Mode::V2 {
+            Terms::V2 { eid, .. } => Mode::V2 {
                 eid,
-                first_contact: self.first_contact(hostname),
+                first_contact: self.first_contact(hostname, vendor),
             },
         };
         Confirm {
@@ -361,7 +450,7 @@ impl Agreed {
         }
     }
 
-    fn first_contact(&self, hostname: Hostname) -> Option<FirstContact> {
+    fn first_contact(&self, hostname: Hostname, vendor: Vendor) -> Option<FirstContact> {
         let Contact::First(Beginning::V2 {
             release,
             limits,
@@ -371,6 +460,8 @@ impl Agreed {
         else {
             return None;
         };
-        Some(select::first_contact(release, limits, is_direct, hostname))
+        Some(select::first_contact(
+            release, limits, is_direct, hostname, vendor,
+        ))
     }
 }

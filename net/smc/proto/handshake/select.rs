@@ -19,7 +19,8 @@ use crate::wire::clc::{
     IpPrefix,
     Limits,
     OsType,
-    Release, //
+    Release,
+    Vendor, //
 };
 
 /// An address of the interface that the TCP connection uses, with its prefix.
@@ -78,12 +79,13 @@ pub fn release(offered: Release) -> Release {
 }
 
 /// Makes the part of an ACCEPT or CONFIRM that begins a link group of version 2. Release 0 has no
-/// limits, and sends zeros.
+/// limits and no vendor's options, and sends zeros.
 pub fn first_contact(
     release: Release,
     limits: Limits,
     is_direct: bool,
     hostname: Hostname,
+    vendor: Vendor,
 ) -> FirstContact {
     let has_limits = release >= Release::R1;
     FirstContact {
@@ -97,11 +99,7 @@ pub fn first_contact(
             Limits::default()
         },
         features: Features::default(),
-        vendor_options: if has_limits {
-            FirstContact::TAKES_ANY_LINK
-        } else {
-            0
-        },
+        vendor_options: if has_limits { vendor.options() } else { 0 },
     }
 }
 
@@ -123,6 +121,14 @@ pub fn limits(offered: Limits, own: Limits) -> Result<Limits, PeerIncompatible> 
         return Err(PeerIncompatible::MaxLinks);
     }
     Ok(chosen)
+}
+
+/// The limits of a link group over iWARP, of which links are not added.
+pub const fn iwarp_limits(limits: Limits) -> Limits {
+    Limits {
+        max_conns: limits.max_conns,
+        max_links: 1,
+    }
 }
 
 /// Judges, at the client, the limits that the server chose.
@@ -199,28 +205,23 @@ pub fn path(is_direct: bool, route: impl FnOnce() -> Option<Path>) -> Result<Pat
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_this_module_says_that_it_takes_any_link() {
-        let ours = |release| {
-            first_contact(
-                release,
-                crate::handshake::DEFAULT_LIMITS,
-                true,
-                Hostname([0; 32]),
-            )
-        };
-        assert!(ours(Release::R1).takes_any_link());
-        assert_eq!(ours(Release::R0).vendor_options, 0);
-        for vendor_options in [0, 1, 0x0100_0000, u32::MAX] {
-            let other = FirstContact {
-                vendor_options,
-                ..ours(Release::R1)
-            };
-            assert!(!other.takes_any_link());
-        }
-    }
     use crate::wire::clc::Ipv6Prefix;
     use crate::wire::List;
+
+    #[test]
+    fn vendors_have_their_say_from_release_1_on() {
+        let ours = |release| {
+            let name = Hostname([0; 32]);
+            first_contact(release, lim(255, 2), true, name, Vendor::AnyLink)
+        };
+        assert_eq!(ours(Release::R1).vendor(), Vendor::AnyLink);
+        assert_eq!(ours(Release::R0).vendor_options, 0);
+        let early = FirstContact {
+            vendor_options: Vendor::AnyLink.options(),
+            ..ours(Release::R0)
+        };
+        assert_eq!(early.vendor(), Vendor::Unknown);
+    }
 
     const fn lim(max_conns: u8, max_links: u8) -> Limits {
         Limits {
@@ -303,7 +304,9 @@ mod tests {
 
     #[test]
     fn a_repeated_agreement_is_compared_field_by_field() {
-        let said = |release, limits| first_contact(release, limits, true, Hostname::new(b"x"));
+        let said = |release, limits| {
+            first_contact(release, limits, true, Hostname::new(b"x"), Vendor::AnyLink)
+        };
         let agreed = (Release::R1, lim(100, 2));
         let check = |ext: FirstContact| check_repeated(agreed.0, agreed.1, &ext);
         let reason = |ext| check(ext).unwrap_err().reason();

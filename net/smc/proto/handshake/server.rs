@@ -2,11 +2,13 @@
 
 //! The listening side of the handshake: [`Local`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
 //!
-//! A PROPOSAL may leave two ways, version 2 and version 1. Whether one works shows only when a
-//! port was found, a link group joined and a buffer registered, so the caller tries the way that
-//! was chosen and reports if it failed; then the next is chosen. If none is left, the *first*
-//! failure is what the client is told (RFC 7609 section 3.5.2; C functions `smc_listen_v2_check`,
-//! `smc_listen_find_device`).
+//! A PROPOSAL may leave three ways: version 2 over RoCE, the same over iWARP, and version 1. Whether
+//! one works shows only when a port was found, a link group joined and a buffer registered, so the
+//! caller tries the way that was chosen and reports if it failed; then the next is chosen. If none is
+//! left, the *first* failure is what the client is told (RFC 7609 section 3.5.2; C functions
+//! `smc_listen_v2_check`, `smc_listen_find_device`).
+
+mod ways;
 
 use super::eid::Ueids;
 use super::{
@@ -23,13 +25,13 @@ use crate::id::{
     Eid,
     Gid,
     Mac,
-    Mtu,
-    PeerId, //
+    Mtu, //
 };
 use crate::lgr::{
     LinkEnd,
     Wanted, //
 };
+use crate::link::Transport;
 use crate::reason::Reason;
 use crate::wire::clc::{
     Accept,
@@ -44,9 +46,19 @@ use crate::wire::clc::{
     Proposal,
     Release,
     SmcR,
-    V2Offer, //
+    V2Offer,
+    Vendor, //
 };
+use crate::wire::iwarp::Nonce;
 use crate::wire::Version;
+
+use ways::{
+    FirstReason,
+    IwarpWay,
+    V2Way,
+    Way,
+    Ways, //
+};
 
 /// What the server knows about itself and about the TCP connection.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +71,8 @@ pub struct Local<'a> {
     pub has_ipsec: bool,
     /// Whether the interface of the TCP connection could be determined.
     pub has_interface: bool,
+    /// The client's end, if the link is over iWARP: the name of its TCP address. `None` rules iWARP out.
+    pub iwarp: Option<Gid>,
 }
 
 impl Local<'_> {
@@ -94,10 +108,14 @@ impl Local<'_> {
         let v1 = proposal
             .v1()
             .filter(|v1| in_subnet && v1.technologies.has_smcr());
+        let v2 = v2.and_then(|offer| self.v2_way(offer, release, limits));
+        let iwarp = v2.and_then(|way| self.iwarp_way(proposal, way));
         Ways {
             peer: proposal.peer_id,
             mac: proposal.mac,
-            v2: v2.and_then(|offer| self.v2_way(offer, release, limits)),
+            // A client that has iWARP alone names that end.
+            v2: v2.filter(|way| iwarp.is_none() || way.gid.iwarp().is_none()),
+            iwarp,
             v1: v1.map(|_| proposal.gid),
             first,
         }
@@ -153,61 +171,17 @@ impl Local<'_> {
             limits,
         })
     }
-}
 
-/// The reason noted first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FirstReason(Option<Reason>);
-
-impl FirstReason {
-    fn note(&mut self, reason: Reason) {
-        self.0.get_or_insert(reason);
+    /// The same version over iWARP, if the client offers that.
+    fn iwarp_way(&self, proposal: &Proposal<'_>, way: V2Way) -> Option<IwarpWay> {
+        let nonce = proposal.area().and_then(Nonce::offered)?;
+        let way = V2Way {
+            gid: self.iwarp?,
+            limits: select::iwarp_limits(way.limits),
+            ..way
+        };
+        (way.release >= Release::R1).then_some(IwarpWay { way, nonce })
     }
-
-    fn or(self, otherwise: Reason) -> Reason {
-        self.0.unwrap_or(otherwise)
-    }
-}
-
-/// The ways that have not been tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ways {
-    peer: PeerId,
-    mac: Mac,
-    v2: Option<V2Way>,
-    /// Version 1, with the client's GID.
-    v1: Option<Gid>,
-    first: FirstReason,
-}
-
-/// What version 2 would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct V2Way {
-    eid: Eid,
-    gid: Gid,
-    release: Release,
-    limits: Limits,
-}
-
-impl Ways {
-    fn choose(mut self) -> Result<Chosen, Reason> {
-        if let Some(way) = self.v2.take() {
-            let way = Way::V2(way);
-            return Ok(Chosen { way, rest: self });
-        }
-        if let Some(gid) = self.v1.take() {
-            let way = Way::V1(gid);
-            return Ok(Chosen { way, rest: self });
-        }
-        Err(self.first.or(Reason::NoSmcDevice))
-    }
-}
-
-/// A way that is being tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    V1(Gid),
-    V2(V2Way),
 }
 
 /// The way to try now: find a port, find or make a link group, get and register buffers.
@@ -222,7 +196,23 @@ impl Chosen {
     pub const fn version(&self) -> Version {
         match self.way {
             Way::V1(_) => Version::V1,
-            Way::V2(_) => Version::V2,
+            Way::V2(_) | Way::Iwarp(_) => Version::V2,
+        }
+    }
+
+    /// What would carry the link.
+    pub const fn transport(&self) -> Transport {
+        match self.way {
+            Way::V1(_) | Way::V2(_) => Transport::Roce,
+            Way::Iwarp(_) => Transport::Iwarp,
+        }
+    }
+
+    /// The client's nonce, if the link is one over iWARP.
+    pub const fn nonce(&self) -> Option<Nonce> {
+        match self.way {
+            Way::V1(_) | Way::V2(_) => None,
+            Way::Iwarp(IwarpWay { nonce, .. }) => Some(nonce),
         }
     }
 
@@ -230,7 +220,11 @@ impl Chosen {
     pub const fn peer_gid(&self) -> Gid {
         match self.way {
             Way::V1(gid) => gid,
-            Way::V2(V2Way { gid, .. }) => gid,
+            Way::V2(V2Way { gid, .. })
+            | Way::Iwarp(IwarpWay {
+                way: V2Way { gid, .. },
+                ..
+            }) => gid,
         }
     }
 
@@ -240,27 +234,18 @@ impl Chosen {
     }
 
     /// The EID agreed on; `None` in version 1.
-    pub const fn eid(&self) -> Option<Eid> {
-        match self.way {
-            Way::V1(_) => None,
-            Way::V2(V2Way { eid, .. }) => Some(eid),
-        }
+    pub fn eid(&self) -> Option<Eid> {
+        self.way.v2().map(|way| way.eid)
     }
 
     /// The limits of a link group that begins now.
-    pub const fn limits(&self) -> Limits {
-        match self.way {
-            Way::V1(_) => DEFAULT_LIMITS,
-            Way::V2(V2Way { limits, .. }) => limits,
-        }
+    pub fn limits(&self) -> Limits {
+        self.way.v2().map_or(DEFAULT_LIMITS, |way| way.limits)
     }
 
     /// The release of version 2 of a link group that begins now; [`Release::R0`] in version 1.
-    pub const fn release(&self) -> Release {
-        match self.way {
-            Way::V1(_) => Release::R0,
-            Way::V2(V2Way { release, .. }) => release,
-        }
+    pub fn release(&self) -> Release {
+        self.way.v2().map_or(Release::R0, |way| way.release)
     }
 
     /// What to look for among the link groups that exist. If none matches, one begins.
@@ -299,24 +284,27 @@ impl Chosen {
 
     /// Makes the ACCEPT. `local` is our end; `beginning` describes the link group if it is new.
     pub fn accept(self, local: SmcR, beginning: Option<Beginning>) -> (Accepted, Accept) {
-        let mode = match self.way {
-            Way::V1(_) => Mode::V1 {
+        let vendor = match self.transport() {
+            Transport::Roce => Vendor::AnyLink,
+            // We open the stream.
+            Transport::Iwarp => Vendor::Iwarp { port: 0 },
+        };
+        let mode = match self.way.v2() {
+            None => Mode::V1 {
                 first_contact: beginning.is_some(),
             },
-            Way::V2(V2Way {
-                eid,
-                release,
-                limits,
-                ..
-            }) => Mode::V2 {
-                eid,
-                first_contact: beginning
-                    .map(|new| select::first_contact(release, limits, new.is_direct, new.hostname)),
+            Some(way) => Mode::V2 {
+                eid: way.eid,
+                first_contact: beginning.map(|new| {
+                    let (release, limits) = (way.release, way.limits);
+                    select::first_contact(release, limits, new.is_direct, new.hostname, vendor)
+                }),
             },
         };
         let accepted = Accepted {
             version: self.version(),
             agreed: beginning.map(|_| (self.release(), self.limits())),
+            iwarp: (self.transport() == Transport::Iwarp).then(|| self.peer_gid()),
             mtu: local.mtu,
         };
         let endpoint = Endpoint::SmcR(local);
@@ -339,6 +327,8 @@ pub struct Accepted {
     version: Version,
     /// Release and limits, if a link group begins.
     agreed: Option<(Release, Limits)>,
+    /// The client's end, if the link is one over iWARP.
+    iwarp: Option<Gid>,
     mtu: Mtu,
 }
 
@@ -373,11 +363,25 @@ impl Accepted {
                 Some(peer)
             }
         };
+        let is_elsewhere = self.iwarp.is_some_and(|end| end != client.gid);
+        let listener = self.iwarp.and(peer.as_ref()).map(listener);
+        if is_elsewhere || listener == Some(0) {
+            return Err(PeerMisbehaved::ModeNotOffered.into());
+        }
         Ok(Agreed {
             client,
             mtu: self.mtu.min(client.mtu),
             peer,
+            listener: listener.unwrap_or(0),
         })
+    }
+}
+
+/// The TCP port at which the client awaits the stream, 0 for none.
+fn listener(peer: &FirstContact) -> u16 {
+    match peer.vendor() {
+        Vendor::Iwarp { port } => port,
+        Vendor::Unknown | Vendor::AnyLink => 0,
     }
 }
 
@@ -387,6 +391,7 @@ pub struct Agreed {
     client: SmcR,
     mtu: Mtu,
     peer: Option<FirstContact>,
+    listener: u16,
 }
 
 impl Agreed {
@@ -403,6 +408,17 @@ impl Agreed {
     /// What the client says of itself when a link group of version 2 begins.
     pub const fn peer(&self) -> Option<&FirstContact> {
         self.peer.as_ref()
+    }
+
+    /// See [`Vendor::AnyLink`].
+    pub fn takes_any_link(&self) -> bool {
+        let vendor = self.peer.as_ref().map(FirstContact::vendor);
+        self.listener != 0 || vendor == Some(Vendor::AnyLink)
+    }
+
+    /// The TCP port to open the stream to; 0 unless a link over iWARP begins.
+    pub const fn listener(&self) -> u16 {
+        self.listener
     }
 
     /// Says whether the client uses the link with this end. It should use the one that the ACCEPT

@@ -97,6 +97,21 @@ impl Gid {
         }
     }
 
+    /// The name of an iWARP port with this address, where a GID is asked for: `::fffe:a.b.c.d`, which is
+    /// no address of anything, so that nobody takes it for a RoCE GID.
+    pub const fn of_iwarp(address: Ipv4) -> Self {
+        let Ipv4([a, b, c, d]) = address;
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d])
+    }
+
+    /// The address of the iWARP port that this names, if it names one.
+    pub const fn iwarp(self) -> Option<Ipv4> {
+        match self.0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d] => Some(Ipv4([a, b, c, d])),
+            _ => None,
+        }
+    }
+
     /// The GID in text: eight groups of four hexadecimal digits, nothing left out, as administrators
     /// see it.
     pub fn text(self) -> [u8; 39] {
@@ -292,6 +307,15 @@ impl fmt::Debug for Eid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_an_iwarp_port_is_no_roce_gid() {
+        let gid = Gid::of_iwarp(Ipv4([10, 9, 0, 1]));
+        assert_eq!(gid.iwarp(), Some(Ipv4([10, 9, 0, 1])));
+        assert_eq!(gid.ipv4(), None);
+        assert_eq!(Gid::from_ipv4(Ipv4([10, 9, 0, 1])).iwarp(), None);
+        assert_eq!(Gid::NONE.iwarp(), None);
+    }
 
     #[test]
     fn a_gid_in_text_leaves_nothing_out() {

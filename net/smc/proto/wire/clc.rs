@@ -29,6 +29,7 @@ mod accept;
 mod decline;
 mod extension;
 mod proposal;
+mod vendor;
 
 pub use accept::{
     Accept,
@@ -63,6 +64,7 @@ pub use proposal::{
     V2Offer,
     V2Technologies, //
 };
+pub use vendor::Vendor;
 
 /// Bytes of a message's head, enough for [`Header::peek`].
 pub const HEADER_LEN: usize = 8;

@@ -20,6 +20,7 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
+use super::vendor::Vendor;
 use crate::error::Malformed;
 use crate::id::Features;
 use crate::wire::{
@@ -43,18 +44,18 @@ pub struct FirstContact {
     pub raw_limits: Limits,
     /// Feature bits, from release 1 on.
     pub features: Features,
-    /// Vendor experimental options, from release 1 on.
+    /// Vendor's options; ask [`FirstContact::vendor`], which knows when they count.
     pub vendor_options: u32,
 }
 
 impl FirstContact {
-    /// The vendor's options of this module: a number that no other vendor has by chance. They say that the
-    /// sender takes what is said of a connection by any link of the group, whatever link it uses itself.
-    pub const TAKES_ANY_LINK: u32 = 0x0152_534d;
-
-    /// Whether the sender said [`Self::TAKES_ANY_LINK`]. The C module says nothing here.
-    pub fn takes_any_link(&self) -> bool {
-        self.release >= Release::R1 && self.vendor_options == Self::TAKES_ANY_LINK
+    /// What the vendor's options say; nothing before release 1, which has none.
+    pub fn vendor(&self) -> Vendor {
+        if self.release >= Release::R1 {
+            Vendor::of(self.vendor_options)
+        } else {
+            Vendor::Unknown
+        }
     }
 
     /// The limits of the link group; `None` before release 1, which has none.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ports of iWARP devices. Their streams are between the addresses of the TCP connection itself, so there
+//! is nothing to choose but the device.
+
+use core::net::IpAddr;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    ib::NodeType,
+    net::TcpSocket, //
+};
+use smc_proto::{
+    cause::Cause,
+    id::{
+        Gid,
+        Ipv4,
+        Mac,
+        Mtu, //
+    },
+    link::Transport, //
+};
+
+use super::{
+    port::{
+        pnetid_of,
+        PortGid, //
+    },
+    Adapter,
+    ADAPTERS, //
+};
+use crate::{
+    link::PortFacts,
+    local::LOCAL, //
+};
+
+/// The name of an iWARP port with this address; `None` for IPv6.
+pub(crate) fn name_of(ip: IpAddr) -> Option<Gid> {
+    match ip {
+        IpAddr::V4(ip) => Some(Gid::of_iwarp(Ipv4(ip.octets()))),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// Finds an active port of an iWARP device on the network device of the TCP connection's route, at the
+/// bottom of what that stands on, or on the physical network of that name. May sleep.
+///
+/// # Errors
+///
+/// What the port is missing that comes nearest.
+pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
+    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
+    let list = adapters.list.lock();
+    // Most machines have none, and nothing more to do for that.
+    if !list.iter().any(|adapter| adapter.is_iwarp()) {
+        return Err(Cause::NoDevice);
+    }
+    let route = tcp.route_device().ok_or(Cause::NoInterface)?;
+    let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
+    let name = name_of(own).ok_or(Cause::NoAddress)?;
+    let wanted = pnetid_of(tcp, &route);
+    let in_reach = |adapter: &&Arc<Adapter>| {
+        adapter.is_iwarp() && adapter.device.accessible_in(tcp.netns_address())
+    };
+    let mut missing = Cause::NoDevice;
+    for adapter in list.iter().filter(in_reach) {
+        for port in adapter.ports() {
+            let is_on = |netdev| adapter.device.port_netdev_eq(port, netdev);
+            let is_near = match wanted {
+                Some(pnetid) => adapter.pnetid(port) == Some(pnetid),
+                None => is_on(route.base.address) || is_on(route.address),
+            };
+            let found = match is_near {
+                true => adapter.iwarp_port(port, name),
+                false => Err(Cause::OtherInterface),
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(cause) => missing = missing.max(cause),
+            }
+        }
+    }
+    Err(missing)
+}
+
+impl Adapter {
+    /// Whether the device is one for iWARP.
+    pub(super) fn is_iwarp(&self) -> bool {
+        self.device.node_type() == NodeType::Rnic
+    }
+
+    /// A port, if it is active, for streams from the address of that name.
+    fn iwarp_port(self: &Arc<Self>, port: u32, name: Gid) -> Result<PortGid, Cause> {
+        let attr = self.device.query_port(port);
+        let attr = attr
+            .ok()
+            .filter(|attr| attr.active)
+            .ok_or(Cause::PortDown)?;
+        let local = LOCAL.get().ok_or(Cause::NoDevice)?;
+        let mac = self.iwarp_mac(port).unwrap_or(local.made_up_mac());
+        local.note_port(mac);
+        let facts = PortFacts {
+            transport: Transport::Iwarp,
+            port,
+            gid: name,
+            sgid_index: 0,
+            mac,
+            mtu: Mtu::from_code(attr.active_mtu.code()).ok_or(Cause::PortDown)?,
+            next_hop: None,
+            pnetid: self.pnetid(port),
+        };
+        Ok(PortGid::without_vlan(self.clone(), facts))
+    }
+
+    /// The GID of an iWARP port is an Ethernet address; `lo` has none.
+    fn iwarp_mac(&self, port: u32) -> Option<Mac> {
+        let [a, b, c, d, e, f, ..] = self.device.gid(port, 0).ok()?.gid;
+        Some(Mac([a, b, c, d, e, f])).filter(|mac| !mac.is_zero())
+    }
+}

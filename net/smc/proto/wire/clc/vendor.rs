@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What this module says of itself in the vendor's options of a first contact: four bytes that version 2.1
+//! leaves to vendors, and that the C module neither sets nor reads.
+//!
+//! Nothing in the message says which vendor it is. So one kind is a number that nobody else has by chance,
+//! and the other counts only where the GID says the same. `Documentation/links.md` and
+//! `Documentation/iwarp.md` specify them.
+
+/// The vendor's options. The first byte is their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Nothing, or something that another vendor understands.
+    Unknown,
+    /// The sender takes what is said of a connection by any link of the group, whatever link it uses itself.
+    AnyLink,
+    /// As [`Vendor::AnyLink`], and the link is over iWARP. Only a GID that names an iWARP end makes it so.
+    Iwarp {
+        /// The TCP port at which the sender awaits the stream; 0 in an ACCEPT, whose sender opens it.
+        port: u16,
+    },
+}
+
+impl Vendor {
+    const ANY_LINK: u32 = u32::from_be_bytes(*b"\x01RSM");
+    const IWARP: u8 = 0x81;
+
+    /// Reads the options.
+    pub const fn of(options: u32) -> Self {
+        match options.to_be_bytes() {
+            [Self::IWARP, _, high, low] => Self::Iwarp {
+                port: u16::from_be_bytes([high, low]),
+            },
+            _ if options == Self::ANY_LINK => Self::AnyLink,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The options as they are sent.
+    pub const fn options(self) -> u32 {
+        match self {
+            Self::Unknown => 0,
+            Self::AnyLink => Self::ANY_LINK,
+            Self::Iwarp { port } => {
+                let [high, low] = port.to_be_bytes();
+                u32::from_be_bytes([Self::IWARP, 0, high, low])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_they_were_sent() {
+        for (vendor, options) in [
+            (Vendor::Unknown, 0),
+            (Vendor::AnyLink, 0x0152_534d),
+            (Vendor::Iwarp { port: 0 }, 0x8100_0000),
+            (Vendor::Iwarp { port: 0xff00 }, 0x8100_ff00),
+        ] {
+            assert_eq!(vendor.options(), options);
+            assert_eq!(Vendor::of(options), vendor);
+        }
+    }
+
+    #[test]
+    fn options_of_others_are_not_known() {
+        for options in [
+            1,
+            0x0100_0000,
+            0x0152_534e,
+            0x0252_534d,
+            0x8000_0001,
+            u32::MAX,
+        ] {
+            assert_eq!(Vendor::of(options), Vendor::Unknown);
+        }
+        // The second byte is for what comes later.
+        assert_eq!(Vendor::of(0x81ff_0007), Vendor::Iwarp { port: 7 });
+    }
+}

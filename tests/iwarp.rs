@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The handshake of a link over iWARP: offered beside RoCE or alone, chosen where nothing else will do, and
+//! invisible to who does not know it.
+
+use smc_proto::buffer::SizeClass;
+use smc_proto::error::PeerMisbehaved;
+use smc_proto::handshake::client::{
+    self,
+    Contact,
+    Iwarp,
+    Means,
+    Proposed,
+    V2Port, //
+};
+use smc_proto::handshake::eid::Ueids;
+use smc_proto::handshake::server::{
+    Accepted,
+    Beginning,
+    Chosen,
+    Local, //
+};
+use smc_proto::handshake::Failure;
+use smc_proto::id::{
+    Gid,
+    Ipv4,
+    Mac,
+    Mtu,
+    PeerId,
+    Psn,
+    QpNum,
+    RemoteAddr,
+    Rkey,
+    RmbeIndex,
+    Token, //
+};
+use smc_proto::link::Transport;
+use smc_proto::reason::Reason;
+use smc_proto::wire::clc::{
+    Accept,
+    Confirm,
+    Endpoint,
+    Hostname,
+    Limits,
+    Message,
+    Mode,
+    SmcR,
+    Vendor, //
+};
+use smc_proto::wire::iwarp::Nonce;
+use smc_proto::wire::List;
+
+const CLIENT: Ipv4 = Ipv4([10, 9, 0, 1]);
+const SERVER: Ipv4 = Ipv4([10, 9, 0, 2]);
+const NONCE: Nonce = Nonce(*b"nonc");
+const PORT: u16 = 50_000;
+const LIMITS: Limits = Limits {
+    max_conns: 255,
+    max_links: 2,
+};
+
+fn end(gid: Gid) -> SmcR {
+    SmcR {
+        peer_id: PeerId([0, 7, 2, 0, 0, 0, 0, 9]),
+        gid,
+        mac: Mac([2, 0, 0, 0, 0, 9]),
+        qp_num: QpNum::from_low_bits(17),
+        rkey: Rkey(3),
+        rmbe_index: RmbeIndex::new(1).unwrap(),
+        token: Token(5),
+        rmbe_size: SizeClass::for_bytes(65536),
+        mtu: Mtu::from_code(3).unwrap(),
+        rmb_addr: RemoteAddr(0x1000),
+        psn: Psn::from_low_bits(9),
+    }
+}
+
+/// What the client has.
+#[derive(Clone, Copy)]
+struct Client {
+    roce: bool,
+    iwarp: bool,
+}
+
+/// Proposes, and has the server judge what it read off the wire.
+fn propose<R>(
+    client: Client,
+    server_knows: bool,
+    then: impl FnOnce(Proposed<'_>, Result<Chosen, Reason>) -> R,
+) -> R {
+    let eids = Ueids::DEFAULT;
+    let means = Means {
+        peer_id: end(Gid::NONE).peer_id,
+        v1: None,
+        v2: client.roce.then_some(V2Port {
+            gid: Gid::from_ipv4(CLIENT),
+            mac: Mac([2, 0, 0, 0, 0, 9]),
+        }),
+        iwarp: client.iwarp.then_some(Iwarp {
+            nonce: NONCE,
+            client: Gid::of_iwarp(CLIENT),
+            server: Gid::of_iwarp(SERVER),
+        }),
+        prefix: None,
+        eids: List::new(eids.as_slice()).unwrap(),
+        limits: LIMITS,
+    };
+    let (proposed, proposal) = means.propose().unwrap();
+    let mut buf = [0; 1000];
+    let bytes = Message::Proposal(proposal).emit(&mut buf).unwrap();
+    let Ok(Message::Proposal(read)) = Message::parse(bytes) else {
+        panic!("the proposal cannot be read");
+    };
+    let local = Local {
+        eids: &eids,
+        limits: LIMITS,
+        has_ipsec: false,
+        has_interface: true,
+        iwarp: server_knows.then_some(Gid::of_iwarp(CLIENT)),
+    };
+    then(proposed, local.judge(&read, |_| false))
+}
+
+fn accept(chosen: Chosen, gid: Gid) -> (Accepted, Accept) {
+    let beginning = Beginning {
+        is_direct: true,
+        hostname: Hostname::new(b"server"),
+    };
+    let (accepted, accept) = chosen.accept(end(gid), Some(beginning));
+    let mut buf = [0; 1000];
+    let bytes = Message::Accept(accept).emit(&mut buf).unwrap();
+    assert_eq!(Message::parse(bytes), Ok(Message::Accept(accept)));
+    (accepted, accept)
+}
+
+const IWARP_ALONE: Client = Client {
+    roce: false,
+    iwarp: true,
+};
+
+/// As far as the ACCEPT, over iWARP.
+fn until_accept(then: impl FnOnce(Proposed<'_>, Accepted, Accept)) {
+    propose(IWARP_ALONE, true, |proposed, chosen| {
+        let (accepted, accept) = accept(chosen.unwrap(), Gid::of_iwarp(SERVER));
+        then(proposed, accepted, accept);
+    });
+}
+
+/// As far as the CONFIRM.
+fn until_confirm(then: impl FnOnce(Accepted, client::Agreed)) {
+    until_accept(|proposed, accepted, accept| {
+        then(
+            accepted,
+            proposed.on_message(&Message::Accept(accept)).unwrap(),
+        );
+    });
+}
+
+fn confirm(agreed: &client::Agreed, gid: Gid, port: u16) -> Confirm<'static> {
+    let name = Hostname::new(b"client");
+    agreed.confirm_iwarp(end(gid), name, List::EMPTY, port)
+}
+
+const MISBEHAVED: PeerMisbehaved = PeerMisbehaved::ModeNotOffered;
+
+#[test]
+fn two_machines_with_iwarp_alone_agree_on_it() {
+    until_confirm(|accepted, agreed| {
+        assert_eq!(agreed.transport(), Transport::Iwarp);
+        assert_eq!(agreed.iwarp().unwrap().nonce, NONCE);
+        let Contact::First(beginning) = agreed.contact() else {
+            panic!("not a first contact");
+        };
+        assert_eq!(beginning.limits().max_links, 1);
+        let confirm = confirm(&agreed, Gid::of_iwarp(CLIENT), PORT);
+        let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+        assert_eq!(agreed.listener(), PORT);
+    });
+}
+
+#[test]
+fn the_server_knows_the_client_by_its_tcp_address() {
+    propose(IWARP_ALONE, true, |_, chosen| {
+        let chosen = chosen.unwrap();
+        assert_eq!(chosen.transport(), Transport::Iwarp);
+        assert_eq!(chosen.nonce(), Some(NONCE));
+        assert_eq!(chosen.peer_gid(), Gid::of_iwarp(CLIENT));
+        assert_eq!(chosen.wanted(0).peer_gid, Gid::of_iwarp(CLIENT));
+        let reason = chosen.without_port().err();
+        assert_eq!(reason, Some(Reason::NoSmcrDevice));
+    });
+}
+
+#[test]
+fn roce_comes_first_and_iwarp_where_it_fails() {
+    let both = Client {
+        roce: true,
+        iwarp: true,
+    };
+    propose(both, true, |proposed, chosen| {
+        let chosen = chosen.unwrap();
+        assert_eq!(chosen.transport(), Transport::Roce);
+        assert_eq!(chosen.peer_gid(), Gid::from_ipv4(CLIENT));
+        assert_eq!(chosen.limits().max_links, 2);
+        let (_, over_roce) = accept(chosen, Gid::from_ipv4(SERVER));
+        let agreed = proposed.on_message(&Message::Accept(over_roce)).unwrap();
+        assert_eq!(agreed.transport(), Transport::Roce);
+
+        let chosen = chosen.without_port().unwrap();
+        assert_eq!(chosen.transport(), Transport::Iwarp);
+        let (_, over_iwarp) = accept(chosen, Gid::of_iwarp(SERVER));
+        let agreed = proposed.on_message(&Message::Accept(over_iwarp)).unwrap();
+        assert_eq!(agreed.transport(), Transport::Iwarp);
+    });
+}
+
+#[test]
+fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_of_roce() {
+    propose(IWARP_ALONE, false, |_, chosen| {
+        let chosen = chosen.unwrap();
+        assert_eq!(chosen.transport(), Transport::Roce);
+        assert_eq!(chosen.peer_gid().ipv4(), None);
+        assert_eq!(chosen.without_port(), Err(Reason::NoSmcrDevice));
+    });
+    let roce = Client {
+        roce: true,
+        iwarp: false,
+    };
+    propose(roce, true, |proposed, chosen| {
+        let chosen = chosen.unwrap();
+        assert_eq!(chosen.without_port(), Err(Reason::NoSmcrDevice));
+        // Other vendors' options mean nothing to a client that offered none.
+        let (_, mut accept) = accept(chosen, Gid::from_ipv4(SERVER));
+        if let Mode::V2 {
+            first_contact: Some(first),
+            ..
+        } = &mut accept.mode
+        {
+            first.vendor_options = Vendor::Iwarp { port: 0 }.options();
+        }
+        let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+        assert_eq!(agreed.transport(), Transport::Roce);
+    });
+}
+
+#[test]
+fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
+    let spoil: [fn(&mut SmcR, &mut u32, &mut u8); 4] = [
+        |end, _, _| end.gid = Gid::of_iwarp(Ipv4([10, 9, 0, 77])),
+        |end, _, _| end.gid = Gid::from_ipv4(SERVER),
+        |_, options, _| *options = 0,
+        |_, _, max_links| *max_links = 2,
+    ];
+    for (number, spoil) in spoil.into_iter().enumerate() {
+        until_accept(|proposed, _, mut accept| {
+            let (Endpoint::SmcR(end), Mode::V2 { first_contact, .. }) =
+                (&mut accept.endpoint, &mut accept.mode)
+            else {
+                panic!("not SMC-R of version 2");
+            };
+            let first = first_contact.as_mut().unwrap();
+            let max_links = &mut first.raw_limits.max_links;
+            spoil(end, &mut first.vendor_options, max_links);
+            let failure = proposed.on_message(&Message::Accept(accept)).unwrap_err();
+            assert!(matches!(failure, Failure::Peer(_)), "case {number}");
+            assert!(failure.verdict().decline.is_some(), "case {number}");
+        });
+    }
+}
+
+#[test]
+fn a_client_has_to_name_its_own_end_and_a_port() {
+    for (gid, port) in [
+        (Gid::of_iwarp(SERVER), PORT),
+        (Gid::from_ipv4(CLIENT), PORT),
+        (Gid::of_iwarp(CLIENT), 0),
+    ] {
+        until_confirm(|accepted, agreed| {
+            let confirm = confirm(&agreed, gid, port);
+            let result = accepted.on_message(&Message::Confirm(confirm));
+            assert_eq!(result.unwrap_err(), MISBEHAVED.into());
+        });
+    }
+    until_confirm(|accepted, agreed| {
+        let name = Hostname::new(b"client");
+        let silent = agreed.confirm(end(Gid::of_iwarp(CLIENT)), name, List::EMPTY);
+        let result = accepted.on_message(&Message::Confirm(silent));
+        assert_eq!(result.unwrap_err(), MISBEHAVED.into());
+    });
+}
+
+#[test]
+fn a_group_is_found_again_by_the_names_of_both_ends() {
+    propose(IWARP_ALONE, true, |proposed, chosen| {
+        let reuse = chosen.unwrap().accept(end(Gid::of_iwarp(SERVER)), None);
+        let (accepted, accept) = reuse;
+        let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+        assert_eq!(agreed.transport(), Transport::Iwarp);
+        assert_eq!(*agreed.contact(), Contact::Reuse);
+        assert_eq!(agreed.wanted(0).peer_gid, Gid::of_iwarp(SERVER));
+        let name = Hostname::new(b"client");
+        let confirm = agreed.confirm(end(Gid::of_iwarp(CLIENT)), name, List::EMPTY);
+        let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+        assert_eq!(agreed.listener(), 0);
+    });
+}
