@@ -10,6 +10,7 @@
 mod calls;
 mod client;
 mod frame;
+mod iwarp;
 mod late;
 mod messages;
 mod peer;
@@ -77,9 +78,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Only scripts whose name contains this
+    /// Only scripts and tests whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+
+    /// Only the tests of links over iWARP, which have to be the only ones that there can be
+    #[arg(long)]
+    iwarp: bool,
 }
 
 /// A test of its own, beside the scripts.
@@ -120,8 +125,22 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     as_client.retain(is_wanted);
     as_server.retain(is_wanted);
 
-    let tests = [BEFORE, BETWEEN, late::TESTS, calls::TESTS, AFTER];
-    let count = tests.iter().map(|tests| tests.len()).sum::<usize>();
+    if arguments.iwarp {
+        as_client.clear();
+        as_server.clear();
+    }
+    let (between, calls): (&[&[Test]], &[&[Test]]) = match arguments.iwarp {
+        true => (&[], &[iwarp::TESTS]),
+        false => (&[BETWEEN], &[late::TESTS, calls::TESTS]),
+    };
+    let chosen = |tests: &[&[Test]]| -> Vec<Test> {
+        let all = tests.iter().copied().flatten().copied();
+        all.filter(|(name, _)| name.contains(&arguments.only))
+            .collect()
+    };
+    let parts = [&[BEFORE], between, calls, &[AFTER]].map(chosen);
+    let [before, between, calls, after] = &parts;
+    let count = parts.iter().map(Vec::len).sum::<usize>();
     let mut ktap = Ktap::start(count + as_client.len() + as_server.len());
     let try_all = |ktap: &mut Ktap, tests: &[Test]| {
         for (name, test) in tests {
@@ -131,15 +150,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         }
     };
 
-    try_all(&mut ktap, BEFORE);
+    try_all(&mut ktap, before);
     let results = peer.play_all(&as_client, Peer::play_client);
     report(&mut ktap, "client", &as_client, results);
-    try_all(&mut ktap, BETWEEN);
+    try_all(&mut ktap, between);
     let results = peer.play_all(&as_server, Peer::play_server);
     report(&mut ktap, "server", &as_server, results);
-    try_all(&mut ktap, late::TESTS);
-    try_all(&mut ktap, calls::TESTS);
-    try_all(&mut ktap, AFTER);
+    try_all(&mut ktap, calls);
+    try_all(&mut ktap, after);
 
     match ktap.finish() {
         0 => Ok(()),

@@ -146,6 +146,34 @@ impl<'a> Peer<'a> {
         })
     }
 
+    /// As [`Peer::serve`]; the kernel's side talks to the peer over TCP in the end.
+    pub(super) fn serve_talk(
+        &self,
+        wire: &Socket,
+        peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
+    ) -> Result<Connected> {
+        let context = self.context;
+        self.serve(wire, |address| connect_and_talk(context, address), peer)
+    }
+
+    /// Takes a connection of the kernel to another port of this peer.
+    pub(super) fn listen_at(
+        &self,
+        wire: &Socket,
+        port: u16,
+        peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut flow = self.next_flow(0);
+        flow.local.1 = port;
+        RawTcp::accept(wire, flow).and_then(|mut tcp| peer(&mut tcp))
+    }
+
+    /// A word with the server of the tests, over TCP.
+    pub(super) fn one_over_tcp(&self, tcp: &mut RawTcp<'_>) -> Result<()> {
+        tcp.send(ONE)?;
+        tcp.expect(ONE, ANSWER)
+    }
+
     /// Plays all scripts, several at a time; the results are in their order.
     pub(super) fn play_all(
         &self,
@@ -179,20 +207,12 @@ impl<'a> Peer<'a> {
     /// Plays the client towards the kernel's listening socket.
     pub(super) fn play_client(&self, wire: &Socket, script: &Script) -> Result<()> {
         let mut tcp = self.connect(wire)?;
-        play(&mut tcp, script, |tcp| {
-            tcp.send(ONE)?;
-            tcp.expect(ONE, ANSWER)
-        })
+        play(&mut tcp, script, |tcp| self.one_over_tcp(tcp))
     }
 
     /// Plays the server towards a connecting socket of the kernel.
     pub(super) fn play_server(&self, wire: &Socket, script: &Script) -> Result<()> {
-        let context = self.context;
-        let connected = self.serve(
-            wire,
-            |address| connect_and_talk(context, address),
-            |tcp| play(tcp, script, answer_talk),
-        )?;
+        let connected = self.serve_talk(wire, |tcp| play(tcp, script, answer_talk))?;
         match (script.answer, connected) {
             (Answer::Any, _) => Ok(()),
             (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
@@ -312,7 +332,7 @@ fn judge<'w>(
 }
 
 /// The reason in a DECLINE.
-fn diagnosis(message: &[u8]) -> u32 {
+pub(super) fn diagnosis(message: &[u8]) -> u32 {
     let bytes = message.get(16..20).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_be_bytes)
 }

@@ -90,6 +90,7 @@ impl Peers {
 /// Reasons of a DECLINE (RFC 7609 appendix A.2.5; names as in `net/smc/proto/reason.rs`).
 pub(super) mod reason {
     pub(in super::super) const TIMEOUT_CONFIRM_LINK: u32 = 0x0201_0000;
+    pub(in super::super) const LINK_NOT_READY: u32 = 0x0999_0002;
     pub(in super::super) const PEER_NO_SMC: u32 = 0x0301_0000;
     pub(in super::super) const NO_SMC_DEVICE: u32 = 0x0303_0000;
     pub(in super::super) const NO_SMCR_DEVICE: u32 = 0x0303_0002;

@@ -145,11 +145,7 @@ impl<'a> RawTcp<'a> {
             return Ok(None);
         }
         let len = u16::from_be_bytes([self.received[5], self.received[6]]).into();
-        if !self.receive(len, time.saturating_sub(start.elapsed()))? {
-            return Ok(None);
-        }
-        let rest = self.received.split_off(len);
-        Ok(Some(mem::replace(&mut self.received, rest)))
+        self.take_bytes(len, time.saturating_sub(start.elapsed()))
     }
 
     /// Receives these bytes and nothing else.
@@ -162,6 +158,15 @@ impl<'a> RawTcp<'a> {
         );
         self.received.drain(..wanted.len());
         Ok(())
+    }
+
+    /// Receives so many bytes, or `None` if the stream ends before, or the time is over.
+    pub(super) fn take_bytes(&mut self, len: usize, time: Duration) -> Result<Option<Vec<u8>>> {
+        if !self.receive(len, time)? {
+            return Ok(None);
+        }
+        let rest = self.received.split_off(len);
+        Ok(Some(mem::replace(&mut self.received, rest)))
     }
 
     /// Waits until the stream ends, for the time given at most, and says whether it did.

@@ -26,6 +26,8 @@ decline: no enterprise ID in common"
 our device removed
 decline: the client has no device
 decline: the server has no device"
+	[iwarp]="ours has iWARP alone: TCP
+ours has iWARP beside RoCE: RoCE"
 	[older]="version 2.0
 keep-alive of an idle link
 idle link group deleted by the C module"
@@ -60,6 +62,15 @@ remove_device() {
 
 add_device() {
 	rdma link add "rxe_$ROLE" type rxe netdev "$WIRE"
+}
+
+# Soft iWARP at our end, which the C module does not know.
+add_iwarp() {
+	load_siw && rdma link add "siw_$ROLE" type siw netdev "$WIRE"
+}
+
+remove_iwarp() {
+	rdma link delete "siw_$ROLE"
 }
 
 # says WORDS COMMAND...: the command succeeds and prints the words.
@@ -152,6 +163,29 @@ device_is_missing() {
 	check "the reason" says "0x0303000[02]" talk $PORT --expect tcp path
 	check "the device comes back" $at add_device
 	check "SMC comes back" within 20 smc_works
+}
+
+reload_smc() {
+	within 20 unload_smc && load_smc
+}
+
+# iwarp: our end has soft iWARP, first alone and then beside soft RoCE.
+iwarp() {
+	line "ours has iWARP alone: TCP"
+	# A module that goes tells its peers, and a device does not: the C module would use the group again.
+	far unserve $PORT
+	check "no group is left" at_ours reload_smc
+	check "soft iWARP at ours" at_ours add_iwarp
+	check "no soft RoCE at ours" at_ours remove_device
+	far serve $PORT
+	check "TCP with iWARP alone" within 10 talk $PORT --expect tcp integrity --mib 1
+	far serve 7005
+	check "no wait for that" says "0x0303000[02]\|0x05000000" talk 7005 --deadline 5 --expect tcp path
+	far unserve 7005
+	line "ours has iWARP beside RoCE: RoCE"
+	check "soft RoCE at ours" at_ours add_device
+	check "SMC with both" within 20 smc_works
+	check "no soft iWARP at ours" at_ours remove_iwarp
 }
 
 # device_goes SIDE LINE: the device of near or far is removed under a transfer.
@@ -256,6 +290,14 @@ judge_basics() {
 	line "unused RMBs given up"
 	check "wire: ours deletes keys" seen 1 "src == \"$OUR_IP\" && llc == \"0x29\""
 	check "wire: the C module answers" seen 1 "src == \"$C_IP\" && raw ~ /^29....8/"
+}
+
+judge_iwarp() {
+	local there='port ~ /(^|,)7005(,|$)/'
+	line "ours has iWARP alone: TCP"
+	check "wire: a proposal" seen 1 "clc == 1 && $there"
+	check "wire: a decline" seen 1 "clc == 4 && $there"
+	check "wire: nothing else" unseen "clc != 1 && clc != 4 && $there"
 }
 
 judge_c_goes() {

@@ -43,6 +43,11 @@ load_rdma() {
 	done
 }
 
+# load_siw: soft iWARP.
+load_siw() {
+	grep -q '^siw ' /proc/modules || insmod "$KMODS/drivers/infiniband/sw/siw/siw.ko"
+}
+
 # load_smc: the module under test.
 load_smc() {
 	case $MODULE in
@@ -89,18 +94,33 @@ up_end() {
 		ip -n "$1" link set "wire_$1" up
 }
 
-# up_rxe: soft RoCE on both ends of the wire.
+# add_rdma KIND END and del_rdma KIND END: soft RoCE (rxe) or soft iWARP (siw) on that end of the wire.
+add_rdma() {
+	in_ns "$2" rdma link add "$1_$2" type "$1" netdev "wire_$2"
+}
+
+del_rdma() {
+	in_ns "$2" rdma link delete "$1_$2"
+}
+
+# up_rxe and up_siw: the same on both ends.
 up_rxe() {
-	local end
-	for end in a b; do
-		in_ns "$end" rdma link add "rxe_$end" type rxe netdev "wire_$end" || return
-	done
+	add_rdma rxe a && add_rdma rxe b
+}
+
+up_siw() {
+	add_rdma siw a && add_rdma siw b
 }
 
 # down_netns: removes the names; a namespace itself goes with its last socket.
 down_netns() {
 	ip netns del a
 	ip netns del b
+}
+
+# mac END: the hardware address of that end of the wire.
+mac() {
+	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
 }
 
 in_ns() {
@@ -151,12 +171,17 @@ within() {
 	done
 }
 
+# no_groups: no link group is left.
+no_groups() {
+	! "$BIN/smc" lgr --json | grep -q '"id"'
+}
+
 # no_devices: all RDMA devices are gone, as they are once their network devices are.
 no_devices() {
 	[ -z "$(ls /sys/class/infiniband)" ]
 }
 
-# rdma_bytes END: what the RDMA device of that end has sent, by its own counter.
+# rdma_bytes END: what soft RoCE of that end has sent, by its own counter.
 rdma_bytes() {
 	cat "/sys/class/infiniband/rxe_$1/ports/1/hw_counters/sent_bytes"
 }
@@ -181,6 +206,13 @@ by_tcp() {
 	sent=$(($(rdma_bytes a) - before))
 	echo "# the RDMA device sent $sent bytes, less than $most wanted"
 	[ "$sent" -lt "$most" ]
+}
+
+# stream_bytes END PORT: the same for soft iWARP, which does not count. It sends by TCP, and nobody else does here
+# but programs that use this port.
+stream_bytes() {
+	in_ns "$1" ss -HtniO "sport != :$2 and dport != :$2" | tr ' ' '\n' |
+		awk -F: '$1 == "bytes_sent" { sum += $2 } END { printf "%.0f\n", sum }'
 }
 
 # Programs -----------------------------------------------------------------------------------

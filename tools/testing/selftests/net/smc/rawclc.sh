@@ -8,10 +8,6 @@
 
 RAW=10.9.0.50
 
-mac() {
-	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
-}
-
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns

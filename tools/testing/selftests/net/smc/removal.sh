@@ -2,67 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 400
-# What a connection uses goes away under it: TCP, the RDMA device, the namespace, the module.
+# What a connection uses goes away under it, with soft RoCE.
 
-. "$LIB"
-
-HUNG=124
-
-# transfer_ends: the transfer in the background ends, in whatever way, and does not hang.
-transfer_ends() {
-	local code
-	wait "$transfer"
-	code=$?
-	echo "# the transfer ended with $code"
-	[ "$code" != "$HUNG" ]
-}
-
-# start_transfer NAME: large enough not to end by itself before something is removed, small enough
-# to end in time if it survives that, as it may when there is a second link.
-start_transfer() {
-	"$BIN/smctest" "${ENDS[@]}" --deadline 60 --expect smc integrity --mib 24 &
-	transfer=$!
-	sleep 1.5
-	check "$1: a transfer is under way" kill -0 "$transfer"
-}
-
-require "RDMA modules load" load_rdma
-require "module loads" load_smc
-require "network" up_netns
-require "soft RoCE" up_rxe
-require "enterprise ID" common_eid
-
-# The C module does not listen to TCP once it has a connection over RDMA.
-[ "$MODULE" = c ] || suite "TCP" smctest --expect smc reset
-
-for end in a b; do
-	start_transfer "device of $end"
-	check "device of $end: it is removed" in_ns "$end" rdma link delete "rxe_$end"
-	known_c "stalls after it moved to the link that is left" \
-		"device of $end: the transfer ends" transfer_ends
-	check "device of $end: TCP is left" smctest --expect tcp integrity --mib 1
-	check "device of $end: it comes back" \
-		in_ns "$end" rdma link add "rxe_$end" type rxe netdev "wire_$end"
-	check "device of $end: SMC is back" within 10 smctest --expect smc integrity --mib 1
-done
-
-start_transfer "module"
-check_not "module: it stays while in use" rmmod smc
-kill -9 "$transfer"
-wait "$transfer" 2>/dev/null
-check "module: it goes with its link groups" within 20 unload_smc
-check "module: it comes back" load_smc
-common_eid
-check "module: SMC is back" smctest --expect smc integrity --mib 1
-
-start_transfer "namespaces"
-down_netns
-check "namespaces: they stay while in use" kill -0 "$transfer"
-kill -9 "$transfer"
-wait "$transfer" 2>/dev/null
-check "namespaces: they go with their last socket" within 20 no_devices
-check "namespaces: new ones" up_netns
-check "namespaces: new devices" up_rxe
-check "namespaces: SMC works there" smctest --expect smc integrity --mib 1
+RDMA=rxe MIB=24
+. "${LIB%/*}/removal.bash"
 check "module unloads" within 20 unload_smc
 finish

@@ -17,10 +17,6 @@ short_memory() {
 	set_sysctl smcr_lgr_idle_time 5 && each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 }
 
-no_groups() {
-	! "$BIN/smc" lgr --json | grep -q '"id"'
-}
-
 # level NAME: kernel memory in use, once nothing is there any more that goes by itself: link groups that were idle
 # for their time, objects that KASAN keeps back, slabs without objects, caches of files. It is told apart into
 # objects and pages; of these, pages at hand for each CPU are free, and the checkers keep stack traces for good.

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer that agrees to a link over iWARP and then does not keep to it. Not one of its streams may reach
+//! the queue pair but the one that the handshake named, and both sides go on over TCP.
+
+use std::io::Read;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Socket;
+
+use super::late;
+use super::messages::with_bytes;
+use super::messages::Messages;
+use super::messages::TYPE_DECLINE;
+use super::peer::answer_talk;
+use super::peer::diagnosis;
+use super::peer::Connected;
+use super::peer::Peer;
+use super::peer::ANSWER;
+use super::script::reason;
+use super::tcp::End;
+use super::tcp::RawTcp;
+use super::Test;
+
+/// Where things are in a PROPOSAL, and in an ACCEPT or CONFIRM that begins a link group.
+const OUI: usize = 52;
+const NONCE: usize = 56;
+const RELEASE: usize = 83;
+const GID: usize = 16;
+const QP: usize = 38;
+const PSN: usize = 61;
+const MAX_LINKS: usize = 141;
+const OPTIONS: usize = 144;
+const PORT: usize = 146;
+
+/// First byte of the options: over iWARP.
+const IWARP: u8 = 0x81;
+
+/// The part of a request for a stream before its private data, and of the answer.
+const REQUEST: &[u8] = b"MPA ID Req Frame\0\x01";
+const REPLY: &[u8] = b"MPA ID Rep Frame";
+const REPLY_LEN: usize = 20;
+const REJECTED: u8 = 0x20;
+
+/// Time for what waits for nobody, on a debug kernel.
+const PROMPT: Duration = Duration::from_secs(10);
+
+pub(super) const TESTS: &[Test] = &[
+    // Soft iWARP waits for long here: others come meanwhile.
+    (
+        "client: a stream without an answer to its request",
+        no_reply,
+    ),
+    ("server: no stream where one was promised", never_connects),
+    ("server: requests with a wrong token", wrong_tokens),
+    (
+        "server: requests without a whole token, then the right one, and that again",
+        replayed,
+    ),
+    (
+        "server: the right token from another address",
+        other_requester,
+    ),
+    ("server: an end at another address", other_address),
+    ("client: a stream that nobody answers", silent_listener),
+    ("client: a stream that is reset", reset),
+    ("client: no port", no_port),
+];
+
+/// The name of an iWARP end.
+fn gid(peer: &Peer<'_>) -> Vec<u8> {
+    let mut gid = vec![0; 10];
+    gid.extend([0xff, 0xfe]);
+    gid.extend(peer.address.octets());
+    gid
+}
+
+/// An ACCEPT or CONFIRM over iWARP, with a port.
+fn over_iwarp(peer: &Peer<'_>, message: &[u8], port: u16) -> Vec<u8> {
+    let [high, low] = port.to_be_bytes();
+    let message = with_bytes(message, GID, &gid(peer));
+    let message = with_bytes(&message, MAX_LINKS, &[1]);
+    with_bytes(&message, OPTIONS, &[IWARP, 0, high, low])
+}
+
+/// A message of the kernel that is no DECLINE.
+fn proper(tcp: &mut RawTcp<'_>) -> Result<Vec<u8>> {
+    let message = tcp.message(ANSWER)?.context("the kernel sent no message")?;
+    ensure!(
+        message[4] != TYPE_DECLINE,
+        "the kernel declined for {:#010x}",
+        diagnosis(&message)
+    );
+    Ok(message)
+}
+
+/// A DECLINE of the kernel for this reason, within `time`.
+fn declined(tcp: &mut RawTcp<'_>, code: u32, time: Duration) -> Result<()> {
+    let start = Instant::now();
+    let message = tcp.message(ANSWER)?.context("the kernel sent nothing")?;
+    ensure!(message[4] == TYPE_DECLINE, "the kernel did not decline");
+    let got = diagnosis(&message);
+    ensure!(got == code, "the kernel declined for {got:#010x}");
+    let took = start.elapsed();
+    ensure!(took < time, "it took {:.1} s", took.as_secs_f32());
+    Ok(())
+}
+
+/// Has the kernel connect while the peer is the server, as far as the CONFIRM; `rest` gets that, and the
+/// token that the stream has to have. Then the peer declines, and there is TCP at once.
+fn as_server(
+    peer: &Peer<'_>,
+    wire: &Socket,
+    number: u16,
+    rest: impl FnOnce(&[u8], [u8; 28]) -> Result<()>,
+) -> Result<()> {
+    let decline = Messages::of(peer.address, number).decline;
+    until_confirm(peer, wire, number, |tcp, confirm, token| {
+        rest(confirm, token)?;
+        let start = Instant::now();
+        tcp.send(&decline)?;
+        answer_talk(tcp)?;
+        late::soon(start)
+    })
+}
+
+/// As far as the CONFIRM; the rest leads to TCP.
+fn until_confirm(
+    peer: &Peer<'_>,
+    wire: &Socket,
+    number: u16,
+    rest: impl FnOnce(&mut RawTcp<'_>, &[u8], [u8; 28]) -> Result<()>,
+) -> Result<()> {
+    let accept = over_iwarp(peer, &Messages::of(peer.address, number).accept, 0);
+    let connected = peer.serve_talk(wire, |tcp| {
+        let proposal = proper(tcp)?;
+        ensure!(
+            proposal[OUI..NONCE] == *b"RSM\x81",
+            "the kernel does not offer iWARP"
+        );
+        tcp.send(&accept)?;
+        let confirm = proper(tcp)?;
+        let token = token(&proposal[NONCE..NONCE + 4], &confirm, &accept);
+        rest(tcp, &confirm, token)
+    })?;
+    match connected {
+        Connected::Talked(result) => result,
+        Connected::Failed(errno) => anyhow::bail!("connect failed with {errno}"),
+    }
+}
+
+/// The token of the stream between the ends of two messages.
+fn token(nonce: &[u8], client: &[u8], server: &[u8]) -> [u8; 28] {
+    let mut token = [0; 28];
+    token[..8].copy_from_slice(b"SMCi\x01\0\0\0");
+    token[8..12].copy_from_slice(nonce);
+    for (at, message) in [(12, client), (20, server)] {
+        token[at + 1..at + 4].copy_from_slice(&message[QP..QP + 3]);
+        token[at + 5..at + 8].copy_from_slice(&message[PSN..PSN + 3]);
+    }
+    token
+}
+
+fn never_connects(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    until_confirm(peer, wire, 0x5000, |tcp, _, _| {
+        declined(tcp, reason::TIMEOUT_CONFIRM_LINK, PROMPT)?;
+        answer_talk(tcp)
+    })
+}
+
+/// The port at which the kernel awaits the stream.
+fn port_of(confirm: &[u8]) -> u16 {
+    u16::from_be_bytes([confirm[PORT], confirm[PORT + 1]])
+}
+
+/// A request with this private data.
+fn request(data: &[u8]) -> Result<Vec<u8>> {
+    let mut request = REQUEST.to_vec();
+    request.extend(u16::try_from(data.len())?.to_be_bytes());
+    request.extend(data);
+    Ok(request)
+}
+
+/// Asks for a stream at the port of a CONFIRM, with this private data; says whether it was taken.
+fn ask(peer: &Peer<'_>, wire: &Socket, confirm: &[u8], data: &[u8]) -> Result<bool> {
+    let mut stream = peer.connect_to(wire, port_of(confirm))?;
+    stream.send(&request(data)?)?;
+    let reply = stream.take_bytes(REPLY_LEN, PROMPT)?;
+    let is_taken = match &reply {
+        Some(reply) => {
+            ensure!(reply.starts_with(REPLY), "no reply but {reply:02x?}");
+            reply[16] & REJECTED == 0
+        }
+        None => {
+            ensure!(stream.end != End::Open, "no answer to the request");
+            false
+        }
+    };
+    if !is_taken {
+        stream.reset()?;
+    }
+    Ok(is_taken)
+}
+
+fn wrong_tokens(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    as_server(peer, wire, 0x5001, |confirm, token| {
+        for (what, at) in [
+            ("another kind", 0),
+            ("another nonce", 8),
+            ("another queue pair of the client", 15),
+            ("another packet number of the server", 27),
+        ] {
+            let mut wrong = token;
+            wrong[at] ^= 1;
+            ensure!(!ask(peer, wire, confirm, &wrong)?, "{what} was taken");
+        }
+        Ok(())
+    })
+}
+
+fn replayed(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    as_server(peer, wire, 0x5007, |confirm, token| {
+        let longer = [token, token].concat();
+        for (what, data) in [("none", &[][..]), ("half", &token[..14]), ("two", &longer)] {
+            ensure!(!ask(peer, wire, confirm, data)?, "{what} was taken");
+        }
+        ensure!(ask(peer, wire, confirm, &token)?, "the token was rejected");
+        ensure!(!ask(peer, wire, confirm, &token)?, "it was taken twice");
+        Ok(())
+    })
+}
+
+/// The kernel of the client's namespace has all but the address.
+fn other_requester(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    as_server(peer, wire, 0x5008, |confirm, token| {
+        let mut stream = TcpStream::connect((peer.context.addr, port_of(confirm)))?;
+        stream.set_read_timeout(Some(PROMPT))?;
+        stream.write_all(&request(&token)?)?;
+        let mut reply = [0; REPLY_LEN];
+        stream.read_exact(&mut reply)?;
+        ensure!(reply.starts_with(REPLY), "no reply but {reply:02x?}");
+        ensure!(reply[16] & REJECTED != 0, "it was taken");
+        Ok(())
+    })
+}
+
+fn other_address(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let accept = over_iwarp(peer, &Messages::of(peer.address, 0x5002).accept, 0);
+    let accept = with_bytes(&accept, GID + 15, &[77]);
+    let connected = peer.serve_talk(wire, |tcp| {
+        proper(tcp)?;
+        tcp.send(&accept)?;
+        declined(tcp, reason::MODE_UNSUPPORTED, PROMPT)?;
+        answer_talk(tcp)
+    })?;
+    match connected {
+        Connected::Talked(result) => result,
+        Connected::Failed(errno) => anyhow::bail!("connect failed with {errno}"),
+    }
+}
+
+/// Connects to the kernel as a client that has iWARP alone, and confirms with this port; `rest` is what
+/// goes on beside until the kernel declines for this reason.
+fn as_client(
+    peer: &Peer<'_>,
+    wire: &Socket,
+    (number, port): (u16, u16),
+    rest: impl FnOnce() -> Result<()>,
+    (code, time): (u32, Duration),
+) -> Result<()> {
+    let messages = Messages::of(peer.address, number);
+    let mut tcp = peer.connect(wire)?;
+    let proposal = with_bytes(&messages.proposal, OUI, b"RSM\x81nonc");
+    let proposal = with_bytes(&proposal, RELEASE, &[0x10]);
+    tcp.send(&proposal)?;
+    let accept = proper(&mut tcp)?;
+    ensure!(accept[OPTIONS] == IWARP, "the kernel did not choose iWARP");
+    ensure!(accept[MAX_LINKS] == 1, "the kernel wants more links");
+    tcp.send(&over_iwarp(peer, &messages.confirm, port))?;
+    rest()?;
+    declined(&mut tcp, code, time)?;
+    peer.one_over_tcp(&mut tcp)?;
+    tcp.reset()
+}
+
+/// The reason of a DECLINE when the stream does not come about, and the time until then.
+const NO_STREAM: (u32, Duration) = (reason::LINK_NOT_READY, PROMPT);
+
+fn silent_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    as_client(peer, wire, (0x5003, 4000), || Ok(()), NO_STREAM)
+}
+
+fn reset(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let reset = || peer.listen_at(wire, 4001, |tcp| tcp.reset());
+    as_client(peer, wire, (0x5004, 4001), reset, NO_STREAM)
+}
+
+fn no_reply(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let hear = || {
+        peer.listen_at(wire, 4002, |tcp| {
+            let request = tcp.take_bytes(REQUEST.len() + 2 + 28, PROMPT)?;
+            let request = request.context("no request")?;
+            ensure!(request.starts_with(&REQUEST[..16]), "not a request");
+            Ok(())
+        })
+    };
+    as_client(peer, wire, (0x5005, 4002), hear, NO_STREAM)
+}
+
+fn no_port(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let judged = (reason::MODE_UNSUPPORTED, PROMPT);
+    as_client(peer, wire, (0x5006, 0), || Ok(()), judged)
+}

@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 500
+# SMC-R over soft iWARP: on a wire and on one machine, beside soft RoCE, with peers that do not keep to it.
+
+. "$LIB"
+
+RAW=10.9.0.50
+
+# links_on NAME: all links are on devices whose names begin so, and there is one.
+links_on() {
+	"$BIN/smc" link --json >/tmp/links
+	grep -o '"[a-z]*_[ab]"' /tmp/links
+	grep -q "\"$1_" /tmp/links && ! grep '"[a-z]*_[ab]"' /tmp/links | grep -qv "\"$1_"
+}
+
+require "RDMA modules load" load_rdma
+require "soft iWARP loads" load_siw
+require "module loads" load_smc
+require "network" up_netns
+require "soft iWARP at one end" add_rdma siw a
+
+check "one end alone: TCP" smctest --expect tcp integrity --mib 1
+check "one end alone: at once" smctest --expect tcp --deadline 10 pingpong --count 3
+require "soft iWARP at the other end" add_rdma siw b
+
+check "first contact" smctest --expect smc path
+check "the link is on soft iWARP" links_on siw
+check "data is whole" smctest --expect smc integrity --mib 24
+check "small chunks" smctest --expect smc integrity --mib 1 --chunk 700
+check "chunks beyond the buffers" smctest --expect smc integrity --mib 4 --chunk 1000000
+check "several connections, one after another" smctest --expect smc integrity --mib 1 --rounds 4
+check "round trips" smctest --expect smc pingpong --count 200
+check "200 connections at once" smctest --expect smc many --connections 200 --kib 8
+check "processes open and close" smctest --expect smc churn --processes 4 --opens 50
+suite "killed" smctest --expect smc killed
+check "no link failed" sh -c '! dmesg | grep "smc: link .* failed"'
+check "IPv6 goes over TCP" smctest6 --expect tcp path
+check "groups go soon, as they hold their namespaces" within 12 no_groups
+
+require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
+suite "hostile" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 200 \
+	rawclc --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" --iwarp
+check "data is whole after all that" smctest --expect smc integrity --mib 1
+
+# Beside RoCE.
+check "soft RoCE at one end" add_rdma rxe a
+check "RoCE here, iWARP at both: iWARP" smctest --expect smc path
+check "soft RoCE at the other end" add_rdma rxe b
+within 12 no_groups
+check "both at both: RoCE" smctest --expect smc integrity --mib 1
+check "the link is on soft RoCE" links_on rxe
+check "no soft iWARP at one end" del_rdma siw b
+check "RoCE at both, iWARP here: RoCE" smctest --expect smc integrity --mib 1
+
+down_netns
+check "the namespaces go" within 20 no_devices
+
+# One machine.
+ip link set lo up
+check "soft iWARP on lo" rdma link add siw_l type siw netdev lo
+check "lo: data is whole" "$BIN/smctest" --addr 127.0.0.1 --expect smc integrity --mib 2
+check "lo: round trips" "$BIN/smctest" --addr 127.0.0.1 --expect smc pingpong --count 50
+check "module unloads" within 20 unload_smc
+finish
