@@ -4,9 +4,9 @@
 # timeout: 180
 # cpus: 1
 # leaks: no
-# One round of figures for one system: `ours`, `c_module`, `tcp` or `verbs`, between two network
-# namespaces with soft RDMA. Writes "KEY VALUE" lines to $OUT/figures; `make bench` runs it again and
-# again and adds up. The keys are explained in Documentation/performance.md.
+# One round of figures for one system: `ours`, `c_module`, `tcp` or `verbs`, between two network namespaces
+# with soft RoCE, or `ours_iwarp` with soft iWARP. Writes "KEY VALUE" lines to $OUT/figures; `make bench` runs it
+# again and again and adds up. The keys are explained in Documentation/performance.md.
 
 . "$LIB"
 . "${LIB%/*}/capture.bash"
@@ -30,6 +30,14 @@ figure() {
 	echo "$1 $2" >>"$OUT/figures"
 }
 
+# sent_bytes: what the RDMA device of a has sent, beside iperf3.
+sent_bytes() {
+	case $RDMA in
+	rxe) rdma_bytes a ;;
+	siw) stream_bytes a 5201 ;;
+	esac
+}
+
 # between TEXT BEFORE AFTER: what stands between the two.
 between() {
 	local rest=${1#*"$2"}
@@ -40,11 +48,11 @@ between() {
 
 bulk() {
 	local before bytes
-	before=$(rdma_bytes a)
+	before=$(sent_bytes)
 	iperf3_begin "$PREFIX" "$PREFIX" "$BULK_SECONDS" && iperf3_end ||
 		die "iperf3: $(tail -2 "$IPERF_JSON")"
 	bytes=$(iperf3_field sum_sent bytes)
-	[ "$FAMILY" = tcp ] || [ $(($(rdma_bytes a) - before)) -ge "$bytes" ] ||
+	[ "$FAMILY" = tcp ] || [ $(($(sent_bytes) - before)) -ge "$bytes" ] ||
 		die "iperf3's data did not go by RDMA"
 	figure bulk_gbps "$(awk -v bits="$(iperf3_field sum_received bits_per_second)" \
 		'BEGIN { printf "%.4f", bits / 1e9 }')"
@@ -133,9 +141,13 @@ verbs() {
 # Two sockets for each of a thousand connections.
 ulimit -n 8192
 : >"$OUT/figures"
-load_rdma && up_netns && up_rxe || die "cannot set up the network"
 case $SYSTEM in
-ours | c_module)
+ours_iwarp) RDMA=siw ;;
+*) RDMA=rxe ;;
+esac
+load_rdma && load_siw && up_netns && "up_$RDMA" || die "cannot set up the network"
+case $SYSTEM in
+ours | ours_iwarp | c_module)
 	load_smc && common_eid || die "cannot load the module"
 	FAMILY=smc PREFIX="smc run"
 	sockets

@@ -4,13 +4,16 @@
 # timeout: 300
 # cpus: 1
 # Unmodified programs over SMC: iperf3 and redis between two network namespaces, each with a soft
-# RDMA device, then the same over TCP, then with a peer that has no SMC. Shows which way each
-# connection went and why, and the RDMA devices' own counters as the proof.
+# RDMA device, then the same over TCP, then with a peer that has no SMC, and at last over soft iWARP
+# instead of soft RoCE. Shows which way each connection went and why, and the counters of what is
+# below as the proof.
 
 . "$LIB"
 
 SECONDS_EACH=3
 REQUESTS=20000
+# The kind of RDMA device, and what programs over SMC are called with it.
+RDMA=rxe SMC="SMC over RoCE"
 declare -A RESULT
 
 say() {
@@ -37,14 +40,22 @@ paths() {
 	}')
 	echo "${said:=  $(in_ns a ss -Htn "dport = :$port" | wc -l) connection(s): TCP, on a TCP socket}"
 	case $name,$said in
-	SMC,*": TCP"* | TCP,*SMC-R* | "SMC client"*,*SMC-R*) die "that is not the way that was wanted" ;;
+	"SMC over"*,*": TCP"* | TCP,*SMC-R* | "SMC client"*,*SMC-R*) die "that is not the way that was wanted" ;;
+	esac
+}
+
+# sent_bytes PORT: what the RDMA device of a has sent, for programs that use this port.
+sent_bytes() {
+	case $RDMA in
+	rxe) rdma_bytes a ;;
+	siw) stream_bytes a "$1" ;;
 	esac
 }
 
 # iperf NAME CLIENT_PREFIX SERVER_PREFIX
 iperf() {
 	local name=$1 client=$2 server=$3 before bits rdma bytes
-	before=$(rdma_bytes a)
+	before=$(sent_bytes 5201)
 
 	say "iperf3, $name"
 	echo "  b: ${server:+$server }iperf3 -s"
@@ -56,7 +67,7 @@ iperf() {
 
 	bits=$(iperf3_field sum_received bits_per_second)
 	bytes=$(iperf3_field sum_sent bytes)
-	rdma=$(($(rdma_bytes a) - before))
+	rdma=$(($(sent_bytes 5201) - before))
 	RESULT[iperf $name]=$(awk -v bits="$bits" 'BEGIN { printf "%.2f Gb/s", bits / 1e9 }')
 	echo "  ${RESULT[iperf $name]}"
 	check_rdma "$name" "$bytes" "$rdma"
@@ -66,7 +77,7 @@ iperf() {
 check_rdma() {
 	echo "  the program sent $(megabytes "$2"), the RDMA device of a $(megabytes "$3")"
 	case $1 in
-	SMC) [ "$3" -ge "$2" ] || die "the data did not go by RDMA" ;;
+	"SMC over"*) [ "$3" -ge "$2" ] || die "the data did not go by RDMA" ;;
 	*) [ "$3" -lt $(($2 / 10 + 10000)) ] || die "the RDMA device sent what should go by TCP" ;;
 	esac
 }
@@ -74,7 +85,7 @@ check_rdma() {
 # redis NAME CLIENT_PREFIX SERVER_PREFIX
 redis() {
 	local name=$1 client=$2 server=$3 before server_pid bench_pid
-	before=$(rdma_bytes a)
+	before=$(sent_bytes 6379)
 
 	say "redis, $name"
 	echo "  b: ${server:+$server }redis-server"
@@ -97,7 +108,7 @@ redis() {
 		printf "%s%s %.0f/s, median %s ms", separator, $1, $2, $5; separator = "; "
 	}')
 	echo "  ${RESULT[redis $name]}"
-	check_rdma "$name" $((REQUESTS * 1024)) $(($(rdma_bytes a) - before))
+	check_rdma "$name" $((REQUESTS * 1024)) $(($(sent_bytes 6379) - before))
 }
 
 pingpong() {
@@ -109,10 +120,23 @@ pingpong() {
 verbs() {
 	say "raw RDMA writes over the same soft device, for comparison"
 	qperf_begin || die "qperf does not listen"
-	RESULT[verbs]=$(qperf_field rc_rdma_write_bw bw -t 2 -m 64K | awk '{ printf "%.2f Gb/s", $1 * 8 / 1e9 }')
-	[ -n "${RESULT[verbs]}" ] || die "no raw RDMA"
+	RESULT[verbs $SMC]=$(qperf_field rc_rdma_write_bw bw -t 2 -m 64K | awk '{ printf "%.2f Gb/s", $1 * 8 / 1e9 }')
+	[ -n "${RESULT[verbs $SMC]}" ] || die "no raw RDMA"
 	qperf_end
-	echo "  64 KiB writes: ${RESULT[verbs]}"
+	echo "  64 KiB writes: ${RESULT[verbs $SMC]}"
+}
+
+# over_iwarp: soft iWARP instead of soft RoCE.
+over_iwarp() {
+	del_rdma rxe a && del_rdma rxe b && load_siw && up_siw || return
+	RDMA=siw SMC="SMC over iWARP"
+}
+
+counters() {
+	rdma statistic show | tr ' ' '\n' | awk '
+		/^rxe_/ { device = $0 }
+		name != "" { if (name ~ /^(sent|rcvd)_(pkts|bytes)$/) printf "  %s %s %s\n", device, name, $0; name = ""; next }
+		/^(sent|rcvd)_(pkts|bytes)$/ { name = $0 }'
 }
 
 say "Two machines on one wire: network namespaces a and b"
@@ -123,32 +147,38 @@ echo "  b: $IP_B on wire_b, soft RDMA device rxe_b"
 echo "  \`smc run PROGRAM\` makes the TCP sockets of a program SMC sockets. If both ends have SMC and RDMA,"
 echo "  the bytes go into the other one's memory by RDMA; else everything goes on over TCP."
 
-iperf SMC "smc run" "smc run"
+iperf "$SMC" "smc run" "smc run"
 iperf TCP "" ""
 iperf "SMC client, TCP server" "smc run" ""
-redis SMC "smc run" "smc run"
+redis "$SMC" "smc run" "smc run"
 redis TCP "" ""
 redis "SMC client, TCP server" "smc run" ""
-pingpong SMC smc
+pingpong "$SMC" smc
 pingpong TCP tcp
 verbs
+say "The RDMA devices' own counters"
+counters
+
+say "The same over iWARP, which is RDMA over TCP"
+over_iwarp || die "no soft iWARP"
+echo "  soft RDMA devices siw_a on wire_a and siw_b on wire_b; those of soft RoCE are gone"
+iperf "$SMC" "smc run" "smc run"
+redis "$SMC" "smc run" "smc run"
+pingpong "$SMC" smc
+echo
+echo "  the stream that all of these shared, as TCP of a tells it:"
+in_ns a ss -HtnO | sed "s/^/  /"
 
 say "Side by side"
-for what in iperf redis pingpong; do
-	for name in SMC TCP "SMC client, TCP server"; do
+for what in iperf redis pingpong verbs; do
+	for name in "SMC over RoCE" "SMC over iWARP" TCP "SMC client, TCP server"; do
 		[ -z "${RESULT[$what $name]:-}" ] ||
 			printf '  %-9s %-24s %s\n' "$what" "$name" "${RESULT[$what $name]}"
 	done
 done
-printf '  %-9s %-24s %s\n' verbs "raw RDMA writes" "${RESULT[verbs]}"
-echo "  Soft RDMA cuts, copies and checksums every packet with the CPU, so raw RDMA writes are the bound of"
-echo "  SMC here. TCP passes whole pages on this wire, without a checksum. RDMA hardware moves the bound."
-
-say "The RDMA devices' own counters"
-rdma statistic show | tr ' ' '\n' | awk '
-	/^rxe_/ { device = $0 }
-	name != "" { if (name ~ /^(sent|rcvd)_(pkts|bytes)$/) printf "  %s %s %s\n", device, name, $0; name = ""; next }
-	/^(sent|rcvd)_(pkts|bytes)$/ { name = $0 }'
+echo "  verbs are raw RDMA writes on soft RoCE, the bound of SMC over it: that cuts, copies and checksums every packet"
+echo "  with the CPU. Soft iWARP leaves the packets to TCP, which is its bound, and copies once more. RDMA hardware"
+echo "  moves both."
 
 within 10 unload_smc || die "the module does not unload"
 say "The module is unloaded again; nothing failed."

@@ -26,6 +26,8 @@ const SCRIPT: &str = "tools/bench/bench.sh";
 pub(crate) enum System {
     /// This module.
     Ours,
+    /// This module over soft iWARP instead of soft RoCE.
+    OursIwarp,
     /// The C module of the same kernel.
     CModule,
     /// TCP over the same wire.
@@ -39,6 +41,7 @@ impl System {
     fn key(self) -> &'static str {
         match self {
             Self::Ours => "ours",
+            Self::OursIwarp => "ours_iwarp",
             Self::CModule => "c_module",
             Self::Tcp => "tcp",
             Self::Verbs => "verbs",
@@ -49,7 +52,7 @@ impl System {
     fn module(self) -> &'static str {
         match self {
             Self::CModule => "c",
-            Self::Ours | Self::Tcp | Self::Verbs => "ours",
+            Self::Ours | Self::OursIwarp | Self::Tcp | Self::Verbs => "ours",
         }
     }
 }
