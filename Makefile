@@ -16,7 +16,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install tools install-tools clean setup test test-host vmtest demo bench shell fuzz lint check soak
+.PHONY: help module install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -25,6 +25,7 @@ help:
 	@echo '  make test        all tests: on the host, then in virtual machines'
 	@echo '  make test-host   those on the host only'
 	@echo '  make vmtest      those in virtual machines only (ARGS="name ..." for some of them)'
+	@echo '  make apps        nginx, redis, PostgreSQL and more over SMC, and the socket tests of CPython'
 	@echo '  make bench       figures, against the C module and TCP'
 	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
 	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'
@@ -81,7 +82,7 @@ test-host:
 vmtest:
 	@$(xtask) test --guests $(ARGS)
 
-bench soak fuzz:
+apps bench soak fuzz:
 	@$(xtask) $@ $(ARGS)
 
 check:

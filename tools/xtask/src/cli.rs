@@ -67,6 +67,11 @@ enum Task {
         minutes: u64,
         names: Vec<String>,
     },
+    /// Run well-known programs and CPython's socket tests over SMC, in guests.
+    Apps {
+        /// Only the scripts whose names contain one of these.
+        names: Vec<String>,
+    },
     /// Feed random input to the protocol core.
     Fuzz {
         /// How long each target runs.
@@ -152,6 +157,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Demo => demo(&dirs, &order),
         Task::Bench(args) => measure(&dirs, &args, &order),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
+        Task::Apps { names } => apps(&dirs, names, &order),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
     }
 }
@@ -193,6 +199,7 @@ fn build_module(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool
 
 fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
     let choice = Choice {
+        folder: suite::TESTS,
         host: !args.guests && args.names.is_empty(),
         guests: !args.host,
         names: args.names,
@@ -316,6 +323,7 @@ fn shell(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
 fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
     packages::ensure(Needs::Guests)?;
     let choice = Choice {
+        folder: suite::TESTS,
         host: false,
         guests: true,
         names,
@@ -332,6 +340,20 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
         }
     }
     Ok(true)
+}
+
+/// Shows that programs which nobody wrote for SMC work with it.
+fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
+    packages::ensure(Needs::Apps)?;
+    let choice = Choice {
+        folder: suite::APPS,
+        host: false,
+        guests: true,
+        names,
+        flavours: Vec::new(),
+        soak: false,
+    };
+    suite::run(dirs, &choice, order)
 }
 
 /// Runs every fuzz target in turn, from the golden messages and what earlier runs found.

@@ -49,6 +49,21 @@ const GUEST: &[&str] = &[
     "util-linux",
 ];
 
+/// The programs that `make apps` runs over SMC, and what puts load on them.
+const APPS: &[&str] = &[
+    "curl",
+    "haproxy",
+    "iperf3",
+    "libmemcached-tools",
+    "memcached",
+    "nginx-light",
+    "postgresql",
+    "redis-server",
+    "redis-tools",
+    "sockperf",
+    "wrk",
+];
+
 /// Pairs of a compiler and its library source, best first. Debian 12 keeps a new one for browsers.
 const RUST: &[[&str; 2]] = &[["rustc-web", "rust-web-src"], ["rustc", "rust-src"]];
 
@@ -62,14 +77,21 @@ pub(crate) enum Needs {
     Build,
     /// Build, and run guests as well.
     Guests,
+    /// As [`Needs::Guests`], with well-known programs in the guests.
+    Apps,
 }
 
 /// Installs what is missing; does nothing, and asks for nothing, when all is there.
 pub(crate) fn ensure(needs: Needs) -> Result<()> {
     let have = installed()?;
     let mut wanted: Vec<&str> = BUILD.to_vec();
-    if needs == Needs::Guests {
+    if needs != Needs::Build {
         wanted.extend(GUEST);
+    }
+    let python_tests = (needs == Needs::Apps).then(python_tests);
+    if let Some(python_tests) = &python_tests {
+        wanted.extend(APPS);
+        wanted.push(python_tests);
     }
     let mut missing: Vec<&str> = wanted.into_iter().filter(|p| !have.contains(*p)).collect();
     let rust_there = RUST
@@ -112,6 +134,12 @@ fn rust_pair() -> Result<[&'static str; 2]> {
         "no rustc {}.{} or later among {}: enable this release's security suite in apt's sources, then try again",
         RUST_MIN[0], RUST_MIN[1], names.join(", ")
     )
+}
+
+/// CPython's own tests, of the Python that this release has.
+fn python_tests() -> String {
+    let [major, minor] = candidate("python3").unwrap_or([3, 11]);
+    format!("libpython{major}.{minor}-testsuite")
 }
 
 /// Major and minor version of what apt would install under this name.

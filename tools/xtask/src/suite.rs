@@ -61,8 +61,14 @@ impl Tally {
     }
 }
 
+/// The guest scripts of `make test`, and those of `make apps`.
+pub(crate) const TESTS: &str = "tools/testing/selftests/net/smc";
+pub(crate) const APPS: &str = "tools/testing/selftests/net/smc/apps";
+
 /// What of the test run is wanted.
 pub(crate) struct Choice {
+    /// Where the guest scripts are.
+    pub(crate) folder: &'static str,
     pub(crate) host: bool,
     pub(crate) guests: bool,
     /// Only scripts whose name contains one of these; all, if empty.
@@ -187,7 +193,7 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
 
 /// Every test script that was chosen, in the order of the names.
 fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
-    let dir = dirs.repo.join("tools/testing/selftests/net/smc");
+    let dir = dirs.repo.join(choice.folder);
     let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "sh"));
@@ -197,7 +203,7 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
         let Some(ask) = Ask::read(&path)? else {
             continue;
         };
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = file_name(&path);
         let named =
             choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
         let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
