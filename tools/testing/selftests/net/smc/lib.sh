@@ -188,24 +188,26 @@ rdma_bytes() {
 
 # by_rdma LEAST COMMAND...: the command succeeds, and the RDMA device of a sends that much meanwhile.
 by_rdma() {
-	local least=$1 before sent
+	local least=$1
 	shift
-	before=$(rdma_bytes a)
-	"$@" || return
-	sent=$(($(rdma_bytes a) - before))
-	echo "# the RDMA device sent $sent bytes, at least $least wanted"
-	[ "$sent" -ge "$least" ]
+	count_rdma "$@" && echo "# the RDMA device sent $RDMA_SENT bytes, at least $least wanted" &&
+		[ "$RDMA_SENT" -ge "$least" ]
 }
 
 # by_tcp MOST COMMAND...: the command succeeds, and the RDMA device of a sends less than that meanwhile.
 by_tcp() {
-	local most=$1 before sent
+	local most=$1
 	shift
+	count_rdma "$@" && echo "# the RDMA device sent $RDMA_SENT bytes, less than $most wanted" &&
+		[ "$RDMA_SENT" -lt "$most" ]
+}
+
+# count_rdma COMMAND...: runs it; what the RDMA device of a sends meanwhile is $RDMA_SENT bytes.
+count_rdma() {
+	local before
 	before=$(rdma_bytes a)
 	"$@" || return
-	sent=$(($(rdma_bytes a) - before))
-	echo "# the RDMA device sent $sent bytes, less than $most wanted"
-	[ "$sent" -lt "$most" ]
+	RDMA_SENT=$(($(rdma_bytes a) - before))
 }
 
 # stream_bytes END PORT: the same for soft iWARP, which does not count. It sends by TCP, and nobody else does here
