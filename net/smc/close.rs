@@ -16,7 +16,10 @@ use smc_proto::{
     time::Duration, //
 };
 
-use crate::conn::Conn;
+use crate::{
+    conn::Conn,
+    lgr::now, //
+};
 
 /// EPOLLERR.
 const EPOLLERR: u32 = 0x8;
@@ -86,7 +89,7 @@ impl Conn {
                 inner.stream.drop_unsent();
             }
             let fx = inner.stream.close(true);
-            (fx, inner.leave_behind(patience))
+            (fx, inner.leave_behind(patience, now()))
         });
         if is_closing {
             self.group.watch_closing(patience);

@@ -143,7 +143,7 @@ pub(crate) const ADD_AGAIN: Duration = Duration::from_secs(2);
 pub(crate) const FIRST: usize = 0;
 
 /// The time, as the protocol core counts it.
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::from_nanos(time::now_ns())
 }
 

@@ -80,7 +80,7 @@ impl Charged {
 }
 
 /// Writes until nothing more fits; says how much did.
-fn fill(socket: &Socket) -> Result<usize> {
+pub(crate) fn fill(socket: &Socket) -> Result<usize> {
     socket.set_nonblocking(true)?;
     let mut sent = 0;
     loop {

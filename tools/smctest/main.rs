@@ -30,6 +30,7 @@ mod integrity;
 mod job;
 mod killed;
 mod ktap;
+mod left;
 mod many;
 mod netns;
 mod path;
@@ -94,6 +95,8 @@ enum Command {
     Charged,
     /// Hold idle connections and see what becomes of them
     Hold(hold::Arguments),
+    /// Close with data that the peer does not take
+    Left(left::Arguments),
     /// Print what netlink and sock_diag answer, to be compared between modules
     #[command(subcommand)]
     Admin(admin::Command),
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),
         Command::Hold(options) => hold::run(context, options),
+        Command::Left(options) => left::run(context, options),
         Command::Admin(command) => admin::run(context, command),
         Command::Path => path::run(context),
     };

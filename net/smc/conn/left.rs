@@ -22,43 +22,37 @@ use super::{
 pub(super) struct Left {
     /// How long the peer may take nothing.
     patience: Duration,
-    /// How much there was when it was looked at, and when that was.
-    seen: Option<(u32, Instant)>,
+    /// How much there was when the peer was last seen to have taken some.
+    amount: u32,
+    /// When that was.
+    since: Instant,
 }
 
 impl Inner {
-    /// The application goes; says whether there are data that outlive it.
-    pub(crate) fn leave_behind(&mut self, patience: Duration) -> bool {
-        let is_closing = self.stream.is_closing();
-        self.left = is_closing.then_some(Left {
+    /// The application goes at `now`; says whether there are data that outlive it.
+    pub(crate) fn leave_behind(&mut self, patience: Duration, now: Instant) -> bool {
+        self.left = self.stream.is_closing().then(|| Left {
             patience,
-            seen: None,
+            amount: self.amount_left(),
+            since: now,
         });
-        is_closing
+        self.left.is_some()
     }
 
-    /// When to look again for data that were left behind. `Err` if it is over.
-    fn look_at_left(&mut self, now: Instant) -> Result<Option<Instant>, ()> {
-        let is_closing = self.stream.is_closing();
-        let amount = self.stream.queues().map_or(0, |queues| queues.outq);
-        let Some(left) = self.left.as_mut().filter(|_| is_closing) else {
-            self.left = None;
-            return Ok(None);
-        };
-        match left.seen {
-            Some((before, since)) if before == amount => {
-                let end = since.saturating_add(left.patience);
-                if end.is_due(now) {
-                    Err(())
-                } else {
-                    Ok(Some(end))
-                }
-            }
-            _ => {
-                left.seen = Some((amount, now));
-                Ok(Some(now.saturating_add(left.patience)))
-            }
+    /// Bytes that the peer has yet to take.
+    fn amount_left(&self) -> u32 {
+        self.stream.queues().map_or(0, |queues| queues.outq)
+    }
+
+    /// When the patience with a peer that takes nothing ends; `None` if there is nothing for it to take.
+    fn left_until(&mut self, now: Instant) -> Option<Instant> {
+        let amount = self.amount_left();
+        self.left = self.left.filter(|_| self.stream.is_closing());
+        let left = self.left.as_mut()?;
+        if left.amount != amount {
+            (left.amount, left.since) = (amount, now);
         }
+        Some(left.since.saturating_add(left.patience))
     }
 }
 
@@ -66,10 +60,11 @@ impl Conn {
     /// When to look again for data that the application left behind; `None` if there are none. Those that the
     /// peer does not take are given up. Does not sleep.
     pub(super) fn look(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let next = self.with(|inner| inner.look_at_left(now));
-        next.unwrap_or_else(|()| {
+        let end = self.with(|inner| inner.left_until(now))?;
+        if end.is_due(now) {
             self.kill(ETIMEDOUT);
-            None
-        })
+            return None;
+        }
+        Some(end)
     }
 }

@@ -59,5 +59,7 @@ check "data over links of depth 2" depth 2 2 smctest --expect smc integrity --mi
 check "many connections over one" smctest --expect smc many --connections 20 --kib 16
 check "data over links of depth 2048" depth 2048 2048 smctest --expect smc integrity --mib 1
 check "data over links of different depth" depth 100 3 smctest --expect smc integrity --mib 1
+check "data that nobody takes are given up in time" \
+	with_sysctl a net/ipv4/tcp_fin_timeout 3 smctest --expect smc left --seconds 3
 check "module unloads" within 20 unload_smc
 finish
