@@ -133,8 +133,7 @@ pub(crate) struct Link {
     has_controls: Atomic<bool>,
     /// The group ends, and the link with it.
     is_ending: Atomic<bool>,
-    /// Messages need the peer's credits.
-    is_credited: bool,
+    /// What the peer can take; `None` where it need not say.
     #[pin]
     credits: SpinLock<Option<Credits>>,
     #[pin]
@@ -184,7 +183,6 @@ impl Link {
                 is_slot_wanted: Atomic::new(false),
                 has_controls: Atomic::new(false),
                 is_ending: Atomic::new(false),
-                is_credited,
                 credits <- new_spinlock!(credits, "smc::Link::credits"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
@@ -376,6 +374,11 @@ impl Link {
         }
         self.registering.notify_all();
         Some(broken)
+    }
+
+    /// Whether messages need the peer's credits.
+    fn is_credited(&self) -> bool {
+        self.port.transport == Transport::Iwarp
     }
 
     /// The group ends: over iWARP the link is gone as soon as one side takes it down.

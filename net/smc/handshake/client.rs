@@ -104,8 +104,10 @@ fn shake(
     let port = ib::find_v2(tcp, None);
     let ueids = local.ueids.lock().clone();
     let iwarp = ib::find_iwarp(tcp);
-    let server = tcp.peer().ok().and_then(|peer| ib::name_of(peer.ip));
-    let ends = iwarp.as_ref().ok().map(|port| port.gid).zip(server);
+    let ends = iwarp.as_ref().ok().and_then(|port| {
+        let server = ib::name_of(tcp.peer().ok()?.ip)?;
+        Some((port.gid, server))
+    });
     let means = Means {
         peer_id: local.peer_id(),
         iwarp: ends.map(|(client, server)| Iwarp {

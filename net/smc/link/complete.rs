@@ -69,7 +69,7 @@ impl Link {
         let Ok(bytes) = message.read(buf) else {
             return;
         };
-        let bytes = match self.is_credited {
+        let bytes = match self.is_credited() {
             false => bytes,
             true => match self.take_credits(bytes) {
                 Some([]) => return,

@@ -108,7 +108,7 @@ impl Link {
         slot: SendSlot<'a, Link>,
         take: impl FnOnce(&mut Credits) -> bool,
     ) -> Option<Slot<'a>> {
-        if !self.is_credited {
+        if !self.is_credited() {
             return Some(Slot { slot, credit: None });
         }
         // Who has a slot and no credit waits for the peer's next message, as does who finds no slot
@@ -127,7 +127,7 @@ impl Link {
 
     /// Whether the peer could take a message. Does not sleep.
     pub(super) fn has_credit(&self) -> bool {
-        !self.is_credited || self.with_credits(|credits| credits.has_any()) == Some(true)
+        !self.is_credited() || self.with_credits(|credits| credits.has_any()) == Some(true)
     }
 
     /// Takes credits off a message of the peer; `None` if there are none, which no peer does that knows of
@@ -145,7 +145,7 @@ impl Link {
 
     /// Those who waited for credits go on, and the peer gets some if that is due. Does not sleep.
     pub(super) fn use_credits(self: &Arc<Self>) {
-        if !self.is_credited {
+        if !self.is_credited() {
             return;
         }
         // Who said after our look that he waits has seen the credits.
@@ -168,7 +168,7 @@ impl Link {
     /// what is in it calls this again.
     pub(super) fn grant_credits(self: &Arc<Self>) -> Result {
         let is_due = |credits: &mut Credits| credits.is_tell_due();
-        if !self.is_credited || self.with_credits(is_due) != Some(true) {
+        if !self.is_credited() || self.with_credits(is_due) != Some(true) {
             return Ok(());
         }
         let Some(hardware) = self.hardware() else {
