@@ -219,9 +219,9 @@ stream_bytes() {
 
 # Programs -----------------------------------------------------------------------------------
 
-# await_port END PORT: until somebody listens there.
+# await_port END PORT [SECONDS]: until somebody listens there, for ten seconds or so many.
 await_port() {
-	within 10 sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
+	within "${3:-10}" sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
 }
 
 # iperf3_begin CLIENT_PREFIX SERVER_PREFIX SECONDS: one stream from a to b, in the background.

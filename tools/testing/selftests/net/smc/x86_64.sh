@@ -8,21 +8,16 @@
 
 RESULTS=$(mktemp -d)
 
-# listens PORT: somebody listens there in b.
-listens() {
-	in_ns b ss -Htln "sport = :$1" | grep -q .
-}
-
 iperf() {
 	ip netns exec b smc run iperf3 -s -1 >"$RESULTS/iperf.server" 2>&1 &
-	within 20 listens 5201 &&
+	await_port b 5201 20 &&
 		in_ns a timeout 90 smc run iperf3 -c "$IP_B" -n 16M | tee "$RESULTS/iperf" | grep sender
 }
 
 redis() {
 	ip netns exec b smc run redis-server --bind "$IP_B" --save '' --protected-mode no >"$RESULTS/redis" 2>&1 &
 	redis=$!
-	within 20 listens 6379 &&
+	await_port b 6379 20 &&
 		in_ns a timeout 90 smc run redis-benchmark -h "$IP_B" -t set,get -c 8 -d 1024 -n 1000 --csv
 }
 

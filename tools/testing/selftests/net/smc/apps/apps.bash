@@ -37,12 +37,7 @@ serve() {
 	(smc_in "$end" "$@") >"/tmp/$name.log" 2>&1 </dev/null &
 	SERVER=$!
 	SERVERS="${SERVERS:-} $SERVER"
-	require "$name listens" await_listener "$end" "$port" || cat "/tmp/$name.log"
-}
-
-# await_listener END PORT: until somebody listens there.
-await_listener() {
-	within 60 sh -c "ip netns exec $1 ss -Htln 'sport = :$2' | grep -q ."
+	require "$name listens" await_port "$end" "$port" 60 || cat "/tmp/$name.log"
 }
 
 # metric END PATTERN: the sum of the counters of that namespace whose lines match.
@@ -71,9 +66,9 @@ mark() {
 	MARK_FALLBACKS=$(fallbacks)
 }
 
-# by_rdma NAME BYTES: since the mark both ends had SMC-R connections, none of them went over TCP, and the
+# went_by_rdma NAME BYTES: since the mark both ends had SMC-R connections, none of them went over TCP, and the
 # RDMA devices sent at least that much.
-by_rdma() {
+went_by_rdma() {
 	local bytes=$(($(rdma_bytes a) + $(rdma_bytes b) - MARK_BYTES))
 	local a=$(($(connections a) - MARK_CONNECTIONS_A)) b=$(($(connections b) - MARK_CONNECTIONS_B))
 	echo "# $1: $a connections in a, $b in b, $bytes bytes by RDMA"

@@ -126,7 +126,7 @@ def run_once(folder, module, only):
 
 
 def read(folder):
-    """The outcome of each test; one that begins and has no end `hangs`."""
+    """The outcome of each test, the last one if it ran more than once; one that begins and has no end `hangs`."""
     outcomes = {}
     try:
         with open(f'{folder}/outcomes') as lines:
@@ -136,6 +136,12 @@ def read(folder):
     except FileNotFoundError:
         pass
     return outcomes
+
+
+def show_second_tries(way, folder):
+    """Tells of tests that were good only by themselves: chance, or a fault that needs company."""
+    for test, outcome in read(f'{folder}/again').items():
+        print(f'# {way}: {test}: not good at first, by itself {outcome}')
 
 
 def known(table, way, module):
@@ -152,6 +158,8 @@ def known(table, way, module):
 def compare(table, way, tcp, other):
     """Prints the differences that are not in the table, and the lines of the table that are none."""
     ours, theirs = read(other), read(tcp)
+    show_second_tries('tcp', tcp)
+    show_second_tries(way, other)
     lines = known(table, way, os.path.basename(other))
     used, wrong = set(), 0
     for test in sorted(ours.keys() | theirs.keys()):
