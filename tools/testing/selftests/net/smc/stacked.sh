@@ -174,9 +174,14 @@ near() {
 	ip -n a address "$1" "$2.11/24" dev near_a && ip -n b address "$1" "$2.12/24" dev near_b
 }
 
-# same NAME: both modules gave the same answers.
+# same NAME: both modules gave the same answers. Where the link does not work, either end may be the first to give it
+# up.
 same() {
-	diff "$ANSWERS/$1.c" "$ANSWERS/$1.ours"
+	diff <(without_order "$ANSWERS/$1.c") <(without_order "$ANSWERS/$1.ours")
+}
+
+without_order() {
+	sed -E 's/^(fallback: [a-z]+) .*\((0x02010000|0x05000000)\)$/\1  no link, or so says the peer/' "$1"
 }
 
 # uses NAME DEVICE...: the connection used these, or none; with both modules.
