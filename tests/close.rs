@@ -10,6 +10,7 @@ use common::{
         Pair,
         Plan, //
     },
+    rdma::Kind,
     rng::{
         for_seeds,
         Rng, //
@@ -510,6 +511,16 @@ fn ioctls_count_the_queues() {
 /// saw an orderly end got everything.
 #[test]
 fn every_mix_of_closes_ends() {
+    closes_of_all_kinds([Kind::Roce; 2]);
+}
+
+#[test]
+fn every_mix_of_closes_ends_over_iwarp() {
+    closes_of_all_kinds([Kind::Iwarp; 2]);
+    closes_of_all_kinds([Kind::Iwarp, Kind::Roce]);
+}
+
+fn closes_of_all_kinds(kinds: [Kind; 2]) {
     for_seeds(200, |seed| {
         let mut rng = Rng::new(seed);
         let mut plan = || Plan {
@@ -519,7 +530,10 @@ fn every_mix_of_closes_ends() {
             ..Plan::default()
         };
         let (client, server) = (plan(), plan());
-        let mut pair = Pair::new(seed, client, server);
+        let mut pair = match kinds {
+            [Kind::Roce, Kind::Roce] => Pair::new(seed, client, server),
+            kinds => Pair::over(kinds, seed, client, server),
+        };
         pair.failures = rng.below(3);
         pair.handovers = rng.below(3);
         pair.run();

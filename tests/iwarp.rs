@@ -51,6 +51,10 @@ use smc_proto::wire::List;
 
 const CLIENT: Ipv4 = Ipv4([10, 9, 0, 1]);
 const SERVER: Ipv4 = Ipv4([10, 9, 0, 2]);
+
+fn named(Ipv4(address): Ipv4) -> Gid {
+    Gid::of_iwarp(address.into()).unwrap()
+}
 const NONCE: Nonce = Nonce(*b"nonc");
 const PORT: u16 = 50_000;
 const LIMITS: Limits = Limits {
@@ -97,8 +101,8 @@ fn propose<R>(
         }),
         iwarp: client.iwarp.then_some(Iwarp {
             nonce: NONCE,
-            client: Gid::of_iwarp(CLIENT),
-            server: Gid::of_iwarp(SERVER),
+            client: named(CLIENT),
+            server: named(SERVER),
         }),
         prefix: None,
         eids: List::new(eids.as_slice()).unwrap(),
@@ -115,7 +119,7 @@ fn propose<R>(
         limits: LIMITS,
         has_ipsec: false,
         has_interface: true,
-        iwarp: server_knows.then_some(Gid::of_iwarp(CLIENT)),
+        iwarp: server_knows.then_some(named(CLIENT)),
     };
     then(proposed, local.judge(&read, |_| false))
 }
@@ -140,7 +144,7 @@ const IWARP_ALONE: Client = Client {
 /// As far as the ACCEPT, over iWARP.
 fn until_accept(then: impl FnOnce(Proposed<'_>, Accepted, Accept)) {
     propose(IWARP_ALONE, true, |proposed, chosen| {
-        let (accepted, accept) = accept(chosen.unwrap(), Gid::of_iwarp(SERVER));
+        let (accepted, accept) = accept(chosen.unwrap(), named(SERVER));
         then(proposed, accepted, accept);
     });
 }
@@ -170,8 +174,8 @@ fn two_machines_with_iwarp_alone_agree_on_it() {
         let Contact::First(beginning) = agreed.contact() else {
             panic!("not a first contact");
         };
-        assert_eq!(beginning.limits().max_links, 1);
-        let confirm = confirm(&agreed, Gid::of_iwarp(CLIENT), PORT);
+        assert_eq!(beginning.limits().max_links, 2);
+        let confirm = confirm(&agreed, named(CLIENT), PORT);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
         assert_eq!(agreed.listener(), PORT);
     });
@@ -183,8 +187,8 @@ fn the_server_knows_the_client_by_its_tcp_address() {
         let chosen = chosen.unwrap();
         assert_eq!(chosen.transport(), Transport::Iwarp);
         assert_eq!(chosen.nonce(), Some(NONCE));
-        assert_eq!(chosen.peer_gid(), Gid::of_iwarp(CLIENT));
-        assert_eq!(chosen.wanted(0).peer_gid, Gid::of_iwarp(CLIENT));
+        assert_eq!(chosen.peer_gid(), named(CLIENT));
+        assert_eq!(chosen.wanted(0).peer_gid, named(CLIENT));
         let reason = chosen.without_port().err();
         assert_eq!(reason, Some(Reason::NoSmcrDevice));
     });
@@ -207,7 +211,7 @@ fn roce_comes_first_and_iwarp_where_it_fails() {
 
         let chosen = chosen.without_port().unwrap();
         assert_eq!(chosen.transport(), Transport::Iwarp);
-        let (_, over_iwarp) = accept(chosen, Gid::of_iwarp(SERVER));
+        let (_, over_iwarp) = accept(chosen, named(SERVER));
         let agreed = proposed.on_message(&Message::Accept(over_iwarp)).unwrap();
         assert_eq!(agreed.transport(), Transport::Iwarp);
     });
@@ -245,10 +249,10 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
 #[test]
 fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
     let spoil: [fn(&mut SmcR, &mut u32, &mut u8); 4] = [
-        |end, _, _| end.gid = Gid::of_iwarp(Ipv4([10, 9, 0, 77])),
+        |end, _, _| end.gid = named(Ipv4([10, 9, 0, 77])),
         |end, _, _| end.gid = Gid::from_ipv4(SERVER),
         |_, options, _| *options = 0,
-        |_, _, max_links| *max_links = 2,
+        |_, _, max_links| *max_links = 3,
     ];
     for (number, spoil) in spoil.into_iter().enumerate() {
         until_accept(|proposed, _, mut accept| {
@@ -270,9 +274,9 @@ fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
 #[test]
 fn a_client_has_to_name_its_own_end_and_a_port() {
     for (gid, port) in [
-        (Gid::of_iwarp(SERVER), PORT),
+        (named(SERVER), PORT),
         (Gid::from_ipv4(CLIENT), PORT),
-        (Gid::of_iwarp(CLIENT), 0),
+        (named(CLIENT), 0),
     ] {
         until_confirm(|accepted, agreed| {
             let confirm = confirm(&agreed, gid, port);
@@ -282,7 +286,7 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
     }
     until_confirm(|accepted, agreed| {
         let name = Hostname::new(b"client");
-        let silent = agreed.confirm(end(Gid::of_iwarp(CLIENT)), name, List::EMPTY);
+        let silent = agreed.confirm(end(named(CLIENT)), name, List::EMPTY);
         let result = accepted.on_message(&Message::Confirm(silent));
         assert_eq!(result.unwrap_err(), MISBEHAVED.into());
     });
@@ -291,15 +295,34 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
 #[test]
 fn a_group_is_found_again_by_the_names_of_both_ends() {
     propose(IWARP_ALONE, true, |proposed, chosen| {
-        let reuse = chosen.unwrap().accept(end(Gid::of_iwarp(SERVER)), None);
+        let reuse = chosen.unwrap().accept(end(named(SERVER)), None);
         let (accepted, accept) = reuse;
         let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
-        assert_eq!(agreed.transport(), Transport::Iwarp);
         assert_eq!(*agreed.contact(), Contact::Reuse);
-        assert_eq!(agreed.wanted(0).peer_gid, Gid::of_iwarp(SERVER));
+        assert_eq!(agreed.wanted(0).peer_gid, named(SERVER));
         let name = Hostname::new(b"client");
-        let confirm = agreed.confirm(end(Gid::of_iwarp(CLIENT)), name, List::EMPTY);
+        let confirm = agreed.confirm(end(named(CLIENT)), name, List::EMPTY);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
         assert_eq!(agreed.listener(), 0);
     });
+}
+
+/// The ends of a link that was added are elsewhere, and may be over RoCE.
+#[test]
+fn a_group_is_joined_by_any_of_its_links() {
+    for (theirs, ours) in [
+        (named(Ipv4([10, 9, 1, 2])), named(Ipv4([10, 9, 1, 1]))),
+        (Gid::from_ipv4(SERVER), Gid::from_ipv4(CLIENT)),
+    ] {
+        propose(IWARP_ALONE, true, |proposed, chosen| {
+            let (accepted, accept) = chosen.unwrap().accept(end(theirs), None);
+            let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+            assert_eq!(*agreed.contact(), Contact::Reuse);
+            assert_eq!(agreed.wanted(0).peer_gid, theirs);
+            let name = Hostname::new(b"client");
+            let confirm = agreed.confirm(end(ours), name, List::EMPTY);
+            let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+            assert_eq!(agreed.client().gid, ours);
+        });
+    }
 }

@@ -10,6 +10,7 @@ use common::{
         Pair,
         Plan, //
     },
+    rdma::Kind,
     rng::{
         for_seeds,
         Rng, //
@@ -82,6 +83,29 @@ fn every_byte_arrives_although_links_fail() {
         pair.failures = 4;
         run_to_the_end(pair);
     });
+}
+
+/// Links over iWARP, alone and beside RoCE.
+const KINDS: [[Kind; 2]; 3] = [
+    [Kind::Iwarp, Kind::Iwarp],
+    [Kind::Roce, Kind::Iwarp],
+    [Kind::Iwarp, Kind::Roce],
+];
+
+#[test]
+fn every_byte_arrives_over_iwarp_although_links_fail() {
+    let total = Cell::new(0);
+    for_seeds(120, |seed| {
+        for kinds in KINDS {
+            let (client, server) = (mixed_plan(seed, 0), mixed_plan(seed, 1));
+            let mut pair = Pair::over(kinds, seed, client, server);
+            pair.handovers = (seed % 2 * 10) as u32;
+            pair.failures = (seed % 5) as u32;
+            let pair = run_to_the_end(pair);
+            total.set(total.get() + pair.handed_over);
+        }
+    });
+    assert!(total.get() > 100, "{}", total.get());
 }
 
 #[test]

@@ -45,9 +45,9 @@ fn what_the_peer_has_read_is_not_written_again() {
     duo.server().consume(5_000);
     duo.post(Server);
     duo.arrive(Server);
-    assert_eq!(duo.client().writable(), 0);
-    let fx = duo.client().on_link_switch();
-    assert!(fx.wake_writers && fx.transmit);
+    assert!(duo.effects[Client.index()].wake_writers);
+    assert_eq!(duo.client().writable(), 5_000);
+    assert!(duo.client().on_link_switch().transmit);
     assert_eq!(duo.client().writable(), 5_000);
     let plans = duo.post(Client);
     assert_eq!(plans[1].len(), RING - 5_000);
@@ -90,6 +90,29 @@ fn what_the_peer_repeats_is_not_called_read_before() {
     duo.server().on_cdc(&repetition.cdc).unwrap();
     let told = duo.server().plan().unwrap().cdc.cons;
     assert_eq!(told, Cursor { wrap: 1, offset: 0 });
+}
+
+#[test]
+fn a_validation_that_comes_after_what_followed_it_holds_nothing_up() {
+    let mut duo = Duo::new();
+    duo.write(Client, 100);
+    duo.settle();
+    duo.client().on_link_switch();
+    let late = duo.client().plan().unwrap();
+    assert!(late.cdc.flags.contains(ProducerFlags::FAILOVER));
+    duo.client().on_sent(&late.record, true);
+    // It lies in a queue while the client goes over to another link.
+    duo.write(Client, RING - 100);
+    duo.post(Client);
+    duo.arrive(Client);
+    assert!(duo.server().is_stale(&late.cdc));
+    duo.server().on_cdc(&late.cdc).unwrap();
+    duo.read(Server);
+    duo.settle();
+    assert_eq!(duo.client().writable(), RING);
+    // The word of a C peer, which has anything there, is taken as it is.
+    duo.server().tell_late();
+    assert!(!duo.server().is_stale(&late.cdc));
 }
 
 /// What `side` says was read, with a byte that it writes for that.

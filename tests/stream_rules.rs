@@ -63,6 +63,7 @@ fn the_first_message_is_the_golden_one() {
 #[test]
 fn the_validation_is_the_golden_one_whatever_was_lost_after_it() {
     let mut duo = Duo::new();
+    duo.client().tell_late();
     for _ in 0..65 {
         duo.write(Client, 1);
         duo.settle();

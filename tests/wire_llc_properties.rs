@@ -26,6 +26,10 @@ use smc_proto::stream::{
     ProducerFlags,
     StateFlags, //
 };
+use smc_proto::wire::iwarp::{
+    Awaited,
+    Nonce, //
+};
 use smc_proto::wire::{
     cdc,
     llc,
@@ -51,8 +55,10 @@ prop_compose! {
         link_num in 1u8..=255,
         mtu in option::of(mtu()),
         psn in psn(),
+        awaited in option::of((1u16.., any::<[u8; 4]>())),
     ) -> llc::NewLink {
-        llc::NewLink { mac, gid, qp_num, link_num: LinkNum(link_num), mtu, psn }
+        let awaited = awaited.map(|(port, nonce)| Awaited { port, nonce: Nonce(nonce) });
+        llc::NewLink { mac, gid, qp_num, link_num: LinkNum(link_num), mtu, psn, awaited }
     }
 }
 

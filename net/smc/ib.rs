@@ -52,7 +52,7 @@ use crate::{
 };
 pub(crate) use iwarp::{
     find_iwarp,
-    name_of, //
+    find_other_iwarp, //
 };
 pub(crate) use port::{
     find_other,

@@ -11,6 +11,7 @@ mod facts;
 mod hardware;
 mod iwarp;
 mod slot;
+mod unsure;
 
 use core::mem;
 
@@ -79,11 +80,16 @@ pub(crate) use hardware::Hardware;
 use iwarp::Streaming;
 pub(crate) use iwarp::Wanted;
 pub(crate) use slot::Slot;
+use unsure::Unsure;
 
-/// Who gets to know that a message left, or did not.
+/// Who gets to know that a message arrived, or did not. Nothing here sleeps.
 pub(crate) trait Sender: Send + Sync {
-    /// The message of `record` completed. Does not sleep.
+    /// The message of `record` has arrived, or was lost.
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
+    /// A message has left, of which `on_told` tells the rest.
+    fn on_left(self: Arc<Self>);
+    /// The message of `record`, which has left, has arrived, or is not known to.
+    fn on_told(self: Arc<Self>, record: &SentRecord, arrived: bool);
 }
 
 /// Who takes what a link brings. Does not sleep.
@@ -136,6 +142,9 @@ pub(crate) struct Link {
     /// What the peer can take; `None` where it need not say.
     #[pin]
     credits: SpinLock<Option<Credits>>,
+    /// Messages that it has yet to say to have.
+    #[pin]
+    unsure: SpinLock<Unsure>,
     #[pin]
     inner: SpinLock<Inner>,
     /// Who waits for a registration.
@@ -157,6 +166,7 @@ impl Link {
             true => Hardware::new(device, depth.with_receives(FIRST), TRAILER_LEN as u32)?,
         };
         let credits = is_credited.then(|| Credits::new(hardware.recv_slots));
+        let unsure = Unsure::new(credits.as_ref().map_or(0, Credits::window))?;
         if is_credited && hardware.recv_slots < FIRST {
             return Err(EINVAL);
         }
@@ -184,6 +194,7 @@ impl Link {
                 has_controls: Atomic::new(false),
                 is_ending: Atomic::new(false),
                 credits <- new_spinlock!(credits, "smc::Link::credits"),
+                unsure <- new_spinlock!(unsure, "smc::Link::unsure"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 registering <- new_condvar!("smc::Link::registering"),
                 heard: Atomic::new(0),
@@ -376,8 +387,8 @@ impl Link {
         Some(broken)
     }
 
-    /// Whether messages need the peer's credits.
-    fn is_credited(&self) -> bool {
+    /// Whether the link is a stream, and messages need the peer's credits.
+    pub(crate) fn is_iwarp(&self) -> bool {
         self.port.transport == Transport::Iwarp
     }
 
@@ -387,7 +398,7 @@ impl Link {
     }
 
     fn is_end_due(&self) -> bool {
-        self.port.transport == Transport::Iwarp && self.is_ending.load(Relaxed)
+        self.is_iwarp() && self.is_ending.load(Relaxed)
     }
 
     /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this
@@ -399,6 +410,7 @@ impl Link {
             // It fails when the device is gone, and then nothing is in flight.
             let _ = hardware.qp.to_error();
         });
+        self.tell_lost();
     }
 
     /// Has all messages told that arrived and all that left by now. May sleep.

@@ -56,11 +56,16 @@ impl WorkItem<RELINKING> for LinkGroup {
     }
 }
 
-/// Connections that moved wait until all that was received by any link has been told.
+/// Connections that moved wait until all that was received by any link has been told, and nothing more comes by
+/// those that are down.
 fn drain(group: &LinkGroup) {
     group.for_each(|member| member.on_draining());
-    let links = group.links();
-    links.iter().flatten().for_each(|link| link.catch_up());
+    for link in group.links().iter().flatten() {
+        match link.is_up() {
+            true => link.catch_up(),
+            false => link.stop(),
+        }
+    }
     group.for_each(|member| member.on_drained());
 }
 

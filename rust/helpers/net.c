@@ -55,6 +55,16 @@ struct net *smc_helper_sock_net(const struct sock *sk)
 	return sock_net(sk);
 }
 
+struct net *smc_helper_maybe_get_net(struct net *net)
+{
+	return maybe_get_net(net);
+}
+
+void smc_helper_put_net(struct net *net)
+{
+	put_net(net);
+}
+
 u64 smc_helper_sock_net_cookie(const struct sock *sk)
 {
 	return sock_net(sk)->net_cookie;

@@ -12,6 +12,8 @@ bool smc_helper_sock_flag(const struct sock *sk, enum sock_flags flag);
 void smc_helper_sock_set_flag(struct sock *sk, enum sock_flags flag);
 int smc_helper_sock_error(struct sock *sk);
 struct net *smc_helper_sock_net(const struct sock *sk);
+struct net *smc_helper_maybe_get_net(struct net *net);
+void smc_helper_put_net(struct net *net);
 u64 smc_helper_sock_net_cookie(const struct sock *sk);
 long smc_helper_sock_rcvtimeo(const struct sock *sk, bool noblock);
 long smc_helper_sock_sndtimeo(const struct sock *sk, bool noblock);

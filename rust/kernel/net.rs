@@ -43,6 +43,7 @@ pub use inet::InetRegistration;
 pub use msg::*;
 pub use pernet::{
     NetNs,
+    NetNsRef,
     PerNet,
     PerNetRegistration,
     Slot, //

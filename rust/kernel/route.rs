@@ -296,6 +296,51 @@ pub(crate) unsafe fn is_onlink(
     false
 }
 
+/// The IPv4 address of a network device from which `destination` is reached by it: in one of its subnets, or by
+/// way of a gateway. Without `destination` it is the device's first one.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+pub(crate) unsafe fn source(
+    dev: NonNull<bindings::net_device>,
+    destination: Option<[u8; 4]>,
+) -> Option<[u8; 4]> {
+    // SAFETY: By the caller's promise.
+    let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
+    if in_dev.is_null() {
+        return None;
+    }
+    // SAFETY: As above.
+    let first = NonNull::new(unsafe { bindings::ifa_first_rcu(in_dev) }.cast_mut())?;
+    // SAFETY: As above.
+    let address_of = |ifa: *const bindings::in_ifaddr| unsafe { (*ifa).ifa_local }.to_ne_bytes();
+    let Some(destination) = destination else {
+        return Some(address_of(first.as_ptr()));
+    };
+    let mut ifa: *const bindings::in_ifaddr = first.as_ptr();
+    while !ifa.is_null() {
+        // SAFETY: As above.
+        if unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(destination), ifa) } {
+            return Some(address_of(ifa));
+        }
+        // SAFETY: As above.
+        ifa = unsafe { bindings::ifa_next_rcu(ifa) };
+    }
+    let source = address_of(first.as_ptr());
+    // SAFETY: As above; what was the device's namespace a moment ago is not freed in an RCU read section.
+    let path = unsafe {
+        let ifindex = (&raw const (*dev.as_ptr()).ifindex).read_volatile();
+        path(
+            bindings::dev_net(dev.as_ptr()),
+            ifindex,
+            source,
+            destination,
+        )
+    };
+    path.ok().filter(|path| path.has_gateway).map(|_| source)
+}
+
 /// A referenced routing entry.
 struct Route(NonNull<bindings::rtable>);
 

@@ -129,7 +129,7 @@ impl Duo {
     /// Nothing lies in a queue: a validation goes on at once.
     fn take(&mut self, side: Side, cdc: &Cdc) {
         let gate = &mut self.gates[side.index()];
-        if gate.admit(cdc, &mut self.streams[side.index()]) == Admission::Pass {
+        if gate.admit(cdc, &mut self.streams[side.index()], false) == Admission::Pass {
             return self.tell(side, cdc);
         }
         gate.begin();

@@ -123,6 +123,7 @@ fn new_end(number: LinkNum, byte: u8, keys: &[NewLinkRkey]) -> NewEnd<'_> {
         end: end(SPARE, number, byte),
         mtu: Mtu::B1024,
         psn: Psn::default(),
+        awaited: None,
         keys: List::new(keys).expect("few"),
     }
 }

@@ -6,6 +6,8 @@
 //! nothing is transmitted unless an effect asked for it. So a missing effect shows as a standstill,
 //! which [`Pair::run`] reports.
 
+mod app;
+
 use std::collections::BTreeSet;
 
 use smc_proto::buffer::SizeClass;
@@ -17,6 +19,7 @@ use smc_proto::stream::{
     Fault,
     Gate,
     Handover,
+    ProducerFlags,
     Recv,
     SendError,
     SendHow,
@@ -25,7 +28,9 @@ use smc_proto::stream::{
 
 use super::{
     rdma::{
+        Completion,
         Fabric,
+        Kind,
         Memory,
         LINKS, //
     },
@@ -79,6 +84,8 @@ pub struct Host {
     drain: bool,
     pub plan: Plan,
     pub link: usize,
+    /// The link by which the peer was heard last.
+    heard: Option<usize>,
     /// The link that it is to use as soon as it can.
     next: Option<usize>,
     /// The send buffer that the stream has now.
@@ -114,6 +121,8 @@ enum Action {
     Handover(Side),
     Execute(Side, usize),
     Ack(Side, usize),
+    Bring(Side, usize),
+    Tell(Side, usize),
     Completion(Side, usize),
     Message(Side, usize),
     Drain(Side),
@@ -167,6 +176,14 @@ impl Pair {
         }
     }
 
+    /// Two machines with links of these kinds, which run what the C module does not.
+    pub fn over(kinds: [Kind; 2], seed: u64, client: Plan, server: Plan) -> Self {
+        // Peers of an odd seed are none that are told late.
+        let mut pair = Self::new(seed | 1, client, server);
+        pair.fabric.set_kinds(kinds);
+        pair
+    }
+
     pub fn host(&mut self, side: Side) -> &mut Host {
         &mut self.hosts[side.index()]
     }
@@ -201,7 +218,13 @@ impl Pair {
             return false;
         }
         let mut action = *self.rng.pick(&actions);
-        if matches!(action, Action::Fail(_) | Action::Handover(_)) && !self.rng.one_in(50) {
+        let is_rare = match action {
+            Action::Fail(_) | Action::Handover(_) => true,
+            // What a stream still brings after its end may come late.
+            Action::Bring(_, link) => !self.fabric.is_up(link),
+            _ => false,
+        };
+        if is_rare && !self.rng.one_in(50) {
             action = *self.rng.pick(&actions);
         }
         self.steps += 1;
@@ -236,6 +259,8 @@ impl Pair {
                         Action::Execute(side, link),
                     ),
                     (self.fabric.can_ack(side, link), Action::Ack(side, link)),
+                    (self.fabric.can_bring(side, link), Action::Bring(side, link)),
+                    (self.fabric.can_tell(side, link), Action::Tell(side, link)),
                     (
                         self.fabric.has_completion(side, link),
                         Action::Completion(side, link),
@@ -271,6 +296,8 @@ impl Pair {
             Action::Finish(side) => self.host(side).finish(),
             Action::Transmit(side) => self.transmit(side),
             Action::Switch(side) => {
+                let link = self.host(side).link;
+                self.stop(side, link);
                 let host = self.host(side);
                 host.link = 1 - host.link;
                 host.next = None;
@@ -285,6 +312,8 @@ impl Pair {
             }
             Action::Execute(side, link) => self.fabric.execute(side, link, &mut self.memory),
             Action::Ack(side, link) => self.fabric.ack(side, link),
+            Action::Bring(side, link) => self.fabric.bring(side, link, &mut self.memory),
+            Action::Tell(side, link) => self.tell(side, link),
             Action::Completion(side, link) => self.completion(side, link),
             Action::Message(side, link) => self.message(side, link),
             Action::Drain(side) => self.drain(side),
@@ -405,6 +434,7 @@ impl Pair {
                 }
                 Handover::Pause => {
                     host.transmit = false;
+                    self.fabric.ask(side, host.link);
                     return;
                 }
                 Handover::Later => {}
@@ -427,15 +457,46 @@ impl Pair {
                 return;
             }
         }
-        self.host(side).transmit = false;
+        let host = &mut self.hosts[side.index()];
+        host.transmit = false;
+        if host.stream.wants_word() {
+            self.fabric.ask(side, host.link);
+        }
     }
 
     fn completion(&mut self, side: Side, link: usize) {
-        let Some((record, delivered)) = self.fabric.poll_completion(side, link) else {
+        let Some((record, completion)) = self.fabric.poll_completion(side, link) else {
             return;
         };
-        let fx = self.host(side).stream.on_sent(&record, delivered);
+        let stream = &mut self.host(side).stream;
+        let fx = match completion {
+            Completion::Sent(delivered) => stream.on_sent(&record, delivered),
+            Completion::Left => stream.on_left(),
+        };
         self.apply(side, fx);
+        self.release_sndbuf(side);
+    }
+
+    /// The peer says what it has.
+    fn tell(&mut self, side: Side, link: usize) {
+        for record in self.fabric.tell(side, link) {
+            let fx = self.host(side).stream.on_told(&record, true);
+            self.apply(side, fx);
+        }
+        self.release_sndbuf(side);
+    }
+
+    /// Takes the queue pair of a link that is down into the error state.
+    fn stop(&mut self, side: Side, link: usize) {
+        let host = self.host(side);
+        host.heard = host.heard.filter(|heard| *heard != link);
+        for record in self.fabric.stop(side, link) {
+            let fx = self.host(side).stream.on_told(&record, false);
+            self.apply(side, fx);
+        }
+    }
+
+    fn release_sndbuf(&mut self, side: Side) {
         let release = self.rng.one_in(2);
         let host = &mut self.hosts[side.index()];
         if release && host.stream.detach_sndbuf(false) {
@@ -449,8 +510,24 @@ impl Pair {
         let Some(cdc) = self.fabric.poll_message(side, link) else {
             return;
         };
-        let host = self.host(side);
-        match host.gate.admit(&cdc, &mut host.stream) {
+        // The peer's messages say what it has of ours.
+        if self.rng.one_in(2) {
+            self.tell(side, link);
+        }
+        let host = &mut self.hosts[side.index()];
+        let is_validation =
+            cdc.flags.contains(ProducerFlags::FAILOVER) && !host.stream.is_stale(&cdc);
+        // What comes by a link that is down was said before the peer left that.
+        let has_left = is_validation && self.fabric.is_up(link);
+        let old = host.heard.filter(|old| has_left && *old != link);
+        let old = old.filter(|old| self.fabric.is_iwarp(*old));
+        if let Some(old) = old.filter(|old| self.fabric.is_up(*old)) {
+            self.fabric.fail(old, &mut self.rng, &mut self.memory);
+        }
+        if !is_validation && host.stream.is_news(cdc.seq) {
+            host.heard = Some(link);
+        }
+        match host.gate.admit(&cdc, &mut host.stream, old.is_some()) {
             Admission::Pass => self.deliver(side, &cdc),
             Admission::Hold => {}
             Admission::Drain => host.drain = true,
@@ -463,6 +540,9 @@ impl Pair {
         host.drain = false;
         host.gate.begin();
         for link in LINKS {
+            if !self.fabric.is_up(link) {
+                self.stop(side, link);
+            }
             while self.fabric.next_message(side, link).is_some() {
                 self.message(side, link);
             }
@@ -503,77 +583,6 @@ impl Pair {
         host.reader_awake |= fx.wake_readers;
         host.writer_awake |= fx.wake_writers;
         host.reset |= fx.reset;
-    }
-}
-
-impl Host {
-    fn new(stream: Stream, plan: Plan) -> Self {
-        Self {
-            stream,
-            gate: Gate::default(),
-            drain: false,
-            plan,
-            link: 0,
-            next: None,
-            buffer: None,
-            written: 0,
-            read: 0,
-            urgents: BTreeSet::new(),
-            writer_awake: true,
-            reader_awake: true,
-            transmit: false,
-            shut: false,
-            ended: false,
-            released: false,
-            signals: 0,
-            urgent: 0,
-            reset: false,
-            fault: None,
-            send_error: None,
-        }
-    }
-
-    /// The urgent bytes that were sent.
-    pub fn urgents_sent(&self) -> usize {
-        self.urgents.len()
-    }
-
-    /// Whether the last bytes sent end with an urgent one that a reader leaves out.
-    pub fn is_urgent(&self, pos: u64) -> bool {
-        self.urgents.contains(&pos)
-    }
-
-    fn has_written_all(&self) -> bool {
-        self.written == self.plan.send || self.send_error.is_some()
-    }
-
-    fn app_actions(&self, side: Side) -> impl Iterator<Item = Action> {
-        let write = self.writer_awake && !self.has_written_all() && !self.released;
-        let read = self.reader_awake && !self.ended && !self.released;
-        let shut = self.has_written_all() && !self.shut;
-        let close = self.shut && self.ended && !self.released;
-        let finish = shut || close;
-        [
-            write.then_some(Action::Write(side)),
-            read.then_some(Action::Read(side)),
-            finish.then_some(Action::Finish(side)),
-        ]
-        .into_iter()
-        .flatten()
-    }
-
-    /// Shuts down or closes, whatever is still to be posted.
-    fn finish(&mut self) {
-        if !self.shut && !self.plan.close_early {
-            self.shut = true;
-            if let Ok(fx) = self.stream.shutdown_write() {
-                self.transmit |= fx.transmit;
-            }
-            return;
-        }
-        self.shut = true;
-        self.released = true;
-        self.transmit |= self.stream.close(true).transmit;
     }
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Two links with a queue pair at each end, as the streams see them.
 //!
+//! A link over iWARP is a TCP stream in each direction: what it took is delivered some time, also after the link
+//! failed at one end, until the other end takes its queue pair down; and who sent it hears of that when the
+//! other end says so.
+//!
 //! Meaner than hardware where hardware may be mean: the send buffer is read when a work request is
 //! executed, not when it is posted; a completion may be reported long after; a failing link executes
 //! any number of the posted work requests, and loses any number of their completions.
@@ -33,6 +37,32 @@ enum WorkRequest {
     },
 }
 
+/// What a TCP stream brings.
+#[derive(Debug)]
+enum Segment {
+    Write { at: usize, bytes: Vec<u8> },
+    Send(Cdc),
+}
+
+/// What carries a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Roce,
+    Iwarp,
+}
+
+/// What a completion says of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// It arrived, or was lost.
+    Sent(bool),
+    /// It left.
+    Left,
+}
+
+/// Messages that may be on their way over iWARP.
+const WINDOW: usize = 16;
+
 /// One end of one link.
 #[derive(Default)]
 struct QueuePair {
@@ -40,9 +70,20 @@ struct QueuePair {
     /// Executed SENDs whose acknowledgement has not come back.
     unacked: VecDeque<SentRecord>,
     /// Completions to be polled.
-    completions: VecDeque<(SentRecord, bool)>,
+    completions: VecDeque<(SentRecord, Completion)>,
     /// Messages to be polled.
     received: VecDeque<Cdc>,
+    // Over iWARP only:
+    /// On the way to the other end.
+    stream: VecDeque<Segment>,
+    /// Messages that left, of which is not known whether they arrived.
+    unsure: VecDeque<SentRecord>,
+    /// How many of them the other end has handled.
+    handled: usize,
+    /// The other end was asked.
+    asking: bool,
+    /// Takes nothing any more.
+    stopped: bool,
 }
 
 impl QueuePair {
@@ -66,6 +107,7 @@ pub struct Fabric {
     /// By link, then by side.
     qps: [[QueuePair; 2]; 2],
     up: [bool; 2],
+    kinds: [Kind; 2],
     slots: usize,
     pub writes: u64,
 }
@@ -78,9 +120,18 @@ impl Fabric {
         Self {
             qps: Default::default(),
             up: [true; 2],
+            kinds: [Kind::Roce; 2],
             slots,
             writes: 0,
         }
+    }
+
+    pub fn set_kinds(&mut self, kinds: [Kind; 2]) {
+        self.kinds = kinds;
+    }
+
+    pub fn is_iwarp(&self, link: usize) -> bool {
+        self.kinds[link] == Kind::Iwarp
     }
 
     pub fn is_up(&self, link: usize) -> bool {
@@ -88,7 +139,9 @@ impl Fabric {
     }
 
     pub fn has_slot(&self, side: Side, link: usize) -> bool {
-        self.qps[link][side.index()].slots_used() < self.slots
+        let qp = &self.qps[link][side.index()];
+        let used = qp.slots_used();
+        used < self.slots && used + qp.unsure.len() < WINDOW
     }
 
     /// Posts a plan; false if the link is down, and then nothing of it was posted.
@@ -141,13 +194,76 @@ impl Fabric {
                     bytes.extend(&memory[side.index()].sndbufs[buffer][offset..offset + len]);
                 }
                 let at = dst_offset as usize;
-                memory[side.peer().index()].rmbe[at..at + bytes.len()].copy_from_slice(&bytes);
+                match self.kinds[link] {
+                    Kind::Roce => place(&mut memory[side.peer().index()], at, &bytes),
+                    Kind::Iwarp => {
+                        let segment = Segment::Write { at, bytes };
+                        self.qps[link][side.index()].stream.push_back(segment);
+                    }
+                }
             }
-            Some(WorkRequest::Send { cdc, record }) => {
-                self.qps[link][side.peer().index()].received.push_back(cdc);
-                self.qps[link][side.index()].unacked.push_back(record);
-            }
+            Some(WorkRequest::Send { cdc, record }) => match self.kinds[link] {
+                Kind::Roce => {
+                    self.qps[link][side.peer().index()].received.push_back(cdc);
+                    self.qps[link][side.index()].unacked.push_back(record);
+                }
+                Kind::Iwarp => {
+                    let qp = &mut self.qps[link][side.index()];
+                    qp.stream.push_back(Segment::Send(cdc));
+                    qp.unsure.push_back(record);
+                    qp.completions.push_back((record, Completion::Left));
+                    qp.asking |= qp.unsure.len() >= WINDOW / 2;
+                }
+            },
         }
+    }
+
+    /// Whether [`Fabric::bring`] would do something.
+    pub fn can_bring(&self, side: Side, link: usize) -> bool {
+        let [from, to] = [side, side.peer()].map(|side| &self.qps[link][side.index()]);
+        !from.stream.is_empty() && !to.stopped
+    }
+
+    /// TCP brings something that `side` sent.
+    pub fn bring(&mut self, side: Side, link: usize, memory: &mut [Memory; 2]) {
+        let peer = side.peer().index();
+        match self.qps[link][side.index()].stream.pop_front() {
+            None => {}
+            Some(Segment::Write { at, bytes }) => place(&mut memory[peer], at, &bytes),
+            Some(Segment::Send(cdc)) => self.qps[link][peer].received.push_back(cdc),
+        }
+    }
+
+    /// Asks the other end what it has, unless that will be said anyway.
+    pub fn ask(&mut self, side: Side, link: usize) {
+        self.qps[link][side.index()].asking |= self.is_iwarp(link);
+    }
+
+    /// Whether the other end answers now: the question came behind all that was sent before.
+    pub fn can_tell(&self, side: Side, link: usize) -> bool {
+        let [from, to] = [side, side.peer()].map(|side| &self.qps[link][side.index()]);
+        let is_there = from.posted.is_empty() && from.stream.is_empty() && to.received.is_empty();
+        from.asking && is_there && !to.stopped && !from.stopped
+    }
+
+    /// The records of those messages of which the other end says that it has them.
+    pub fn tell(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
+        let qp = &mut self.qps[link][side.index()];
+        qp.asking &= qp.handled < qp.unsure.len() || !qp.posted.is_empty();
+        let handled = std::mem::take(&mut qp.handled);
+        qp.unsure.drain(..handled).collect()
+    }
+
+    /// Takes one end of a link over iWARP down: nothing arrives there any more. The records of messages of
+    /// which nothing will be heard.
+    pub fn stop(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
+        if !self.is_iwarp(link) {
+            return Vec::new();
+        }
+        let qp = &mut self.qps[link][side.index()];
+        qp.stopped = true;
+        qp.handled = 0;
+        qp.unsure.drain(..).collect()
     }
 
     pub fn can_ack(&self, side: Side, link: usize) -> bool {
@@ -158,7 +274,7 @@ impl Fabric {
     pub fn ack(&mut self, side: Side, link: usize) {
         let qp = &mut self.qps[link][side.index()];
         if let Some(record) = qp.unacked.pop_front() {
-            qp.completions.push_back((record, true));
+            qp.completions.push_back((record, Completion::Sent(true)));
         }
     }
 
@@ -166,7 +282,7 @@ impl Fabric {
         !self.qps[link][side.index()].completions.is_empty()
     }
 
-    pub fn poll_completion(&mut self, side: Side, link: usize) -> Option<(SentRecord, bool)> {
+    pub fn poll_completion(&mut self, side: Side, link: usize) -> Option<(SentRecord, Completion)> {
         self.qps[link][side.index()].completions.pop_front()
     }
 
@@ -175,7 +291,10 @@ impl Fabric {
     }
 
     pub fn poll_message(&mut self, side: Side, link: usize) -> Option<Cdc> {
-        self.qps[link][side.index()].received.pop_front()
+        let cdc = self.qps[link][side.index()].received.pop_front()?;
+        let sender = &mut self.qps[link][side.peer().index()];
+        sender.handled = (sender.handled + 1).min(sender.unsure.len());
+        Some(cdc)
     }
 
     /// The link fails now: some of what was posted is executed, some of that is acknowledged, and
@@ -197,7 +316,8 @@ impl Fabric {
                 WorkRequest::Send { record, .. } => Some(record),
             });
             let flushed = qp.unacked.drain(..).chain(flushed);
-            qp.completions.extend(flushed.map(|record| (record, false)));
+            let lost = Completion::Sent(false);
+            qp.completions.extend(flushed.map(|record| (record, lost)));
         }
     }
 
@@ -211,10 +331,19 @@ impl Fabric {
 
     /// Brings a failed link back with new queue pairs, once everything of the old ones was polled.
     pub fn repair(&mut self, link: usize) -> bool {
-        let idle = self.qps[link]
-            .iter()
-            .all(|qp| qp.completions.is_empty() && qp.received.is_empty());
-        self.up[link] |= idle;
+        let is_iwarp = self.is_iwarp(link);
+        let idle = self.qps[link].iter().all(|qp| {
+            let is_down = qp.stopped || !is_iwarp;
+            is_down && qp.completions.is_empty() && qp.received.is_empty()
+        });
+        if idle {
+            self.up[link] = true;
+            self.qps[link] = Default::default();
+        }
         idle
     }
+}
+
+fn place(memory: &mut Memory, at: usize, bytes: &[u8]) {
+    memory.rmbe[at..at + bytes.len()].copy_from_slice(bytes);
 }

@@ -16,7 +16,9 @@ use smc_proto::{
         Cdc,
         Effects,
         Fault,
-        SentRecord, //
+        ProducerFlags,
+        SentRecord,
+        Stream, //
     },
     time::Instant, //
 };
@@ -30,7 +32,11 @@ use crate::{
         chores::Chore,
         Member, //
     },
-    link::Sender, //
+    link::{
+        Failure,
+        Link,
+        Sender, //
+    }, //
 };
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
@@ -87,7 +93,29 @@ impl Conn {
     }
 }
 
+impl Conn {
+    /// The peer is heard by the link in `slot`. If it says that it gave the one up by which it was heard before,
+    /// and that is a stream, which may bring more until it is taken down, gives that.
+    fn hear(&self, inner: &mut Inner, slot: usize, cdc: &Cdc) -> Option<Arc<Link>> {
+        if !cdc.flags.contains(ProducerFlags::FAILOVER) {
+            if inner.heard != Some(slot) && inner.stream.is_news(cdc.seq) {
+                inner.heard = Some(slot);
+            }
+            return None;
+        }
+        let old = inner.heard.filter(|old| *old != slot)?;
+        let stream = self.group.link(old).filter(|link| link.is_iwarp())?;
+        // What comes by a link that is down was said before the peer left that.
+        let is_new = self.group.link(slot).is_some_and(|link| link.is_up());
+        (is_new && !inner.stream.is_stale(cdc)).then_some(stream)
+    }
+}
+
 impl Inner {
+    fn admit(&mut self, cdc: &Cdc, closes: bool) -> Admission {
+        self.gate.admit(cdc, &mut self.stream, closes)
+    }
+
     /// Takes a message of the peer.
     fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
         let fx = self.stream.on_cdc(cdc)?;
@@ -124,10 +152,11 @@ impl Inner {
 }
 
 impl Member for Conn {
-    fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
+    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
         let mut inner = self.inner.lock();
-        let Inner { gate, stream, .. } = &mut *inner;
-        match gate.admit(cdc, stream) {
+        let stream = self.hear(&mut inner, slot, cdc);
+        let admission = inner.admit(cdc, stream.is_some());
+        match admission {
             Admission::Pass => {
                 let result = inner.take(cdc);
                 drop(inner);
@@ -136,6 +165,9 @@ impl Member for Conn {
             Admission::Hold => {}
             Admission::Drain => {
                 drop(inner);
+                if let Some(stream) = stream {
+                    stream.fail(Failure::GivenUp);
+                }
                 self.group.note(Chore::Drain);
             }
         }
@@ -192,8 +224,22 @@ impl Member for Conn {
 
 impl Sender for Conn {
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool) {
+        self.on_completion(|stream| stream.on_sent(record, good));
+    }
+
+    fn on_left(self: Arc<Self>) {
+        self.on_completion(Stream::on_left);
+    }
+
+    fn on_told(self: Arc<Self>, record: &SentRecord, arrived: bool) {
+        self.on_completion(|stream| stream.on_told(record, arrived));
+    }
+}
+
+impl Conn {
+    fn on_completion(self: Arc<Self>, take: impl FnOnce(&mut Stream) -> Effects) {
         let mut inner = self.inner.lock();
-        let fx = inner.stream.on_sent(record, good);
+        let fx = take(&mut inner.stream);
         // This may be the moment to go over to another link.
         self.turn(&mut inner);
         let mut idle = None;

@@ -61,6 +61,15 @@ struct Outcome {
     is_killed: bool,
     /// The link, if it is broken.
     broken: Option<Arc<Link>>,
+    /// The link whose peer is to say what has arrived.
+    asked: Option<Arc<Link>>,
+}
+
+impl Inner {
+    /// Whether something waits until what was posted has arrived.
+    fn awaits_word(&self) -> bool {
+        self.next.is_some() || self.stream.wants_word()
+    }
 }
 
 impl Conn {
@@ -97,6 +106,9 @@ impl Conn {
         if let Some(link) = outcome.broken {
             link.fail(Failure::Post);
         }
+        if let Some(link) = outcome.asked {
+            link.ask();
+        }
         outcome.slot_left
     }
 
@@ -105,18 +117,38 @@ impl Conn {
         let mut inner = self.inner.lock();
         let is_wanted = begin(&mut inner) && self.turn(&mut inner);
         let at = inner.at.clone();
-        let Some(hardware) = at.link.hardware().filter(|_| is_wanted) else {
-            return outcome;
-        };
+        let hardware = at.link.hardware();
+        if let Some(hardware) = hardware.as_ref().filter(|_| is_wanted) {
+            self.post_on(&at, hardware, &mut inner, &mut outcome);
+        }
+        if inner.flushing > 0 && !inner.stream.needs_flush() {
+            outcome.flushed = inner.sk();
+        }
+        if at.link.is_iwarp() && inner.awaits_word() {
+            outcome.asked = Some(at.link);
+        }
+        outcome
+    }
+
+    fn post_on(
+        self: &Arc<Self>,
+        at: &At,
+        hardware: &Hardware,
+        inner: &mut Inner,
+        outcome: &mut Outcome,
+    ) {
         while inner.stream.has_work() {
-            let Some(slot) = self.take_slot(&at.link, &hardware, &mut inner) else {
+            let Some(slot) = self.take_slot(&at.link, hardware, inner) else {
                 break;
             };
             let Some(plan) = inner.stream.plan() else {
                 outcome.slot_left = Some(at.slot);
                 break;
             };
-            let Err(blame) = self.post(&inner, &at, slot, &plan) else {
+            if inner.awaits_word() {
+                slot.ask();
+            }
+            let Err(blame) = self.post(inner, at, slot, &plan) else {
                 continue;
             };
             outcome.slot_left = Some(at.slot);
@@ -133,10 +165,6 @@ impl Conn {
                 }
             }
         }
-        if inner.flushing > 0 && !inner.stream.needs_flush() {
-            outcome.flushed = inner.sk();
-        }
-        outcome
     }
 
     /// Takes a slot, or has the connection wait for one.

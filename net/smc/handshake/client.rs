@@ -31,6 +31,7 @@ use smc_proto::{
         Failure,
         CLC_WAIT, //
     },
+    id::Gid,
     lgr::Role,
     link::Transport,
     reason::Reason,
@@ -105,7 +106,7 @@ fn shake(
     let ueids = local.ueids.lock().clone();
     let iwarp = ib::find_iwarp(tcp);
     let ends = iwarp.as_ref().ok().and_then(|port| {
-        let server = ib::name_of(tcp.peer().ok()?.ip)?;
+        let server = Gid::of_iwarp(tcp.peer().ok()?.ip)?;
         Some((port.gid, server))
     });
     let means = Means {
@@ -133,14 +134,20 @@ fn shake(
         .map_err(|reason| Failure::Declined(reason, Some(cause)))?;
     exchange.send(&Message::Proposal(proposal))?;
     let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?)?;
-    let port = match agreed.transport() {
-        Transport::Roce => port,
-        Transport::Iwarp => iwarp,
-    };
-    let port = port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
     match agreed.contact() {
-        Contact::First(beginning) => begin(local, tcp, sk, exchange, &agreed, beginning, port),
-        Contact::Reuse => reuse(local, (sk, tcp), exchange, &agreed, port.vlan),
+        Contact::First(beginning) => {
+            let port = match agreed.transport() {
+                Transport::Roce => port,
+                Transport::Iwarp => iwarp,
+            };
+            let port = port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
+            begin(local, tcp, sk, exchange, &agreed, beginning, port)
+        }
+        Contact::Reuse => {
+            // The group began with a port of one of these kinds.
+            let vlans = [port, iwarp].map(|port| port.ok().map(|port| port.vlan));
+            reuse(local, (sk, tcp), exchange, &agreed, vlans)
+        }
     }
 }
 
@@ -166,7 +173,7 @@ fn begin(
         eid: agreed.eid(),
         is_direct: path == Path::Direct,
         net_cookie: sk.netns_cookie(),
-        times: Times::of(sk, Role::Client, agreed.transport()),
+        times: Times::of(sk, Role::Client),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
     };
@@ -223,11 +230,15 @@ fn reuse(
     ends: Ends<'_>,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
-    vlan: u16,
+    vlans: [Option<u16>; 2],
 ) -> Result<Arc<Conn>, Failure> {
-    let wanted = agreed.wanted(vlan);
     let (_, tcp) = ends;
-    let seat = groups::find(&wanted, tcp.netns_address()).ok_or(Reason::SyncError)?;
+    let mut wanted = vlans.iter().flatten().map(|vlan| agreed.wanted(*vlan));
+    let found = wanted.find_map(|wanted| {
+        let seat = groups::find(&wanted, tcp.netns_address())?;
+        Some((seat, wanted))
+    });
+    let (seat, wanted) = found.ok_or(Reason::SyncError)?;
     let named = seat.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = At { slot, link };

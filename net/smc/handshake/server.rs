@@ -25,6 +25,7 @@ use smc_proto::{
         Failure,
         CLC_WAIT, //
     },
+    id::Gid,
     lgr::Role,
     link::Transport,
     reason::Reason,
@@ -104,7 +105,7 @@ fn shake(
             limits: namespace::of(sk).config.limits(),
             has_ipsec: tcp.has_xfrm_policy(),
             has_interface: tcp.route_device().is_some(),
-            iwarp: tcp.peer().ok().and_then(|peer| ib::name_of(peer.ip)),
+            iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
         };
         // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
         facts
@@ -163,7 +164,7 @@ fn begin(
         eid: chosen.eid(),
         is_direct,
         net_cookie: sk.netns_cookie(),
-        times: Times::of(sk, Role::Server, chosen.transport()),
+        times: Times::of(sk, Role::Server),
         depth: namespace::of(sk).config.depth(),
         net: tcp.netns_address(),
     };

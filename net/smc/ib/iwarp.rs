@@ -3,21 +3,26 @@
 //! Ports of iWARP devices. Their streams are between the addresses of the TCP connection itself, so there
 //! is nothing to choose but the device.
 
-use core::net::IpAddr;
+use core::net::{
+    IpAddr,
+    Ipv4Addr, //
+};
 
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
-    ib::NodeType,
+    ib::{
+        Device,
+        NodeType, //
+    },
     net::TcpSocket, //
 };
 use smc_proto::{
     cause::Cause,
     id::{
         Gid,
-        Ipv4,
         Mac,
         Mtu, //
     },
@@ -27,7 +32,8 @@ use smc_proto::{
 use super::{
     port::{
         pnetid_of,
-        PortGid, //
+        PortGid,
+        Sought, //
     },
     Adapter,
     ADAPTERS, //
@@ -36,14 +42,6 @@ use crate::{
     link::PortFacts,
     local::LOCAL, //
 };
-
-/// The name of an iWARP port with this address; `None` for IPv6.
-pub(crate) fn name_of(ip: IpAddr) -> Option<Gid> {
-    match ip {
-        IpAddr::V4(ip) => Some(Gid::of_iwarp(Ipv4(ip.octets()))),
-        IpAddr::V6(_) => None,
-    }
-}
 
 /// Finds an active port of an iWARP device on the network device of the TCP connection's route, at the
 /// bottom of what that stands on, or on the physical network of that name. May sleep.
@@ -60,7 +58,7 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     }
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
-    let name = name_of(own).ok_or(Cause::NoAddress)?;
+    let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
     let in_reach = |adapter: &&Arc<Adapter>| {
         adapter.is_iwarp() && adapter.device.accessible_in(tcp.netns_address())
@@ -84,6 +82,67 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
         }
     }
     Err(missing)
+}
+
+/// Finds a port for another link over iWARP of a group: an active one that is not in use there, with an IPv4
+/// address from which the peer's end of the link is reached. If that is not known yet any address will do:
+/// whether it is reached is up to the peer. May sleep.
+pub(crate) fn find_other_iwarp(
+    wanted: &Sought,
+    is_known: bool,
+    is_used: impl Fn(&Arc<Device>, u32) -> bool,
+) -> Option<PortGid> {
+    let adapters = ADAPTERS.get()?;
+    let list = adapters.list.lock();
+    let in_reach =
+        |adapter: &&Arc<Adapter>| adapter.is_iwarp() && adapter.device.accessible_in(wanted.net);
+    list.iter().filter(in_reach).find_map(|adapter| {
+        let mut ports = adapter.ports();
+        ports.find_map(|port| {
+            let is_meant = !is_used(&adapter.device, port) && adapter.pnetid(port) == wanted.pnetid;
+            let name = is_meant.then(|| source(&adapter.device, port, wanted, is_known))??;
+            adapter.iwarp_port(port, name).ok()
+        })
+    })
+}
+
+/// The name of a port's address for a stream to the peer.
+fn source(device: &Device, port: u32, wanted: &Sought, is_known: bool) -> Option<Gid> {
+    let peer = wanted
+        .peer
+        .ipv4()
+        .map(|ip| ip.0)
+        .or_else(|| v4(wanted.peer));
+    let toward_peer = peer.and_then(|peer| device.port_source(port, wanted.net, Some(peer)));
+    let any = || {
+        device
+            .port_source(port, wanted.net, None)
+            .filter(|_| !is_known)
+    };
+    let source = toward_peer.or_else(any)?;
+    Gid::of_iwarp(Ipv4Addr::from(source).into())
+}
+
+/// The IPv4 address of an iWARP end.
+fn v4(end: Gid) -> Option<[u8; 4]> {
+    match end.iwarp()? {
+        IpAddr::V4(ip) => Some(ip.octets()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// The port with the address from which the peer's end is reached. May sleep.
+pub(super) fn toward(
+    device: &Device,
+    port: &PortFacts,
+    net: usize,
+    peer: Gid,
+) -> Option<PortFacts> {
+    let source = device.port_source(port.port, net, Some(v4(peer)?))?;
+    Some(PortFacts {
+        gid: Gid::of_iwarp(Ipv4Addr::from(source).into())?,
+        ..*port
+    })
 }
 
 impl Adapter {

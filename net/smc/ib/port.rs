@@ -34,6 +34,7 @@ use smc_proto::{
 };
 
 use super::{
+    iwarp,
     Adapter,
     ADAPTERS, //
 };
@@ -192,8 +193,8 @@ pub(crate) struct Sought {
     pub(crate) vlan: u16,
 }
 
-/// Finds a port for another link of a group of version 2: an active one that is not in use there. May
-/// sleep.
+/// Finds a port for another link over RoCE of a group of version 2: an active one that is not in use there.
+/// May sleep.
 pub(crate) fn find_other(
     wanted: &Sought,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
@@ -201,7 +202,7 @@ pub(crate) fn find_other(
     let adapters = ADAPTERS.get()?;
     let list = adapters.list.lock();
     list.iter()
-        .filter(|adapter| adapter.device.accessible_in(wanted.net))
+        .filter(|adapter| !adapter.is_iwarp() && adapter.device.accessible_in(wanted.net))
         .find_map(|adapter| {
             let ports = adapter.ports();
             ports
@@ -211,13 +212,21 @@ pub(crate) fn find_other(
 }
 
 /// A port with the way from it to the peer's port, if that is reached without a gateway or by way of one,
-/// as `is_direct` says. May sleep.
+/// as `is_direct` says, or, over iWARP, either way. May sleep.
 pub(crate) fn toward(
     device: &Device,
     port: &PortFacts,
+    net: usize,
     peer: Gid,
     is_direct: bool,
 ) -> Option<PortFacts> {
+    match port.transport {
+        Transport::Roce => toward_roce(device, port, peer, is_direct),
+        Transport::Iwarp => iwarp::toward(device, port, net, peer),
+    }
+}
+
+fn toward_roce(device: &Device, port: &PortFacts, peer: Gid, is_direct: bool) -> Option<PortFacts> {
     let index = u32::from(port.sgid_index);
     let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
     (path.has_gateway != is_direct).then_some(PortFacts {
@@ -293,15 +302,19 @@ impl Adapter {
     }
 
     fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
-        let peer = wanted.peer.ipv4()?.0;
+        let is_in_net =
+            |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
+        let Some(Ipv4(peer)) = wanted.peer.ipv4() else {
+            // What is known of the peer is an iWARP end: whether it has a RoCE port in reach it will say.
+            let found = self.port_gid(port, wanted.vlan, is_in_net)?;
+            return (found.facts.pnetid == wanted.pnetid).then_some(found);
+        };
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
-            let netdev = gid.netdev.as_ref();
             let path = self.device.path(port, gid.index, peer);
-            netdev.is_some_and(|dev| dev.net == wanted.net)
-                && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
+            is_in_net(gid) && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
         })?;
         found.has_gateway = !wanted.is_direct;
-        found.facts = toward(&self.device, &found.facts, wanted.peer, wanted.is_direct)?;
+        found.facts = toward_roce(&self.device, &found.facts, wanted.peer, wanted.is_direct)?;
         (found.facts.pnetid == wanted.pnetid).then_some(found)
     }
 

@@ -84,7 +84,12 @@ impl LinkGroup {
     /// When the group has been without connections for its idle time, if it has none now.
     pub(crate) fn idle_end(&self) -> Option<Instant> {
         let since = self.table.lock().members.idle_since()?;
-        Some(since.saturating_add(self.terms.times.idle))
+        let times = &self.terms.times;
+        let has_stream = self.links().iter().flatten().any(|link| link.is_iwarp());
+        Some(since.saturating_add(match has_stream {
+            true => times.idle_as_stream,
+            false => times.idle,
+        }))
     }
 
     /// Has the keeper look at the group again, no later than at `at`.

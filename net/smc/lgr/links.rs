@@ -246,12 +246,14 @@ impl LinkGroup {
         self.table.lock().members.loads_of(links)
     }
 
-    /// The last of the active links with the fewest connections. Does not sleep.
-    pub(crate) fn idlest_link(&self) -> Option<Arc<Link>> {
+    /// The last of the active links with the fewest connections, of those for which `is_meant` holds. Does not
+    /// sleep.
+    pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let table = self.table.lock();
         let all = links.iter().zip(table.members.loads());
-        let active = all.filter(|(link, _)| is_active(link));
+        let is_meant = |link: &Arc<Link>| link.is_active() && is_meant(link);
+        let active = all.filter(|(link, _)| link.as_ref().is_some_and(is_meant));
         let (link, _) = active.rev().min_by_key(|(_, load)| **load)?;
         link.clone()
     }
@@ -309,8 +311,4 @@ impl Seat {
         let (slot, link) = group.choose(&links, |members, slot| self.count_on(members, slot))?;
         Some(At { slot, link })
     }
-}
-
-fn is_active(link: &Option<Arc<Link>>) -> bool {
-    link.as_ref().is_some_and(|link| link.is_active())
 }

@@ -9,7 +9,6 @@ use smc_proto::{
         PeerId, //
     },
     lgr::Role,
-    link::Transport,
     time::Duration,
     wire::{
         clc::{
@@ -60,21 +59,23 @@ pub(crate) struct Times {
     pub(crate) test_after: Duration,
     /// Time without connections after which the group ends.
     pub(crate) idle: Duration,
+    /// The same while a link is over iWARP.
+    pub(crate) idle_as_stream: Duration,
     /// Time without connections after which a region goes.
     pub(crate) unused: Duration,
 }
 
 impl Times {
     /// The settings of the socket's namespace.
-    pub(crate) fn of(sk: &Sk, role: Role, transport: Transport) -> Self {
+    pub(crate) fn of(sk: &Sk, role: Role) -> Self {
         let config = &namespace::of(sk).config;
         let idle = role.idle_time(config.idle_time());
-        let holds_namespace = transport == Transport::Iwarp && !sk.netns().is_initial();
         Self {
             test_after: config.test_after(),
-            idle: match holds_namespace {
-                true => idle.min(role.idle_time(HELD)),
-                false => idle,
+            idle,
+            idle_as_stream: match sk.netns().is_initial() {
+                true => idle,
+                false => idle.min(role.idle_time(HELD)),
             },
             unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
         }

@@ -69,7 +69,7 @@ impl Link {
         let Ok(bytes) = message.read(buf) else {
             return;
         };
-        let bytes = match self.is_credited() {
+        let bytes = match self.is_iwarp() {
             false => bytes,
             true => match self.take_credits(bytes) {
                 Some([]) => return,
@@ -100,12 +100,14 @@ impl ib::Handler for Link {
                 handler.on_slot();
             }
         }
-        if let Sent::Data(sender, record) = what {
-            sender.on_sent(&record, good);
+        match what {
+            what if good && this.is_iwarp() => this.on_left(what),
+            Sent::Data(sender, record) => sender.on_sent(&record, good),
+            Sent::Control => {}
         }
         if !good {
             this.fail(Failure::Send(wc.status));
-        } else if posted.and_then(|()| this.grant_credits()).is_err() {
+        } else if posted.and_then(|()| this.say_word()).is_err() {
             this.fail(Failure::Post);
         }
     }
@@ -119,7 +121,7 @@ impl ib::Handler for Link {
         } else {
             this.lose_credits();
         }
-        this.use_credits();
+        this.heed_word();
     }
 
     fn receive_failed(this: &Arc<Self>, wc: Wc) {

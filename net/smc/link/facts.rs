@@ -51,6 +51,8 @@ pub(crate) enum Failure {
     Port,
     /// The peer's message says nothing about credits.
     Credits,
+    /// The peer does not use it any more.
+    GivenUp,
 }
 
 impl fmt::Display for Failure {
@@ -63,6 +65,7 @@ impl fmt::Display for Failure {
             Self::Silence => f.write_str("the peer does not answer"),
             Self::Port => f.write_str("its port is gone"),
             Self::Credits => f.write_str("the peer does not account for its receives"),
+            Self::GivenUp => f.write_str("the peer gave it up"),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! the server opens it, as whoever opens it has to send first.
 
 use core::net::{
-    Ipv4Addr,
-    SocketAddrV4, //
+    IpAddr,
+    SocketAddr, //
 };
 
 use kernel::prelude::*;
@@ -25,7 +25,8 @@ use smc_proto::{
             self,
             Nonce,
             StreamEnd, //
-        }, //
+        },
+        llc::NewLink, //
     }, //
 };
 
@@ -41,10 +42,10 @@ pub(super) struct Streaming {
     stream: Option<Stream<Link>>,
 }
 
-/// A stream that a handshake asks for.
+/// A stream that a handshake asks for, or an ADD_LINK.
 pub(crate) struct Wanted {
-    ours: Ipv4Addr,
-    theirs: Ipv4Addr,
+    ours: IpAddr,
+    theirs: IpAddr,
     token: [u8; iwarp::TOKEN_LEN],
 }
 
@@ -61,17 +62,35 @@ impl Wanted {
         Self::between(server, client.gid, token)
     }
 
+    /// The stream of a client to the server's end of a link that is added.
+    pub(crate) fn by_invited(nonce: Nonce, client: &Link, server: &NewLink) -> Result<Self> {
+        let token = iwarp::token(nonce, client.stream_end(), end_of_new(server));
+        Self::between(client, server.gid, token)
+    }
+
+    /// The stream of a server to the client's end of a link that is added.
+    pub(crate) fn by_inviting(nonce: Nonce, client: &NewLink, server: &Link) -> Result<Self> {
+        let token = iwarp::token(nonce, end_of_new(client), server.stream_end());
+        Self::between(server, client.gid, token)
+    }
+
     fn between(ours: &Link, theirs: Gid, token: [u8; iwarp::TOKEN_LEN]) -> Result<Self> {
-        let address = |gid: Gid| gid.iwarp().map(|ip| Ipv4Addr::from(ip.0)).ok_or(EINVAL);
         Ok(Self {
-            ours: address(ours.port().gid)?,
-            theirs: address(theirs)?,
+            ours: ours.port().gid.iwarp().ok_or(EINVAL)?,
+            theirs: theirs.iwarp().ok_or(EINVAL)?,
             token,
         })
     }
 }
 
 fn end_of(end: &SmcR) -> StreamEnd {
+    StreamEnd {
+        qp: end.qp_num,
+        psn: end.psn,
+    }
+}
+
+fn end_of_new(end: &NewLink) -> StreamEnd {
     StreamEnd {
         qp: end.qp_num,
         psn: end.psn,
@@ -107,7 +126,7 @@ impl Link {
     /// `ETIMEDOUT` or `ECONNREFUSED` if the client does not take it, and what else may go wrong.
     pub(crate) fn connect(&self, net: &NetNs, wanted: &Wanted, port: u16) -> Result {
         let hardware = self.hardware().ok_or(ENOLINK)?;
-        let ends = (wanted.ours, SocketAddrV4::new(wanted.theirs, port));
+        let ends = (wanted.ours, SocketAddr::new(wanted.theirs, port));
         let stream = Stream::connect(&hardware.qp, net, ends, &wanted.token, OPEN_NS)?;
         self.keep(|streaming| streaming.stream = Some(stream))
     }

@@ -39,7 +39,8 @@ struct Credit<'a>(&'a Link);
 impl Credit<'_> {
     /// What goes behind a message that is posted now.
     fn trailer(&self) -> [u8; TRAILER_LEN] {
-        iwarp::trailer(self.0.with_credits(Credits::tell).unwrap_or(0))
+        let word = self.0.with_credits(Credits::tell);
+        word.map_or([0; TRAILER_LEN], iwarp::Word::to_bytes)
     }
 
     /// The message was posted.
@@ -64,6 +65,13 @@ impl Slot<'_> {
     /// Sets the message. Does not sleep.
     pub(crate) fn write(&mut self, message: &[u8]) -> Result {
         self.slot.write(message)
+    }
+
+    /// Has the peer say at once that it has the message, where its completion does not. Does not sleep.
+    pub(crate) fn ask(&self) {
+        if let Some(Credit(link)) = &self.credit {
+            link.with_credits(Credits::want_word);
+        }
     }
 
     /// Posts writes and then the message, as [`SendSlot::post`]. Does not sleep.
@@ -108,7 +116,7 @@ impl Link {
         slot: SendSlot<'a, Link>,
         take: impl FnOnce(&mut Credits) -> bool,
     ) -> Option<Slot<'a>> {
-        if !self.is_credited() {
+        if !self.is_iwarp() {
             return Some(Slot { slot, credit: None });
         }
         // Who has a slot and no credit waits for the peer's next message, as does who finds no slot
@@ -120,21 +128,21 @@ impl Link {
     }
 
     /// Runs `f` on the credits, if messages need some.
-    fn with_credits<R>(&self, f: impl FnOnce(&mut Credits) -> R) -> Option<R> {
+    pub(super) fn with_credits<R>(&self, f: impl FnOnce(&mut Credits) -> R) -> Option<R> {
         let mut credits = self.credits.lock();
         (*credits).as_mut().map(f)
     }
 
     /// Whether the peer could take a message. Does not sleep.
     pub(super) fn has_credit(&self) -> bool {
-        !self.is_credited() || self.with_credits(|credits| credits.has_any()) == Some(true)
+        !self.is_iwarp() || self.with_credits(|credits| credits.has_any()) == Some(true)
     }
 
-    /// Takes credits off a message of the peer; `None` if there are none, which no peer does that knows of
-    /// them. Does not sleep.
+    /// Takes the word off a message of the peer; `None` if there is none, which no peer does that knows of
+    /// it. Does not sleep.
     pub(super) fn take_credits<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (message, granted) = iwarp::split(bytes).ok()?;
-        self.with_credits(|credits| credits.on_message(granted));
+        let (message, word) = iwarp::split(bytes).ok()?;
+        self.with_credits(|credits| credits.on_message(word));
         Some(message)
     }
 
@@ -143,11 +151,12 @@ impl Link {
         self.with_credits(Credits::on_unread);
     }
 
-    /// Those who waited for credits go on, and the peer gets some if that is due. Does not sleep.
-    pub(super) fn use_credits(self: &Arc<Self>) {
-        if !self.is_credited() {
+    /// Those who waited for the peer's word go on, and it hears ours if that is due. Does not sleep.
+    pub(super) fn heed_word(self: &Arc<Self>) {
+        if !self.is_iwarp() {
             return;
         }
+        self.tell_arrived();
         // Who said after our look that he waits has seen the credits.
         smp_mb(Full);
         let posted = match self.has_controls.load(Relaxed) {
@@ -159,16 +168,16 @@ impl Link {
                 handler.on_slot();
             }
         }
-        if posted.and_then(|()| self.grant_credits()).is_err() {
+        if posted.and_then(|()| self.say_word()).is_err() {
             self.fail(Failure::Post);
         }
     }
 
-    /// Tells the peer of receives by a message of its own, if that is due. If no slot is free, the end of
+    /// Tells the peer what the word behind each message says by a message of its own, if that is due. If no slot is free, the end of
     /// what is in it calls this again.
-    pub(super) fn grant_credits(self: &Arc<Self>) -> Result {
+    pub(super) fn say_word(self: &Arc<Self>) -> Result {
         let is_due = |credits: &mut Credits| credits.is_tell_due();
-        if !self.is_credited() || self.with_credits(is_due) != Some(true) {
+        if !self.is_iwarp() || self.with_credits(is_due) != Some(true) {
             return Ok(());
         }
         let Some(hardware) = self.hardware() else {

@@ -22,7 +22,9 @@
 //! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
 //! ```
 //!
-//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once.
+//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a completion
+//! does not say that the message has arrived, `on_sent` is in two parts: `on_left` at the completion, `on_told`
+//! when the peer said so, or the link is gone; and when `wants_word`, the peer is asked.
 //!
 //! ```text
 //! sendmsg (socket lock held, so one writer at a time), in a loop:
@@ -129,8 +131,10 @@ pub struct Stream {
     seq_fin: u16,
     /// Number of the last message taken from the peer.
     seq_peer: u16,
-    /// Messages posted and not completed.
-    pending: u32,
+    /// Messages posted and not completed: work requests may read the send buffer.
+    pending: u16,
+    /// Messages posted and not known to have arrived, or not to.
+    unsure: u16,
     /// Counts link switches, to know late completions.
     epoch: u8,
     /// A message has to go out even without data.
@@ -170,6 +174,7 @@ impl Stream {
             seq_fin: 0,
             seq_peer: 0,
             pending: 0,
+            unsure: 0,
             epoch: 0,
             cdc_due: false,
             validation_due: false,
@@ -350,6 +355,9 @@ impl Stream {
         if self.out_of_sync {
             return Ok(Effects::default());
         }
+        if self.is_stale(cdc) {
+            return Ok(Effects::default());
+        }
         if cdc.flags.contains(ProducerFlags::FAILOVER) {
             self.on_validation(cdc.seq)?;
             return Ok(Effects {
@@ -371,7 +379,12 @@ impl Stream {
             ..Effects::default()
         };
         if let Some(cons) = cons {
+            let space = self.send.space();
             fx.wake_writers = self.send.acknowledge(cons);
+            if self.pending == 0 {
+                self.send.complete_read();
+            }
+            fx.wake_writers |= self.send.space() > space;
         }
         if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {
             //= rfc7609#section-4.3

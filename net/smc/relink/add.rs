@@ -8,7 +8,11 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::ib::Device;
+use kernel_ext::{
+    ib::Device,
+    net::NetNsRef,
+    random, //
+};
 use smc_proto::{
     id::Gid,
     lgr::{
@@ -19,9 +23,14 @@ use smc_proto::{
         },
         Port, //
     },
+    link::Transport,
     llc::NewEnd,
     reason::Reason,
     wire::{
+        iwarp::{
+            Awaited,
+            Nonce, //
+        },
         llc::{
             NewLink,
             NewLinkRkey,
@@ -41,7 +50,8 @@ use crate::{
     link::{
         Link,
         PeerEnd,
-        PortFacts, //
+        PortFacts,
+        Wanted, //
     },
     llc::Tie, //
 };
@@ -64,22 +74,57 @@ impl Place {
     }
 }
 
-/// A port that no link of the group has, on the same physical network as that of `link`, and from which
-/// the peer's port `peer` is reached.
-fn unused_port(group: &LinkGroup, link: &Link, peer: Gid) -> Option<PortGid> {
+/// The peer's port for a new link.
+#[derive(Clone, Copy)]
+enum Peer {
+    /// It is this one.
+    Known(Gid),
+    /// It is not known, but this is one of them.
+    Other(Gid),
+}
+
+/// A port of that kind which no link of the group has, on the same physical network as that of `link`, and from
+/// which the peer's port is reached.
+fn unused_port(
+    group: &LinkGroup,
+    link: &Link,
+    transport: Transport,
+    peer: Peer,
+) -> Option<PortGid> {
     let links = group.links();
     let is_used = |device: &Arc<Device>, port: u32| {
         let mut links = links.iter().flatten();
         links.any(|link| link.is_on(device) && link.port().port == port)
     };
+    let (gid, is_known) = match peer {
+        Peer::Known(gid) => (gid, true),
+        Peer::Other(gid) => (gid, false),
+    };
     let wanted = ib::Sought {
         net: group.terms.net,
-        peer,
+        peer: gid,
         is_direct: group.terms.is_direct,
         pnetid: link.port().pnetid,
         vlan: group.terms.vlan,
     };
-    ib::find_other(&wanted, is_used)
+    match transport {
+        Transport::Roce => ib::find_other(&wanted, is_used),
+        Transport::Iwarp => ib::find_other_iwarp(&wanted, is_known, is_used),
+    }
+}
+
+/// A port for another link beside `link`, of the same kind if there is one. A peer that keeps to the links that
+/// the C module knows of has none over iWARP.
+fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
+    let peer = Peer::Other(link.end().peer_gid);
+    let find = |transport| unused_port(group, link, transport, peer);
+    match link.is_iwarp() {
+        true => find(Transport::Iwarp).or_else(|| find(Transport::Roce)),
+        false => find(Transport::Roce).or_else(|| {
+            let knows_iwarp = group.peer().takes_any_link;
+            knows_iwarp.then(|| find(Transport::Iwarp))?
+        }),
+    }
 }
 
 /// The port for a new link, to the peer's port `peer` if that is known. One that is in use is that of the
@@ -93,7 +138,10 @@ fn place(
     match which {
         Which::Unused => unused.as_ref().map(Place::of),
         Which::Same => {
-            let link = group.idlest_link()?;
+            let transport = peer.map(transport_of);
+            let link = group.idlest_link(|link| {
+                transport.is_none_or(|transport| link.port().transport == transport)
+            })?;
             let device = link.device()?;
             let facts = match peer {
                 Some(peer) => way(group, &device, &link, peer)?,
@@ -101,6 +149,14 @@ fn place(
             };
             Some(Place { device, facts })
         }
+    }
+}
+
+/// What carries a link to that port of the peer.
+fn transport_of(peer: Gid) -> Transport {
+    match peer.iwarp() {
+        None => Transport::Roce,
+        Some(_) => Transport::Iwarp,
     }
 }
 
@@ -115,7 +171,7 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
         .filter(|other| other.is_active() && other.is_on(device) && other.port().port == port.port);
     match known.find(|other| other.end().peer_gid == peer) {
         Some(other) => Some(*other.port()),
-        None => ib::toward(device, port, peer, group.terms.is_direct),
+        None => ib::toward(device, port, group.terms.net, peer, group.terms.is_direct),
     }
 }
 
@@ -189,12 +245,17 @@ fn ready_to_receive(
 pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &NewLink) {
     let made = make_answer(group, on, slot, offer);
     let is_taken = match &made {
-        Ok((link, keys)) => {
+        Ok(Answer {
+            link,
+            keys,
+            awaited,
+        }) => {
             let end = group.local_end(slot, link);
             let new = NewEnd {
                 end,
                 mtu: link.port().mtu.min(offer.mtu.unwrap_or(link.port().mtu)),
                 psn: link.psn(),
+                awaited: *awaited,
                 keys: List::new(keys).unwrap_or_default(),
             };
             group.converse(|llc, _, now| llc.on_offer_answered(*offer, Ok(new), now))
@@ -209,15 +270,24 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
     }
 }
 
+/// The client's end of a link that was offered.
+struct Answer {
+    link: Arc<Link>,
+    keys: KVec<NewLinkRkey>,
+    /// Where the stream is awaited, over iWARP.
+    awaited: Option<Awaited>,
+}
+
 fn make_answer(
     group: &Arc<LinkGroup>,
     on: usize,
     slot: usize,
     offer: &NewLink,
-) -> Result<(Arc<Link>, KVec<NewLinkRkey>), RejectReason> {
+) -> Result<Answer, RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let unused = unused_port(group, &link, offer.gid);
+    let transport = transport_of(offer.gid);
+    let unused = unused_port(group, &link, transport, Peer::Known(offer.gid));
     let ports = group.ports();
     let port = Port {
         gid: offer.gid,
@@ -229,15 +299,48 @@ fn make_answer(
         place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let link = make(group, slot, &place).map_err(none)?;
     link.set_number(offer.link_num);
-    let keys = ready_to_receive(group, slot, &link, offer)
-        .and_then(|()| map_regions(group, on, slot, &link));
-    match keys {
-        Ok(keys) => Ok((link, keys)),
+    let made = ready_to_receive(group, slot, &link, offer)
+        .and_then(|()| map_regions(group, on, slot, &link))
+        .and_then(|keys| Ok((keys, await_stream(group, &link, offer)?)));
+    match made {
+        Ok((keys, awaited)) => Ok(Answer {
+            link,
+            keys,
+            awaited,
+        }),
         Err(_) => {
             discard(group, slot);
             Err(RejectReason::NO_ALTERNATE_PATH)
         }
     }
+}
+
+/// Over iWARP the client awaits the server's stream from before it answers.
+fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Option<Awaited>> {
+    if !link.is_iwarp() {
+        return Ok(None);
+    }
+    let nonce = Nonce(random::bytes());
+    let wanted = Wanted::by_invited(nonce, link, server)?;
+    let port = link.listen(&*netns(group, link)?, &wanted)?;
+    Ok(Some(Awaited { port, nonce }))
+}
+
+/// Over iWARP the server opens the stream to where the client awaits it.
+fn open_stream(group: &LinkGroup, link: &Link, client: &NewLink) -> Result {
+    if !link.is_iwarp() {
+        return Ok(());
+    }
+    let awaited = client.awaited.ok_or(EINVAL)?;
+    let wanted = Wanted::by_inviting(awaited.nonce, client, link)?;
+    link.connect(&*netns(group, link)?, &wanted, awaited.port)
+}
+
+/// The group's network namespace, where the port of the link is as well.
+fn netns(group: &LinkGroup, link: &Link) -> Result<NetNsRef> {
+    let device = link.device().ok_or(ENOLINK)?;
+    let netns = device.port_netns(link.port().port, group.terms.net);
+    netns.ok_or(ENOLINK)
 }
 
 /// The client accepted. That its port can be reached is up to it, but is found out here sooner than by
@@ -247,6 +350,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
         let device = link.device().ok_or(ENOLINK)?;
         way(group, &device, &link, peer.gid).ok_or(EHOSTUNREACH)?;
         ready_to_receive(group, slot, &link, peer)?;
+        open_stream(group, &link, peer)?;
         link.ready_to_send()?;
         register_regions(group, slot, &link)
     });
@@ -284,7 +388,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
 /// Begins to offer a link; `None` if there is none to offer. The flow is held.
 fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let (on, link) = group.active_link()?;
-    let unused = unused_port(group, &link, link.end().peer_gid);
+    let unused = port_beside(group, &link);
     let max_links = group.terms.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
@@ -304,6 +408,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         end: group.local_end(slot, &new),
         mtu: new.port().mtu,
         psn: new.psn(),
+        awaited: None,
         keys: List::new(&keys).unwrap_or_default(),
     };
     group
@@ -318,7 +423,7 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some((on, link)) = group.active_link().filter(|_| is_wanted) else {
         return;
     };
-    if let Some(port) = unused_port(group, &link, link.end().peer_gid) {
+    if let Some(port) = port_beside(group, &link) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
         group.converse(|llc, _, _| llc.invite(on, port.mac, gids));

@@ -12,11 +12,15 @@ use kernel::{
     fmt::{self, Display},
     prelude::*,
     str::CStr,
-    sync::{new_spinlock, Arc, Completion, SpinLock},
+    sync::{new_spinlock, rcu, Arc, Completion, SpinLock},
 };
 
 use super::Mtu;
-use crate::bindings;
+use crate::{
+    bindings,
+    net::NetNsRef,
+    route, //
+};
 
 /// An RDMA device that is registered with the RDMA core.
 ///
@@ -270,14 +274,52 @@ impl Device {
 
     /// The net device that the port belongs to. May sleep.
     pub fn port_netdev(&self, port: u32) -> Option<NetdevId> {
+        // SAFETY: The net device is valid here.
+        self.with_port_netdev(port, |netdev| unsafe { NetdevId::new(netdev) })
+    }
+
+    /// The network namespace at address `net`, if that is where the port's net device is. May sleep.
+    pub fn port_netns(&self, port: u32, net: usize) -> Option<NetNsRef> {
+        self.with_port_netdev(port, |netdev| {
+            let _rcu = rcu::read_lock();
+            // SAFETY: The net device is valid here.
+            let its = unsafe { bindings::dev_net(netdev.as_ptr()) };
+            // SAFETY: What was a device's namespace a moment ago is not freed in an RCU read section.
+            (its as usize == net).then(|| unsafe { NetNsRef::get(its) })
+        })??
+    }
+
+    /// The IPv4 address of the port's net device, if that is in the network namespace at address `net`, from
+    /// which `destination` is reached by that device: in one subnet, or by way of a gateway. Without
+    /// `destination` it is the first one. May sleep.
+    pub fn port_source(
+        &self,
+        port: u32,
+        net: usize,
+        destination: Option<[u8; 4]>,
+    ) -> Option<[u8; 4]> {
+        self.with_port_netdev(port, |netdev| {
+            let _rcu = rcu::read_lock();
+            // SAFETY: The net device is valid here, and a namespace is only compared.
+            let is_there = unsafe { bindings::dev_net(netdev.as_ptr()) } as usize == net;
+            // SAFETY: As above, and this is an RCU read section.
+            is_there.then(|| unsafe { route::source(netdev, destination) })
+        })??
+    }
+
+    /// Calls `f` with the net device that the port belongs to, which is valid during the call. May sleep.
+    fn with_port_netdev<R>(
+        &self,
+        port: u32,
+        f: impl FnOnce(NonNull<bindings::net_device>) -> R,
+    ) -> Option<R> {
         // SAFETY: By the type invariant `ptr` is valid; the function checks the port number.
         let netdev = unsafe { bindings::ib_device_get_netdev(self.as_ptr(), port) };
         let netdev = NonNull::new(netdev)?;
-        // SAFETY: We hold a reference to the net device until the `ib_netdev_put` below.
-        let id = unsafe { NetdevId::new(netdev) };
+        let result = f(netdev);
         // SAFETY: `ib_device_get_netdev` gave us the reference.
         unsafe { bindings::ib_netdev_put(netdev.as_ptr()) };
-        Some(id)
+        Some(result)
     }
 
     /// Whether the port belongs to the net device at `address`

@@ -11,7 +11,12 @@
 mod connect;
 
 use core::{
-    net::Ipv4Addr,
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        Ipv6Addr,
+        SocketAddr, //
+    },
     ptr::NonNull,
     slice, //
 };
@@ -64,7 +69,7 @@ const TRIES: usize = 16;
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Where it comes from.
-    pub from: Ipv4Addr,
+    pub from: IpAddr,
     /// Its private data.
     pub data: &'a [u8],
 }
@@ -83,7 +88,7 @@ enum State<H: Handler> {
 #[pin_data]
 struct Context<H: Handler> {
     qp: Arc<Qp<H>>,
-    from: Ipv4Addr,
+    from: IpAddr,
     data: KVec<u8>,
     // Lock order: held while a request is accepted; the locks of the connection manager and of the driver
     // are taken under it, and it is never taken under them.
@@ -122,7 +127,7 @@ impl<H: Handler> Drop for Id<H> {
 }
 
 impl<H: Handler> Context<H> {
-    fn new(qp: &Arc<Qp<H>>, from: Ipv4Addr, data: &[u8]) -> Result<Arc<Self>> {
+    fn new(qp: &Arc<Qp<H>>, from: IpAddr, data: &[u8]) -> Result<Arc<Self>> {
         let qp = qp.clone();
         let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         copy.extend_from_slice(data, GFP_KERNEL)?;
@@ -230,12 +235,7 @@ impl<H: Handler> Listener<H> {
     /// # Errors
     ///
     /// `EADDRINUSE`, `EADDRNOTAVAIL`, else what the driver answers.
-    pub fn new(
-        qp: &Arc<Qp<H>>,
-        net: &NetNs,
-        local: Ipv4Addr,
-        request: Request<'_>,
-    ) -> Result<Self> {
+    pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, request: Request<'_>) -> Result<Self> {
         let context = Context::new(qp, request.from, request.data)?;
         let mut result = Err(EADDRINUSE);
         for _ in 0..TRIES {
@@ -284,11 +284,11 @@ impl<H: Handler> Drop for Listener<H> {
     }
 }
 
-fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: Ipv4Addr, port: u16) -> Result<Listener<H>> {
+fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Result<Listener<H>> {
     let raw = id.ptr.as_ptr();
     let id = Deferred::new(id)?;
     // SAFETY: The id is ours, and the connection manager does not look at it yet.
-    unsafe { put_address(&mut (*raw).local_addr, local, port) };
+    unsafe { put_address(&mut (*raw).local_addr, SocketAddr::new(local, port)) };
     // The driver makes the socket in the namespace of the task.
     // SAFETY: The id is ours and new.
     let result = inside::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
@@ -329,27 +329,54 @@ unsafe extern "C" fn on_event<H: Handler>(
     })
 }
 
-/// Writes an IPv4 address where one of any family fits.
-fn put_address(to: &mut bindings::__kernel_sockaddr_storage, address: Ipv4Addr, port: u16) {
-    let v4 = bindings::sockaddr_in {
-        // CAST: it is small.
-        sin_family: bindings::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: bindings::in_addr {
-            s_addr: address.to_bits().to_be(),
-        },
-        ..Default::default()
-    };
+/// Writes an address where one of any family fits.
+fn put_address(to: &mut bindings::__kernel_sockaddr_storage, address: SocketAddr) {
     let to: *mut bindings::__kernel_sockaddr_storage = to;
-    // SAFETY: The storage is large and aligned enough for every socket address.
-    unsafe { to.cast::<bindings::sockaddr_in>().write(v4) };
+    match address {
+        SocketAddr::V4(v4) => {
+            let v4 = bindings::sockaddr_in {
+                // CAST: it is small.
+                sin_family: bindings::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: bindings::in_addr {
+                    s_addr: v4.ip().to_bits().to_be(),
+                },
+                ..Default::default()
+            };
+            // SAFETY: The storage is large and aligned enough for every socket address.
+            unsafe { to.cast::<bindings::sockaddr_in>().write(v4) };
+        }
+        SocketAddr::V6(v6) => {
+            let mut raw = bindings::sockaddr_in6 {
+                // CAST: it is small.
+                sin6_family: bindings::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                ..Default::default()
+            };
+            raw.sin6_addr.in6_u.u6_addr8 = v6.ip().octets();
+            // SAFETY: As above.
+            unsafe { to.cast::<bindings::sockaddr_in6>().write(raw) };
+        }
+    }
 }
 
-/// Reads an IPv4 address.
-fn address_of(from: &bindings::__kernel_sockaddr_storage) -> Option<Ipv4Addr> {
+/// Reads an address.
+fn address_of(from: &bindings::__kernel_sockaddr_storage) -> Option<IpAddr> {
     let from: *const bindings::__kernel_sockaddr_storage = from;
     // SAFETY: The storage is large and aligned enough for every socket address, and any bytes are one.
-    let v4 = unsafe { &*from.cast::<bindings::sockaddr_in>() };
-    (u32::from(v4.sin_family) == bindings::AF_INET)
-        .then(|| Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)))
+    let family = unsafe { (*from.cast::<bindings::sockaddr_in>()).sin_family };
+    match u32::from(family) {
+        bindings::AF_INET => {
+            // SAFETY: As above.
+            let v4 = unsafe { &*from.cast::<bindings::sockaddr_in>() };
+            Some(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)).into())
+        }
+        bindings::AF_INET6 => {
+            // SAFETY: As above.
+            let v6 = unsafe { &*from.cast::<bindings::sockaddr_in6>() };
+            // SAFETY: Any bytes are a valid array.
+            Some(Ipv6Addr::from(unsafe { v6.sin6_addr.in6_u.u6_addr8 }).into())
+        }
+        _ => None,
+    }
 }

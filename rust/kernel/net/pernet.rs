@@ -10,6 +10,7 @@ use core::{
     ffi::c_void,
     marker::PhantomData,
     mem::size_of,
+    ops::Deref,
     ptr::{
         self,
         NonNull, //
@@ -31,6 +32,46 @@ use kernel::{
 };
 
 use crate::bindings;
+
+/// A reference to a network namespace.
+///
+/// # Invariants
+///
+/// The namespace lives, by a reference that `Drop` gives back.
+pub struct NetNsRef(NonNull<bindings::net>);
+
+// SAFETY: A reference may be given back by any thread, and what else may be done with it [`NetNs`] says.
+unsafe impl Send for NetNsRef {}
+// SAFETY: As above.
+unsafe impl Sync for NetNsRef {}
+
+impl NetNsRef {
+    /// # Safety
+    ///
+    /// The namespace must not have been freed; it may be about to go.
+    pub(crate) unsafe fn get(net: *mut bindings::net) -> Option<Self> {
+        // SAFETY: By the caller's promise.
+        let net = unsafe { bindings::maybe_get_net(net) };
+        // INVARIANT: The reference is ours now.
+        NonNull::new(net).map(Self)
+    }
+}
+
+impl Deref for NetNsRef {
+    type Target = NetNs;
+
+    fn deref(&self) -> &NetNs {
+        // SAFETY: By the type invariant.
+        unsafe { NetNs::from_ptr(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for NetNsRef {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::put_net(self.0.as_ptr()) };
+    }
+}
 
 /// A network namespace.
 ///

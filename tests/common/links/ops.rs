@@ -98,6 +98,7 @@ impl World {
             end: machine.end(slot, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
+            awaited: None,
             keys: List::new(&keys).unwrap(),
         };
         let actions = machine.llc.on_offer_answered(offer, Ok(new), now);
@@ -144,6 +145,7 @@ impl World {
             end: machine.end(slot, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
+            awaited: None,
             keys: List::new(&keys).unwrap(),
         };
         machine.llc.hold().expect("it is idle");

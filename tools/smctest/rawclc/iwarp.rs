@@ -35,7 +35,6 @@ const RELEASE: usize = 83;
 const GID: usize = 16;
 const QP: usize = 38;
 const PSN: usize = 61;
-const MAX_LINKS: usize = 141;
 const OPTIONS: usize = 144;
 const PORT: usize = 146;
 
@@ -85,7 +84,6 @@ fn gid(peer: &Peer<'_>) -> Vec<u8> {
 fn over_iwarp(peer: &Peer<'_>, message: &[u8], port: u16) -> Vec<u8> {
     let [high, low] = port.to_be_bytes();
     let message = with_bytes(message, GID, &gid(peer));
-    let message = with_bytes(&message, MAX_LINKS, &[1]);
     with_bytes(&message, OPTIONS, &[IWARP, 0, high, low])
 }
 
@@ -281,7 +279,6 @@ fn as_client(
     tcp.send(&proposal)?;
     let accept = proper(&mut tcp)?;
     ensure!(accept[OPTIONS] == IWARP, "the kernel did not choose iWARP");
-    ensure!(accept[MAX_LINKS] == 1, "the kernel wants more links");
     tcp.send(&over_iwarp(peer, &messages.confirm, port))?;
     rest()?;
     declined(&mut tcp, code, time)?;

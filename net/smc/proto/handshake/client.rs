@@ -214,7 +214,7 @@ impl Proposed<'_> {
                 let iwarp = self.iwarp_for(&server, first_contact.as_ref())?;
                 (
                     Terms::V2 { eid, iwarp },
-                    self.contact(first_contact, iwarp)?,
+                    self.contact(first_contact, iwarp.is_some())?,
                 )
             }
             Mode::V1 { .. } | Mode::V2 { .. } => return Err(PeerMisbehaved::ModeNotOffered.into()),
@@ -226,14 +226,18 @@ impl Proposed<'_> {
         })
     }
 
-    /// What carries the link that the server names: the form of its GID says so, and on a first contact
-    /// its options as well. An iWARP end is believed at the address of the TCP connection only.
+    /// What carries the first link of a group: the form of the server's GID and its options say so. An iWARP end
+    /// is believed at the address of the TCP connection only. Where no group begins the one that there is has
+    /// the link that the server names, or has not.
     fn iwarp_for(
         &self,
         server: &SmcR,
         first: Option<&FirstContact>,
     ) -> Result<Option<Iwarp>, PeerError> {
-        let is_chosen = first.is_none_or(|first| matches!(first.vendor(), Vendor::Iwarp { .. }));
+        let Some(first) = first else {
+            return Ok(None);
+        };
+        let is_chosen = matches!(first.vendor(), Vendor::Iwarp { .. });
         match self.iwarp {
             Some(iwarp) if server.gid == iwarp.server && is_chosen => Ok(Some(iwarp)),
             _ if self.has_v2 && server.gid.iwarp().is_none() => Ok(None),
@@ -244,7 +248,7 @@ impl Proposed<'_> {
     fn contact(
         &self,
         first_contact: Option<FirstContact>,
-        iwarp: Option<Iwarp>,
+        is_iwarp: bool,
     ) -> Result<Contact, PeerError> {
         let Some(first) = first_contact else {
             return Ok(Contact::Reuse);
@@ -252,12 +256,8 @@ impl Proposed<'_> {
         if first.release > RELEASE {
             return Err(PeerMisbehaved::ReleaseNotOffered.into());
         }
-        let offered = match iwarp {
-            Some(_) => select::iwarp_limits(self.limits),
-            None => self.limits,
-        };
         let limits = match first.limits() {
-            Some(chosen) => select::check_limits(chosen, offered)?,
+            Some(chosen) => select::check_limits(chosen, self.limits)?,
             None => DEFAULT_LIMITS,
         };
         Ok(Contact::First(Beginning::V2 {
@@ -266,7 +266,7 @@ impl Proposed<'_> {
             is_direct: first.direct,
             os: first.os,
             hostname: first.hostname,
-            takes_any_link: iwarp.is_some() || first.vendor() == Vendor::AnyLink,
+            takes_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
         }))
     }
 }
@@ -369,7 +369,7 @@ impl Agreed {
         }
     }
 
-    /// What goes with the link, if it is one over iWARP.
+    /// What goes with the link, if it is the first of a group, over iWARP.
     pub const fn iwarp(&self) -> Option<Iwarp> {
         match self.terms {
             Terms::V1 => None,
@@ -377,7 +377,7 @@ impl Agreed {
         }
     }
 
-    /// What carries the link.
+    /// What carries the first link of a group.
     pub const fn transport(&self) -> Transport {
         match self.iwarp() {
             Some(_) => Transport::Iwarp,

@@ -123,14 +123,6 @@ pub fn limits(offered: Limits, own: Limits) -> Result<Limits, PeerIncompatible> 
     Ok(chosen)
 }
 
-/// The limits of a link group over iWARP, of which links are not added.
-pub const fn iwarp_limits(limits: Limits) -> Limits {
-    Limits {
-        max_conns: limits.max_conns,
-        max_links: 1,
-    }
-}
-
 /// Judges, at the client, the limits that the server chose.
 ///
 /// More connections than offered are accepted: the server alone counts them. More links are not.

@@ -177,7 +177,6 @@ impl Local<'_> {
         let nonce = proposal.area().and_then(Nonce::offered)?;
         let way = V2Way {
             gid: self.iwarp?,
-            limits: select::iwarp_limits(way.limits),
             ..way
         };
         (way.release >= Release::R1).then_some(IwarpWay { way, nonce })
@@ -304,7 +303,9 @@ impl Chosen {
         let accepted = Accepted {
             version: self.version(),
             agreed: beginning.map(|_| (self.release(), self.limits())),
-            iwarp: (self.transport() == Transport::Iwarp).then(|| self.peer_gid()),
+            iwarp: beginning
+                .filter(|_| self.transport() == Transport::Iwarp)
+                .map(|_| self.peer_gid()),
             mtu: local.mtu,
         };
         let endpoint = Endpoint::SmcR(local);
@@ -327,7 +328,7 @@ pub struct Accepted {
     version: Version,
     /// Release and limits, if a link group begins.
     agreed: Option<(Release, Limits)>,
-    /// The client's end, if the link is one over iWARP.
+    /// The client's end, if a link group begins, over iWARP.
     iwarp: Option<Gid>,
     mtu: Mtu,
 }

@@ -4,6 +4,11 @@
 //! a message.
 
 use core::fmt;
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr, //
+};
 
 use zerocopy_derive::{
     FromBytes,
@@ -97,17 +102,34 @@ impl Gid {
         }
     }
 
-    /// The name of an iWARP port with this address, where a GID is asked for: `::fffe:a.b.c.d`, which is
-    /// no address of anything, so that nobody takes it for a RoCE GID.
-    pub const fn of_iwarp(address: Ipv4) -> Self {
-        let Ipv4([a, b, c, d]) = address;
-        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d])
+    /// The name of an iWARP port with this address, where a GID is asked for. Of an IPv4 address it is
+    /// `::fffe:a.b.c.d`, which is no address of anything; of an IPv6 address it is that, as version 2 knows
+    /// no RoCE GIDs but those of IPv4 addresses. So nobody takes it for a RoCE GID. An IPv6 address that is
+    /// neither global nor unique local names nothing.
+    pub const fn of_iwarp(address: IpAddr) -> Option<Self> {
+        let gid = match address {
+            IpAddr::V4(address) => {
+                let [a, b, c, d] = address.octets();
+                Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d])
+            }
+            IpAddr::V6(address) => Self(address.octets()),
+        };
+        match gid.iwarp() {
+            Some(_) => Some(gid),
+            None => None,
+        }
     }
 
     /// The address of the iWARP port that this names, if it names one.
-    pub const fn iwarp(self) -> Option<Ipv4> {
+    pub const fn iwarp(self) -> Option<IpAddr> {
         match self.0 {
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d] => Some(Ipv4([a, b, c, d])),
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, a, b, c, d] => {
+                Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
+            }
+            // 2000::/3 and fc00::/7.
+            [0x20..=0x3f | 0xfc | 0xfd, ..] => {
+                Some(IpAddr::V6(Ipv6Addr::from_bits(u128::from_be_bytes(self.0))))
+            }
             _ => None,
         }
     }
@@ -310,9 +332,14 @@ mod tests {
 
     #[test]
     fn the_name_of_an_iwarp_port_is_no_roce_gid() {
-        let gid = Gid::of_iwarp(Ipv4([10, 9, 0, 1]));
-        assert_eq!(gid.iwarp(), Some(Ipv4([10, 9, 0, 1])));
-        assert_eq!(gid.ipv4(), None);
+        for address in ["10.9.0.1", "2001:db8::1", "fd00:9::1"] {
+            let address = address.parse().unwrap();
+            let gid = Gid::of_iwarp(address).unwrap();
+            assert_eq!((gid.iwarp(), gid.ipv4()), (Some(address), None));
+        }
+        for address in ["fe80::1", "::1", "::ffff:10.9.0.1", "::", "ff02::1"] {
+            assert_eq!(Gid::of_iwarp(address.parse().unwrap()), None, "{address}");
+        }
         assert_eq!(Gid::from_ipv4(Ipv4([10, 9, 0, 1])).iwarp(), None);
         assert_eq!(Gid::NONE.iwarp(), None);
     }

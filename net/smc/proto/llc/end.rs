@@ -16,6 +16,7 @@ use crate::wire::clc::{
     Limits,
     Release, //
 };
+use crate::wire::iwarp::Awaited;
 use crate::wire::llc::{
     AddLink,
     AddLinkV2,
@@ -86,6 +87,7 @@ impl LocalEnd {
             link_num: LinkNum(number),
             mtu: None,
             psn: Psn::default(),
+            awaited: None,
         };
         let v2 = AddLinkV2 {
             direct: self.is_direct,
@@ -105,6 +107,8 @@ pub struct NewEnd<'a> {
     pub mtu: Mtu,
     /// The first packet number of the queue pair.
     pub psn: Psn,
+    /// Where we await the stream, as the client of a link over iWARP.
+    pub awaited: Option<Awaited>,
     /// All buffers that the peer knows, by their keys on the link that the flow runs on.
     pub keys: Keys<'a>,
 }
@@ -122,6 +126,7 @@ impl<'a> NewEnd<'a> {
             link_num: self.end.link_num,
             mtu: Some(self.mtu),
             psn: self.psn,
+            awaited: self.awaited,
         };
         let v2 = AddLinkV2 {
             direct: self.end.is_direct,

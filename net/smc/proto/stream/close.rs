@@ -78,7 +78,7 @@ impl Stream {
         };
         CloseEffects {
             state_changed: self.step(event),
-            transmit: self.has_work(),
+            transmit: self.has_work() || self.wants_word(),
             shutdown_tcp: before == State::Active,
         }
     }
@@ -177,7 +177,7 @@ impl Stream {
     /// Whether no message of ours is in flight.
     #[inline]
     pub const fn is_quiet(&self) -> bool {
-        self.pending == 0
+        self.unsure == 0 && self.pending == 0
     }
 
     /// Whether the connection can be freed: closed on both sides, the application gone, nothing in
@@ -189,7 +189,7 @@ impl Stream {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
         let alone = !self.send.has_peer() || self.cut;
         let ended = alone || (!owed && (self.peer.any_close() || !self.killed));
-        matches!(self.state, State::Closed) && self.released && self.pending == 0 && ended
+        matches!(self.state, State::Closed) && self.released && self.is_quiet() && ended
     }
 
     // --- Inside.

@@ -5,8 +5,10 @@ use crate::conn::State;
 use crate::stream::{
     is_before,
     recv::Hold,
+    Cdc,
     Effects,
     Fault,
+    ProducerFlags,
     Stream, //
 };
 
@@ -25,10 +27,10 @@ impl Stream {
     /// Says when the connection can go over to another link while its own works.
     ///
     /// No validation is needed if everything arrived: what the peer finds in the queue of the old link after
-    /// a message by the new one is older and says nothing that this does not. Only that a byte is urgent is
+    /// a message by the new one is older and says nothing that this does not, or is [stale](Stream::is_stale). Only that a byte is urgent is
     /// said once; the peer shows that it heard by reading the byte.
     pub const fn handover(&self) -> Handover {
-        match (self.pending, self.seq == self.seq_fin) {
+        match (self.unsure, self.seq == self.seq_fin) {
             _ if self.send.is_urgent_posted() => Handover::Later,
             (0, true) => Handover::Now,
             // A link was lost: what it took along has to be said again before.
@@ -68,9 +70,23 @@ impl Stream {
         }
     }
 
-    /// Whether message `seq` of the peer was not taken yet.
+    /// Whether a message is the validation of an earlier move, which nothing follows any more: the peer went over
+    /// to another link by [`Stream::handover`] since, and was heard there. It lay in the queue of the link that
+    /// the peer used between the two. One of ours has the number of the last message sent before it in the
+    /// producer cursor's place of the wrap count; what a C peer has there is not looked at.
+    pub const fn is_stale(&self, cdc: &Cdc) -> bool {
+        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER);
+        is_validation && !self.recv.tells_late() && is_before(cdc.prod.wrap, self.seq_peer)
+    }
+
+    /// Whether message `seq` of the peer is newer than all that were taken.
+    pub const fn is_news(&self, seq: u16) -> bool {
+        is_before(self.seq_peer, seq)
+    }
+
+    /// Whether message `seq` of the peer is still to be taken.
     pub(super) const fn misses(&self, seq: u16) -> bool {
-        is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
+        self.is_news(seq) && !self.killed && !self.out_of_sync
     }
 
     /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and

@@ -48,14 +48,15 @@ pub enum Admission {
 pub type Admitted = [Option<Cdc>; 3];
 
 impl Gate {
-    /// Takes a message of the peer.
-    pub fn admit(&mut self, cdc: &Cdc, stream: &mut Stream) -> Admission {
-        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER);
+    /// Takes a message of the peer. A validation `closes` the gate even if nothing is missing where the link that
+    /// the peer gave up may bring more: it does not any more once the queues were emptied.
+    pub fn admit(&mut self, cdc: &Cdc, stream: &mut Stream, closes: bool) -> Admission {
+        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER) && !stream.is_stale(cdc);
         if is_validation {
             stream.on_peer_switch();
         }
         match &mut self.0 {
-            None if is_validation && stream.misses(cdc.seq) => {
+            None if is_validation && (closes || stream.misses(cdc.seq)) => {
                 self.0 = Some(Held {
                     first: *cdc,
                     newest: None,
@@ -74,7 +75,7 @@ impl Gate {
                 held.keep(*cdc);
                 Admission::Hold
             }
-            // One of those that are waited for.
+            // One of those that are waited for, or that come too late.
             Some(_) => Admission::Pass,
         }
     }
@@ -149,6 +150,10 @@ mod tests {
     fn validation(seq: u16) -> Cdc {
         Cdc {
             seq,
+            prod: Cursor {
+                wrap: u16::MAX / 2,
+                offset: 0,
+            },
             flags: ProducerFlags::FAILOVER,
             ..Cdc::default()
         }
@@ -164,7 +169,7 @@ mod tests {
         }
 
         fn arrive(&mut self, cdc: &Cdc) -> Admission {
-            let admission = self.gate.admit(cdc, &mut self.stream);
+            let admission = self.gate.admit(cdc, &mut self.stream, false);
             if admission == Admission::Pass {
                 self.stream.on_cdc(cdc).unwrap();
             }
@@ -184,6 +189,17 @@ mod tests {
         let mut rig = Rig::new();
         assert_eq!(rig.arrive(&validation(1)), Admission::Pass);
         assert_eq!(rig.arrive(&data(2, 20)), Admission::Pass);
+    }
+
+    #[test]
+    fn a_link_that_may_bring_more_closes_the_gate() {
+        let mut rig = Rig::new();
+        let admission = rig.gate.admit(&validation(1), &mut rig.stream, true);
+        assert_eq!(admission, Admission::Drain);
+        assert_eq!(rig.arrive(&data(2, 20)), Admission::Hold);
+        rig.gate.begin();
+        rig.open().unwrap();
+        assert_eq!(rig.stream.readable(), 20);
     }
 
     #[test]

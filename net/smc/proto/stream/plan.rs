@@ -3,7 +3,8 @@
 
 use crate::cursor::{
     Chunk,
-    Chunks, //
+    Chunks,
+    Cursor, //
 };
 use crate::stream::{
     is_before,
@@ -154,7 +155,7 @@ impl Stream {
         self.seq = seq;
         self.cdc_due = false;
         self.close_posted |= first_close;
-        self.pending = self.pending.saturating_add(1);
+        self.count_posted();
         let flags = ProducerFlags::default()
             .with(ProducerFlags::WRITE_BLOCKED, blocked)
             .with(ProducerFlags::URGENT_PENDING, pending)
@@ -172,13 +173,23 @@ impl Stream {
         })
     }
 
+    /// What a validation has in place of the producer cursor: see [`Stream::is_stale`].
+    fn last_before_move(&self) -> Cursor {
+        let wrap = match self.recv.tells_late() {
+            true => 0,
+            false => self.seq,
+        };
+        Cursor { wrap, offset: 0 }
+    }
+
     fn plan_validation(&mut self) -> WritePlan {
         self.validation_due = false;
-        self.pending = self.pending.saturating_add(1);
+        self.count_posted();
         WritePlan {
             writes: Default::default(),
             cdc: Cdc {
                 seq: self.seq_fin,
+                prod: self.last_before_move(),
                 flags: ProducerFlags::FAILOVER,
                 ..Cdc::default()
             },
@@ -194,6 +205,7 @@ impl Stream {
     /// same hold of the lock as [`Stream::plan`].
     pub fn plan_failed(&mut self, record: &SentRecord) {
         self.pending = self.pending.saturating_sub(1);
+        self.unsure = self.unsure.saturating_sub(1);
         if record.validation {
             self.validation_due = true;
             return;
@@ -205,11 +217,44 @@ impl Stream {
         self.cdc_due = true;
     }
 
-    /// The message of a plan was completed; `delivered` if without error.
+    fn count_posted(&mut self) {
+        self.pending = self.pending.saturating_add(1);
+        self.unsure = self.unsure.saturating_add(1);
+    }
+
+    /// The message of a plan was completed; `delivered` if without error. For links whose completions say that a
+    /// message has arrived.
     pub fn on_sent(&mut self, record: &SentRecord, delivered: bool) -> Effects {
+        let left = self.on_left();
+        let told = self.on_told(record, delivered);
+        Effects {
+            transmit: left.transmit || told.transmit,
+            wake_writers: left.wake_writers || told.wake_writers,
+            ..told
+        }
+    }
+
+    /// The message of a plan was completed, which says only that no work request reads the send buffer for it
+    /// any more: [`Stream::on_told`] says what became of it, before or after this.
+    pub fn on_left(&mut self) -> Effects {
         self.pending = self.pending.saturating_sub(1);
         let space = self.send.space();
-        if delivered && !record.validation {
+        if self.pending == 0 {
+            self.send.complete_read();
+        }
+        Effects {
+            transmit: self.pending == 0 && self.has_work(),
+            wake_writers: self.send.space() > space,
+            quiet: self.is_quiet(),
+            ..Effects::default()
+        }
+    }
+
+    /// The peer has the message of a plan and the data before it, or will not get it by its link (`arrived`).
+    pub fn on_told(&mut self, record: &SentRecord, arrived: bool) -> Effects {
+        self.unsure = self.unsure.saturating_sub(1);
+        let space = self.send.space();
+        if arrived && !record.validation {
             if record.epoch == self.epoch {
                 self.send.complete(record.end);
             } else {
@@ -220,12 +265,20 @@ impl Stream {
                 self.seq_fin = record.seq;
             }
         }
-        let quiet = self.pending == 0;
         Effects {
-            transmit: quiet && self.has_work(),
+            transmit: self.unsure == 0 && self.has_work(),
             wake_writers: self.send.space() > space,
-            quiet,
+            quiet: self.is_quiet(),
             ..Effects::default()
         }
+    }
+
+    /// Whether something waits until what was posted has arrived, and no message of the peer is due that would
+    /// say so: the end of the connection, or data for which the send buffer has no room and the peer has.
+    pub fn wants_word(&self) -> bool {
+        let is_ending = self.own.any_close() || self.killed;
+        let has_posted_all = self.send.unsent() == 0 && self.send.window() > 0;
+        let is_short = has_posted_all && self.send.space() < self.send.sndbuf_size() / 2;
+        self.unsure > 0 && (is_ending || is_short)
     }
 }

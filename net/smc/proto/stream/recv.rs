@@ -297,6 +297,11 @@ impl Receiver {
         self.tells_late = true;
     }
 
+    /// Whether the peer is one of those.
+    pub(super) const fn tells_late(&self) -> bool {
+        self.tells_late
+    }
+
     /// The cursor of the read position for the peer.
     pub(super) fn cons_to_tell(&self) -> Cursor {
         self.ring.cursor(self.told())

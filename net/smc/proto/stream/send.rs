@@ -254,6 +254,11 @@ impl Sender {
         self.fin = self.fin.max(end.min(self.sent));
     }
 
+    /// What the peer has read has arrived. No work request reads that part of the send buffer any more.
+    pub(super) fn complete_read(&mut self) {
+        self.complete(self.acked);
+    }
+
     /// As [`Self::complete`], for a message of a link that was left since.
     ///
     /// If data are being sent again already, their own completion counts: work requests still read

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What SMC-R over iWARP adds to the wire: an offer in the PROPOSAL, the token by which a stream names its
-//! handshake, and a word about credits behind each message of a link. The choice in ACCEPT and CONFIRM is
-//! [`Vendor::Iwarp`](super::clc::Vendor::Iwarp).
+//! handshake, where the stream of a link that is added is awaited, and a word behind each message of a link about
+//! those of the other side. The choice in ACCEPT and CONFIRM is [`Vendor::Iwarp`](super::clc::Vendor::Iwarp).
 //!
 //! An extension of this implementation, in the places that version 2.1 leaves to vendors; a peer that does
 //! not know it sees an ordinary handshake. `Documentation/iwarp.md` is its specification.
@@ -100,40 +100,112 @@ pub fn token(nonce: Nonce, client: StreamEnd, server: StreamEnd) -> [u8; TOKEN_L
     })
 }
 
+/// Where the client of a link that is added awaits its stream: the last eight bytes of what both versions of
+/// ADD_LINK have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The TCP port.
+    pub port: u16,
+    /// For the token of this stream.
+    pub nonce: Nonce,
+}
+
+impl Awaited {
+    /// What the bytes say; `None` without a port.
+    pub const fn of(bytes: [u8; 8]) -> Option<Self> {
+        let [high, low, a, b, c, d, _, _] = bytes;
+        match u16::from_be_bytes([high, low]) {
+            0 => None,
+            port => Some(Self {
+                port,
+                nonce: Nonce([a, b, c, d]),
+            }),
+        }
+    }
+
+    /// The bytes; zeroes where no stream is awaited.
+    pub const fn to_bytes(awaited: Option<Self>) -> [u8; 8] {
+        match awaited {
+            None => [0; 8],
+            Some(Self { port, nonce }) => {
+                let ([high, low], Nonce([a, b, c, d])) = (port.to_be_bytes(), nonce);
+                [high, low, a, b, c, d, 0, 0]
+            }
+        }
+    }
+}
+
 /// Bytes behind each message of a link.
 pub const TRAILER_LEN: usize = size_of::<RawTrailer>();
 
-/// What stands behind each message of a link: how many receives the sender has made available since the
-/// link began, modulo 2^16.
+/// What stands behind each message of a link, about the messages of the other direction.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTrailer {
     granted: U16,
-    reserved: [u8; 2],
+    /// The lower fifteen bits count; the highest asks.
+    received: U16,
 }
 
 const _: () = assert!(TRAILER_LEN == 4);
 
-/// The bytes behind a message.
-pub fn trailer(granted: u16) -> [u8; TRAILER_LEN] {
-    zerocopy::transmute!(RawTrailer {
-        granted: U16::new(granted),
-        reserved: [0; 2],
-    })
+/// What the sender of a message says with it about those of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// How many receives it has made available since the link began, modulo 2^16.
+    pub granted: u16,
+    /// How many messages it has received since, modulo 2^15.
+    received: u16,
+    /// It wants to be told at once what has arrived of its own.
+    pub asks: bool,
 }
 
-/// Takes what arrived apart: the message, which is empty if credits are all that there was to say, and the
-/// number behind it.
+impl Word {
+    /// Asks for an answer at once.
+    const ASKS: u16 = 0x8000;
+
+    /// Says how many receives were made available, and how many messages received.
+    pub const fn new(granted: u16, received: u16, asks: bool) -> Self {
+        Self {
+            granted,
+            received: received & !Self::ASKS,
+            asks,
+        }
+    }
+
+    /// The count of messages received, modulo 2^16: what is nearest to `last`, and not far behind it.
+    pub const fn received_after(self, last: u16) -> u16 {
+        let ahead = self.received.wrapping_sub(last) & !Self::ASKS;
+        match ahead < Self::ASKS / 2 {
+            true => last.wrapping_add(ahead),
+            false => last,
+        }
+    }
+
+    /// The bytes behind a message.
+    pub fn to_bytes(self) -> [u8; TRAILER_LEN] {
+        let question = if self.asks { Self::ASKS } else { 0 };
+        zerocopy::transmute!(RawTrailer {
+            granted: U16::new(self.granted),
+            received: U16::new(self.received | question),
+        })
+    }
+}
+
+/// Takes what arrived apart: the message, which is empty if there was nothing else to say, and the word behind
+/// it.
 ///
 /// # Errors
 ///
-/// [`Malformed::Truncated`] without that number.
-pub fn split(bytes: &[u8]) -> Result<(&[u8], u16), Malformed> {
+/// [`Malformed::Truncated`] without that.
+pub fn split(bytes: &[u8]) -> Result<(&[u8], Word), Malformed> {
     let (message, raw) = bytes
         .split_last_chunk::<TRAILER_LEN>()
         .ok_or(Malformed::Truncated)?;
     let raw: &RawTrailer = zerocopy::transmute_ref!(raw);
-    Ok((message, raw.granted.get()))
+    let received = raw.received.get();
+    let asks = received & Word::ASKS != 0;
+    Ok((message, Word::new(raw.granted.get(), received, asks)))
 }
 
 #[cfg(test)]
@@ -170,9 +242,38 @@ mod tests {
     #[test]
     fn a_message_without_its_trailer_is_none() {
         assert_eq!(split(b"abc"), Err(Malformed::Truncated));
-        assert_eq!(split(&trailer(0xabcd)), Ok((&b""[..], 0xabcd)));
+        let word = Word::new(0xabcd, 0x1234, false);
+        assert_eq!(word.to_bytes(), [0xab, 0xcd, 0x12, 0x34]);
+        assert_eq!(split(&word.to_bytes()), Ok((&b""[..], word)));
         let mut bytes = b"message".to_vec();
-        bytes.extend(trailer(7));
-        assert_eq!(split(&bytes), Ok((&b"message"[..], 7)));
+        let word = Word::new(7, 0x8001, true);
+        assert_eq!(word.to_bytes(), [0, 7, 0x80, 1]);
+        bytes.extend(word.to_bytes());
+        assert_eq!(split(&bytes), Ok((&b"message"[..], word)));
+    }
+
+    #[test]
+    fn a_count_goes_on_from_the_last_one_and_never_back() {
+        let after = |count, last| Word::new(0, count, false).received_after(last);
+        assert_eq!(after(5, 3), 5);
+        assert_eq!(after(3, 3), 3);
+        assert_eq!(after(2, 3), 3);
+        assert_eq!(after(1, 0x7fff), 0x8001);
+        assert_eq!(after(0, 0xffff), 0);
+        assert_eq!(after(0x7ffe, 0xffff), 0xffff);
+    }
+
+    #[test]
+    fn what_a_client_awaits_is_at_the_end_of_its_answer() {
+        let awaited = Awaited {
+            port: 0xc001,
+            nonce: Nonce([1, 2, 3, 4]),
+        };
+        let bytes = Awaited::to_bytes(Some(awaited));
+        assert_eq!(bytes, [0xc0, 1, 1, 2, 3, 4, 0, 0]);
+        assert_eq!(Awaited::of(bytes), Some(awaited));
+        assert_eq!(Awaited::to_bytes(None), [0; 8]);
+        assert_eq!(Awaited::of([0; 8]), None);
+        assert_eq!(Awaited::of([0, 0, 1, 2, 3, 4, 0, 0]), None);
     }
 }

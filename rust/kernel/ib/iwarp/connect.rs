@@ -7,8 +7,8 @@
 
 use core::{
     net::{
-        Ipv4Addr,
-        SocketAddrV4, //
+        IpAddr,
+        SocketAddr, //
     },
     ptr::NonNull, //
 };
@@ -64,24 +64,18 @@ impl<H: Handler> Stream<H> {
     pub fn connect(
         qp: &Arc<Qp<H>>,
         net: &NetNs,
-        (local, remote): (Ipv4Addr, SocketAddrV4),
+        (local, remote): (IpAddr, SocketAddr),
         data: &[u8],
         wait: u64,
     ) -> Result<Self> {
-        let context = Context::new(qp, *remote.ip(), data)?;
+        let context = Context::new(qp, remote.ip(), data)?;
         let id = Id::new(&context)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
         // SAFETY: The id is ours, and the connection manager does not look at it yet.
-        unsafe { put_address(&mut (*raw.as_ptr()).local_addr, local, 0) };
+        unsafe { put_address(&mut (*raw.as_ptr()).local_addr, SocketAddr::new(local, 0)) };
         // SAFETY: As above.
-        unsafe {
-            put_address(
-                &mut (*raw.as_ptr()).remote_addr,
-                *remote.ip(),
-                remote.port(),
-            )
-        };
+        unsafe { put_address(&mut (*raw.as_ptr()).remote_addr, remote) };
         let end = time::now_ns().saturating_add(wait);
         let job = KBox::pin_init(Job::new(raw, &context, net), GFP_KERNEL)?;
         job.run(end)?;

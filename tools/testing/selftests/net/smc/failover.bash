@@ -18,14 +18,18 @@ up_bridge() {
 # up_device DEVICE NAMESPACE ADDRESS MTU: with soft RoCE on it. The addresses are of one subnet, as the C module
 # wants it, so each device has to answer for its own only.
 up_device() {
+	up_port "$@" && device_add "$1" "$2"
+}
+
+# up_port DEVICE NAMESPACE ADDRESS MTU: without.
+up_port() {
 	local conf=/proc/sys/net/ipv4/conf/all
 	ip link add "p_$1" mtu "$4" type veth peer name "$1" mtu "$4" || return
 	[ "$2" = - ] || ip link set "$1" netns "$2" || return
 	ip link set "p_$1" master fabric up &&
 		in_place "$2" sh -c "echo 1 >$conf/arp_ignore && echo 2 >$conf/arp_announce" &&
 		in_place "$2" ip address add "$3/24" dev "$1" &&
-		in_place "$2" ip link set "$1" up &&
-		in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1"
+		in_place "$2" ip link set "$1" up
 }
 
 # link_down DEVICE NAMESPACE and link_up DEVICE NAMESPACE
@@ -46,6 +50,16 @@ device_add() {
 	in_place "$2" rdma link add "rxe_$1" type rxe netdev "$1"
 }
 
+# rdma_add KIND_DEVICE NAMESPACE and rdma_del KIND_DEVICE NAMESPACE: soft RoCE or soft iWARP, by that name, on the
+# device.
+rdma_add() {
+	in_place "$2" rdma link add "$1" type "${1%%_*}" netdev "${1#*_}"
+}
+
+rdma_del() {
+	in_place "$2" rdma link delete "$1"
+}
+
 # silence DEVICE NAMESPACE... and noise DEVICE NAMESPACE...: nothing leaves there any more, and nobody says so.
 silence() {
 	while [ $# -gt 0 ]; do
@@ -61,7 +75,7 @@ noise() {
 	done
 }
 
-export -f in_place link_down link_up device_del device_add silence noise
+export -f in_place link_down link_up device_del device_add rdma_add rdma_del silence noise
 
 # both_ways LOSE RESTORE DEVICE...: the options of `smctest failover` for the two commands, with each device.
 both_ways() {

@@ -176,6 +176,18 @@ no_groups() {
 	! "$BIN/smc" lgr --json | grep -q '"id"'
 }
 
+# links_on DEVICES: the links are on these RDMA devices, in order of their names, soon. Shows them.
+links_on() {
+	within 10 are_links_on "$1"
+	local code=$?
+	"$BIN/smc" link | sed 's/^/# /'
+	return $code
+}
+
+are_links_on() {
+	[ "$("$BIN/smc" link --json | grep -oE '"(rxe|siw)_[a-z0-9_]+"' | tr -d '"' | sort | xargs)" = "$1" ]
+}
+
 # no_devices: all RDMA devices are gone, as they are once their network devices are.
 no_devices() {
 	[ -z "$(ls /sys/class/infiniband)" ]

@@ -21,6 +21,7 @@ use crate::id::{
     QpNum, //
 };
 use crate::wire::clc::Limits;
+use crate::wire::iwarp::Awaited;
 use crate::wire::llc::{
     NewLinkRkey,
     PeerOrder,
@@ -83,7 +84,8 @@ pub(super) struct AddLink {
     link_num: u8,
     mtu: u8,
     psn: [u8; 3],
-    reserved2: [u8; 8],
+    /// Reserved, but for links over iWARP.
+    awaited: [u8; 8],
 }
 
 const _: () = assert!(size_of::<RawHeader>() + size_of::<AddLink>() == SEND_LEN);
@@ -98,7 +100,7 @@ impl AddLink {
             link_num: link.link_num.0,
             mtu: link.mtu.map_or(0, Mtu::code),
             psn: link.psn.to_be_bytes(),
-            reserved2: [0; 8],
+            awaited: Awaited::to_bytes(link.awaited),
         }
     }
 
@@ -111,6 +113,7 @@ impl AddLink {
             link_num: LinkNum::NONE,
             mtu: None,
             psn: Psn::default(),
+            awaited: None,
         })
     }
 
@@ -122,6 +125,7 @@ impl AddLink {
             link_num: LinkNum(self.link_num),
             mtu: Mtu::from_code(self.mtu & 0x0f),
             psn: Psn::from_be_bytes(self.psn),
+            awaited: Awaited::of(self.awaited),
         }
     }
 }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages over iWARP that left, until the peer says that it has them: see `smc_proto::link::credits`.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use smc_proto::{
+    link::credits::is_ahead,
+    stream::SentRecord, //
+};
+
+use super::{
+    Link,
+    Sender,
+    Sent, //
+};
+
+/// Whose message it is.
+type Message = (Arc<dyn Sender>, SentRecord);
+
+/// Those messages about connections, oldest first.
+pub(super) struct Unsure {
+    /// A ring, with the number of each.
+    ring: KVec<Option<(u16, Message)>>,
+    /// Place of the oldest.
+    first: usize,
+    len: usize,
+    /// Messages of any kind that left.
+    left: u16,
+    /// The peer says nothing any more.
+    is_over: bool,
+}
+
+impl Unsure {
+    /// With room for so many.
+    pub(super) fn new(room: u16) -> Result<Self> {
+        let mut ring = KVec::with_capacity(usize::from(room), GFP_KERNEL)?;
+        for _ in 0..room {
+            ring.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            ring,
+            first: 0,
+            len: 0,
+            left: 0,
+            is_over: false,
+        })
+    }
+
+    /// A message left, in the order in which they went. Gives one back for which it is too late, or no room,
+    /// which a peer that is believed does not bring about.
+    fn on_left(&mut self, message: Option<Message>) -> Result<(), Message> {
+        self.left = self.left.wrapping_add(1);
+        let Some(message) = message else {
+            return Ok(());
+        };
+        let room = self.ring.len();
+        if self.is_over || self.len >= room {
+            return Err(message);
+        }
+        let place = self.first.saturating_add(self.len).checked_rem(room);
+        let place = place.and_then(|place| self.ring.get_mut(place));
+        if let Some(place) = place {
+            *place = Some((self.left, message));
+            self.len = self.len.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest, if it is among the first `arrived`, or if nothing more will be said.
+    fn next(&mut self, arrived: u16) -> Option<Message> {
+        let is_over = self.is_over;
+        let place = self.ring.get_mut(self.first)?;
+        let (_, message) = place.take_if(|(number, _)| is_over || !is_ahead(*number, arrived))?;
+        self.first = self.first.saturating_add(1);
+        if self.first == self.ring.len() {
+            self.first = 0;
+        }
+        self.len = self.len.saturating_sub(1);
+        Some(message)
+    }
+}
+
+impl Link {
+    /// A message was completed without error, which over iWARP says only that it left. Does not sleep.
+    pub(super) fn on_left(&self, what: Sent) {
+        let message = match what {
+            Sent::Control => None,
+            Sent::Data(sender, record) => Some((sender, record)),
+        };
+        let sender = message.as_ref().map(|(sender, _)| sender.clone());
+        let kept = self.unsure.lock().on_left(message);
+        match kept {
+            Ok(()) => {
+                if let Some(sender) = sender {
+                    sender.on_left();
+                }
+                // The peer's word may have been faster.
+                self.tell_arrived();
+            }
+            Err((sender, record)) => sender.on_sent(&record, false),
+        }
+    }
+
+    /// Tells of messages which the peer says that it has. Does not sleep.
+    pub(super) fn tell_arrived(&self) {
+        let Some(arrived) = self.with_credits(|credits| credits.arrived()) else {
+            return;
+        };
+        loop {
+            let next = self.unsure.lock().next(arrived);
+            let Some((sender, record)) = next else {
+                return;
+            };
+            sender.on_told(&record, true);
+        }
+    }
+
+    /// The peer says nothing any more: tells of messages that it did not say to have. Does not sleep.
+    pub(super) fn tell_lost(&self) {
+        self.unsure.lock().is_over = true;
+        loop {
+            let next = self.unsure.lock().next(0);
+            let Some((sender, record)) = next else {
+                return;
+            };
+            sender.on_told(&record, false);
+        }
+    }
+
+    /// Has the peer say at once which messages it has, if it did not say so of all. Does not sleep.
+    pub(crate) fn ask(self: &Arc<Self>) {
+        if self.with_credits(|credits| credits.want_word()).is_some() && self.say_word().is_err() {
+            self.fail(super::Failure::Post);
+        }
+    }
+}

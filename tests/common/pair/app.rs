@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the application of an end does.
+
+use std::collections::BTreeSet;
+
+use smc_proto::stream::{
+    Gate,
+    Stream, //
+};
+
+use super::{
+    Action,
+    Host,
+    Plan, //
+};
+use crate::common::Side;
+
+impl Host {
+    pub(super) fn new(stream: Stream, plan: Plan) -> Self {
+        Self {
+            stream,
+            gate: Gate::default(),
+            drain: false,
+            plan,
+            link: 0,
+            heard: Some(0),
+            next: None,
+            buffer: None,
+            written: 0,
+            read: 0,
+            urgents: BTreeSet::new(),
+            writer_awake: true,
+            reader_awake: true,
+            transmit: false,
+            shut: false,
+            ended: false,
+            released: false,
+            signals: 0,
+            urgent: 0,
+            reset: false,
+            fault: None,
+            send_error: None,
+        }
+    }
+
+    /// The urgent bytes that were sent.
+    pub fn urgents_sent(&self) -> usize {
+        self.urgents.len()
+    }
+
+    /// Whether the last bytes sent end with an urgent one that a reader leaves out.
+    pub fn is_urgent(&self, pos: u64) -> bool {
+        self.urgents.contains(&pos)
+    }
+
+    fn has_written_all(&self) -> bool {
+        self.written == self.plan.send || self.send_error.is_some()
+    }
+
+    pub(super) fn app_actions(&self, side: Side) -> impl Iterator<Item = Action> {
+        let write = self.writer_awake && !self.has_written_all() && !self.released;
+        let read = self.reader_awake && !self.ended && !self.released;
+        let shut = self.has_written_all() && !self.shut;
+        let close = self.shut && self.ended && !self.released;
+        let finish = shut || close;
+        [
+            write.then_some(Action::Write(side)),
+            read.then_some(Action::Read(side)),
+            finish.then_some(Action::Finish(side)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Shuts down or closes, whatever is still to be posted.
+    pub(super) fn finish(&mut self) {
+        if !self.shut && !self.plan.close_early {
+            self.shut = true;
+            if let Ok(fx) = self.stream.shutdown_write() {
+                self.transmit |= fx.transmit;
+            }
+            return;
+        }
+        self.shut = true;
+        self.released = true;
+        self.transmit |= self.stream.close(true).transmit;
+    }
+}
