@@ -57,6 +57,7 @@ fn named(Ipv4(address): Ipv4) -> Gid {
 }
 const NONCE: Nonce = Nonce(*b"nonc");
 const PORT: u16 = 50_000;
+const SERVER_PORT: u16 = 50_001;
 const LIMITS: Limits = Limits {
     max_conns: 255,
     max_links: 2,
@@ -128,6 +129,7 @@ fn accept(chosen: Chosen, gid: Gid) -> (Accepted, Accept) {
     let beginning = Beginning {
         is_direct: true,
         hostname: Hostname::new(b"server"),
+        listener: SERVER_PORT,
     };
     let (accepted, accept) = chosen.accept(end(gid), Some(beginning));
     let mut buf = [0; 1000];
@@ -175,6 +177,7 @@ fn two_machines_with_iwarp_alone_agree_on_it() {
             panic!("not a first contact");
         };
         assert_eq!(beginning.limits().max_links, 2);
+        assert_eq!(agreed.listener(), SERVER_PORT);
         let confirm = confirm(&agreed, named(CLIENT), PORT);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
         assert_eq!(agreed.listener(), PORT);

@@ -8,6 +8,7 @@
 mod client;
 mod first;
 mod server;
+mod stream;
 
 pub(crate) use client::connect;
 pub(crate) use server::accept;

@@ -147,9 +147,9 @@ pub(crate) struct Link {
     unsure: SpinLock<Unsure>,
     #[pin]
     inner: SpinLock<Inner>,
-    /// Who waits for a registration.
+    /// Who waits for a registration, or for the first message of a stream.
     #[pin]
-    registering: CondVar,
+    changed: CondVar,
     /// When a message arrived last, ns of the clock.
     heard: Atomic<u64>,
     /// One registration at a time.
@@ -196,7 +196,7 @@ impl Link {
                 credits <- new_spinlock!(credits, "smc::Link::credits"),
                 unsure <- new_spinlock!(unsure, "smc::Link::unsure"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
-                registering <- new_condvar!("smc::Link::registering"),
+                changed <- new_condvar!("smc::Link::changed"),
                 heard: Atomic::new(0),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
             }),
@@ -383,7 +383,7 @@ impl Link {
                 self.qp_num.get()
             );
         }
-        self.registering.notify_all();
+        self.changed.notify_all();
         Some(broken)
     }
 
@@ -405,7 +405,7 @@ impl Link {
     /// returns; what was in flight is told as not good then or later. May sleep.
     pub(crate) fn stop(&self) {
         self.inner.lock().state = State::Inactive;
-        self.registering.notify_all();
+        self.changed.notify_all();
         self.flush(|hardware| {
             // It fails when the device is gone, and then nothing is in flight.
             let _ = hardware.qp.to_error();

@@ -220,6 +220,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     let beginning = (circumstances & 16 == 0).then_some(server::Beginning {
         is_direct: circumstances & 32 == 0,
         hostname: Hostname::new(b"server"),
+        listener: 0,
     });
     let (accepted, accept) = chosen.accept(end(), beginning);
     check_sent(&Message::Accept(accept));

@@ -51,6 +51,7 @@ use super::{
     learn,
     make_conn,
     settle,
+    stream,
     Ends,
     Outcome, //
 };
@@ -212,15 +213,21 @@ fn first_contact(
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
     group.begin_first_contact(group.local_end(*slot, link));
-    let listener = match agreed.iwarp() {
-        None => None,
-        Some(iwarp) => {
-            let port = Wanted::by_client(iwarp.nonce, link, server)
-                .and_then(|wanted| link.listen(tcp.netns(), &wanted));
-            Some(port.map_err(|_| Reason::LinkNotReady)?)
-        }
+    let Some(iwarp) = agreed.iwarp() else {
+        confirm(local, exchange, agreed, conn, &at, None)?;
+        return first::finish(exchange, conn);
     };
-    confirm(local, exchange, agreed, conn, &at, listener)?;
+    let wanted = Wanted::by_client(iwarp.nonce, link, server);
+    let listen = |wanted: &Wanted| {
+        let port = link.listen(tcp.netns(), server.gid)?;
+        link.expect(wanted, Role::Server).map(|()| port)
+    };
+    let (wanted, port) = wanted
+        .and_then(|wanted| listen(&wanted).map(|port| (wanted, port)))
+        .map_err(|_| Reason::LinkNotReady)?;
+    confirm(local, exchange, agreed, conn, &at, Some(port))?;
+    stream::await_or_open(link, exchange, tcp, &wanted, agreed.listener())
+        .map_err(|_| Reason::LinkNotReady)?;
     first::finish(exchange, conn)
 }
 

@@ -42,6 +42,7 @@ use super::{
     learn,
     make_conn,
     settle,
+    stream,
     Outcome, //
 };
 use crate::{
@@ -183,12 +184,16 @@ fn first_contact(
     let group = &conn.group;
     let at = conn.at();
     let At { slot, link } = &at;
+    let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
+    let nonce = chosen.nonce();
     let beginning = Beginning {
         is_direct: group.terms.is_direct,
         hostname: local.hostname,
+        listener: match nonce {
+            None => 0,
+            Some(_) => link.listen(tcp.netns(), peer_gid).unwrap_or(0),
+        },
     };
-    let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
-    let nonce = chosen.nonce();
     let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, Some(beginning));
     exchange.send(&Message::Accept(message))?;
     let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
@@ -214,13 +219,12 @@ fn first_contact(
     Tie::new(group, *slot)
         .and_then(|tie| link.ready_to_receive(end, tie))
         .and_then(|()| match nonce {
-            None => Ok(()),
+            None => link.ready_to_send(),
             Some(nonce) => {
                 let wanted = Wanted::by_server(nonce, client, link)?;
-                link.connect(tcp.netns(), &wanted, agreed.listener())
+                stream::join(link, tcp, &wanted, agreed.listener())
             }
         })
-        .and_then(|()| link.ready_to_send())
         .map_err(|_| Reason::LinkNotReady)?;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     rmbe.rmb()

@@ -56,9 +56,7 @@ impl Link {
             }
             let left = time::jiffies(end.saturating_sub(now));
             // A signal does not stop the device from registering.
-            let _ = self
-                .registering
-                .wait_interruptible_timeout(&mut inner, left);
+            let _ = self.changed.wait_interruptible_timeout(&mut inner, left);
         }
     }
 }
@@ -113,7 +111,13 @@ impl ib::Handler for Link {
     }
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
+        let is_first = this.is_iwarp() && this.heard.load(Relaxed) == 0;
         this.heard.store(time::coarse_ns(), Relaxed);
+        if is_first {
+            // Who looked under the lock waits by now.
+            drop(this.inner.lock());
+            this.changed.notify_all();
+        }
         if message.len() <= MAX_RECV {
             this.tell(message, &mut [0; MAX_RECV]);
         } else if let Ok(mut buf) = KVec::from_elem(0, message.len(), GFP_NOWAIT) {
@@ -130,6 +134,6 @@ impl ib::Handler for Link {
 
     fn registered(this: &Arc<Self>, _mr: Arc<ib::Mr>, wc: Wc) {
         this.inner.lock().registered = Some(wc.status.is_success());
-        this.registering.notify_all();
+        this.changed.notify_all();
     }
 }

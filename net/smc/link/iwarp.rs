@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Links over iWARP: the TCP stream between the two queue pairs. The client of the group listens for it,
-//! the server opens it, as whoever opens it has to send first.
+//! the server opens it, as whoever opens it has to send first. Where the server cannot, the client does, and
+//! sends a message that says nothing.
 
 use core::net::{
     IpAddr,
     SocketAddr, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
+};
 use kernel_ext::{
     ib::{
         Listener,
-        Request,
         Stream, //
     },
-    net::NetNs, //
+    net::NetNs,
+    time, //
 };
 use smc_proto::{
     id::Gid,
+    lgr::Role,
     wire::{
         clc::SmcR,
         iwarp::{
@@ -30,15 +38,15 @@ use smc_proto::{
     }, //
 };
 
-use super::Link;
-
-/// Time to open a stream, ns: a client that waits for its server's first message waits twice as long.
-const OPEN_NS: u64 = 2_000_000_000;
+use super::{
+    Failure,
+    Link, //
+};
 
 /// What there is of a link's stream.
 #[derive(Default)]
 pub(super) struct Streaming {
-    listener: Option<Listener<Link>>,
+    listener: Option<Arc<Listener<Link>>>,
     stream: Option<Stream<Link>>,
 }
 
@@ -46,40 +54,69 @@ pub(super) struct Streaming {
 pub(crate) struct Wanted {
     ours: IpAddr,
     theirs: IpAddr,
-    token: [u8; iwarp::TOKEN_LEN],
+    nonce: Nonce,
+    client: StreamEnd,
+    server: StreamEnd,
 }
 
 impl Wanted {
     /// The stream of a client to the server's end.
     pub(crate) fn by_client(nonce: Nonce, client: &Link, server: &SmcR) -> Result<Self> {
-        let token = iwarp::token(nonce, client.stream_end(), end_of(server));
-        Self::between(client, server.gid, token)
+        Self::new(
+            nonce,
+            client,
+            server.gid,
+            (client.stream_end(), end_of(server)),
+        )
     }
 
     /// The stream of a server to the client's end.
     pub(crate) fn by_server(nonce: Nonce, client: &SmcR, server: &Link) -> Result<Self> {
-        let token = iwarp::token(nonce, end_of(client), server.stream_end());
-        Self::between(server, client.gid, token)
+        Self::new(
+            nonce,
+            server,
+            client.gid,
+            (end_of(client), server.stream_end()),
+        )
     }
 
     /// The stream of a client to the server's end of a link that is added.
     pub(crate) fn by_invited(nonce: Nonce, client: &Link, server: &NewLink) -> Result<Self> {
-        let token = iwarp::token(nonce, client.stream_end(), end_of_new(server));
-        Self::between(client, server.gid, token)
+        Self::new(
+            nonce,
+            client,
+            server.gid,
+            (client.stream_end(), end_of_new(server)),
+        )
     }
 
     /// The stream of a server to the client's end of a link that is added.
     pub(crate) fn by_inviting(nonce: Nonce, client: &NewLink, server: &Link) -> Result<Self> {
-        let token = iwarp::token(nonce, end_of_new(client), server.stream_end());
-        Self::between(server, client.gid, token)
+        Self::new(
+            nonce,
+            server,
+            client.gid,
+            (end_of_new(client), server.stream_end()),
+        )
     }
 
-    fn between(ours: &Link, theirs: Gid, token: [u8; iwarp::TOKEN_LEN]) -> Result<Self> {
+    fn new(
+        nonce: Nonce,
+        ours: &Link,
+        theirs: Gid,
+        (client, server): (StreamEnd, StreamEnd),
+    ) -> Result<Self> {
         Ok(Self {
             ours: ours.port().gid.iwarp().ok_or(EINVAL)?,
             theirs: theirs.iwarp().ok_or(EINVAL)?,
-            token,
+            nonce,
+            client,
+            server,
         })
+    }
+
+    fn token(&self, opener: Role) -> [u8; iwarp::TOKEN_LEN] {
+        iwarp::token(opener, self.nonce, self.client, self.server)
     }
 }
 
@@ -105,43 +142,99 @@ impl Link {
         }
     }
 
-    /// Awaits the stream, after [`Link::ready_to_receive`], and tells the TCP port. Nobody is waited for.
-    /// May sleep.
-    pub(crate) fn listen(&self, net: &NetNs, wanted: &Wanted) -> Result<u16> {
+    /// Listens for a stream from the peer's end, and tells the TCP port. Requests are rejected until
+    /// [`Link::expect`]. May sleep.
+    pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> Result<u16> {
         let hardware = self.hardware().ok_or(ENOLINK)?;
-        let request = Request {
-            from: wanted.theirs,
-            data: &wanted.token,
-        };
-        let listener = Listener::new(&hardware.qp, net, wanted.ours, request)?;
+        let (ours, theirs) = self.port().gid.iwarp().zip(peer.iwarp()).ok_or(EINVAL)?;
+        let listener = Listener::new(&hardware.qp, net, ours, theirs)?;
+        let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
         self.keep(|streaming| streaming.listener = Some(listener))?;
         Ok(port)
     }
 
-    /// Opens the stream, after [`Link::ready_to_receive`]. May sleep, for two seconds.
+    /// Takes the stream that `opener` opens, after [`Link::ready_to_receive`]. Nobody is waited for. May sleep.
+    pub(crate) fn expect(&self, wanted: &Wanted, opener: Role) -> Result {
+        let listener = self.listener().ok_or(ENOTCONN)?;
+        listener.expect(&wanted.token(opener))
+    }
+
+    /// Waits until the stream is there that is expected, or the clock says `end` ns. Says whether it is. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT` or `ECONNREFUSED` if the client does not take it, and what else may go wrong.
-    pub(crate) fn connect(&self, net: &NetNs, wanted: &Wanted, port: u16) -> Result {
+    /// `ENOTCONN` if none is expected.
+    pub(crate) fn await_stream(&self, end: u64) -> Result<bool> {
+        let listener = self.listener().ok_or(ENOTCONN)?;
+        Ok(listener.wait(end))
+    }
+
+    /// Opens the stream, as `opener`, after [`Link::ready_to_receive`]. May sleep, until the clock says `end` ns.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT` or `ECONNREFUSED` if the peer does not take it, and what else may go wrong.
+    pub(crate) fn connect(
+        &self,
+        net: &NetNs,
+        wanted: &Wanted,
+        (opener, port): (Role, u16),
+        end: u64,
+    ) -> Result {
         let hardware = self.hardware().ok_or(ENOLINK)?;
         let ends = (wanted.ours, SocketAddr::new(wanted.theirs, port));
-        let stream = Stream::connect(&hardware.qp, net, ends, &wanted.token, OPEN_NS)?;
+        let token = wanted.token(opener);
+        let stream = Stream::connect(&hardware.qp, net, ends, &token, end)?;
         self.keep(|streaming| streaming.stream = Some(stream))
     }
 
-    /// Whether there is a stream; one that was awaited is not awaited any more. May sleep.
-    pub(super) fn settle_stream(&self) -> Result {
+    /// Whether there is a stream. None is awaited any more. May sleep.
+    pub(crate) fn settle_stream(&self) -> Result {
         let listener = {
             let streaming = &mut self.inner.lock().streaming;
+            let listener = streaming.listener.take();
             if streaming.stream.is_some() {
-                return Ok(());
+                // It is let go of without the lock.
+                Err(listener)
+            } else {
+                Ok(listener)
             }
-            streaming.listener.take()
         };
-        let stream = listener.ok_or(ENOTCONN)?.into_stream()?;
+        let listener = match listener {
+            Ok(listener) => listener.ok_or(ENOTCONN)?,
+            Err(_unneeded) => return Ok(()),
+        };
+        let stream = listener.take_stream()?;
         self.keep(|streaming| streaming.stream = Some(stream))
+    }
+
+    /// Sends a message that says nothing. Does not sleep.
+    pub(crate) fn greet(self: &Arc<Self>) {
+        self.with_credits(|credits| credits.owe_word());
+        if self.say_word().is_err() {
+            self.fail(Failure::Post);
+        }
+    }
+
+    /// Waits until the peer has sent something, or the clock says `end` ns. Says whether it has. May sleep.
+    pub(crate) fn await_word(&self, end: u64) -> bool {
+        let mut inner = self.inner.lock();
+        loop {
+            let now = time::now_ns();
+            let has_heard = self.heard.load(Relaxed) != 0;
+            if has_heard || now >= end || inner.hardware.is_none() {
+                return has_heard;
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // The wait is short, and a signal no reason to end it.
+            let _ = self.changed.wait_interruptible_timeout(&mut inner, left);
+        }
+    }
+
+    fn listener(&self) -> Option<Arc<Listener<Self>>> {
+        self.inner.lock().streaming.listener.clone()
     }
 
     /// Keeps something of the stream while the link has its device; if that is gone, so is this.

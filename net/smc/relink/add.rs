@@ -11,7 +11,8 @@ use kernel::{
 use kernel_ext::{
     ib::Device,
     net::NetNsRef,
-    random, //
+    random,
+    time, //
 };
 use smc_proto::{
     id::Gid,
@@ -21,7 +22,8 @@ use smc_proto::{
             Occasion,
             Which, //
         },
-        Port, //
+        Port,
+        Role, //
     },
     link::Transport,
     llc::NewEnd,
@@ -55,6 +57,9 @@ use crate::{
     },
     llc::Tie, //
 };
+
+/// Time to open a stream, ns.
+const OPEN_NS: u64 = 2_000_000_000;
 
 /// Regions that one message can name, which is as many as a peer remembers.
 const MAX_KEYS: usize = 255;
@@ -322,7 +327,8 @@ fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Opti
     }
     let nonce = Nonce(random::bytes());
     let wanted = Wanted::by_invited(nonce, link, server)?;
-    let port = link.listen(&*netns(group, link)?, &wanted)?;
+    let port = link.listen(&*netns(group, link)?, server.gid)?;
+    link.expect(&wanted, Role::Server)?;
     Ok(Some(Awaited { port, nonce }))
 }
 
@@ -333,7 +339,9 @@ fn open_stream(group: &LinkGroup, link: &Link, client: &NewLink) -> Result {
     }
     let awaited = client.awaited.ok_or(EINVAL)?;
     let wanted = Wanted::by_inviting(awaited.nonce, client, link)?;
-    link.connect(&*netns(group, link)?, &wanted, awaited.port)
+    let end = time::now_ns().saturating_add(OPEN_NS);
+    let by = (Role::Server, awaited.port);
+    link.connect(&*netns(group, link)?, &wanted, by, end)
 }
 
 /// The group's network namespace, where the port of the link is as well.

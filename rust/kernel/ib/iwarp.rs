@@ -54,7 +54,8 @@ use crate::{
         inside,
         NetNs, //
     },
-    random, //
+    random,
+    time, //
 };
 
 /// Requests that may wait at a listener, which takes one.
@@ -65,19 +66,14 @@ const FIRST_PORT: u16 = 49152;
 /// How many of them it tries.
 const TRIES: usize = 16;
 
-/// The request that a listener takes; all others are rejected.
-#[derive(Clone, Copy)]
-pub struct Request<'a> {
-    /// Where it comes from.
-    pub from: IpAddr,
-    /// Its private data.
-    pub data: &'a [u8],
-}
-
 /// How far a stream is.
 enum State<H: Handler> {
-    /// Neither there nor failed.
-    Waiting,
+    /// Every request is rejected for now.
+    Deaf,
+    /// A request with this private data is awaited; all others are rejected.
+    Listening(KVec<u8>),
+    /// A reply is awaited.
+    Asking,
     /// There; an accepted one is kept here until the listener becomes a stream.
     Open(Option<Deferred<Id<H>>>),
     /// It will not be.
@@ -88,8 +84,8 @@ enum State<H: Handler> {
 #[pin_data]
 struct Context<H: Handler> {
     qp: Arc<Qp<H>>,
-    from: IpAddr,
-    data: KVec<u8>,
+    /// The other end.
+    remote: IpAddr,
     // Lock order: held while a request is accepted; the locks of the connection manager and of the driver
     // are taken under it, and it is never taken under them.
     #[pin]
@@ -127,16 +123,13 @@ impl<H: Handler> Drop for Id<H> {
 }
 
 impl<H: Handler> Context<H> {
-    fn new(qp: &Arc<Qp<H>>, from: IpAddr, data: &[u8]) -> Result<Arc<Self>> {
+    fn new(qp: &Arc<Qp<H>>, remote: IpAddr, state: State<H>) -> Result<Arc<Self>> {
         let qp = qp.clone();
-        let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
-        copy.extend_from_slice(data, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
-                from,
-                data: copy,
-                state <- new_mutex!(State::Waiting, "ib::iwarp::Context::state"),
+                remote,
+                state <- new_mutex!(state, "ib::iwarp::Context::state"),
                 changed <- new_condvar!("ib::iwarp::Context::changed"),
             }),
             GFP_KERNEL,
@@ -168,17 +161,17 @@ impl<H: Handler> Context<H> {
         event: &bindings::iw_cm_event,
     ) -> Result {
         let mut state = self.state.lock();
-        let is_awaited = matches!(*state, State::Waiting);
-        if !is_awaited || address_of(&event.remote_addr) != Some(self.from) {
+        let State::Listening(awaited) = &*state else {
             return Err(ECONNREFUSED);
-        }
+        };
         let len = usize::from(event.private_data_len);
-        if len != self.data.len() || len == 0 {
+        let is_elsewhere = address_of(&event.remote_addr) != Some(self.remote);
+        if is_elsewhere || len != awaited.len() || len == 0 {
             return Err(ECONNREFUSED);
         }
         // SAFETY: The connection manager passes private data of that length, valid during the event.
         let data = unsafe { slice::from_raw_parts(event.private_data.cast::<u8>(), len) };
-        if data != self.data.as_slice() {
+        if data != awaited.as_slice() {
             return Err(ECONNREFUSED);
         }
         // Made first, so that nothing can fail after the request was accepted.
@@ -229,14 +222,14 @@ pub struct Listener<H: Handler> {
 }
 
 impl<H: Handler> Listener<H> {
-    /// Listens at the address `local` of a network namespace, at a port chosen at random, for `request`. The
-    /// queue pair is past Reset, and has its receives posted. May sleep.
+    /// Listens at the address `local` of a network namespace, at a port chosen at random, for a request from
+    /// `remote`; see [`Listener::expect`]. May sleep.
     ///
     /// # Errors
     ///
     /// `EADDRINUSE`, `EADDRNOTAVAIL`, else what the driver answers.
-    pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, request: Request<'_>) -> Result<Self> {
-        let context = Context::new(qp, request.from, request.data)?;
+    pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, remote: IpAddr) -> Result<Self> {
+        let context = Context::new(qp, remote, State::Deaf)?;
         let mut result = Err(EADDRINUSE);
         for _ in 0..TRIES {
             let port = FIRST_PORT | u16::from_ne_bytes(random::bytes());
@@ -255,12 +248,39 @@ impl<H: Handler> Listener<H> {
         self.port
     }
 
+    /// The request that has this private data is taken from now on; until then all are rejected. The queue pair
+    /// is past Reset, and has its receives posted. May sleep.
+    pub fn expect(&self, data: &[u8]) -> Result {
+        let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
+        awaited.extend_from_slice(data, GFP_KERNEL)?;
+        let mut state = self.id.context.state.lock();
+        if let State::Deaf = *state {
+            *state = State::Listening(awaited);
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream, until the clock says `end` ns; says whether it is there. May sleep.
+    pub fn wait(&self, end: u64) -> bool {
+        let context = &self.id.context;
+        let mut state = context.state.lock();
+        loop {
+            let now = time::now_ns();
+            if !matches!(*state, State::Listening(_)) || now >= end {
+                return matches!(*state, State::Open(Some(_)));
+            }
+            let left = time::jiffies(end.saturating_sub(now));
+            // The wait is short, and a signal no reason to end it.
+            let _ = context.changed.wait_interruptible_timeout(&mut state, left);
+        }
+    }
+
     /// Ends listening, and gives the stream if it is there. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if it is not.
-    pub fn into_stream(self) -> Result<Stream<H>> {
+    pub fn take_stream(&self) -> Result<Stream<H>> {
         match self.close() {
             Some(id) => Ok(Stream { _id: id }),
             None => Err(ENOTCONN),
@@ -272,7 +292,7 @@ impl<H: Handler> Listener<H> {
         let mut state = self.id.context.state.lock();
         match core::mem::replace(&mut *state, State::Failed(ECONNREFUSED)) {
             State::Open(id) => id,
-            State::Waiting | State::Failed(_) => None,
+            State::Deaf | State::Listening(_) | State::Asking | State::Failed(_) => None,
         }
     }
 }

@@ -244,6 +244,7 @@ impl Machine {
         let beginning = conn.first.then_some(Beginning {
             is_direct,
             hostname: Hostname::new(b"server"),
+            listener: 0,
         });
         let (accepted, accept) = chosen.accept(conn.local.unwrap(), beginning);
         self.conn(id).stage = Stage::Accepted(accepted);

@@ -6,6 +6,7 @@
 use std::io::Read;
 use std::io::Write;
 use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -70,6 +71,11 @@ pub(super) const TESTS: &[Test] = &[
     ("client: a stream that nobody answers", silent_listener),
     ("client: a stream that is reset", reset),
     ("client: no port", no_port),
+    ("server: the client opens the stream", opened_by_client),
+    (
+        "client: the stream is opened too early, with a wrong token, then rightly",
+        opens_itself,
+    ),
 ];
 
 /// The name of an iWARP end.
@@ -135,7 +141,17 @@ fn until_confirm(
     number: u16,
     rest: impl FnOnce(&mut RawTcp<'_>, &[u8], [u8; 28]) -> Result<()>,
 ) -> Result<()> {
-    let accept = over_iwarp(peer, &Messages::of(peer.address, number).accept, 0);
+    until_confirm_to(peer, wire, (number, 0), rest)
+}
+
+/// The same, with a port at which the peer says that it awaits the stream.
+fn until_confirm_to(
+    peer: &Peer<'_>,
+    wire: &Socket,
+    (number, port): (u16, u16),
+    rest: impl FnOnce(&mut RawTcp<'_>, &[u8], [u8; 28]) -> Result<()>,
+) -> Result<()> {
+    let accept = over_iwarp(peer, &Messages::of(peer.address, number).accept, port);
     let connected = peer.serve_talk(wire, |tcp| {
         let proposal = proper(tcp)?;
         ensure!(
@@ -172,9 +188,15 @@ fn never_connects(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
+/// The token of the stream if the client opens it.
+fn by_client(mut token: [u8; 28]) -> [u8; 28] {
+    token[5] = 1;
+    token
+}
+
 /// The port at which the kernel awaits the stream.
-fn port_of(confirm: &[u8]) -> u16 {
-    u16::from_be_bytes([confirm[PORT], confirm[PORT + 1]])
+fn port_of(message: &[u8]) -> u16 {
+    u16::from_be_bytes([message[PORT], message[PORT + 1]])
 }
 
 /// A request with this private data.
@@ -185,9 +207,9 @@ fn request(data: &[u8]) -> Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Asks for a stream at the port of a CONFIRM, with this private data; says whether it was taken.
-fn ask(peer: &Peer<'_>, wire: &Socket, confirm: &[u8], data: &[u8]) -> Result<bool> {
-    let mut stream = peer.connect_to(wire, port_of(confirm))?;
+/// Asks for a stream at the port of an ACCEPT or CONFIRM, with this private data; says whether it was taken.
+fn ask(peer: &Peer<'_>, wire: &Socket, message: &[u8], data: &[u8]) -> Result<bool> {
+    let mut stream = peer.connect_to(wire, port_of(message))?;
     stream.send(&request(data)?)?;
     let reply = stream.take_bytes(REPLY_LEN, PROMPT)?;
     let is_taken = match &reply {
@@ -263,6 +285,51 @@ fn other_address(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     }
 }
 
+/// The kernel opens the stream as none comes, and is the first to send: a message that says nothing.
+fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    /// How many reads there may be at a time is said before the token (RFC 6581).
+    const READS: &[u8] = &[0, 1, 0, 1];
+    /// Length, headers, four bytes and a checksum (RFC 5044, RFC 5041).
+    const FIRST: usize = 2 + 18 + 4 + 4;
+    let decline = Messages::of(peer.address, 0x5009).decline;
+    until_confirm_to(peer, wire, (0x5009, 4009), |tcp, _, token| {
+        peer.listen_at(wire, 4009, |stream| {
+            let len = request(&[READS, &token].concat())?.len();
+            let request = stream.take_bytes(len, PROMPT)?.context("no request")?;
+            let is_right = request.ends_with(&by_client(token));
+            ensure!(is_right, "the request is {request:02x?}");
+            stream.send(&[REPLY, &[0x10, 2, 0, 4], READS].concat())?;
+            let first = stream.take_bytes(FIRST, PROMPT)?.context("no message")?;
+            ensure!(first[..2] == [0, 22], "the message is {first:02x?}");
+            Ok(())
+        })?;
+        let start = Instant::now();
+        tcp.send(&decline)?;
+        answer_talk(tcp)?;
+        late::soon(start)
+    })
+}
+
+/// Nobody answers where the kernel wants to open the stream; only after that it takes one.
+fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let open = |accept: &[u8], confirm: &[u8]| {
+        let token = token(b"nonc", confirm, accept);
+        let rightly = by_client(token);
+        ensure!(
+            !ask(peer, wire, accept, &rightly)?,
+            "it was taken too early"
+        );
+        thread::sleep(Duration::from_millis(1300));
+        ensure!(
+            !ask(peer, wire, accept, &token)?,
+            "the server's token was taken"
+        );
+        ensure!(ask(peer, wire, accept, &rightly)?, "the token was rejected");
+        Ok(())
+    };
+    as_client_with(peer, wire, (0x500a, 4010), open, NO_STREAM)
+}
+
 /// Connects to the kernel as a client that has iWARP alone, and confirms with this port; `rest` is what
 /// goes on beside until the kernel declines for this reason.
 fn as_client(
@@ -270,6 +337,17 @@ fn as_client(
     wire: &Socket,
     (number, port): (u16, u16),
     rest: impl FnOnce() -> Result<()>,
+    declined: (u32, Duration),
+) -> Result<()> {
+    as_client_with(peer, wire, (number, port), |_, _| rest(), declined)
+}
+
+/// The same; `rest` gets the ACCEPT and the CONFIRM.
+fn as_client_with(
+    peer: &Peer<'_>,
+    wire: &Socket,
+    (number, port): (u16, u16),
+    rest: impl FnOnce(&[u8], &[u8]) -> Result<()>,
     (code, time): (u32, Duration),
 ) -> Result<()> {
     let messages = Messages::of(peer.address, number);
@@ -279,8 +357,9 @@ fn as_client(
     tcp.send(&proposal)?;
     let accept = proper(&mut tcp)?;
     ensure!(accept[OPTIONS] == IWARP, "the kernel did not choose iWARP");
-    tcp.send(&over_iwarp(peer, &messages.confirm, port))?;
-    rest()?;
+    let confirm = over_iwarp(peer, &messages.confirm, port);
+    tcp.send(&confirm)?;
+    rest(&accept, &confirm)?;
     declined(&mut tcp, code, time)?;
     peer.one_over_tcp(&mut tcp)?;
     tcp.reset()

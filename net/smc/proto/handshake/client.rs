@@ -267,6 +267,10 @@ impl Proposed<'_> {
             os: first.os,
             hostname: first.hostname,
             takes_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
+            listener: match first.vendor() {
+                Vendor::Iwarp { port } if is_iwarp => port,
+                Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink => 0,
+            },
         }))
     }
 }
@@ -306,6 +310,8 @@ pub enum Beginning {
         hostname: Hostname,
         /// See [`Vendor::AnyLink`].
         takes_any_link: bool,
+        /// The TCP port at which the server awaits the stream if it cannot open it; 0 for none.
+        listener: u16,
     },
 }
 
@@ -374,6 +380,14 @@ impl Agreed {
         match self.terms {
             Terms::V1 => None,
             Terms::V2 { iwarp, .. } => iwarp,
+        }
+    }
+
+    /// The TCP port at which the server awaits the stream if it cannot open it; 0 for none.
+    pub const fn listener(&self) -> u16 {
+        match self.contact {
+            Contact::First(Beginning::V2 { listener, .. }) => listener,
+            Contact::First(Beginning::V1) | Contact::Reuse => 0,
         }
     }
 

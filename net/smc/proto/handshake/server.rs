@@ -285,8 +285,9 @@ impl Chosen {
     pub fn accept(self, local: SmcR, beginning: Option<Beginning>) -> (Accepted, Accept) {
         let vendor = match self.transport() {
             Transport::Roce => Vendor::AnyLink,
-            // We open the stream.
-            Transport::Iwarp => Vendor::Iwarp { port: 0 },
+            Transport::Iwarp => Vendor::Iwarp {
+                port: beginning.map_or(0, |new| new.listener),
+            },
         };
         let mode = match self.way.v2() {
             None => Mode::V1 {
@@ -320,6 +321,8 @@ pub struct Beginning {
     pub is_direct: bool,
     /// Our name. Not said in version 1.
     pub hostname: Hostname,
+    /// Over iWARP the TCP port at which we await the stream if we cannot open it; 0 for none.
+    pub listener: u16,
 }
 
 /// The ACCEPT is out; the CONFIRM is awaited for [`super::CLC_WAIT`].

@@ -140,6 +140,11 @@ impl Credits {
         self.wanted = self.sent;
     }
 
+    /// The peer is to be told what it may send, though nothing is new.
+    pub fn owe_word(&mut self) {
+        self.is_asked = true;
+    }
+
     /// What a message takes with it which goes out now.
     pub fn tell(&mut self) -> Word {
         let is_filling = self.on_their_way() >= self.window() / 2;

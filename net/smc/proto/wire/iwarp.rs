@@ -24,6 +24,7 @@ use crate::id::{
     Psn,
     QpNum, //
 };
+use crate::lgr::Role;
 
 use super::clc::SmcdArea;
 
@@ -76,7 +77,8 @@ pub const TOKEN_LEN: usize = 28;
 struct RawToken {
     magic: [u8; 4],
     version: u8,
-    reserved: [u8; 3],
+    opener: u8,
+    reserved: [u8; 2],
     nonce: [u8; 4],
     client_qp: U32,
     client_psn: U32,
@@ -86,12 +88,17 @@ struct RawToken {
 
 const _: () = assert!(size_of::<RawToken>() == TOKEN_LEN);
 
-/// The token of the stream between two ends that a handshake with this nonce brought together.
-pub fn token(nonce: Nonce, client: StreamEnd, server: StreamEnd) -> [u8; TOKEN_LEN] {
+/// The token of the stream that `opener` opens between two ends which a handshake with this nonce brought
+/// together.
+pub fn token(opener: Role, nonce: Nonce, client: StreamEnd, server: StreamEnd) -> [u8; TOKEN_LEN] {
     zerocopy::transmute!(RawToken {
         magic: *b"SMCi",
         version: 1,
-        reserved: [0; 3],
+        opener: match opener {
+            Role::Server => 0,
+            Role::Client => 1,
+        },
+        reserved: [0; 2],
         nonce: nonce.0,
         client_qp: U32::new(client.qp.get()),
         client_psn: U32::new(client.psn.get()),
@@ -234,9 +241,13 @@ mod tests {
             qp: QpNum::from_low_bits(qp),
             psn: Psn::from_low_bits(psn),
         };
-        let bytes = token(Nonce(*b"nonc"), end(0x0a0b0c, 0x010203), end(5, 6));
+        let ends = (end(0x0a0b0c, 0x010203), end(5, 6));
+        let bytes = token(Role::Server, Nonce(*b"nonc"), ends.0, ends.1);
         let expected = b"SMCi\x01\0\0\0nonc\0\x0a\x0b\x0c\0\x01\x02\x03\0\0\0\x05\0\0\0\x06";
         assert_eq!(&bytes, expected);
+        let bytes = token(Role::Client, Nonce(*b"nonc"), ends.0, ends.1);
+        assert_eq!(bytes[..8], *b"SMCi\x01\x01\0\0");
+        assert_eq!(bytes[8..], expected[8..]);
     }
 
     #[test]

@@ -53,10 +53,13 @@ use crate::{
 /// How often a thread that does not heed its signal gets another one, ns.
 const KILL_AGAIN: u64 = 50_000_000;
 
+/// Time for the peer's answer once there is a TCP connection, ns.
+const REPLY_NS: u64 = 1_000_000_000;
+
 impl<H: Handler> Stream<H> {
     /// Opens a stream from the address `local` of a network namespace to `remote`, with `data` in the
     /// request. The queue pair is past Reset, and has its receives posted; it is Ready to Send afterwards.
-    /// May sleep, for `wait` nanoseconds at most.
+    /// May sleep, until the clock says `end` ns, and a second longer for the answer.
     ///
     /// # Errors
     ///
@@ -66,9 +69,9 @@ impl<H: Handler> Stream<H> {
         net: &NetNs,
         (local, remote): (IpAddr, SocketAddr),
         data: &[u8],
-        wait: u64,
+        end: u64,
     ) -> Result<Self> {
-        let context = Context::new(qp, remote.ip(), data)?;
+        let context = Context::new(qp, remote.ip(), State::Asking)?;
         let id = Id::new(&context)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
@@ -76,10 +79,9 @@ impl<H: Handler> Stream<H> {
         unsafe { put_address(&mut (*raw.as_ptr()).local_addr, SocketAddr::new(local, 0)) };
         // SAFETY: As above.
         unsafe { put_address(&mut (*raw.as_ptr()).remote_addr, remote) };
-        let end = time::now_ns().saturating_add(wait);
-        let job = KBox::pin_init(Job::new(raw, &context, net), GFP_KERNEL)?;
+        let job = KBox::pin_init(Job::new(raw, &context, net, data), GFP_KERNEL)?;
         job.run(end)?;
-        context.await_reply(end)?;
+        context.await_reply(end.saturating_add(REPLY_NS))?;
         Ok(Self { _id: id })
     }
 }
@@ -92,7 +94,7 @@ impl<H: Handler> Context<H> {
             match &*state {
                 State::Open(_) => return Ok(()),
                 State::Failed(error) => return Err(*error),
-                State::Waiting => {}
+                State::Deaf | State::Listening(_) | State::Asking => {}
             }
             let now = time::now_ns();
             if now >= end {
@@ -115,6 +117,8 @@ struct Job<'a, H: Handler> {
     id: NonNull<bindings::iw_cm_id>,
     context: &'a Context<H>,
     net: &'a NetNs,
+    /// For the request.
+    data: &'a [u8],
     /// What the connection manager answered, once it did.
     #[pin]
     answer: Mutex<Option<c_int>>,
@@ -127,12 +131,14 @@ impl<'a, H: Handler> Job<'a, H> {
         id: NonNull<bindings::iw_cm_id>,
         context: &'a Context<H>,
         net: &'a NetNs,
+        data: &'a [u8],
     ) -> impl PinInit<Self> + use<'a, H> {
         // INVARIANT: The one caller keeps the id until this is gone.
         pin_init!(Self {
             id,
             context,
             net,
+            data,
             answer <- new_mutex!(None, "ib::iwarp::Job::answer"),
             answered <- new_condvar!("ib::iwarp::Job::answered"),
         })
@@ -176,7 +182,7 @@ impl<'a, H: Handler> Job<'a, H> {
     }
 
     fn connect(&self) -> Result {
-        let mut param = self.context.param(&self.context.data);
+        let mut param = self.context.param(self.data);
         let id = self.id.as_ptr();
         // SAFETY: By the type invariant the id is new; the queue pair is alive while the context is.
         let connect = || unsafe { bindings::iw_cm_connect(id, &mut param) };

@@ -16,7 +16,7 @@ pub enum Vendor {
     AnyLink,
     /// As [`Vendor::AnyLink`], and the link is over iWARP. Only a GID that names an iWARP end makes it so.
     Iwarp {
-        /// The TCP port at which the sender awaits the stream; 0 in an ACCEPT, whose sender opens it.
+        /// The TCP port at which the sender awaits the stream; 0 for none.
         port: u16,
     },
 }

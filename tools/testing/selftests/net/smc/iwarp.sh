@@ -8,6 +8,20 @@
 
 RAW=10.9.0.50
 
+# low_ports: those of streams are the others.
+low_ports() {
+	each_end sh -c "echo 20000 40000 >/proc/sys/net/ipv4/ip_local_port_range"
+}
+
+# out_of_reach add|del [END]: what b sends to the ports of streams gets nowhere, or what the other end sends.
+out_of_reach() {
+	ip -n "${2:-b}" rule "$1" ipproto tcp dport 49152-65534 blackhole
+}
+
+with_server_out_of_reach() {
+	out_of_reach add a && "$@" && out_of_reach del a
+}
+
 require "RDMA modules load" load_rdma
 require "soft iWARP loads" load_siw
 require "module loads" load_smc
@@ -32,6 +46,15 @@ check "no link failed" sh -c '! dmesg | grep "smc: link .* failed"'
 check "groups go soon, as they hold their namespaces" within 12 no_groups
 check "IPv6: data is whole" smctest6 --expect smc integrity --mib 4
 check "IPv6: the link is on soft iWARP" links_on "siw_a siw_b"
+
+# The server gets no answer from the ports that clients listen at.
+check "a client that cannot be reached: clients have low ports" low_ports
+check "a client that cannot be reached: it is so" out_of_reach add
+check "a client that cannot be reached: it opens the stream" smctest --expect smc integrity --mib 1
+check "a client that cannot be reached: the link is on soft iWARP" links_on "siw_a siw_b"
+within 12 no_groups
+check "neither can be reached: TCP" with_server_out_of_reach smctest --expect tcp path
+check "it can be reached again" out_of_reach del
 
 require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
 suite "hostile" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 200 \

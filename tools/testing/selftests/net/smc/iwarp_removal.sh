@@ -32,8 +32,7 @@ require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev 
 ip netns exec a "$BIN/smctest" --server-netns=b --addr="$IP_B" rawclc --raw-addr "$RAW" --device wire_a \
 	--peer-mac "$(mac b)" --iwarp --only "a stream that nobody answers" >/tmp/opening &
 opening=$!
-sleep 1.2
-check "module: a stream is being opened" sh -c "kill -0 $opening && ps -e | grep smc_iwarp"
+check "module: a stream is being opened" within 10 sh -c "kill -0 $opening && ps -e | grep smc_iwarp"
 kill -9 "$opening"
 wait "$opening" 2>/dev/null
 check "module unloads while a stream is opened" within 20 unload_smc
