@@ -55,7 +55,7 @@ prop_compose! {
         link_num in 1u8..=255,
         mtu in option::of(mtu()),
         psn in psn(),
-        awaited in option::of((1u16.., any::<[u8; 4]>())),
+        awaited in option::of((Awaited::FIRST_PORT.., any::<[u8; 4]>())),
     ) -> llc::NewLink {
         let awaited = awaited.map(|(port, nonce)| Awaited { port, nonce: Nonce(nonce) });
         llc::NewLink { mac, gid, qp_num, link_num: LinkNum(link_num), mtu, psn, awaited }

@@ -222,7 +222,7 @@ fn first_contact(
             None => link.ready_to_send(),
             Some(nonce) => {
                 let wanted = Wanted::by_server(nonce, client, link)?;
-                stream::join(link, tcp, &wanted, agreed.listener())
+                stream::join(link, exchange, tcp, &wanted, agreed.listener())
             }
         })
         .map_err(|_| Reason::LinkNotReady)?;

@@ -5,11 +5,7 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    sync::Arc, //
 };
 use kernel_ext::{
     net::TcpSocket,
@@ -28,20 +24,17 @@ use crate::{
     }, //
 };
 
-/// From the CONFIRM on: time for the server to open the stream, ns,
-const SERVER_OPENS: u64 = 1_000_000_000;
+/// From the CONFIRM on: time for the server to open the stream, ns, in which TCP may lose a packet,
+const SERVER_OPENS: u64 = 1_500_000_000;
 /// until the client does not await it any more, and opens one itself,
-const CLIENT_AWAITS: u64 = 1_300_000_000;
+const CLIENT_AWAITS: u64 = 1_900_000_000;
 /// until it gives that up,
-const CLIENT_OPENS: u64 = 2_100_000_000;
+const CLIENT_OPENS: u64 = 2_700_000_000;
 /// and until the server does not await that any more.
-const SERVER_AWAITS: u64 = 2_400_000_000;
+const SERVER_AWAITS: u64 = 3_000_000_000;
 
 /// Time between two looks at the TCP connection, ns.
 const TICK: u64 = 100_000_000;
-
-/// Time between two requests for a stream.
-const PAUSE: Delta = Delta::from_millis(50);
 
 fn after(start: u64, wait: u64) -> u64 {
     start.saturating_add(wait)
@@ -49,17 +42,28 @@ fn after(start: u64, wait: u64) -> u64 {
 
 /// The server's part, once the CONFIRM is here: has the link ready to send. The client awaits the stream at `port`;
 /// we listen. May sleep.
-pub(super) fn join(link: &Arc<Link>, tcp: &TcpSocket, wanted: &Wanted, port: u16) -> Result {
+pub(super) fn join(
+    link: &Arc<Link>,
+    exchange: &Exchange<'_>,
+    tcp: &TcpSocket,
+    wanted: &Wanted,
+    port: u16,
+) -> Result {
     let start = time::now_ns();
     let by = (Role::Server, port);
     let opened = link.connect(tcp.netns(), wanted, by, after(start, SERVER_OPENS));
     let Err(error) = opened else {
         return link.settle_stream();
     };
+    if !link.is_up() {
+        return Err(error);
+    }
     link.expect(wanted, Role::Client)?;
     let end = after(start, SERVER_AWAITS);
-    if !link.await_stream(end)? {
-        return Err(error);
+    while !link.await_stream(after(time::now_ns(), TICK).min(end))? {
+        if time::now_ns() >= end || exchange.news() != News::Nothing {
+            return Err(error);
+        }
     }
     link.settle_stream()?;
     // Who did not open a stream must not be the first to send.
@@ -93,20 +97,7 @@ pub(super) fn await_or_open(
         return Ok(());
     }
     let end = after(start, CLIENT_OPENS);
-    while exchange.news() == News::Nothing {
-        match link.connect(tcp.netns(), wanted, (Role::Client, port), end) {
-            Ok(()) => {
-                link.greet();
-                break;
-            }
-            // The server has not given its own attempt up.
-            Err(e) if is_early(e) && time::now_ns() < end => fsleep(PAUSE),
-            Err(e) => return Err(e),
-        }
-    }
+    link.connect(tcp.netns(), wanted, (Role::Client, port), end)?;
+    link.greet();
     Ok(())
-}
-
-fn is_early(e: Error) -> bool {
-    e == ECONNREFUSED || e == ECONNRESET
 }

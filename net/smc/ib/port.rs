@@ -304,11 +304,16 @@ impl Adapter {
     fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
         let is_in_net =
             |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
-        let Some(Ipv4(peer)) = wanted.peer.ipv4() else {
-            // What is known of the peer is an iWARP end: whether it has a RoCE port in reach it will say.
+        if wanted.peer.iwarp().is_some() {
+            // Whether the peer has a RoCE port in reach it will say; in a group by way of gateways it would take
+            // the way to that.
+            if !wanted.is_direct {
+                return None;
+            }
             let found = self.port_gid(port, wanted.vlan, is_in_net)?;
             return (found.facts.pnetid == wanted.pnetid).then_some(found);
-        };
+        }
+        let Ipv4(peer) = wanted.peer.ipv4()?;
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
             let path = self.device.path(port, gid.index, peer);
             is_in_net(gid) && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)

@@ -186,7 +186,9 @@ impl Link {
         let hardware = self.hardware().ok_or(ENOLINK)?;
         let ends = (wanted.ours, SocketAddr::new(wanted.theirs, port));
         let token = wanted.token(opener);
-        let stream = Stream::connect(&hardware.qp, net, ends, &token, end)?;
+        let stream = Stream::connect(&hardware.qp, net, ends, &token, end);
+        // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
+        let stream = stream.inspect_err(|_| self.catch_up())?;
         self.keep(|streaming| streaming.stream = Some(stream))
     }
 
@@ -224,7 +226,7 @@ impl Link {
         loop {
             let now = time::now_ns();
             let has_heard = self.heard.load(Relaxed) != 0;
-            if has_heard || now >= end || inner.hardware.is_none() {
+            if has_heard || now >= end || !inner.state.is_usable() {
                 return has_heard;
             }
             let left = time::jiffies(end.saturating_sub(now));

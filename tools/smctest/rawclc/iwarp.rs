@@ -319,7 +319,7 @@ fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
             !ask(peer, wire, accept, &rightly)?,
             "it was taken too early"
         );
-        thread::sleep(Duration::from_millis(1300));
+        thread::sleep(Duration::from_millis(1800));
         ensure!(
             !ask(peer, wire, accept, &token)?,
             "the server's token was taken"

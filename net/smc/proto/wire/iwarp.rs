@@ -118,11 +118,14 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// What the bytes say; `None` without a port.
+    /// Where ports begin at which a stream may be awaited: no service is there that a peer could have us poke.
+    pub const FIRST_PORT: u16 = 49152;
+
+    /// What the bytes say; `None` without such a port.
     pub const fn of(bytes: [u8; 8]) -> Option<Self> {
         let [high, low, a, b, c, d, _, _] = bytes;
         match u16::from_be_bytes([high, low]) {
-            0 => None,
+            ..Self::FIRST_PORT => None,
             port => Some(Self {
                 port,
                 nonce: Nonce([a, b, c, d]),
@@ -286,5 +289,6 @@ mod tests {
         assert_eq!(Awaited::to_bytes(None), [0; 8]);
         assert_eq!(Awaited::of([0; 8]), None);
         assert_eq!(Awaited::of([0, 0, 1, 2, 3, 4, 0, 0]), None);
+        assert_eq!(Awaited::of([0xbf, 0xff, 1, 2, 3, 4, 0, 0]), None);
     }
 }

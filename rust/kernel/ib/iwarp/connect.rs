@@ -53,17 +53,15 @@ use crate::{
 /// How often a thread that does not heed its signal gets another one, ns.
 const KILL_AGAIN: u64 = 50_000_000;
 
-/// Time for the peer's answer once there is a TCP connection, ns.
-const REPLY_NS: u64 = 1_000_000_000;
-
 impl<H: Handler> Stream<H> {
     /// Opens a stream from the address `local` of a network namespace to `remote`, with `data` in the
     /// request. The queue pair is past Reset, and has its receives posted; it is Ready to Send afterwards.
-    /// May sleep, until the clock says `end` ns, and a second longer for the answer.
+    /// May sleep, until the clock says `end` ns.
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` of TCP or of the peer, else what the driver answers.
+    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` of TCP or of the peer, else what the driver answers. If there
+    /// was a TCP connection, the queue pair is in the error state.
     pub fn connect(
         qp: &Arc<Qp<H>>,
         net: &NetNs,
@@ -81,7 +79,11 @@ impl<H: Handler> Stream<H> {
         unsafe { put_address(&mut (*raw.as_ptr()).remote_addr, remote) };
         let job = KBox::pin_init(Job::new(raw, &context, net, data), GFP_KERNEL)?;
         job.run(end)?;
-        context.await_reply(end.saturating_add(REPLY_NS))?;
+        if let Err(error) = context.await_reply(end) {
+            // The driver may still have the queue pair in use for this: it cannot be had for another stream.
+            let _ = qp.to_error();
+            return Err(error);
+        }
         Ok(Self { _id: id })
     }
 }
