@@ -116,8 +116,6 @@ pub(crate) struct Inner {
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     remote: Option<Remote>,
-    /// The slot of the link by which the peer was heard last, as long as that may bring more.
-    heard: Option<usize>,
     /// Taken out when the application closes.
     owner: Option<Owner>,
     /// A send buffer has been lent before.
@@ -168,7 +166,6 @@ impl Conn {
             next: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
-            heard: Some(slot),
             owner: Some(owner),
             has_sent: false,
             queued: false,

@@ -152,6 +152,8 @@ pub(crate) struct Link {
     changed: CondVar,
     /// When a message arrived last, ns of the clock.
     heard: Atomic<u64>,
+    /// When the peer is to be asked what has arrived, ns of the clock; 0 for never.
+    ask_at: Atomic<u64>,
     /// One registration at a time.
     #[pin]
     registrar: Mutex<()>,
@@ -198,6 +200,7 @@ impl Link {
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 changed <- new_condvar!("smc::Link::changed"),
                 heard: Atomic::new(0),
+                ask_at: Atomic::new(0),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
             }),
             GFP_KERNEL,

@@ -269,9 +269,11 @@ impl LinkGroup {
             return None;
         }
         self.converse(|llc, _, now| llc.on_timeout(now));
+        let mut ask = None;
         for (slot, link) in self.links().iter().enumerate() {
             if let Some(link) = link {
                 self.test_link(slot, link, now);
+                ask = [ask, link.ask_if_due(now)].into_iter().flatten().min();
             }
         }
         let trim = self.trim_if_due(now);
@@ -289,7 +291,7 @@ impl LinkGroup {
             let test = watches.filter_map(KeepAlive::deadline).min();
             let flow = conversation.core.deadline();
             let add = conversation.add_at;
-            [idle_end, trim, closing, test, flow, add]
+            [idle_end, trim, closing, ask, test, flow, add]
                 .into_iter()
                 .flatten()
                 .min()

@@ -108,6 +108,7 @@ fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
     }
     let was_active = group.stop_watching(slot);
     link.stop();
+    group.note_given_up(&link);
     group.on_llc_link_down(slot);
     let reason = match why {
         Loss::Agreed => None,

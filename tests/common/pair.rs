@@ -84,8 +84,6 @@ pub struct Host {
     drain: bool,
     pub plan: Plan,
     pub link: usize,
-    /// The link by which the peer was heard last.
-    heard: Option<usize>,
     /// The link that it is to use as soon as it can.
     next: Option<usize>,
     /// The send buffer that the stream has now.
@@ -446,9 +444,12 @@ impl Pair {
                 // Stays marked: goes on when a slot is free.
                 return;
             }
-            let Some(plan) = host.stream.plan() else {
+            let Some(mut plan) = host.stream.plan() else {
                 break;
             };
+            if plan.cdc.flags.contains(ProducerFlags::FAILOVER) {
+                plan.cdc = plan.cdc.naming(self.fabric.given_up(side));
+            }
             // A post that fails for no lasting reason: nothing of the plan may count.
             let posted =
                 !self.rng.one_in(40) && self.fabric.post(side, host.link, &plan, host.buffer);
@@ -459,7 +460,7 @@ impl Pair {
         }
         let host = &mut self.hosts[side.index()];
         host.transmit = false;
-        if host.stream.wants_word() {
+        if host.stream.wants_word() || host.stream.wants_last_word() {
             self.fabric.ask(side, host.link);
         }
     }
@@ -488,8 +489,6 @@ impl Pair {
 
     /// Takes the queue pair of a link that is down into the error state.
     fn stop(&mut self, side: Side, link: usize) {
-        let host = self.host(side);
-        host.heard = host.heard.filter(|heard| *heard != link);
         for record in self.fabric.stop(side, link) {
             let fx = self.host(side).stream.on_told(&record, false);
             self.apply(side, fx);
@@ -514,24 +513,28 @@ impl Pair {
         if self.rng.one_in(2) {
             self.tell(side, link);
         }
-        let host = &mut self.hosts[side.index()];
-        let is_validation =
-            cdc.flags.contains(ProducerFlags::FAILOVER) && !host.stream.is_stale(&cdc);
-        // What comes by a link that is down was said before the peer left that.
-        let has_left = is_validation && self.fabric.is_up(link);
-        let old = host.heard.filter(|old| has_left && *old != link);
-        let old = old.filter(|old| self.fabric.is_iwarp(*old));
-        if let Some(old) = old.filter(|old| self.fabric.is_up(*old)) {
-            self.fabric.fail(old, &mut self.rng, &mut self.memory);
-        }
-        if !is_validation && host.stream.is_news(cdc.seq) {
-            host.heard = Some(link);
-        }
-        match host.gate.admit(&cdc, &mut host.stream, old.is_some()) {
+        let closes = cdc.flags.contains(ProducerFlags::FAILOVER) && self.give_up(side, &cdc);
+        let host = self.host(side);
+        match host.gate.admit(&cdc, &mut host.stream, closes) {
             Admission::Pass => self.deliver(side, &cdc),
             Admission::Hold => {}
             Admission::Drain => host.drain = true,
         }
+    }
+
+    /// Takes the links down that a validation names, as far as they are still there.
+    fn give_up(&mut self, side: Side, cdc: &Cdc) -> bool {
+        let mut is_any = false;
+        for link in LINKS {
+            let is_named = cdc.names().contains(&self.fabric.number(link));
+            if is_named && !self.fabric.is_stopped(side, link) {
+                is_any = true;
+                if self.fabric.is_up(link) {
+                    self.fabric.fail(link, &mut self.rng, &mut self.memory);
+                }
+            }
+        }
+        is_any
     }
 
     /// Takes all that arrived by any link, as the module does when a message of the peer is missing.

@@ -12,6 +12,8 @@
 use std::collections::VecDeque;
 
 use smc_proto::cursor::Chunk;
+use smc_proto::id::LinkNum;
+use smc_proto::lgr::LINK_SLOTS;
 use smc_proto::stream::{
     Cdc,
     SentRecord,
@@ -108,6 +110,8 @@ pub struct Fabric {
     qps: [[QueuePair; 2]; 2],
     up: [bool; 2],
     kinds: [Kind; 2],
+    /// How often each link was repaired.
+    repairs: [u8; 2],
     slots: usize,
     pub writes: u64,
 }
@@ -121,6 +125,7 @@ impl Fabric {
             qps: Default::default(),
             up: [true; 2],
             kinds: [Kind::Roce; 2],
+            repairs: [0; 2],
             slots,
             writes: 0,
         }
@@ -128,6 +133,26 @@ impl Fabric {
 
     pub fn set_kinds(&mut self, kinds: [Kind; 2]) {
         self.kinds = kinds;
+    }
+
+    /// The number of a link: another one when it comes back.
+    pub fn number(&self, link: usize) -> LinkNum {
+        LinkNum(self.repairs[link] * 2 + link as u8 + 1)
+    }
+
+    /// The numbers of the links over iWARP that one end took down.
+    pub fn given_up(&self, side: Side) -> [LinkNum; LINK_SLOTS] {
+        let mut numbers = [LinkNum::NONE; LINK_SLOTS];
+        for link in LINKS {
+            if self.is_iwarp(link) && self.is_stopped(side, link) {
+                numbers[link] = self.number(link);
+            }
+        }
+        numbers
+    }
+
+    pub fn is_stopped(&self, side: Side, link: usize) -> bool {
+        self.qps[link][side.index()].stopped
     }
 
     pub fn is_iwarp(&self, link: usize) -> bool {
@@ -338,6 +363,7 @@ impl Fabric {
         });
         if idle {
             self.up[link] = true;
+            self.repairs[link] += 1;
             self.qps[link] = Default::default();
         }
         idle

@@ -47,7 +47,11 @@ struct Model {
     own: Ring,
     peer: Ring,
     sndbuf: Option<Ring>,
+    /// What was posted, and what of that has left since.
     records: Vec<SentRecord>,
+    left: Vec<SentRecord>,
+    /// How many were told of before they left.
+    told: u32,
     /// Last cursors that the stream accepted from the peer, and the last sequence number.
     cons: Cursor,
     prod: Cursor,
@@ -70,6 +74,8 @@ pub fn run(bytes: &[u8]) {
         peer: Ring::new(peer),
         sndbuf: None,
         records: Vec::new(),
+        left: Vec::new(),
+        told: 0,
         cons: Cursor::default(),
         prod: Cursor::default(),
         seq: 0,
@@ -171,7 +177,15 @@ impl Model {
         }
     }
 
+    /// A completion says all, or, over iWARP, one half of it; the peer's word may come before or after.
     fn complete(&mut self, input: &mut Input<'_>) {
+        if self.told > 0 && input.flag() {
+            self.told -= 1;
+            self.stream.on_left();
+        }
+        if let Some(record) = self.left.pop_if(|_| input.flag()) {
+            self.stream.on_told(&record, input.flag());
+        }
         if self.records.is_empty() {
             return;
         }
@@ -181,7 +195,18 @@ impl Model {
             input.byte() as usize % self.records.len()
         };
         let record = self.records.remove(index);
-        self.stream.on_sent(&record, input.byte() % 4 != 0);
+        let is_good = input.byte() % 4 != 0;
+        match input.byte() % 4 {
+            0 => {
+                self.stream.on_left();
+                self.left.push(record);
+            }
+            1 => {
+                self.stream.on_told(&record, is_good);
+                self.told += 1;
+            }
+            _ => _ = self.stream.on_sent(&record, is_good),
+        }
     }
 
     /// A message near what an honest peer might say.

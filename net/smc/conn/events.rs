@@ -32,11 +32,7 @@ use crate::{
         chores::Chore,
         Member, //
     },
-    link::{
-        Failure,
-        Link,
-        Sender, //
-    }, //
+    link::Sender, //
 };
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
@@ -93,29 +89,7 @@ impl Conn {
     }
 }
 
-impl Conn {
-    /// The peer is heard by the link in `slot`. If it says that it gave the one up by which it was heard before,
-    /// and that is a stream, which may bring more until it is taken down, gives that.
-    fn hear(&self, inner: &mut Inner, slot: usize, cdc: &Cdc) -> Option<Arc<Link>> {
-        if !cdc.flags.contains(ProducerFlags::FAILOVER) {
-            if inner.heard != Some(slot) && inner.stream.is_news(cdc.seq) {
-                inner.heard = Some(slot);
-            }
-            return None;
-        }
-        let old = inner.heard.filter(|old| *old != slot)?;
-        let stream = self.group.link(old).filter(|link| link.is_iwarp())?;
-        // What comes by a link that is down was said before the peer left that.
-        let is_new = self.group.link(slot).is_some_and(|link| link.is_up());
-        (is_new && !inner.stream.is_stale(cdc)).then_some(stream)
-    }
-}
-
 impl Inner {
-    fn admit(&mut self, cdc: &Cdc, closes: bool) -> Admission {
-        self.gate.admit(cdc, &mut self.stream, closes)
-    }
-
     /// Takes a message of the peer.
     fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
         let fx = self.stream.on_cdc(cdc)?;
@@ -152,11 +126,12 @@ impl Inner {
 }
 
 impl Member for Conn {
-    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
+    fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
+        // Before the look at the gate: who opens it takes down what is down by then.
+        let closes = cdc.flags.contains(ProducerFlags::FAILOVER) && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
-        let stream = self.hear(&mut inner, slot, cdc);
-        let admission = inner.admit(cdc, stream.is_some());
-        match admission {
+        let Inner { gate, stream, .. } = &mut *inner;
+        match gate.admit(cdc, stream, closes) {
             Admission::Pass => {
                 let result = inner.take(cdc);
                 drop(inner);
@@ -165,9 +140,6 @@ impl Member for Conn {
             Admission::Hold => {}
             Admission::Drain => {
                 drop(inner);
-                if let Some(stream) = stream {
-                    stream.fail(Failure::GivenUp);
-                }
                 self.group.note(Chore::Drain);
             }
         }

@@ -125,7 +125,6 @@ impl Conn {
 
     /// How things are if the link in `slot` carries the connection. If it only was to, it is not.
     fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<View> {
-        inner.heard.take_if(|heard| *heard == slot);
         if inner.at.slot == slot {
             return Some(inner.view());
         }

@@ -21,6 +21,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     stream::{
+        ProducerFlags,
         RdmaWrite,
         WritePlan, //
     },
@@ -63,6 +64,8 @@ struct Outcome {
     broken: Option<Arc<Link>>,
     /// The link whose peer is to say what has arrived.
     asked: Option<Arc<Link>>,
+    /// There is time for that.
+    asks_later: bool,
 }
 
 impl Inner {
@@ -106,8 +109,14 @@ impl Conn {
         if let Some(link) = outcome.broken {
             link.fail(Failure::Post);
         }
-        if let Some(link) = outcome.asked {
-            link.ask();
+        match outcome.asked {
+            None => {}
+            Some(link) if outcome.asks_later => {
+                if let Some(at) = link.ask_later() {
+                    self.group.look_by(at);
+                }
+            }
+            Some(link) => link.ask(),
         }
         outcome.slot_left
     }
@@ -124,8 +133,10 @@ impl Conn {
         if inner.flushing > 0 && !inner.stream.needs_flush() {
             outcome.flushed = inner.sk();
         }
-        if at.link.is_iwarp() && inner.awaits_word() {
-            outcome.asked = Some(at.link);
+        if at.link.is_iwarp() {
+            let is_urgent = inner.awaits_word();
+            outcome.asks_later = !is_urgent && inner.stream.wants_last_word();
+            outcome.asked = (is_urgent || outcome.asks_later).then_some(at.link);
         }
         outcome
     }
@@ -194,7 +205,10 @@ impl Conn {
         let remote = inner.remote.ok_or(Blame::Conn)?;
         let message = cdc::Message {
             token: remote.token,
-            cdc: plan.cdc,
+            cdc: match plan.cdc.flags.contains(ProducerFlags::FAILOVER) {
+                true => self.group.naming_given_up(plan.cdc),
+                false => plan.cdc,
+            },
         };
         slot.write(&message.to_bytes()).map_err(|_| Blame::Conn)?;
         let what = Sent::Data(self.clone(), plan.record);

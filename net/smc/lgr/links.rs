@@ -34,6 +34,7 @@ use smc_proto::{
     },
     link::next_number,
     llc::LocalEnd,
+    stream::Cdc,
     wire::Version, //
 };
 
@@ -42,7 +43,10 @@ use super::{
     LinkGroup,
     Seat, //
 };
-use crate::link::Link;
+use crate::link::{
+    Failure,
+    Link, //
+};
 
 /// The links by slot.
 pub(crate) type Slots = [Option<Arc<Link>>; LINK_SLOTS];
@@ -67,6 +71,8 @@ struct Inner {
     last_number: LinkNum,
     /// The group ends: there are no more links.
     is_closed: bool,
+    /// The links over iWARP that were given up last.
+    given_up: [LinkNum; LINK_SLOTS],
 }
 
 impl Links {
@@ -78,6 +84,7 @@ impl Links {
             slots,
             last_number: LinkNum(1),
             is_closed: false,
+            given_up: [LinkNum::NONE; LINK_SLOTS],
         };
         pin_init!(Self {
             inner <- new_spinlock!(inner, "smc::Links::inner"),
@@ -194,6 +201,50 @@ impl LinkGroup {
         let mut inner = self.links.inner.lock();
         inner.is_closed = true;
         inner.slots.clone()
+    }
+
+    /// A link was given up, and stopped. A stream may go on to bring what it took: validations name it. Does not
+    /// sleep.
+    pub(crate) fn note_given_up(&self, link: &Link) {
+        if link.is_iwarp() {
+            let number = link.number();
+            let given_up = &mut self.links.inner.lock().given_up;
+            given_up.rotate_right(1);
+            if let Some(newest) = given_up.first_mut() {
+                *newest = number;
+            }
+        }
+    }
+
+    /// A validation of ours with the names of the links that were given up, for a peer that knows what to do with
+    /// them. Does not sleep.
+    pub(crate) fn naming_given_up(&self, validation: Cdc) -> Cdc {
+        if !self.peer().takes_any_link {
+            return validation;
+        }
+        let is_new = self.link_numbers();
+        let given_up = self.links.inner.lock().given_up;
+        validation.naming(given_up.map(|number| match is_new.contains(&number) {
+            true => LinkNum::NONE,
+            false => number,
+        }))
+    }
+
+    /// Takes the links down that a validation of the peer names. Says whether there are any: until
+    /// [`Link::stop`] they may bring more. Does not sleep.
+    pub(crate) fn give_up(&self, validation: &Cdc) -> bool {
+        if !self.peer().takes_any_link {
+            return false;
+        }
+        let mut is_any = false;
+        for link in self.links().iter().flatten() {
+            let number = link.number();
+            if link.is_iwarp() && validation.names().contains(&number) {
+                link.fail(Failure::GivenUp);
+                is_any = true;
+            }
+        }
+        is_any
     }
 
     /// The lowest free slot. Does not sleep.

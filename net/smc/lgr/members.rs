@@ -32,8 +32,8 @@ use super::{
 
 /// A connection, as its link group sees it. The methods do not sleep, but for two.
 pub(crate) trait Member: Send + Sync {
-    /// A message of the peer arrived by the link in `slot`.
-    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
+    /// A message of the peer arrived.
+    fn on_cdc(self: Arc<Self>, cdc: &Cdc);
     /// What was received by any link is about to be looked at.
     fn on_draining(self: Arc<Self>);
     /// It was.

@@ -4,11 +4,16 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
+use kernel_ext::time;
 use smc_proto::{
     link::credits::is_ahead,
-    stream::SentRecord, //
+    stream::SentRecord,
+    time::Instant, //
 };
 
 use super::{
@@ -17,13 +22,16 @@ use super::{
     Sent, //
 };
 
+/// Time until the peer is asked of what nobody waits for in a hurry, ns.
+const ASK_AFTER: u64 = 20_000_000;
+
 /// Whose message it is.
 type Message = (Arc<dyn Sender>, SentRecord);
 
 /// Those messages about connections, oldest first.
 pub(super) struct Unsure {
     /// A ring, with the number of each.
-    ring: KVec<Option<(u16, Message)>>,
+    ring: KVVec<Option<(u16, Message)>>,
     /// Place of the oldest.
     first: usize,
     len: usize,
@@ -36,7 +44,7 @@ pub(super) struct Unsure {
 impl Unsure {
     /// With room for so many.
     pub(super) fn new(room: u16) -> Result<Self> {
-        let mut ring = KVec::with_capacity(usize::from(room), GFP_KERNEL)?;
+        let mut ring = KVVec::with_capacity(usize::from(room), GFP_KERNEL)?;
         for _ in 0..room {
             ring.push(None, GFP_KERNEL)?;
         }
@@ -49,8 +57,8 @@ impl Unsure {
         })
     }
 
-    /// A message left, in the order in which they went. Gives one back for which it is too late, or no room,
-    /// which a peer that is believed does not bring about.
+    /// A message left, in the order in which they went. Gives one back for which it is too late. (There is room:
+    /// no more are on their way than `Credits::window`.)
     fn on_left(&mut self, message: Option<Message>) -> Result<(), Message> {
         self.left = self.left.wrapping_add(1);
         let Some(message) = message else {
@@ -91,6 +99,8 @@ impl Link {
             Sent::Data(sender, record) => Some((sender, record)),
         };
         let sender = message.as_ref().map(|(sender, _)| sender.clone());
+        // The peer's word made room for more messages, and those that it tells of may still be here.
+        self.tell_arrived();
         let kept = self.unsure.lock().on_left(message);
         match kept {
             Ok(()) => {
@@ -128,6 +138,32 @@ impl Link {
             };
             sender.on_told(&record, false);
         }
+    }
+
+    /// Has the peer asked after a while, unless that is to be done already: then says when. What is said meanwhile may
+    /// make it needless. Does not sleep.
+    pub(crate) fn ask_later(&self) -> Option<Instant> {
+        if self.ask_at.load(Relaxed) != 0 {
+            return None;
+        }
+        let at = time::now_ns().saturating_add(ASK_AFTER);
+        let is_first = self.ask_at.cmpxchg(0, at, Relaxed).is_ok();
+        is_first.then_some(Instant::from_nanos(at))
+    }
+
+    /// Asks the peer if that is due; says when it will be. Does not sleep.
+    pub(crate) fn ask_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let at = match self.ask_at.load(Relaxed) {
+            0 => return None,
+            at => Instant::from_nanos(at),
+        };
+        if !at.is_due(now) {
+            return Some(at);
+        }
+        // Who sends something after this has it asked for anew.
+        self.ask_at.store(0, Relaxed);
+        self.ask();
+        None
     }
 
     /// Has the peer say at once which messages it has, if it did not say so of all. Does not sleep.

@@ -23,7 +23,6 @@ impl Host {
             drain: false,
             plan,
             link: 0,
-            heard: Some(0),
             next: None,
             buffer: None,
             written: 0,

@@ -78,7 +78,7 @@ impl Stream {
         };
         CloseEffects {
             state_changed: self.step(event),
-            transmit: self.has_work() || self.wants_word(),
+            transmit: self.has_work() || self.wants_word() || self.wants_last_word(),
             shutdown_tcp: before == State::Active,
         }
     }

@@ -79,14 +79,9 @@ impl Stream {
         is_validation && !self.recv.tells_late() && is_before(cdc.prod.wrap, self.seq_peer)
     }
 
-    /// Whether message `seq` of the peer is newer than all that were taken.
-    pub const fn is_news(&self, seq: u16) -> bool {
-        is_before(self.seq_peer, seq)
-    }
-
-    /// Whether message `seq` of the peer is still to be taken.
+    /// Whether message `seq` of the peer was not taken yet.
     pub(super) const fn misses(&self, seq: u16) -> bool {
-        self.is_news(seq) && !self.killed && !self.out_of_sync
+        is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
     }
 
     /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and

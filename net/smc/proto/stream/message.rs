@@ -2,6 +2,8 @@
 //! What a CDC message (connection data control, RFC 7609 section 4.3) says, without its wire form.
 
 use crate::cursor::Cursor;
+use crate::id::LinkNum;
+use crate::lgr::LINK_SLOTS;
 
 /// One CDC message, sent or received. The wire form adds the alert token of the receiver's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,25 @@ pub struct Cdc {
     pub flags: ProducerFlags,
     /// Flags about the connection; once set they stay set.
     pub state: StateFlags,
+}
+
+impl Cdc {
+    /// The message, a validation, with the numbers of links over iWARP that its sender gave up: what they took
+    /// may go on to arrive. They stand where the cursors count, of no meaning there.
+    #[must_use]
+    pub fn naming(mut self, links: [LinkNum; LINK_SLOTS]) -> Self {
+        let [a, b, c, d, e, f, g, h] = links.map(|link| link.0);
+        self.prod.offset = u32::from_be_bytes([a, b, c, d]);
+        self.cons.offset = u32::from_be_bytes([e, f, g, h]);
+        self
+    }
+
+    /// The links that a validation names; [`LinkNum::NONE`] where there are fewer.
+    pub fn names(&self) -> [LinkNum; LINK_SLOTS] {
+        let [a, b, c, d] = self.prod.offset.to_be_bytes();
+        let [e, f, g, h] = self.cons.offset.to_be_bytes();
+        [a, b, c, d, e, f, g, h].map(LinkNum)
+    }
 }
 
 /// Producer flags: byte 24 of the message.
@@ -117,5 +138,21 @@ impl StateFlags {
     #[inline]
     pub const fn any_close(self) -> bool {
         self.0 & (Self::CLOSED.0 | Self::ABORTED.0) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_stands_behind_the_number_of_the_last_message() {
+        let mut validation = Cdc::default();
+        validation.prod.wrap = 7;
+        let links = [1, 2, 3, 4, 5, 6, 7, 255].map(LinkNum);
+        let named = validation.naming(links);
+        assert_eq!((named.prod.wrap, named.prod.offset), (7, 0x0102_0304));
+        assert_eq!((named.cons.wrap, named.cons.offset), (0, 0x0506_07ff));
+        assert_eq!(named.names(), links);
     }
 }

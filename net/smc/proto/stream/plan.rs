@@ -274,11 +274,17 @@ impl Stream {
     }
 
     /// Whether something waits until what was posted has arrived, and no message of the peer is due that would
-    /// say so: the end of the connection, or data for which the send buffer has no room and the peer has.
+    /// say so: our close, or data for which the send buffer has no room and the peer has.
     pub fn wants_word(&self) -> bool {
-        let is_ending = self.own.any_close() || self.killed;
+        let is_closing = self.own.any_close() && !self.close_posted;
         let has_posted_all = self.send.unsent() == 0 && self.send.window() > 0;
         let is_short = has_posted_all && self.send.space() < self.send.sndbuf_size() / 2;
-        self.unsure > 0 && (is_ending || is_short)
+        self.unsure > 0 && (is_closing || is_short)
+    }
+
+    /// Whether nothing else will be said that the peer answers, so that it has to be asked some day: the
+    /// connection is kept until our last message has arrived.
+    pub fn wants_last_word(&self) -> bool {
+        self.unsure > 0 && (self.close_posted || self.killed)
     }
 }
