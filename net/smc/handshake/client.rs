@@ -217,7 +217,7 @@ fn first_contact(
         confirm(local, exchange, agreed, conn, &at, None)?;
         return first::finish(exchange, conn);
     };
-    let wanted = Wanted::by_client(iwarp.nonce, link, server);
+    let wanted = Wanted::new(iwarp.nonce, Role::Client, link, server.into());
     let listen = |wanted: &Wanted| {
         let port = link.listen(tcp.netns(), server.gid)?;
         link.expect(wanted, Role::Server).map(|()| port)

@@ -221,7 +221,7 @@ fn first_contact(
         .and_then(|()| match nonce {
             None => link.ready_to_send(),
             Some(nonce) => {
-                let wanted = Wanted::by_server(nonce, client, link)?;
+                let wanted = Wanted::new(nonce, Role::Server, link, client.into())?;
                 stream::join(link, exchange, tcp, &wanted, agreed.listener())
             }
         })

@@ -59,56 +59,42 @@ pub(crate) struct Wanted {
     server: StreamEnd,
 }
 
+/// The peer's end of a stream, as it named it.
+pub(crate) struct FarEnd {
+    gid: Gid,
+    end: StreamEnd,
+}
+
+impl From<&SmcR> for FarEnd {
+    fn from(peer: &SmcR) -> Self {
+        let (qp, psn) = (peer.qp_num, peer.psn);
+        Self {
+            gid: peer.gid,
+            end: StreamEnd { qp, psn },
+        }
+    }
+}
+
+impl From<&NewLink> for FarEnd {
+    fn from(peer: &NewLink) -> Self {
+        let (qp, psn) = (peer.qp_num, peer.psn);
+        Self {
+            gid: peer.gid,
+            end: StreamEnd { qp, psn },
+        }
+    }
+}
+
 impl Wanted {
-    /// The stream of a client to the server's end.
-    pub(crate) fn by_client(nonce: Nonce, client: &Link, server: &SmcR) -> Result<Self> {
-        Self::new(
-            nonce,
-            client,
-            server.gid,
-            (client.stream_end(), end_of(server)),
-        )
-    }
-
-    /// The stream of a server to the client's end.
-    pub(crate) fn by_server(nonce: Nonce, client: &SmcR, server: &Link) -> Result<Self> {
-        Self::new(
-            nonce,
-            server,
-            client.gid,
-            (end_of(client), server.stream_end()),
-        )
-    }
-
-    /// The stream of a client to the server's end of a link that is added.
-    pub(crate) fn by_invited(nonce: Nonce, client: &Link, server: &NewLink) -> Result<Self> {
-        Self::new(
-            nonce,
-            client,
-            server.gid,
-            (client.stream_end(), end_of_new(server)),
-        )
-    }
-
-    /// The stream of a server to the client's end of a link that is added.
-    pub(crate) fn by_inviting(nonce: Nonce, client: &NewLink, server: &Link) -> Result<Self> {
-        Self::new(
-            nonce,
-            server,
-            client.gid,
-            (end_of_new(client), server.stream_end()),
-        )
-    }
-
-    fn new(
-        nonce: Nonce,
-        ours: &Link,
-        theirs: Gid,
-        (client, server): (StreamEnd, StreamEnd),
-    ) -> Result<Self> {
+    /// The stream between our end and the peer's, where we are `role`.
+    pub(crate) fn new(nonce: Nonce, role: Role, ours: &Link, peer: FarEnd) -> Result<Self> {
+        let (client, server) = match role {
+            Role::Client => (ours.stream_end(), peer.end),
+            Role::Server => (peer.end, ours.stream_end()),
+        };
         Ok(Self {
             ours: ours.port().gid.iwarp().ok_or(EINVAL)?,
-            theirs: theirs.iwarp().ok_or(EINVAL)?,
+            theirs: peer.gid.iwarp().ok_or(EINVAL)?,
             nonce,
             client,
             server,
@@ -117,20 +103,6 @@ impl Wanted {
 
     fn token(&self, opener: Role) -> [u8; iwarp::TOKEN_LEN] {
         iwarp::token(opener, self.nonce, self.client, self.server)
-    }
-}
-
-fn end_of(end: &SmcR) -> StreamEnd {
-    StreamEnd {
-        qp: end.qp_num,
-        psn: end.psn,
-    }
-}
-
-fn end_of_new(end: &NewLink) -> StreamEnd {
-    StreamEnd {
-        qp: end.qp_num,
-        psn: end.psn,
     }
 }
 

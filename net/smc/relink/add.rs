@@ -326,7 +326,7 @@ fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Opti
         return Ok(None);
     }
     let nonce = Nonce(random::bytes());
-    let wanted = Wanted::by_invited(nonce, link, server)?;
+    let wanted = Wanted::new(nonce, Role::Client, link, server.into())?;
     let port = link.listen(&*netns(group, link)?, server.gid)?;
     link.expect(&wanted, Role::Server)?;
     Ok(Some(Awaited { port, nonce }))
@@ -338,7 +338,7 @@ fn open_stream(group: &LinkGroup, link: &Link, client: &NewLink) -> Result {
         return Ok(());
     }
     let awaited = client.awaited.ok_or(EINVAL)?;
-    let wanted = Wanted::by_inviting(awaited.nonce, client, link)?;
+    let wanted = Wanted::new(awaited.nonce, Role::Server, link, client.into())?;
     let end = time::now_ns().saturating_add(OPEN_NS);
     let by = (Role::Server, awaited.port);
     link.connect(&*netns(group, link)?, &wanted, by, end)
