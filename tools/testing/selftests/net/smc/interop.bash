@@ -192,7 +192,7 @@ iwarp() {
 device_goes() {
 	local at=$1 HUNG=124
 	line "$2"
-	talk $PORT --deadline 60 --expect smc integrity --mib 24 >/tmp/transfer &
+	talk $PORT --deadline 60 --expect smc integrity --mib 96 >/tmp/transfer &
 	transfer=$!
 	sleep 2
 	check "a transfer is under way" kill -0 $transfer

@@ -5,7 +5,7 @@
 # What a connection uses goes away under it, with soft iWARP: also the network device, and the module while a stream
 # is opened that nobody answers.
 
-RDMA=siw MIB=128
+RDMA=siw MIB=256
 . "${LIB%/*}/removal.bash"
 
 start_transfer "network device down"

@@ -4,7 +4,7 @@
 # timeout: 400
 # What a connection uses goes away under it, with soft RoCE.
 
-RDMA=rxe MIB=24
+RDMA=rxe MIB=96
 . "${LIB%/*}/removal.bash"
 check "module unloads" within 20 unload_smc
 finish
