@@ -65,7 +65,7 @@ impl Flavour {
     fn steps(self) -> usize {
         match self {
             Self::Um => 1550,
-            Self::UmDebug => 1560,
+            Self::UmDebug => 1770,
             Self::X86 => 1820,
         }
     }
