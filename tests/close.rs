@@ -10,7 +10,6 @@ use common::{
         Pair,
         Plan, //
     },
-    rdma::Kind,
     rng::{
         for_seeds,
         Rng, //
@@ -24,6 +23,7 @@ use common::{
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::State;
 use smc_proto::cursor::Cursor;
+use smc_proto::link::Transport;
 use smc_proto::stream::{
     Cdc,
     ProducerFlags,
@@ -511,16 +511,16 @@ fn ioctls_count_the_queues() {
 /// saw an orderly end got everything.
 #[test]
 fn every_mix_of_closes_ends() {
-    closes_of_all_kinds([Kind::Roce; 2]);
+    closes_of_all_kinds([Transport::Roce; 2]);
 }
 
 #[test]
 fn every_mix_of_closes_ends_over_iwarp() {
-    closes_of_all_kinds([Kind::Iwarp; 2]);
-    closes_of_all_kinds([Kind::Iwarp, Kind::Roce]);
+    closes_of_all_kinds([Transport::Iwarp; 2]);
+    closes_of_all_kinds([Transport::Iwarp, Transport::Roce]);
 }
 
-fn closes_of_all_kinds(kinds: [Kind; 2]) {
+fn closes_of_all_kinds(kinds: [Transport; 2]) {
     for_seeds(200, |seed| {
         let mut rng = Rng::new(seed);
         let mut plan = || Plan {
@@ -531,7 +531,7 @@ fn closes_of_all_kinds(kinds: [Kind; 2]) {
         };
         let (client, server) = (plan(), plan());
         let mut pair = match kinds {
-            [Kind::Roce, Kind::Roce] => Pair::new(seed, client, server),
+            [Transport::Roce, Transport::Roce] => Pair::new(seed, client, server),
             kinds => Pair::over(kinds, seed, client, server),
         };
         pair.failures = rng.below(3);

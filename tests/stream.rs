@@ -10,7 +10,6 @@ use common::{
         Pair,
         Plan, //
     },
-    rdma::Kind,
     rng::{
         for_seeds,
         Rng, //
@@ -20,6 +19,7 @@ use common::{
 };
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::State;
+use smc_proto::link::Transport;
 
 /// Runs to the end and checks that both ends got everything and hold nothing.
 fn run_to_the_end(mut pair: Pair) -> Pair {
@@ -86,10 +86,10 @@ fn every_byte_arrives_although_links_fail() {
 }
 
 /// Links over iWARP, alone and beside RoCE.
-const KINDS: [[Kind; 2]; 3] = [
-    [Kind::Iwarp, Kind::Iwarp],
-    [Kind::Roce, Kind::Iwarp],
-    [Kind::Iwarp, Kind::Roce],
+const KINDS: [[Transport; 2]; 3] = [
+    [Transport::Iwarp, Transport::Iwarp],
+    [Transport::Roce, Transport::Iwarp],
+    [Transport::Iwarp, Transport::Roce],
 ];
 
 #[test]

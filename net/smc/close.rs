@@ -17,8 +17,8 @@ use smc_proto::{
 };
 
 use crate::{
-    conn::Conn,
-    lgr::now, //
+    clock::now,
+    conn::Conn, //
 };
 
 /// EPOLLERR.

@@ -50,15 +50,13 @@ use crate::{
     link::PortFacts,
     namespace, //
 };
-pub(crate) use iwarp::{
-    find_iwarp,
-    find_other_iwarp, //
-};
+pub(crate) use iwarp::find_iwarp;
 pub(crate) use port::{
     find_other,
     find_v2,
     pnetid_of_named,
     toward,
+    Peer,
     PortGid,
     Sought, //
 };

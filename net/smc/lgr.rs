@@ -33,7 +33,6 @@ use kernel::{
     },
     workqueue::Work, //
 };
-use kernel_ext::time;
 use smc_proto::{
     id::Token,
     lgr::{
@@ -55,6 +54,7 @@ use smc_proto::{
 };
 
 use crate::{
+    clock::now,
     link::Link,
     rmb::{
         RmbPool,
@@ -142,11 +142,6 @@ pub(crate) const ADD_AGAIN: Duration = Duration::from_secs(2);
 /// The slot of the first link.
 pub(crate) const FIRST: usize = 0;
 
-/// The time, as the protocol core counts it.
-pub(crate) fn now() -> Instant {
-    Instant::from_nanos(time::now_ns())
-}
-
 /// The last token given out; one counter for all groups.
 static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 
@@ -158,15 +153,19 @@ impl LinkGroup {
         link: Arc<Link>,
         keeper: &'static dyn Keeper,
     ) -> Result<Arc<Self>> {
-        let table = Table {
-            members: Members::new(terms.role, terms.limits)?,
-            rtokens: KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?,
+        let members = Members::new(terms.role, terms.limits)?;
+        let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
+        let Terms { role, version, .. } = terms;
+        // Made where it stays: it is too large to be on the stack of a handshake.
+        let table = init!(Table {
+            members,
+            rtokens,
             end: None,
             trim_at: None,
             closing_at: None,
-            llc: Conversation::new(terms.role, terms.version),
+            llc: Conversation::new(role, version),
             peer: System::UNKNOWN,
-        };
+        });
         Arc::pin_init(
             pin_init!(Self {
                 id,

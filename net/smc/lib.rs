@@ -19,6 +19,7 @@ use smc_proto::{
 };
 
 mod clc;
+mod clock;
 mod close;
 mod config;
 mod conn;

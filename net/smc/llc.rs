@@ -51,6 +51,7 @@ use smc_proto::{
 };
 
 use crate::{
+    clock::now,
     lgr::{
         chores::{
             Chore,
@@ -125,7 +126,7 @@ impl LinkGroup {
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
     ) -> bool {
-        let now = Instant::from_nanos(time::now_ns());
+        let now = now();
         let mut todo = Todo::default();
         let order = self.peer_order();
         let deadline = self.with_llc(|conversation, rtokens| {
@@ -198,7 +199,7 @@ impl LinkGroup {
                     return;
                 };
                 link.activate(*peer_uid);
-                let now = Instant::from_nanos(time::now_ns());
+                let now = now();
                 let watch = KeepAlive::new(self.terms.times.test_after, now);
                 todo.look_by = watch.deadline();
                 *place = Some(watch);
@@ -354,9 +355,9 @@ impl LinkGroup {
         };
         self.converse(|llc, _, _| llc.farewell(why, slot));
         self.drain();
-        let end = Instant::from_nanos(time::now_ns()).saturating_add(ANSWER_WAIT);
+        let end = now().saturating_add(ANSWER_WAIT);
         loop {
-            let left = end.saturating_since(Instant::from_nanos(time::now_ns()));
+            let left = end.saturating_since(now());
             let is_over = self.with_llc(|conversation, _| conversation.is_over);
             if is_over || left == Duration::ZERO || !link.is_up() {
                 return;
@@ -380,7 +381,7 @@ impl Conversation {
     fn add_later(&mut self) -> Instant {
         let wait = self.add_wait;
         self.add_wait = wait.saturating_add(wait).min(ADD_AGAIN_MAX);
-        let at = Instant::from_nanos(time::now_ns()).saturating_add(wait);
+        let at = now().saturating_add(wait);
         self.add_at = Some(at);
         at
     }

@@ -137,7 +137,7 @@ impl TcpSocket {
 /// # Errors
 ///
 /// `EHOSTUNREACH` and its like without a route or a neighbour.
-pub(crate) unsafe fn path(
+unsafe fn path(
     net: *mut bindings::net,
     ifindex: i32,
     source: [u8; 4],
@@ -152,6 +152,33 @@ pub(crate) unsafe fn path(
     let rt = unsafe { bindings::route_output(net, &mut flow) };
     let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
     rt.path(daddr)
+}
+
+/// Looks the way from `source` to `destination` up, by a network device.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+///
+/// # Errors
+///
+/// As [`path`].
+pub(crate) unsafe fn path_by(
+    dev: NonNull<bindings::net_device>,
+    source: [u8; 4],
+    destination: [u8; 4],
+) -> Result<Path> {
+    // SAFETY: By the caller's promise; what was the device's namespace a moment ago is not freed in an RCU read
+    // section.
+    unsafe {
+        let ifindex = (&raw const (*dev.as_ptr()).ifindex).read_volatile();
+        path(
+            bindings::dev_net(dev.as_ptr()),
+            ifindex,
+            source,
+            destination,
+        )
+    }
 }
 
 impl BaseDevice {
@@ -278,22 +305,7 @@ pub(crate) unsafe fn is_onlink(
     other: [u8; 4],
 ) -> bool {
     // SAFETY: By the caller's promise.
-    let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
-    if in_dev.is_null() {
-        return false;
-    }
-    // SAFETY: As above.
-    let mut ifa = unsafe { bindings::ifa_first_rcu(in_dev) };
-    while !ifa.is_null() {
-        // SAFETY: As above.
-        let has = |address| unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) };
-        if has(one) && has(other) {
-            return true;
-        }
-        // SAFETY: As above.
-        ifa = unsafe { bindings::ifa_next_rcu(ifa) };
-    }
-    false
+    unsafe { find_address(dev, |has| has(one) && has(other)) }.is_some()
 }
 
 /// The IPv4 address of a network device from which `destination` is reached by it: in one of its subnets, or by
@@ -307,38 +319,48 @@ pub(crate) unsafe fn source(
     destination: Option<[u8; 4]>,
 ) -> Option<[u8; 4]> {
     // SAFETY: By the caller's promise.
+    let first = || unsafe { find_address(dev, |_| true) };
+    let Some(destination) = destination else {
+        return first();
+    };
+    // SAFETY: As above.
+    let onlink = unsafe { find_address(dev, |has| has(destination)) };
+    onlink.or_else(|| {
+        let source = first()?;
+        // SAFETY: As above.
+        let path = unsafe { path_by(dev, source, destination) };
+        path.ok().filter(|path| path.has_gateway).map(|_| source)
+    })
+}
+
+/// The first IPv4 address of a network device for which `is_it` holds, which is told what addresses are in the same
+/// subnet.
+///
+/// # Safety
+///
+/// `dev` must be valid, and this an RCU read section.
+unsafe fn find_address(
+    dev: NonNull<bindings::net_device>,
+    is_it: impl Fn(&dyn Fn([u8; 4]) -> bool) -> bool,
+) -> Option<[u8; 4]> {
+    // SAFETY: By the caller's promise.
     let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
     if in_dev.is_null() {
         return None;
     }
     // SAFETY: As above.
-    let first = NonNull::new(unsafe { bindings::ifa_first_rcu(in_dev) }.cast_mut())?;
-    // SAFETY: As above.
-    let address_of = |ifa: *const bindings::in_ifaddr| unsafe { (*ifa).ifa_local }.to_ne_bytes();
-    let Some(destination) = destination else {
-        return Some(address_of(first.as_ptr()));
-    };
-    let mut ifa: *const bindings::in_ifaddr = first.as_ptr();
+    let mut ifa = unsafe { bindings::ifa_first_rcu(in_dev) };
     while !ifa.is_null() {
         // SAFETY: As above.
-        if unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(destination), ifa) } {
-            return Some(address_of(ifa));
+        let has = |address| unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) };
+        if is_it(&has) {
+            // SAFETY: As above.
+            return Some(unsafe { (*ifa).ifa_local }.to_ne_bytes());
         }
         // SAFETY: As above.
         ifa = unsafe { bindings::ifa_next_rcu(ifa) };
     }
-    let source = address_of(first.as_ptr());
-    // SAFETY: As above; what was the device's namespace a moment ago is not freed in an RCU read section.
-    let path = unsafe {
-        let ifindex = (&raw const (*dev.as_ptr()).ifindex).read_volatile();
-        path(
-            bindings::dev_net(dev.as_ptr()),
-            ifindex,
-            source,
-            destination,
-        )
-    };
-    path.ok().filter(|path| path.has_gateway).map(|_| source)
+    None
 }
 
 /// A referenced routing entry.
@@ -346,10 +368,11 @@ struct Route(NonNull<bindings::rtable>);
 
 impl Route {
     fn path(&self, daddr: u32) -> Result<Path> {
-        // SAFETY: The entry is referenced, its fields do not change.
-        let rt = unsafe { self.0.as_ref() };
-        let has_gateway = rt.rt_uses_gateway != 0;
-        if has_gateway && u32::from(rt.rt_gw_family) != bindings::AF_INET {
+        let rt = self.0.as_ptr();
+        // SAFETY: The entry is referenced, and these fields of it do not change.
+        let (uses_gateway, family) = unsafe { ((*rt).rt_uses_gateway, (*rt).rt_gw_family) };
+        let has_gateway = uses_gateway != 0;
+        if has_gateway && u32::from(family) != bindings::AF_INET {
             return Err(EHOSTUNREACH);
         }
         // SAFETY: The entry is referenced; the address is read during the call.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::cursor::Chunks;
+use smc_proto::link::Transport;
 use smc_proto::stream::{
     Admission,
     Cdc,
@@ -30,7 +31,6 @@ use super::{
     rdma::{
         Completion,
         Fabric,
-        Kind,
         Memory,
         LINKS, //
     },
@@ -175,7 +175,7 @@ impl Pair {
     }
 
     /// Two machines with links of these kinds, which run what the C module does not.
-    pub fn over(kinds: [Kind; 2], seed: u64, client: Plan, server: Plan) -> Self {
+    pub fn over(kinds: [Transport; 2], seed: u64, client: Plan, server: Plan) -> Self {
         // Peers of an odd seed are none that are told late.
         let mut pair = Self::new(seed | 1, client, server);
         pair.fabric.set_kinds(kinds);

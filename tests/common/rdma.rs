@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use smc_proto::cursor::Chunk;
 use smc_proto::id::LinkNum;
 use smc_proto::lgr::LINK_SLOTS;
+use smc_proto::link::Transport;
 use smc_proto::stream::{
     Cdc,
     SentRecord,
@@ -44,13 +45,6 @@ enum WorkRequest {
 enum Segment {
     Write { at: usize, bytes: Vec<u8> },
     Send(Cdc),
-}
-
-/// What carries a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Roce,
-    Iwarp,
 }
 
 /// What a completion says of a message.
@@ -109,7 +103,7 @@ pub struct Fabric {
     /// By link, then by side.
     qps: [[QueuePair; 2]; 2],
     up: [bool; 2],
-    kinds: [Kind; 2],
+    kinds: [Transport; 2],
     /// How often each link was repaired.
     repairs: [u8; 2],
     slots: usize,
@@ -124,14 +118,14 @@ impl Fabric {
         Self {
             qps: Default::default(),
             up: [true; 2],
-            kinds: [Kind::Roce; 2],
+            kinds: [Transport::Roce; 2],
             repairs: [0; 2],
             slots,
             writes: 0,
         }
     }
 
-    pub fn set_kinds(&mut self, kinds: [Kind; 2]) {
+    pub fn set_kinds(&mut self, kinds: [Transport; 2]) {
         self.kinds = kinds;
     }
 
@@ -156,7 +150,7 @@ impl Fabric {
     }
 
     pub fn is_iwarp(&self, link: usize) -> bool {
-        self.kinds[link] == Kind::Iwarp
+        self.kinds[link] == Transport::Iwarp
     }
 
     pub fn is_up(&self, link: usize) -> bool {
@@ -220,19 +214,19 @@ impl Fabric {
                 }
                 let at = dst_offset as usize;
                 match self.kinds[link] {
-                    Kind::Roce => place(&mut memory[side.peer().index()], at, &bytes),
-                    Kind::Iwarp => {
+                    Transport::Roce => place(&mut memory[side.peer().index()], at, &bytes),
+                    Transport::Iwarp => {
                         let segment = Segment::Write { at, bytes };
                         self.qps[link][side.index()].stream.push_back(segment);
                     }
                 }
             }
             Some(WorkRequest::Send { cdc, record }) => match self.kinds[link] {
-                Kind::Roce => {
+                Transport::Roce => {
                     self.qps[link][side.peer().index()].received.push_back(cdc);
                     self.qps[link][side.index()].unacked.push_back(record);
                 }
-                Kind::Iwarp => {
+                Transport::Iwarp => {
                     let qp = &mut self.qps[link][side.index()];
                     qp.stream.push_back(Segment::Send(cdc));
                     qp.unsure.push_back(record);

@@ -62,16 +62,27 @@ struct Outcome {
     is_killed: bool,
     /// The link, if it is broken.
     broken: Option<Arc<Link>>,
-    /// The link whose peer is to say what has arrived.
-    asked: Option<Arc<Link>>,
-    /// There is time for that.
-    asks_later: bool,
+    /// The peer of the link is to say what has arrived.
+    ask: Option<(When, Arc<Link>)>,
+}
+
+/// When a peer is asked what has arrived.
+enum When {
+    Now,
+    Later,
 }
 
 impl Inner {
     /// Whether something waits until what was posted has arrived.
     fn awaits_word(&self) -> bool {
         self.next.is_some() || self.stream.wants_word()
+    }
+
+    fn when_to_ask(&self) -> Option<When> {
+        match self.awaits_word() {
+            true => Some(When::Now),
+            false => self.stream.wants_last_word().then_some(When::Later),
+        }
     }
 }
 
@@ -109,14 +120,14 @@ impl Conn {
         if let Some(link) = outcome.broken {
             link.fail(Failure::Post);
         }
-        match outcome.asked {
+        match outcome.ask {
             None => {}
-            Some(link) if outcome.asks_later => {
+            Some((When::Now, link)) => link.ask(),
+            Some((When::Later, link)) => {
                 if let Some(at) = link.ask_later() {
                     self.group.look_by(at);
                 }
             }
-            Some(link) => link.ask(),
         }
         outcome.slot_left
     }
@@ -134,9 +145,7 @@ impl Conn {
             outcome.flushed = inner.sk();
         }
         if at.link.is_iwarp() {
-            let is_urgent = inner.awaits_word();
-            outcome.asks_later = !is_urgent && inner.stream.wants_last_word();
-            outcome.asked = (is_urgent || outcome.asks_later).then_some(at.link);
+            outcome.ask = inner.when_to_ask().map(|when| (when, at.link));
         }
         outcome
     }
@@ -156,7 +165,7 @@ impl Conn {
                 outcome.slot_left = Some(at.slot);
                 break;
             };
-            if inner.awaits_word() {
+            if at.link.is_iwarp() && inner.awaits_word() {
                 slot.ask();
             }
             let Err(blame) = self.post(inner, at, slot, &plan) else {

@@ -51,7 +51,7 @@ use super::{
     learn,
     make_conn,
     settle,
-    stream,
+    stream::Meeting,
     Ends,
     Outcome, //
 };
@@ -217,17 +217,21 @@ fn first_contact(
         confirm(local, exchange, agreed, conn, &at, None)?;
         return first::finish(exchange, conn);
     };
-    let wanted = Wanted::new(iwarp.nonce, Role::Client, link, server.into());
-    let listen = |wanted: &Wanted| {
-        let port = link.listen(tcp.netns(), server.gid)?;
-        link.expect(wanted, Role::Server).map(|()| port)
-    };
-    let (wanted, port) = wanted
-        .and_then(|wanted| listen(&wanted).map(|port| (wanted, port)))
+    let wanted = Wanted::new(iwarp.nonce, Role::Client, link, server.into())
+        .map_err(|_| Reason::LinkNotReady)?;
+    let port = link
+        .await_server(tcp.netns(), &wanted)
         .map_err(|_| Reason::LinkNotReady)?;
     confirm(local, exchange, agreed, conn, &at, Some(port))?;
-    stream::await_or_open(link, exchange, tcp, &wanted, agreed.listener())
-        .map_err(|_| Reason::LinkNotReady)?;
+    Meeting {
+        link,
+        exchange,
+        net: tcp.netns(),
+        wanted: &wanted,
+        port: agreed.listener(),
+    }
+    .as_client()
+    .map_err(|_| Reason::LinkNotReady)?;
     first::finish(exchange, conn)
 }
 

@@ -42,7 +42,7 @@ use super::{
     learn,
     make_conn,
     settle,
-    stream,
+    stream::Meeting,
     Outcome, //
 };
 use crate::{
@@ -220,12 +220,22 @@ fn first_contact(
         .and_then(|tie| link.ready_to_receive(end, tie))
         .and_then(|()| match nonce {
             None => link.ready_to_send(),
-            Some(nonce) => {
-                let wanted = Wanted::new(nonce, Role::Server, link, client.into())?;
-                stream::join(link, exchange, tcp, &wanted, agreed.listener())
-            }
+            Some(_) => Ok(()),
         })
         .map_err(|_| Reason::LinkNotReady)?;
+    if let Some(nonce) = nonce {
+        let wanted = Wanted::new(nonce, Role::Server, link, client.into())
+            .map_err(|_| Reason::LinkNotReady)?;
+        Meeting {
+            link,
+            exchange,
+            net: tcp.netns(),
+            wanted: &wanted,
+            port: agreed.listener(),
+        }
+        .as_server()
+        .map_err(|_| Reason::LinkNotReady)?;
+    }
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     rmbe.rmb()
         .register(*slot, link)

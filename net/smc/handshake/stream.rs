@@ -8,7 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    net::TcpSocket,
+    net::NetNs,
     time, //
 };
 use smc_proto::lgr::Role;
@@ -40,64 +40,74 @@ fn after(start: u64, wait: u64) -> u64 {
     start.saturating_add(wait)
 }
 
-/// The server's part, once the CONFIRM is here: has the link ready to send. The client awaits the stream at `port`;
-/// we listen. May sleep.
-pub(super) fn join(
-    link: &Arc<Link>,
-    exchange: &Exchange<'_>,
-    tcp: &TcpSocket,
-    wanted: &Wanted,
-    port: u16,
-) -> Result {
-    let start = time::now_ns();
-    let by = (Role::Server, port);
-    let opened = link.connect(tcp.netns(), wanted, by, after(start, SERVER_OPENS));
-    let Err(error) = opened else {
-        return link.settle_stream();
-    };
-    if !link.is_up() {
-        return Err(error);
-    }
-    link.expect(wanted, Role::Client)?;
-    let end = after(start, SERVER_AWAITS);
-    while !link.await_stream(after(time::now_ns(), TICK).min(end))? {
-        if time::now_ns() >= end || exchange.news() != News::Nothing {
-            return Err(error);
-        }
-    }
-    link.settle_stream()?;
-    // Who did not open a stream must not be the first to send.
-    match link.await_word(end) {
-        true => Ok(()),
-        false => Err(ETIMEDOUT),
-    }
+/// The two ends of a stream that is to be.
+pub(super) struct Meeting<'a> {
+    pub(super) link: &'a Arc<Link>,
+    pub(super) exchange: &'a Exchange<'a>,
+    pub(super) net: &'a NetNs,
+    pub(super) wanted: &'a Wanted,
+    /// The TCP port at which the peer awaits the stream; 0 for none.
+    pub(super) port: u16,
 }
 
-/// The client's part, once the CONFIRM has left: if no stream comes and the server awaits one at `port`, opens that.
-/// If the server has said something else meanwhile, that counts, and is looked at later. May sleep.
-pub(super) fn await_or_open(
-    link: &Arc<Link>,
-    exchange: &Exchange<'_>,
-    tcp: &TcpSocket,
-    wanted: &Wanted,
-    port: u16,
-) -> Result {
-    if port == 0 {
-        return Ok(());
-    }
-    let start = time::now_ns();
-    while time::now_ns() < after(start, CLIENT_AWAITS) {
-        let is_over = exchange.news() != News::Nothing;
-        let has_come = link.await_stream(after(time::now_ns(), TICK));
-        if is_over || has_come? {
-            return Ok(());
+impl Meeting<'_> {
+    /// The server's part, once the CONFIRM is here: has the link ready to send. May sleep.
+    pub(super) fn as_server(&self) -> Result {
+        let (link, start) = (self.link, time::now_ns());
+        let Err(error) = self.open(Role::Server, after(start, SERVER_OPENS)) else {
+            return link.settle_stream();
+        };
+        if !link.is_up() {
+            return Err(error);
+        }
+        link.expect(self.wanted, Role::Client)?;
+        let end = after(start, SERVER_AWAITS);
+        if !self.await_stream(end)? {
+            return Err(error);
+        }
+        link.settle_stream()?;
+        // Who did not open a stream must not be the first to send.
+        match link.await_word(end) {
+            true => Ok(()),
+            false => Err(ETIMEDOUT),
         }
     }
-    if link.settle_stream().is_ok() {
-        return Ok(());
+
+    /// The client's part, once the CONFIRM has left: if no stream comes and the server awaits one, opens that.
+    /// If the server has said something else meanwhile, that counts, and is looked at later. May sleep.
+    pub(super) fn as_client(&self) -> Result {
+        if self.port == 0 {
+            return Ok(());
+        }
+        let start = time::now_ns();
+        let has_come = self.await_stream(after(start, CLIENT_AWAITS))?;
+        if has_come || self.has_news() || self.link.settle_stream().is_ok() {
+            return Ok(());
+        }
+        self.open(Role::Client, after(start, CLIENT_OPENS))?;
+        self.link.greet();
+        Ok(())
     }
-    let end = after(start, CLIENT_OPENS);
-    link.connect(tcp.netns(), wanted, (Role::Client, port), end)?;
-    link.greet();
-    Ok(())
+
+    fn open(&self, opener: Role, end: u64) -> Result {
+        self.link
+            .connect(self.net, self.wanted, (opener, self.port), end)
+    }
+
+    /// Waits for the stream that is expected, until the clock says `end` ns or the peer says something else. Says
+    /// whether it has come.
+    fn await_stream(&self, end: u64) -> Result<bool> {
+        loop {
+            let has_come = self
+                .link
+                .await_stream(after(time::now_ns(), TICK).min(end))?;
+            if has_come || time::now_ns() >= end || self.has_news() {
+                return Ok(has_come);
+            }
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        self.exchange.news() != News::Nothing
+    }
 }

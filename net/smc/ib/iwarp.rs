@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports of iWARP devices. Their streams are between the addresses of the TCP connection itself, so there
-//! is nothing to choose but the device.
+//! Ports of iWARP devices. The first stream of a group is between the addresses of the TCP connection itself, so
+//! there is nothing to choose but the device; those of links that are added are between any that reach each other.
 
 use core::net::{
     IpAddr,
@@ -23,6 +23,7 @@ use smc_proto::{
     cause::Cause,
     id::{
         Gid,
+        Ipv4,
         Mac,
         Mtu, //
     },
@@ -32,6 +33,7 @@ use smc_proto::{
 use super::{
     port::{
         pnetid_of,
+        Peer,
         PortGid,
         Sought, //
     },
@@ -84,51 +86,18 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     Err(missing)
 }
 
-/// Finds a port for another link over iWARP of a group: an active one that is not in use there, with an IPv4
-/// address from which the peer's end of the link is reached. If that is not known yet any address will do:
-/// whether it is reached is up to the peer. May sleep.
-pub(crate) fn find_other_iwarp(
-    wanted: &Sought,
-    is_known: bool,
-    is_used: impl Fn(&Arc<Device>, u32) -> bool,
-) -> Option<PortGid> {
-    let adapters = ADAPTERS.get()?;
-    let list = adapters.list.lock();
-    let in_reach =
-        |adapter: &&Arc<Adapter>| adapter.is_iwarp() && adapter.device.accessible_in(wanted.net);
-    list.iter().filter(in_reach).find_map(|adapter| {
-        let mut ports = adapter.ports();
-        ports.find_map(|port| {
-            let is_meant = !is_used(&adapter.device, port) && adapter.pnetid(port) == wanted.pnetid;
-            let name = is_meant.then(|| source(&adapter.device, port, wanted, is_known))??;
-            adapter.iwarp_port(port, name).ok()
-        })
-    })
-}
-
-/// The name of a port's address for a stream to the peer.
-fn source(device: &Device, port: u32, wanted: &Sought, is_known: bool) -> Option<Gid> {
-    let peer = wanted
-        .peer
-        .ipv4()
-        .map(|ip| ip.0)
-        .or_else(|| v4(wanted.peer));
-    let toward_peer = peer.and_then(|peer| device.port_source(port, wanted.net, Some(peer)));
-    let any = || {
-        device
-            .port_source(port, wanted.net, None)
-            .filter(|_| !is_known)
-    };
-    let source = toward_peer.or_else(any)?;
-    Gid::of_iwarp(Ipv4Addr::from(source).into())
-}
-
-/// The IPv4 address of an iWARP end.
+/// The IPv4 address of an end of either kind.
 fn v4(end: Gid) -> Option<[u8; 4]> {
-    match end.iwarp()? {
-        IpAddr::V4(ip) => Some(ip.octets()),
-        IpAddr::V6(_) => None,
+    match (end.ipv4(), end.iwarp()) {
+        (Some(Ipv4(ip)), _) => Some(ip),
+        (None, Some(IpAddr::V4(ip))) => Some(ip.octets()),
+        (None, _) => None,
     }
+}
+
+/// The name of the end with this IPv4 address.
+fn name_of(address: [u8; 4]) -> Option<Gid> {
+    Gid::of_iwarp(Ipv4Addr::from(address).into())
 }
 
 /// The port with the address from which the peer's end is reached. May sleep.
@@ -140,12 +109,27 @@ pub(super) fn toward(
 ) -> Option<PortFacts> {
     let source = device.port_source(port.port, net, Some(v4(peer)?))?;
     Some(PortFacts {
-        gid: Gid::of_iwarp(Ipv4Addr::from(source).into())?,
+        gid: name_of(source)?,
         ..*port
     })
 }
 
 impl Adapter {
+    /// A port for another link over iWARP: with an IPv4 address from which the peer's end of the link is reached.
+    /// If that is not known yet any address will do: whether it is reached is up to the peer.
+    pub(super) fn other_iwarp(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+        if self.pnetid(port) != wanted.pnetid {
+            return None;
+        }
+        let source = |peer| self.device.port_source(port, wanted.net, peer);
+        let toward = |peer| source(Some(v4(peer)?));
+        let address = match wanted.peer {
+            Peer::Known(peer) => toward(peer),
+            Peer::Other(peer) => toward(peer).or_else(|| source(None)),
+        };
+        self.iwarp_port(port, name_of(address?)?).ok()
+    }
+
     /// Whether the device is one for iWARP.
     pub(super) fn is_iwarp(&self) -> bool {
         self.device.node_type() == NodeType::Rnic

@@ -182,9 +182,10 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
 pub(crate) struct Sought {
     /// Address of the group's namespace, in which the port must be.
     pub(crate) net: usize,
-    /// The peer's port, which must be reached: of the new link if that is known, else of one that there
-    /// is,
-    pub(crate) peer: Gid,
+    /// What is to carry the link.
+    pub(crate) transport: Transport,
+    /// The peer's port, which must be reached
+    pub(crate) peer: Peer,
     /// without a gateway or with one.
     pub(crate) is_direct: bool,
     /// The physical network that the port must be on, or no named one.
@@ -193,8 +194,16 @@ pub(crate) struct Sought {
     pub(crate) vlan: u16,
 }
 
-/// Finds a port for another link over RoCE of a group of version 2: an active one that is not in use there.
-/// May sleep.
+/// The peer's port for a new link.
+#[derive(Clone, Copy)]
+pub(crate) enum Peer {
+    /// It is this one.
+    Known(Gid),
+    /// It is not known, but this is one of them.
+    Other(Gid),
+}
+
+/// Finds a port for another link of a group of version 2: an active one that is not in use there. May sleep.
 pub(crate) fn find_other(
     wanted: &Sought,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
@@ -202,12 +211,16 @@ pub(crate) fn find_other(
     let adapters = ADAPTERS.get()?;
     let list = adapters.list.lock();
     list.iter()
-        .filter(|adapter| !adapter.is_iwarp() && adapter.device.accessible_in(wanted.net))
+        .filter(|adapter| adapter.device.accessible_in(wanted.net))
+        .filter(|adapter| adapter.is_iwarp() == (wanted.transport == Transport::Iwarp))
         .find_map(|adapter| {
             let ports = adapter.ports();
             ports
                 .filter(|port| !is_used(&adapter.device, *port))
-                .find_map(|port| adapter.find_other(port, wanted))
+                .find_map(|port| match wanted.transport {
+                    Transport::Roce => adapter.other_roce(port, wanted),
+                    Transport::Iwarp => adapter.other_iwarp(port, wanted),
+                })
         })
 }
 
@@ -301,25 +314,27 @@ impl Adapter {
         self.device.gid(port, 0).ok()?.mac
     }
 
-    fn find_other(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+    /// A port for another link over RoCE.
+    fn other_roce(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+        let (Peer::Known(peer) | Peer::Other(peer)) = wanted.peer;
         let is_in_net =
             |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
-        if wanted.peer.iwarp().is_some() {
-            // Whether the peer has a RoCE port in reach it will say; in a group by way of gateways it would take
-            // the way to that.
+        if peer.iwarp().is_some() {
+            // Whether the peer has a RoCE port in reach it will say; in a group by way of gateways it would
+            // take the way to that.
             if !wanted.is_direct {
                 return None;
             }
             let found = self.port_gid(port, wanted.vlan, is_in_net)?;
             return (found.facts.pnetid == wanted.pnetid).then_some(found);
         }
-        let Ipv4(peer) = wanted.peer.ipv4()?;
+        let Ipv4(address) = peer.ipv4()?;
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
-            let path = self.device.path(port, gid.index, peer);
+            let path = self.device.path(port, gid.index, address);
             is_in_net(gid) && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
         })?;
         found.has_gateway = !wanted.is_direct;
-        found.facts = toward_roce(&self.device, &found.facts, wanted.peer, wanted.is_direct)?;
+        found.facts = toward_roce(&self.device, &found.facts, peer, wanted.is_direct)?;
         (found.facts.pnetid == wanted.pnetid).then_some(found)
     }
 

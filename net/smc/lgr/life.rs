@@ -22,10 +22,10 @@ use smc_proto::{
 };
 
 use super::{
-    now,
     LinkGroup,
     Member, //
 };
+use crate::clock::now;
 
 /// The longest time that the end of a group waits for its last messages to leave.
 const DRAIN: Duration = Duration::from_secs(2);

@@ -25,10 +25,8 @@ use smc_proto::{
     wire::clc::Limits, //
 };
 
-use super::{
-    now,
-    LinkGroup, //
-};
+use super::LinkGroup;
+use crate::clock::now;
 
 /// A connection, as its link group sees it. The methods do not sleep, but for two.
 pub(crate) trait Member: Send + Sync {

@@ -117,12 +117,24 @@ impl Link {
     /// Listens for a stream from the peer's end, and tells the TCP port. Requests are rejected until
     /// [`Link::expect`]. May sleep.
     pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> Result<u16> {
+        self.listen_for(net, peer.iwarp().ok_or(EINVAL)?)
+    }
+
+    fn listen_for(&self, net: &NetNs, theirs: IpAddr) -> Result<u16> {
         let hardware = self.hardware().ok_or(ENOLINK)?;
-        let (ours, theirs) = self.port().gid.iwarp().zip(peer.iwarp()).ok_or(EINVAL)?;
+        let ours = self.port().gid.iwarp().ok_or(EINVAL)?;
         let listener = Listener::new(&hardware.qp, net, ours, theirs)?;
         let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
         self.keep(|streaming| streaming.listener = Some(listener))?;
+        Ok(port)
+    }
+
+    /// Awaits the stream that the server opens, after [`Link::ready_to_receive`], and tells the TCP port. Nobody
+    /// is waited for. May sleep.
+    pub(crate) fn await_server(&self, net: &NetNs, wanted: &Wanted) -> Result<u16> {
+        let port = self.listen_for(net, wanted.theirs)?;
+        self.expect(wanted, Role::Server)?;
         Ok(port)
     }
 
@@ -143,7 +155,8 @@ impl Link {
         Ok(listener.wait(end))
     }
 
-    /// Opens the stream, as `opener`, after [`Link::ready_to_receive`]. May sleep, until the clock says `end` ns.
+    /// Opens the stream, as `opener`, after [`Link::ready_to_receive`]. May sleep, until the clock says `end`
+    /// ns.
     ///
     /// # Errors
     ///

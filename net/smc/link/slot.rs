@@ -173,8 +173,8 @@ impl Link {
         }
     }
 
-    /// Tells the peer what the word behind each message says by a message of its own, if that is due. If no slot is free, the end of
-    /// what is in it calls this again.
+    /// Tells the peer what the word behind each message says by a message of its own, if that is due. If no slot
+    /// is free, the end of what is in it calls this again.
     pub(super) fn say_word(self: &Arc<Self>) -> Result {
         let is_due = |credits: &mut Credits| credits.is_tell_due();
         if !self.is_iwarp() || self.with_credits(is_due) != Some(true) {

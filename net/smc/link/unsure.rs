@@ -17,6 +17,7 @@ use smc_proto::{
 };
 
 use super::{
+    Failure,
     Link,
     Sender,
     Sent, //
@@ -140,8 +141,8 @@ impl Link {
         }
     }
 
-    /// Has the peer asked after a while, unless that is to be done already: then says when. What is said meanwhile may
-    /// make it needless. Does not sleep.
+    /// Has the peer asked after a while, and says when, unless that is to be done already. What is said meanwhile
+    /// may make it needless. Does not sleep.
     pub(crate) fn ask_later(&self) -> Option<Instant> {
         if self.ask_at.load(Relaxed) != 0 {
             return None;
@@ -169,7 +170,7 @@ impl Link {
     /// Has the peer say at once which messages it has, if it did not say so of all. Does not sleep.
     pub(crate) fn ask(self: &Arc<Self>) {
         if self.with_credits(|credits| credits.want_word()).is_some() && self.say_word().is_err() {
-            self.fail(super::Failure::Post);
+            self.fail(Failure::Post);
         }
     }
 }

@@ -33,6 +33,7 @@ use smc_proto::{
 };
 
 use crate::{
+    clock::now,
     lgr::{
         At,
         LinkGroup,
@@ -272,10 +273,6 @@ impl LinkGroup {
             self.converse(|llc, _, now| llc.on_timeout(now));
         }
     }
-}
-
-fn now() -> Instant {
-    Instant::from_nanos(time::now_ns())
 }
 
 /// The longest sleep between two looks at the core's deadline, jiffies.

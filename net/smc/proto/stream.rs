@@ -22,10 +22,10 @@
 //! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
 //! ```
 //!
-//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a completion
-//! does not say that the message has arrived, `on_sent` is in two parts: `on_left` at the completion, `on_told`
-//! when the peer said so, or the link is gone; and when `wants_word`, the peer is asked at once, and
-//! when `wants_last_word`, after a while.
+//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a
+//! completion does not say that the message has arrived, `on_sent` is in two parts: `on_left` at the
+//! completion, `on_told` when the peer said so, or the link is gone; and when `wants_word`, the peer is asked
+//! at once, and when `wants_last_word`, after a while.
 //!
 //! ```text
 //! sendmsg (socket lock held, so one writer at a time), in a loop:

@@ -46,6 +46,7 @@ use super::discard;
 use crate::{
     ib::{
         self,
+        Peer,
         PortGid, //
     },
     lgr::LinkGroup,
@@ -79,15 +80,6 @@ impl Place {
     }
 }
 
-/// The peer's port for a new link.
-#[derive(Clone, Copy)]
-enum Peer {
-    /// It is this one.
-    Known(Gid),
-    /// It is not known, but this is one of them.
-    Other(Gid),
-}
-
 /// A port of that kind which no link of the group has, on the same physical network as that of `link`, and from
 /// which the peer's port is reached.
 fn unused_port(
@@ -101,21 +93,15 @@ fn unused_port(
         let mut links = links.iter().flatten();
         links.any(|link| link.is_on(device) && link.port().port == port)
     };
-    let (gid, is_known) = match peer {
-        Peer::Known(gid) => (gid, true),
-        Peer::Other(gid) => (gid, false),
-    };
     let wanted = ib::Sought {
         net: group.terms.net,
-        peer: gid,
+        transport,
+        peer,
         is_direct: group.terms.is_direct,
         pnetid: link.port().pnetid,
         vlan: group.terms.vlan,
     };
-    match transport {
-        Transport::Roce => ib::find_other(&wanted, is_used),
-        Transport::Iwarp => ib::find_other_iwarp(&wanted, is_known, is_used),
-    }
+    ib::find_other(&wanted, is_used)
 }
 
 /// A port for another link beside `link`, of the same kind if there is one. A peer that keeps to the links that
@@ -327,8 +313,7 @@ fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Opti
     }
     let nonce = Nonce(random::bytes());
     let wanted = Wanted::new(nonce, Role::Client, link, server.into())?;
-    let port = link.listen(&*netns(group, link)?, server.gid)?;
-    link.expect(&wanted, Role::Server)?;
+    let port = link.await_server(&*netns(group, link)?, &wanted)?;
     Ok(Some(Awaited { port, nonce }))
 }
 

@@ -110,13 +110,8 @@ impl Device {
         let attr = self.gid_attr(port, index)?;
         let source = ipv4_of(&attr.read(index)?);
         attr.with_netdev(|netdev| {
-            // SAFETY: The net device is valid here, and so is its namespace.
-            let (net, ifindex) = unsafe {
-                let ifindex = (&raw const (*netdev.as_ptr()).ifindex).read_volatile();
-                (bindings::dev_net(netdev.as_ptr()), ifindex)
-            };
-            // SAFETY: As above.
-            let path = unsafe { route::path(net, ifindex, source, destination) }?;
+            // SAFETY: The net device is valid here, in an RCU read section.
+            let path = unsafe { route::path_by(netdev, source, destination) }?;
             // The routing table takes an address for which it has no route for a neighbour, where a device
             // is named.
             // SAFETY: The net device is valid here, in an RCU read section.

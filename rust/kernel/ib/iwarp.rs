@@ -13,8 +13,6 @@ mod connect;
 use core::{
     net::{
         IpAddr,
-        Ipv4Addr,
-        Ipv6Addr,
         SocketAddr, //
     },
     ptr::NonNull,
@@ -52,6 +50,7 @@ use crate::{
     bindings,
     net::{
         inside,
+        Endpoint,
         NetNs, //
     },
     random,
@@ -165,7 +164,8 @@ impl<H: Handler> Context<H> {
             return Err(ECONNREFUSED);
         };
         let len = usize::from(event.private_data_len);
-        let is_elsewhere = address_of(&event.remote_addr) != Some(self.remote);
+        let is_elsewhere =
+            Endpoint::parse(&event.remote_addr).ok().map(|end| end.ip) != Some(self.remote);
         if is_elsewhere || len != awaited.len() || len == 0 {
             return Err(ECONNREFUSED);
         }
@@ -377,26 +377,5 @@ fn put_address(to: &mut bindings::__kernel_sockaddr_storage, address: SocketAddr
             // SAFETY: As above.
             unsafe { to.cast::<bindings::sockaddr_in6>().write(raw) };
         }
-    }
-}
-
-/// Reads an address.
-fn address_of(from: &bindings::__kernel_sockaddr_storage) -> Option<IpAddr> {
-    let from: *const bindings::__kernel_sockaddr_storage = from;
-    // SAFETY: The storage is large and aligned enough for every socket address, and any bytes are one.
-    let family = unsafe { (*from.cast::<bindings::sockaddr_in>()).sin_family };
-    match u32::from(family) {
-        bindings::AF_INET => {
-            // SAFETY: As above.
-            let v4 = unsafe { &*from.cast::<bindings::sockaddr_in>() };
-            Some(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)).into())
-        }
-        bindings::AF_INET6 => {
-            // SAFETY: As above.
-            let v6 = unsafe { &*from.cast::<bindings::sockaddr_in6>() };
-            // SAFETY: Any bytes are a valid array.
-            Some(Ipv6Addr::from(unsafe { v6.sin6_addr.in6_u.u6_addr8 }).into())
-        }
-        _ => None,
     }
 }

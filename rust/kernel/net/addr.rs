@@ -107,12 +107,12 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads what `getname` wrote.
+    /// Reads what `getname` wrote, or another part of the kernel.
     ///
     /// # Errors
     ///
     /// `EAFNOSUPPORT` for other families than IPv4 and IPv6.
-    pub(super) fn parse(storage: &bindings::__kernel_sockaddr_storage) -> Result<Self> {
+    pub(crate) fn parse(storage: &bindings::__kernel_sockaddr_storage) -> Result<Self> {
         let ptr: *const bindings::__kernel_sockaddr_storage = storage;
         // SAFETY: The storage is large and aligned enough for every socket address.
         let v4 = unsafe { &*ptr.cast::<bindings::sockaddr_in>() };

@@ -27,8 +27,9 @@ impl Stream {
     /// Says when the connection can go over to another link while its own works.
     ///
     /// No validation is needed if everything arrived: what the peer finds in the queue of the old link after
-    /// a message by the new one is older and says nothing that this does not, or is [stale](Stream::is_stale). Only that a byte is urgent is
-    /// said once; the peer shows that it heard by reading the byte.
+    /// a message by the new one is older and says nothing that this does not, or is
+    /// [stale](Stream::is_stale). Only that a byte is urgent is said once; the peer shows that it heard by
+    /// reading the byte.
     pub const fn handover(&self) -> Handover {
         match (self.unsure, self.seq == self.seq_fin) {
             _ if self.send.is_urgent_posted() => Handover::Later,
