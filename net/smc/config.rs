@@ -5,16 +5,17 @@
 
 use kernel::{
     prelude::*,
+    sync::Arc,
     time::Jiffies, //
 };
 use kernel_ext::{
     net::{
         sysctl::{
             Accepts,
-            Directory,
-            Entry, //
+            Entry,
+            Values, //
         },
-        NetNs, //
+        NewNetNs, //
     },
     time, //
 };
@@ -85,17 +86,20 @@ static ENTRIES: [Entry; COUNT] = [
     range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
 ];
 
+/// Where the files are, below `/proc/sys`.
+pub(crate) const DIRECTORY: &CStr = c"net/smc";
+
 /// The settings of a namespace.
-pub(crate) struct Config(Directory<COUNT>);
+pub(crate) struct Config(Arc<Values<COUNT>>);
 
 impl Config {
     /// Makes the files of a namespace. May sleep.
-    pub(crate) fn new(net: &NetNs) -> Result<Self> {
-        Ok(Self(Directory::new(net, c"net/smc", &ENTRIES)?))
+    pub(crate) fn new(net: &mut NewNetNs) -> Result<Self> {
+        Ok(Self(net.settings(DIRECTORY, &ENTRIES)?))
     }
 
     fn get(&self, setting: Setting) -> u32 {
-        self.0.values().get(setting as usize)
+        self.0.get(setting as usize)
     }
 
     /// How much to collect while a message is under way, in bytes.
@@ -120,8 +124,7 @@ impl Config {
 
     /// Sets whether they do.
     pub(crate) fn limit_handshakes(&self, on: bool) {
-        let values = self.0.values();
-        values.set(Setting::LimitHandshakes as usize, u32::from(on));
+        self.0.set(Setting::LimitHandshakes as usize, u32::from(on));
     }
 
     /// How large link groups may be.

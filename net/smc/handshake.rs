@@ -143,7 +143,8 @@ type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
 fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
     let group = seat.group();
-    let stats = &namespace::of(sk).stats.receive_buffers;
+    let namespace = namespace::of(sk);
+    let stats = &namespace.stats.receive_buffers;
     let rmbe = group
         .rmbs
         .take(at.slot, &at.link, want, stats)

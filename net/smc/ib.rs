@@ -37,7 +37,8 @@ use kernel_ext::{
         Event,
         GidKind, //
     },
-    net::NetNs, //
+    net::NetNs,
+    own_record, //
 };
 use smc_proto::{
     id::Gid,
@@ -62,7 +63,7 @@ pub(crate) use port::{
 };
 
 static ADAPTERS: Global<Adapters> = Global::new();
-static SLOT: ClientSlot = ClientSlot::new();
+own_record! { Adapter: ClientSlot<Adapter> }
 
 /// Ports of a device that are looked at (C: `SMC_MAX_PORTS`).
 const MAX_PORTS: u32 = 2;
@@ -137,10 +138,6 @@ impl Job for PortCheck {
 
 impl Client for Adapter {
     type Data = Adapter;
-
-    fn slot() -> &'static ClientSlot {
-        &SLOT
-    }
 
     fn add(device: Arc<Device>) -> Result<Arc<Adapter>> {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
@@ -250,8 +247,8 @@ impl Adapter {
     /// The physical network that a port is on, if it has a name. May sleep.
     pub(crate) fn pnetid(&self, port: u32) -> Option<PnetId> {
         let first = NetNs::initial();
-        let table = &namespace::within(first).pnet;
+        let namespace = namespace::within(first);
         let is_there = self.device.accessible_in(first.address());
-        is_there.then(|| table.of_port(&self.device, port))?
+        is_there.then(|| namespace.pnet.of_port(&self.device, port))?
     }
 }

@@ -9,6 +9,7 @@
 use kernel::prelude::*;
 use kernel_ext::{
     global::Published,
+    module::Quiet,
     net::PerNetRegistration,
     param,
     TcpHaveSmc, //
@@ -61,9 +62,10 @@ module! {
 /// The loaded module. Fields drop in order of declaration, which is the order of teardown.
 struct Smc {
     _option: TcpHaveSmc,
-    _sockets: sock::Family,
-    _diag: diag::Registration,
     _netlink: netlink::Registration,
+    _diag: diag::Registration,
+    _sockets: sock::Family,
+    _quiet: Quiet,
     _groups: groups::Registry,
     _devices: ib::Registry,
     _connections: conn::Registry,
@@ -94,13 +96,17 @@ impl kernel::Module for Smc {
         let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;
-        let netlink = netlink::Registration::new()?;
+        // What user space reaches comes last.
+        let quiet = Quiet::new();
         let sockets = sock::Family::new()?;
+        let diag = diag::Registration::new()?;
+        let netlink = netlink::Registration::new()?;
         Ok(Self {
             _option: TcpHaveSmc::enable(),
-            _sockets: sockets,
-            _diag: diag::Registration::new()?,
             _netlink: netlink,
+            _diag: diag,
+            _sockets: sockets,
+            _quiet: quiet,
             _groups: groups,
             _devices: devices,
             _connections: connections,

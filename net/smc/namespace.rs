@@ -6,10 +6,13 @@ use kernel::prelude::*;
 use kernel_ext::{
     net::{
         NetNs,
+        NewNetNs,
         PerNet,
+        PerNetRef,
         Sk,
         Slot, //
     },
+    own_record,
     queue::OwnedQueue, //
 };
 
@@ -18,8 +21,6 @@ use crate::{
     pnet::Table,
     stats::Stats, //
 };
-
-static SLOT: Slot<Namespace> = Slot::new();
 
 /// What a namespace has.
 pub(crate) struct Namespace {
@@ -34,12 +35,10 @@ pub(crate) struct Namespace {
 /// Handshakes that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
 const HANDSHAKES: i32 = 2048;
 
-impl PerNet for Namespace {
-    fn slot() -> &'static Slot<Self> {
-        &SLOT
-    }
+own_record! { Namespace: Slot<Namespace> }
 
-    fn new(net: &NetNs) -> Result<KBox<Self>> {
+impl PerNet for Namespace {
+    fn new(net: &mut NewNetNs) -> Result<KBox<Self>> {
         let this = Self {
             config: Config::new(net)?,
             stats: Stats::new()?,
@@ -51,12 +50,12 @@ impl PerNet for Namespace {
 }
 
 /// What the namespace of a socket has. Any context.
-pub(crate) fn of(sk: &Sk) -> &Namespace {
+pub(crate) fn of(sk: &Sk) -> PerNetRef<'_, Namespace> {
     within(sk.netns())
 }
 
 /// What a namespace has. Any context.
-pub(crate) fn within(net: &NetNs) -> &Namespace {
+pub(crate) fn within(net: &NetNs) -> PerNetRef<'_, Namespace> {
     // They have theirs from before the first socket or request until after the last.
     net.get()
         .expect("namespaces are served while the module is in use")

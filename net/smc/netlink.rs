@@ -21,6 +21,7 @@ use kernel_ext::{
         Policy,
         Request, //
     },
+    own_record,
     uapi::*, //
 };
 
@@ -70,6 +71,8 @@ const UEID: &[Policy] = &[Policy {
     attr: SMC_NLA_EID_TABLE_ENTRY,
     kind: Kind::String(eid::LEN),
 }];
+
+own_record! { Commands: genl::Record<Commands> }
 
 impl Family for Commands {
     const NAME: &'static CStr = c"SMC_GEN_NETLINK";

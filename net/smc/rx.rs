@@ -45,7 +45,8 @@ enum Step {
 /// Counts what a reader found: more than he asked for, a full ring.
 fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
     if is_small || is_full {
-        let stats = &namespace::of(sk).stats.receive_buffers;
+        let namespace = namespace::of(sk);
+        let stats = &namespace.stats.receive_buffers;
         stats.small.add(is_small.into());
         stats.full.add(is_full.into());
     }

@@ -145,7 +145,8 @@ impl Conn {
         if len <= LEAST_BUFFER {
             return;
         }
-        let stats = &namespace::of(sk).stats.send_buffers;
+        let namespace = namespace::of(sk);
+        let stats = &namespace.stats.send_buffers;
         let own = SizeClass::for_bytes(sk.sndbuf()).bytes();
         let peer = self.with(|inner| inner.peer_size());
         if len > own as usize {
@@ -219,8 +220,10 @@ impl Conn {
             let link = self.link();
             let source = match buf.map(&link) {
                 Ok(source) => source,
-                Err(_) if !link.is_up() => return Ok(false),
-                Err(e) => return Err(e),
+                Err(e) => {
+                    self.group.sndbufs.give_back(lent);
+                    return if link.is_up() { Err(e) } else { Ok(false) };
+                }
             };
             // Only a writer lends, and there is one at a time.
             let result = self.with(|inner| {

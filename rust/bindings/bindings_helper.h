@@ -41,6 +41,7 @@
 #include <net/route.h>
 #include <net/smc.h>
 #include <net/sock.h>
+#include <net/sock_reuseport.h>
 #include <net/tcp.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>

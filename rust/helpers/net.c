@@ -5,6 +5,20 @@ struct module *smc_helper_this_module(void)
 	return THIS_MODULE;
 }
 
+bool smc_helper_this_module_is_live(void)
+{
+	return READ_ONCE(THIS_MODULE->state) == MODULE_STATE_LIVE;
+}
+
+int smc_helper_this_module_refcount(void)
+{
+#ifdef CONFIG_MODULE_UNLOAD
+	return module_refcount(THIS_MODULE);
+#else
+	return 0;
+#endif
+}
+
 void smc_helper_tcp_have_smc_enable(void)
 {
 	static_branch_enable(&tcp_have_smc);
@@ -238,9 +252,35 @@ void smc_helper_init_waitqueue_head(struct wait_queue_head *wq)
 	init_waitqueue_head(wq);
 }
 
+void smc_helper_init_waitqueue_func_entry(struct wait_queue_entry *entry, wait_queue_func_t func)
+{
+	init_waitqueue_func_entry(entry, func);
+}
+
 void smc_helper_init_wait_woken(struct wait_queue_entry *entry)
 {
 	init_wait_func(entry, woken_wake_function);
+}
+
+/* Whether segments are signed (RFC 2385, RFC 5925), of whatever peer. */
+bool smc_helper_tcp_has_keys(const struct sock *sk)
+{
+	bool has_keys = false;
+
+	rcu_read_lock();
+#ifdef CONFIG_TCP_MD5SIG
+	{
+		const struct tcp_md5sig_info *md5 =
+			rcu_dereference(tcp_sk(sk)->md5sig_info);
+
+		has_keys |= md5 && !hlist_empty(&md5->head);
+	}
+#endif
+#ifdef CONFIG_TCP_AO
+	has_keys |= !!rcu_access_pointer(tcp_sk(sk)->ao_info);
+#endif
+	rcu_read_unlock();
+	return has_keys;
 }
 
 bool smc_helper_tcp_syn_smc(const struct sock *sk)
@@ -255,7 +295,22 @@ void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on)
 
 void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *))
 {
-	tcp_sk(sk)->smc_hs_congested = fn;
+	WRITE_ONCE(tcp_sk(sk)->smc_hs_congested, fn);
+}
+
+bool smc_helper_current_is_exiting(void)
+{
+	return current->flags & PF_EXITING;
+}
+
+int smc_helper_tcp_unread(struct sock *sk)
+{
+	return tcp_inq(sk);
+}
+
+bool smc_helper_tcp_has_attempt(const struct socket *sock)
+{
+	return READ_ONCE(sock->state) == SS_CONNECTING;
 }
 
 bool smc_helper_tcp_is_corked(const struct sock *sk)
@@ -266,6 +321,11 @@ bool smc_helper_tcp_is_corked(const struct sock *sk)
 bool smc_helper_tcp_is_nodelay(const struct sock *sk)
 {
 	return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
+}
+
+bool smc_helper_tcp_wants_inq(const struct sock *sk)
+{
+	return tcp_sk(sk)->recvmsg_inq;
 }
 
 u16 smc_helper_tcp_urg_data(const struct sock *sk)
@@ -300,6 +360,24 @@ int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)
 size_t smc_helper_msg_data_left(const struct msghdr *msg)
 {
 	return msg_data_left(msg);
+}
+
+/* Whoever reads an object of ours of a namespace. */
+DEFINE_STATIC_SRCU(smc_pernet_srcu);
+
+int smc_helper_pernet_read_lock(void)
+{
+	return srcu_read_lock(&smc_pernet_srcu);
+}
+
+void smc_helper_pernet_read_unlock(int idx)
+{
+	srcu_read_unlock(&smc_pernet_srcu, idx);
+}
+
+void smc_helper_pernet_synchronize(void)
+{
+	synchronize_srcu(&smc_pernet_srcu);
 }
 
 void *smc_helper_net_generic(const struct net *net, unsigned int id)

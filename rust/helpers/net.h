@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 struct module *smc_helper_this_module(void);
 
+bool smc_helper_this_module_is_live(void);
+int smc_helper_this_module_refcount(void);
+
 void smc_helper_tcp_have_smc_enable(void);
 void smc_helper_tcp_have_smc_disable(void);
 
@@ -50,13 +53,19 @@ void smc_helper_callback_read_lock_bh(struct sock *sk);
 void smc_helper_callback_read_unlock_bh(struct sock *sk);
 
 void smc_helper_init_waitqueue_head(struct wait_queue_head *wq);
+void smc_helper_init_waitqueue_func_entry(struct wait_queue_entry *entry, wait_queue_func_t func);
 void smc_helper_init_wait_woken(struct wait_queue_entry *entry);
 
+bool smc_helper_tcp_has_keys(const struct sock *sk);
 bool smc_helper_tcp_syn_smc(const struct sock *sk);
 void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on);
 void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *));
+bool smc_helper_current_is_exiting(void);
+int smc_helper_tcp_unread(struct sock *sk);
+bool smc_helper_tcp_has_attempt(const struct socket *sock);
 bool smc_helper_tcp_is_corked(const struct sock *sk);
 bool smc_helper_tcp_is_nodelay(const struct sock *sk);
+bool smc_helper_tcp_wants_inq(const struct sock *sk);
 u16 smc_helper_tcp_urg_data(const struct sock *sk);
 u32 smc_helper_tcp_urg_seq(const struct sock *sk);
 bool smc_helper_sk_has_xfrm_policy(const struct sock *sk);
@@ -65,6 +74,9 @@ sockptr_t smc_helper_kernel_sockptr(void *p);
 int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size);
 size_t smc_helper_msg_data_left(const struct msghdr *msg);
 
+int smc_helper_pernet_read_lock(void);
+void smc_helper_pernet_read_unlock(int idx);
+void smc_helper_pernet_synchronize(void);
 void *smc_helper_net_generic(const struct net *net, unsigned int id);
 bool smc_helper_sk_holds_net(const struct sock *sk);
 

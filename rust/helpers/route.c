@@ -72,5 +72,11 @@ void smc_helper_neigh_put(struct neighbour *n)
 
 void smc_helper_neigh_mac(const struct neighbour *n, u8 *mac)
 {
-	memcpy(mac, n->ha, ETH_ALEN);
+	unsigned int seq;
+
+	/* As neigh_ha_snapshot(), but no more than there is room for. */
+	do {
+		seq = read_seqbegin(&n->ha_lock);
+		memcpy(mac, n->ha, ETH_ALEN);
+	} while (read_seqretry(&n->ha_lock, seq));
 }

@@ -22,8 +22,9 @@ use crate::{
 /// No run is due.
 const NEVER: u64 = u64::MAX;
 
-/// What a [`Delayed`] runs.
-pub trait Job: Send + Sync {
+/// What a [`Delayed`] runs. It borrows from nobody: pinned memory that was forgotten stays, and the work with it, but
+/// not what it would have borrowed.
+pub trait Job: Send + Sync + 'static {
     /// Runs the job and says when it is to run again, in jiffies. Process context, may sleep.
     fn run(&self) -> Option<Jiffies>;
 }

@@ -12,6 +12,7 @@ mod dump;
 mod request;
 
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     mem::size_of, //
 };
@@ -19,10 +20,19 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    types::Opaque, //
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    }, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    module::is_live,
+    record::Recorded, //
+};
 
 pub use attrs::Attrs;
 pub use dump::{
@@ -65,8 +75,8 @@ pub struct Op {
     pub attrs: &'static [Policy],
 }
 
-/// A generic netlink family.
-pub trait Family: Sized + 'static {
+/// A generic netlink family. [`own_record!`](crate::own_record) gives it its [`Record`].
+pub trait Family: Recorded<Record<Self>> + Sized + 'static {
     /// Its name, of at most 15 characters.
     const NAME: &'static CStr;
     /// Its version.
@@ -80,33 +90,78 @@ pub trait Family: Sized + 'static {
     const OPS: &'static [Op];
 }
 
-/// A registered family. Dropping it waits until none of its commands runs.
-pub struct Registration<F: Family> {
-    family: KBox<Opaque<bindings::genl_family>>,
-    _ops: KVec<bindings::genl_ops>,
-    _policies: KVec<KVec<bindings::nla_policy>>,
+/// Commands of a family at most.
+const MAX_OPS: usize = 32;
+/// Attributes of a command at most, that of number 0 included.
+const MAX_ATTRS: usize = 16;
+
+/// The kernel's record of a family.
+///
+/// # Invariants
+///
+/// Once `is_filled` is set, only the kernel writes the record.
+pub struct Record<F> {
+    family: UnsafeCell<bindings::genl_family>,
+    is_taken: Atomic<bool>,
+    is_filled: Atomic<bool>,
     _family: PhantomData<fn(F)>,
 }
 
-// SAFETY: The records are not written after the registration but by the kernel, under its locks.
-unsafe impl<F: Family> Send for Registration<F> {}
-// SAFETY: As above.
-unsafe impl<F: Family> Sync for Registration<F> {}
+// SAFETY: The record is filled by the one who took it; the kernel synchronises its own use.
+unsafe impl<F> Sync for Record<F> {}
+
+impl<F> Record<F> {
+    /// A record that is not registered.
+    #[expect(clippy::new_without_default, reason = "const")]
+    pub const fn new() -> Self {
+        Self {
+            family: UnsafeCell::new(pin_init::zeroed()),
+            is_taken: Atomic::new(false),
+            is_filled: Atomic::new(false),
+            _family: PhantomData,
+        }
+    }
+}
+
+/// A registered family. Dropping it waits until none of its commands runs. A list that is read in several passes may
+/// have more to come: such a reader has a reference of the module, whose memory all is that it uses.
+pub struct Registration<F: Family>(PhantomData<fn(F)>);
+
+/// A table that the kernel looks into.
+struct Table<T>(T);
+
+// SAFETY: It is never written.
+unsafe impl<T> Sync for Table<T> {}
 
 impl<F: Family> Registration<F> {
+    const POLICIES: &'static Table<[[bindings::nla_policy; MAX_ATTRS]; MAX_OPS]> =
+        &Table(Self::policies());
+
+    const COMMANDS: &'static Table<[bindings::genl_ops; MAX_OPS]> = &Table(Self::describe());
+
     /// Registers the family; its commands may be called from then on. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if there is a family of that name, `EINVAL` for a name that is too long, `ENOMEM`.
+    /// `EBUSY` if it is registered already, `EEXIST` if there is a family of that name, `EINVAL` for a name that is
+    /// too long, `ENOMEM`.
     pub fn new() -> Result<Self> {
-        let mut ops = KVec::with_capacity(F::OPS.len(), GFP_KERNEL)?;
-        let mut policies = KVec::new();
-        for op in F::OPS {
-            let policy = policy(op.attrs)?;
-            ops.push(Self::describe(op, &policy)?, GFP_KERNEL)?;
-            // The elements stay where they are when the vector that holds them moves.
-            policies.push(policy, GFP_KERNEL)?;
+        let record = F::record();
+        if record.is_taken.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        let registered = Self::fill(record).and_then(|()| {
+            // SAFETY: A static record that is filled, and not registered.
+            to_result(unsafe { bindings::genl_register_family(record.family.get()) })
+        });
+        registered.inspect_err(|_| record.is_taken.store(false, Release))?;
+        Ok(Self(PhantomData))
+    }
+
+    /// Fills the record, once; the caller has taken it.
+    fn fill(record: &Record<F>) -> Result {
+        if record.is_filled.load(Relaxed) {
+            return Ok(());
         }
         let mut family = bindings::genl_family {
             version: F::VERSION,
@@ -114,8 +169,8 @@ impl<F: Family> Registration<F> {
             maxattr: 1,
             policy: REJECT.0.as_ptr(),
             resv_start_op: u8::try_from(F::STRICT_FROM)?,
-            ops: ops.as_ptr(),
-            n_ops: u8::try_from(ops.len())?,
+            ops: Self::COMMANDS.0.as_ptr(),
+            n_ops: u8::try_from(F::OPS.len())?,
             module: crate::net::this_module(),
             ..pin_init::zeroed()
         };
@@ -125,24 +180,35 @@ impl<F: Family> Registration<F> {
         for (to, from) in place.iter_mut().zip(name) {
             *to = *from as _;
         }
-        let family = KBox::new(Opaque::new(family), GFP_KERNEL)?;
-        // SAFETY: The family and what it points to live until it is unregistered in `drop`.
-        to_result(unsafe { bindings::genl_register_family(family.get()) })?;
-        Ok(Self {
-            family,
-            _ops: ops,
-            _policies: policies,
-            _family: PhantomData,
-        })
+        // SAFETY: The caller has taken the record, and by the type invariant the kernel never had it.
+        unsafe { record.family.get().write(family) };
+        // INVARIANT: Filled above.
+        record.is_filled.store(true, Relaxed);
+        Ok(())
     }
 
-    fn describe(op: &Op, policy: &KVec<bindings::nla_policy>) -> Result<bindings::genl_ops> {
-        let mut described = bindings::genl_ops {
-            doit: op.call.map(|_| Self::do_callback as _),
-            dumpit: op.dump.map(|_| Self::dump_callback as _),
-            cmd: u8::try_from(op.command)?,
-            ..pin_init::zeroed()
-        };
+    const fn describe() -> [bindings::genl_ops; MAX_OPS] {
+        let mut table: [bindings::genl_ops; MAX_OPS] = [pin_init::zeroed(); MAX_OPS];
+        let mut i = 0;
+        while i < F::OPS.len() {
+            table[i] = Self::describe_one(i);
+            i += 1;
+        }
+        table
+    }
+
+    const fn describe_one(i: usize) -> bindings::genl_ops {
+        let op = &F::OPS[i];
+        assert!(op.command <= u8::MAX as u32);
+        let mut described: bindings::genl_ops = pin_init::zeroed();
+        // CAST: Looked at above.
+        described.cmd = op.command as u8;
+        if op.call.is_some() {
+            described.doit = Some(Self::do_callback);
+        }
+        if op.dump.is_some() {
+            described.dumpit = Some(Self::dump_callback);
+        }
         if op.is_privileged {
             // CAST: One of eight flags.
             described.flags = bindings::GENL_ADMIN_PERM as u8;
@@ -152,11 +218,27 @@ impl<F: Family> Registration<F> {
                 | bindings::genl_validate_flags_GENL_DONT_VALIDATE_DUMP)
                 as u8;
         }
-        if !policy.is_empty() {
-            described.policy = policy.as_ptr();
-            described.maxattr = u32::try_from(policy.len())?.saturating_sub(1);
+        if !op.attrs.is_empty() {
+            described.policy = Self::POLICIES.0[i].as_ptr();
+            described.maxattr = highest(op.attrs);
         }
-        Ok(described)
+        described
+    }
+
+    /// What the kernel checks requests by, for each command.
+    const fn policies() -> [[bindings::nla_policy; MAX_ATTRS]; MAX_OPS] {
+        let mut tables = [[pin_init::zeroed(); MAX_ATTRS]; MAX_OPS];
+        let mut i = 0;
+        while i < F::OPS.len() {
+            let attrs = F::OPS[i].attrs;
+            let mut j = 0;
+            while j < attrs.len() {
+                tables[i][attrs[j].attr as usize] = entry(attrs[j]);
+                j += 1;
+            }
+            i += 1;
+        }
+        tables
     }
 
     fn op(command: u8) -> Option<&'static Op> {
@@ -172,6 +254,9 @@ impl<F: Family> Registration<F> {
     ) -> i32 {
         // SAFETY: The kernel passes a request, which has a header, that lives during the call.
         let command = unsafe { (*(*info).genlhdr).cmd };
+        if !is_live() {
+            return ENODEV.to_errno();
+        }
         let Some((op, call)) = Self::op(command).and_then(|op| Some((op, op.call?))) else {
             return EOPNOTSUPP.to_errno();
         };
@@ -187,6 +272,9 @@ impl<F: Family> Registration<F> {
         skb: *mut bindings::sk_buff,
         cb: *mut bindings::netlink_callback,
     ) -> i32 {
+        if !is_live() {
+            return ENODEV.to_errno();
+        }
         // SAFETY: The kernel passes a message and the state of a dump, ours during the call.
         let mut dump = unsafe { Dump::new(skb, cb) };
         let fill = Self::op(dump.command()).and_then(|op| op.dump);
@@ -200,8 +288,10 @@ impl<F: Family> Registration<F> {
 
 impl<F: Family> Drop for Registration<F> {
     fn drop(&mut self) {
+        let record = F::record();
         // SAFETY: Registered in `new`.
-        unsafe { bindings::genl_unregister_family(self.family.get()) };
+        unsafe { bindings::genl_unregister_family(record.family.get()) };
+        record.is_taken.store(false, Release);
     }
 }
 
@@ -220,29 +310,27 @@ static REJECT: Reject = Reject([
     },
 ]);
 
-/// The table that the kernel checks requests by; empty for no attributes.
-fn policy(attrs: &[Policy]) -> Result<KVec<bindings::nla_policy>> {
-    let mut table = KVec::new();
-    let Some(most) = attrs.iter().map(|policy| policy.attr).max() else {
-        return Ok(table);
-    };
-    for attr in 0..=most {
-        let known = attrs.iter().find(|policy| policy.attr == attr);
-        table.push(known.map_or(pin_init::zeroed(), entry), GFP_KERNEL)?;
+/// The highest number of an attribute.
+const fn highest(attrs: &[Policy]) -> u32 {
+    let (mut i, mut most) = (0, 0);
+    while i < attrs.len() {
+        if attrs[i].attr > most {
+            most = attrs[i].attr;
+        }
+        i += 1;
     }
-    Ok(table)
+    most
 }
 
-fn entry(policy: &Policy) -> bindings::nla_policy {
+const fn entry(policy: Policy) -> bindings::nla_policy {
     let (kind, len) = match policy.kind {
         Kind::String(max) => (bindings::NLA_STRING, max),
         Kind::NulString(max) => (bindings::NLA_NUL_STRING, max),
         Kind::U8 => (bindings::NLA_U8, size_of::<u8>() as u16),
     };
-    bindings::nla_policy {
-        // CAST: A small number.
-        type_: kind as u8,
-        len,
-        ..pin_init::zeroed()
-    }
+    let mut entry: bindings::nla_policy = pin_init::zeroed();
+    // CAST: A small number.
+    entry.type_ = kind as u8;
+    entry.len = len;
+    entry
 }

@@ -44,12 +44,15 @@ pub use msg::*;
 pub use pernet::{
     NetNs,
     NetNsRef,
+    NewNetNs,
     PerNet,
+    PerNetRef,
     PerNetRegistration,
     Slot, //
 };
 pub(crate) use proto::this_module;
 pub use sk::Sk;
+pub(crate) use stream::__this_module;
 pub use stream::StreamSocket;
 pub use tcp::{
     Hook,

@@ -4,21 +4,24 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    workqueue::Queue, //
+    workqueue::{
+        Queue,
+        RawWorkItem, //
+    }, //
 };
 
 use crate::bindings;
 
 /// A workqueue. Dropping it waits for all work on it, so drop it neither in atomic context nor from
 /// its own work.
+///
+/// It is no [`Queue`] to its users: delayed work is not on the queue before its time has come, so nobody would wait
+/// for that, and its timer would find the queue freed.
 ///
 /// # Invariants
 ///
@@ -52,6 +55,15 @@ impl OwnedQueue {
         NonNull::new(from_err_ptr(ptr)?).map(Self).ok_or(ENOMEM)
     }
 
+    /// Has a work item run, unless it waits to already. Any context.
+    pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        // SAFETY: By the type invariant the queue lives as long as `self`; dropping it waits for the item.
+        unsafe { Queue::from_raw(self.0.as_ptr().cast()) }.enqueue(item)
+    }
+
     /// Waits until all work that is on the queue now has run. May sleep; not from its own work.
     pub fn flush(&self) {
         // SAFETY: By the type invariant the queue is alive.
@@ -67,15 +79,6 @@ impl OwnedQueue {
                 self.0.as_ptr(),
             )
         }
-    }
-}
-
-impl Deref for OwnedQueue {
-    type Target = Queue;
-
-    fn deref(&self) -> &Queue {
-        // SAFETY: By the type invariant the queue lives as long as `self`.
-        unsafe { Queue::from_raw(self.0.as_ptr().cast()) }
     }
 }
 

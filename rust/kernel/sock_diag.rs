@@ -16,19 +16,20 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
-    types::Opaque, //
+    prelude::*, //
 };
 
 use crate::{
     bindings,
     genl::Attrs,
+    module::is_live,
     net::{
+        __this_module, //
         this_module,
         IpVersion,
         NetNs,
         Sk,
-        TcpSocket, //
+        TcpSocket,
     }, //
 };
 
@@ -46,36 +47,36 @@ pub trait SockDiag: Sized + 'static {
 }
 
 /// A registered [`SockDiag`].
-pub struct SockDiagRegistration<D: SockDiag> {
-    handler: KBox<Opaque<bindings::sock_diag_handler>>,
-    _diag: PhantomData<fn(D)>,
-}
+pub struct SockDiagRegistration<D: SockDiag>(PhantomData<fn(D)>);
 
-// SAFETY: The record is not written after the registration.
-unsafe impl<D: SockDiag> Send for SockDiagRegistration<D> {}
-// SAFETY: As above.
-unsafe impl<D: SockDiag> Sync for SockDiagRegistration<D> {}
+/// The kernel's record of the family.
+#[repr(transparent)]
+struct Handler(bindings::sock_diag_handler);
+
+// SAFETY: The record is never written, and holds functions and the module only.
+unsafe impl Sync for Handler {}
 
 impl<D: SockDiag> SockDiagRegistration<D> {
+    /// Memory of the module: the kernel reads it in an RCU section that may have begun before the end of the
+    /// registration, and then with a reference of the module.
+    const HANDLER: &'static Handler = &Handler(bindings::sock_diag_handler {
+        owner: (&raw const __this_module).cast_mut().cast(),
+        // CAST: The number of a family, which the registration checks.
+        family: D::FAMILY as u8,
+        dump: Some(Self::request_callback),
+        ..pin_init::zeroed()
+    });
+
     /// Registers the family; its sockets may be asked for from then on. May sleep.
     ///
     /// # Errors
     ///
     /// `EBUSY` if somebody answers for the family already, `EINVAL` for a number that none can have.
     pub fn new() -> Result<Self> {
-        let handler = bindings::sock_diag_handler {
-            owner: this_module(),
-            family: u8::try_from(D::FAMILY)?,
-            dump: Some(Self::request_callback),
-            ..pin_init::zeroed()
-        };
-        let handler = KBox::new(Opaque::new(handler), GFP_KERNEL)?;
-        // SAFETY: The record lives until it is unregistered in `drop`.
-        to_result(unsafe { bindings::sock_diag_register(handler.get()) })?;
-        Ok(Self {
-            handler,
-            _diag: PhantomData,
-        })
+        u8::try_from(D::FAMILY)?;
+        // SAFETY: A static record.
+        to_result(unsafe { bindings::sock_diag_register(&Self::HANDLER.0) })?;
+        Ok(Self(PhantomData))
     }
 
     /// # Safety
@@ -85,6 +86,9 @@ impl<D: SockDiag> SockDiagRegistration<D> {
         skb: *mut bindings::sk_buff,
         nlh: *mut bindings::nlmsghdr,
     ) -> i32 {
+        if !is_live() {
+            return ENODEV.to_errno();
+        }
         // SAFETY: The kernel passes a request with its header.
         let (kind, flags) = unsafe { ((*nlh).nlmsg_type, (*nlh).nlmsg_flags) };
         // One bit of the flag for lists is enough: smcss sets no more.
@@ -131,7 +135,7 @@ impl<D: SockDiag> SockDiagRegistration<D> {
 impl<D: SockDiag> Drop for SockDiagRegistration<D> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
-        unsafe { bindings::sock_diag_unregister(self.handler.get()) };
+        unsafe { bindings::sock_diag_unregister(&Self::HANDLER.0) };
     }
 }
 

@@ -113,7 +113,8 @@ impl PortGid {
 
 /// The physical network of the device of a route: of what that stands on, or of itself.
 pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
-    let table = &namespace::within(tcp.netns()).pnet;
+    let namespace = namespace::within(tcp.netns());
+    let table = &namespace.pnet;
     let of_base = table.of_netdev(route.base.name);
     of_base.or_else(|| table.of_netdev(route.name))
 }

@@ -68,7 +68,8 @@ pub(crate) struct Times {
 impl Times {
     /// The settings of the socket's namespace.
     pub(crate) fn of(sk: &Sk, role: Role) -> Self {
-        let config = &namespace::of(sk).config;
+        let namespace = namespace::of(sk);
+        let config = &namespace.config;
         let idle = role.idle_time(config.idle_time());
         Self {
             test_after: config.test_after(),

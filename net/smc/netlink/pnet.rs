@@ -19,6 +19,7 @@ use kernel_ext::{
         Request, //
     },
     net::NetNs,
+    own_record,
     uapi::*, //
 };
 use smc_proto::pnet::PnetId;
@@ -33,7 +34,6 @@ use crate::{
     pnet::{
         Entry,
         Place,
-        Table,
         Text, //
     }, //
 };
@@ -65,6 +65,8 @@ const fn order(command: u32, call: fn(&Request<'_>) -> Result) -> Op {
     }
 }
 
+own_record! { Pnet: genl::Record<Pnet> }
+
 impl Family for Pnet {
     const NAME: &'static CStr = c"SMC_PNETID";
     const VERSION: u32 = 1;
@@ -93,10 +95,6 @@ const AT_A_TIME: usize = 512;
 /// Bytes of the attributes of an entry at most: four headers, and values padded to four bytes.
 const ENTRY_LEN: usize = 4 * 4 + 20 + 16 + 64 + 4;
 
-fn table<'a>(net: &'a NetNs) -> &'a Table {
-    &namespace::within(net).pnet
-}
-
 /// A name in a request, up to its NUL.
 fn text<'a>(request: &Request<'a>, attr: u32) -> Option<&'a [u8]> {
     request.attr(attr).map(until_nul)
@@ -108,7 +106,11 @@ fn add(request: &Request<'_>) -> Result {
     let net = request.netns();
     let mut added = Err(EEXIST);
     if let Some(name) = text(request, SMC_PNETID_ETHNAME) {
-        added = unless_there(table(net).add(pnetid, Place::Netdev(Text::new(name)?)))?;
+        added = unless_there(
+            namespace::within(net)
+                .pnet
+                .add(pnetid, Place::Netdev(Text::new(name)?)),
+        )?;
     }
     // RDMA devices are named in the first namespace only.
     let device = text(request, SMC_PNETID_IBNAME).filter(|_| net.is_initial());
@@ -138,33 +140,39 @@ fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
     if ib::pnetid_of_named(device, port.into())?.is_some() {
         return Err(EEXIST);
     }
-    table(NetNs::initial()).add(pnetid, Place::Port(Text::new(device)?, port))
+    namespace::within(NetNs::initial())
+        .pnet
+        .add(pnetid, Place::Port(Text::new(device)?, port))
 }
 
 fn delete(request: &Request<'_>) -> Result {
     let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
     // A blank name is that of no network.
     let pnetid = PnetId::query(name).ok_or(ENOENT)?;
-    match table(request.netns()).remove(Some(pnetid)) {
+    match namespace::within(request.netns()).pnet.remove(Some(pnetid)) {
         true => Ok(()),
         false => Err(ENOENT),
     }
 }
 
 fn flush(request: &Request<'_>) -> Result {
-    table(request.netns()).remove(None);
+    namespace::within(request.netns()).pnet.remove(None);
     Ok(())
 }
 
 fn get(request: &Request<'_>) -> Result {
     let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
     let wanted = PnetId::query(name);
-    let found = table(request.netns()).list(0, usize::MAX, |e| Some(e.pnetid) == wanted)?;
+    let found = namespace::within(request.netns())
+        .pnet
+        .list(0, usize::MAX, |e| Some(e.pnetid) == wanted)?;
     request.answer_list(number(SMC_PNETID_GET)?, ENTRY_LEN, &found, put)
 }
 
 fn dump(dump: &mut Dump<'_>) -> Result {
-    let entries = table(dump.netns()).list(dump.next(), AT_A_TIME, |_| true)?;
+    let entries = namespace::within(dump.netns())
+        .pnet
+        .list(dump.next(), AT_A_TIME, |_| true)?;
     let records = entries.iter().map(|entry| (entry.serial, entry));
     dump.each(records, |unit, entry| {
         unit.message(number(SMC_PNETID_GET)?, |attrs| put(attrs, entry))

@@ -23,7 +23,8 @@ use crate::{
 };
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
-    let stats = &namespace::within(dump.netns()).stats;
+    let namespace = namespace::within(dump.netns());
+    let stats = &namespace.stats;
     dump.each([(0, ())], |unit, ()| {
         unit.message(unit.command(), |attrs| {
             attrs.nest(SMC_GEN_STATS, |attrs| put(attrs, stats))
@@ -133,7 +134,8 @@ fn put_sizes(attrs: &mut Attrs<'_>, sizes: Option<&[Counter; SIZES]>) -> Result 
 
 /// Reasons for TCP that there were, one a message, and the sums in the first.
 pub(super) fn dump_fallbacks(dump: &mut Dump<'_>) -> Result {
-    let stats = &namespace::within(dump.netns()).stats;
+    let namespace = namespace::within(dump.netns());
+    let stats = &namespace.stats;
     let (server, client) = (&stats.server.fallbacks, &stats.client.fallbacks);
     let mut is_first = dump.next() == 0;
     let records = (0..).zip(Reason::ALL).flat_map(|(i, reason)| {

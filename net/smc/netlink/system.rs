@@ -45,13 +45,13 @@ pub(super) fn dump_limitation(dump: &mut Dump<'_>) -> Result {
 }
 
 pub(super) fn limit(request: &Request<'_>) -> Result {
-    let config = &namespace::within(request.netns()).config;
-    config.limit_handshakes(true);
+    let namespace = namespace::within(request.netns());
+    namespace.config.limit_handshakes(true);
     Ok(())
 }
 
 pub(super) fn no_limit(request: &Request<'_>) -> Result {
-    let config = &namespace::within(request.netns()).config;
-    config.limit_handshakes(false);
+    let namespace = namespace::within(request.netns());
+    namespace.config.limit_handshakes(false);
     Ok(())
 }

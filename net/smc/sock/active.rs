@@ -35,7 +35,8 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     let version = conn.group.terms.version;
     match this.go(from, State::Active(conn)) {
         Ok(_) => {
-            let handshakes = namespace::of(&this.sk).stats.handshakes(this.end);
+            let namespace = namespace::of(&this.sk);
+            let handshakes = namespace.stats.handshakes(this.end);
             match version {
                 Version::V1 => handshakes.v1.add(1),
                 Version::V2 => handshakes.v2.add(1),
@@ -121,7 +122,8 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
         return this.tcp.recvmsg(msg, flags);
     }
     msg.clear_name();
-    let stats = &namespace::of(&this.sk).stats;
+    let namespace = namespace::of(&this.sk);
+    let stats = &namespace.stats;
     let peek = flags & net::MSG_PEEK != 0;
     if flags & net::MSG_OOB != 0 {
         if this.sk.is_urg_inline() {

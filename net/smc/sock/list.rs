@@ -19,15 +19,17 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use kernel_ext::net::{
-    NetNs,
-    PerNet,
-    Slot, //
+use kernel_ext::{
+    net::{
+        NetNs,
+        NewNetNs,
+        PerNet,
+        Slot, //
+    },
+    own_record, //
 };
 
 use super::Sock;
-
-static SLOT: Slot<Sockets> = Slot::new();
 
 static LAST_SERIAL: Atomic<u64> = Atomic::new(0);
 
@@ -45,12 +47,10 @@ struct Tree {
     by_serial: SpinLock<RBTree<u64, Arc<Sock>>>,
 }
 
-impl PerNet for Sockets {
-    fn slot() -> &'static Slot<Self> {
-        &SLOT
-    }
+own_record! { Sockets: Slot<Sockets> }
 
-    fn new(_net: &NetNs) -> Result<KBox<Self>> {
+impl PerNet for Sockets {
+    fn new(_net: &mut NewNetNs) -> Result<KBox<Self>> {
         let tree = pin_init!(Tree {
             by_serial <- new_spinlock!(RBTree::new(), "smc::sock::Sockets"),
         });

@@ -47,8 +47,10 @@ impl StreamSocket for Sock {
     const ULP: &'static CStr = c"smc";
 
     fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>> {
-        let config = &namespace::of(&sk).config;
+        let namespace = namespace::of(&sk);
+        let config = &namespace.config;
         sk.set_bufs(config.sndbuf_bytes(), config.rcvbuf_bytes());
+        drop(namespace);
         let tcp = TcpSocket::new(&sk, version)?;
         Self::new(sk, version, tcp, None)
     }

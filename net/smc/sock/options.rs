@@ -83,7 +83,8 @@ pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn
 
 /// Counts an option that sends what was held back.
 fn count_flush(this: &Sock, name: i32) {
-    let stats = &namespace::of(&this.sk).stats;
+    let namespace = namespace::of(&this.sk);
+    let stats = &namespace.stats;
     match name {
         net::TCP_NODELAY if this.tcp.is_nodelay() => stats.nodelay.add(1),
         net::TCP_CORK if !this.tcp.is_corked() => stats.uncorked.add(1),

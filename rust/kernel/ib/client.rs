@@ -22,15 +22,12 @@ use kernel::{
 };
 
 use super::Device;
-use crate::bindings;
+use crate::{bindings, record::Recorded};
 
-/// A user of RDMA devices.
-pub trait Client: 'static {
+/// A user of RDMA devices. [`own_record!`](crate::own_record) gives it its [`ClientSlot`].
+pub trait Client: Recorded<ClientSlot<Self>> + Sized + 'static {
     /// What the user keeps for a device.
     type Data: Send + Sync + 'static;
-
-    /// The static place of this client's registration.
-    fn slot() -> &'static ClientSlot;
 
     /// Takes a device in use. May sleep, must not register or unregister clients.
     ///
@@ -70,17 +67,18 @@ pub enum Event {
 ///
 /// While `used` is set by a [`ClientRegistration`], `client` is initialised and registered, and
 /// `reaper` is a work queue that outlives the registration of `client`.
-pub struct ClientSlot {
+pub struct ClientSlot<T> {
     client: UnsafeCell<MaybeUninit<bindings::ib_client>>,
     reaper: AtomicPtr<bindings::workqueue_struct>,
     used: AtomicBool,
+    _client: PhantomData<fn(T)>,
 }
 
 // SAFETY: The raw client is written by the one owner of `used` before it is registered; after that
 // only the RDMA core touches it.
-unsafe impl Sync for ClientSlot {}
+unsafe impl<T> Sync for ClientSlot<T> {}
 
-impl ClientSlot {
+impl<T> ClientSlot<T> {
     /// An unused place.
     #[expect(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
@@ -89,6 +87,7 @@ impl ClientSlot {
             client: UnsafeCell::new(MaybeUninit::zeroed()),
             reaper: AtomicPtr::new(ptr::null_mut()),
             used: AtomicBool::new(false),
+            _client: PhantomData,
         }
     }
 
@@ -115,7 +114,7 @@ impl<T: Client> ClientRegistration<T> {
     ///
     /// `EBUSY` when the client's slot is in use, `ENOMEM`, or what the RDMA core answers.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        let slot = T::slot();
+        let slot = T::record();
         if slot.used.swap(true, Ordering::Acquire) {
             return Err(EBUSY);
         }
@@ -123,7 +122,7 @@ impl<T: Client> ClientRegistration<T> {
         Ok(Self(PhantomData))
     }
 
-    fn register(slot: &'static ClientSlot, name: &'static CStr) -> Result {
+    fn register(slot: &'static ClientSlot<T>, name: &'static CStr) -> Result {
         // SAFETY: No precondition.
         let reaper = unsafe { bindings::ib_alloc_workqueue() };
         if reaper.is_null() {
@@ -147,7 +146,7 @@ impl<T: Client> ClientRegistration<T> {
 
 impl<T: Client> Drop for ClientRegistration<T> {
     fn drop(&mut self) {
-        let slot = T::slot();
+        let slot = T::record();
         // SAFETY: By the type invariant of `ClientSlot` the client is registered, as `self` exists.
         unsafe { bindings::ib_unregister_client(slot.as_ptr()) };
         slot.destroy_reaper();
@@ -173,7 +172,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
     from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
         let place = KBox::<Entry<T>>::new_uninit(GFP_KERNEL)?;
-        let reaper = NonNull::new(T::slot().reaper.load(Ordering::Acquire)).ok_or(EINVAL)?;
+        let reaper = NonNull::new(T::record().reaper.load(Ordering::Acquire)).ok_or(EINVAL)?;
         // SAFETY:
         // - The RDMA core keeps the device valid until `remove_callback` has returned, or this
         //   function with an error; both wait for the completion.
@@ -204,7 +203,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
 fn listen<T: Client>(raw: NonNull<bindings::ib_device>, entry: KBox<Entry<T>>) {
     let entry = KBox::into_raw(entry);
     // SAFETY: The device is valid and calls `add` for this client, which is registered.
-    unsafe { bindings::ib_set_client_data(raw.as_ptr(), T::slot().as_ptr(), entry.cast()) };
+    unsafe { bindings::ib_set_client_data(raw.as_ptr(), T::record().as_ptr(), entry.cast()) };
     // SAFETY: `entry` stays valid until `remove_callback`, which waits for `add` to end.
     let entry = unsafe { &*entry };
     let handler = entry.handler.get();
@@ -221,10 +220,12 @@ unsafe extern "C" fn remove_callback<T: Client>(_: *mut bindings::ib_device, dat
     if data.is_null() {
         return;
     }
-    // SAFETY: The client data is what `listen` stored, and this is the last use of it.
-    let entry = unsafe { KBox::from_raw(data.cast::<Entry<T>>()) };
-    // SAFETY: `listen` registered the handler. After this no event comes.
-    unsafe { bindings::ib_unregister_event_handler(entry.handler.get()) };
+    let entry = data.cast::<Entry<T>>();
+    // Events borrow the entry until then, so it is nobody's alone before.
+    // SAFETY: The client data is what `listen` stored, which registered the handler. After this no event comes.
+    unsafe { bindings::ib_unregister_event_handler((*entry).handler.get()) };
+    // SAFETY: As above, and this is the last use of it.
+    let entry = unsafe { KBox::from_raw(entry) };
     let Entry {
         device, data, gone, ..
     } = KBox::into_inner(entry);
@@ -238,7 +239,7 @@ unsafe extern "C" fn rename_callback<T: Client>(_: *mut bindings::ib_device, dat
     let Some(entry) = (unsafe { data.cast::<Entry<T>>().as_ref() }) else {
         return;
     };
-    // SAFETY: The RDMA core holds `devices_rwsem` for writing, which excludes another rename.
+    // SAFETY: The RDMA core holds `devices_rwsem`, which another rename needs for writing.
     unsafe { entry.device.renamed() };
 }
 

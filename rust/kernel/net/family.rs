@@ -28,7 +28,10 @@ use super::{
     },
     IpVersion, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    module::is_live, //
+};
 
 /// The registered protocol family, with its sockets over IPv4 and IPv6.
 pub struct FamilyRegistration<T: StreamSocket> {
@@ -98,6 +101,9 @@ impl<T: StreamSocket> Registered<T> {
         socket: *mut bindings::socket,
         protocol: i32,
     ) -> Result {
+        if !is_live() {
+            return Err(ENODEV);
+        }
         // SAFETY: The caller promises a new socket, which is ours alone.
         let socket = unsafe { &mut *socket };
         if socket.type_ as u32 != bindings::sock_type_SOCK_STREAM {

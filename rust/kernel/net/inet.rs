@@ -35,7 +35,10 @@ use super::{
     IpVersion,
     Sk, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    module::is_live, //
+};
 
 /// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a
 /// TCP socket.
@@ -179,6 +182,10 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> 
         // A `Sk` always keeps its namespace, also one that the kernel made for itself.
         // SAFETY: As above.
         unsafe { bindings::sk_net_refcnt_upgrade(sk) };
+    }
+    if !is_live() {
+        // The kernel ends the socket, as it does when one cannot be made.
+        return ENODEV.to_errno();
     }
     // SAFETY: Prepared above.
     let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();

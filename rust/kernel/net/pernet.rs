@@ -20,18 +20,30 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full,
-        Release, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Release, //
+        },
+        Arc, //
     },
     types::{
         ForeignOwnable,
+        NotThreadSafe,
         Opaque, //
     }, //
 };
 
-use crate::bindings;
+use super::sysctl::{
+    Directory,
+    Entry,
+    Values, //
+};
+use crate::{
+    bindings,
+    record::Recorded, //
+};
 
 /// A reference to a network namespace.
 ///
@@ -115,9 +127,12 @@ impl NetNs {
         self.as_ptr() as usize
     }
 
-    /// The namespace's object; `None` if its type is not registered.
-    pub fn get<T: PerNet>(&self) -> Option<&T> {
-        let slot = T::slot();
+    /// The namespace's object; `None` if its type is not registered. Any context.
+    ///
+    /// The end of the registration waits for the result, so the one who ends it must not hold one.
+    pub fn get<T: PerNet>(&self) -> Option<PerNetRef<'_, T>> {
+        let section = Section::enter();
+        let slot = T::record();
         // SAFETY: Written once, before `is_ready` was set.
         let id = slot
             .is_ready
@@ -125,28 +140,107 @@ impl NetNs {
             .then(|| unsafe { *slot.id.get() })?;
         // SAFETY: The namespace lives, and the id is registered with the size of a pointer.
         let entry = unsafe { bindings::net_generic(self.as_ptr(), id) }.cast::<*mut c_void>();
-        // SAFETY: As above; the entry was written before the namespace had users.
-        let object = NonNull::new(unsafe { *entry })?;
-        // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace
-        // has no users any more.
-        Some(unsafe { KBox::<T>::borrow(object.as_ptr()) })
+        // SAFETY: An entry lives as long as its namespace; it was written before that had users.
+        let object = NonNull::new(unsafe { *NonNull::new(entry)?.as_ptr() })?;
+        // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace has no users any
+        // more, or when the registration ends, which waits for the section.
+        let held: &Held<T> = unsafe { KBox::borrow(object.as_ptr()) };
+        Some(PerNetRef {
+            object: &held.object,
+            _section: section,
+        })
     }
 }
 
-/// What a network namespace has an object of.
-pub trait PerNet: Send + Sync + Sized + 'static {
-    /// Where the registration of the type keeps its record.
-    fn slot() -> &'static Slot<Self>;
+/// A section in which no registration of a [`PerNet`] type ends. It may sleep.
+///
+/// # Invariants
+///
+/// The number is that of a read section that was entered by the same context and not left yet.
+struct Section(i32, NotThreadSafe);
 
+impl Section {
+    fn enter() -> Self {
+        // INVARIANT: Entered here. The type stays with the thread.
+        // SAFETY: No precondition.
+        Self(unsafe { bindings::pernet_read_lock() }, NotThreadSafe)
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::pernet_read_unlock(self.0) };
+    }
+}
+
+/// The object that a namespace has of a [`PerNet`] type.
+pub struct PerNetRef<'a, T: PerNet> {
+    object: &'a T,
+    _section: Section,
+}
+
+impl<T: PerNet> Deref for PerNetRef<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.object
+    }
+}
+
+/// What a network namespace has an object of. [`own_record!`](crate::own_record) gives it its [`Slot`].
+pub trait PerNet: Recorded<Slot<Self>> + Send + Sync + Sized + 'static {
     /// Makes the object of a namespace. May sleep.
     ///
     /// # Errors
     ///
     /// If it cannot be made, which ends the making of the namespace.
-    fn new(net: &NetNs) -> Result<KBox<Self>>;
+    fn new(net: &mut NewNetNs) -> Result<KBox<Self>>;
 }
 
-/// The record of a [`PerNet`] type. To be put into a `static`.
+/// A network namespace for which an object is made. It need not have those of other types yet, nor any users.
+///
+/// # Invariants
+///
+/// The namespace lives as long as this, and until the directories have gone.
+pub struct NewNetNs {
+    net: *mut bindings::net,
+    directories: KVec<KBox<dyn AnyDirectory>>,
+}
+
+/// A directory of settings, of whatever number.
+trait AnyDirectory: Send + Sync {}
+
+impl<const N: usize> AnyDirectory for Directory<N> {}
+
+impl NewNetNs {
+    /// Makes a directory of settings, which goes with the object. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if there are such files already.
+    pub fn settings<const N: usize>(
+        &mut self,
+        path: &'static CStr,
+        entries: &'static [Entry; N],
+    ) -> Result<Arc<Values<N>>> {
+        // SAFETY: By the type invariant.
+        let directory = unsafe { Directory::new(self.net, path, entries)? };
+        let values = directory.values().clone();
+        let directory: KBox<dyn AnyDirectory> = KBox::new(directory, GFP_KERNEL)?;
+        self.directories.push(directory, GFP_KERNEL)?;
+        Ok(values)
+    }
+}
+
+/// What the kernel keeps for us in a namespace.
+struct Held<T> {
+    /// First, so that nobody writes settings of an object that has gone.
+    _directories: KVec<KBox<dyn AnyDirectory>>,
+    object: KBox<T>,
+}
+
+/// The record of a [`PerNet`] type.
 pub struct Slot<T> {
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<u32>,
@@ -173,8 +267,7 @@ impl<T: PerNet> Slot<T> {
     }
 }
 
-/// A registered [`PerNet`] type. Dropping it ends the objects of all namespaces; nobody may use them
-/// any more then, which is so when the module goes.
+/// A registered [`PerNet`] type. Dropping it ends the objects of all namespaces, and waits for those who use them.
 pub struct PerNetRegistration<T: PerNet>(PhantomData<fn(T)>);
 
 impl<T: PerNet> PerNetRegistration<T> {
@@ -184,7 +277,7 @@ impl<T: PerNet> PerNetRegistration<T> {
     ///
     /// `EBUSY` if the type is registered already; those of [`PerNet::new`].
     pub fn new() -> Result<Self> {
-        let slot = T::slot();
+        let slot = T::record();
         if slot.taken.xchg(true, Full) {
             return Err(EBUSY);
         }
@@ -206,17 +299,29 @@ impl<T: PerNet> PerNetRegistration<T> {
     /// `net` must be a namespace that is made, lives, or ends.
     unsafe fn entry(net: *mut bindings::net) -> *mut *mut c_void {
         // SAFETY: The kernel has set the id before it calls us.
-        let id = unsafe { *T::slot().id.get() };
+        let id = unsafe { *T::record().id.get() };
         // SAFETY: By the caller's promise; the id is registered.
         unsafe { bindings::net_generic(net, id) }.cast()
     }
 
     unsafe extern "C" fn init_callback(net: *mut bindings::net) -> i32 {
-        // SAFETY: The kernel passes a namespace that is being made, or that lives.
-        match T::new(unsafe { NetNs::from_ptr(net) }) {
-            Ok(object) => {
+        // INVARIANT: The kernel passes a namespace that is being made, or that lives; what is made for it goes in
+        // `exit_callback`, before the namespace.
+        let mut new = NewNetNs {
+            net,
+            directories: KVec::new(),
+        };
+        let held = T::new(&mut new).and_then(|object| {
+            let held = Held {
+                _directories: new.directories,
+                object,
+            };
+            Ok(KBox::new(held, GFP_KERNEL)?)
+        });
+        match held {
+            Ok(held) => {
                 // SAFETY: As above; nobody else uses the entry yet.
-                unsafe { *Self::entry(net) = object.into_foreign() };
+                unsafe { *Self::entry(net) = held.into_foreign() };
                 0
             }
             Err(e) => e.to_errno(),
@@ -227,14 +332,17 @@ impl<T: PerNet> PerNetRegistration<T> {
         // SAFETY: The kernel passes a namespace without users.
         let object = unsafe { ptr::replace(Self::entry(net), ptr::null_mut()) };
         // SAFETY: From `init_callback`.
-        drop(unsafe { KBox::<T>::try_from_foreign(object) });
+        drop(unsafe { KBox::<Held<T>>::try_from_foreign(object) });
     }
 }
 
 impl<T: PerNet> Drop for PerNetRegistration<T> {
     fn drop(&mut self) {
-        let slot = T::slot();
+        let slot = T::record();
         slot.is_ready.store(false, Release);
+        // Who begins to look from now on finds nothing.
+        // SAFETY: Sleeping is allowed where registrations end.
+        unsafe { bindings::pernet_synchronize() };
         // SAFETY: Registered in `new`.
         unsafe { bindings::unregister_pernet_subsys(slot.ops.get()) };
         slot.taken.store(false, Release);

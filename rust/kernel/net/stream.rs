@@ -141,7 +141,7 @@ pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
 extern "C" {
     /// The module that this crate is linked into.
-    pub(super) static __this_module: c_void;
+    pub(crate) static __this_module: c_void;
 }
 
 /// A table that nobody writes.

@@ -19,7 +19,6 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::NetNs;
 use crate::bindings;
 
 /// What a setting accepts.
@@ -59,12 +58,13 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// A registered directory of settings.
+/// A registered directory of settings. A namespace has it with an object of its own: see
+/// [`NewNetNs::settings`](super::pernet::NewNetNs::settings).
 ///
 /// # Invariants
 ///
-/// `header` is the registration of `table`, whose entries point into `values` and a static array.
-pub struct Directory<const N: usize> {
+/// The namespace lives. `header` is the registration of `table`, whose entries point into `values` and a static array.
+pub(super) struct Directory<const N: usize> {
     header: NonNull<bindings::ctl_table_header>,
     values: Arc<Values<N>>,
     table: KVec<bindings::ctl_table>,
@@ -81,18 +81,26 @@ impl<const N: usize> Directory<N> {
     /// # Errors
     ///
     /// `ENOMEM`, also if there are such files already.
-    pub fn new(net: &NetNs, path: &'static CStr, entries: &'static [Entry; N]) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// The namespace must outlive the result.
+    pub(super) unsafe fn new(
+        net: *mut bindings::net,
+        path: &'static CStr,
+        entries: &'static [Entry; N],
+    ) -> Result<Self> {
         let values = Values(core::array::from_fn(|i| AtomicU32::new(entries[i].default)));
         let values = Arc::new(values, GFP_KERNEL)?;
         let mut table = KVec::with_capacity(N, GFP_KERNEL)?;
         for (entry, value) in entries.iter().zip(&values.0) {
             table.push(describe(entry, value), GFP_KERNEL)?;
         }
-        // SAFETY: The namespace lives; the table is valid until it is unregistered in `drop`, and
+        // SAFETY: By the caller's promise the namespace lives; the table is valid until it is unregistered in `drop`, and
         // what it points to lives as long.
         let header = unsafe {
             bindings::register_net_sysctl_sz(
-                net.as_ptr(),
+                net,
                 path.as_char_ptr(),
                 table.as_mut_ptr(),
                 table.len(),
@@ -107,7 +115,7 @@ impl<const N: usize> Directory<N> {
     }
 
     /// The values.
-    pub fn values(&self) -> &Arc<Values<N>> {
+    pub(super) fn values(&self) -> &Arc<Values<N>> {
         &self.values
     }
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of this module.
+//!
+//! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
+
+use crate::bindings;
+
+/// Whether the module has been initialised. Until then nothing may be begun for user space that lasts: the rest of the
+/// initialisation may fail, and the kernel frees such a module without looking at who has a reference. Any context.
+pub(crate) fn is_live() -> bool {
+    // SAFETY: No precondition.
+    unsafe { bindings::this_module_is_live() }
+}
+
+/// Stands between what user space reaches and what that uses: to be dropped after the one and before the other. If
+/// the initialisation fails in between, it waits for calls that user space has begun meanwhile. When the module goes
+/// in the ordinary way, there are none.
+pub struct Quiet(());
+
+impl Quiet {
+    /// To be made before anything that user space reaches is registered.
+    #[expect(clippy::new_without_default, reason = "it does something when it goes")]
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        /// That of the initialisation itself.
+        const OWN: i32 = 1;
+        // Such a call ends at once, see `is_live`.
+        // SAFETY: No precondition.
+        while unsafe { bindings::this_module_refcount() } > OWN {
+            // SAFETY: Modules are initialised in process context, where sleeping is allowed.
+            unsafe { bindings::msleep(1) };
+        }
+    }
+}
