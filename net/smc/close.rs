@@ -21,14 +21,10 @@ use crate::{
     conn::Conn, //
 };
 
-/// EPOLLERR.
-const EPOLLERR: u32 = 0x8;
-
 impl Conn {
-    /// What poll(2) reports: EPOLL bits.
-    pub(crate) fn poll(&self, sk: &Sk) -> u32 {
-        let ready = self.with(|inner| inner.stream.readiness().bits());
-        ready | if sk.has_err() { EPOLLERR } else { 0 }
+    /// What poll(2) reports but for errors: EPOLL bits.
+    pub(crate) fn poll(&self) -> u32 {
+        self.with(|inner| inner.stream.readiness().bits())
     }
 
     /// The values of the socket ioctls.

@@ -50,6 +50,7 @@ use kernel_ext::{
         Hook,
         InetRegistration,
         IpVersion,
+        Orphan,
         PerNetRegistration,
         Sk,
         TcpEvents,
@@ -132,6 +133,9 @@ pub(crate) struct Sock {
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,
+    /// What accept(2) gives to the application, until then.
+    #[pin]
+    orphan: SpinLock<Option<Orphan>>,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
     state: SpinLock<State>,
@@ -160,18 +164,18 @@ impl_has_work! {
 }
 
 impl Sock {
-    /// A socket on `tcp`.
+    /// A socket on `tcp`; with `from`, one for a connection to a listener.
     fn new(
         sk: ARef<Sk>,
         version: IpVersion,
         tcp: TcpSocket,
-        parent: Option<Arc<Listener>>,
+        from: Option<(Arc<Listener>, Orphan)>,
     ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
         let limit_hs = namespace::of(&sk).config.limits_handshakes();
-        let end = match parent {
-            Some(_) => End::Server,
-            None => End::Client,
+        let (end, parent, orphan) = match from {
+            Some((parent, orphan)) => (End::Server, Some(parent), Some(orphan)),
+            None => (End::Client, None, None),
         };
         sk.set_state(conn::State::Init.number());
         let this = Arc::pin_init(
@@ -182,6 +186,7 @@ impl Sock {
                 tcp,
                 end,
                 parent <- new_spinlock!(parent, "smc::Sock::parent"),
+                orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
                 state <- new_spinlock!(State::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
                 uncollected: Atomic::new(false),
@@ -277,7 +282,7 @@ impl Sock {
         let mut hook = this.hook.lock();
         // The end changes the phase first and then takes the hook out.
         if hook.is_none() && this.phase() != Phase::Closed {
-            *hook = Some(Hook::connection(&this.tcp, this.clone())?);
+            *hook = Some(Hook::connection(this.tcp.clone(), this.clone())?);
         }
         Ok(())
     }
@@ -331,9 +336,14 @@ impl WorkItem for Sock {
 
 /// All of this may run in softirq context.
 impl TcpEvents for Sock {
+    fn on_connection(this: ArcBorrow<'_, Self>) {
+        if this.phase() == Phase::Listening {
+            Self::kick(this);
+        }
+    }
+
     fn on_readable(this: ArcBorrow<'_, Self>) {
         match this.phase() {
-            Phase::Listening => Self::kick(this),
             Phase::Fallback => this.sk.wake_readable(),
             _ => {}
         }

@@ -51,9 +51,13 @@ pub use pernet::{
     Slot, //
 };
 pub(crate) use proto::this_module;
+pub use proto::Orphan;
 pub use sk::Sk;
 pub(crate) use stream::__this_module;
-pub use stream::StreamSocket;
+pub use stream::{
+    Caller,
+    StreamSocket, //
+};
 pub use tcp::{
     Hook,
     TcpEvents,
@@ -92,6 +96,7 @@ constants! {
     i32:
         SO_OOBINLINE = "Urgent data stay in the stream.",
         SO_PEEK_OFF = "Where MSG_PEEK begins to read.",
+        SO_LINGER = "Whether close waits, and how long.",
         SO_RCVLOWAT = "How many bytes a receiver waits for.",
         SO_RESERVE_MEM = "Have memory ready.",
         SO_REUSEPORT = "Several sockets may be bound to one port.",
@@ -99,13 +104,17 @@ constants! {
         SOL_SMC = "Level of SMC's options.",
         SOL_SOCKET = "Level of the options of all sockets.",
         SOL_TCP = "Level of TCP's options.",
+        TCP_AO_ADD_KEY = "Sign segments with this key (RFC 5925).",
         TCP_CORK = "Hold partial segments back.",
         TCP_DEFER_ACCEPT = "Accept a connection when data came.",
         TCP_FASTOPEN = "Listen with fast open.",
         TCP_FASTOPEN_CONNECT = "Connect with fast open.",
         TCP_FASTOPEN_KEY = "Key of fast open.",
         TCP_FASTOPEN_NO_COOKIE = "Fast open without a cookie.",
+        TCP_MD5SIG = "Sign segments with this key (RFC 2385).",
+        TCP_MD5SIG_EXT = "The same, for a network of peers.",
         TCP_NODELAY = "Send at once.",
+        TCP_REPAIR = "Change a connection without telling the peer.",
         TCP_ULP = "Put a protocol on top of TCP.";
     u32:
         SIOCATMARK = "Whether the reader stands at the urgent mark.",

@@ -36,6 +36,7 @@ use kernel_ext::{
     net::{
         self,
         Hook,
+        Orphan,
         Sk, //
     },
     time, //
@@ -199,10 +200,10 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
 fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     let listener = Listener::new(this, backlog)?;
     let offers_smc = listener.fallback.is_none();
-    // A connection's hook would be copied into every connection.
+    // A connection's hook would be copied into every connection that comes.
     let mut hook = this.hook.lock();
     *hook = None;
-    *hook = Some(Hook::listener(&this.tcp, this.clone())?);
+    *hook = Some(Hook::listener(this.tcp.clone(), this.clone())?);
     drop(hook);
     this.handshakes.store(0, Relaxed);
     this.tcp.set_syn_smc(offers_smc);
@@ -246,7 +247,7 @@ fn unhook(this: &Arc<Sock>) {
 }
 
 /// accept(2).
-pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>, Arc<Sock>)> {
+pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Orphan, Arc<Sock>)> {
     let listener = this.listener().ok_or(EINVAL)?;
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
@@ -254,7 +255,8 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(ARef<Sk>,
             if timeout != 0 {
                 await_data(&this, &child);
             }
-            return Ok((child.sk.clone(), child));
+            let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
+            return Ok((orphan, child));
         }
         if let Err(e) = this.sk.take_err() {
             // The work stopped at the error, and there may be more to take.
@@ -287,7 +289,7 @@ fn await_data(this: &Sock, child: &Sock) {
     let _ = child.sk.wait_until(timeout, false, || {
         let events = child
             .conn()
-            .map_or_else(|| child.tcp.poll(), |conn| conn.poll(&child.sk));
+            .map_or_else(|| child.tcp.poll(), |conn| conn.poll());
         events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0
     });
 }
@@ -324,8 +326,9 @@ pub(super) fn run(this: &Arc<Sock>) {
 /// Takes one connection from TCP and has its handshake run.
 fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let tcp = this.tcp.accept()?;
-    let sk = this.sk.new_child()?;
-    let child = Sock::new(sk, this.version, tcp, Some(listener.clone()))?;
+    let orphan = this.sk.new_child()?;
+    let (sk, from) = (orphan.sk(), (listener.clone(), orphan));
+    let child = Sock::new(sk, this.version, tcp, Some(from))?;
     let why = match listener.fallback {
         None if child.tcp.syn_smc() => {
             listener.count_handshake(true);

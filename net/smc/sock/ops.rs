@@ -13,11 +13,13 @@ use kernel::{
 };
 use kernel_ext::net::{
     self,
+    Caller,
     IpVersion,
     Msg,
     NameBuf,
     OptIn,
     OptOut,
+    Orphan,
     PollWait,
     RawAddr,
     Sk,
@@ -71,7 +73,7 @@ impl StreamSocket for Sock {
         listen::listen(this, backlog)
     }
 
-    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(ARef<Sk>, Arc<Self>)> {
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(Orphan, Arc<Self>)> {
         listen::accept(this, flags)
     }
 
@@ -91,7 +93,7 @@ impl StreamSocket for Sock {
                 Some(listener) if listener.ready() > 0 => net::POLLIN | net::POLLRDNORM,
                 _ => 0,
             },
-            Phase::Active => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
+            Phase::Active => this.conn().map_or(0, |conn| conn.poll()),
             Phase::Init | Phase::Fallback | Phase::Closed => this.tcp.poll(),
         }
     }
@@ -130,8 +132,14 @@ impl StreamSocket for Sock {
         }
     }
 
-    fn setsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, value: OptIn<'_>) -> Result {
-        options::set(this, level, name, value)
+    fn setsockopt(
+        this: ArcBorrow<'_, Self>,
+        caller: Caller<'_>,
+        level: i32,
+        name: i32,
+        value: OptIn<'_>,
+    ) -> Result {
+        options::set(this, caller, level, name, value)
     }
 
     fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result {
@@ -153,6 +161,13 @@ impl StreamSocket for Sock {
         match this.connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
             Carrier::Rdma(conn) => active::recv(&this, &conn, msg, flags),
             Carrier::Tcp(_setup) => fallback::recv(&this, msg, flags),
+        }
+    }
+
+    fn splice_eof(this: ArcBorrow<'_, Self>) {
+        match this.conn() {
+            Some(conn) => conn.uncork(this.tcp.is_corked()),
+            None => this.tcp.splice_eof(),
         }
     }
 

@@ -15,6 +15,7 @@ use kernel::{
 };
 use kernel_ext::net::{
     self,
+    Caller,
     OptIn,
     OptOut,
     StreamSocket, //
@@ -43,9 +44,15 @@ mod smc {
 }
 
 /// setsockopt(2).
-pub(super) fn set(this: ArcBorrow<'_, Sock>, level: i32, name: i32, value: OptIn<'_>) -> Result {
+pub(super) fn set(
+    this: ArcBorrow<'_, Sock>,
+    caller: Caller<'_>,
+    level: i32,
+    name: i32,
+    value: OptIn<'_>,
+) -> Result {
     match (level, name) {
-        (net::SOL_SOCKET, _) => set_socket(&this, name, value),
+        (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
         (net::SOL_SMC, smc::LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);
             Ok(())
@@ -96,7 +103,7 @@ fn count_flush(this: &Sock, name: i32) {
 ///
 /// Some are for TCP sockets only (SO_ZEROCOPY, SO_PEEK_OFF): they can be had once it is certain that
 /// TCP answers, since a connection over RDMA would not do what was promised.
-fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
+fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> Result {
     let is_of_tcp = matches!(name, net::SO_ZEROCOPY | net::SO_PEEK_OFF);
     let is_refused = match name {
         // The kernel would change what is charged without the lock under which we do.
@@ -105,7 +112,7 @@ fn set_socket(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
     };
     let result = match is_refused {
         true => Err(EOPNOTSUPP),
-        false => this.sk.setsockopt(name, value),
+        false => caller.setsockopt(name, value),
     };
     match result {
         Err(e) if e == EOPNOTSUPP && name == net::SO_REUSEPORT => {

@@ -65,6 +65,23 @@ impl OptIn<'_> {
     }
 }
 
+impl OptIn<'_> {
+    /// Reads the value, or as much of it as fits, to the start of `to`, and returns that part. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if it cannot be read.
+    pub fn read<'t>(&self, to: &'t mut [u8]) -> Result<&'t [u8]> {
+        let len = usize::try_from(self.len)?.min(to.len());
+        let (to, _) = to.split_at_mut_checked(len).ok_or(EINVAL)?;
+        // SAFETY: `to` is valid for writing its length, and the value is at least that long.
+        to_result(unsafe {
+            bindings::copy_from_sockptr(to.as_mut_ptr().cast(), self.ptr, to.len())
+        })?;
+        Ok(to)
+    }
+}
+
 /// Where getsockopt(2) puts value and length: pointers into the application's memory.
 #[derive(Clone, Copy)]
 pub struct OptOut {

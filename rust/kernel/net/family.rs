@@ -26,6 +26,7 @@ use super::{
         StreamSocket,
         Table, //
     },
+    tcp,
     IpVersion, //
 };
 use crate::{
@@ -46,6 +47,7 @@ impl<T: StreamSocket> FamilyRegistration<T> {
     ///
     /// `EEXIST` if there is such a family, `EBUSY` if one is registered here already, `ENOMEM`.
     pub fn new() -> Result<Self> {
+        tcp::learn_defaults()?;
         let protos = [
             ProtoRegistration::new(Kind::Own4)?,
             ProtoRegistration::new(Kind::Own6)?,

@@ -31,6 +31,7 @@ use super::{
         StreamSocket,
         Table, //
     },
+    tcp,
     ulp,
     IpVersion,
     Sk, //
@@ -57,6 +58,7 @@ impl<T: StreamSocket> InetRegistration<T> {
     ///
     /// `EBUSY` if one is registered here already, `EEXIST` if the name for TCP_ULP is taken, `ENOMEM`.
     pub fn new() -> Result<Self> {
+        tcp::learn_defaults()?;
         let protos = [
             ProtoRegistration::new(Kind::Inet4)?,
             ProtoRegistration::new(Kind::Inet6)?,

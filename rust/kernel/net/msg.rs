@@ -9,8 +9,12 @@ use core::{
     marker::PhantomData, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
 
+use super::Sk;
 use crate::{
     bindings,
     window::{
@@ -101,6 +105,33 @@ impl Msg<'_> {
     /// Tells the receiver that there was more than it took.
     pub fn set_truncated(&mut self) {
         self.add_flags(bindings::MSG_TRUNC);
+    }
+
+    /// Looks at the control data of a message to be sent, as TCP does: it knows some, which mean nothing without
+    /// packets, and refuses others. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what it does not know, `EPERM`.
+    pub fn check_control(&mut self, sk: &Sk) -> Result {
+        // SAFETY: By the type invariant.
+        if unsafe { (*self.ptr).msg_controllen } == 0 {
+            return Ok(());
+        }
+        let mut known = bindings::sockcm_cookie::default();
+        // SAFETY: By the type invariant; the socket is alive.
+        to_result(unsafe { bindings::sock_cmsg_send(sk.as_ptr(), self.ptr, &mut known) })
+    }
+
+    /// Tells the receiver, as control data, how many bytes there are to read after this message (TCP_CM_INQ). May
+    /// sleep.
+    pub fn put_inq(&mut self, bytes: i32) {
+        let level = bindings::SOL_TCP as c_int;
+        let kind = bindings::TCP_CM_INQ as c_int;
+        let len = size_of_val(&bytes) as c_int;
+        let data = (&raw const bytes).cast_mut().cast();
+        // SAFETY: By the type invariant; `data` is an int, which is only read.
+        unsafe { bindings::put_cmsg(self.ptr, level, kind, len, data) };
     }
 
     /// Says that the message has no sender's address.

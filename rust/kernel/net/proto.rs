@@ -106,6 +106,18 @@ impl Kind {
     }
 }
 
+/// Whether a socket is one of ours, so a [`FrontSock`]. Any context.
+///
+/// # Safety
+///
+/// `sk` must be a living socket.
+pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    let proto = unsafe { (&raw const (*sk).__sk_common.skc_prot).read_volatile() };
+    let kinds = STORAGE.protos.get().cast::<bindings::proto>();
+    (0..Kind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
+}
+
 /// A registered kind of sockets. It is dropped when no socket of the kind is left, which is so when
 /// the module goes.
 pub(super) struct ProtoRegistration<T>(Kind, PhantomData<fn(T)>);
@@ -257,14 +269,33 @@ unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::s
     }
 }
 
+/// A socket that was made for a connection and belongs to no application yet. There is one of these for a socket,
+/// which goes when it is accepted: so it is accepted at most once.
+///
+/// # Invariants
+///
+/// The socket is attached to no `struct socket`, and this is the only [`Orphan`] of it.
+pub struct Orphan(ARef<Sk>);
+
+impl Orphan {
+    /// The socket, for those who work on the connection.
+    pub fn sk(&self) -> ARef<Sk> {
+        self.0.clone()
+    }
+
+    /// The socket, for the one who attaches it.
+    pub(super) fn into_sk(self) -> ARef<Sk> {
+        self.0
+    }
+}
+
 impl Sk {
-    /// Makes a socket for a connection to this listener, with the listener's options. It belongs to
-    /// no application until it is accepted.
+    /// Makes a socket for a connection to this listener, with the listener's options.
     ///
     /// # Errors
     ///
     /// `ENOBUFS` when out of memory.
-    pub fn new_child(&self) -> Result<ARef<Self>> {
+    pub fn new_child(&self) -> Result<Orphan> {
         let sk = self.as_ptr();
         // SAFETY: The listener is alive.
         let proto = unsafe { (*sk).sk_prot_creator };
@@ -284,6 +315,7 @@ impl Sk {
             inherit_memcg(sk, new)
         };
         child.inherit(self);
-        Ok(child)
+        // INVARIANT: The socket is new.
+        Ok(Orphan(child))
     }
 }

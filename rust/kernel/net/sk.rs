@@ -244,6 +244,11 @@ impl Sk {
         self.wake_err();
     }
 
+    /// Makes an error pending without a word to those who wait, who have to be woken soon. Any context.
+    pub fn note_err(&self, err: Error) {
+        write_once!(self.face, sk_err, -err.to_errno());
+    }
+
     /// What was shut down: bit 0 receiving, bit 1 sending.
     pub fn shutdown_mask(&self) -> u8 {
         read_once!(self, sk_shutdown)
@@ -252,6 +257,11 @@ impl Sk {
     /// Notes that more was shut down.
     pub fn add_shutdown(&self, mask: u8) {
         write_once!(self, sk_shutdown, self.shutdown_mask() | mask);
+    }
+
+    /// Nothing is shut down: the socket is as it was when it was new.
+    pub fn clear_shutdown(&self) {
+        write_once!(self, sk_shutdown, 0);
     }
 
     fn flag(&self, flag: bindings::sock_flags) -> bool {
@@ -270,10 +280,14 @@ impl Sk {
         self.flag(bindings::sock_flags_SOCK_URGINLINE)
     }
 
-    /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off.
+    /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off, or the task exits and is
+    /// not to wait. Process context.
     pub fn linger(&self) -> Option<isize> {
-        self.flag(bindings::sock_flags_SOCK_LINGER)
-            .then(|| isize::try_from(read_once!(self.face, sk_lingertime)).unwrap_or(FOREVER))
+        let is_set = self.flag(bindings::sock_flags_SOCK_LINGER);
+        let time = isize::try_from(read_once!(self.face, sk_lingertime)).unwrap_or(FOREVER);
+        // SAFETY: Only looks at the current task.
+        let is_exiting = unsafe { bindings::current_is_exiting() };
+        (is_set && (time == 0 || !is_exiting)).then_some(time)
     }
 
     /// SO_SNDTIMEO in jiffies; 0 if `nonblock`.
@@ -295,7 +309,7 @@ impl Sk {
     }
 
     /// SO_RCVLOWAT in bytes.
-    pub(super) fn lowat(&self) -> i32 {
+    pub fn lowat(&self) -> i32 {
         read_once!(self.face, sk_rcvlowat)
     }
 
@@ -366,6 +380,23 @@ impl Sk {
         kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
     }
 
+    /// Device, mark and priority: what a socket is bound to, and how its packets are marked.
+    pub(super) fn marks(&self) -> (i32, u32, u32) {
+        (
+            read_once!(self.face, __sk_common.skc_bound_dev_if),
+            read_once!(self.face, sk_mark),
+            read_once!(self.face, sk_priority),
+        )
+    }
+
+    /// Takes over device, mark and priority that TCP has given to a connection that it accepted.
+    pub fn take_marks(&self, tcp: &super::TcpSocket) {
+        let (ifindex, mark, priority) = tcp.marks();
+        write_once!(self, __sk_common.skc_bound_dev_if, ifindex);
+        write_once!(self, sk_mark, mark);
+        write_once!(self, sk_priority, priority);
+    }
+
     /// Takes over what a listener's option settings mean for a connection that it accepted.
     pub(super) fn inherit(&self, parent: &Self) {
         write_once!(self, sk_sndtimeo, read_once!(parent.face, sk_sndtimeo));
@@ -428,8 +459,8 @@ impl Sk {
         self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_IN);
     }
 
-    /// Wakes everybody: the listener has a connection to accept, for instance.
-    fn wake_err(&self) {
+    /// Wakes everybody: an error is pending.
+    pub fn wake_err(&self) {
         self.wake(
             bindings::POLLERR,
             bindings::SOCK_WAKE_IO,

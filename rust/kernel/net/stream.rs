@@ -37,6 +37,7 @@ use super::{
     },
     ulp,
     IpVersion,
+    Orphan,
     RawAddr,
     Sk,
     TcpSocket, //
@@ -81,12 +82,12 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn listen(this: ArcBorrow<'_, Self>, backlog: i32) -> Result;
-    /// accept(2): a socket made with [`Sk::new_child`], and what is to become its front.
+    /// accept(2): a socket that no application had yet, and what is to become its front.
     ///
     /// # Errors
     ///
     /// The call's.
-    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(ARef<Sk>, Arc<Self>)>;
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(Orphan, Arc<Self>)>;
     /// getsockname(2) and, with `peer`, getpeername(2): writes the address, returns its length.
     ///
     /// # Errors
@@ -107,12 +108,18 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn shutdown(this: ArcBorrow<'_, Self>, how: i32) -> Result;
-    /// setsockopt(2), also of SOL_SOCKET options; [`Sk::setsockopt`] does what the kernel would.
+    /// setsockopt(2), also of SOL_SOCKET options; [`Caller::setsockopt`] does what the kernel would.
     ///
     /// # Errors
     ///
     /// The call's.
-    fn setsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, value: OptIn<'_>) -> Result;
+    fn setsockopt(
+        this: ArcBorrow<'_, Self>,
+        caller: Caller<'_>,
+        level: i32,
+        name: i32,
+        value: OptIn<'_>,
+    ) -> Result;
     /// getsockopt(2), not of SOL_SOCKET options.
     ///
     /// # Errors
@@ -131,6 +138,8 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
+    /// The end of what sendfile(2) or splice(2) sends, of which the last piece may have come with MSG_MORE.
+    fn splice_eof(this: ArcBorrow<'_, Self>);
     /// The TCP socket that answers what no function above is for, if there is one now.
     fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
 }
@@ -195,7 +204,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             mmap: Some(Self::mmap_callback),
             // The kernel's own copies through recvmsg.
             splice_read: None,
-            splice_eof: None,
+            splice_eof: Some(Self::splice_eof_callback),
             set_peek_off: None,
             peek_len: None,
             read_sock: None,
@@ -274,8 +283,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         }
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
-        if ULP {
-            // SAFETY: The kernel passes a socket that was converted, and nobody else uses it.
+        // SAFETY: The kernel passes a living socket with this table, and it has a `sk`.
+        if ULP && unsafe { ulp::is_converted(socket) } {
+            // SAFETY: As above, and nobody else uses it.
             return unsafe { ulp::release_origin(socket) };
         }
         // SAFETY: As above.
@@ -320,7 +330,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let accepted =
             unsafe { Self::front(socket).and_then(|this| T::accept(this, (*arg).flags)) };
         let (sk, front) = match accepted {
-            Ok(pair) => pair,
+            Ok((orphan, front)) => (orphan.into_sk(), front),
             Err(e) => return e.to_errno(),
         };
         if ULP {
@@ -328,7 +338,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             // SAFETY: Nobody else uses the new socket.
             unsafe { (*new).ops = &ProtoOpsVTable::<T>::inet_table(sk.ip_version()).0 };
         }
-        // SAFETY: Both are alive, and nobody else uses the new socket.
+        // SAFETY: Both are alive, and nobody else uses the new socket. An orphan was never attached to one.
         unsafe {
             bindings::sock_graft(sk.as_ptr(), new);
             Self::attach(&sk, front);
@@ -421,6 +431,13 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         })
     }
 
+    unsafe extern "C" fn splice_eof_callback(socket: *mut bindings::socket) {
+        // SAFETY: The kernel passes a living socket of ours.
+        if let Ok(this) = unsafe { Self::front(socket) } {
+            T::splice_eof(this);
+        }
+    }
+
     unsafe extern "C" fn shutdown_callback(socket: *mut bindings::socket, how: i32) -> i32 {
         // SAFETY: The kernel passes a living socket of ours.
         errno(unsafe { Self::front(socket).and_then(|this| T::shutdown(this, how)) })
@@ -433,10 +450,18 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         value: bindings::sockptr_t,
         len: u32,
     ) -> i32 {
+        let Some(place) = NonNull::new(socket) else {
+            return EINVAL.to_errno();
+        };
+        // INVARIANT: The kernel passes a socket that stays for the length of the call.
+        let caller = Caller {
+            socket: place,
+            _call: PhantomData,
+        };
         // SAFETY: The kernel passes a living socket of ours, and a value of that length.
         errno(unsafe {
             Self::front(socket)
-                .and_then(|this| T::setsockopt(this, level, name, OptIn::new(value, len)))
+                .and_then(|this| T::setsockopt(this, caller, level, name, OptIn::new(value, len)))
         })
     }
 
@@ -478,23 +503,28 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     }
 }
 
-impl Sk {
-    /// Sets a SOL_SOCKET option as the kernel does for all sockets.
+/// The application's own `struct socket`, for the length of one of its calls.
+///
+/// # Invariants
+///
+/// The pointer is a socket that lives for `'a`.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    socket: NonNull<bindings::socket>,
+    _call: PhantomData<&'a ()>,
+}
+
+impl Caller<'_> {
+    /// Sets a SOL_SOCKET option as the kernel does for all sockets. May sleep.
     ///
     /// # Errors
     ///
-    /// The kernel's; `ENOTCONN` if the application has closed the socket.
-    pub fn setsockopt(&self, name: i32, value: OptIn<'_>) -> Result {
-        // SAFETY: The socket is alive.
-        let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
-        if socket.is_null() {
-            return Err(ENOTCONN);
-        }
-        // SAFETY: Called for a `StreamSocket`, from its setsockopt, so the socket stays; the value is
-        // valid for its length.
+    /// The kernel's.
+    pub fn setsockopt(self, name: i32, value: OptIn<'_>) -> Result {
+        // SAFETY: By the type invariant the socket is alive; the value is valid for its length.
         to_result(unsafe {
             bindings::sock_setsockopt(
-                socket,
+                self.socket.as_ptr(),
                 bindings::SOL_SOCKET as i32,
                 name,
                 value.ptr,

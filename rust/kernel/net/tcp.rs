@@ -23,6 +23,7 @@ use kernel::{
 use super::{
     Endpoint,
     IpVersion,
+    OptIn,
     RawAddr,
     Sk,
     WaitEnd, //
@@ -31,11 +32,14 @@ use crate::bindings;
 
 mod delegate;
 mod hook;
+mod state;
 
+pub(super) use hook::learn_defaults;
 pub use hook::{
     Hook,
     TcpEvents, //
 };
+pub use state::TcpState;
 
 /// A TCP socket, closed when dropped. Sleeping is allowed wherever it is used.
 ///
@@ -128,12 +132,34 @@ impl TcpSocket {
         self.connect_to_family(u16::MAX)
     }
 
+    /// Whether connect was called and has not told its caller yet how that ended.
+    pub fn has_attempt(&self) -> bool {
+        // SAFETY: The socket is alive.
+        unsafe { bindings::tcp_has_attempt(self.as_ptr()) }
+    }
+
+    /// What close(2) does for SO_LINGER: ends the sending direction and waits at most `timeout` jiffies until
+    /// the peer has all of it. Data that nobody has read make the end a reset, for which nothing waits.
+    pub fn linger(&self, timeout: isize) {
+        // SAFETY: The socket is alive and a TCP socket.
+        if !self.state().is_open() || unsafe { bindings::tcp_unread(self.sk_ptr()) } > 0 {
+            return;
+        }
+        if self.shutdown(SEND).is_ok() {
+            // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
+            let _ = unsafe {
+                super::wait::wait_until(self.queue(), timeout, false, || !self.state().is_leaving())
+            };
+        }
+    }
+
     /// Ends the connection, so that the socket is as it was when it was new.
     ///
     /// # Errors
     ///
     /// TCP's.
     pub fn disconnect(&self) -> Result {
+        self.keep_children();
         self.connect_to_family(bindings::AF_UNSPEC as u16)
     }
 
@@ -147,6 +173,25 @@ impl TcpSocket {
         // SAFETY: The address is valid for that length.
         let addr = unsafe { RawAddr::new((&raw mut addr).cast(), len) };
         self.connect(addr, bindings::O_NONBLOCK as i32)
+    }
+
+    /// Has connections that nobody accepted end with a listener that offers SMC. With `net.ipv4.tcp_migrate_req`
+    /// another listener of the port would get them (SO_REUSEPORT), which may be one of TCP, while their peers
+    /// take it that they speak SMC. May sleep.
+    fn keep_children(&self) {
+        if !self.state().is_listening() || !self.syn_smc() {
+            return;
+        }
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(sk, 0) };
+        // Who has the lock stops to listen, so the kernel does not look at the group meanwhile.
+        if self.state().is_listening() {
+            // SAFETY: As above. A socket without a group is left as it is.
+            unsafe { bindings::reuseport_detach_sock(sk) };
+        }
+        // SAFETY: Locked above.
+        unsafe { bindings::release_sock(sk) };
     }
 
     /// Listens for connections; again, to change the backlog.
@@ -191,12 +236,14 @@ impl TcpSocket {
     /// TCP's.
     pub fn shutdown(&self, how: i32) -> Result {
         let shutdown = op!(self, shutdown);
+        self.keep_children();
         // SAFETY: The socket is alive.
         to_result(unsafe { shutdown(self.as_ptr(), how) })
     }
 
     /// Ends the connection at once, with a reset if there is a peer. All calls that wait return.
     pub fn abort(&self, err: Error) {
+        self.keep_children();
         // SAFETY: The socket is alive. A socket that is closed already is left as it is.
         unsafe { bindings::tcp_abort(self.sk_ptr(), -err.to_errno()) };
     }
@@ -253,6 +300,12 @@ impl TcpSocket {
         unsafe { bindings::tcp_is_corked(self.sk_ptr()) }
     }
 
+    /// Whether the application wants to be told with each message how much more there is to read (TCP_INQ).
+    pub fn wants_inq(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_wants_inq(self.sk_ptr()) }
+    }
+
     /// Whether the application has set TCP_NODELAY.
     pub fn is_nodelay(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
@@ -274,6 +327,63 @@ impl TcpSocket {
         // SAFETY: Locked above.
         unsafe { bindings::release_sock(sk) };
         to_result(ret)
+    }
+
+    /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, those of some peer.
+    pub fn has_keys(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_has_keys(self.sk_ptr()) }
+    }
+
+    /// Takes over device, mark and priority that `front` has: programs of control groups set them there when the
+    /// application makes a socket, and this one was made by the kernel. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of SO_BINDTODEVICE.
+    pub fn follow(&self, front: &Sk) -> Result {
+        let sk = self.sk_ptr();
+        let (ifindex, mark, priority) = front.marks();
+        let (own_ifindex, own_mark, own_priority) = self.marks();
+        if ifindex != 0 && ifindex != own_ifindex {
+            // SAFETY: The socket is alive; sleeping is allowed.
+            to_result(unsafe { bindings::sock_bindtoindex(sk, ifindex, true) })?;
+        }
+        if mark != 0 && mark != own_mark {
+            // SAFETY: As above.
+            unsafe { bindings::sock_set_mark(sk, mark) };
+        }
+        if priority != 0 && priority != own_priority {
+            // SAFETY: As above.
+            unsafe { bindings::sock_set_priority(sk, priority) };
+        }
+        Ok(())
+    }
+
+    /// Device, mark and priority.
+    pub(super) fn marks(&self) -> (i32, u32, u32) {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the fields are read whole.
+        unsafe {
+            (
+                (&raw const (*sk).__sk_common.skc_bound_dev_if).read_volatile(),
+                (&raw const (*sk).sk_mark).read_volatile(),
+                (&raw const (*sk).sk_priority).read_volatile(),
+            )
+        }
+    }
+
+    /// Puts a protocol such as `tls` on top of TCP (TCP_ULP).
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub fn set_ulp(&self, name: &[u8]) -> Result {
+        let value = name.as_ptr().cast_mut().cast();
+        let len = u32::try_from(name.len())?;
+        // SAFETY: The name is valid for reading its length while the call lasts.
+        let value = unsafe { OptIn::new(bindings::kernel_sockptr(value), len) };
+        self.setsockopt(super::SOL_TCP, super::TCP_ULP, value)
     }
 
     /// Whether an IPsec policy is attached to the socket.
@@ -315,6 +425,33 @@ impl TcpSocket {
     /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
     pub fn recv(&self, buf: &mut [u8], peek: bool, left: &mut isize) -> Result<usize> {
         self.retry(left, || self.recv_now(buf, peek))
+    }
+
+    /// Looks at the first bytes that are there and leaves them, until `is_enough` says that it can do with
+    /// those, `buf` is full or no more can come. Returns how many there are; 0 at the end of the stream. Waits as
+    /// [`TcpSocket::recv`].
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is over, and those of [`TcpSocket::recv`].
+    pub fn peek_until(
+        &self,
+        buf: &mut [u8],
+        left: &mut isize,
+        mut is_enough: impl FnMut(&[u8]) -> bool,
+    ) -> Result<usize> {
+        self.retry(left, || {
+            // Before the look, so that nothing comes behind it.
+            let is_last = !self.state().may_receive();
+            let len = self.recv_now(buf, true)?;
+            let seen = buf.get(..len).unwrap_or(&[]);
+            let is_done = is_last || len == 0 || len == buf.len() || is_enough(seen);
+            if is_done {
+                Ok(len)
+            } else {
+                Err(EAGAIN)
+            }
+        })
     }
 
     /// Receives until `buf` is full. As [`TcpSocket::recv`] otherwise.
@@ -404,38 +541,14 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
+        self.keep_children();
         // SAFETY: By the type invariant the socket is ours.
         unsafe { bindings::sock_release(self.as_ptr()) };
     }
 }
 
-/// A state of TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpState(u8);
-
-impl TcpState {
-    /// The handshake has ended well; the peer may have finished sending since.
-    pub fn is_connected(self) -> bool {
-        let state = u32::from(self.0);
-        state == bindings::TCP_ESTABLISHED || state == bindings::TCP_CLOSE_WAIT
-    }
-
-    /// The handshake is under way.
-    pub fn is_connecting(self) -> bool {
-        let state = u32::from(self.0);
-        state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
-    }
-
-    /// No connection, and none under way.
-    pub fn is_closed(self) -> bool {
-        u32::from(self.0) == bindings::TCP_CLOSE
-    }
-
-    /// Listening.
-    pub fn is_listening(self) -> bool {
-        u32::from(self.0) == bindings::TCP_LISTEN
-    }
-}
+/// SHUT_WR.
+const SEND: i32 = 1;
 
 /// Turns what a C function returns, a length or a negative errno, into a result.
 pub(super) fn length(ret: i32) -> Result<usize> {

@@ -44,7 +44,10 @@ use super::{
     IpVersion,
     Sk, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    module::is_live, //
+};
 
 mod carry;
 
@@ -97,6 +100,9 @@ impl<T> Drop for Registered<T> {
 
 /// The application sets the option. The kernel holds the lock of the TCP socket.
 unsafe extern "C" fn init_callback<T: StreamSocket>(tcp: *mut bindings::sock) -> i32 {
+    if !is_live() {
+        return ENODEV.to_errno();
+    }
     // SAFETY: The kernel passes a TCP socket that it has locked.
     unsafe { convert::<T>(tcp) }.map_or_else(Error::to_errno, |()| 0)
 }
@@ -115,7 +121,11 @@ fn tcp_table(version: IpVersion) -> *const bindings::proto_ops {
 /// `sk` must be a living socket.
 unsafe fn version_of(sk: *mut bindings::sock) -> IpVersion {
     // SAFETY: By the caller's promise.
-    unsafe { Sk::from_ptr(sk) }.ip_version()
+    let family = unsafe { (&raw const (*sk).__sk_common.skc_family).read_volatile() };
+    match u32::from(family) {
+        bindings::AF_INET6 => IpVersion::V6,
+        _ => IpVersion::V4,
+    }
 }
 
 /// The socket of an application, if it can be converted.
@@ -225,8 +235,12 @@ unsafe fn install<T: StreamSocket>(
     unsafe { bindings::__module_get(proto::this_module()) };
     let data = ARef::into_raw(sk.clone()).as_ptr().cast();
     let csk = tcp.cast::<bindings::inet_connection_sock>();
-    // SAFETY: As above. Nobody looks at the field before the socket has the new table.
-    unsafe { (&raw mut (*csk).icsk_ulp_data).write_volatile(data) };
+    // SAFETY: As above. Nobody looks at the fields before the socket has the new table. The kernel writes the
+    // record as well when this returns, but calls may come before that.
+    unsafe {
+        (&raw mut (*csk).icsk_ulp_data).write_volatile(data);
+        (&raw mut (*csk).icsk_ulp_ops).write_volatile(RECORD.0.get().cast());
+    }
     // Pairs with the barrier in `sk_of`.
     smp_mb(Write);
     let table = &ProtoOpsVTable::<T, true>::inet_table(version).0;
@@ -236,7 +250,12 @@ unsafe fn install<T: StreamSocket>(
     sk.wake_state();
 }
 
-/// The `sk` of ours that answers for a converted socket, or null while it is released.
+/// The `sk` of ours that answers for a socket with our table for converted sockets, or null if there is none:
+/// while the socket is released, and while accept(2) fills it.
+///
+/// Not every socket with that table was converted. The kernel gives the table of a converted listener to the
+/// socket that is to be accepted, and goes on using it for that accept(2) after the socket has got one of ours
+/// (`do_accept` asks it for the peer's address). So what the `sk` itself is decides.
 ///
 /// # Safety
 ///
@@ -245,14 +264,39 @@ pub(super) unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock
     // Pairs with the barrier in `install`: whoever sees the table sees the data.
     smp_mb(Read);
     // SAFETY: By the caller's promise the socket is alive.
-    let tcp = unsafe { (*socket).sk };
-    if tcp.is_null() {
-        // The kernel gives the table of a listener to the sockets that are to be accepted.
+    let sk = unsafe { (&raw const (*socket).sk).read_volatile() };
+    // SAFETY: A socket keeps its `sk`, if it has one.
+    if sk.is_null() || unsafe { proto::is_ours(sk) } {
+        return sk;
+    }
+    // SAFETY: As above. A socket with this table has a `sk` of ours, or the one of TCP that it began with.
+    unsafe { successor_of(sk) }
+}
+
+/// The `sk` of ours for that of a TCP socket; null unless it was converted.
+///
+/// # Safety
+///
+/// `tcp` must be a living TCP socket.
+unsafe fn successor_of(tcp: *mut bindings::sock) -> *mut bindings::sock {
+    let csk = tcp.cast::<bindings::inet_connection_sock>();
+    // SAFETY: By the caller's promise.
+    let ops = unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() };
+    if !ptr::eq(ops, RECORD.0.get().cast()) {
         return ptr::null_mut();
     }
-    let csk = tcp.cast::<bindings::inet_connection_sock>();
-    // SAFETY: As above, with the TCP socket that it began with.
+    // SAFETY: As above.
     unsafe { (&raw const (*csk).icsk_ulp_data).read_volatile().cast() }
+}
+
+/// Whether the socket was one of TCP before, and not accepted by one that was.
+///
+/// # Safety
+///
+/// `socket` must be a living socket with our table for converted sockets, and a `sk`.
+pub(super) unsafe fn is_converted(socket: *mut bindings::socket) -> bool {
+    // SAFETY: By the caller's promise.
+    unsafe { !proto::is_ours((*socket).sk) }
 }
 
 /// Ends what is left of a converted socket: the TCP socket that it was. Returns what the kernel's

@@ -49,6 +49,16 @@ impl TcpSocket {
         length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
     }
 
+    /// The end of what sendfile(2) or splice(2) sends: nothing is held back for what would follow. May sleep.
+    pub fn splice_eof(&self) {
+        let ptr = self.as_ptr();
+        // SAFETY: By the type invariant the socket is alive and has a table.
+        if let Some(splice_eof) = unsafe { (*(*ptr).ops).splice_eof } {
+            // SAFETY: The socket is alive.
+            unsafe { splice_eof(ptr) };
+        }
+    }
+
     /// The poll(2) bits as they are now; registers nobody to be woken.
     pub fn poll(&self) -> u32 {
         let ptr = self.as_ptr();

@@ -2,21 +2,26 @@
 
 //! Hearing of what happens to a TCP socket.
 //!
-//! The socket's callbacks are replaced by ones that call the original first and then the owner of
-//! the [`Hook`]. Nothing is taken away from TCP: those who sleep on its queue are woken as before.
+//! The callbacks of a connection are replaced by ones that call the original first and then the owner of the
+//! [`Hook`]. Nothing is taken away from TCP: those who sleep on its queue are woken as before.
+//!
+//! TCP clones a listener into every connection that comes to it, callbacks included, and such a connection may get
+//! to others: a BPF program may put it into a sockmap, and with `net.ipv4.tcp_migrate_req` another listener of the
+//! port may get it. So of a listener no callback is replaced. Its hook is an entry on the wait queue, which no
+//! connection inherits.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
 use core::{
     ffi::c_void,
     marker::PhantomData,
+    mem::offset_of,
     ptr::{
         self,
         NonNull, //
     },
     sync::atomic::{
         AtomicU32,
-        AtomicUsize,
         Ordering::Relaxed, //
     }, //
 };
@@ -26,16 +31,26 @@ use kernel::{
     sync::{
         Arc,
         ArcBorrow, //
-    }, //
+    },
+    types::Opaque, //
 };
 
 use super::TcpSocket;
 use crate::bindings;
 
+mod callbacks;
+
+pub(in crate::net) use callbacks::learn_defaults;
+use callbacks::Callbacks;
+
 /// What the owner of a [`Hook`] hears. All of it may come in softirq context: nothing may sleep, and no
 /// lock may be taken that process context takes with softirqs enabled.
 pub trait TcpEvents: Send + Sync + Sized + 'static {
-    /// Data, the end of the stream, or a connection to accept.
+    /// A listener has a connection to accept. Comes with the lock of TCP's wait queue held and interrupts off:
+    /// nobody may be woken who waits on another socket's queue.
+    fn on_connection(this: ArcBorrow<'_, Self>);
+
+    /// A connection has data, or the end of the stream.
     fn on_readable(this: ArcBorrow<'_, Self>);
 
     /// The state of TCP changed.
@@ -54,35 +69,132 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     fn is_congested(this: ArcBorrow<'_, Self>) -> bool;
 }
 
-type Callback = Option<unsafe extern "C" fn(*mut bindings::sock)>;
-
-/// What was there before.
-struct Saved {
-    data_ready: Callback,
-    state_change: Callback,
-    write_space: Callback,
-    error_report: Callback,
+/// [`TcpEvents`] of an owner whose type is not known: the callbacks are the same for all types, so that one that
+/// comes late never takes the owner of one hook for that of another type.
+trait Owner: Send + Sync {
+    fn connection(&self);
+    fn readable(&self);
+    fn state_change(&self);
+    fn writable(&self);
+    fn error(&self, take: &dyn Fn() -> Result);
+    fn urgent(&self);
+    fn is_congested(&self) -> bool;
 }
 
-#[repr(align(8))]
-struct Cell<T: TcpEvents> {
-    owner: Arc<T>,
-    saved: Saved,
+impl<T: TcpEvents> Owner for Arc<T> {
+    fn connection(&self) {
+        T::on_connection(self.as_arc_borrow());
+    }
+
+    fn readable(&self) {
+        T::on_readable(self.as_arc_borrow());
+    }
+
+    fn state_change(&self) {
+        T::on_state_change(self.as_arc_borrow());
+    }
+
+    fn writable(&self) {
+        T::on_writable(self.as_arc_borrow());
+    }
+
+    fn error(&self, take: &dyn Fn() -> Result) {
+        T::on_error(self.as_arc_borrow(), take);
+    }
+
+    fn urgent(&self) {
+        T::on_urgent(self.as_arc_borrow());
+    }
+
+    fn is_congested(&self) -> bool {
+        T::is_congested(self.as_arc_borrow())
+    }
+}
+
+/// What the user data of a socket with a hook point to.
+#[repr(C, align(8))]
+struct Cell {
+    /// The address of [`MARK`], which tells a cell from what others keep in the user data of a socket.
+    mark: *const u8,
+    owner: KBox<dyn Owner>,
+    /// What was there before.
+    saved: Callbacks,
     /// Where the last urgent mark was that the owner has heard of.
     urg_seq: AtomicU32,
+    /// Of a listener: the entry on its wait queue.
+    entry: Opaque<bindings::wait_queue_entry>,
 }
 
-/// The replaced callbacks of one TCP socket. When it is dropped they are put back, and none of ours
-/// runs any more; so it must not be dropped by one of them.
+/// What marks a [`Cell`]: nothing else in the kernel points here.
+static MARK: u8 = 0;
+
+/// Bits of the user data that say what they are; the rest is the pointer.
+const FLAGS: usize = (bindings::SK_USER_DATA_NOCOPY
+    | bindings::SK_USER_DATA_BPF
+    | bindings::SK_USER_DATA_PSOCK) as usize;
+
+/// The user data must not be copied when TCP clones a listener into a connection.
+const NOCOPY: usize = bindings::SK_USER_DATA_NOCOPY as usize;
+
+impl Cell {
+    /// The cell of a socket, if it has one of ours. Any context.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be a living socket, and its callback lock held for `'a`.
+    unsafe fn of<'a>(sk: *const bindings::sock) -> Option<&'a Self> {
+        // SAFETY: The socket is alive.
+        let data = unsafe { (&raw const (*sk).sk_user_data).read_volatile() };
+        if data.addr() & FLAGS != NOCOPY {
+            return None;
+        }
+        let cell = data.map_addr(|addr| addr & !FLAGS).cast::<Self>();
+        // SAFETY: Who sets the user data keeps what they point to, at least a word, until they are taken out
+        // again, for which the callback lock is needed.
+        let mark = unsafe { (&raw const (*cell).mark).read() };
+        if !ptr::eq(mark, &raw const MARK) {
+            return None;
+        }
+        // SAFETY: Only cells have the mark, and one lives until it was taken out under the lock.
+        Some(unsafe { &*cell })
+    }
+
+    /// TCP signals urgent data to its own file only, and that socket has none.
+    fn hear_of_urgent(&self, sk: *mut bindings::sock) {
+        // SAFETY: The callers pass a living TCP socket.
+        if unsafe { bindings::tcp_urg_data(sk) } & URG_VALID == 0 {
+            return;
+        }
+        // SAFETY: As above.
+        let seq = unsafe { bindings::tcp_urg_seq(sk) };
+        if self.urg_seq.swap(seq, Relaxed) != seq {
+            self.owner.urgent();
+        }
+    }
+}
+
+/// `TCP_URG_VALID` of `include/net/tcp.h`: the urgent byte is there.
+const URG_VALID: u16 = bindings::TCP_URG_VALID as u16;
+
+/// Which events a [`Hook`] is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Connection,
+    Listener,
+}
+
+/// Tells of the events of one TCP socket. When it is dropped, in process context, nothing of it runs any more;
+/// so it must not be dropped by what it calls.
 ///
 /// # Invariants
 ///
-/// `sk` is a TCP socket of which we hold a reference, whose user data are `cell`, tagged, and whose
-/// callbacks are those of this module.
+/// The user data of `tcp` are `cell`, tagged. For [`Kind::Connection`] the callbacks are those of
+/// [`callbacks`]; for [`Kind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
-    sk: NonNull<bindings::sock>,
-    cell: NonNull<Cell<T>>,
-    _owner: PhantomData<Cell<T>>,
+    tcp: Arc<TcpSocket>,
+    cell: NonNull<Cell>,
+    kind: Kind,
+    _owner: PhantomData<Arc<T>>,
 }
 
 // SAFETY: The socket may be used from any thread, and `Arc<T>` is `Send` and `Sync` as `T` is both.
@@ -90,25 +202,14 @@ unsafe impl<T: TcpEvents> Send for Hook<T> {}
 // SAFETY: As above.
 unsafe impl<T: TcpEvents> Sync for Hook<T> {}
 
-/// The user data must not be copied when TCP clones a listener into a connection.
-const NOCOPY: usize = bindings::SK_USER_DATA_NOCOPY as usize;
-
 impl<T: TcpEvents> Hook<T> {
     /// Tells `owner` of all events of a connection.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is a hook already, `ENOMEM`.
-    pub fn connection(tcp: &TcpSocket, owner: Arc<T>) -> Result<Self> {
-        Self::install(tcp, owner, |sk| {
-            // SAFETY: `install` calls this with the callback lock of a living socket held.
-            unsafe {
-                (*sk).sk_data_ready = Some(data_ready::<T>);
-                (*sk).sk_state_change = Some(state_change::<T>);
-                (*sk).sk_write_space = Some(write_space::<T>);
-                (*sk).sk_error_report = Some(error_report::<T>);
-            }
-        })
+    /// `EBUSY` if there is a hook already, or another user of the kernel's, `ENOMEM`.
+    pub fn connection(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
+        Self::install(tcp, owner, Kind::Connection)
     }
 
     /// Tells `owner` of connections that wait to be accepted, and asks it whether more can be done over
@@ -116,246 +217,133 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is a hook already, `ENOMEM`.
-    pub fn listener(tcp: &TcpSocket, owner: Arc<T>) -> Result<Self> {
-        let this = Self::install(tcp, owner, |sk| {
-            // SAFETY: `install` calls this with the callback lock of a living socket held.
-            unsafe { (*sk).sk_data_ready = Some(data_ready::<T>) };
-        })?;
+    /// As [`Hook::connection`].
+    pub fn listener(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
+        let this = Self::install(tcp, owner, Kind::Listener)?;
+        // SAFETY: By the type invariant the cell lives, and stays where it is.
+        let entry = unsafe { (*this.cell.as_ptr()).entry.get() };
+        // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
+        unsafe { bindings::add_wait_queue(this.tcp.queue(), entry) };
+        // It stays there when the hook goes: TCP calls it without a lock, and without a cell it says no.
         // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_set_hs_congested(this.sk.as_ptr(), Some(hs_congested::<T>)) };
+        unsafe { bindings::tcp_set_hs_congested(this.tcp.sk_ptr(), Some(callbacks::hs_congested)) };
         Ok(this)
     }
 
-    fn install(
-        tcp: &TcpSocket,
-        owner: Arc<T>,
-        replace: impl FnOnce(*mut bindings::sock),
-    ) -> Result<Self> {
+    fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: Kind) -> Result<Self> {
         let sk = tcp.sk_ptr();
-        // SAFETY: The socket is alive, and nobody replaces callbacks but under the lock below, which
-        // only we take for that.
-        let saved = unsafe {
-            Saved {
-                data_ready: (*sk).sk_data_ready,
-                state_change: (*sk).sk_state_change,
-                write_space: (*sk).sk_write_space,
-                error_report: (*sk).sk_error_report,
-            }
-        };
-        remember_readable(saved.data_ready);
         let cell = Cell {
-            owner,
-            saved,
+            mark: &raw const MARK,
+            owner: KBox::new(owner, GFP_KERNEL)?,
+            saved: Callbacks::NONE,
             urg_seq: AtomicU32::new(0),
+            entry: Opaque::zeroed(),
         };
-        let cell = KBox::into_raw(KBox::new(cell, GFP_KERNEL)?);
+        let cell = KBox::new(cell, GFP_KERNEL)?;
+        // SAFETY: The entry is valid for writing.
+        unsafe { bindings::init_waitqueue_func_entry(cell.entry.get(), Some(on_wake)) };
         // SAFETY: The socket is alive.
         unsafe { bindings::callback_write_lock_bh(sk) };
-        // SAFETY: As above.
-        let is_free = unsafe { (*sk).sk_user_data.is_null() };
-        if is_free {
-            // SAFETY: As above, and under the lock.
-            unsafe { (*sk).sk_user_data = cell.cast::<c_void>().map_addr(|addr| addr | NOCOPY) };
-            replace(sk);
-        }
+        // SAFETY: As above, and under the lock.
+        let is_free = unsafe { (&raw const (*sk).sk_user_data).read_volatile() }.is_null();
+        let installed = match is_free {
+            // SAFETY: As above.
+            true => Ok(unsafe { Self::occupy(sk, cell, kind) }),
+            false => Err(cell),
+        };
         // SAFETY: Taken above.
         unsafe { bindings::callback_write_unlock_bh(sk) };
-        if !is_free {
-            // SAFETY: From `into_raw` above, and published nowhere.
-            drop(unsafe { KBox::from_raw(cell) });
-            return Err(EBUSY);
-        }
-        // SAFETY: The socket is alive.
-        unsafe { bindings::sock_hold(sk) };
-        // INVARIANT: Set up above.
+        // What is not installed is dropped without the lock.
+        let cell = installed.map_err(|_| EBUSY)?;
+        // INVARIANT: Set up above, but for the entry of a listener, which the caller adds.
         Ok(Self {
-            // SAFETY: A socket always has its `sk`, by the invariant of `TcpSocket`.
-            sk: unsafe { NonNull::new_unchecked(sk) },
-            // SAFETY: `KBox::into_raw` does not return null.
-            cell: unsafe { NonNull::new_unchecked(cell) },
+            tcp,
+            cell,
+            kind,
             _owner: PhantomData,
         })
+    }
+
+    /// Makes `cell` the user data of a socket.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be a living TCP socket without user data, its callback lock held for writing.
+    unsafe fn occupy(sk: *mut bindings::sock, mut cell: KBox<Cell>, kind: Kind) -> NonNull<Cell> {
+        // SAFETY: By the caller's promise.
+        cell.saved = unsafe { Callbacks::of(sk) }.originals();
+        let cell = KBox::into_raw(cell);
+        let data = cell.cast::<c_void>().map_addr(|addr| addr | NOCOPY);
+        // A barrier is not needed: who does not hold the lock looks at the tag only.
+        // SAFETY: By the caller's promise.
+        unsafe { (&raw mut (*sk).sk_user_data).write_volatile(data) };
+        if kind == Kind::Connection {
+            // SAFETY: By the caller's promise.
+            unsafe { Callbacks::OURS.put(sk) };
+        }
+        // SAFETY: `KBox::into_raw` does not return null.
+        unsafe { NonNull::new_unchecked(cell) }
     }
 }
 
 impl<T: TcpEvents> Drop for Hook<T> {
     fn drop(&mut self) {
-        let sk = self.sk.as_ptr();
+        let sk = self.tcp.sk_ptr();
         // SAFETY: The cell lives until the end of this function.
-        let saved = unsafe { &(*self.cell.as_ptr()).saved };
-        // SAFETY: By the type invariant we hold a reference of the socket.
-        unsafe {
-            bindings::callback_write_lock_bh(sk);
-            (*sk).sk_user_data = ptr::null_mut();
-            (*sk).sk_data_ready = saved.data_ready;
-            (*sk).sk_state_change = saved.state_change;
-            (*sk).sk_write_space = saved.write_space;
-            (*sk).sk_error_report = saved.error_report;
-            bindings::tcp_set_hs_congested(sk, None);
-            bindings::callback_write_unlock_bh(sk);
+        let cell = unsafe { &*self.cell.as_ptr() };
+        if self.kind == Kind::Listener {
+            // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock,
+            // so not any more afterwards.
+            unsafe { bindings::remove_wait_queue(self.tcp.queue(), cell.entry.get()) };
         }
+        // SAFETY: The socket is alive.
+        unsafe { bindings::callback_write_lock_bh(sk) };
+        // SAFETY: As above, and under the lock.
+        unsafe { (&raw mut (*sk).sk_user_data).write_volatile(ptr::null_mut()) };
+        if self.kind == Kind::Connection {
+            // SAFETY: As above.
+            unsafe { cell.saved.replace_ours(sk) };
+        }
+        // SAFETY: Taken above.
+        unsafe { bindings::callback_write_unlock_bh(sk) };
         // Our callbacks hold the lock for reading as long as they use the cell, and from now on they
         // find none. SAFETY: From `KBox::into_raw` in `install`.
         drop(unsafe { KBox::from_raw(self.cell.as_ptr()) });
-        // SAFETY: Gives up the reference of `install`.
-        unsafe { bindings::sock_put(sk) };
     }
 }
 
-/// Puts back what TCP copied from a listener with a [`Hook`] into a connection.
-pub(super) fn reset_inherited(child: &TcpSocket) {
-    let sk = child.sk_ptr();
-    // SAFETY: The socket is alive; callbacks change under the lock.
-    unsafe {
-        bindings::callback_write_lock_bh(sk);
-        if (*sk).sk_user_data.is_null() {
-            (*sk).sk_data_ready = readable();
-        }
-        bindings::callback_write_unlock_bh(sk);
-        bindings::tcp_set_hs_congested(sk, None);
-    }
-}
-
-/// The `sk_data_ready` of TCP, which is the same for all its sockets but not exported. A connection
-/// needs it that TCP clones from a listener while our callback is in place.
-static READABLE: AtomicUsize = AtomicUsize::new(0);
-
-fn remember_readable(original: Callback) {
-    READABLE.store(original.map_or(0, |callback| callback as usize), Relaxed);
-}
-
-fn readable() -> Callback {
-    // SAFETY: Only `remember_readable` writes here: nothing, or such a function.
-    unsafe { core::mem::transmute::<usize, Callback>(READABLE.load(Relaxed)) }
-}
-
-/// Calls the original callback, which `saved` finds, or which is back in its place, and then `then`.
+/// Somebody is woken who waits for events of a listener.
 ///
 /// # Safety
 ///
-/// `sk` must be a living TCP socket whose user data, if any, are a `Cell<T>`.
-unsafe fn forward<T: TcpEvents>(
-    sk: *mut bindings::sock,
-    saved: impl FnOnce(&Saved) -> Callback,
-    without: impl FnOnce(*mut bindings::sock) -> Callback,
-    then: impl FnOnce(&Cell<T>),
-) {
-    // SAFETY: The caller promises that the socket is alive.
-    unsafe { bindings::callback_read_lock_bh(sk) };
-    // SAFETY: As above; the field changes only under the lock.
-    let data = unsafe { (*sk).sk_user_data }.map_addr(|addr| addr & !7);
-    // SAFETY: The caller promises that the data are a `Cell<T>` or null; it lives at least until
-    // the lock is released.
-    let cell = unsafe { data.cast::<Cell<T>>().as_ref() };
-    let original = match cell {
-        Some(cell) => saved(&cell.saved),
-        None => without(sk),
-    };
-    if let Some(original) = original {
-        // SAFETY: The kernel's own callback, called as the kernel would have.
-        unsafe { original(sk) };
+/// To be called by the kernel only, with the entry of a [`Cell`] that is on a queue, and that queue's lock held.
+unsafe extern "C" fn on_wake(
+    entry: *mut bindings::wait_queue_entry,
+    _mode: u32,
+    _flags: i32,
+    key: *mut c_void,
+) -> i32 {
+    // CAST: The kernel passes poll(2) bits as a pointer; none for a change of state, which is no connection.
+    if key.addr() as u32 & bindings::POLLIN != 0 {
+        // SAFETY: By the caller's promise the entry is a field of a cell.
+        let cell = unsafe { entry.byte_sub(offset_of!(Cell, entry)) }.cast::<Cell>();
+        // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
+        unsafe { (*cell).owner.connection() };
     }
-    if let Some(cell) = cell {
-        then(cell);
-    }
+    // Nobody was woken who counts among those that are woken one at a time.
+    0
+}
+
+/// Puts back what TCP may have copied from a socket with a [`Hook`] into a connection.
+pub(super) fn reset_inherited(child: &TcpSocket) {
+    let sk = child.sk_ptr();
+    // SAFETY: The socket is alive; callbacks change under the lock.
+    unsafe { bindings::callback_write_lock_bh(sk) };
+    // SAFETY: As above.
+    unsafe { Callbacks::NONE.originals().replace_ours(sk) };
     // SAFETY: Taken above.
-    unsafe { bindings::callback_read_unlock_bh(sk) };
+    unsafe { bindings::callback_write_unlock_bh(sk) };
+    // TCP asks listeners only, which this is not.
+    // SAFETY: The socket is alive and a TCP socket.
+    unsafe { bindings::tcp_set_hs_congested(sk, None) };
 }
-
-unsafe extern "C" fn data_ready<T: TcpEvents>(sk: *mut bindings::sock) {
-    // A connection that TCP has just cloned from a listener has our callback but no user data.
-    // SAFETY: The kernel passes a living socket; by the invariant of `Hook` the data are ours.
-    unsafe {
-        forward::<T>(
-            sk,
-            |saved| saved.data_ready,
-            |_| readable(),
-            |cell| {
-                cell.hear_of_urgent(sk);
-                T::on_readable(cell.owner.as_arc_borrow());
-            },
-        )
-    };
-}
-
-unsafe extern "C" fn state_change<T: TcpEvents>(sk: *mut bindings::sock) {
-    // SAFETY: As in `data_ready`.
-    unsafe {
-        forward::<T>(
-            sk,
-            |saved| saved.state_change,
-            |sk| other_than(state_change::<T>, (*sk).sk_state_change),
-            |cell| T::on_state_change(cell.owner.as_arc_borrow()),
-        )
-    };
-}
-
-unsafe extern "C" fn write_space<T: TcpEvents>(sk: *mut bindings::sock) {
-    // SAFETY: As in `data_ready`.
-    unsafe {
-        forward::<T>(
-            sk,
-            |saved| saved.write_space,
-            |sk| other_than(write_space::<T>, (*sk).sk_write_space),
-            |cell| {
-                if bindings::sk_stream_is_writeable(sk) {
-                    T::on_writable(cell.owner.as_arc_borrow());
-                }
-            },
-        )
-    };
-}
-
-unsafe extern "C" fn error_report<T: TcpEvents>(sk: *mut bindings::sock) {
-    // SAFETY: As in `data_ready`.
-    unsafe {
-        forward::<T>(
-            sk,
-            |saved| saved.error_report,
-            |sk| other_than(error_report::<T>, (*sk).sk_error_report),
-            |cell| {
-                T::on_error(cell.owner.as_arc_borrow(), &|| {
-                    kernel::error::to_result(bindings::sock_error(sk))
-                })
-            },
-        )
-    };
-}
-
-unsafe extern "C" fn hs_congested<T: TcpEvents>(sk: *const bindings::sock) -> bool {
-    let mut congested = false;
-    // SAFETY: As in `data_ready`.
-    unsafe {
-        forward::<T>(
-            sk.cast_mut(),
-            |_| None,
-            |_| None,
-            |cell| congested = T::is_congested(cell.owner.as_arc_borrow()),
-        )
-    };
-    congested
-}
-
-/// A callback that was read too late, after the hook had gone: what is there now.
-fn other_than(ours: unsafe extern "C" fn(*mut bindings::sock), now: Callback) -> Callback {
-    now.filter(|now| *now as usize != ours as usize)
-}
-
-impl<T: TcpEvents> Cell<T> {
-    /// TCP signals urgent data to its own file only, and that socket has none.
-    fn hear_of_urgent(&self, sk: *mut bindings::sock) {
-        // SAFETY: The socket is alive and a TCP socket.
-        if unsafe { bindings::tcp_urg_data(sk) } & URG_VALID == 0 {
-            return;
-        }
-        // SAFETY: As above.
-        let seq = unsafe { bindings::tcp_urg_seq(sk) };
-        if self.urg_seq.swap(seq, Relaxed) != seq {
-            T::on_urgent(self.owner.as_arc_borrow());
-        }
-    }
-}
-
-/// `TCP_URG_VALID` of `include/net/tcp.h`: the urgent byte is there.
-const URG_VALID: u16 = bindings::TCP_URG_VALID as u16;

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks of TCP sockets: those of TCP itself, and those that a hook puts in their place.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::SetOnce, //
+};
+
+use super::{
+    Cell,
+    TcpSocket, //
+};
+use crate::bindings;
+
+type Callback = Option<unsafe extern "C" fn(*mut bindings::sock)>;
+
+/// The callbacks of a TCP socket that a hook replaces.
+#[derive(Clone, Copy)]
+pub(super) struct Callbacks {
+    data_ready: Callback,
+    state_change: Callback,
+    write_space: Callback,
+    error_report: Callback,
+}
+
+/// TCP's own, which are the same for all its sockets. Not all of them are exported. They are read from a fresh
+/// socket when the module comes, as one that has been in use may have others.
+static DEFAULTS: SetOnce<Callbacks> = SetOnce::new();
+
+/// Reads [`DEFAULTS`], once. May sleep.
+///
+/// # Errors
+///
+/// Those of `sock_create_kern`.
+pub(in crate::net) fn learn_defaults() -> Result {
+    if DEFAULTS.as_ref().is_some() {
+        return Ok(());
+    }
+    let mut socket = ptr::null_mut();
+    // SAFETY: The namespace is static; `socket` is valid for writing.
+    to_result(unsafe {
+        bindings::sock_create_kern(
+            &raw mut bindings::init_net,
+            bindings::AF_INET as i32,
+            bindings::sock_type_SOCK_STREAM as i32,
+            bindings::IPPROTO_TCP as i32,
+            &mut socket,
+        )
+    })?;
+    // INVARIANT: A new socket, which is ours.
+    let fresh = TcpSocket(NonNull::new(socket).ok_or(EINVAL)?);
+    // SAFETY: The socket is alive, and nobody else uses it.
+    DEFAULTS.populate(unsafe { Callbacks::of(fresh.sk_ptr()) });
+    Ok(())
+}
+
+impl Callbacks {
+    pub(super) const NONE: Self = Self {
+        data_ready: None,
+        state_change: None,
+        write_space: None,
+        error_report: None,
+    };
+
+    pub(super) const OURS: Self = Self {
+        data_ready: Some(data_ready),
+        state_change: Some(state_change),
+        write_space: Some(write_space),
+        error_report: Some(error_report),
+    };
+
+    /// Those of a socket.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be a living socket, its callback lock held or nobody else's.
+    pub(super) unsafe fn of(sk: *const bindings::sock) -> Self {
+        /// Reads a callback once, as C's `READ_ONCE`.
+        macro_rules! read {
+            ($name:ident) => {
+                // SAFETY: The socket is alive; a callback is written whole.
+                unsafe { (&raw const (*sk).$name).read_volatile() }
+            };
+        }
+        Self {
+            data_ready: read!(sk_data_ready),
+            state_change: read!(sk_state_change),
+            write_space: read!(sk_write_space),
+            error_report: read!(sk_error_report),
+        }
+    }
+
+    /// Has the socket call these.
+    ///
+    /// # Safety
+    ///
+    /// `sk` must be a living socket, its callback lock held for writing.
+    pub(super) unsafe fn put(self, sk: *mut bindings::sock) {
+        /// Writes a callback once, as C's `WRITE_ONCE`: the kernel reads it without a lock.
+        macro_rules! write {
+            ($name:ident, $value:expr) => {
+                // SAFETY: By the caller's promise.
+                unsafe { (&raw mut (*sk).$name).write_volatile($value) }
+            };
+        }
+        write!(sk_data_ready, self.data_ready);
+        write!(sk_state_change, self.state_change);
+        write!(sk_write_space, self.write_space);
+        write!(sk_error_report, self.error_report);
+    }
+
+    /// The same, with TCP's own for each that is one of ours or none.
+    pub(super) fn originals(self) -> Self {
+        let Some(defaults) = DEFAULTS.copy() else {
+            return self;
+        };
+        let pick = |callback: Callback, ours: Callback, default: Callback| match callback {
+            Some(_) if !is_same(callback, ours) => callback,
+            _ => default,
+        };
+        Self {
+            data_ready: pick(self.data_ready, Self::OURS.data_ready, defaults.data_ready),
+            state_change: pick(
+                self.state_change,
+                Self::OURS.state_change,
+                defaults.state_change,
+            ),
+            write_space: pick(
+                self.write_space,
+                Self::OURS.write_space,
+                defaults.write_space,
+            ),
+            error_report: pick(
+                self.error_report,
+                Self::OURS.error_report,
+                defaults.error_report,
+            ),
+        }
+    }
+
+    /// Puts these in the place of callbacks that are ours. What others have put there, they go on using.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::put`].
+    pub(super) unsafe fn replace_ours(self, sk: *mut bindings::sock) {
+        // SAFETY: By the caller's promise.
+        let now = unsafe { Self::of(sk) };
+        let pick = |now: Callback, ours: Callback, other: Callback| match is_same(now, ours) {
+            true => other,
+            false => now,
+        };
+        let next = Self {
+            data_ready: pick(now.data_ready, Self::OURS.data_ready, self.data_ready),
+            state_change: pick(now.state_change, Self::OURS.state_change, self.state_change),
+            write_space: pick(now.write_space, Self::OURS.write_space, self.write_space),
+            error_report: pick(now.error_report, Self::OURS.error_report, self.error_report),
+        };
+        // SAFETY: By the caller's promise.
+        unsafe { next.put(sk) };
+    }
+}
+
+fn is_same(a: Callback, b: Callback) -> bool {
+    a.map(|f| f as usize) == b.map(|f| f as usize)
+}
+
+/// Calls the original of a callback, and then `then` if the socket has a hook.
+///
+/// A socket with this callback need not have one: the callback may have been read before the hook went, or copied
+/// with the rest of a socket, and others may have user data there. Then it is TCP's own that is called.
+///
+/// # Safety
+///
+/// `sk` must be a living TCP socket.
+unsafe fn forward(
+    sk: *mut bindings::sock,
+    which: impl FnOnce(&Callbacks) -> Callback,
+    then: impl FnOnce(&Cell),
+) {
+    // SAFETY: The caller promises that the socket is alive.
+    unsafe { bindings::callback_read_lock_bh(sk) };
+    // SAFETY: As above, and the lock is held until the end.
+    let cell = unsafe { Cell::of(sk) };
+    let saved = cell.map(|cell| cell.saved).or_else(|| DEFAULTS.copy());
+    if let Some(original) = saved.as_ref().and_then(which) {
+        // SAFETY: The kernel's own callback, called as the kernel would have.
+        unsafe { original(sk) };
+    }
+    if let Some(cell) = cell {
+        then(cell);
+    }
+    // SAFETY: Taken above.
+    unsafe { bindings::callback_read_unlock_bh(sk) };
+}
+
+/// # Safety
+///
+/// To be called by the kernel only, with a living TCP socket.
+unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        forward(
+            sk,
+            |saved| saved.data_ready,
+            |cell| {
+                cell.hear_of_urgent(sk);
+                cell.owner.readable();
+            },
+        )
+    };
+}
+
+/// # Safety
+///
+/// As for [`data_ready`].
+unsafe extern "C" fn state_change(sk: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        forward(
+            sk,
+            |saved| saved.state_change,
+            |cell| cell.owner.state_change(),
+        )
+    };
+}
+
+/// # Safety
+///
+/// As for [`data_ready`].
+unsafe extern "C" fn write_space(sk: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        forward(
+            sk,
+            |saved| saved.write_space,
+            |cell| {
+                if bindings::sk_stream_is_writeable(sk) {
+                    cell.owner.writable();
+                }
+            },
+        )
+    };
+}
+
+/// # Safety
+///
+/// As for [`data_ready`].
+unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        forward(
+            sk,
+            |saved| saved.error_report,
+            |cell| cell.owner.error(&|| to_result(bindings::sock_error(sk))),
+        )
+    };
+}
+
+/// TCP asks whether a connection request is to be refused SMC.
+///
+/// # Safety
+///
+/// As for [`data_ready`].
+pub(super) unsafe extern "C" fn hs_congested(sk: *const bindings::sock) -> bool {
+    let mut congested = false;
+    // SAFETY: By the caller's promise.
+    unsafe {
+        forward(
+            sk.cast_mut(),
+            |_| None,
+            |cell| congested = cell.owner.is_congested(),
+        )
+    };
+    congested
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The states of a TCP connection.
+//!
+//! C header: [`include/net/tcp_states.h`](srctree/include/net/tcp_states.h)
+
+use crate::bindings;
+
+/// A state of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpState(pub(super) u8);
+
+impl TcpState {
+    /// The handshake has ended well; the peer may have finished sending since.
+    pub fn is_connected(self) -> bool {
+        let state = u32::from(self.0);
+        state == bindings::TCP_ESTABLISHED || state == bindings::TCP_CLOSE_WAIT
+    }
+
+    /// There is a connection with things to say, or to be told.
+    pub(super) fn is_open(self) -> bool {
+        let state = u32::from(self.0);
+        self.is_connected() || self.is_leaving() || state == bindings::TCP_FIN_WAIT2
+    }
+
+    /// Our end was said, and the peer has not acknowledged it.
+    pub(super) fn is_leaving(self) -> bool {
+        [
+            bindings::TCP_FIN_WAIT1,
+            bindings::TCP_CLOSING,
+            bindings::TCP_LAST_ACK,
+        ]
+        .contains(&u32::from(self.0))
+    }
+
+    /// The handshake is under way.
+    pub fn is_connecting(self) -> bool {
+        let state = u32::from(self.0);
+        state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
+    }
+
+    /// No connection, and none under way.
+    pub fn is_closed(self) -> bool {
+        u32::from(self.0) == bindings::TCP_CLOSE
+    }
+
+    /// The peer may go on sending.
+    pub fn may_receive(self) -> bool {
+        let state = u32::from(self.0);
+        state == bindings::TCP_ESTABLISHED
+            || state == bindings::TCP_FIN_WAIT1
+            || state == bindings::TCP_FIN_WAIT2
+    }
+
+    /// Listening.
+    pub fn is_listening(self) -> bool {
+        u32::from(self.0) == bindings::TCP_LISTEN
+    }
+}
