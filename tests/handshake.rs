@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::handshake_ops;
+use common::handshake_ops::{
+    self,
+    ENDS, //
+};
 use common::host::{
     Config,
     Joined,
@@ -152,12 +155,15 @@ fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
         iwarp: None,
     };
     let version_2 = local.judge(&proposal, |_| true).unwrap();
-    assert_eq!(version_2.wanted(0).peer_mac, None);
-    assert_eq!(version_2.wanted(7).vlan, 7);
+    assert_eq!(version_2.wanted(0, ENDS).peer_mac, None);
+    assert_eq!(version_2.wanted(7, ENDS).vlan, 7);
     let version_1 = version_2.without_port().unwrap();
     let mac = Mac([2, 0, 0, 0, 0, 1]);
-    assert_eq!(version_1.wanted(0).peer_mac, Some(mac));
-    assert_ne!(version_1.wanted(0).peer_gid, version_2.wanted(0).peer_gid);
+    assert_eq!(version_1.wanted(0, ENDS).peer_mac, Some(mac));
+    assert_ne!(
+        version_1.wanted(0, ENDS).peer_gid,
+        version_2.wanted(0, ENDS).peer_gid
+    );
 }
 
 #[test]

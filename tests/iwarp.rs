@@ -2,6 +2,11 @@
 //! The handshake of a link over iWARP: offered beside RoCE or alone, chosen where nothing else will do, and
 //! invisible to who does not know it.
 
+use std::net::{
+    IpAddr,
+    Ipv4Addr, //
+};
+
 use smc_proto::buffer::SizeClass;
 use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
@@ -33,6 +38,7 @@ use smc_proto::id::{
     RmbeIndex,
     Token, //
 };
+use smc_proto::lgr::TcpEnds;
 use smc_proto::link::Transport;
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
@@ -55,6 +61,13 @@ const SERVER: Ipv4 = Ipv4([10, 9, 0, 2]);
 fn named(Ipv4(address): Ipv4) -> Gid {
     Gid::of_iwarp(address.into()).unwrap()
 }
+/// The TCP connection of all handshakes, as its receiver sees it.
+const ENDS: TcpEnds = TcpEnds {
+    namespace: 1,
+    local: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    scope: 0,
+};
 const NONCE: Nonce = Nonce(*b"nonc");
 const PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 50_001;
@@ -191,7 +204,7 @@ fn the_server_knows_the_client_by_its_tcp_address() {
         assert_eq!(chosen.transport(), Transport::Iwarp);
         assert_eq!(chosen.nonce(), Some(NONCE));
         assert_eq!(chosen.peer_gid(), named(CLIENT));
-        assert_eq!(chosen.wanted(0).peer_gid, named(CLIENT));
+        assert_eq!(chosen.wanted(0, ENDS).peer_gid, named(CLIENT));
         let reason = chosen.without_port().err();
         assert_eq!(reason, Some(Reason::NoSmcrDevice));
     });
@@ -251,10 +264,12 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
 
 #[test]
 fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
-    let spoil: [fn(&mut SmcR, &mut u32, &mut u8); 4] = [
+    let spoil: [fn(&mut SmcR, &mut u32, &mut u8); 5] = [
         |end, _, _| end.gid = named(Ipv4([10, 9, 0, 77])),
         |end, _, _| end.gid = Gid::from_ipv4(SERVER),
         |_, options, _| *options = 0,
+        // The port of some service of the machine, or of another one behind its address.
+        |_, options, _| *options = Vendor::Iwarp { port: 49_151 }.options(),
         |_, _, max_links| *max_links = 3,
     ];
     for (number, spoil) in spoil.into_iter().enumerate() {
@@ -280,6 +295,8 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
         (named(SERVER), PORT),
         (Gid::from_ipv4(CLIENT), PORT),
         (named(CLIENT), 0),
+        (named(CLIENT), 22),
+        (named(CLIENT), 49_151),
     ] {
         until_confirm(|accepted, agreed| {
             let confirm = confirm(&agreed, gid, port);
@@ -302,7 +319,7 @@ fn a_group_is_found_again_by_the_names_of_both_ends() {
         let (accepted, accept) = reuse;
         let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
         assert_eq!(*agreed.contact(), Contact::Reuse);
-        assert_eq!(agreed.wanted(0).peer_gid, named(SERVER));
+        assert_eq!(agreed.wanted(0, ENDS).peer_gid, named(SERVER));
         let name = Hostname::new(b"client");
         let confirm = agreed.confirm(end(named(CLIENT)), name, List::EMPTY);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
@@ -321,7 +338,7 @@ fn a_group_is_joined_by_any_of_its_links() {
             let (accepted, accept) = chosen.unwrap().accept(end(theirs), None);
             let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
             assert_eq!(*agreed.contact(), Contact::Reuse);
-            assert_eq!(agreed.wanted(0).peer_gid, theirs);
+            assert_eq!(agreed.wanted(0, ENDS).peer_gid, theirs);
             let name = Hostname::new(b"client");
             let confirm = agreed.confirm(end(ours), name, List::EMPTY);
             let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();

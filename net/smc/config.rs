@@ -185,6 +185,14 @@ impl Depth {
         }
     }
 
+    /// Of each the lower one.
+    pub(crate) fn at_most(self, most: Self) -> Self {
+        Self {
+            send: self.send.min(most.send),
+            recv: self.recv.min(most.recv),
+        }
+    }
+
     /// Half of it, but not below the defaults; says whether that is less.
     pub(crate) fn halve(&mut self) -> bool {
         let before = *self;

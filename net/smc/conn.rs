@@ -7,12 +7,14 @@
 //! When the group ends the connection lets go of all that belongs to the RDMA device.
 
 mod abort;
+mod claim;
 mod events;
 mod failover;
 mod left;
 mod transmit;
 
 pub(crate) use abort::Registry;
+use claim::Claim;
 use failover::Next;
 
 use kernel::{
@@ -48,7 +50,6 @@ use smc_proto::{
         Token, //
     },
     lgr::rtoken::RowId,
-    reason::Reason,
     stream::{
         Gate,
         Stream, //
@@ -116,6 +117,8 @@ pub(crate) struct Inner {
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     remote: Option<Remote>,
+    /// The peer's element, as long as something may be written to it.
+    claim: Option<Claim>,
     /// Taken out when the application closes.
     owner: Option<Owner>,
     /// A send buffer has been lent before.
@@ -166,6 +169,7 @@ impl Conn {
             next: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             remote: None,
+            claim: None,
             owner: Some(owner),
             has_sent: false,
             queued: false,
@@ -216,22 +220,6 @@ impl Conn {
     /// The link that carries what we send.
     pub(crate) fn link(&self) -> Arc<Link> {
         self.inner.lock().at.link.clone()
-    }
-
-    /// Learns where the peer receives, which `find` looks up. Data may come from now on; see
-    /// [`Conn::establish`] for ours. What the peer says is about the link that the handshake named: a
-    /// connection that has lost it meanwhile is of no use.
-    pub(crate) fn learn(
-        &self,
-        named: &At,
-        find: impl FnOnce() -> Result<Remote, Reason>,
-    ) -> Result<(), Reason> {
-        let mut inner = self.inner.lock();
-        if !Arc::ptr_eq(&inner.at.link, &named.link) {
-            return Err(Reason::NoActiveLink);
-        }
-        inner.remote = Some(find()?);
-        Ok(())
     }
 
     /// The handshake is done. The peer may have sent, asked and closed already, and the group may have

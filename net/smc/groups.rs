@@ -40,7 +40,8 @@ use smc_proto::{
     },
     lgr::{
         find::Wanted,
-        End, //
+        End,
+        TcpEnds, //
     },
     time::{
         Duration,
@@ -256,6 +257,13 @@ pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<Seat> {
     matching.find_map(LinkGroup::seat)
 }
 
+/// Whether a handshake means a group that the connection may not use: see [`LinkGroup::is_of_others`].
+pub(crate) fn is_of_others(wanted: &Wanted, net: usize) -> bool {
+    let mut is_any = false;
+    for_each(|group| is_any |= group.is_of_others(wanted, net));
+    is_any
+}
+
 /// At most `max` groups from that serial number on, oldest first, without those that are ending. May
 /// sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
@@ -314,6 +322,8 @@ pub(crate) fn on_port() {
 struct Gate {
     peer: PeerId,
     gid: Gid,
+    /// Who says it is another peer waits for itself only.
+    ends: TcpEnds,
     #[pin]
     turn: Mutex<()>,
 }
@@ -331,15 +341,17 @@ pub(crate) struct GateRef(Arc<Gate>);
 pub(crate) fn gate(wanted: &Wanted) -> Result<GateRef> {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let mut gates = groups.gates.lock();
-    let is_it = |gate: &Gate| gate.peer == wanted.peer && gate.gid == wanted.peer_gid;
+    let (peer, gid, ends) = (wanted.peer, wanted.peer_gid, wanted.ends);
+    let is_it = |gate: &Gate| gate.peer == peer && gate.gid == gid && gate.ends == ends;
     if let Some(found) = gates.iter_mut().find(|g| is_it(&g.gate)) {
         found.users += 1;
         return Ok(GateRef(found.gate.clone()));
     }
     let gate = Arc::pin_init(
         pin_init!(Gate {
-            peer: wanted.peer,
-            gid: wanted.peer_gid,
+            peer,
+            gid,
+            ends,
             turn <- new_mutex!((), "smc::Gate::turn"),
         }),
         GFP_KERNEL,

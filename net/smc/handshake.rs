@@ -7,6 +7,7 @@
 
 mod client;
 mod first;
+mod join;
 mod server;
 mod stream;
 
@@ -47,8 +48,7 @@ use crate::{
     conn::{
         Charges,
         Conn,
-        Owner,
-        Remote, //
+        Owner, //
     },
     groups,
     ib::PortGid,
@@ -140,15 +140,13 @@ fn internal(e: Error) -> Reason {
 type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
 
 /// Makes the connection of a socket in a group: takes an element to receive into.
-fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reason> {
+fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Failure> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
     let group = seat.group();
     let namespace = namespace::of(sk);
     let stats = &namespace.stats.receive_buffers;
-    let rmbe = group
-        .rmbs
-        .take(at.slot, &at.link, want, stats)
-        .map_err(internal)?;
+    let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
+    let rmbe = rmbe.map_err(internal)?;
     let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes()).map_err(internal)?;
     let owner = Owner {
         sk: sk.clone(),
@@ -158,7 +156,7 @@ fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Reaso
             sndbuf: None,
         },
     };
-    Conn::new(seat, at, rmbe, owner).map_err(internal)
+    Ok(Conn::new(seat, at, rmbe, owner).map_err(internal)?)
 }
 
 /// Makes sure that the peer can write into the connection's element: its region is registered and
@@ -194,24 +192,17 @@ fn endpoint(local: &Local, conn: &Conn, at: &At) -> Result<SmcR, Reason> {
     })
 }
 
-/// Learns the peer's end of the connection.
+/// Learns the peer's end of the first connection of a group, and its first buffer.
 fn learn(conn: &Conn, at: &At, peer: &SmcR) -> Result<(), Reason> {
     let rtoken = Rtoken {
         rkey: peer.rkey,
         addr: peer.rmb_addr,
     };
-    conn.learn(at, || {
-        let row = conn
-            .group
-            .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
-            .map_err(|_| Reason::NoRtoken)?;
-        Ok(Remote {
-            token: peer.token,
-            row,
-            index: peer.rmbe_index,
-            size: peer.rmbe_size,
-        })
-    })
+    let row = conn
+        .group
+        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken));
+    row.map_err(|_| Reason::NoRtoken)?;
+    join::learn(conn, at, peer)
 }
 
 /// Makes a link group and its first connection, on which `contact` runs the first contact.
@@ -233,13 +224,11 @@ fn begin_group(
     // in the list by then.
     let result = match groups::add(&group) {
         // A device that went before that did not find the group.
-        Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice),
+        Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
         Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, at, ends),
-        Err(e) => Err(internal(e)),
+        Err(e) => Err(internal(e).into()),
     };
-    let result = result
-        .map_err(Failure::from)
-        .and_then(|conn| settle(conn, contact));
+    let result = result.and_then(|conn| settle(conn, contact));
     if result.is_err() {
         groups::abandon(&group);
     }
@@ -259,6 +248,7 @@ fn settle(
         Err(failure) => {
             // The socket goes on without it.
             conn.detach();
+            conn.give_up_claim();
             conn.group.leave(conn.token());
             if failure.verdict().ends_group {
                 conn.group.end_soon(End::OutOfSync);

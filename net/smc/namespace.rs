@@ -16,8 +16,13 @@ use kernel_ext::{
     queue::OwnedQueue, //
 };
 
+use smc_proto::time::Duration;
+
 use crate::{
-    config::Config,
+    config::{
+        Config,
+        Depth, //
+    },
     pnet::Table,
     stats::Stats, //
 };
@@ -27,12 +32,16 @@ pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
     pub(crate) pnet: Pin<KBox<Table>>,
-    /// Where handshakes run. A peer can keep a worker waiting for seconds: those of one namespace are
-    /// not to be missing in another.
+    /// Where handshakes of listeners run. A peer can keep a worker waiting for seconds: those of one
+    /// namespace are not to be missing in another, nor for what else is to be done in this one.
     pub(crate) handshakes: OwnedQueue,
+    /// Where handshakes of sockets that connect run.
+    pub(crate) connects: OwnedQueue,
+    /// What TCP tells of sockets that are connected. Nothing here waits for a peer for long.
+    pub(crate) events: OwnedQueue,
 }
 
-/// Handshakes that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
+/// Handshakes of a queue that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
 const HANDSHAKES: i32 = 2048;
 
 own_record! { Namespace: Slot<Namespace> }
@@ -44,9 +53,25 @@ impl PerNet for Namespace {
             stats: Stats::new()?,
             pnet: KBox::pin_init(Table::new(), GFP_KERNEL)?,
             handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
+            connects: OwnedQueue::unbound(c"smc_connect", HANDSHAKES)?,
+            events: OwnedQueue::unbound(c"smc_events", 0)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
     }
+}
+
+/// How long a link group of a socket without connections is kept. Who may set that in a namespace may be any user
+/// (of a user namespace); what it keeps is the memory of all: nowhere longer than in the first namespace. Any
+/// context.
+pub(crate) fn idle_time(sk: &Sk) -> Duration {
+    let first = within(NetNs::initial()).config.idle_time();
+    of(sk).config.idle_time().min(first)
+}
+
+/// How deep the queues of a link are that a socket begins: nowhere deeper than in the first namespace. Any context.
+pub(crate) fn depth(sk: &Sk) -> Depth {
+    let first = within(NetNs::initial()).config.depth();
+    of(sk).config.depth().at_most(first)
 }
 
 /// What the namespace of a socket has. Any context.

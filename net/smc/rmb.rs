@@ -7,6 +7,7 @@
 //! no registration, no exchange of keys. Send buffers are lent while data are in flight. Buffers that no
 //! connection uses are kept for the next one, for a while or until memory is short.
 
+mod quarantine;
 mod send;
 mod used;
 
@@ -56,6 +57,7 @@ use crate::{
         InUse, //
     }, //
 };
+use quarantine::Quarantine;
 pub(crate) use send::{
     Lent,
     SendBuf,
@@ -96,13 +98,14 @@ struct OnLink {
 }
 
 impl Rmb {
-    /// A region which counts among those of the pool that are `unused`.
-    fn new(size: SizeClass, elements: usize, unused: &Arc<Gauge>) -> Result<Arc<Self>> {
+    /// A region of a pool.
+    fn new(size: SizeClass, elements: usize, pool: &RmbPool) -> Result<Arc<Self>> {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
             blocks.push(Block::new(size.bytes() as usize)?, GFP_KERNEL)?;
         }
-        let used = Used::new(elements as u64 * u64::from(size.bytes()), unused);
+        let bytes = elements as u64 * u64::from(size.bytes());
+        let used = Used::new(bytes, &pool.unused, Quarantine::new(&pool.quarantined));
         Arc::pin_init(
             pin_init!(Self {
                 size,
@@ -121,8 +124,14 @@ impl Rmb {
         Some(Rmbe {
             rmb: self.clone(),
             element,
+            is_quarantined: Atomic::new(false),
             counted: None,
         })
+    }
+
+    /// Elements that no connection has, and no connection gets: see [`Rmbe::quarantine`].
+    fn quarantined(&self) -> usize {
+        self.used.lock().quarantined()
     }
 
     /// Bytes of all elements.
@@ -130,7 +139,7 @@ impl Rmb {
         self.blocks.len() as u64 * u64::from(self.size.bytes())
     }
 
-    /// Since when no element has been in use, and the bytes; `None` while one is.
+    /// Since when no connection has used an element, and the bytes; `None` while one does.
     fn unused(&self) -> Option<(Instant, u64)> {
         let since = self.used.lock().idle_since()?;
         Some((since, self.bytes()))
@@ -212,10 +221,12 @@ impl Rmb {
     }
 }
 
-/// A connection's element of a region; free again when dropped.
+/// A connection's element of a region; free again when dropped, unless it is in quarantine.
 pub(crate) struct Rmbe {
     rmb: Arc<Rmb>,
     element: usize,
+    /// It does not go back to the region.
+    is_quarantined: Atomic<bool>,
     /// Counts it as used.
     counted: Option<InUse>,
 }
@@ -243,10 +254,21 @@ impl Rmbe {
     pub(crate) fn memory(&self) -> Option<&Arc<Block>> {
         self.rmb.blocks.get(self.element)
     }
+
+    /// The peer may go on to write to the element when the connection is gone: it was told of it, and has said
+    /// neither that it closed the connection nor that it declined it. From its drop on the element is in
+    /// quarantine: no connection gets it until the peer has deleted the region's key, or the group has ended.
+    /// A second call does nothing. Any context.
+    pub(crate) fn quarantine(&self) {
+        self.is_quarantined.store(true, Relaxed);
+    }
 }
 
 impl Drop for Rmbe {
     fn drop(&mut self) {
+        if self.is_quarantined.load(Relaxed) {
+            return self.rmb.used.lock().quarantine(self.element);
+        }
         // The next connection must not see what this one received.
         if let Some(block) = self.memory() {
             let _ = block.zero(0, block.len());
@@ -269,6 +291,8 @@ pub(crate) struct RmbPool {
     unused: Arc<Gauge>,
     /// Bytes of those that are to go because memory is short.
     demand: Atomic<u64>,
+    /// Elements of all regions that are in quarantine.
+    quarantined: Arc<Gauge>,
 }
 
 impl RmbPool {
@@ -279,12 +303,17 @@ impl RmbPool {
             rmbs <- new_mutex!(KVec::new(), "smc::RmbPool::rmbs"),
             unused: Gauge::new()?,
             demand: Atomic::new(0),
+            quarantined: Gauge::new()?,
         }? Error)
     }
 
     /// Takes an element of size class `want` or the next smaller one that can be had, from a region
     /// that the peer knows if there is one; counts it. A new region is made on the link in `slot`. May
     /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also when too many elements are in quarantine.
     pub(crate) fn take(
         &self,
         slot: usize,
@@ -301,21 +330,29 @@ impl RmbPool {
 
     /// Takes an element, and says whether its region is new.
     fn take_any(&self, slot: usize, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
+        if !self.has_room() {
+            return Err(ENOMEM);
+        }
         let mut rmbs = self.rmbs.lock();
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
-            let known = of_size().filter(|rmb| rmb.is_known()).find_map(Rmb::take);
-            if let Some(rmbe) = known.or_else(|| of_size().find_map(Rmb::take)) {
+            let known = || of_size().filter(|rmb| rmb.is_known());
+            // So that regions with elements in quarantine become unused.
+            let mut clean = known().filter(|rmb| rmb.quarantined() == 0);
+            let found = clean.find_map(Rmb::take);
+            let found = found.or_else(|| known().find_map(Rmb::take));
+            if let Some(rmbe) = found.or_else(|| of_size().find_map(Rmb::take)) {
                 return Ok((rmbe, false));
             }
             let last = of_size().map(|rmb| rmb.blocks.len()).max();
-            let have: usize = of_size().map(|rmb| rmb.blocks.len()).sum();
+            let usable = |rmb: &Arc<Rmb>| rmb.blocks.len().saturating_sub(rmb.quarantined());
+            let have: usize = of_size().map(usable).sum();
             let most = (link.max_mr_bytes() / size.bytes() as usize).min(MAX_ELEMENTS);
             // Not more than the group can ever use.
             let most = most.min(self.max_conns.saturating_sub(have)).max(1);
             let wanted = last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most);
             let make = |elements| {
-                let rmb = Rmb::new(size, elements, &self.unused)?;
+                let rmb = Rmb::new(size, elements, self)?;
                 rmb.map(slot, link).map(|_| rmb)
             };
             let made = make(wanted).or_else(|_: Error| make(1));
@@ -326,6 +363,26 @@ impl RmbPool {
             }
         }
         Err(ENOMEM)
+    }
+
+    /// Whether a connection may join as far as quarantine is concerned: not with too many elements in it. Any
+    /// context.
+    pub(crate) fn has_room(&self) -> bool {
+        self.quarantined.get() < quarantine::limit(self.max_conns) as u64
+    }
+
+    /// Takes regions back of which it is not known whether the peer has deleted their keys, if it might write
+    /// to elements of theirs. No connection gets an element of them. May sleep.
+    pub(crate) fn put_back(&self, gone: Gone) {
+        let unsure = gone
+            .into_iter()
+            .flatten()
+            .filter(|rmb| rmb.quarantined() > 0);
+        for rmb in unsure {
+            rmb.used.lock().retire();
+            // Without memory it goes: who writes to it then loses the link.
+            let _ = self.rmbs.lock().push(rmb, GFP_KERNEL);
+        }
     }
 
     /// Asks for unused regions of about so many bytes, for when memory is short; says how many bytes there
@@ -353,8 +410,11 @@ impl RmbPool {
             let Some((idle_since, bytes)) = rmbs.get(i).and_then(|rmb| rmb.unused()) else {
                 continue;
             };
+            // No reason to wait: what it lacks does not come back otherwise.
+            let has_quarantined = rmbs.get(i).is_some_and(|rmb| rmb.quarantined() > 0);
             let place = gone.iter_mut().find(|place| place.is_none());
-            match place.filter(|_| idle_since <= since || *demand > 0) {
+            let is_due = idle_since <= since || *demand > 0 || has_quarantined;
+            match place.filter(|_| is_due) {
                 Some(place) => {
                     *place = rmbs.remove(i).ok();
                     *demand = demand.saturating_sub(bytes);

@@ -263,18 +263,22 @@ impl Sock {
     /// Has the work of the socket run, now or again. Any context.
     fn kick(this: ArcBorrow<'_, Self>) {
         let sock: Arc<Self> = this.into();
-        // It is fine if the work waits to run already: whatever happened, it will see it.
-        let _ = match this.phase() {
+        let namespace = namespace::of(&this.sk);
+        // Whoever waits for a peer is to be in nobody's way but of the same kind.
+        let queue = match this.phase() {
             Phase::Closed => return,
-            // Listeners have a queue of their own, so that they do not wait for handshakes.
-            Phase::Listening => match LISTENERS.get() {
-                Some(queue) => queue.enqueue::<Arc<Self>, 0>(sock),
-                None => return,
-            },
-            _ => namespace::of(&this.sk)
-                .handshakes
-                .enqueue::<Arc<Self>, 0>(sock),
+            Phase::Listening => {
+                LISTENERS.with(|queue| {
+                    let _ = queue.enqueue::<Arc<Self>, 0>(sock);
+                });
+                return;
+            }
+            Phase::Connecting => &namespace.connects,
+            Phase::Active => &namespace.events,
+            Phase::Init | Phase::Fallback => &namespace.handshakes,
         };
+        // It is fine if the work waits to run already: whatever happened, it will see it.
+        let _ = queue.enqueue::<Arc<Self>, 0>(sock);
     }
 
     /// Sees to it that TCP's events are heard, unless the socket has ended.
@@ -307,7 +311,8 @@ impl Sock {
             Ok(State::Connecting) => this.tcp.abort(ECONNABORTED),
             Ok(State::Listening(listener)) => {
                 listener.close();
-                // The port is to be free when close(2) returns, so no work may hold the socket.
+                // The port is to be free when close(2) returns, so no work may hold the socket. One run of
+                // a listener's work is short, whatever comes to it.
                 if let Some(queue) = LISTENERS.get() {
                     queue.flush();
                 }
@@ -328,7 +333,7 @@ impl WorkItem for Sock {
             Phase::Connecting => connect::run(&this),
             Phase::Listening => listen::run(&this),
             Phase::Init => listen::serve(&this),
-            Phase::Active => active::on_tcp_error(&this),
+            Phase::Active => active::on_tcp_event(&this),
             Phase::Fallback | Phase::Closed => {}
         }
     }
@@ -345,6 +350,8 @@ impl TcpEvents for Sock {
     fn on_readable(this: ArcBorrow<'_, Self>) {
         match this.phase() {
             Phase::Fallback => this.sk.wake_readable(),
+            // A peer that uses SMC says nothing here.
+            Phase::Active if this.tcp.state().may_receive() => Self::kick(this),
             _ => {}
         }
     }

@@ -82,6 +82,14 @@ pub(crate) struct InUse {
     bytes: u64,
 }
 
+impl InUse {
+    /// Counts `bytes` more.
+    pub(crate) fn hold_more(&mut self, bytes: u64) {
+        self.gauge.0.fetch_add(bytes, Relaxed);
+        self.bytes += bytes;
+    }
+}
+
 impl Drop for InUse {
     fn drop(&mut self) {
         self.gauge.0.fetch_sub(self.bytes, Relaxed);

@@ -4,6 +4,11 @@
 //! Fuzzing and the seeded test share it. The promises: whatever is agreed on was offered and lies
 //! within the limits of both sides, what is sent can be read, and a server tries each way once.
 
+use std::net::{
+    IpAddr,
+    Ipv4Addr, //
+};
+
 use smc_proto::handshake::client::{
     Beginning,
     Contact,
@@ -35,7 +40,10 @@ use smc_proto::id::{
     RmbeIndex,
     Token, //
 };
-use smc_proto::lgr::Role;
+use smc_proto::lgr::{
+    Role,
+    TcpEnds, //
+};
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
     Endpoint,
@@ -49,6 +57,14 @@ use smc_proto::wire::clc::{
 use smc_proto::wire::{
     List,
     Version, //
+};
+
+/// The TCP connection of all handshakes, as its receiver sees it.
+pub const ENDS: TcpEnds = TcpEnds {
+    namespace: 1,
+    local: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    scope: 0,
 };
 
 /// Runs one side against the two messages in `bytes`: a byte of circumstances, the length of the
@@ -159,7 +175,7 @@ fn client(circumstances: u8, answer: &[u8]) {
             assert_eq!(agreed.version(), Version::V1);
         }
     }
-    let wanted = agreed.wanted(0);
+    let wanted = agreed.wanted(0, ENDS);
     assert_eq!(wanted.role(), Role::Client);
     let is_mac_needed = agreed.version() == Version::V1;
     assert_eq!(
@@ -244,7 +260,7 @@ fn check_chosen(chosen: &Chosen, eids: &Ueids) {
     assert!(chosen.release() <= RELEASE);
     assert!(limits.max_conns >= 16);
     assert!((1..=2).contains(&limits.max_links));
-    assert_eq!(chosen.wanted(0).role(), Role::Server);
+    assert_eq!(chosen.wanted(0, ENDS).role(), Role::Server);
     match chosen.version() {
         Version::V1 => assert!(chosen.eid().is_none()),
         Version::V2 => assert!(chosen

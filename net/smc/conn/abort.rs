@@ -90,7 +90,9 @@ impl Conn {
         let is_through = stream.is_killed() && stream.is_quiet() && !stream.has_work();
         let has_changed = is_through && stream.aborted();
         let (is_finished, state) = (stream.is_finished(), stream.state());
+        let claim = inner.claim_done();
         drop(inner);
+        self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {
                 sk.set_state(state.number());

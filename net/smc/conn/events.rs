@@ -40,7 +40,7 @@ pub(super) struct After {
     fx: Effects,
     /// The socket, if it is to hear of the event.
     sk: Option<ARef<Sk>>,
-    /// The connection may be about to leave its group.
+    /// The connection may be about to leave its group, or to leave the peer's element.
     is_ending: bool,
 }
 
@@ -107,7 +107,7 @@ impl Inner {
         After {
             fx,
             sk: if is_heard { self.sk() } else { None },
-            is_ending: self.stream.is_finished() || self.stream.is_killed(),
+            is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
         }
     }
 

@@ -48,6 +48,7 @@ use super::{
     conclude,
     endpoint,
     first,
+    join,
     learn,
     make_conn,
     settle,
@@ -57,8 +58,8 @@ use super::{
 };
 use crate::{
     clc::Exchange,
+    clock::now,
     conn::Conn,
-    groups,
     ib::{
         self,
         PortGid, //
@@ -165,6 +166,7 @@ fn begin(
     let server = agreed.server();
     let path = beginning.path(|| port.route_to(tcp, server.gid))?;
     let terms = Terms {
+        ends: join::tcp_ends(tcp, sk)?,
         role: Role::Client,
         version: agreed.version(),
         release: beginning.release(),
@@ -175,7 +177,7 @@ fn begin(
         is_direct: path == Path::Direct,
         net_cookie: sk.netns_cookie(),
         times: Times::of(sk, Role::Client),
-        depth: namespace::of(sk).config.depth(),
+        depth: namespace::depth(sk),
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
@@ -243,20 +245,19 @@ fn reuse(
     agreed: &Agreed,
     vlans: [Option<u16>; 2],
 ) -> Result<Arc<Conn>, Failure> {
-    let (_, tcp) = ends;
-    let mut wanted = vlans.iter().flatten().map(|vlan| agreed.wanted(*vlan));
-    let found = wanted.find_map(|wanted| {
-        let seat = groups::find(&wanted, tcp.netns_address())?;
-        Some((seat, wanted))
-    });
-    let (seat, wanted) = found.ok_or(Reason::SyncError)?;
+    let accepted = now();
+    let (sk, tcp) = ends;
+    let tcp_ends = join::tcp_ends(tcp, sk)?;
+    let wanted = vlans.map(|vlan| Some(agreed.wanted(vlan?, tcp_ends)));
+    let (seat, wanted) = join::find_named(&wanted, tcp.netns_address())?;
     let named = seat.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = At { slot, link };
     settle(make_conn(seat, at.clone(), ends)?, |conn| {
-        learn(conn, &at, agreed.server())?;
+        join::learn(conn, &at, agreed.server())?;
         announce(conn, &at)?;
-        confirm(local, exchange, agreed, conn, &at, None)
+        join::may_confirm(exchange, accepted)?;
+        join::while_told(conn, || confirm(local, exchange, agreed, conn, &at, None))
     })
 }
 

@@ -26,7 +26,10 @@ use smc_proto::{
         CLC_WAIT, //
     },
     id::Gid,
-    lgr::Role,
+    lgr::{
+        self,
+        Role, //
+    },
     link::Transport,
     reason::Reason,
     wire::clc::Message, //
@@ -39,10 +42,12 @@ use super::{
     endpoint,
     first,
     internal,
+    join,
     learn,
     make_conn,
     settle,
     stream::Meeting,
+    Ends,
     Outcome, //
 };
 use crate::{
@@ -116,14 +121,15 @@ fn shake(
     let (chosen, port) = with_port(tcp, chosen)?;
     // One handshake at a time makes a link group with this peer; others wait, those of other peers
     // do not.
-    let wanted = chosen.wanted(port.vlan);
+    let ends = join::tcp_ends(tcp, sk)?;
+    let wanted = chosen.wanted(port.vlan, ends);
     let gate = groups::gate(&wanted).map_err(internal)?;
     let turn = gate.enter();
     if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
         drop(turn);
-        return reuse(local, tcp, sk, exchange, chosen, seat);
+        return reuse(local, (sk, tcp), exchange, chosen, seat);
     }
-    begin(local, tcp, sk, exchange, chosen, port)
+    begin(local, (sk, tcp), exchange, chosen, port, wanted)
 }
 
 /// Finds a port for the way that was chosen, or another way.
@@ -148,11 +154,11 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
 
 fn begin(
     local: &Local,
-    tcp: &Arc<TcpSocket>,
-    sk: &ARef<Sk>,
+    (sk, tcp): Ends<'_>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
     port: PortGid,
+    wanted: lgr::Wanted,
 ) -> Result<Arc<Conn>, Failure> {
     let is_direct = port.path() == Path::Direct;
     let terms = Terms {
@@ -160,13 +166,14 @@ fn begin(
         version: chosen.version(),
         release: chosen.release(),
         limits: chosen.limits(),
-        peer: chosen.wanted(port.vlan).peer,
+        peer: wanted.peer,
+        ends: wanted.ends,
         vlan: port.vlan,
         eid: chosen.eid(),
         is_direct,
         net_cookie: sk.netns_cookie(),
         times: Times::of(sk, Role::Server),
-        depth: namespace::of(sk).config.depth(),
+        depth: namespace::depth(sk),
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
@@ -247,8 +254,7 @@ fn first_contact(
 /// The connection joins a group that both sides have.
 fn reuse(
     local: &Local,
-    tcp: &Arc<TcpSocket>,
-    sk: &ARef<Sk>,
+    (sk, tcp): Ends<'_>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
     mut seat: Seat,
@@ -257,9 +263,10 @@ fn reuse(
     settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, None);
-        exchange.send(&Message::Accept(message))?;
-        let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
-        learn(conn, &at, agreed.client())?;
-        Ok(())
+        join::while_told(conn, || {
+            exchange.send(&Message::Accept(message))?;
+            let answer = exchange.receive(CLC_WAIT)?;
+            join::on_answer(conn, tcp, accepted, &answer)
+        })
     })
 }

@@ -153,7 +153,7 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
                 let found = match !adapter.is_iwarp() && is_near(adapter, port) {
-                    true => adapter.find_v2(port, &route, own),
+                    true => adapter.find_v2(port, &route, own, tcp.netns_address()),
                     false => Err(elsewhere),
                 };
                 match found.and_then(|found| found.reaching(tcp, peer)) {
@@ -250,29 +250,36 @@ fn toward_roce(device: &Device, port: &PortFacts, peer: Gid, is_direct: bool) ->
 }
 
 impl Adapter {
-    /// A port, if it is active, with a GID for a TCP connection: one in the subnet of the connection's own
-    /// address, as far as that is an IPv4 address; else of the device of its route if that has one.
+    /// A port, if it is active, with a GID for a TCP connection of the namespace at address `net`: one in the
+    /// subnet of the connection's own address, as far as that is an IPv4 address; else of the device of its
+    /// route if that has one. The GID's own network device is in that namespace: one that shares the RDMA device
+    /// with others does not appear under their addresses.
     fn find_v2(
         self: &Arc<Self>,
         port: u32,
         route: &RouteDevice,
         own: IpAddr,
+        net: usize,
     ) -> Result<PortGid, Cause> {
         let attr = self.device.query_port(port);
         if !attr.is_ok_and(|attr| attr.active) {
             return Err(Cause::PortDown);
         }
         let vlan = route.vlan.unwrap_or(NO_VLAN);
-        let is_on = |gid: &GidEntry| gid.netdev.as_ref().map(|dev| dev.address == route.address);
+        let is_here = |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == net);
+        let is_on = |gid: &GidEntry| {
+            let address = gid.netdev.as_ref().map(|dev| dev.address);
+            address == Some(route.address)
+        };
         let found = match own {
             IpAddr::V4(own) => self.port_gid(port, vlan, |gid| {
-                self.device.is_onlink(port, gid.index, own.octets())
+                is_here(gid) && self.device.is_onlink(port, gid.index, own.octets())
             }),
             IpAddr::V6(_) => self
-                .port_gid(port, vlan, |gid| is_on(gid) == Some(true))
-                .or_else(|| self.port_gid(port, vlan, |gid| is_on(gid).is_some())),
+                .port_gid(port, vlan, |gid| is_here(gid) && is_on(gid))
+                .or_else(|| self.port_gid(port, vlan, is_here)),
         };
-        found.ok_or_else(|| match self.gid_of(port, |_| true) {
+        found.ok_or_else(|| match self.gid_of(port, is_here) {
             Some(_) => Cause::WrongSubnet,
             None => Cause::NoAddress,
         })

@@ -13,7 +13,8 @@ use smc_proto::{
             Candidate,
             Wanted, //
         },
-        End, //
+        End,
+        Rtokens, //
     },
     time::{
         Duration,
@@ -34,11 +35,21 @@ impl LinkGroup {
     /// Whether a new connection of the namespace at address `net` may use the group; see
     /// [`Candidate::matches`].
     pub(crate) fn matches(&self, wanted: &Wanted, net: usize) -> bool {
-        let table = self.table.lock();
+        // What costs nothing to compare comes first: there may be many groups.
+        let terms = &self.terms;
+        let is_it = terms.role == wanted.role()
+            && terms.peer == wanted.peer
+            && terms.vlan == wanted.vlan
+            && wanted.ends.may_join(terms.role, &terms.ends);
+        if !is_it {
+            return false;
+        }
+        let mut table = self.table.lock();
         if table.end.is_some() {
             return false;
         }
-        let has_room = table.members.has_room();
+        let has_row = !Rtokens::new(&mut table.rtokens).is_full();
+        let has_room = table.members.has_room() && has_row && self.rmbs.has_room();
         drop(table);
         let Ok(links) = self.ends(net) else {
             return false;
@@ -47,6 +58,7 @@ impl LinkGroup {
             role: self.terms.role,
             peer: self.terms.peer,
             vlan: self.terms.vlan,
+            ends: self.terms.ends,
             is_out_of_sync: false,
             has_room,
             links: &links,

@@ -119,6 +119,12 @@ impl LinkGroup {
         self.find_active(|link| link.end().is_named_by(wanted))
     }
 
+    /// The active link whose peer's end is meant, with its slot. Does not sleep.
+    pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<At> {
+        let (slot, link) = self.find_active(|link| is_meant(&link.end()))?;
+        Some(At { slot, link })
+    }
+
     fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(usize, Arc<Link>)> {
         let links = self.links().into_iter().enumerate();
         links

@@ -8,7 +8,10 @@ use smc_proto::{
         Eid,
         PeerId, //
     },
-    lgr::Role,
+    lgr::{
+        Role,
+        TcpEnds, //
+    },
     time::Duration,
     wire::{
         clc::{
@@ -39,6 +42,8 @@ pub(crate) struct Terms {
     pub(crate) eid: Option<Eid>,
     /// No gateway is between the two.
     pub(crate) is_direct: bool,
+    /// The TCP connection of the first contact.
+    pub(crate) ends: TcpEnds,
     /// Number of the network namespace of who began the group.
     pub(crate) net_cookie: u64,
     pub(crate) times: Times,
@@ -70,7 +75,8 @@ impl Times {
     pub(crate) fn of(sk: &Sk, role: Role) -> Self {
         let namespace = namespace::of(sk);
         let config = &namespace.config;
-        let idle = role.idle_time(config.idle_time());
+        let kept = namespace::idle_time(sk);
+        let idle = role.idle_time(kept);
         Self {
             test_after: config.test_after(),
             idle,
@@ -78,7 +84,7 @@ impl Times {
                 true => idle,
                 false => idle.min(role.idle_time(HELD)),
             },
-            unused: Duration::from_nanos(config.idle_time().as_nanos() / 10),
+            unused: Duration::from_nanos(kept.as_nanos() / 10),
         }
     }
 }

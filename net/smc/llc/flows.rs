@@ -205,7 +205,10 @@ impl LinkGroup {
                 self.release();
                 break next;
             }
-            self.delete_rkeys(&gone);
+            if !self.delete_rkeys(&gone) {
+                self.rmbs.put_back(gone);
+                break Some(now);
+            }
         };
         if self.idle_end().is_some() {
             self.sndbufs.clear();
@@ -215,9 +218,9 @@ impl LinkGroup {
         }
     }
 
-    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer. The flow is
-    /// held.
-    fn delete_rkeys(self: &Arc<Self>, gone: &Gone) {
+    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer: says whether it
+    /// does not write to them any more. The flow is held.
+    fn delete_rkeys(self: &Arc<Self>, gone: &Gone) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
         let slot = self.active_link().map(|(slot, _)| slot);
         let known = gone.iter().flatten().filter(|rmb| rmb.is_known());
@@ -229,11 +232,16 @@ impl LinkGroup {
         }
         let what = keys.get(..count).and_then(Deletion::new);
         let Some((slot, what)) = slot.zip(what) else {
-            return self.release();
+            self.release();
+            return !gone.iter().flatten().any(|rmb| rmb.is_known());
         };
         self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
         // Whatever the answer is, nothing is written to them any more.
-        self.await_flow(|how| matches!(how, Finished::DeleteRkey(_)).then_some(()));
+        let answer = self.await_flow(|how| match how {
+            Finished::DeleteRkey(result) => Some(result),
+            _ => None,
+        });
+        matches!(answer, Some(Ok(()) | Err(Error::Refused)))
     }
 
     /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.

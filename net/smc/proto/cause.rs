@@ -37,8 +37,8 @@ explained! {
             "The port of the RDMA device is not active.",
             "Bring its network device up (ip link set DEVICE up) and look at the cable (rdma link show).";
         NoAddress = 9, "no-address",
-            "The port of the RDMA device has no RoCE v2 address that is an IPv4 address.",
-            "Give the RDMA device's network device an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6.";
+            "The port of the RDMA device has no RoCE v2 address of this network namespace that is an IPv4 address.",
+            "Give the RDMA device's network device, or one on top of it in this network namespace, an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6.";
         WrongSubnet = 10, "wrong-subnet",
             "No address of the RDMA port on that physical network is in the subnet of the connection's own address.",
             "Give the RDMA device's network device an IPv4 address in the subnet of the connection.";

@@ -45,6 +45,14 @@ pub mod server;
 /// Time to wait for a PROPOSAL, ACCEPT or CONFIRM.
 pub const CLC_WAIT: Duration = Duration::from_secs(6);
 
+/// Time after an ACCEPT in which a client that joins a link group may send its CONFIRM. It is less than
+/// [`CLC_WAIT`] by what the two messages may be on their way: a server that has stopped to wait gives the
+/// element to another connection, unless it is as careful as ours.
+pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
+
+/// Time for the rest of a message whose first bytes are here.
+pub const REST_WAIT: Duration = Duration::from_secs(1);
+
 /// Time to wait for a DECLINE when the link stays silent: it tells a peer that gave up from one
 /// whose network does.
 pub const DECLINE_WAIT: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ pub mod rtoken;
 pub mod token;
 
 pub use end::End;
-pub use find::{Candidate, LinkEnd, Wanted};
+pub use find::{Candidate, LinkEnd, TcpEnds, Wanted};
 pub use redundancy::{Ends, Links, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 

@@ -12,6 +12,7 @@ use kernel::sync::{
 use kernel_ext::time;
 use smc_proto::time::Instant;
 
+use super::quarantine::Quarantine;
 use crate::stats::{
     Gauge,
     InUse, //
@@ -49,11 +50,13 @@ pub(super) struct Used {
     bytes: u64,
     /// The unused regions of the group.
     pool: Arc<Gauge>,
-    /// While no element is in use.
+    /// While no element is in use but those in quarantine.
     idle: Option<Idle>,
+    /// Elements that are marked as used, but that no connection has.
+    quarantine: Quarantine,
 }
 
-/// A region of which no element is in use.
+/// A region of which no connection uses an element.
 struct Idle {
     since: Instant,
     _of_all: Unused,
@@ -62,12 +65,13 @@ struct Idle {
 
 impl Used {
     /// No element of a region of so many bytes is in use.
-    pub(super) fn new(bytes: u64, pool: &Arc<Gauge>) -> Self {
+    pub(super) fn new(bytes: u64, pool: &Arc<Gauge>, quarantine: Quarantine) -> Self {
         let mut used = Self {
             bits: [0; 4],
             bytes,
             pool: pool.clone(),
             idle: None,
+            quarantine,
         };
         used.rest();
         used
@@ -75,6 +79,9 @@ impl Used {
 
     /// Takes one of the first `elements`, if one is free.
     pub(super) fn take(&mut self, elements: usize) -> Option<usize> {
+        if self.quarantine.is_retired {
+            return None;
+        }
         let free = (0..elements).find(|i| !bit(&self.bits, *i))?;
         set_bit(&mut self.bits, free, true);
         self.idle = None;
@@ -83,7 +90,28 @@ impl Used {
 
     pub(super) fn give_back(&mut self, element: usize) {
         set_bit(&mut self.bits, element, false);
-        if self.bits == [0; 4] {
+        self.rest_if_unused();
+    }
+
+    /// The connection of an element is gone, and the peer may still write to it.
+    pub(super) fn quarantine(&mut self, element: usize) {
+        set_bit(&mut self.quarantine.bits, element, true);
+        self.quarantine.count();
+        self.rest_if_unused();
+    }
+
+    /// How many elements are in quarantine.
+    pub(super) fn quarantined(&self) -> usize {
+        self.quarantine.len()
+    }
+
+    /// Nobody takes an element any more.
+    pub(super) fn retire(&mut self) {
+        self.quarantine.is_retired = true;
+    }
+
+    fn rest_if_unused(&mut self) {
+        if self.bits == self.quarantine.bits {
             self.rest();
         }
     }
@@ -96,7 +124,7 @@ impl Used {
         });
     }
 
-    /// Since when no element has been in use; `None` while one is.
+    /// Since when no connection has used an element; `None` while one does.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         Some(self.idle.as_ref()?.since)
     }

@@ -58,21 +58,49 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
 fn watch_tcp(this: &Arc<Sock>) {
     // Without memory the connection does without, as those of the C module do.
     let _ = Sock::hook_connection(this);
-    if this.tcp.state().is_closed() {
+    if this.tcp.state().is_closed() || has_words(this) {
         Sock::kick(this.as_arc_borrow());
+    }
+}
+
+/// Whether there may be something to read from TCP, other than its end.
+fn has_words(this: &Sock) -> bool {
+    this.tcp.poll() & net::POLLIN != 0 && this.tcp.state().may_receive()
+}
+
+/// TCP has something to say. What a peer sends over it is a DECLINE: it does not use SMC, and hears of nothing
+/// that is sent over RDMA.
+pub(super) fn on_tcp_event(this: &Sock) {
+    on_tcp_error(this);
+    let Some(conn) = this.conn().filter(|_| has_words(this)) else {
+        return;
+    };
+    match this.tcp.recv(&mut [0], true, &mut 0) {
+        Ok(1..) => conn.kill(ECONNABORTED),
+        Ok(0) => {}
+        // An error that came after the look at errors.
+        Err(e) if e != EAGAIN && e != EPIPE && this.tcp.state().is_closed() => conn.kill(e),
+        Err(_) => {}
     }
 }
 
 /// The TCP connection was reset, and with it the one over RDMA (RFC 7609 section 4.8.2). The C module
 /// takes no notice.
-pub(super) fn on_tcp_error(this: &Sock) {
+fn on_tcp_error(this: &Sock) {
     let (Some(conn), Err(e)) = (this.conn(), this.tcp.take_err()) else {
         return;
     };
-    // A peer that has closed in order may answer what follows with a reset: that is EPIPE.
-    if this.tcp.state().is_closed() && e != EPIPE {
-        conn.kill(e);
+    if this.tcp.state().is_closed() && !is_late(&conn, e) {
+        // The peer has ended TCP before the reset, but not the connection.
+        conn.kill(if e == EPIPE { ECONNRESET } else { e });
     }
+}
+
+/// Whether an error of TCP says nothing of a connection over RDMA. A peer that has closed in order may answer what
+/// follows with a reset: that is EPIPE. It comes as well from one that has given up the handshake and closed TCP,
+/// and knows of no connection: nothing was ever heard from that one over RDMA.
+fn is_late(conn: &Conn, e: Error) -> bool {
+    e == EPIPE && conn.with(|inner| inner.stream.is_heard())
 }
 
 /// Tells the connection of options that matter when data arrive.

@@ -64,6 +64,9 @@ use crate::{
 /// Handshakes of one listener's connections at a time; further connections are TCP's alone.
 pub(super) const HANDSHAKES: u32 = 1024;
 
+/// Connections that the work of a listener takes before it is another one's turn.
+const BATCH: usize = 64;
+
 /// A connection that waits for accept(2).
 #[pin_data]
 struct Ready {
@@ -299,7 +302,7 @@ pub(super) fn run(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
         return;
     };
-    loop {
+    for _ in 0..BATCH {
         if listener.is_full() {
             listener.is_starved.xchg(true, Full);
             // Room may have come before the flag was there to ask for it.
@@ -321,6 +324,8 @@ pub(super) fn run(this: &Arc<Sock>) {
             }
         }
     }
+    // Other listeners first, and who closes this one.
+    Sock::kick(this.as_arc_borrow());
 }
 
 /// Takes one connection from TCP and has its handshake run.

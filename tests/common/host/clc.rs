@@ -39,6 +39,8 @@ use smc_proto::wire::{
     Version, //
 };
 
+use super::super::handshake_ops::ENDS;
+
 use super::{
     Conn,
     Joined,
@@ -195,7 +197,7 @@ impl Machine {
         if !self.config.has_memory {
             return self.next_way(id, chosen, Reason::Memory, net);
         }
-        let wanted = chosen.wanted(0);
+        let wanted = chosen.wanted(0, ENDS);
         let found = self
             .groups
             .iter()
@@ -205,7 +207,7 @@ impl Machine {
             self.next_channel += 1;
             self.add_group(
                 chosen.version(),
-                chosen.wanted(0).peer,
+                chosen.wanted(0, ENDS).peer,
                 channel,
                 chosen.limits(),
             )
@@ -305,7 +307,7 @@ impl Machine {
                 g
             }
             Contact::Reuse => {
-                let wanted = agreed.wanted(0);
+                let wanted = agreed.wanted(0, ENDS);
                 let found = self.groups.iter().position(|group| {
                     group.is_alive && group.candidate(self.side).matches(&wanted)
                 });

@@ -62,6 +62,7 @@ use smc_proto::wire::{
     Version, //
 };
 
+use super::super::handshake_ops::ENDS;
 use super::super::Side;
 use super::{
     Group,
@@ -151,7 +152,7 @@ impl Machine {
             rmb_addr: rmb.rtoken.addr,
             psn: Psn::from_low_bits(7),
         });
-        !std::mem::replace(&mut rmb.is_announced, true)
+        !rmb.is_announced
     }
 
     pub(super) fn learn_buffer(&mut self, id: u8, g: usize, peer: &SmcR) -> Result<(), Failure> {
@@ -159,8 +160,13 @@ impl Machine {
             rkey: peer.rkey,
             addr: peer.rmb_addr,
         };
-        let row = Rtokens::new(&mut self.groups[g].rows).add(0, token);
-        self.conn(id).row = Some(row.map_err(|_| Reason::NoRtoken)?);
+        let is_first = self.conns[&id].first;
+        let mut rtokens = Rtokens::new(&mut self.groups[g].rows);
+        if is_first {
+            rtokens.add(0, token).map_err(|_| Reason::NoRtoken)?;
+        }
+        let row = rtokens.claim(0, token, peer.rmbe_index);
+        self.conn(id).row = Some(row.map_err(|_| Reason::RegistrationFailed)?);
         Ok(())
     }
 
@@ -317,6 +323,7 @@ impl Machine {
             }
             (Finished::FirstContact(Err(first::Error::Failed(reason))), _) => Err(reason.into()),
             (Finished::ConfirmRkey(Ok(())), Stage::Announcing(chosen)) => {
+                self.note_announced(id);
                 self.send_accept(id, chosen, net);
                 Ok(())
             }
@@ -328,6 +335,7 @@ impl Machine {
                 self.next_way(id, chosen, Reason::RegistrationFailed, net)
             }
             (Finished::ConfirmRkey(Ok(())), Stage::Confirming(agreed)) => {
+                self.note_announced(id);
                 self.send_confirm(id, &agreed, net);
                 self.succeed(id);
                 Ok(())
@@ -336,6 +344,16 @@ impl Machine {
                 Err(Reason::RegistrationFailed.into())
             }
             (finished, _) => panic!("{finished:?} in a wrong stage"),
+        }
+    }
+
+    /// The peer knows the connection's buffer.
+    fn note_announced(&mut self, id: u8) {
+        let conn = &self.conns[&id];
+        let rkey = conn.local.unwrap().rkey;
+        let rmbs = &mut self.groups[conn.group.unwrap()].rmbs;
+        for rmb in rmbs.iter_mut().filter(|rmb| rmb.rtoken.rkey == rkey) {
+            rmb.is_announced = true;
         }
     }
 
@@ -415,6 +433,7 @@ impl Group {
             role: self.role,
             peer: self.peer,
             vlan: 0,
+            ends: ENDS,
             is_out_of_sync: self.is_out_of_sync,
             has_room: self.conns < usize::from(self.limits.max_conns),
             links: std::slice::from_ref(&self.end),

@@ -26,7 +26,10 @@ use crate::id::{
     Mac,
     PeerId, //
 };
-use crate::lgr::Wanted;
+use crate::lgr::{
+    TcpEnds,
+    Wanted, //
+};
 use crate::link::Transport;
 use crate::reason::Reason;
 use crate::wire::clc::{
@@ -51,7 +54,10 @@ use crate::wire::clc::{
     V2Technologies,
     Vendor, //
 };
-use crate::wire::iwarp::Nonce;
+use crate::wire::iwarp::{
+    Awaited,
+    Nonce, //
+};
 use crate::wire::{
     List,
     Version, //
@@ -237,7 +243,11 @@ impl Proposed<'_> {
         let Some(first) = first else {
             return Ok(None);
         };
-        let is_chosen = matches!(first.vendor(), Vendor::Iwarp { .. });
+        // The port is 0 where the server cannot await a stream.
+        let is_chosen = match first.vendor() {
+            Vendor::Iwarp { port } => port == 0 || port >= Awaited::FIRST_PORT,
+            Vendor::Unknown | Vendor::AnyLink => false,
+        };
         match self.iwarp {
             Some(iwarp) if server.gid == iwarp.server && is_chosen => Ok(Some(iwarp)),
             _ if self.has_v2 && server.gid.iwarp().is_none() => Ok(None),
@@ -404,14 +414,16 @@ impl Agreed {
         &self.contact
     }
 
-    /// What to look for among the link groups that exist, if one is to be reused.
-    pub fn wanted(&self, vlan: u16) -> Wanted {
+    /// What to look for among the link groups that exist, if one is to be reused by the TCP connection with
+    /// these `ends`.
+    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> Wanted {
         Wanted {
             peer: self.server.peer_id,
             peer_gid: self.server.gid,
             peer_mac: (self.version() == Version::V1).then_some(self.server.mac),
             peer_qp: Some(self.server.qp_num),
             vlan,
+            ends,
         }
     }
 

@@ -29,6 +29,7 @@ use crate::id::{
 };
 use crate::lgr::{
     LinkEnd,
+    TcpEnds,
     Wanted, //
 };
 use crate::link::Transport;
@@ -49,7 +50,10 @@ use crate::wire::clc::{
     V2Offer,
     Vendor, //
 };
-use crate::wire::iwarp::Nonce;
+use crate::wire::iwarp::{
+    Awaited,
+    Nonce, //
+};
 use crate::wire::Version;
 
 use ways::{
@@ -247,14 +251,16 @@ impl Chosen {
         self.way.v2().map_or(Release::R0, |way| way.release)
     }
 
-    /// What to look for among the link groups that exist. If none matches, one begins.
-    pub fn wanted(&self, vlan: u16) -> Wanted {
+    /// What to look for among the link groups that exist, for the TCP connection with these `ends`. If none
+    /// matches, one begins.
+    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> Wanted {
         Wanted {
             peer: self.rest.peer,
             peer_gid: self.peer_gid(),
             peer_mac: (self.version() == Version::V1).then_some(self.rest.mac),
             peer_qp: None,
             vlan,
+            ends,
         }
     }
 
@@ -369,7 +375,8 @@ impl Accepted {
         };
         let is_elsewhere = self.iwarp.is_some_and(|end| end != client.gid);
         let listener = self.iwarp.and(peer.as_ref()).map(listener);
-        if is_elsewhere || listener == Some(0) {
+        // No service is to be poked.
+        if is_elsewhere || listener.is_some_and(|port| port < Awaited::FIRST_PORT) {
             return Err(PeerMisbehaved::ModeNotOffered.into());
         }
         Ok(Agreed {

@@ -6,9 +6,39 @@
 //! must find the same group or say that the two are out of sync (RFC 7609 section 3.5.2; C
 //! functions `smc_conn_create`, `smcr_lgr_match`).
 
+use core::net::IpAddr;
+
 use super::Role;
 use crate::id::{Gid, Mac, PeerId, QpNum};
 use crate::link;
+
+/// The TCP connection of a handshake. A handshake's messages can say anything of who sends them; where they
+/// come from is what TCP has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpEnds {
+    /// Our network namespace, by a number that no other one has (`SO_NETNS_COOKIE`).
+    pub namespace: u64,
+    /// Our address.
+    pub local: IpAddr,
+    /// The peer's address.
+    pub peer: IpAddr,
+    /// The interface of link-local addresses, 0 for others.
+    pub scope: u32,
+}
+
+impl TcpEnds {
+    /// Says whether a connection between these ends may use the link group that began with `first`.
+    ///
+    /// It does not share the group of another namespace of ours, nor that of another address of the peer. The
+    /// server chooses, and keeps its own addresses apart as well: the client, which knows it by them, would
+    /// not find the group otherwise.
+    pub fn may_join(&self, role: Role, first: &Self) -> bool {
+        self.namespace == first.namespace
+            && self.peer == first.peer
+            && self.scope == first.scope
+            && (role == Role::Client || self.local == first.local)
+    }
+}
 
 /// What a handshake asks of a link group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +53,8 @@ pub struct Wanted {
     pub peer_qp: Option<QpNum>,
     /// VLAN of the connection, 0 for none.
     pub vlan: u16,
+    /// The TCP connection.
+    pub ends: TcpEnds,
 }
 
 impl Wanted {
@@ -44,6 +76,8 @@ pub struct Candidate<'a> {
     pub peer: PeerId,
     /// VLAN of the group, 0 for none.
     pub vlan: u16,
+    /// The TCP connection of its first contact.
+    pub ends: TcpEnds,
     /// Set when the peer said that it does not have this group any more.
     pub is_out_of_sync: bool,
     /// Whether another connection fits: fewer than the limit, and a free row for its buffer.
@@ -74,6 +108,11 @@ impl LinkEnd {
             && wanted.peer_gid == self.peer_gid
             && wanted.peer_mac.is_none_or(|mac| mac == self.peer_mac)
     }
+
+    /// Says whether the peer's queue pair is the same one. A number is that of one queue pair of a device at a time.
+    pub fn is_same_queue_pair(&self, other: &Self) -> bool {
+        self.peer_qp == other.peer_qp && self.peer_gid == other.peer_gid
+    }
 }
 
 impl Candidate<'_> {
@@ -82,6 +121,13 @@ impl Candidate<'_> {
     /// The client does not ask for room: the server counted already. An active link that the
     /// namespace may not use rules the group out, unless an earlier link matched.
     pub fn matches(&self, wanted: &Wanted) -> bool {
+        self.is_meant(wanted) && wanted.ends.may_join(self.role, &self.ends)
+    }
+
+    /// Says whether the handshake means this group, whether or not the connection may use it. A client says
+    /// [`crate::reason::Reason::NoServerLink`] if it may not: that the two are out of sync would end the group
+    /// of those who may.
+    pub fn is_meant(&self, wanted: &Wanted) -> bool {
         self.role == wanted.role()
             && self.peer == wanted.peer
             && self.vlan == wanted.vlan
@@ -123,11 +169,21 @@ mod tests {
         }
     }
 
+    fn ends() -> TcpEnds {
+        TcpEnds {
+            namespace: 3,
+            local: [10, 0, 0, 1].into(),
+            peer: [10, 0, 0, 2].into(),
+            scope: 0,
+        }
+    }
+
     fn group(role: Role, links: &[LinkEnd]) -> Candidate<'_> {
         Candidate {
             role,
             peer: PEER,
             vlan: 5,
+            ends: ends(),
             is_out_of_sync: false,
             has_room: true,
             links,
@@ -141,6 +197,7 @@ mod tests {
             peer_mac: Some(Mac([2, 0, 0, 0, 0, 9])),
             peer_qp: qp.map(QpNum::from_low_bits),
             vlan: 5,
+            ends: ends(),
         }
     }
 
@@ -163,6 +220,29 @@ mod tests {
             let (mut group, mut wanted) = (server, wanted(None));
             spoil(&mut group, &mut wanted);
             assert!(!group.matches(&wanted), "{group:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_of_one_address_of_the_peer_and_one_namespace() {
+        let links = [end(1)];
+        type Change = fn(&mut TcpEnds);
+        let changes: [(Change, bool); 4] = [
+            (|ends| ends.namespace = 4, false),
+            (|ends| ends.peer = [10, 0, 0, 3].into(), false),
+            (|ends| ends.scope = 7, false),
+            // Only the server minds.
+            (|ends| ends.local = [10, 0, 0, 3].into(), true),
+        ];
+        for (change, joins_as_client) in changes {
+            for (role, qp) in [(Role::Server, None), (Role::Client, Some(1))] {
+                let mut wanted = wanted(qp);
+                change(&mut wanted.ends);
+                let group = group(role, &links);
+                let joins = role == Role::Client && joins_as_client;
+                assert_eq!(group.matches(&wanted), joins, "{role:?} {wanted:?}");
+                assert!(group.is_meant(&wanted));
+            }
         }
     }
 

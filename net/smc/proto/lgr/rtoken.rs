@@ -11,7 +11,7 @@
 //! append [`Row::EMPTY`] up to [`MAX_ROWS`] when [`Rtokens::is_full`].
 
 use super::LINK_SLOTS;
-use crate::id::{RemoteAddr, Rkey};
+use crate::id::{RemoteAddr, Rkey, RmbeIndex};
 
 /// Rows that a table may have: buffers of one peer in one link group.
 pub const MAX_ROWS: usize = 255;
@@ -43,6 +43,8 @@ impl Rtoken {
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     tokens: [Rtoken; LINK_SLOTS],
+    /// Elements to which connections write, one bit for each index.
+    claimed: [u64; 4],
     /// Counts how often the row was cleared, so that an old [`RowId`] does not find a new buffer.
     generation: u32,
 }
@@ -51,6 +53,7 @@ impl Row {
     /// A row without a buffer.
     pub const EMPTY: Self = Self {
         tokens: [Rtoken::NONE; LINK_SLOTS],
+        claimed: [0; 4],
         generation: 0,
     };
 
@@ -60,6 +63,7 @@ impl Row {
 
     fn clear(&mut self) {
         self.tokens = [Rtoken::NONE; LINK_SLOTS];
+        self.claimed = [0; 4];
         self.generation = self.generation.wrapping_add(1);
     }
 
@@ -77,6 +81,13 @@ impl Row {
         let place = self.tokens.get_mut(slot).ok_or(Refused::NoLink)?;
         *place = token;
         Ok(())
+    }
+
+    /// The word of `claimed` and the bit in it for an element.
+    fn claim_of(&mut self, index: RmbeIndex) -> Option<(&mut u64, u64)> {
+        let index = u32::from(index.get());
+        let word = self.claimed.get_mut(usize::try_from(index / 64).ok()?)?;
+        Some((word, 1 << (index % 64)))
     }
 }
 
@@ -96,6 +107,10 @@ pub enum Refused {
     NoKey,
     /// The slot is not one of [`LINK_SLOTS`], or the row is gone.
     NoLink,
+    /// The peer has announced no buffer of that key and address on the link.
+    Unknown,
+    /// Another connection writes to the element.
+    InUse,
 }
 
 /// The table over rows that the caller owns and has locked.
@@ -133,6 +148,42 @@ impl<'a> Rtokens<'a> {
             index,
             generation: row.generation,
         })
+    }
+
+    /// Gives a connection an element of a buffer, named as on the link in `slot`, that the peer has announced
+    /// before: what a handshake says adds no buffer to a link group. The element is the connection's until
+    /// [`Rtokens::release`] (RFC 7609 section 4.4.2).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Unknown`], [`Refused::InUse`].
+    pub fn claim(
+        &mut self,
+        slot: usize,
+        token: Rtoken,
+        element: RmbeIndex,
+    ) -> Result<RowId, Refused> {
+        let index = self
+            .position(|row| row.get(slot) == Some(token))
+            .ok_or(Refused::Unknown)?;
+        let row = self.rows.get_mut(index).ok_or(Refused::Unknown)?;
+        let generation = row.generation;
+        let (word, bit) = row.claim_of(element).ok_or(Refused::Unknown)?;
+        if *word & bit != 0 {
+            return Err(Refused::InUse);
+        }
+        *word |= bit;
+        Ok(RowId { index, generation })
+    }
+
+    /// Nothing is written any more to an element that was claimed. If the peer has deleted the buffer there is
+    /// nothing to do.
+    pub fn release(&mut self, id: RowId, element: RmbeIndex) {
+        let row = self.rows.get_mut(id.index);
+        let row = row.filter(|row| row.generation == id.generation);
+        if let Some((word, bit)) = row.and_then(|row| row.claim_of(element)) {
+            *word &= !bit;
+        }
     }
 
     /// Notes where a known buffer lies on another link.
@@ -247,6 +298,80 @@ mod tests {
         assert_eq!(table.set(old, 1, token(3, 1)), Err(Refused::NoLink));
         assert_eq!(table.get(new, 0), Some(token(2, 200)));
         assert_eq!(table.get(new, 1), None);
+    }
+
+    fn element(index: u8) -> RmbeIndex {
+        RmbeIndex::new(index).unwrap()
+    }
+
+    #[test]
+    fn a_connection_gets_an_element_of_a_known_buffer_only() {
+        let mut rows = [Row::EMPTY; 3];
+        let mut table = Rtokens::new(&mut rows);
+        let known = table.add(0, token(1, 100)).unwrap();
+        table.set(known, 1, token(9, 900)).unwrap();
+        for wrong in [token(1, 101), token(2, 100), token(0, 0), token(0, 100)] {
+            assert_eq!(table.claim(0, wrong, element(1)), Err(Refused::Unknown));
+        }
+        // By the key on another link it is not that buffer.
+        for slot in [1, 2, LINK_SLOTS] {
+            let claimed = table.claim(slot, token(1, 100), element(1));
+            assert_eq!(claimed, Err(Refused::Unknown));
+        }
+        assert_eq!(table.claim(1, token(9, 900), element(1)), Ok(known));
+        // Nothing was added.
+        assert_eq!(table.add(0, token(2, 0)).map(|row| row.index), Ok(1));
+    }
+
+    #[test]
+    fn an_element_belongs_to_one_connection() {
+        let mut rows = [Row::EMPTY; 2];
+        let mut table = Rtokens::new(&mut rows);
+        let row = table.add(0, token(1, 100)).unwrap();
+        table.set(row, 1, token(9, 900)).unwrap();
+        for index in 1..=255 {
+            assert_eq!(table.claim(0, token(1, 100), element(index)), Ok(row));
+        }
+        for index in 1..=255 {
+            let again = table.claim(1, token(9, 900), element(index));
+            assert_eq!(again, Err(Refused::InUse));
+        }
+        table.release(row, element(64));
+        assert_eq!(
+            table.claim(0, token(1, 100), element(65)),
+            Err(Refused::InUse)
+        );
+        assert_eq!(table.claim(0, token(1, 100), element(64)), Ok(row));
+        // Announced once more, it is the same buffer.
+        assert_eq!(table.add(0, token(1, 100)), Ok(row));
+        assert_eq!(
+            table.claim(0, token(1, 100), element(1)),
+            Err(Refused::InUse)
+        );
+    }
+
+    #[test]
+    fn a_deleted_buffer_takes_the_claims_with_it() {
+        let mut rows = [Row::EMPTY; 1];
+        let mut table = Rtokens::new(&mut rows);
+        table.add(0, token(1, 100)).unwrap();
+        let old = table.claim(0, token(1, 100), element(1)).unwrap();
+        assert!(table.delete(0, Rkey(1)));
+        assert_eq!(
+            table.claim(0, token(1, 100), element(1)),
+            Err(Refused::Unknown)
+        );
+        table.add(0, token(1, 100)).unwrap();
+        let new = table.claim(0, token(1, 100), element(1)).unwrap();
+        assert_ne!(new, old);
+        // That of the old connection is not this one.
+        table.release(old, element(1));
+        assert_eq!(
+            table.claim(0, token(1, 100), element(1)),
+            Err(Refused::InUse)
+        );
+        table.release(new, element(1));
+        assert_eq!(table.claim(0, token(1, 100), element(1)), Ok(new));
     }
 
     #[test]

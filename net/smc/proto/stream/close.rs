@@ -174,6 +174,17 @@ impl Stream {
         self.killed
     }
 
+    /// Whether nothing is written to the peer's RMBE any more: either side has closed or aborted the connection,
+    /// and has said so.
+    pub const fn has_stopped_writing(&self) -> bool {
+        self.killed || self.cut || self.close_posted || self.peer.any_close()
+    }
+
+    /// Whether the peer has said anything: it has the connection, or had it.
+    pub const fn is_heard(&self) -> bool {
+        self.seq_peer != 0 || self.peer.any_close()
+    }
+
     /// Whether no message of ours is in flight.
     #[inline]
     pub const fn is_quiet(&self) -> bool {

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Joining a link group that both sides have: whose it is, which of the peer's elements the connection writes to,
+//! and what becomes of ours when the handshake does not come to its end (RFC 7609 sections 3.5.2 and 4.4.2).
+
+use kernel::{
+    prelude::*,
+    time::Jiffies, //
+};
+use kernel_ext::{
+    net::{
+        Sk,
+        TcpSocket, //
+    },
+    ratelimit,
+    time, //
+};
+use smc_proto::{
+    handshake::{
+        server::{
+            Accepted,
+            Agreed, //
+        },
+        Failure,
+        Fatal,
+        CONFIRM_WAIT,
+        REST_WAIT, //
+    },
+    lgr::{
+        rtoken::{
+            Refused,
+            Rtoken, //
+        },
+        TcpEnds,
+        Wanted, //
+    },
+    reason::Reason,
+    time::{
+        Duration,
+        Instant, //
+    },
+    wire::clc::{
+        Message,
+        SmcR, //
+    }, //
+};
+
+use crate::{
+    clc::{
+        Exchange,
+        News, //
+    },
+    clock::now,
+    conn::{
+        Conn,
+        Remote, //
+    },
+    groups,
+    lgr::{
+        At,
+        LinkGroup,
+        Seat, //
+    }, //
+};
+
+/// How long an element of the peer may still be in use here that the peer gives to another connection: what it
+/// said of the end of the last one is on its way through a completion queue.
+const IN_USE_WAIT: Duration = Duration::from_secs(1);
+
+/// Time between two looks, jiffies.
+const TICK: Jiffies = time::HZ / 50 + 1;
+
+/// The TCP connection, as far as it says whose link group a handshake may join.
+///
+/// # Errors
+///
+/// [`Fatal::Reset`] if there is no connection any more.
+pub(super) fn tcp_ends(tcp: &TcpSocket, sk: &Sk) -> Result<TcpEnds, Failure> {
+    let (Ok(local), Ok(peer)) = (tcp.local(), tcp.peer()) else {
+        return Err(Fatal::Reset.into());
+    };
+    Ok(TcpEnds {
+        namespace: sk.netns_cookie(),
+        local: local.ip,
+        peer: peer.ip,
+        scope: peer.scope_id,
+    })
+}
+
+/// A place in the group that the server wants the connection to join. `wanted` are the forms of what it said.
+///
+/// # Errors
+///
+/// [`Reason::SyncError`], which ends the server's group, only if the server can have meant none of ours.
+pub(super) fn find_named(wanted: &[Option<Wanted>], net: usize) -> Result<(Seat, Wanted), Reason> {
+    let mut all = wanted.iter().flatten();
+    let found = all.find_map(|wanted| Some((groups::find(wanted, net)?, *wanted)));
+    let mut all = wanted.iter().flatten();
+    found.ok_or_else(
+        || match all.any(|wanted| groups::is_of_others(wanted, net)) {
+            true => Reason::NoServerLink,
+            false => Reason::SyncError,
+        },
+    )
+}
+
+/// Learns the peer's end of a connection that joins a group, as it is named on the link `named`: an element of a
+/// buffer that the peer has announced by that group's links, and that no other connection writes to. May sleep.
+pub(super) fn learn(conn: &Conn, named: &At, peer: &SmcR) -> Result<(), Reason> {
+    let group = &conn.group;
+    let rtoken = Rtoken {
+        rkey: peer.rkey,
+        addr: peer.rmb_addr,
+    };
+    let claim = || group.with_rtokens(|all| all.claim(named.slot, rtoken, peer.rmbe_index));
+    let end = now().saturating_add(IN_USE_WAIT);
+    let mut claimed = claim();
+    while claimed == Err(Refused::InUse) && !end.is_due(now()) {
+        group.sleep_llc(TICK, |_| false);
+        claimed = claim();
+    }
+    let row = claimed.map_err(|why| {
+        if ratelimit::peer() {
+            pr_warn!("a peer names a buffer for a connection that it cannot have: {why:?}\n");
+        }
+        Reason::RegistrationFailed
+    })?;
+    let remote = Remote {
+        token: peer.token,
+        row,
+        index: peer.rmbe_index,
+        size: peer.rmbe_size,
+    };
+    conn.learn(named, remote)
+}
+
+/// The server's view of a CONFIRM: learns the client's end by the link that the client named, and uses that link.
+///
+/// # Errors
+///
+/// The client uses RDMA already, and reads no DECLINE: if the CONFIRM is of no use TCP is reset.
+pub(super) fn on_answer(
+    conn: &Conn,
+    tcp: &TcpSocket,
+    accepted: Accepted,
+    answer: &Message<'_>,
+) -> Result<(), Failure> {
+    let is_confirm = matches!(answer, Message::Confirm(_));
+    let agreed = accepted.on_message(answer);
+    let result = agreed.and_then(|agreed| Ok(use_link_of(conn, &agreed)?));
+    result.map_err(|failure| match is_confirm {
+        true => reset(tcp, failure),
+        false => failure,
+    })
+}
+
+fn use_link_of(conn: &Conn, agreed: &Agreed) -> Result<(), Reason> {
+    let named = conn.group.link_of(|end| agreed.is_on(end));
+    let named = named.ok_or(Reason::NoActiveLink)?;
+    conn.use_link(&named)?;
+    learn(conn, &named, agreed.client())
+}
+
+fn reset(tcp: &TcpSocket, failure: Failure) -> Failure {
+    if ratelimit::peer() {
+        pr_warn!("a connection is reset, as its peer's CONFIRM cannot be used: {failure:?}\n");
+    }
+    tcp.abort(ECONNABORTED);
+    Fatal::Reset.into()
+}
+
+/// Runs the part of a handshake in which the peer may begin to write to our element. Unless it ends well, or the
+/// peer declines, it may go on to do so.
+pub(super) fn while_told<R>(
+    conn: &Conn,
+    rest: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let result = rest();
+    let has_declined = matches!(result, Err(Failure::PeerDeclined { .. }));
+    if result.is_err() && !has_declined {
+        if let Some(rmbe) = conn.rmbe() {
+            rmbe.quarantine();
+        }
+    }
+    result
+}
+
+/// Whether a client may still send its CONFIRM, for an ACCEPT that came at `accepted`.
+///
+/// # Errors
+///
+/// If the server has given up, or is about to when the CONFIRM comes: its element may be another connection's
+/// then.
+pub(super) fn may_confirm(exchange: &mut Exchange<'_>, accepted: Instant) -> Result<(), Failure> {
+    match exchange.news() {
+        News::Nothing if accepted.saturating_add(CONFIRM_WAIT).is_due(now()) => {
+            Err(Reason::RegistrationFailed.into())
+        }
+        News::Nothing => Ok(()),
+        News::End => Err(Fatal::Reset.into()),
+        News::Words => match exchange.receive(REST_WAIT)? {
+            Message::Decline(decline) => Err(Failure::from(&decline)),
+            _ => Err(Fatal::Protocol.into()),
+        },
+    }
+}
+
+impl LinkGroup {
+    /// Whether the handshake means the group, but of a TCP connection that may not use it. Does not sleep.
+    pub(crate) fn is_of_others(&self, wanted: &Wanted, net: usize) -> bool {
+        let ends = self.terms.ends;
+        wanted.ends != ends && self.matches(&Wanted { ends, ..*wanted }, net)
+    }
+}
