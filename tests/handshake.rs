@@ -183,11 +183,12 @@ fn elements_of_one_buffer_need_one_announcement() {
     for number in 1..=4 {
         let [client, _] = joined(world.outcomes());
         assert_eq!(client.local.rmbe_index.get(), number);
-        // CONFIRM_LINK and its answer, and nothing since.
-        assert_eq!(messages.get(), 2);
+        // CONFIRM_LINK, the server's test and its word that it uses the link, each with its answer, and nothing
+        // since.
+        assert_eq!(messages.get(), 6);
     }
     joined(world.outcomes());
-    assert_eq!(messages.get(), 6, "each side announced its second buffer");
+    assert_eq!(messages.get(), 10, "each side announced its second buffer");
 }
 
 #[test]
@@ -208,26 +209,89 @@ fn a_silent_link_leads_to_tcp_on_both_sides() {
                 false => Verdict::Pass,
             },
         );
+        // The server gives up first, and decides.
         let outcomes = world.outcomes();
-        match side {
-            // The client never hears; the server gives up first, after 2 and 1 seconds.
-            Side::Server => assert_eq!(
+        let silent = Outcome::Fallback(Reason::TimeoutConfirmLink);
+        assert_eq!(
+            outcomes,
+            [Outcome::Fallback(Reason::PeerDeclined), silent],
+            "{side:?}"
+        );
+    }
+}
+
+/// Packets of the link stop at each message of a first contact, in one direction or both.
+#[test]
+fn a_link_that_falls_silent_at_any_message_splits_no_connection() {
+    let mut lost = Vec::new();
+    for senders in [&[Side::Client][..], &[Side::Server], &Side::BOTH] {
+        for count in 0..8 {
+            let mut world = World::with(1, |_, _| {});
+            let mut left = count;
+            world.net.add_rule(move |packet| {
+                if packet.channel >= 100 || !senders.contains(&packet.from) {
+                    return Verdict::Pass;
+                }
+                let is_lost = left == 0;
+                left = u32::saturating_sub(left, 1);
+                match is_lost {
+                    true => Verdict::Lose,
+                    false => Verdict::Pass,
+                }
+            });
+            let id = world.connect();
+            world.run();
+            let outcomes = world.outcomes_of(id);
+            let context = format!("{count} messages of {senders:?}: {outcomes:?}");
+            let is_decision_lost = matches!(
                 outcomes,
-                [
-                    Outcome::Fallback(Reason::PeerDeclined),
-                    Outcome::Fallback(Reason::TimeoutConfirmLink)
-                ]
-            ),
-            // The client's answer is lost: it is connected until the server ends the group.
-            Side::Client => assert_eq!(
-                outcomes,
-                [
-                    Outcome::Aborted,
-                    Outcome::Fallback(Reason::TimeoutConfirmLink)
-                ]
-            ),
+                [Outcome::Failed(Fatal::TimedOut), Outcome::Aborted]
+            );
+            if is_decision_lost {
+                // The server has decided for a link on which it is not heard any more.
+                lost.push((senders, count));
+                continue;
+            }
+            let is_smc = outcomes
+                .each_ref()
+                .map(|outcome| matches!(outcome, Outcome::Smc(_)));
+            assert_eq!(is_smc[0], is_smc[1], "{context}");
+            let is_tcp = outcomes
+                .each_ref()
+                .map(|outcome| matches!(outcome, Outcome::Fallback(_)));
+            assert_eq!(is_tcp, is_smc.map(|is_smc| !is_smc), "{context}");
+            for side in Side::BOTH {
+                assert_eq!(world.read(id, side), [], "{context}");
+            }
         }
     }
+    assert_eq!(lost, []);
+}
+
+/// As above, where TCP is slow as well, so that both sides decline.
+#[test]
+fn declines_that_cross_reach_no_application() {
+    let crossed = std::cell::Cell::new(0);
+    for_seeds(200, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut world = World::with(seed, |_, _| {});
+        let delay = rng.between(1, 3000);
+        world.net.add_rule(move |packet| match packet.channel {
+            0..100 => Verdict::Lose,
+            _ => Verdict::Delay(Duration::from_millis(delay.into())),
+        });
+        let id = world.connect();
+        world.run();
+        let declines = Side::BOTH.map(|side| world.machine(side).declined.len());
+        crossed.set(crossed.get() + usize::from(declines == [1, 1]));
+        for side in Side::BOTH {
+            let outcome = &world.outcomes_of(id)[side.index()];
+            let is_tcp = matches!(outcome, Outcome::Fallback(_));
+            assert!(is_tcp || delay > 2500, "{delay} ms: {outcome:?}");
+            assert_eq!(world.read(id, side), [], "{delay} ms");
+        }
+    });
+    assert!(crossed.get() > 10, "{crossed:?} of them crossed");
 }
 
 #[test]

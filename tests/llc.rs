@@ -5,204 +5,45 @@
 mod common;
 
 use smc_proto::id::{
-    Gid,
     LinkNum,
-    LinkUid,
-    Mac,
-    QpNum,
-    RemoteAddr,
-    Rkey, //
+    LinkUid, //
 };
-use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
     End as Why,
-    Role,
-    Rtoken,
-    Rtokens,
-    LINK_SLOTS, //
+    Role, //
 };
 use smc_proto::llc::first::Error as FirstError;
-use smc_proto::llc::rkey::{
-    Announcement,
-    Error as RkeyError, //
-};
+use smc_proto::llc::first::Slack;
+use smc_proto::llc::rkey::Error as RkeyError;
 use smc_proto::llc::{
     Action,
-    Actions,
-    Arrival,
     Busy,
     Finished,
     Ignored,
-    Llc,
-    LocalEnd, //
+    Llc, //
 };
 use smc_proto::reason::Reason;
-use smc_proto::time::{
-    Duration,
-    Instant, //
-};
-use smc_proto::wire::clc::{
-    Limits,
-    Release, //
-};
+use smc_proto::time::Duration;
 use smc_proto::wire::llc::{
     Body,
     DeleteLink,
     DeleteReason,
-    Kind,
-    Message,
-    PeerOrder,
-    MAX_LEN, //
+    Kind, //
 };
-use smc_proto::wire::{
-    List,
-    Received,
-    Version, //
+use smc_proto::wire::Version;
+
+use common::end::{
+    begin,
+    begin_with,
+    list,
+    sent,
+    vector,
+    End,
+    BOTH,
+    LINK, //
 };
-
-const LINK: LinkNum = LinkNum(1);
-
-/// One side of a link group with link 1 in slot 0 and link 2 in slot 1.
-struct End {
-    llc: Llc,
-    version: Version,
-    links: [LinkNum; LINK_SLOTS],
-    rows: Vec<Row>,
-    now: Instant,
-}
-
-impl End {
-    fn new(role: Role, version: Version) -> Self {
-        let mut links = [LinkNum::NONE; LINK_SLOTS];
-        links[0] = LINK;
-        links[1] = LinkNum(2);
-        Self {
-            llc: Llc::new(role, version),
-            version,
-            links,
-            rows: vec![Row::EMPTY; 4],
-            now: Instant::ZERO,
-        }
-    }
-
-    /// Delivers bytes on the link in `slot`.
-    fn receive<'a>(&mut self, slot: usize, bytes: &'a [u8]) -> Vec<Action<'a>> {
-        let Ok(Received::Llc(message)) = Received::parse(bytes) else {
-            panic!("not an LLC message");
-        };
-        self.deliver(slot, &message)
-    }
-
-    fn deliver<'a>(&mut self, slot: usize, message: &Message<'a>) -> Vec<Action<'a>> {
-        let mut arrival = Arrival {
-            slot,
-            spare: None,
-            links: &self.links,
-            rtokens: &mut Rtokens::new(&mut self.rows),
-        };
-        list(self.llc.on_message(message, &mut arrival, self.now))
-    }
-
-    fn deliver_body<'a>(&mut self, kind: Kind, body: Body<'a>) -> Vec<Action<'a>> {
-        let message = Message {
-            version: self.version,
-            kind,
-            body,
-        };
-        self.deliver(0, &message)
-    }
-
-    fn sleep(&mut self, millis: u64) -> Vec<Action<'static>> {
-        self.now = self.now.saturating_add(Duration::from_millis(millis));
-        list(self.llc.on_timeout(self.now))
-    }
-
-    fn announce(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
-        let here = Rtoken {
-            rkey: Rkey(rkey),
-            addr: RemoteAddr(0x1000),
-        };
-        let others = List::EMPTY;
-        self.llc
-            .begin_confirm_rkey(0, Announcement { here, others }, self.now)
-            .map(list)
-    }
-}
-
-fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
-    actions.into_iter().collect()
-}
-
-/// The bytes of the only action, a message on the link in slot 0.
-fn sent(actions: &[Action<'_>]) -> Vec<u8> {
-    let [Action::Send { slot: 0, message }] = actions else {
-        panic!("{actions:?}");
-    };
-    bytes(message)
-}
-
-fn bytes(message: &Message<'_>) -> Vec<u8> {
-    let mut buf = [0; MAX_LEN];
-    message.emit(PeerOrder::Little, &mut buf).unwrap().to_vec()
-}
-
-fn vector(name: &str) -> Vec<u8> {
-    std::fs::read(format!("tests/vectors/{name}.bin")).unwrap()
-}
-
-const BOTH: [Role; 2] = [Role::Client, Role::Server];
 
 // The first contact.
-
-/// The client's end in the vectors.
-fn client_link(version: Version) -> LocalEnd {
-    let mut gid = [0; 16];
-    gid[0] = 0xfe;
-    gid[1] = 0x80;
-    gid[11] = 0xff;
-    gid[12] = 0xfe;
-    gid[15] = 1;
-    LocalEnd {
-        slot: 0,
-        mac: Mac([2, 0, 0, 0, 0, 1]),
-        gid: Gid(gid),
-        qp_num: QpNum::new(0x456).unwrap(),
-        link_num: LinkNum::NONE,
-        group_uid: 0x0100_0001,
-        release: match version {
-            Version::V1 => Release::R0,
-            Version::V2 => Release::R1,
-        },
-        limits: Limits {
-            max_conns: 255,
-            max_links: match version {
-                Version::V1 => 2,
-                Version::V2 => 1,
-            },
-        },
-        is_direct: true,
-        more_follows: false,
-    }
-}
-
-fn server_link(version: Version) -> LocalEnd {
-    let mut link = client_link(version);
-    link.mac = Mac([2, 0, 0, 0, 0, 2]);
-    link.gid.0[15] = 2;
-    link.qp_num = QpNum::new(0x123).unwrap();
-    link.link_num = LINK;
-    link
-}
-
-fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
-    let mut end = End::new(role, version);
-    let link = match role {
-        Role::Client => client_link(version),
-        Role::Server => server_link(version),
-    };
-    let actions = end.llc.begin_first_contact(link, end.now).unwrap();
-    (end, list(actions))
-}
 
 #[test]
 fn the_client_answers_the_vector_with_the_vector() {
@@ -220,8 +61,104 @@ fn the_client_answers_the_vector_with_the_vector() {
     want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
     assert_eq!(sent(&actions[..1]), want);
     assert!(matches!(actions[1], Action::ActivateLink { slot: 0, .. }));
-    assert_eq!(actions[2], Action::Finished(Finished::FirstContact(Ok(()))));
+    assert_eq!(actions.len(), 2);
+    assert!(client.llc.has_answered());
+    // The server tests the link, and then says something else.
+    let done = Action::Finished(Finished::FirstContact(Ok(())));
+    assert_eq!(client.deliver_body(Kind::Request, TEST).len(), 1);
+    assert_eq!(client.deliver_body(Kind::Request, TEST)[0], done);
     assert!(client.llc.is_idle());
+}
+
+const TEST: Body<'static> = Body::TestLink([0; 16]);
+
+/// The client's answer to the server's request, of which the server hears.
+fn answered(server: &mut End, answer: &[u8]) -> Vec<Action<'static>> {
+    let test = server.receive(0, answer);
+    assert_eq!(sent(&test)[0] & 0x1f, 0x07, "the link is tested");
+    assert!(!server.llc.is_idle());
+    server.deliver_body(Kind::Response, TEST)
+}
+
+#[test]
+fn a_client_that_has_answered_waits_for_the_decision() {
+    let answered = || {
+        let (mut client, _) = begin(Role::Client, Version::V1);
+        client.receive(0, &vector("L1"));
+        let answer = list(client.llc.on_link_prepared(0, Ok(()), client.now));
+        assert_eq!(answer.len(), 2);
+        client
+    };
+    let done = [Action::Finished(Finished::FirstContact(Ok(())))];
+    // Its answer has arrived at a server that does not test.
+    let mut client = answered();
+    assert_eq!(list(client.llc.on_answer_delivered(client.now)), done);
+    // Nobody says anything, not even that he declines: a server that does not test may use the link.
+    let mut client = answered();
+    assert_eq!(client.sleep(6999), []);
+    let undecided = Action::Finished(Finished::FirstContact(Err(FirstError::Undecided)));
+    assert_eq!(client.sleep(1), [undecided]);
+    // The link is lost, which may be because the server declines.
+    let mut client = answered();
+    assert_eq!(list(client.llc.on_link_down(0, client.now)), []);
+    assert!(client.llc.has_answered());
+    // Before the answer none of this means anything.
+    let (mut client, _) = begin(Role::Client, Version::V1);
+    assert_eq!(list(client.llc.on_answer_delivered(client.now)), []);
+    client.deliver_body(Kind::Request, TEST);
+    assert!(!client.llc.is_idle());
+}
+
+#[test]
+fn a_server_whose_test_is_not_answered_gives_up() {
+    let (mut server, _) = begin(Role::Server, Version::V1);
+    server.sleep(1900);
+    let answer = vector("L2");
+    let test = server.receive(0, &answer);
+    assert_eq!(sent(&test)[0] & 0x1f, 0x07);
+    assert_eq!(server.sleep(999), []);
+    let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+    assert_eq!(server.sleep(1), [silent]);
+}
+
+#[test]
+fn who_is_slow_over_tcp_has_more_time() {
+    let slack = |millis| Slack::new(Duration::from_millis(millis));
+    let gives_up = |role, slack, busy: u64, after: u64| {
+        let (mut end, _) = begin_with(role, Version::V1, slack);
+        (0..busy).for_each(|_| end.llc.on_late(Duration::from_secs(1)));
+        // At a server the request is repeated then.
+        end.sleep(1500);
+        assert_eq!(end.sleep(after - 1501), [], "{role:?} {slack:?} {busy}");
+        let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+        assert_eq!(end.sleep(1), [silent], "{role:?} {slack:?} {busy}");
+    };
+    // A firewall makes nothing slow.
+    gives_up(Role::Client, slack(1), 0, 2504);
+    gives_up(Role::Server, slack(1), 0, 2004);
+    gives_up(Role::Client, slack(500), 0, 4500);
+    // A C server declines after three seconds.
+    gives_up(Role::Client, slack(70), 0, 4000);
+    // There is an end to it, before which a client that has answered does not give up.
+    gives_up(Role::Server, slack(100_000), 0, 5000);
+    gives_up(Role::Server, slack(1), 10, 5000);
+    gives_up(Role::Server, slack(1), 1, 3504);
+    // A C client may have gone on by then.
+    gives_up(Role::Server, Slack::NONE, 10, 2000);
+}
+
+#[test]
+fn a_server_that_tests_a_slow_client_gives_it_more_time() {
+    for (slack, millis) in [
+        (Slack::NONE, 2000),
+        (Slack::new(Duration::from_millis(750)), 4000),
+    ] {
+        let (mut server, _) = begin_with(Role::Server, Version::V1, slack);
+        server.receive(0, &vector("L2"));
+        assert_eq!(server.sleep(millis - 1), []);
+        let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+        assert_eq!(server.sleep(1), [silent]);
+    }
 }
 
 #[test]
@@ -230,8 +167,7 @@ fn the_server_sends_the_vector_and_takes_the_vector() {
     let mut want = vector("L1");
     want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
     assert_eq!(sent(&actions), want);
-    let answer = vector("L2");
-    let actions = server.receive(0, &answer);
+    let actions = answered(&mut server, &vector("L2"));
     assert!(matches!(actions[0], Action::ActivateLink { slot: 0, .. }));
     let done = Action::Finished(Finished::FirstContact(Ok(())));
     assert_eq!(actions.last(), Some(&done));
@@ -240,8 +176,7 @@ fn the_server_sends_the_vector_and_takes_the_vector() {
 #[test]
 fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
     let (mut server, _) = begin(Role::Server, Version::V1);
-    let answer = vector("L2");
-    let actions = server.receive(0, &answer);
+    let actions = answered(&mut server, &vector("L2"));
     let offer = sent(&actions[1..2]);
     assert_eq!(offer[0], 0x02);
     assert_eq!(
@@ -269,8 +204,12 @@ fn a_limit_of_one_link_needs_no_such_word() {
     client.receive(0, &request);
     let answers = list(client.llc.on_link_prepared(0, Ok(()), client.now));
     let answer = sent(&answers[..1]);
-    let actions = server.receive(0, &answer);
-    assert_eq!(actions.len(), 2, "{actions:?}");
+    let actions = answered(&mut server, &answer);
+    assert_eq!(
+        sent(&actions[1..2])[0] & 0x1f,
+        0x07,
+        "another test says as much"
+    );
     assert!(matches!(
         actions[0],
         Action::ActivateLink {
@@ -283,16 +222,16 @@ fn a_limit_of_one_link_needs_no_such_word() {
 #[test]
 fn the_server_asks_twice_and_then_gives_up_before_the_client() {
     let (mut server, first) = begin(Role::Server, Version::V1);
-    assert_eq!(server.sleep(999), []);
+    assert_eq!(server.sleep(1499), []);
     assert_eq!(server.sleep(1), first);
-    assert_eq!(server.sleep(999), []);
+    assert_eq!(server.sleep(499), []);
     let silent = [Action::Finished(Finished::FirstContact(Err(
         FirstError::Silent,
     )))];
     assert_eq!(server.sleep(1), silent);
 
     let (mut client, _) = begin(Role::Client, Version::V1);
-    assert_eq!(client.sleep(3999), []);
+    assert_eq!(client.sleep(2499), []);
     assert_eq!(client.sleep(1), silent);
 }
 
@@ -305,7 +244,7 @@ fn a_request_that_comes_twice_is_answered_once() {
     assert_eq!(client.receive(0, &request), ignored);
     assert_eq!(
         list(client.llc.on_link_prepared(0, Ok(()), client.now)).len(),
-        3
+        2
     );
     assert_eq!(client.receive(0, &request), ignored);
 }

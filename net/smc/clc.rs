@@ -4,6 +4,8 @@
 //!
 //! Nothing behind a message is read: it is the application's.
 
+use core::cell::Cell;
+
 use kernel::prelude::*;
 use kernel_ext::{
     net::{
@@ -22,9 +24,14 @@ use smc_proto::{
     },
     id::PeerId,
     reason::Reason,
-    time::Duration,
+    time::{
+        Duration,
+        Instant, //
+    },
     wire::{
         clc::{
+            Decline,
+            Head,
             Header,
             Message,
             HEADER_LEN,
@@ -33,6 +40,8 @@ use smc_proto::{
         Version, //
     }, //
 };
+
+use crate::clock::now;
 
 /// Longest message that we send: a confirm with two GIDs is 196 bytes, a proposal 652.
 const SEND_LEN: usize = MAX_LEN;
@@ -56,6 +65,23 @@ pub(crate) struct Exchange<'a> {
     buf: KVec<u8>,
     /// Version of the last message received.
     received: Option<Version>,
+    /// The CONFIRM of a first contact went over: from now on either side may decline at any time.
+    is_confirmed: bool,
+    /// When the last message was sent.
+    sent: Cell<Option<Instant>>,
+    /// The longest time that the peer took to answer a message.
+    round_trip: Duration,
+}
+
+/// What came in place of silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Nothing, or only the first part of a message.
+    Nothing,
+    /// A DECLINE, which is taken.
+    Decline(Decline),
+    /// Something else, which is left.
+    Other,
 }
 
 impl<'a> Exchange<'a> {
@@ -66,6 +92,9 @@ impl<'a> Exchange<'a> {
             peer: tcp.peer().ok(),
             buf: KVec::zeroed(MAX_LEN, GFP_KERNEL)?,
             received: None,
+            is_confirmed: false,
+            sent: Cell::new(None),
+            round_trip: Duration::ZERO,
         })
     }
 
@@ -79,6 +108,9 @@ impl<'a> Exchange<'a> {
         let mut left = time::timeout(wait.as_nanos());
         let mut head = [0; HEADER_LEN];
         self.read(&mut head, &mut left)?;
+        if let Some(sent) = self.sent.take() {
+            self.round_trip = self.round_trip.max(now().saturating_since(sent));
+        }
         let header = Header::peek(&head)?;
         self.received = Some(header.version());
         let mut buf = core::mem::replace(&mut self.buf, KVec::new());
@@ -95,6 +127,56 @@ impl<'a> Exchange<'a> {
         self.discard(header.drain_len(), &mut left)?;
         let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
         Ok(Message::parse(bytes)?)
+    }
+
+    /// The longest time that the peer took to answer a message: its distance, and how busy the two machines are.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// Notes that the CONFIRM of a first contact was sent or received.
+    pub(crate) fn set_confirmed(&mut self) {
+        self.is_confirmed = true;
+    }
+
+    /// Whether the peer may decline without having been asked anything.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+
+    /// Whether TCP has no connection any more, as after a reset.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.tcp.state().is_closed()
+    }
+
+    /// Takes a DECLINE, for which it waits so long, and nothing else. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`Fatal`] when the connection has ended.
+    pub(crate) fn take_decline(&self, wait: Duration) -> Result<Heard, Failure> {
+        let mut left = time::timeout(wait.as_nanos());
+        let mut head = [0; Head::LEN];
+        let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
+        let len = match self.tcp.peek_until(&mut head, &mut left, is_clear) {
+            Ok(0) => return Err(Fatal::Reset.into()),
+            Ok(len) => len,
+            Err(e) if e == EAGAIN => return Ok(Heard::Nothing),
+            Err(e) => return Err(fatal(e).into()),
+        };
+        let bytes = head.get_mut(..len).ok_or(Fatal::Protocol)?;
+        let Head::Decline(len) = Head::of(bytes) else {
+            return Ok(Heard::Other);
+        };
+        let bytes = bytes.get_mut(..len).ok_or(Fatal::Protocol)?;
+        self.read(bytes, &mut left)?;
+        Ok(Heard::Decline(Decline::parse(bytes)?))
+    }
+
+    /// Waits until the peer does something, and says whether it has in time. May sleep.
+    pub(crate) fn await_news(&self, wait: Duration) -> bool {
+        let mut left = time::timeout(wait.as_nanos());
+        !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
     }
 
     /// What the peer did since its last message, which is looked at and not taken. Does not wait.
@@ -140,6 +222,7 @@ impl<'a> Exchange<'a> {
         let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
         let timeout = time::timeout(handshake::CLC_WAIT.as_nanos());
         self.tcp.send_all(bytes, timeout).map_err(fatal)?;
+        self.sent.set(Some(now()));
         Ok(())
     }
 

@@ -8,13 +8,14 @@
 mod pressure;
 
 use kernel::{
+    new_condvar,
     new_mutex,
     prelude::*,
     sync::{
         atomic::Atomic,
         Arc,
-        Mutex,
-        MutexGuard, //
+        CondVar,
+        Mutex, //
     },
     time::Jiffies,
     workqueue::WorkItem, //
@@ -50,6 +51,7 @@ use smc_proto::{
 };
 
 use crate::{
+    clock::now,
     lgr::{
         chores::{
             Chore,
@@ -58,13 +60,15 @@ use crate::{
         Keeper,
         LinkGroup,
         Seat,
+        FIRST,
         RELINKING, //
     },
     link::{
         Failure,
         Link,
         PortFacts, //
-    }, //
+    },
+    paths, //
 };
 
 static GROUPS: Global<Groups> = Global::new();
@@ -167,7 +171,7 @@ struct Clock;
 impl Job for Clock {
     fn run(&self) -> Option<Jiffies> {
         let groups = GROUPS.get()?;
-        let now = Instant::from_nanos(time::now_ns());
+        let now = now();
         let list = groups.list.lock();
         groups.shrink(&list);
         let next = list.iter().filter_map(|group| group.look(now)).min()?;
@@ -231,14 +235,6 @@ pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
     list.add(group.clone())
 }
 
-/// Ends a group whose first contact failed. May sleep.
-pub(crate) fn abandon(group: &Arc<LinkGroup>) {
-    group.doom(End::LinkLost);
-    if remove(group) {
-        group.end();
-    }
-}
-
 /// Takes a group out, and says whether it was there: who did that ends it.
 fn remove(group: &Arc<LinkGroup>) -> bool {
     let Some(groups) = GROUPS.get() else {
@@ -292,14 +288,34 @@ pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
 /// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with
 /// the list locked. May sleep.
 pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
+    end_links(Failure::Port, |_, link| {
+        link.is_on(device) && is_gone(link.port())
+    });
+}
+
+/// Takes the links of other groups down that end where the first link of `new` does, which works: the peer's device
+/// was removed and is back, with queue pairs of the same numbers as before. A handshake that names one of them would
+/// find the wrong group. May sleep.
+pub(crate) fn end_replaced(new: &Arc<LinkGroup>) {
+    let Some(end) = new.link(FIRST).map(|link| link.end()) else {
+        return;
+    };
+    end_links(Failure::Replaced, |group, link| {
+        !Arc::ptr_eq(group, new)
+            && group.terms.is_same_peer(&new.terms)
+            && link.end().is_same_queue_pair(&end)
+    });
+}
+
+/// Takes the links down for which `is_it` holds, which is called with the list locked. May sleep.
+fn end_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     let Some(groups) = GROUPS.get() else {
         return;
     };
     for group in groups.list.lock().iter() {
         for (slot, link) in group.links().iter().enumerate() {
-            let is_it = |link: &&Arc<Link>| link.is_on(device) && is_gone(link.port());
-            if let Some(link) = link.as_ref().filter(is_it) {
-                link.fail(Failure::Port);
+            if let Some(link) = link.as_ref().filter(|link| is_it(group, link)) {
+                link.fail(why);
                 match group.active_link() {
                     Some(_) => group.note(Chore::Lose(slot, Loss::Failed)),
                     None => group.end_soon(End::LinkLost),
@@ -311,6 +327,7 @@ pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool)
 
 /// A port became active: groups look whether it is of use for another link. May sleep.
 pub(crate) fn on_port() {
+    paths::forget_all();
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
         list.iter().for_each(|group| group.on_port());
@@ -324,8 +341,11 @@ struct Gate {
     gid: Gid,
     /// Who says it is another peer waits for itself only.
     ends: TcpEnds,
+    /// Somebody makes a group.
     #[pin]
-    turn: Mutex<()>,
+    is_taken: Mutex<bool>,
+    #[pin]
+    freed: CondVar,
 }
 
 /// A gate in the list, and how many use it.
@@ -352,7 +372,8 @@ pub(crate) fn gate(wanted: &Wanted) -> Result<GateRef> {
             peer,
             gid,
             ends,
-            turn <- new_mutex!((), "smc::Gate::turn"),
+            is_taken <- new_mutex!(false, "smc::Gate::is_taken"),
+            freed <- new_condvar!("smc::Gate::freed"),
         }),
         GFP_KERNEL,
     )?;
@@ -364,10 +385,43 @@ pub(crate) fn gate(wanted: &Wanted) -> Result<GateRef> {
     Ok(GateRef(gate))
 }
 
+/// The turn to make a group with a peer, until it is dropped.
+pub(crate) struct Turn<'a>(&'a Gate);
+
 impl GateRef {
-    /// Waits for the turn. May sleep as long as handshakes of the same peer take.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, ()> {
-        self.0.turn.lock()
+    /// Waits for the turn until `end` at the latest; `None` when it did not come, as handshakes of the same
+    /// peer took too long, or `is_vain` says so. May sleep.
+    pub(crate) fn enter(&self, end: Instant, is_vain: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let gate = &*self.0;
+        loop {
+            let mut is_taken = gate.is_taken.lock();
+            if !*is_taken {
+                *is_taken = true;
+                return Some(Turn(gate));
+            }
+            let left = end.saturating_since(now());
+            if left == Duration::ZERO {
+                return None;
+            }
+            // Workers get no signals, so that this is the state of a task that waits for a peer.
+            let tick = jiffies(left).min(LOOK_EVERY);
+            let _ = gate.freed.wait_interruptible_timeout(&mut is_taken, tick);
+            drop(is_taken);
+            if is_vain() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Time between two looks of who waits for a turn at its TCP connection, jiffies.
+const LOOK_EVERY: Jiffies = time::HZ / 4 + 1;
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.is_taken.lock() = false;
+        // All of them: the next one may give up just now.
+        self.0.freed.notify_all();
     }
 }
 

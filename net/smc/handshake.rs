@@ -8,6 +8,7 @@
 mod client;
 mod first;
 mod join;
+mod path;
 mod server;
 mod stream;
 
@@ -40,11 +41,15 @@ use smc_proto::{
         End, //
     },
     reason::Reason,
+    time::Duration,
     wire::clc::SmcR, //
 };
 
 use crate::{
-    clc::Exchange,
+    clc::{
+        Exchange,
+        Heard, //
+    },
     conn::{
         Charges,
         Conn,
@@ -80,6 +85,8 @@ pub(crate) struct Why {
     pub(crate) diagnosis: u32,
     /// What exactly was missing here, if it is known.
     pub(crate) cause: Option<Cause>,
+    /// A DECLINE of the peer may be on its way, which crosses ours: it is not the application's.
+    pub(crate) may_cross: bool,
 }
 
 impl From<Reason> for Why {
@@ -88,6 +95,7 @@ impl From<Reason> for Why {
             reason,
             diagnosis: 0,
             cause: None,
+            may_cross: false,
         }
     }
 }
@@ -97,6 +105,7 @@ fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<
     if let Failure::Peer(error) = failure {
         exchange.complain(error);
     }
+    let failure = heed_decline(exchange, failure);
     let verdict = failure.verdict();
     let diagnosis = match failure {
         Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
@@ -112,8 +121,20 @@ fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<
             reason,
             diagnosis,
             cause: failure.cause(),
+            may_cross: verdict.decline.is_some() && exchange.is_confirmed(),
         })),
         Then::Fail(fatal) => Err(errno(fatal)),
+    }
+}
+
+/// A DECLINE of the peer that is here already speaks for both sides: the failure is that, then.
+fn heed_decline(exchange: &Exchange<'_>, failure: Failure) -> Failure {
+    if failure.verdict().decline.is_none() || !exchange.is_confirmed() {
+        return failure;
+    }
+    match exchange.take_decline(Duration::ZERO) {
+        Ok(Heard::Decline(decline)) => Failure::from(&decline),
+        _ => failure,
     }
 }
 
@@ -229,8 +250,10 @@ fn begin_group(
         Err(e) => Err(internal(e).into()),
     };
     let result = result.and_then(|conn| settle(conn, contact));
-    if result.is_err() {
-        groups::abandon(&group);
+    match &result {
+        Ok(_) => groups::end_replaced(&group),
+        // Not here: the peer is to hear of it, and others wait for their turn.
+        Err(_) => group.end_soon(End::LinkLost),
     }
     result
 }

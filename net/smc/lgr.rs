@@ -61,8 +61,11 @@ use crate::{
         SendPool, //
     }, //
 };
-pub(crate) use links::At;
 use links::Links;
+pub(crate) use links::{
+    At,
+    FRESH, //
+};
 use members::Members;
 pub(crate) use members::{
     Member,
@@ -245,7 +248,8 @@ impl LinkGroup {
             let mut table = self.table.lock();
             if !table.members.has_waiters_for(slot) {
                 // At the end of the group somebody waits for all slots to be free.
-                link.want_slot(table.members.is_closed());
+                // While a client waits for its answer in a first contact to arrive, too.
+                link.want_slot(table.members.is_closed() || table.llc.core.has_answered());
                 break;
             }
             // One look suffices: who fails to get a slot after this is in the queue first, and the
@@ -260,8 +264,10 @@ impl LinkGroup {
                 member.on_slot();
             }
         }
-        if self.table.lock().members.is_closed() {
+        let table = self.table.lock();
+        if table.members.is_closed() || table.llc.core.has_answered() {
             // Somebody may wait for the last message to leave.
+            drop(table);
             self.talk.notify_all();
         }
     }

@@ -34,6 +34,7 @@ mod llc;
 mod local;
 mod namespace;
 mod netlink;
+mod paths;
 mod pnet;
 mod relink;
 mod rmb;

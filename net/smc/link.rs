@@ -152,6 +152,8 @@ pub(crate) struct Link {
     changed: CondVar,
     /// When a message arrived last, ns of the clock.
     heard: Atomic<u64>,
+    /// When a message had arrived last as a test of the link got no answer, ns; `u64::MAX` if none did.
+    unanswered: Atomic<u64>,
     /// When the peer is to be asked what has arrived, ns of the clock; 0 for never.
     ask_at: Atomic<u64>,
     /// One registration at a time.
@@ -200,6 +202,7 @@ impl Link {
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 changed <- new_condvar!("smc::Link::changed"),
                 heard: Atomic::new(0),
+                unanswered: Atomic::new(u64::MAX),
                 ask_at: Atomic::new(0),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
             }),
@@ -272,6 +275,16 @@ impl Link {
     /// When a message arrived last, whatever it was; up to a tick before.
     pub(crate) fn heard(&self) -> Instant {
         Instant::from_nanos(self.heard.load(Relaxed))
+    }
+
+    /// A test of the link got no answer, and the last message had arrived at `heard`.
+    pub(crate) fn note_unanswered(&self, heard: Instant) {
+        self.unanswered.store(heard.as_nanos(), Relaxed);
+    }
+
+    /// Whether a test of the link got no answer, and nothing has arrived since.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.unanswered.load(Relaxed) == self.heard.load(Relaxed)
     }
 
     /// The link's device, while it is there.

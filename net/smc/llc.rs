@@ -35,6 +35,7 @@ use smc_proto::{
         Actions,
         Arrival,
         Finished,
+        Ignored,
         Llc,
         ANSWER_WAIT, //
     },
@@ -215,7 +216,11 @@ impl LinkGroup {
             Action::Finished(how) => self.on_finished(conversation, *how, todo),
             // Only groups of version 1 ask for keys, of which there are none: see `handshake`.
             Action::SendKeys { .. } => {}
-            Action::Ignored(_) => todo.is_ignored = true,
+            Action::Ignored(why) => {
+                todo.is_ignored = true;
+                // Somebody may have tested the link.
+                todo.wake |= *why == Ignored::Noted;
+            }
         }
     }
 
@@ -328,7 +333,8 @@ impl LinkGroup {
     /// [`LinkGroup::doom`].
     pub(crate) fn end(self: &Arc<Self>) {
         self.for_each(|member| member.on_group_end());
-        if self.drain() {
+        // Nothing of a connection was sent on a link that never was in use, and its peer may be out of reach.
+        if self.active_link().is_some() && self.drain() {
             self.say_farewell();
         }
         for (slot, link) in self.close_links().iter().enumerate() {

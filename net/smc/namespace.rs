@@ -23,6 +23,7 @@ use crate::{
         Config,
         Depth, //
     },
+    paths::Paths,
     pnet::Table,
     stats::Stats, //
 };
@@ -32,6 +33,7 @@ pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
     pub(crate) pnet: Pin<KBox<Table>>,
+    pub(crate) paths: Pin<KBox<Paths>>,
     /// Where handshakes of listeners run. A peer can keep a worker waiting for seconds: those of one
     /// namespace are not to be missing in another, nor for what else is to be done in this one.
     pub(crate) handshakes: OwnedQueue,
@@ -52,6 +54,7 @@ impl PerNet for Namespace {
             config: Config::new(net)?,
             stats: Stats::new()?,
             pnet: KBox::pin_init(Table::new(), GFP_KERNEL)?,
+            paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
             connects: OwnedQueue::unbound(c"smc_connect", HANDSHAKES)?,
             events: OwnedQueue::unbound(c"smc_events", 0)?,

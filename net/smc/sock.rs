@@ -15,6 +15,7 @@ mod list;
 mod listen;
 mod ops;
 mod options;
+mod stray;
 
 use kernel::{
     impl_has_work,
@@ -68,6 +69,7 @@ use crate::{
 };
 pub(crate) use list::list;
 use listen::Listener;
+use stray::Stray;
 
 /// What a socket is doing.
 pub(crate) enum State {
@@ -156,6 +158,8 @@ pub(crate) struct Sock {
     #[pin]
     hook: Mutex<Option<Hook<Sock>>>,
     #[pin]
+    stray: Stray,
+    #[pin]
     work: Work<Sock>,
 }
 
@@ -195,6 +199,7 @@ impl Sock {
                 defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
+                stray <- Stray::new(),
                 work <- new_work!("smc::Sock::work"),
             }),
             GFP_KERNEL,
@@ -334,7 +339,8 @@ impl WorkItem for Sock {
             Phase::Listening => listen::run(&this),
             Phase::Init => listen::serve(&this),
             Phase::Active => active::on_tcp_event(&this),
-            Phase::Fallback | Phase::Closed => {}
+            Phase::Fallback => Self::settle_front(&this),
+            Phase::Closed => {}
         }
     }
 }
@@ -349,7 +355,12 @@ impl TcpEvents for Sock {
 
     fn on_readable(this: ArcBorrow<'_, Self>) {
         match this.phase() {
-            Phase::Fallback => this.sk.wake_readable(),
+            Phase::Fallback => {
+                if this.stray.is_awaited() {
+                    Self::kick(this);
+                }
+                this.sk.wake_readable();
+            }
             // A peer that uses SMC says nothing here.
             Phase::Active if this.tcp.state().may_receive() => Self::kick(this),
             _ => {}

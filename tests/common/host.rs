@@ -47,6 +47,7 @@ use smc_proto::reason::Reason;
 use smc_proto::time::Instant;
 use smc_proto::wire::clc::{
     Decline,
+    Head,
     Limits,
     SmcR, //
 };
@@ -162,6 +163,10 @@ pub struct Conn {
     local: Option<SmcR>,
     peer: Option<SmcR>,
     row: Option<RowId>,
+    /// When a first contact that came to nothing is declined.
+    patience: Instant,
+    /// A DECLINE of ours left when the peer might send one, too.
+    may_cross: bool,
     pub outcome: Option<Outcome>,
 }
 
@@ -174,6 +179,7 @@ enum Stage {
     Accepted(Accepted),
     /// Client: the buffer is being announced, then the CONFIRM goes out.
     Confirming(client::Agreed),
+    /// A DECLINE may come instead.
     FirstContact,
     /// The link is silent; a DECLINE may come.
     Silence,
@@ -305,6 +311,16 @@ impl World {
             let conn = &self.machines[side].conns[&id];
             conn.outcome.clone().expect("every handshake ends")
         })
+    }
+
+    /// What the application of a side reads from the TCP connection after the handshake.
+    pub fn read(&self, id: u8, side: Side) -> Vec<u8> {
+        let conn = &self.machines[side.index()].conns[&id];
+        let bytes = conn.inbox.iter().flatten().copied().collect::<Vec<u8>>();
+        match Head::of(&bytes) {
+            Head::Decline(len) if conn.may_cross => bytes[len..].to_vec(),
+            _ => bytes,
+        }
     }
 
     /// The link fails: both sides learn it.

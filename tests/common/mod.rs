@@ -19,6 +19,7 @@
 )]
 
 pub mod duo;
+pub mod end;
 pub mod handshake_ops;
 pub mod host;
 pub mod links;

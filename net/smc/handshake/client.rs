@@ -27,13 +27,14 @@ use smc_proto::{
             Means,
             V2Port, //
         },
-        select::Path,
+        select,
         Failure,
         CLC_WAIT, //
     },
     id::Gid,
     lgr::Role,
     link::Transport,
+    llc::first::Slack,
     reason::Reason,
     wire::{
         clc::Message,
@@ -51,6 +52,11 @@ use super::{
     join,
     learn,
     make_conn,
+    path::{
+        self,
+        Path,
+        NO_STREAM, //
+    },
     settle,
     stream::Meeting,
     Ends,
@@ -104,10 +110,17 @@ fn shake(
     if tcp.has_xfrm_policy() {
         return Err(Reason::Ipsec.into());
     }
-    let port = ib::find_v2(tcp, None);
+    let usable = |port: PortGid| {
+        let mut path = Path::of_client(sk, tcp, port.gid);
+        match path.check() {
+            Ok(()) => Ok((port, path)),
+            Err(_) => Err(Cause::PathFailed),
+        }
+    };
+    let port = ib::find_v2(tcp, None).and_then(usable);
     let ueids = local.ueids.lock().clone();
-    let iwarp = ib::find_iwarp(tcp);
-    let ends = iwarp.as_ref().ok().and_then(|port| {
+    let iwarp = ib::find_iwarp(tcp).and_then(usable);
+    let ends = iwarp.as_ref().ok().and_then(|(port, _)| {
         let server = Gid::of_iwarp(tcp.peer().ok()?.ip)?;
         Some((port.gid, server))
     });
@@ -119,7 +132,7 @@ fn shake(
             server,
         }),
         v1: None,
-        v2: port.as_ref().ok().map(|port| V2Port {
+        v2: port.as_ref().ok().map(|(port, _)| V2Port {
             gid: port.gid,
             mac: port.mac,
         }),
@@ -127,27 +140,45 @@ fn shake(
         eids: List::new(ueids.as_slice()).unwrap_or(List::EMPTY),
         limits: namespace::of(sk).config.limits(),
     };
-    let cause = match &port {
-        Ok(_) => Cause::NoOwnEid,
-        Err(cause) => *cause,
+    let cause = match (&port, &iwarp) {
+        (Err(Cause::PathFailed), _) | (_, Err(Cause::PathFailed)) => Cause::PathFailed,
+        (Ok(_), _) => Cause::NoOwnEid,
+        (Err(cause), _) => *cause,
     };
-    let (proposed, proposal) = means
-        .propose()
-        .map_err(|reason| Failure::Declined(reason, Some(cause)))?;
+    let (proposed, proposal) = means.propose().map_err(|reason| match cause {
+        Cause::PathFailed => path::AVOIDED,
+        _ => Failure::Declined(reason, Some(cause)),
+    })?;
     exchange.send(&Message::Proposal(proposal))?;
-    let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?)?;
+    let agreed = proposed.on_message(&exchange.receive(CLC_WAIT)?);
+    if let (Err(_), Ok((_, path))) = (&agreed, &port) {
+        path.note(&agreed);
+    }
+    let agreed = agreed?;
     match agreed.contact() {
         Contact::First(beginning) => {
             let port = match agreed.transport() {
                 Transport::Roce => port,
                 Transport::Iwarp => iwarp,
             };
-            let port = port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
-            begin(local, tcp, sk, exchange, &agreed, beginning, port)
+            let (port, mut path) =
+                port.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))?;
+            // Another connection may have found out meanwhile.
+            path.check()?;
+            let conn = begin(
+                local,
+                (sk, tcp),
+                exchange,
+                (&agreed, beginning),
+                port,
+                &path,
+            );
+            path.note(&conn);
+            conn
         }
         Contact::Reuse => {
             // The group began with a port of one of these kinds.
-            let vlans = [port, iwarp].map(|port| port.ok().map(|port| port.vlan));
+            let vlans = [port, iwarp].map(|port| port.ok().map(|(port, _)| port.vlan));
             reuse(local, (sk, tcp), exchange, &agreed, vlans)
         }
     }
@@ -156,12 +187,11 @@ fn shake(
 /// A new link group begins.
 fn begin(
     local: &Local,
-    tcp: &Arc<TcpSocket>,
-    sk: &ARef<Sk>,
+    (sk, tcp): Ends<'_>,
     exchange: &mut Exchange<'_>,
-    agreed: &Agreed,
-    beginning: &Beginning,
+    (agreed, beginning): (&Agreed, &Beginning),
     mut port: PortGid,
+    path_to: &Path<'_>,
 ) -> Result<Arc<Conn>, Failure> {
     let server = agreed.server();
     let path = beginning.path(|| port.route_to(tcp, server.gid))?;
@@ -174,7 +204,7 @@ fn begin(
         peer: server.peer_id,
         vlan: port.vlan,
         eid: agreed.eid(),
-        is_direct: path == Path::Direct,
+        is_direct: path == select::Path::Direct,
         net_cookie: sk.netns_cookie(),
         times: Times::of(sk, Role::Client),
         depth: namespace::depth(sk),
@@ -194,7 +224,7 @@ fn begin(
                 takes_any_link: *takes_any_link,
             });
         }
-        first_contact(local, tcp, exchange, agreed, conn)
+        first_contact(local, tcp, exchange, agreed, (conn, path_to))
     })
 }
 
@@ -203,7 +233,7 @@ fn first_contact(
     tcp: &TcpSocket,
     exchange: &mut Exchange<'_>,
     agreed: &Agreed,
-    conn: &Arc<Conn>,
+    (conn, path): (&Arc<Conn>, &Path<'_>),
 ) -> Result<(), Failure> {
     let (server, group) = (agreed.server(), &conn.group);
     let at = conn.at();
@@ -214,10 +244,16 @@ fn first_contact(
         .and_then(|tie| link.ready_to_receive(PeerEnd::of(server, mtu), tie))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
-    group.begin_first_contact(group.local_end(*slot, link));
+    // A C server reads a DECLINE from two to three seconds after its request, and none later.
+    let slack = match group.peer().takes_any_link {
+        true => Slack::new(exchange.round_trip()),
+        false => Slack::NONE,
+    };
+    group.begin_first_contact(group.local_end(*slot, link), slack);
     let Some(iwarp) = agreed.iwarp() else {
         confirm(local, exchange, agreed, conn, &at, None)?;
-        return first::finish(exchange, conn);
+        exchange.set_confirmed();
+        return first::finish(exchange, conn, path, slack);
     };
     let wanted = Wanted::new(iwarp.nonce, Role::Client, link, server.into())
         .map_err(|_| Reason::LinkNotReady)?;
@@ -225,6 +261,7 @@ fn first_contact(
         .await_server(tcp.netns(), &wanted)
         .map_err(|_| Reason::LinkNotReady)?;
     confirm(local, exchange, agreed, conn, &at, Some(port))?;
+    exchange.set_confirmed();
     Meeting {
         link,
         exchange,
@@ -233,8 +270,8 @@ fn first_contact(
         port: agreed.listener(),
     }
     .as_client()
-    .map_err(|_| Reason::LinkNotReady)?;
-    first::finish(exchange, conn)
+    .map_err(|_| NO_STREAM)?;
+    first::finish(exchange, conn, path, slack)
 }
 
 /// The connection joins a group that both sides have.
@@ -256,6 +293,7 @@ fn reuse(
     settle(make_conn(seat, at.clone(), ends)?, |conn| {
         join::learn(conn, &at, agreed.server())?;
         announce(conn, &at)?;
+        path::check_link(&conn.group, &at, exchange)?;
         join::may_confirm(exchange, accepted)?;
         join::while_told(conn, || confirm(local, exchange, agreed, conn, &at, None))
     })

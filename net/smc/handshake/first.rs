@@ -2,6 +2,8 @@
 
 //! The end of a first contact: the new link is tried from both sides (RFC 7609 section 3.5.1.7).
 
+use core::cell::Cell;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -11,36 +13,56 @@ use smc_proto::{
         after_silence,
         Failure,
         Fatal,
-        DECLINE_WAIT, //
+        CLC_WAIT, //
     },
     lgr::Role,
-    llc::first::Error,
-    reason::Reason, //
+    llc::first::{
+        patience,
+        Error,
+        Slack, //
+    },
+    reason::Reason,
+    time::Duration,
+    wire::clc::Message, //
 };
 
+use super::path::Path;
 use crate::{
     clc::{
         Exchange,
+        Heard,
         News, //
     },
+    clock::now,
     conn::Conn,
     lgr::At, //
 };
 
 /// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
-/// there before it has its answer, but to decline or because it dies; a client may have had all it wanted, and
-/// close, when its answer is still on the way.
-fn is_over(news: News, role: Role) -> bool {
-    match news {
+/// there before it has its answer, but to decline or because it dies; who has it, or `has_answered`, may have a
+/// peer that has had all it wanted, and closes, when what it said last on the link is still on the way.
+fn is_over(exchange: &Exchange<'_>, role: Role, has_answered: bool) -> bool {
+    match exchange.news() {
         News::Nothing => false,
         News::Words => true,
-        News::End => role == Role::Client,
+        News::End => role == Role::Client && (!has_answered || exchange.is_closed()),
     }
 }
 
-/// Waits until the link works both ways; the client brings it up when the server asked.
-pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<(), Failure> {
+/// A client's answer that has not arrived after so long will hardly do so.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Waits until the link works both ways; the client brings it up when the server asked. Other connections avoid
+/// the `path` when it seems not to.
+pub(super) fn finish(
+    exchange: &mut Exchange<'_>,
+    conn: &Arc<Conn>,
+    path: &Path<'_>,
+    slack: Slack,
+) -> Result<(), Failure> {
     let group = &conn.group;
+    let start = now();
+    let is_late = Cell::new(false);
     let role = group.terms.role;
     let prepare = || {
         if role == Role::Client {
@@ -49,10 +71,18 @@ pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<()
             let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
             let registered = rmbe.rmb().register(slot, &link);
             registered.map_err(|_| Reason::RegistrationFailed)?;
+            // From now on this thread is woken when something that was sent has arrived.
+            link.want_slot(true);
         }
         Ok(())
     };
-    let is_vain = || is_over(exchange.news(), role);
+    let is_vain = |has_answered| {
+        let is_due = start.saturating_add(LATE).is_due(now());
+        if has_answered && is_due && !is_late.replace(true) {
+            path.suspect();
+        }
+        is_over(exchange, role, has_answered)
+    };
     let result = exchange.wakeful(|| group.await_first_contact(prepare, is_vain));
     match result {
         Ok(()) => {
@@ -63,10 +93,28 @@ pub(super) fn finish(exchange: &mut Exchange<'_>, conn: &Arc<Conn>) -> Result<()
             Ok(())
         }
         Err(Error::Failed(reason)) => Err(reason.into()),
-        Err(Error::Silent) => Err(match exchange.receive(DECLINE_WAIT) {
+        Err(Error::Undecided) => Err(Fatal::TimedOut.into()),
+        Err(Error::Silent) => {
+            let end = start.saturating_add(patience(role, slack));
+            Err(hear(exchange, end.saturating_since(now())))
+        }
+    }
+}
+
+/// What a link means that stays silent: a DECLINE tells, for which there is so much time.
+fn hear(exchange: &mut Exchange<'_>, left: Duration) -> Failure {
+    let wait = match exchange.news() {
+        // The rest of it follows at once.
+        News::Words => left.max(LATE),
+        News::Nothing | News::End => left,
+    };
+    match exchange.take_decline(wait) {
+        Ok(Heard::Decline(decline)) => after_silence(Some(&Message::Decline(decline))),
+        Ok(Heard::Nothing) => after_silence(None),
+        Ok(Heard::Other) => match exchange.receive(CLC_WAIT) {
             Ok(message) => after_silence(Some(&message)),
-            Err(Failure::Fatal(Fatal::TimedOut)) => after_silence(None),
             Err(failure) => failure,
-        }),
+        },
+        Err(failure) => failure,
     }
 }

@@ -2,6 +2,8 @@
 
 //! The listening side (C functions `smc_listen_work`, `smc_listen_find_device`).
 
+use core::cell::Cell;
+
 use kernel::{
     prelude::*,
     sync::{
@@ -16,14 +18,17 @@ use kernel_ext::net::{
 use smc_proto::{
     error::PeerMisbehaved,
     handshake::{
-        select::Path,
+        select,
         server::{
             Beginning,
             Chosen,
             Local as Facts, //
         },
         Failure,
-        CLC_WAIT, //
+        Fatal,
+        CLC_WAIT,
+        CONFIRM_SOON,
+        TURN_WAIT, //
     },
     id::Gid,
     lgr::{
@@ -31,6 +36,7 @@ use smc_proto::{
         Role, //
     },
     link::Transport,
+    llc::first::Slack,
     reason::Reason,
     wire::clc::Message, //
 };
@@ -45,15 +51,27 @@ use super::{
     join,
     learn,
     make_conn,
+    path::{
+        self,
+        Path,
+        NO_STREAM, //
+    },
     settle,
     stream::Meeting,
     Ends,
     Outcome, //
 };
 use crate::{
-    clc::Exchange,
+    clc::{
+        Exchange,
+        News, //
+    },
+    clock::now,
     conn::Conn,
-    groups,
+    groups::{
+        self,
+        Turn, //
+    },
     ib::{
         self,
         PortGid, //
@@ -118,18 +136,42 @@ fn shake(
             .judge(&proposal, |_| false)
             .map_err(|reason| Failure::Declined(reason, facts.cause(&proposal, reason)))?
     };
+    let start = now();
     let (chosen, port) = with_port(tcp, chosen)?;
     // One handshake at a time makes a link group with this peer; others wait, those of other peers
     // do not.
     let ends = join::tcp_ends(tcp, sk)?;
     let wanted = chosen.wanted(port.vlan, ends);
+    let mut path = Path::of_server(sk, tcp, port.gid, chosen.peer_gid());
+    if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
+        return reuse(local, (sk, tcp), exchange, chosen, seat);
+    }
+    path.check()?;
     let gate = groups::gate(&wanted).map_err(internal)?;
-    let turn = gate.enter();
+    let has_left = || exchange.news() == News::End;
+    let turn = gate.enter(start.saturating_add(TURN_WAIT), has_left);
+    if has_left() {
+        return Err(Fatal::Reset.into());
+    }
+    let turn = turn.ok_or(path::BUSY)?;
     if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
         drop(turn);
         return reuse(local, (sk, tcp), exchange, chosen, seat);
     }
-    begin(local, (sk, tcp), exchange, chosen, port, wanted)
+    // Another connection may have found out meanwhile.
+    path.check()?;
+    let turn = Cell::new(Some(turn));
+    let conn = begin(
+        local,
+        (sk, tcp),
+        exchange,
+        chosen,
+        port,
+        wanted,
+        (&path, &turn),
+    );
+    path.note(&conn);
+    conn
 }
 
 /// Finds a port for the way that was chosen, or another way.
@@ -159,8 +201,9 @@ fn begin(
     chosen: Chosen,
     port: PortGid,
     wanted: lgr::Wanted,
+    (path, turn): (&Path<'_>, &Cell<Option<Turn<'_>>>),
 ) -> Result<Arc<Conn>, Failure> {
-    let is_direct = port.path() == Path::Direct;
+    let is_direct = port.path() == select::Path::Direct;
     let terms = Terms {
         role: Role::Server,
         version: chosen.version(),
@@ -177,7 +220,7 @@ fn begin(
         net: tcp.netns_address(),
     };
     begin_group(local, port, terms, (sk, tcp), |conn| {
-        first_contact(local, tcp, exchange, chosen, conn)
+        first_contact(local, tcp, exchange, chosen, (conn, path, turn))
     })
 }
 
@@ -186,7 +229,7 @@ fn first_contact(
     tcp: &TcpSocket,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
-    conn: &Arc<Conn>,
+    (conn, path, turn): (&Arc<Conn>, &Path<'_>, &Cell<Option<Turn<'_>>>),
 ) -> Result<(), Failure> {
     let group = &conn.group;
     let at = conn.at();
@@ -203,7 +246,12 @@ fn first_contact(
     };
     let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, Some(beginning));
     exchange.send(&Message::Accept(message))?;
+    // A client that says nothing is in nobody's way for long.
+    if !exchange.await_news(CONFIRM_SOON) {
+        drop(turn.take());
+    }
     let agreed = accepted.on_message(&exchange.receive(CLC_WAIT)?)?;
+    exchange.set_confirmed();
     let client = agreed.client();
     learn(conn, &at, client)?;
     if let Some(peer) = agreed.peer() {
@@ -241,14 +289,19 @@ fn first_contact(
             port: agreed.listener(),
         }
         .as_server()
-        .map_err(|_| Reason::LinkNotReady)?;
+        .map_err(|_| NO_STREAM)?;
     }
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     rmbe.rmb()
         .register(*slot, link)
         .map_err(|_| Reason::RegistrationFailed)?;
-    group.begin_first_contact(group.local_end(*slot, link));
-    first::finish(exchange, conn)
+    // Only ours waits for the decision, however long that takes.
+    let slack = match agreed.takes_any_link() {
+        true => Slack::new(exchange.round_trip()),
+        false => Slack::NONE,
+    };
+    group.begin_first_contact(group.local_end(*slot, link), slack);
+    first::finish(exchange, conn, path, slack)
 }
 
 /// The connection joins a group that both sides have.
@@ -260,6 +313,11 @@ fn reuse(
     mut seat: Seat,
 ) -> Result<Arc<Conn>, Failure> {
     let at = seat.choose_link().ok_or(Reason::NoActiveLink)?;
+    // A client of ours tests the link itself, and can say that it does not know the group any more, which a silent
+    // link does not.
+    if !seat.group().peer().takes_any_link {
+        path::check_link(seat.group(), &at, exchange)?;
+    }
     settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, None);

@@ -35,6 +35,7 @@ use smc_proto::{
     link::next_number,
     llc::LocalEnd,
     stream::Cdc,
+    time::Duration,
     wire::Version, //
 };
 
@@ -43,9 +44,12 @@ use super::{
     LinkGroup,
     Seat, //
 };
-use crate::link::{
-    Failure,
-    Link, //
+use crate::{
+    clock::now,
+    link::{
+        Failure,
+        Link, //
+    }, //
 };
 
 /// The links by slot.
@@ -56,6 +60,16 @@ pub(crate) type Slots = [Option<Arc<Link>>; LINK_SLOTS];
 pub(crate) struct At {
     pub(crate) slot: usize,
     pub(crate) link: Arc<Link>,
+}
+
+/// A link of which something was heard so short a time ago works. That time is known to a tick.
+pub(crate) const FRESH: Duration = Duration::from_millis(50);
+
+impl At {
+    /// Whether something was heard on the link just now.
+    pub(crate) fn is_fresh(&self) -> bool {
+        now().saturating_since(self.link.heard()) < FRESH
+    }
 }
 
 /// The links of a group.

@@ -62,6 +62,8 @@ pub(crate) struct Conversation {
     pub(crate) is_over: bool,
     /// Watch the links from when they are active.
     pub(crate) watches: [Option<KeepAlive>; LINK_SLOTS],
+    /// When a connection that was about to join tested a link.
+    probed: [Instant; LINK_SLOTS],
 }
 
 impl Conversation {
@@ -79,7 +81,23 @@ impl Conversation {
             is_first: true,
             is_over: false,
             watches: [None; LINK_SLOTS],
+            probed: [Instant::ZERO; LINK_SLOTS],
         }
+    }
+
+    /// A connection is about to test the link in a slot at `now`, which counts as silent since `silent_since`.
+    /// Says no if another one has done so a moment ago: one test does for all.
+    pub(crate) fn begin_probe(&mut self, slot: usize, silent_since: Instant, now: Instant) -> bool {
+        const ONE_DOES: Duration = Duration::from_secs(1);
+        let Some(last) = self.probed.get_mut(slot) else {
+            return false;
+        };
+        let is_answered = *last < silent_since;
+        let is_due = is_answered || last.saturating_add(ONE_DOES).is_due(now);
+        if is_due {
+            *last = now;
+        }
+        is_due
     }
 }
 

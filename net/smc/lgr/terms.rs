@@ -53,6 +53,16 @@ pub(crate) struct Terms {
     pub(crate) net: usize,
 }
 
+impl Terms {
+    /// Whether the group is with the same machine at the same address as another, for the same namespace.
+    pub(crate) fn is_same_peer(&self, other: &Self) -> bool {
+        self.peer == other.peer
+            && self.ends.peer == other.ends.peer
+            && self.ends.scope == other.ends.scope
+            && self.ends.namespace == other.ends.namespace
+    }
+}
+
 /// The longest time that a group without connections is kept over iWARP in another namespace than the first:
 /// its stream is a socket there, and a namespace does not go while it has one.
 const HELD: Duration = Duration::from_secs(5);

@@ -53,6 +53,8 @@ pub(crate) enum Failure {
     Credits,
     /// The peer does not use it any more.
     GivenUp,
+    /// The peer's queue pair has the number of another link's: the device at the other end is not that of before.
+    Replaced,
 }
 
 impl fmt::Display for Failure {
@@ -66,6 +68,7 @@ impl fmt::Display for Failure {
             Self::Port => f.write_str("its port is gone"),
             Self::Credits => f.write_str("the peer does not account for its receives"),
             Self::GivenUp => f.write_str("the peer gave it up"),
+            Self::Replaced => f.write_str("the peer's queue pair is that of another link now"),
         }
     }
 }

@@ -19,10 +19,14 @@ use smc_proto::{
         },
         Finished,
         LocalEnd,
+        ANSWER_WAIT,
         FLOW_WAIT, //
     },
     reason::Reason,
-    time::Instant,
+    time::{
+        Duration,
+        Instant, //
+    },
     wire::{
         llc::{
             LinkRkey,
@@ -37,7 +41,8 @@ use crate::{
     lgr::{
         At,
         LinkGroup,
-        FIRST, //
+        FIRST,
+        FRESH, //
     },
     rmb::{
         Gone,
@@ -50,19 +55,22 @@ const OTHERS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd) {
-        self.converse(|llc, _, now| llc.begin_first_contact(link, now).unwrap_or_default());
+    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, slack: first::Slack) {
+        self.converse(|llc, _, now| {
+            llc.begin_first_contact(link, slack, now)
+                .unwrap_or_default()
+        });
     }
 
     /// Waits for the end of the first contact; `prepare` brings the link up when it is time. It ends with
-    /// [`first::Error::Silent`] when `is_vain` says so.
+    /// [`first::Error::Silent`] when `is_vain` says so, which is told whether the client has answered.
     pub(crate) fn await_first_contact(
         self: &Arc<Self>,
         prepare: impl Fn() -> Result<(), Reason>,
-        is_vain: impl Fn() -> bool,
+        is_vain: impl Fn(bool) -> bool,
     ) -> Result<(), first::Error> {
         loop {
-            match self.await_llc(&is_vain) {
+            match self.await_llc(|| is_vain(self.has_answered())) {
                 Step::Prepare => {
                     let result = prepare();
                     self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
@@ -75,6 +83,69 @@ impl LinkGroup {
                     return Err(first::Error::Silent);
                 }
             }
+        }
+    }
+
+    /// Whether the client's answer in a first contact is out and the server's decision awaited. If the answer
+    /// has arrived at a server that says nothing more, that is its decision.
+    fn has_answered(self: &Arc<Self>) -> bool {
+        let has_answered = self.with_llc(|conversation, _| conversation.core.has_answered());
+        let is_delivered = || {
+            let link = self.link(FIRST);
+            link.is_some_and(|link| link.is_quiet() && link.is_up() && !link.is_iwarp())
+        };
+        if has_answered && !self.peer().takes_any_link && is_delivered() {
+            self.converse(|llc, _, now| llc.on_answer_delivered(now));
+        }
+        has_answered
+    }
+
+    /// Makes sure that a link that was silent still works, before a connection joins it: the peer answers a
+    /// TEST_LINK. Says no if it does not in time; from then on the link is tested as one that was silent for
+    /// long. A peer that took `round_trip` at most to answer over TCP has more time, and a machine that is too busy
+    /// to tell says yes. May sleep.
+    pub(crate) fn probe(self: &Arc<Self>, at: &At, round_trip: Duration) -> bool {
+        if at.is_fresh() {
+            return true;
+        }
+        let (At { slot, link }, start) = (at, now());
+        let before = link.heard();
+        let since = before.saturating_add(FRESH);
+        let is_mine =
+            self.with_llc(|conversation, _| conversation.begin_probe(*slot, since, start));
+        if is_mine {
+            self.converse(|llc, _, _| llc.test_link(*slot));
+        }
+        let end = start.saturating_add(PROBE_MAX);
+        let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
+        let mut late = Duration::ZERO;
+        while link.heard() == before && link.is_up() && self.ending().is_none() {
+            if left == Duration::ZERO || end.is_due(now()) {
+                if late >= PROBE_LATE {
+                    return true;
+                }
+                link.note_unanswered(before);
+                self.suspect(*slot);
+                return false;
+            }
+            let (asleep, tick) = (now(), time::jiffies(left.as_nanos()).min(TICK));
+            self.sleep_llc(tick, |_| link.heard() != before);
+            let slept = now().saturating_since(asleep);
+            late = late.saturating_add(overslept(slept));
+            left = left.saturating_sub(slept.saturating_sub(overslept(slept)));
+        }
+        link.heard() != before && link.is_up()
+    }
+
+    /// Has a link tested from now on that did not answer.
+    fn suspect(self: &Arc<Self>, slot: usize) {
+        let due = self.with_llc(|conversation, _| {
+            let watch = conversation.watches.get_mut(slot)?.as_mut()?;
+            watch.on_suspected(now());
+            watch.deadline()
+        });
+        if let Some(at) = due {
+            self.look_by(at);
         }
     }
 
@@ -277,10 +348,29 @@ impl LinkGroup {
             if is_vain() {
                 return Step::Gone;
             }
+            let asleep = now();
             self.sleep_llc(TICK, |llc| llc.prepare || llc.finished.is_some());
-            self.converse(|llc, _, now| llc.on_timeout(now));
+            let late = overslept(now().saturating_since(asleep));
+            self.converse(|llc, _, now| {
+                llc.on_late(late);
+                llc.on_timeout(now)
+            });
         }
     }
+}
+
+/// The longest time for which a connection that joins a group waits for the answer to a TEST_LINK. The client waits six
+/// seconds for the ACCEPT.
+const PROBE_MAX: Duration = Duration::from_secs(4);
+
+/// A machine that was late by so much in that time is too busy to tell.
+const PROBE_LATE: Duration = Duration::from_secs(1);
+
+/// By how much a sleep was longer than the [`TICK`] that it was asked for at most. A machine that is too busy to wake
+/// this thread in time is too busy for what comes by RDMA as well, so that time does not count.
+fn overslept(slept: Duration) -> Duration {
+    const MOST: Duration = Duration::from_millis(120);
+    slept.saturating_sub(MOST)
 }
 
 /// The longest sleep between two looks at the core's deadline, jiffies.

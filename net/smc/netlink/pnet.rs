@@ -31,6 +31,7 @@ use super::{
 use crate::{
     ib,
     namespace,
+    paths,
     pnet::{
         Entry,
         Place,
@@ -124,6 +125,9 @@ fn add(request: &Request<'_>) -> Result {
         }
         added = unless_there(add_port(pnetid, device.trim_ascii(), port))?.or(added);
     }
+    if added.is_ok() {
+        paths::forget_all();
+    }
     added
 }
 
@@ -150,13 +154,17 @@ fn delete(request: &Request<'_>) -> Result {
     // A blank name is that of no network.
     let pnetid = PnetId::query(name).ok_or(ENOENT)?;
     match namespace::within(request.netns()).pnet.remove(Some(pnetid)) {
-        true => Ok(()),
+        true => {
+            paths::forget_all();
+            Ok(())
+        }
         false => Err(ENOENT),
     }
 }
 
 fn flush(request: &Request<'_>) -> Result {
     namespace::within(request.netns()).pnet.remove(None);
+    paths::forget_all();
     Ok(())
 }
 

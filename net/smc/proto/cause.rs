@@ -45,6 +45,15 @@ explained! {
         NoPathToPeer = 11, "no-path-to-peer",
             "The port of the RDMA device has no route to the peer's RDMA address, or nobody answers there.",
             "Check the routes and the neighbours between the two RDMA addresses (ip route get ADDRESS oif DEVICE).";
+        PathSilent = 12, "path-silent",
+            "RDMA packets to or from the peer did not get through, though TCP did.",
+            "Let RDMA through all firewalls between the two, in both directions: UDP port 4791 for RoCE, TCP ports 49152 to 65535 for iWARP; check the MTU, too.";
+        PathFailed = 13, "path-failed",
+            "RDMA packets to or from the peer did not get through a moment ago, so that it is not tried again at once.",
+            "Let RDMA through all firewalls between the two, in both directions: UDP port 4791 for RoCE, TCP ports 49152 to 65535 for iWARP. It is tried again within a minute.";
+        PeerBusy = 14, "peer-busy",
+            "Another connection was making a link group with the same peer, and took too long.",
+            "If it happens again, see why other connections of this peer go over TCP (smc ss); RDMA may not get through a firewall (UDP port 4791).";
     }
 }
 

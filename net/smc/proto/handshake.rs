@@ -39,6 +39,7 @@ use crate::wire::Version;
 
 pub mod client;
 pub mod eid;
+pub mod paths;
 pub mod select;
 pub mod server;
 
@@ -53,9 +54,13 @@ pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 /// Time for the rest of a message whose first bytes are here.
 pub const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// Time to wait for a DECLINE when the link stays silent: it tells a peer that gave up from one
-/// whose network does.
-pub const DECLINE_WAIT: Duration = Duration::from_secs(1);
+/// Time that a first contact has from the PROPOSAL on to begin at the server, while those of other connections
+/// with the same peer are under way. The client waits for [`CLC_WAIT`].
+pub const TURN_WAIT: Duration = Duration::from_secs(4);
+
+/// Time for which a client has its turn to make a link group with the server, without a CONFIRM: after that
+/// other connections of the same peer go on.
+pub const CONFIRM_SOON: Duration = Duration::from_secs(1);
 
 /// The enterprise id that every machine with this module has unless the administrator removes it,
 /// so that version 2 works without configuration between two of them.
@@ -149,6 +154,17 @@ impl Failure {
         }
     }
 
+    /// Whether RDMA packets did not get through though TCP did, as this side or the peer found.
+    pub fn is_silent_path(self) -> bool {
+        match self {
+            Self::Declined(reason, cause) => {
+                cause == Some(Cause::PathSilent) && !matches!(reason, Reason::NoActiveLink)
+            }
+            Self::PeerDeclined { diagnosis, .. } => diagnosis == Reason::TimeoutConfirmLink.into(),
+            Self::Peer(_) | Self::Fatal(_) => false,
+        }
+    }
+
     /// What exactly was missing here, if it is known.
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -228,11 +244,11 @@ pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decl
     Decline::new(received.unwrap_or(Version::V1), sender, reason)
 }
 
-/// Decides what it means that the first link stays silent, from what came over TCP within
-/// [`DECLINE_WAIT`]; `None` if nothing did.
+/// Decides what it means that the first link stays silent, from what came over TCP by then; `None` if nothing
+/// did.
 pub fn after_silence(heard: Option<&Message<'_>>) -> Failure {
     match heard {
-        None => Reason::TimeoutConfirmLink.into(),
+        None => Failure::Declined(Reason::TimeoutConfirmLink, Some(Cause::PathSilent)),
         Some(Message::Decline(decline)) => decline.into(),
         Some(Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_)) => {
             PeerMisbehaved::UnexpectedMessage.into()

@@ -178,7 +178,10 @@ impl Llc {
     pub fn on_link_down(&mut self, slot: usize, now: Instant) -> Actions<'static> {
         self.queue.forget(slot);
         let actions = match &self.flow {
-            Some(Flow::FirstContact(flow)) if flow.slot() == slot => first::silent(),
+            // The server has decided or will, whatever became of the link.
+            Some(Flow::FirstContact(flow)) if flow.slot() == slot && !flow.has_answered() => {
+                first::silent()
+            }
             Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(rkey::Error::LinkLost),
             Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
             Some(Flow::Offer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
@@ -211,12 +214,21 @@ impl Llc {
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
+        slack: first::Slack,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
         self.check_free()?;
-        let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, now);
+        let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, slack, now);
         self.flow = Some(Flow::FirstContact(flow));
         Ok(actions)
+    }
+
+    /// Reports that the machine was too busy to look in time, by so much: the peer of a first contact has more
+    /// time.
+    pub fn on_late(&mut self, late: Duration) {
+        if let Some(Flow::FirstContact(flow)) = &mut self.flow {
+            flow.on_late(late);
+        }
     }
 
     /// Reports how [`Action::PrepareLink`] or [`Action::ConnectLink`] went: the reason if the link
@@ -229,10 +241,26 @@ impl Llc {
     ) -> Actions<'static> {
         let version = self.version;
         let actions = match &mut self.flow {
-            Some(Flow::FirstContact(flow)) => flow.on_prepared(result, version),
+            Some(Flow::FirstContact(flow)) => flow.on_prepared(result, version, now),
             Some(Flow::Offer(flow)) => flow.on_connected(slot, result, now),
             Some(Flow::Answer(flow)) => flow.on_connected(slot, result),
             Some(Flow::Held | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
+        };
+        self.settle(actions, now)
+    }
+
+    /// Whether the client has answered in a first contact, and waits for the server's decision: that comes on
+    /// the link, or as a DECLINE over TCP, and a client that declines now may be alone with that.
+    pub const fn has_answered(&self) -> bool {
+        matches!(&self.flow, Some(Flow::FirstContact(flow)) if flow.has_answered())
+    }
+
+    /// Reports that the client's answer in a first contact has arrived, where the server is one that does not
+    /// test the link afterwards.
+    pub fn on_answer_delivered(&mut self, now: Instant) -> Actions<'static> {
+        let actions = match &self.flow {
+            Some(Flow::FirstContact(flow)) => flow.on_delivered(),
+            Some(_) | None => Actions::default(),
         };
         self.settle(actions, now)
     }

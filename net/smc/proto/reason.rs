@@ -52,7 +52,7 @@ reasons! {
         "Lower net.smc.rmem and net.smc.wmem, or set net.smc.smcr_buf_type to 1 or 2 so that buffers need not be contiguous.";
     TimeoutConfirmLink = 0x0201_0000, "TIMEOUT_CL", Both,
         "The new link was never confirmed: no CONFIRM_LINK arrived in time over RDMA.",
-        "RDMA traffic does not get through: check the firewall for UDP port 4791, the MTU, and that both GIDs reach each other (rping).";
+        "RDMA traffic does not get through: check the firewalls for UDP port 4791 (RoCE) or TCP ports from 49152 on (iWARP), the MTU, and that both GIDs reach each other (rping).";
     TimeoutAddLink = 0x0202_0000, "TIMEOUT_AL", Nobody,
         "The second link was not added in time.",
         "Check RDMA connectivity of the second port.";

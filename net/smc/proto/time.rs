@@ -88,6 +88,12 @@ impl Duration {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// What is left of it without the other, or nothing.
+    #[inline]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// The product, or the longest duration there is.
     #[inline]
     pub const fn saturating_mul(self, times: u32) -> Self {

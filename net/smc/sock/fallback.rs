@@ -27,6 +27,9 @@ use crate::namespace;
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
 pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
+    if why.may_cross {
+        this.stray.expect();
+    }
     if Sock::hook_connection(this).is_err() {
         // Without memory nobody would hear of TCP's events.
         this.sk.set_err(ENOMEM);
@@ -48,6 +51,10 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     this.sk.wake_state();
     this.sk.wake_readable();
     this.sk.wake_writable();
+    if why.may_cross {
+        // What was here before this has told nobody.
+        Sock::kick(this.as_arc_borrow());
+    }
     true
 }
 
@@ -68,6 +75,7 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
 /// recvmsg(2).
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
+    this.await_front(flags)?;
     let len = this.tcp.recvmsg(msg, flags)?;
     if len == 0 && room > 0 {
         // Not the end of the stream but of the connection, if there was an error.

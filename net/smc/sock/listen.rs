@@ -292,7 +292,7 @@ fn await_data(this: &Sock, child: &Sock) {
     let _ = child.sk.wait_until(timeout, false, || {
         let events = child
             .conn()
-            .map_or_else(|| child.tcp.poll(), |conn| conn.poll());
+            .map_or_else(|| child.poll_tcp(), |conn| conn.poll());
         events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0
     });
 }

@@ -94,13 +94,17 @@ impl StreamSocket for Sock {
                 _ => 0,
             },
             Phase::Active => this.conn().map_or(0, |conn| conn.poll()),
-            Phase::Init | Phase::Fallback | Phase::Closed => this.tcp.poll(),
+            Phase::Fallback => this.poll_tcp(),
+            Phase::Init | Phase::Closed => this.tcp.poll(),
         }
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32> {
         if let Some(result) = this.conn().and_then(|conn| active::ioctl(&conn, cmd, arg)) {
             return result;
+        }
+        if cmd == net::SIOCINQ && !this.is_front_clear() {
+            return net::put_int(arg, 0).map(|()| 0);
         }
         this.tcp.ioctl(cmd, arg)
     }

@@ -156,7 +156,11 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
         }
-        _ => this.tcp.getsockopt(level, name, out),
+        _ => {
+            // TCP_ZEROCOPY_RECEIVE reads, and TCP_INQ counts.
+            this.is_front_clear();
+            this.tcp.getsockopt(level, name, out)
+        }
     }
 }
 

@@ -62,6 +62,8 @@ impl Machine {
             local: None,
             peer: None,
             row: None,
+            patience: net.now(),
+            may_cross: false,
             outcome: None,
         };
         self.conns.insert(id, conn);
@@ -112,7 +114,11 @@ impl Machine {
         let conn = self.conn(id);
         let is_reading = matches!(
             conn.stage,
-            Stage::Fresh | Stage::Proposed(_) | Stage::Accepted(_) | Stage::Silence
+            Stage::Fresh
+                | Stage::Proposed(_)
+                | Stage::Accepted(_)
+                | Stage::FirstContact
+                | Stage::Silence
         );
         if !is_reading {
             return;
@@ -171,8 +177,8 @@ impl Machine {
                 let agreed = accepted.on_message(message)?;
                 self.on_agreed(id, *agreed.client(), net)
             }
-            Stage::Silence => Err(handshake::after_silence(Some(message))),
-            Stage::Announcing(_) | Stage::Confirming(_) | Stage::FirstContact | Stage::Done => {
+            Stage::FirstContact | Stage::Silence => Err(handshake::after_silence(Some(message))),
+            Stage::Announcing(_) | Stage::Confirming(_) | Stage::Done => {
                 unreachable!("nothing is read now")
             }
         }
@@ -351,6 +357,13 @@ impl Machine {
         let conn = &self.conns[&id];
         let g = conn.group.unwrap();
         let group = &mut self.groups[g];
+        if !group.is_alive {
+            // A client that answered, and heard of no decision while the group ended.
+            let conn = self.conn(id);
+            conn.stage = Stage::Done;
+            conn.outcome = Some(Outcome::Aborted);
+            return;
+        }
         assert!(
             group.end.state.is_active(),
             "SMC over a link that is not active"
@@ -377,6 +390,8 @@ impl Machine {
     pub(super) fn fail(&mut self, id: u8, failure: Failure, net: &mut Wire) {
         let verdict = failure.verdict();
         if let Some(reason) = verdict.decline {
+            // Nobody looks at TCP on this side any more.
+            self.conn(id).may_cross = true;
             let received = self.conns[&id].received;
             let decline = handshake::decline(reason, received, self.config.peer_id);
             self.declined.push(decline);

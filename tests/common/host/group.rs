@@ -4,10 +4,8 @@
 use std::collections::VecDeque;
 
 use smc_proto::buffer::SizeClass;
-use smc_proto::handshake::{
-    self,
-    Failure, //
-};
+use smc_proto::handshake::Failure;
+use smc_proto::handshake::Fatal;
 use smc_proto::id::{
     Gid,
     LinkNum,
@@ -171,7 +169,14 @@ impl Machine {
     }
 
     pub(super) fn begin_first_contact(&mut self, id: u8, g: usize, net: &mut Wire) {
-        self.conn(id).stage = Stage::FirstContact;
+        let role = match self.side {
+            Side::Client => Role::Client,
+            Side::Server => Role::Server,
+        };
+        let slack = first::Slack::NONE;
+        let conn = self.conn(id);
+        conn.stage = Stage::FirstContact;
+        conn.patience = net.now().saturating_add(first::patience(role, slack));
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
         let link = LocalEnd {
@@ -189,7 +194,7 @@ impl Machine {
         group.owner = Some(id);
         let actions = group
             .llc
-            .begin_first_contact(link, net.now())
+            .begin_first_contact(link, slack, net.now())
             .expect("the group is new");
         self.act(g, actions, net);
     }
@@ -317,9 +322,12 @@ impl Machine {
             }
             (Finished::FirstContact(Err(first::Error::Silent)), Stage::FirstContact) => {
                 self.conn(id).stage = Stage::Silence;
-                self.wait(id, handshake::DECLINE_WAIT, net);
-                self.pump(id, net);
+                let end = self.conn(id).patience;
+                self.wait(id, end.saturating_since(net.now()), net);
                 Ok(())
+            }
+            (Finished::FirstContact(Err(first::Error::Undecided)), _) => {
+                Err(Fatal::TimedOut.into())
             }
             (Finished::FirstContact(Err(first::Error::Failed(reason))), _) => Err(reason.into()),
             (Finished::ConfirmRkey(Ok(())), Stage::Announcing(chosen)) => {

@@ -42,9 +42,26 @@ impl Llc {
             return Action::Ignored(Ignored::WrongVersion).into();
         }
         match message.kind {
-            Kind::Request => self.on_request(&message.body, arrival, now),
+            Kind::Request => {
+                let mut actions = self.note_request(&message.body, now);
+                actions.append(self.on_request(&message.body, arrival, now));
+                actions
+            }
             Kind::Response => self.on_response(&message.body, arrival, now),
         }
+    }
+
+    /// A request of the server may end the client's first contact before it is looked at.
+    fn note_request<'a>(&mut self, body: &Body<'a>, now: Instant) -> Actions<'a> {
+        let actions = match (body, &mut self.flow) {
+            // The server's own request, or its end.
+            (Body::ConfirmLink(_) | Body::DeleteLink(_), _) => Actions::default(),
+            (_, Some(Flow::FirstContact(flow))) => {
+                flow.on_other_request(matches!(body, Body::TestLink(_)))
+            }
+            _ => Actions::default(),
+        };
+        self.settle(actions, now)
     }
 
     fn on_request<'a>(
@@ -91,8 +108,11 @@ impl Llc {
         let (version, slot) = (self.version, arrival.slot);
         let actions = match (body, &mut self.flow) {
             (Body::ConfirmLink(answer), Some(Flow::FirstContact(flow))) => {
-                flow.on_answer(answer, slot, version)
+                flow.on_answer(answer, slot, version, now)
             }
+            (Body::TestLink(_), Some(Flow::FirstContact(flow))) => flow
+                .on_tested(slot, version)
+                .unwrap_or_else(|| Action::Ignored(Ignored::Noted).into()),
             (Body::ConfirmLink(answer), Some(Flow::Offer(flow))) => flow.on_confirmed(answer, slot),
             (Body::AddLink(answer), Some(Flow::Offer(flow))) => flow.on_answer(answer, arrival),
             (Body::AddLinkCont(answer), Some(Flow::Offer(flow))) => {

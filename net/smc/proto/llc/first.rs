@@ -2,9 +2,17 @@
 
 //! The first contact: CONFIRM_LINK on the first link of a new group.
 //!
-//! The server asks, the client brings its queue pair up and answers; each knows then that the
-//! link works both ways. Until then nothing is written into a buffer (RFC 7609 section 3.5.1.7; C
-//! functions `smcr_serv_conf_first_link`, `smcr_clnt_conf_first_link`).
+//! The server asks, the client brings its queue pair up and answers. Until then nothing is written into a
+//! buffer (RFC 7609 section 3.5.1.7; C functions `smcr_serv_conf_first_link`,
+//! `smcr_clnt_conf_first_link`).
+//!
+//! Packets may stop in one direction at any of these messages, so one side decides and the other one waits
+//! to hear of it. The server decides: it tests the link once more (TEST_LINK), as the client's answer says
+//! nothing of what the server sends since, and uses the link when that is answered, else it declines over
+//! TCP. The client, once it has answered, declines no more. It uses the link when the server's next request
+//! shows that the server does; when the peer is one that does not test, as C peers, when its answer has
+//! arrived; and when a server that has tested the link sends no DECLINE for longer than it takes. When nothing of
+//! that happens the connection is lost: a C server that has the answer uses the link.
 
 use super::action::{
     Action,
@@ -35,20 +43,92 @@ use crate::wire::llc::{
 };
 use crate::wire::Version;
 
-/// Time that the client waits for the request: longer than the server waits for the answer, so
-/// that the two do not give up at the same moment.
-pub const CLIENT_WAIT: Duration = Duration::from_secs(4);
+/// Time that the client waits for the request before it declines. A server of ours declines 2 seconds after
+/// its request; a C server waits 2 seconds for the answer, then reads a DECLINE for 1 second, then sends its
+/// own and reads none. So both sides never decline at the same moment.
+pub const CLIENT_WAIT: Duration = Duration::from_millis(2500);
+
+/// What a peer gets on top of these times if it took long to answer over TCP, or this machine is late to look: it is far
+/// away, or one of the two machines is busy. A firewall slows down nothing of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slack {
+    length: Duration,
+    /// How much longer it may get.
+    spare: Duration,
+}
+
+impl Slack {
+    /// That of a C peer, which reads a DECLINE for one second only: a server from two seconds after its request, a client
+    /// after its answer.
+    pub const NONE: Self = Self {
+        length: Duration::ZERO,
+        spare: Duration::ZERO,
+    };
+
+    /// The most of it: with it the server still declines before the client stops to wait for that
+    /// ([`DECISION_WAIT`]).
+    const MAX: Duration = Duration::from_secs(3);
+
+    /// Who needs more than the first of these gets the second one at least.
+    const AT_ONCE: Duration = Duration::from_millis(250);
+    const PAST_DECLINE: Duration = Duration::from_millis(1500);
+
+    /// That of a peer with this module which took so long at most to answer a message over TCP.
+    pub fn new(round_trip: Duration) -> Self {
+        let length = match round_trip.saturating_mul(4) {
+            short if short <= Self::AT_ONCE => short,
+            long => long.max(Self::PAST_DECLINE).min(Self::MAX),
+        };
+        Self {
+            length,
+            spare: Self::MAX.saturating_sub(length),
+        }
+    }
+
+    /// The machine was too busy to look in time, by so much. Says how much longer the peer gets.
+    fn grow(&mut self, late: Duration) -> Duration {
+        let more = match late {
+            short if short <= Self::AT_ONCE => short,
+            long => long.max(Self::PAST_DECLINE),
+        };
+        let more = more.min(self.spare);
+        self.spare = self.spare.saturating_sub(more);
+        more
+    }
+}
+
+/// Time from its beginning after which a first contact that came to nothing is declined. What fails before,
+/// other than for a [`Reason`], may be because the peer declines: that is awaited so long.
+pub const fn patience(role: Role, slack: Slack) -> Duration {
+    let wait = match role {
+        Role::Client => CLIENT_WAIT,
+        Role::Server => ANSWER_WAIT,
+    };
+    wait.saturating_add(slack.length)
+}
+
+/// Time that the client waits for the server's decision after its answer. A C server's DECLINE comes after
+/// 5 seconds, of which it waits 2 for messages to leave.
+pub const DECISION_WAIT: Duration = Duration::from_secs(7);
+
+/// Time that the server's test has at least, should the client's answer have come late. A C client reads a
+/// DECLINE 2 to 3 seconds after its answer.
+const TEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Time after which the server asks once more. A C client drops a request that it sees before it
-/// is ready for it, between its CONFIRM and the start of its flow.
-pub const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// is ready for it, between its CONFIRM and the start of its flow. One that has answered takes the second request for
+/// the end of its two seconds, and reads a DECLINE for one second from then on: it has to come well before that is over.
+pub const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
 /// Why there is no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The peer was not heard. Wait [`crate::handshake::DECLINE_WAIT`] for a DECLINE on TCP and
-    /// ask [`crate::handshake::after_silence`] what it means.
+    /// The peer was not heard. Look for a DECLINE on TCP, until the [`patience`] is over, and ask
+    /// [`crate::handshake::after_silence`] what it means.
     Silent,
+    /// Client: the server has neither declined nor tested the link, and the answer did not arrive as far as is
+    /// known. A C server that has the answer uses the link, so there is no way back to TCP.
+    Undecided,
     /// The link cannot be used.
     Failed(Reason),
 }
@@ -57,6 +137,7 @@ pub enum Error {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstContact {
     link: LocalEnd,
+    slack: Slack,
     state: State,
 }
 
@@ -66,6 +147,13 @@ enum State {
     Asked {
         again: Option<Instant>,
         deadline: Instant,
+        /// When a test that begins at once ends.
+        test_deadline: Instant,
+    },
+    /// Server: the client has answered, and its answer to the test is awaited.
+    Testing {
+        peer_uid: LinkUid,
+        deadline: Instant,
     },
     /// Client: the request is awaited.
     Waiting { deadline: Instant },
@@ -74,6 +162,12 @@ enum State {
         link_num: LinkNum,
         peer_uid: LinkUid,
     },
+    /// Client: the answer is out, and the server's decision is awaited.
+    Answered {
+        /// The server's test was here.
+        is_tested: bool,
+        deadline: Instant,
+    },
 }
 
 impl FirstContact {
@@ -81,35 +175,76 @@ impl FirstContact {
         role: Role,
         version: Version,
         link: LocalEnd,
+        slack: Slack,
         now: Instant,
     ) -> (Self, Actions<'static>) {
-        match role {
-            Role::Client => {
-                let deadline = now.saturating_add(CLIENT_WAIT);
-                let state = State::Waiting { deadline };
-                (Self { link, state }, Actions::default())
-            }
-            Role::Server => {
-                let state = State::Asked {
-                    again: Some(now.saturating_add(ASK_AGAIN)),
-                    deadline: now.saturating_add(ANSWER_WAIT),
-                };
-                let flow = Self { link, state };
-                let request = flow.request(version);
-                (flow, request.into())
-            }
-        }
+        let deadline = now.saturating_add(patience(role, slack));
+        let state = match role {
+            Role::Client => State::Waiting { deadline },
+            Role::Server => State::Asked {
+                again: Some(now.saturating_add(ASK_AGAIN)),
+                deadline,
+                test_deadline: now.saturating_add(ANSWER_WAIT),
+            },
+        };
+        let flow = Self { link, slack, state };
+        let actions = match role {
+            Role::Client => Actions::default(),
+            Role::Server => flow.request(version).into(),
+        };
+        (flow, actions)
     }
 
     pub(super) const fn slot(&self) -> usize {
         self.link.slot
     }
 
+    pub(super) fn on_late(&mut self, late: Duration) {
+        let deadline = match &mut self.state {
+            State::Asked { deadline, .. }
+            | State::Testing { deadline, .. }
+            | State::Waiting { deadline }
+            | State::Answered { deadline, .. } => deadline,
+            State::Preparing { .. } => return,
+        };
+        *deadline = deadline.saturating_add(self.slack.grow(late));
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Asked { again, deadline } => Some(again.unwrap_or(deadline)),
-            State::Waiting { deadline } => Some(deadline),
+            State::Asked {
+                again, deadline, ..
+            } => Some(again.unwrap_or(deadline)),
+            State::Testing { deadline, .. }
+            | State::Waiting { deadline }
+            | State::Answered { deadline, .. } => Some(deadline),
             State::Preparing { .. } => None,
+        }
+    }
+
+    /// Client: whether the answer is out.
+    pub(super) const fn has_answered(&self) -> bool {
+        matches!(self.state, State::Answered { .. })
+    }
+
+    /// Client: a request of the server that is no CONFIRM_LINK. The first may be its test, the next one means
+    /// that it uses the link.
+    pub(super) fn on_other_request<'a>(&mut self, is_test: bool) -> Actions<'a> {
+        match &mut self.state {
+            State::Answered { is_tested, .. } if is_test && !*is_tested => {
+                *is_tested = true;
+                Actions::default()
+            }
+            State::Answered { .. } => established(),
+            _ => Actions::default(),
+        }
+    }
+
+    /// Client: the answer has arrived, at a server that does not test the link.
+    pub(super) fn on_delivered<'a>(&self) -> Actions<'a> {
+        match self.state {
+            State::Answered { .. } => established(),
+            _ => Actions::default(),
         }
     }
 
@@ -143,6 +278,7 @@ impl FirstContact {
         &mut self,
         result: Result<(), Reason>,
         version: Version,
+        now: Instant,
     ) -> Actions<'a> {
         let State::Preparing { link_num, peer_uid } = self.state else {
             return unexpected();
@@ -152,9 +288,13 @@ impl FirstContact {
         }
         let slot = self.link.slot;
         let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
+        self.state = State::Answered {
+            is_tested: false,
+            deadline: now.saturating_add(DECISION_WAIT),
+        };
         let mut actions = Actions::from(send(version, Kind::Response, slot, answer));
+        // As soon as the server uses the link it may offer it to another connection.
         actions.push(Action::ActivateLink { slot, peer_uid });
-        actions.push(Action::Finished(Finished::FirstContact(Ok(()))));
         actions
     }
 
@@ -164,8 +304,9 @@ impl FirstContact {
         answer: &ConfirmLink,
         slot: usize,
         version: Version,
+        now: Instant,
     ) -> Actions<'a> {
-        let State::Asked { .. } = self.state else {
+        let State::Asked { test_deadline, .. } = self.state else {
             return unexpected();
         };
         if slot != self.link.slot {
@@ -177,27 +318,49 @@ impl FirstContact {
         if !answer.no_eye_catcher {
             return failed(Reason::RmbeEyeCatcher);
         }
-        let peer_uid = answer.uid;
-        let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
-        if self.link.limits.max_links > 1 && !self.link.more_follows {
-            actions.push(send(
-                version,
-                Kind::Request,
-                slot,
-                self.link.no_more_links(),
-            ));
+        self.state = State::Testing {
+            peer_uid: answer.uid,
+            deadline: test_deadline
+                .max(now.saturating_add(TEST_WAIT.saturating_add(self.slack.length))),
+        };
+        send(version, Kind::Request, slot, TEST).into()
+    }
+
+    /// Server: the client's answer to a TEST_LINK. `None` if it is not about this.
+    pub(super) fn on_tested<'a>(&self, slot: usize, version: Version) -> Option<Actions<'a>> {
+        let State::Testing { peer_uid, .. } = self.state else {
+            return None;
+        };
+        if slot != self.link.slot {
+            return None;
         }
+        let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
+        // Either tells the client that the link is in use.
+        let told = match self.link.limits.max_links > 1 && !self.link.more_follows {
+            true => self.link.no_more_links(),
+            false => TEST,
+        };
+        actions.push(send(version, Kind::Request, slot, told));
         actions.push(Action::Finished(Finished::FirstContact(Ok(()))));
-        actions
+        Some(actions)
     }
 
     pub(super) fn on_timeout<'a>(&mut self, version: Version, now: Instant) -> Actions<'a> {
         match &mut self.state {
-            State::Asked { again, deadline } if !deadline.is_due(now) => {
+            State::Asked {
+                again, deadline, ..
+            } if !deadline.is_due(now) => {
                 *again = None;
                 self.request(version).into()
             }
-            State::Asked { .. } | State::Waiting { .. } => silent(),
+            State::Asked { .. } | State::Testing { .. } | State::Waiting { .. } => silent(),
+            // Who tests declines, or uses the link.
+            State::Answered {
+                is_tested: true, ..
+            } => established(),
+            State::Answered { .. } => {
+                Action::Finished(Finished::FirstContact(Err(Error::Undecided))).into()
+            }
             State::Preparing { .. } => Actions::default(),
         }
     }
@@ -206,6 +369,13 @@ impl FirstContact {
         let body = Body::ConfirmLink(self.link.confirm_link(self.link.link_num));
         send(version, Kind::Request, self.link.slot, body)
     }
+}
+
+/// The request whose answer shows that what the server sends arrives.
+const TEST: Body<'static> = Body::TestLink([0; 16]);
+
+fn established<'a>() -> Actions<'a> {
+    Action::Finished(Finished::FirstContact(Ok(()))).into()
 }
 
 /// Ends the flow because the peer was not heard.

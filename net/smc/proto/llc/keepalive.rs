@@ -64,6 +64,14 @@ impl KeepAlive {
         }
     }
 
+    /// Notes that the peer did not answer a TEST_LINK of somebody else in time: the next one is due at `now`.
+    pub fn on_suspected(&mut self, now: Instant) {
+        if self.answer_by.is_none() {
+            self.answer_by = Some(now);
+            self.tests = 1;
+        }
+    }
+
     /// Says when [`KeepAlive::on_timeout`] is due; `None` if keep alive is off.
     pub fn deadline(&self) -> Option<Instant> {
         if self.interval.is_zero() {
@@ -171,6 +179,16 @@ mod tests {
         assert_eq!(watch.on_timeout(at(35)), Due::SendTest);
         watch.on_received(at(5));
         assert_eq!(watch.deadline(), Some(at(37)));
+    }
+
+    #[test]
+    fn a_test_by_somebody_else_counts() {
+        let mut watch = KeepAlive::new(INTERVAL, at(0));
+        watch.on_suspected(at(3));
+        assert_eq!(watch.on_timeout(at(3)), Due::SendTest);
+        watch.on_suspected(at(4));
+        assert_eq!(watch.on_timeout(at(5)), Due::SendTest);
+        assert_eq!(watch.on_timeout(at(7)), Due::LinkDead);
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub use accept::{
 pub use decline::{
     Decline,
     DeclineForm,
-    Diagnosis, //
+    Diagnosis,
+    Head, //
 };
 pub use extension::{
     FirstContact,

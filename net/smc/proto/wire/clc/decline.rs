@@ -4,6 +4,8 @@
 //!
 //! RFC 7609 appendix A.2.5; version 2 adds four more words of diagnosis, which nobody uses.
 
+use core::mem::offset_of;
+
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy_derive::{
     FromBytes,
@@ -136,6 +138,68 @@ impl Decline {
     }
 }
 
+/// What the first bytes of a stream are, where a DECLINE may be in front of the application's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A whole DECLINE, so many bytes long.
+    Decline(usize),
+    /// All of them may be the beginning of a DECLINE, if there are any.
+    Open,
+    /// They begin no DECLINE.
+    Data,
+}
+
+impl Head {
+    /// Bytes that suffice to tell.
+    pub const LEN: usize = V2_LEN;
+
+    /// Judges the first bytes of a stream. Stricter than [`Decline::parse`]: each byte that has one meaning must
+    /// have it, as what is taken for a DECLINE is lost to the application.
+    pub fn of(bytes: &[u8]) -> Self {
+        let len = match bytes.get(HEADER_LEN - 1).map(|types| types >> 4) {
+            None => None,
+            Some(1) => Some(V1_LEN),
+            Some(_) => Some(V2_LEN),
+        };
+        let is_like = |(at, byte): (usize, &u8)| is_possible(at, *byte, len);
+        let most = len.unwrap_or(HEADER_LEN);
+        if !bytes.iter().take(most).enumerate().all(is_like) {
+            return Self::Data;
+        }
+        // The length in the header has to be that of the form, which a later byte tells.
+        let said: Option<usize> = match bytes {
+            [_, _, _, _, _, high, low, ..] => Some(u16::from_be_bytes([*high, *low]).into()),
+            _ => None,
+        };
+        match (len, said) {
+            (Some(len), Some(said)) if said != len => Self::Data,
+            (Some(len), _) if bytes.len() >= len => Self::Decline(len),
+            _ => Self::Open,
+        }
+    }
+}
+
+/// Whether the byte `at` that offset of a DECLINE can be this one; `len` is that of the message, if it is known.
+fn is_possible(at: usize, byte: u8, len: Option<usize>) -> bool {
+    const OS: usize = HEADER_LEN + offset_of!(Raw, os);
+    const RESERVED: usize = HEADER_LEN + offset_of!(Raw, reserved);
+    const BEHIND: usize = V1_LEN - TRAILER_LEN;
+    let trailer = len.and_then(|len| at.checked_sub(len.saturating_sub(TRAILER_LEN)));
+    if let Some(expected) = trailer.and_then(|at| SMCR.get(at)) {
+        return byte == *expected;
+    }
+    match at {
+        0..4 => SMCR.get(at) == Some(&byte),
+        4 => byte == MessageType::Decline.number(),
+        5 => byte == 0,
+        6 => [V1_LEN, V2_LEN].contains(&byte.into()),
+        7 => Version::from_nibble(byte >> 4).is_some() && byte & 0x0f & !FIRST_CONTACT == 0,
+        OS => byte & 0x0f == 0,
+        RESERVED..BEHIND => byte == 0,
+        _ => true,
+    }
+}
+
 /// Why a peer declined, as it says. Any value may come; it only informs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Diagnosis(pub u32);
@@ -166,3 +230,58 @@ struct Raw {
 const V1_LEN: usize = HEADER_LEN + size_of::<Raw>() + TRAILER_LEN;
 const V2_LEN: usize = V1_LEN + 16;
 const _: () = assert!(V1_LEN == 28 && V2_LEN == 44);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMS: [Version; 2] = [Version::V1, Version::V2];
+
+    fn decline(version: Version) -> Vec<u8> {
+        let decline = Decline::new(version, PeerId([7; 8]), Reason::TimeoutConfirmLink);
+        let mut buf = [0; V2_LEN];
+        decline.emit(&mut buf).unwrap().to_vec()
+    }
+
+    #[test]
+    fn a_decline_is_known_when_it_is_whole_and_open_until_then() {
+        for version in FORMS {
+            let mut bytes = decline(version);
+            for len in 0..bytes.len() {
+                assert_eq!(Head::of(&bytes[..len]), Head::Open, "{len}");
+            }
+            let whole = Head::Decline(bytes.len());
+            assert_eq!(Head::of(&bytes), whole);
+            bytes.push(b'x');
+            assert_eq!(Head::of(&bytes), whole);
+        }
+    }
+
+    #[test]
+    fn whatever_differs_in_a_byte_with_one_meaning_is_data() {
+        for version in FORMS {
+            let whole = decline(version);
+            let free = |at: usize| (8..20).contains(&at) || (24..whole.len() - 4).contains(&at);
+            for at in (0..whole.len()).filter(|at| !free(*at)) {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 0x01;
+                assert_eq!(Head::of(&bytes), Head::Data, "byte {at}");
+                if at != 6 {
+                    assert_eq!(Head::of(&bytes[..=at]), Head::Data, "byte {at}");
+                }
+            }
+        }
+        assert_eq!(Head::of(b"GET / HTTP/1.1"), Head::Data);
+    }
+
+    #[test]
+    fn the_length_and_the_version_have_to_agree() {
+        let mut bytes = decline(Version::V1);
+        bytes[6] = 44;
+        assert_eq!(Head::of(&bytes), Head::Data);
+        assert_eq!(Head::of(&bytes[..7]), Head::Open);
+        let mut bytes = decline(Version::V2);
+        bytes[6] = 28;
+        assert_eq!(Head::of(&bytes[..8]), Head::Data);
+    }
+}

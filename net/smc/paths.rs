@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The paths of a network namespace over which RDMA packets did not get through: see
+//! [`smc_proto::handshake::paths`].
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        SpinLock, //
+    }, //
+};
+use smc_proto::{
+    handshake::paths::{
+        self,
+        Path,
+        Verdict, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    }, //
+};
+
+/// Grows when ports or the names of networks change: what was found before does not count any more.
+static GENERATION: Atomic<u32> = Atomic::new(0);
+
+/// Forgets all paths of all namespaces, as a port came or changed. Any context.
+pub(crate) fn forget_all() {
+    GENERATION.fetch_add(1, Relaxed);
+}
+
+/// The paths of a namespace.
+#[pin_data]
+pub(crate) struct Paths {
+    /// Lock order: nothing is locked inside.
+    #[pin]
+    table: SpinLock<KVec<paths::Place>>,
+}
+
+impl Paths {
+    /// None has failed.
+    pub(crate) fn new() -> Result<impl PinInit<Self>> {
+        let places = KVec::from_elem(None, paths::MAX, GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            table <- new_spinlock!(places, "smc::Paths::table"),
+        }))
+    }
+
+    /// Whether a connection may use a path.
+    pub(crate) fn ask(&self, path: &Path, now: Instant) -> Verdict {
+        let generation = GENERATION.load(Relaxed);
+        paths::Paths::new(&mut self.table.lock()).ask(path, generation, now)
+    }
+
+    /// RDMA packets did not get through: it is avoided for that long.
+    pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
+        let generation = GENERATION.load(Relaxed);
+        paths::Paths::new(&mut self.table.lock()).failed(path, generation, avoids, now);
+    }
+
+    /// RDMA packets got through.
+    pub(crate) fn worked(&self, path: &Path) {
+        paths::Paths::new(&mut self.table.lock()).worked(path);
+    }
+}

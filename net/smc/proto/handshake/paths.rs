@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Paths over which RDMA packets did not get through though TCP did: for a while connections over them are
+//! TCP's at once. Then one connection tries the path again, and the others wait for how that ends.
+
+use core::net::IpAddr;
+
+use crate::id::Gid;
+use crate::time::{
+    Duration,
+    Instant, //
+};
+
+/// Time for which a client takes no path that has failed. Longer than [`SERVER_AVOIDS`], so that the server
+/// is ready to try again when the client is.
+pub const CLIENT_AVOIDS: Duration = Duration::from_secs(40);
+
+/// The same of a server.
+pub const SERVER_AVOIDS: Duration = Duration::from_secs(30);
+
+/// Paths that a network namespace remembers; of more, those are forgotten that were asked for longest ago.
+pub const MAX: usize = 64;
+
+/// What makes a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The peer's address of the TCP connection.
+    pub peer: IpAddr,
+    /// Our port.
+    pub ours: Gid,
+    /// The peer's port; [`Gid::NONE`] at a client, which does not know it when it has to decide.
+    pub theirs: Gid,
+}
+
+/// Whether a connection may use a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is known against it.
+    Usable,
+    /// It failed some time ago, and this connection is the one that tries it.
+    Trial,
+    /// It failed a moment ago.
+    Avoided,
+}
+
+/// What is remembered of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    path: Path,
+    avoided_until: Instant,
+    avoids: Duration,
+    asked: Instant,
+    generation: u32,
+}
+
+/// Room for what is remembered of one path.
+pub type Place = Option<Entry>;
+
+/// The paths that failed.
+#[derive(Debug)]
+pub struct Paths<'a> {
+    places: &'a mut [Place],
+}
+
+impl<'a> Paths<'a> {
+    /// Those in `places`, of which the caller has as many as are to be remembered.
+    pub fn new(places: &'a mut [Place]) -> Self {
+        Self { places }
+    }
+
+    /// Whether a connection may use the path at `now`. An entry of another `generation` does not count:
+    /// ports have changed since. Who tries counts as if the path failed now, until that is known.
+    pub fn ask(&mut self, path: &Path, generation: u32, now: Instant) -> Verdict {
+        let Some(place) = self.place(path) else {
+            return Verdict::Usable;
+        };
+        let Some(entry) = place else {
+            return Verdict::Usable;
+        };
+        if entry.generation != generation {
+            *place = None;
+            return Verdict::Usable;
+        }
+        entry.asked = now;
+        if !entry.avoided_until.is_due(now) {
+            return Verdict::Avoided;
+        }
+        entry.avoided_until = now.saturating_add(entry.avoids);
+        Verdict::Trial
+    }
+
+    /// The path failed: it is avoided for a time from `now` on.
+    pub fn failed(&mut self, path: &Path, generation: u32, avoids: Duration, now: Instant) {
+        let entry = Entry {
+            path: *path,
+            avoided_until: now.saturating_add(avoids),
+            avoids,
+            asked: now,
+            generation,
+        };
+        let is_known = self.place(path).is_some();
+        let place = match is_known {
+            true => self.place(path),
+            false => {
+                let asked = |place: &&mut Place| place.map(|entry| entry.asked);
+                self.places.iter_mut().min_by_key(asked)
+            }
+        };
+        if let Some(place) = place {
+            *place = Some(entry);
+        }
+    }
+
+    /// The path worked: nothing is known against it any more.
+    pub fn worked(&mut self, path: &Path) {
+        if let Some(place) = self.place(path) {
+            *place = None;
+        }
+    }
+
+    fn place(&mut self, path: &Path) -> Option<&mut Place> {
+        let is_it = |place: &&mut Place| place.is_some_and(|entry| entry.path == *path);
+        self.places.iter_mut().find(is_it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(number: u8) -> Path {
+        Path {
+            peer: [10, 0, 0, number].into(),
+            ours: Gid::NONE,
+            theirs: Gid::NONE,
+        }
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::ZERO.saturating_add(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn a_path_that_failed_is_avoided_and_then_tried_by_one() {
+        let mut places = [None; MAX];
+        let mut paths = Paths::new(&mut places);
+        assert_eq!(paths.ask(&path(1), 0, at(0)), Verdict::Usable);
+        paths.failed(&path(1), 0, SERVER_AVOIDS, at(0));
+        assert_eq!(paths.ask(&path(1), 0, at(29)), Verdict::Avoided);
+        assert_eq!(paths.ask(&path(2), 0, at(29)), Verdict::Usable);
+        assert_eq!(paths.ask(&path(1), 0, at(30)), Verdict::Trial);
+        assert_eq!(paths.ask(&path(1), 0, at(30)), Verdict::Avoided);
+        // Who tried never said how it ended.
+        assert_eq!(paths.ask(&path(1), 0, at(60)), Verdict::Trial);
+        paths.worked(&path(1));
+        assert_eq!(paths.ask(&path(1), 0, at(60)), Verdict::Usable);
+    }
+
+    #[test]
+    fn a_change_of_ports_clears_it() {
+        let mut places = [None; MAX];
+        let mut paths = Paths::new(&mut places);
+        paths.failed(&path(1), 7, CLIENT_AVOIDS, at(0));
+        assert_eq!(paths.ask(&path(1), 8, at(1)), Verdict::Usable);
+    }
+
+    #[test]
+    fn the_one_that_was_asked_for_longest_ago_makes_room() {
+        let mut places = [None; MAX];
+        let mut paths = Paths::new(&mut places);
+        for number in 0..MAX as u8 {
+            paths.failed(&path(number), 0, CLIENT_AVOIDS, at(number.into()));
+        }
+        assert_eq!(paths.ask(&path(0), 0, at(39)), Verdict::Avoided);
+        paths.failed(&path(200), 0, CLIENT_AVOIDS, at(39));
+        assert_eq!(paths.ask(&path(0), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.ask(&path(1), 0, at(39)), Verdict::Usable);
+        assert_eq!(paths.ask(&path(200), 0, at(39)), Verdict::Avoided);
+    }
+}

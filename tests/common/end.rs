@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One side of a link group, whose peer is the test.
+
+use smc_proto::id::{
+    Gid,
+    LinkNum,
+    Mac,
+    QpNum,
+    RemoteAddr,
+    Rkey, //
+};
+use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::{
+    Role,
+    Rtoken,
+    Rtokens,
+    LINK_SLOTS, //
+};
+use smc_proto::llc::first::Slack;
+use smc_proto::llc::rkey::Announcement;
+use smc_proto::llc::{
+    Action,
+    Actions,
+    Arrival,
+    Busy,
+    Llc,
+    LocalEnd, //
+};
+use smc_proto::time::{
+    Duration,
+    Instant, //
+};
+use smc_proto::wire::clc::{
+    Limits,
+    Release, //
+};
+use smc_proto::wire::llc::{
+    Body,
+    Kind,
+    Message,
+    PeerOrder,
+    MAX_LEN, //
+};
+use smc_proto::wire::{
+    List,
+    Received,
+    Version, //
+};
+
+pub const LINK: LinkNum = LinkNum(1);
+
+/// One side of a link group with link 1 in slot 0 and link 2 in slot 1.
+pub struct End {
+    pub llc: Llc,
+    pub version: Version,
+    pub links: [LinkNum; LINK_SLOTS],
+    pub rows: Vec<Row>,
+    pub now: Instant,
+}
+
+impl End {
+    pub fn new(role: Role, version: Version) -> Self {
+        let mut links = [LinkNum::NONE; LINK_SLOTS];
+        links[0] = LINK;
+        links[1] = LinkNum(2);
+        Self {
+            llc: Llc::new(role, version),
+            version,
+            links,
+            rows: vec![Row::EMPTY; 4],
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Delivers bytes on the link in `slot`.
+    pub fn receive<'a>(&mut self, slot: usize, bytes: &'a [u8]) -> Vec<Action<'a>> {
+        let Ok(Received::Llc(message)) = Received::parse(bytes) else {
+            panic!("not an LLC message");
+        };
+        self.deliver(slot, &message)
+    }
+
+    pub fn deliver<'a>(&mut self, slot: usize, message: &Message<'a>) -> Vec<Action<'a>> {
+        let mut arrival = Arrival {
+            slot,
+            spare: None,
+            links: &self.links,
+            rtokens: &mut Rtokens::new(&mut self.rows),
+        };
+        list(self.llc.on_message(message, &mut arrival, self.now))
+    }
+
+    pub fn deliver_body<'a>(&mut self, kind: Kind, body: Body<'a>) -> Vec<Action<'a>> {
+        let message = Message {
+            version: self.version,
+            kind,
+            body,
+        };
+        self.deliver(0, &message)
+    }
+
+    pub fn sleep(&mut self, millis: u64) -> Vec<Action<'static>> {
+        self.now = self.now.saturating_add(Duration::from_millis(millis));
+        list(self.llc.on_timeout(self.now))
+    }
+
+    pub fn announce(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
+        let here = Rtoken {
+            rkey: Rkey(rkey),
+            addr: RemoteAddr(0x1000),
+        };
+        let others = List::EMPTY;
+        self.llc
+            .begin_confirm_rkey(0, Announcement { here, others }, self.now)
+            .map(list)
+    }
+}
+
+pub fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
+    actions.into_iter().collect()
+}
+
+/// An end that begins the first contact, with more time than usual for the peer.
+pub fn begin_with(role: Role, version: Version, slack: Slack) -> (End, Vec<Action<'static>>) {
+    let mut end = End::new(role, version);
+    let link = match role {
+        Role::Client => client_link(version),
+        Role::Server => server_link(version),
+    };
+    let actions = end.llc.begin_first_contact(link, slack, end.now).unwrap();
+    (end, list(actions))
+}
+
+/// The bytes of the only action, a message on the link in slot 0.
+pub fn sent(actions: &[Action<'_>]) -> Vec<u8> {
+    let [Action::Send { slot: 0, message }] = actions else {
+        panic!("{actions:?}");
+    };
+    bytes(message)
+}
+
+pub fn bytes(message: &Message<'_>) -> Vec<u8> {
+    let mut buf = [0; MAX_LEN];
+    message.emit(PeerOrder::Little, &mut buf).unwrap().to_vec()
+}
+
+pub fn vector(name: &str) -> Vec<u8> {
+    std::fs::read(format!("tests/vectors/{name}.bin")).unwrap()
+}
+
+pub const BOTH: [Role; 2] = [Role::Client, Role::Server];
+
+/// The client's end in the vectors.
+pub fn client_link(version: Version) -> LocalEnd {
+    let mut gid = [0; 16];
+    gid[0] = 0xfe;
+    gid[1] = 0x80;
+    gid[11] = 0xff;
+    gid[12] = 0xfe;
+    gid[15] = 1;
+    LocalEnd {
+        slot: 0,
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        gid: Gid(gid),
+        qp_num: QpNum::new(0x456).unwrap(),
+        link_num: LinkNum::NONE,
+        group_uid: 0x0100_0001,
+        release: match version {
+            Version::V1 => Release::R0,
+            Version::V2 => Release::R1,
+        },
+        limits: Limits {
+            max_conns: 255,
+            max_links: match version {
+                Version::V1 => 2,
+                Version::V2 => 1,
+            },
+        },
+        is_direct: true,
+        more_follows: false,
+    }
+}
+
+pub fn server_link(version: Version) -> LocalEnd {
+    let mut link = client_link(version);
+    link.mac = Mac([2, 0, 0, 0, 0, 2]);
+    link.gid.0[15] = 2;
+    link.qp_num = QpNum::new(0x123).unwrap();
+    link.link_num = LINK;
+    link
+}
+
+pub fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
+    begin_with(role, version, Slack::NONE)
+}
