@@ -243,11 +243,11 @@ impl Conn {
         }
     }
 
-    /// Attaches a send buffer, mapped for `link`, for which the socket is charged.
+    /// Attaches a send buffer, mapped for `link`, for which the socket is charged, unless nothing can be sent any more.
     ///
     /// # Errors
     ///
-    /// Gives the buffer back if the connection uses another link by now.
+    /// Gives the buffer back if the connection uses another link by now, or this one is gone.
     pub(crate) fn lend(
         &self,
         inner: &mut Inner,
@@ -260,9 +260,12 @@ impl Conn {
         if !Arc::ptr_eq(&inner.at.link, link) {
             return Err(buf);
         }
+        if link.hardware().is_none() {
+            return Err(buf);
+        }
         // Nobody mapped it for another link.
         self.stay(inner);
-        if inner.stream.attach_sndbuf(buf.size()) {
+        if inner.stream.can_send().is_ok() && inner.stream.attach_sndbuf(buf.size()) {
             inner.sndbuf = Some(buf);
             inner.source = Some(source);
             inner.charges(|all| core::mem::swap(&mut all.sndbuf, charge));
@@ -285,6 +288,14 @@ impl Conn {
         self.inner.lock().sk()
     }
 
+    /// Shows the connection's state on the socket, unless the application has closed that meanwhile.
+    fn show_state(&self, sk: &Sk) {
+        let inner = self.inner.lock();
+        if inner.owner.is_some() {
+            sk.set_state(inner.stream.state().number());
+        }
+    }
+
     /// The application closed its socket: nobody is to be woken any more.
     pub(crate) fn detach(&self) {
         let owner = self.inner.lock().owner.take();
@@ -293,6 +304,17 @@ impl Conn {
 }
 
 impl Inner {
+    /// Lets go of the device: nothing is sent any more. A task that copies from or to the application at the moment
+    /// may keep the buffers for as long as the application likes, and the removal of the device does not wait for
+    /// that.
+    fn let_go(&mut self) {
+        if let Some(buf) = &self.sndbuf {
+            buf.let_go();
+        }
+        self.source = None;
+        self.next = None;
+    }
+
     /// Our receive element, until the group ends.
     pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
         self.rmbe.as_ref()

@@ -202,6 +202,11 @@ impl Rmb {
         drop(gone);
     }
 
+    /// Lets go of the region on all links. Does not sleep.
+    pub(crate) fn unmap_all(&self) {
+        (0..LINK_SLOTS).for_each(|slot| self.unmap(slot));
+    }
+
     /// What the peer needs to write to the region on a link.
     pub(crate) fn rtoken(&self, slot: usize) -> Option<Rtoken> {
         Some(Rtoken {
@@ -431,9 +436,11 @@ impl RmbPool {
         rmbs.iter().map(|rmb| rmb.bytes()).sum()
     }
 
-    /// Forgets all regions; each goes with its last element. May sleep.
+    /// Forgets all regions, of which no device holds any more; the memory goes with the last element, which a reader
+    /// may hold for as long as it likes. May sleep.
     pub(crate) fn clear(&self) {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());
+        rmbs.iter().for_each(|rmb| rmb.unmap_all());
         drop(rmbs);
     }
 

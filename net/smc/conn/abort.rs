@@ -69,7 +69,7 @@ impl Conn {
     /// Tells the application that the connection was aborted, and has TCP told.
     pub(super) fn announce_kill(self: &Arc<Self>, err: Error) {
         if let Some(sk) = self.sk() {
-            sk.set_state(self.state().number());
+            self.show_state(&sk);
             sk.set_err(err);
             sk.wake_state();
             sk.wake_readable();
@@ -89,13 +89,17 @@ impl Conn {
         let stream = &mut inner.stream;
         let is_through = stream.is_killed() && stream.is_quiet() && !stream.has_work();
         let has_changed = is_through && stream.aborted();
-        let (is_finished, state) = (stream.is_finished(), stream.state());
+        let is_finished = stream.is_finished();
         let claim = inner.claim_done();
+        if is_finished {
+            // The group does not find the connection any more when it ends.
+            inner.let_go();
+        }
         drop(inner);
         self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {
-                sk.set_state(state.number());
+                self.show_state(&sk);
                 sk.wake_state();
             }
         }

@@ -72,7 +72,7 @@ impl Conn {
             sk.set_err(ECONNRESET);
         }
         if fx.state_changed {
-            sk.set_state(self.state().number());
+            self.show_state(sk);
         }
         if fx.urgent_at.is_some() {
             sk.send_sigurg();
@@ -184,9 +184,9 @@ impl Member for Conn {
         let mut inner = self.inner.lock();
         inner.stream.cut();
         inner.stream.detach_sndbuf(true);
+        inner.let_go();
         let buffers = (inner.rmbe.take(), inner.sndbuf.take());
-        let charges = inner.charges(|all| (all.rmbe.take(), all.sndbuf.take()));
-        let left = (buffers, charges, inner.source.take(), inner.next.take());
+        let left = (buffers, inner.charges(|all| (all.rmbe.take(), all.sndbuf.take())));
         drop(inner);
         drop(left);
         self.settle();

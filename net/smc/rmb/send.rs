@@ -104,6 +104,12 @@ impl SendBuf {
         drop(gone);
     }
 
+    /// Lets go of whatever device it is: nobody will send from it, though a writer may yet fill it. Does not sleep.
+    pub(crate) fn let_go(&self) {
+        let gone = self.map.lock().take();
+        drop(gone);
+    }
+
     /// Lets go of a device that is not used any more. Does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
         let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);
