@@ -99,7 +99,7 @@ fn a_validation_that_comes_after_what_followed_it_holds_nothing_up() {
     duo.settle();
     duo.client().on_link_switch();
     let late = duo.client().plan().unwrap();
-    assert!(late.cdc.flags.contains(ProducerFlags::FAILOVER));
+    assert!(late.cdc.is_validation());
     duo.client().on_sent(&late.record, true);
     // It lies in a queue while the client goes over to another link.
     duo.write(Client, RING - 100);

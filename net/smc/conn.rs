@@ -51,6 +51,7 @@ use smc_proto::{
     },
     lgr::rtoken::RowId,
     stream::{
+        Arrivals,
         Gate,
         Stream, //
     }, //
@@ -106,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) stream: Stream,
     /// What the peer says goes through here.
     gate: Gate,
+    /// By which links it says so, where what they write has to be synchronised.
+    arrivals: Arrivals,
     /// Lent by the link group while data are in flight.
     pub(crate) sndbuf: Option<Lent>,
     /// The send buffer as the link's device sees it.
@@ -163,6 +166,7 @@ impl Conn {
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
             gate: Gate::default(),
+            arrivals: Arrivals::default(),
             sndbuf: None,
             source: None,
             at,

@@ -215,11 +215,12 @@ impl LinkGroup {
         self.table.lock().members.len()
     }
 
-    /// Hands a message of the peer to the connection that it names. Does not sleep.
-    pub(crate) fn on_cdc(&self, token: Token, cdc: &Cdc) {
+    /// Hands a message of the peer, which came by the link in `slot`, to the connection that it names. Does not
+    /// sleep.
+    pub(crate) fn on_cdc(&self, slot: usize, token: Token, cdc: &Cdc) {
         let member = self.table.lock().members.find(token);
         if let Some(member) = member {
-            member.on_cdc(cdc);
+            member.on_cdc(slot, cdc);
         }
     }
 

@@ -133,6 +133,7 @@ pub(crate) struct Link {
     qp_num: QpNum,
     psn: Psn,
     max_mr_bytes: usize,
+    max_map_bytes: usize,
     /// Somebody waits for a send slot. Written under the lock of those who wait.
     is_slot_wanted: Atomic<bool>,
     /// Control messages wait for a slot. Written under `inner`.
@@ -194,6 +195,7 @@ impl Link {
                 qp_num,
                 psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
+                max_map_bytes: device.limits().max_map_bytes,
                 is_slot_wanted: Atomic::new(false),
                 has_controls: Atomic::new(false),
                 is_ending: Atomic::new(false),
@@ -230,6 +232,11 @@ impl Link {
     /// Most bytes of one memory region.
     pub(crate) fn max_mr_bytes(&self) -> usize {
         self.max_mr_bytes
+    }
+
+    /// Most bytes of one buffer that the device can be shown.
+    pub(crate) fn max_map_bytes(&self) -> usize {
+        self.max_map_bytes
     }
 
     /// The link's number in its group; the server gives it.

@@ -36,6 +36,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     buffer::SizeClass,
+    cursor::Chunks,
     id::{
         RemoteAddr,
         Rkey,
@@ -88,6 +89,8 @@ pub(crate) struct Rmb {
     used: SpinLock<Used>,
     /// The peer has the key.
     is_known: Atomic<bool>,
+    /// The device of some link, now or earlier, may see other bytes than the CPU.
+    needs_sync: Atomic<bool>,
 }
 
 /// A region on one link.
@@ -114,6 +117,7 @@ impl Rmb {
                 mrs <- new_spinlock!([const { None }; LINK_SLOTS], "smc::Rmb::mrs"),
                 used <- new_spinlock!(used, "smc::Rmb::used"),
                 is_known: Atomic::new(false),
+                needs_sync: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -160,6 +164,9 @@ impl Rmb {
         let mut maps = KVec::with_capacity(self.blocks.len(), GFP_KERNEL)?;
         for block in &self.blocks {
             let map = Mapping::new(device, block, Direction::FromDevice)?;
+            if map.needs_sync() {
+                self.needs_sync.store(true, Relaxed);
+            }
             maps.push(map, GFP_KERNEL)?;
         }
         let mr = Mr::new(&hardware.pd, &maps, self.iova)?;
@@ -196,7 +203,8 @@ impl Rmb {
         Ok(())
     }
 
-    /// Lets go of the region on a link. Does not sleep.
+    /// Lets go of the region on a link: what its device wrote and [`Rmbe::sync_for_cpu`] did not bring is
+    /// lost. Does not sleep.
     pub(crate) fn unmap(&self, slot: usize) {
         let gone = self.mrs.lock().get_mut(slot).and_then(Option::take);
         drop(gone);
@@ -267,6 +275,36 @@ impl Rmbe {
     pub(crate) fn quarantine(&self) {
         self.is_quarantined.store(true, Relaxed);
     }
+
+    /// Whether what arrives has to be synchronised before it is read. Any context.
+    pub(crate) fn needs_sync(&self) -> bool {
+        // ORDERING: It was set before the peer had the key, without which nothing arrives.
+        self.rmb.needs_sync.load(Relaxed)
+    }
+
+    /// Makes what was written by the link in `slot` visible to the CPU. Each link has a view of its own of
+    /// the memory, so the bytes must have come by this one. Does not sleep.
+    pub(crate) fn sync_for_cpu(&self, slot: usize, chunks: &Chunks) {
+        let Some(mr) = self.rmb.mr(slot) else {
+            return;
+        };
+        let Some(map) = mr.mappings().get(self.element) else {
+            return;
+        };
+        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
+            // Chunks of the ring lie in the block.
+            let _ = map.sync_for_cpu(chunk.offset as usize, chunk.len as usize);
+        }
+    }
+
+    /// Lets the devices of all links see what the CPU wrote. Does not sleep.
+    fn sync_for_devices(&self) {
+        for mr in (0..LINK_SLOTS).filter_map(|slot| self.rmb.mr(slot)) {
+            if let Some(map) = mr.mappings().get(self.element) {
+                let _ = map.sync_for_device(0, map.block().len());
+            }
+        }
+    }
 }
 
 impl Drop for Rmbe {
@@ -277,6 +315,10 @@ impl Drop for Rmbe {
         // The next connection must not see what this one received.
         if let Some(block) = self.memory() {
             let _ = block.zero(0, block.len());
+        }
+        if self.needs_sync() {
+            // Else caches may write the zeroes back later, over what the next connection receives.
+            self.sync_for_devices();
         }
         self.rmb.used.lock().give_back(self.element);
     }

@@ -210,8 +210,9 @@ impl Conn {
 
     /// Borrows a send buffer; says no while the connection has no link that works.
     fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
-        let want = SizeClass::for_bytes(sk.sndbuf());
-        let stats = &namespace::of(sk).stats.send_buffers;
+        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
+        let namespace = namespace::of(sk);
+        let stats = &namespace.stats.send_buffers;
         let (mut lent, is_new) = self.group.sndbufs.take(want, stats)?;
         let mut charge = Some(Charge::new(sk, Purpose::Send, lent.size().bytes())?);
         // Its memory is not to be freed under a spinlock, whatever becomes of it there.

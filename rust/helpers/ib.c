@@ -51,10 +51,26 @@ u64 smc_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,
 	return ib_dma_map_single(dev, cpu_addr, size, dir);
 }
 
-void smc_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr,
-				    size_t size, enum dma_data_direction dir)
+/* Leaves the memory as it is: other mappings of it may have brought newer bytes. */
+void smc_helper_ib_dma_unmap_single_unsynced(struct ib_device *dev, u64 addr,
+					     size_t size,
+					     enum dma_data_direction dir)
 {
-	ib_dma_unmap_single(dev, addr, size, dir);
+	if (!ib_uses_virt_dma(dev))
+		dma_unmap_single_attrs(dev->dma_device, addr, size, dir,
+				       DMA_ATTR_SKIP_CPU_SYNC);
+}
+
+bool smc_helper_ib_dma_need_sync(struct ib_device *dev, u64 addr)
+{
+	return !ib_uses_virt_dma(dev) && dma_need_sync(dev->dma_device, addr);
+}
+
+size_t smc_helper_ib_dma_max_mapping_size(struct ib_device *dev)
+{
+	if (ib_uses_virt_dma(dev))
+		return SIZE_MAX;
+	return dma_max_mapping_size(dev->dma_device);
 }
 
 int smc_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr)

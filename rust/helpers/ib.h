@@ -14,8 +14,11 @@ void smc_helper_ib_event_handler_init(struct ib_event_handler *handler,
 						 struct ib_event *));
 u64 smc_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr,
 				 size_t size, enum dma_data_direction dir);
-void smc_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr,
-				    size_t size, enum dma_data_direction dir);
+void smc_helper_ib_dma_unmap_single_unsynced(struct ib_device *dev, u64 addr,
+					     size_t size,
+					     enum dma_data_direction dir);
+bool smc_helper_ib_dma_need_sync(struct ib_device *dev, u64 addr);
+size_t smc_helper_ib_dma_max_mapping_size(struct ib_device *dev);
 int smc_helper_ib_dma_mapping_error(struct ib_device *dev, u64 dma_addr);
 void smc_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr,
 					   size_t size,

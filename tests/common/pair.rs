@@ -20,7 +20,6 @@ use smc_proto::stream::{
     Fault,
     Gate,
     Handover,
-    ProducerFlags,
     Recv,
     SendError,
     SendHow,
@@ -447,7 +446,7 @@ impl Pair {
             let Some(mut plan) = host.stream.plan() else {
                 break;
             };
-            if plan.cdc.flags.contains(ProducerFlags::FAILOVER) {
+            if plan.cdc.is_validation() {
                 plan.cdc = plan.cdc.naming(self.fabric.given_up(side));
             }
             // A post that fails for no lasting reason: nothing of the plan may count.
@@ -513,7 +512,7 @@ impl Pair {
         if self.rng.one_in(2) {
             self.tell(side, link);
         }
-        let closes = cdc.flags.contains(ProducerFlags::FAILOVER) && self.give_up(side, &cdc);
+        let closes = cdc.is_validation() && self.give_up(side, &cdc);
         let host = self.host(side);
         match host.gate.admit(&cdc, &mut host.stream, closes) {
             Admission::Pass => self.deliver(side, &cdc),

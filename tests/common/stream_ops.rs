@@ -162,7 +162,7 @@ impl Model {
             assert!(write.dst_offset + write.len <= self.peer.size());
             assert!(!self.close_posted, "a write after the close");
         }
-        if !plan.cdc.flags.contains(ProducerFlags::FAILOVER) {
+        if !plan.cdc.is_validation() {
             // What the peer has not read must still be in its ring: never more than that much ahead.
             let read = u64::from(self.cons.offset)
                 + u64::from(self.cons.wrap) * u64::from(self.peer.size());
@@ -254,7 +254,7 @@ impl Model {
                 let newer = (cdc.seq.wrapping_sub(self.seq) as i16) >= 0;
                 // An aborted connection takes note of nothing but the peer's end.
                 let heard = newer && !self.stream.is_killed();
-                if heard && !self.lost && !cdc.flags.contains(ProducerFlags::FAILOVER) {
+                if heard && !self.lost && !cdc.is_validation() {
                     self.seq = cdc.seq;
                     // Backwards is tolerated and ignored, so only the forward moves count here.
                     forward(self.own, &mut self.prod, cdc.prod);

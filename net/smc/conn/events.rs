@@ -16,7 +16,6 @@ use smc_proto::{
         Cdc,
         Effects,
         Fault,
-        ProducerFlags,
         SentRecord,
         Stream, //
     },
@@ -32,7 +31,8 @@ use crate::{
         chores::Chore,
         Member, //
     },
-    link::Sender, //
+    link::Sender,
+    rmb::Rmbe, //
 };
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
@@ -90,11 +90,37 @@ impl Conn {
 }
 
 impl Inner {
-    /// Takes a message of the peer.
-    fn take(&mut self, cdc: &Cdc) -> Result<After, Fault> {
+    /// Takes a message of the peer, which came by the link in `slot`, or was held back.
+    fn take(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<After, Fault> {
+        let before = self.stream.arrived();
         let fx = self.stream.on_cdc(cdc)?;
+        if let (Some(slot), Some(rmbe)) = (slot, self.rmbe_to_sync()) {
+            rmbe.sync_for_cpu(slot, &self.stream.arrived_since(before));
+            self.arrivals.took(slot, cdc, &self.stream);
+        }
         self.save_urgent(fx.urgent_at);
         Ok(self.after(fx))
+    }
+
+    /// Takes the messages that were held back, if any is to be taken now.
+    fn take_held(&mut self) -> [Option<Result<After, Fault>>; 3] {
+        let held = self.gate.open();
+        if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
+            for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
+                rmbe.sync_for_cpu(*slot, chunks);
+            }
+        }
+        held.map(|cdc| Some(self.take(None, &cdc?)))
+    }
+
+    /// Our receive element if what arrives there has to be synchronised.
+    fn rmbe_to_sync(&self) -> Option<Arc<Rmbe>> {
+        self.rmbe.as_ref().filter(|rmbe| rmbe.needs_sync()).cloned()
+    }
+
+    /// Whether what arrives has to be synchronised.
+    fn needs_sync(&self) -> bool {
+        self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
     }
 
     pub(super) fn after(&self, fx: Effects) -> After {
@@ -109,6 +135,12 @@ impl Inner {
             sk: if is_heard { self.sk() } else { None },
             is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
         }
+    }
+
+    /// Whether a message that came by the link in `slot` has to wait for others, since it does not say by which link
+    /// came what those say.
+    fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
+        self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
     }
 
     /// Saves the urgent byte while nobody can overwrite it.
@@ -126,22 +158,25 @@ impl Inner {
 }
 
 impl Member for Conn {
-    fn on_cdc(self: Arc<Self>, cdc: &Cdc) {
+    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
         // Before the look at the gate: who opens it takes down what is down by then.
-        let closes = cdc.flags.contains(ProducerFlags::FAILOVER) && self.group.give_up(cdc);
+        let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
+        let is_early = inner.is_early(slot, cdc);
         let Inner { gate, stream, .. } = &mut *inner;
-        match gate.admit(cdc, stream, closes) {
-            Admission::Pass => {
-                let result = inner.take(cdc);
-                drop(inner);
-                self.conclude_message(result);
-            }
-            Admission::Hold => {}
-            Admission::Drain => {
-                drop(inner);
-                self.group.note(Chore::Drain);
-            }
+        let admission = gate.admit(cdc, stream, is_given_up || is_early);
+        if admission == Admission::Pass {
+            let result = inner.take(Some(slot), cdc);
+            drop(inner);
+            return self.conclude_message(result);
+        }
+        let is_held = !inner.needs_sync() || inner.arrivals.hold(slot, cdc);
+        drop(inner);
+        if !is_held {
+            self.kill(ECONNABORTED);
+        }
+        if admission == Admission::Drain {
+            self.group.note(Chore::Drain);
         }
     }
 
@@ -151,7 +186,7 @@ impl Member for Conn {
 
     fn on_drained(self: Arc<Self>) {
         let mut inner = self.inner.lock();
-        let results = inner.gate.open().map(|cdc| Some(inner.take(&cdc?)));
+        let results = inner.take_held();
         drop(inner);
         for result in results.into_iter().flatten() {
             self.conclude_message(result);

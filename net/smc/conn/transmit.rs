@@ -21,7 +21,6 @@ use kernel_ext::{
 };
 use smc_proto::{
     stream::{
-        ProducerFlags,
         RdmaWrite,
         WritePlan, //
     },
@@ -214,7 +213,7 @@ impl Conn {
         let remote = inner.remote.ok_or(Blame::Conn)?;
         let message = cdc::Message {
             token: remote.token,
-            cdc: match plan.cdc.flags.contains(ProducerFlags::FAILOVER) {
+            cdc: match plan.cdc.is_validation() {
                 true => self.group.naming_given_up(plan.cdc),
                 false => plan.cdc,
             },

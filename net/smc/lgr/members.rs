@@ -30,8 +30,8 @@ use crate::clock::now;
 
 /// A connection, as its link group sees it. The methods do not sleep, but for two.
 pub(crate) trait Member: Send + Sync {
-    /// A message of the peer arrived.
-    fn on_cdc(self: Arc<Self>, cdc: &Cdc);
+    /// A message of the peer arrived by the link in `slot`.
+    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
     /// What was received by any link is about to be looked at.
     fn on_draining(self: Arc<Self>);
     /// It was.

@@ -49,7 +49,7 @@ impl Handler for Tie {
             return;
         }
         match cdc::Message::parse(bytes) {
-            Ok(message) => self.group.on_cdc(message.token, &message.cdc),
+            Ok(message) => self.group.on_cdc(self.slot, message.token, &message.cdc),
             Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
         }
     }

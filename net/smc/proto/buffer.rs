@@ -69,6 +69,12 @@ impl SizeClass {
         Self::BASE_SHIFT.wrapping_add(self.0 as u32)
     }
 
+    /// This class, or the largest one of at most `bytes`; the smallest if there is none.
+    pub fn at_most(self, bytes: usize) -> Self {
+        let fits = |class: &Self| usize::try_from(class.bytes()).is_ok_and(|len| len <= bytes);
+        self.downwards().find(fits).unwrap_or(Self::SMALLEST)
+    }
+
     /// This class and every smaller one, largest first: the order in which a buffer is looked for
     /// when memory is short.
     pub fn downwards(self) -> impl Iterator<Item = Self> {

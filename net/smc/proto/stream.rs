@@ -59,6 +59,7 @@
 //! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
 //! ```
 
+mod arrivals;
 mod close;
 mod effects;
 mod failover;
@@ -69,6 +70,7 @@ mod recv;
 mod send;
 mod view;
 
+pub use self::arrivals::Arrivals;
 pub use self::effects::{
     CloseEffects,
     ConsumeEffects,
@@ -359,7 +361,7 @@ impl Stream {
         if self.is_stale(cdc) {
             return Ok(Effects::default());
         }
-        if cdc.flags.contains(ProducerFlags::FAILOVER) {
+        if cdc.is_validation() {
             self.on_validation(cdc.seq)?;
             return Ok(Effects {
                 transmit: self.cdc_due,

@@ -75,6 +75,8 @@ pub struct Limits {
     pub max_cqe: u32,
     /// Interrupt vectors for completions.
     pub num_comp_vectors: u32,
+    /// Bytes of the largest block that can be mapped.
+    pub max_map_bytes: usize,
 }
 
 /// State of a port.
@@ -389,5 +391,7 @@ unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> Limits {
         max_recv_sge: attrs.max_recv_sge,
         max_cqe: attrs.max_cqe,
         num_comp_vectors: u32::try_from(num_comp_vectors).unwrap_or(1),
+        // SAFETY: By the caller's promise.
+        max_map_bytes: unsafe { bindings::ib_dma_max_mapping_size(dev.as_ptr()) },
     }
 }

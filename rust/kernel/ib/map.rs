@@ -41,12 +41,14 @@ impl Direction {
 ///
 /// # Invariants
 ///
-/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`.
+/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`. While `needs_sync` is
+/// not set the device and the CPU see the same bytes.
 pub struct Mapping {
     block: Arc<Block>,
     dev: Arc<Device>,
     addr: u64,
     dir: Direction,
+    needs_sync: bool,
 }
 
 impl Mapping {
@@ -67,12 +69,15 @@ impl Mapping {
         };
         // SAFETY: The device is valid by its type invariant.
         to_result(unsafe { bindings::ib_dma_mapping_error(dev.as_ptr(), addr) })?;
-        // INVARIANT: Just mapped so.
+        // SAFETY: The device is valid by its type invariant, and the address was just mapped for it.
+        let needs_sync = unsafe { bindings::ib_dma_need_sync(dev.as_ptr(), addr) };
+        // INVARIANT: Just mapped so, and the answer holds as long as the mapping.
         let this = Self {
             block: block.clone(),
             dev: dev.clone(),
             addr,
             dir,
+            needs_sync,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -92,18 +97,29 @@ impl Mapping {
         self.dir
     }
 
+    /// Whether the device may see other bytes than the CPU until they are synchronised: they are bounced,
+    /// or its accesses are not coherent with the CPU's caches.
+    pub fn needs_sync(&self) -> bool {
+        self.needs_sync
+    }
+
     /// Where the device sees the memory.
     pub(super) fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// Makes what the device wrote visible to the CPU. Any context.
+    /// Makes what the device wrote visible to the CPU. A block may be mapped several times: the range must
+    /// have been written by way of this mapping, or what others brought is lost. Any context; where the
+    /// bytes are bounced this copies them.
     ///
     /// # Errors
     ///
     /// `EINVAL` outside the block.
     pub fn sync_for_cpu(&self, offset: usize, len: usize) -> Result {
         let addr = self.range(offset, len)?;
+        if !self.needs_sync {
+            return Ok(());
+        }
         let dir = self.dir.as_raw();
         // SAFETY: By the type invariant the range is mapped so.
         unsafe { bindings::ib_dma_sync_single_for_cpu(self.dev.as_ptr(), addr, len, dir) };
@@ -117,6 +133,9 @@ impl Mapping {
     /// `EINVAL` outside the block.
     pub fn sync_for_device(&self, offset: usize, len: usize) -> Result {
         let addr = self.range(offset, len)?;
+        if !self.needs_sync {
+            return Ok(());
+        }
         let dir = self.dir.as_raw();
         // SAFETY: By the type invariant the range is mapped so.
         unsafe { bindings::ib_dma_sync_single_for_device(self.dev.as_ptr(), addr, len, dir) };
@@ -150,13 +169,20 @@ impl Mapping {
     }
 }
 
+/// What the device wrote and nobody synchronised is lost: the block may have got newer bytes by another
+/// mapping meanwhile.
 impl Drop for Mapping {
     fn drop(&mut self) {
         let dir = self.dir.as_raw();
         // SAFETY: By the type invariant the whole block is mapped so; work requests and memory
         // regions that use it hold a reference to this object and are gone.
         unsafe {
-            bindings::ib_dma_unmap_single(self.dev.as_ptr(), self.addr, self.block.len(), dir);
+            bindings::ib_dma_unmap_single_unsynced(
+                self.dev.as_ptr(),
+                self.addr,
+                self.block.len(),
+                dir,
+            );
         };
     }
 }

@@ -8,7 +8,6 @@ use crate::stream::{
     Cdc,
     Effects,
     Fault,
-    ProducerFlags,
     Stream, //
 };
 
@@ -76,8 +75,7 @@ impl Stream {
     /// the peer used between the two. One of ours has the number of the last message sent before it in the
     /// producer cursor's place of the wrap count; what a C peer has there is not looked at.
     pub const fn is_stale(&self, cdc: &Cdc) -> bool {
-        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER);
-        is_validation && !self.recv.tells_late() && is_before(cdc.prod.wrap, self.seq_peer)
+        cdc.is_validation() && !self.recv.tells_late() && is_before(cdc.prod.wrap, self.seq_peer)
     }
 
     /// Whether message `seq` of the peer was not taken yet.

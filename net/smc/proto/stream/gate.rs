@@ -22,7 +22,7 @@ pub struct Gate(Option<Held>);
 /// What a closed gate holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The validation that closed it.
+    /// The message that closed it, a validation mostly.
     first: Cdc,
     /// The newest message of those after it.
     newest: Option<Cdc>,
@@ -49,14 +49,16 @@ pub type Admitted = [Option<Cdc>; 3];
 
 impl Gate {
     /// Takes a message of the peer. A validation `closes` the gate even if nothing is missing where the link that
-    /// the peer gave up may bring more: it does not any more once the queues were emptied.
+    /// the peer gave up may bring more: it does not any more once the queues were emptied. Any other message does
+    /// where those before it have to be taken first, though they say nothing that it does not.
     pub fn admit(&mut self, cdc: &Cdc, stream: &mut Stream, closes: bool) -> Admission {
-        let is_validation = cdc.flags.contains(ProducerFlags::FAILOVER) && !stream.is_stale(cdc);
+        let is_stale = stream.is_stale(cdc);
+        let is_validation = cdc.is_validation() && !is_stale;
         if is_validation {
             stream.on_peer_switch();
         }
         match &mut self.0 {
-            None if is_validation && (closes || stream.misses(cdc.seq)) => {
+            None if (closes && !is_stale) || (is_validation && stream.misses(cdc.seq)) => {
                 self.0 = Some(Held {
                     first: *cdc,
                     newest: None,

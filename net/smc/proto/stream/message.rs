@@ -21,6 +21,12 @@ pub struct Cdc {
 }
 
 impl Cdc {
+    /// Whether the message is a failover validation.
+    #[inline]
+    pub const fn is_validation(&self) -> bool {
+        self.flags.contains(ProducerFlags::FAILOVER)
+    }
+
     /// The message, a validation, with the numbers of links over iWARP that its sender gave up: what they took
     /// may go on to arrive. They stand where the cursors count, of no meaning there.
     #[must_use]

@@ -105,7 +105,17 @@ impl Receiver {
         self.inline = inline;
     }
 
+    /// The ring.
+    pub(super) const fn ring(&self) -> Ring {
+        self.ring
+    }
+
     // --- What the peer wrote.
+
+    /// How far it has written.
+    pub(super) const fn received(&self) -> u64 {
+        self.received
+    }
 
     /// Checks a producer cursor of the peer; the new position if it moves forward.
     pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, PeerMisbehaved> {

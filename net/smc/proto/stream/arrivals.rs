@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+//! By which links came what a peer's messages announce.
+//!
+//! Where DMA has to be synchronised each link has a view of its own of the RMBE, and what a link wrote is seen by
+//! the CPU once it was synchronised by way of that link. Bytes are announced by the link that wrote them: the
+//! message with the next sequence number announces what came by its own link since the message before it. So
+//! messages have to be taken in order, also across links, whose completion queues know nothing of each other.
+//!
+//! Only connections whose RMBE needs it keep an [`Arrivals`].
+
+use crate::cursor::{
+    Chunks,
+    Cursor, //
+};
+use crate::stream::{
+    is_before,
+    Cdc,
+    Stream, //
+};
+
+/// How far the peer had written at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u64);
+
+/// Bytes, and the slot of the link that they came by.
+type Part = (usize, Chunks);
+
+/// How often the peer may change its link while one message is waited for.
+const PARTS: usize = 4;
+
+/// By which links the messages of one connection came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrivals {
+    /// The link of the newest message that was taken.
+    newest: Option<usize>,
+    /// The links of messages that are held back, and the producer cursor of the last one by each.
+    held: [Option<(usize, Cursor)>; PARTS],
+}
+
+impl Arrivals {
+    /// Whether messages before this one, which came by the link in `slot`, may be in the completion queue of another
+    /// link, so that [`Gate::admit`](crate::stream::Gate::admit) has to hold it back.
+    pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
+        !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
+    }
+
+    /// A message was taken.
+    pub fn took(&mut self, slot: usize, cdc: &Cdc, stream: &Stream) {
+        if !cdc.is_validation() && cdc.seq == stream.seq_peer {
+            self.newest = Some(slot);
+        }
+    }
+
+    /// A message is held back. Says no if that cannot be remembered: then nobody knows by which link its bytes came.
+    #[must_use]
+    pub fn hold(&mut self, slot: usize, cdc: &Cdc) -> bool {
+        if cdc.is_validation() {
+            return true;
+        }
+        let last = self.held.iter().flatten().count().checked_sub(1);
+        let place = match last.and_then(|last| self.held.get_mut(last)) {
+            Some(Some((of, prod))) if *of == slot => {
+                *prod = cdc.prod;
+                return true;
+            }
+            _ => self.held.iter_mut().find(|place| place.is_none()),
+        };
+        match place {
+            Some(place) => {
+                *place = Some((slot, cdc.prod));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What messages announce that were held back and are about to be taken, in order.
+    pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
+        let mut from = stream.arrived();
+        core::mem::take(&mut self.held).map(|held| {
+            let (slot, prod) = held?;
+            self.newest = Some(slot);
+            let to = Place(stream.recv.check_prod(prod).ok()??);
+            let chunks = stream.between(from, to);
+            from = Place(from.0.max(to.0));
+            Some((slot, chunks))
+        })
+    }
+}
+
+impl Stream {
+    /// How far the peer has written, as far as its messages say.
+    pub const fn arrived(&self) -> Place {
+        Place(self.recv.received())
+    }
+
+    /// Where in our RMBE is what the peer has written since.
+    pub fn arrived_since(&self, before: Place) -> Chunks {
+        self.between(before, self.arrived())
+    }
+
+    fn between(&self, from: Place, to: Place) -> Chunks {
+        let len = to.0.saturating_sub(from.0);
+        self.recv
+            .ring()
+            .chunks(from.0, u32::try_from(len).unwrap_or(u32::MAX))
+    }
+
+    /// Whether messages of the peer before `seq` were not taken.
+    const fn skips(&self, seq: u16) -> bool {
+        is_before(self.seq_peer.wrapping_add(1), seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::SizeClass;
+    use crate::cursor::Chunk;
+    use crate::stream::{
+        Admission,
+        Gate,
+        ProducerFlags, //
+    };
+
+    fn data(seq: u16, offset: u32) -> Cdc {
+        Cdc {
+            seq,
+            prod: Cursor { wrap: 0, offset },
+            ..Cdc::default()
+        }
+    }
+
+    fn chunk(offset: u32, len: u32) -> Chunks {
+        [Chunk { offset, len }, Chunk::default()]
+    }
+
+    /// A connection as the module keeps it: what it synchronises, in order.
+    struct Rig {
+        stream: Stream,
+        gate: Gate,
+        arrivals: Arrivals,
+        synced: std::vec::Vec<Part>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let mut stream = Stream::new(SizeClass::SMALLEST);
+            stream.establish(SizeClass::SMALLEST);
+            Self {
+                stream,
+                gate: Gate::default(),
+                arrivals: Arrivals::default(),
+                synced: std::vec::Vec::new(),
+            }
+        }
+
+        fn arrive(&mut self, slot: usize, cdc: &Cdc) -> Admission {
+            let is_early = self.arrivals.is_early(slot, cdc, &self.stream);
+            let admission = self.gate.admit(cdc, &mut self.stream, is_early);
+            match admission {
+                Admission::Pass => {
+                    let before = self.stream.arrived();
+                    self.stream.on_cdc(cdc).unwrap();
+                    self.arrivals.took(slot, cdc, &self.stream);
+                    let chunks = self.stream.arrived_since(before);
+                    self.synced
+                        .extend((chunks[0].len > 0).then_some((slot, chunks)));
+                }
+                Admission::Hold | Admission::Drain => assert!(self.arrivals.hold(slot, cdc)),
+            }
+            admission
+        }
+
+        fn open(&mut self) {
+            self.gate.begin();
+            let parts = self.arrivals.release(&self.stream);
+            self.synced.extend(parts.into_iter().flatten());
+            for cdc in self.gate.open().iter().flatten() {
+                self.stream.on_cdc(cdc).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_link_brings_is_its_own() {
+        let mut rig = Rig::new();
+        for (seq, to) in [(1, 10), (2, 30), (4, 40)] {
+            assert_eq!(rig.arrive(0, &data(seq, to)), Admission::Pass);
+        }
+        assert_eq!(
+            rig.synced,
+            [(0, chunk(0, 10)), (0, chunk(10, 20)), (0, chunk(30, 10))]
+        );
+    }
+
+    #[test]
+    fn a_message_by_another_link_waits_for_those_before_it() {
+        let mut rig = Rig::new();
+        rig.arrive(0, &data(1, 10));
+        assert_eq!(rig.arrive(1, &data(3, 30)), Admission::Drain);
+        assert_eq!(rig.arrive(1, &data(4, 40)), Admission::Hold);
+        assert_eq!(rig.arrive(0, &data(2, 20)), Admission::Pass);
+        rig.open();
+        assert_eq!(
+            rig.synced,
+            [(0, chunk(0, 10)), (0, chunk(10, 10)), (1, chunk(20, 20))]
+        );
+        assert_eq!(rig.arrive(1, &data(6, 60)), Admission::Pass);
+    }
+
+    #[test]
+    fn a_message_by_another_link_in_its_turn_waits_for_nothing() {
+        let mut rig = Rig::new();
+        rig.arrive(0, &data(1, 10));
+        assert_eq!(rig.arrive(1, &data(2, 30)), Admission::Pass);
+        assert_eq!(rig.synced, [(0, chunk(0, 10)), (1, chunk(10, 20))]);
+    }
+
+    #[test]
+    fn a_second_change_of_the_link_is_remembered_while_the_gate_is_closed() {
+        let mut rig = Rig::new();
+        rig.arrive(0, &data(1, 10));
+        rig.arrive(1, &data(3, 30));
+        rig.arrive(2, &data(4, 40));
+        rig.arrive(2, &data(5, 50));
+        rig.arrive(0, &data(2, 20));
+        rig.open();
+        assert_eq!(
+            rig.synced,
+            [
+                (0, chunk(0, 10)),
+                (0, chunk(10, 10)),
+                (1, chunk(20, 10)),
+                (2, chunk(30, 20))
+            ]
+        );
+    }
+
+    #[test]
+    fn too_many_changes_are_not_remembered() {
+        let mut arrivals = Arrivals::default();
+        for slot in 0..PARTS {
+            assert!(arrivals.hold(slot, &data(1, 10)));
+        }
+        assert!(!arrivals.hold(PARTS, &data(1, 10)));
+    }
+
+    #[test]
+    fn a_validation_announces_nothing() {
+        let mut rig = Rig::new();
+        rig.arrive(0, &data(1, 10));
+        let validation = Cdc {
+            flags: ProducerFlags::FAILOVER,
+            ..data(1, 99)
+        };
+        assert_eq!(rig.arrive(1, &validation), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(2, 20)), Admission::Pass);
+        assert_eq!(rig.synced, [(0, chunk(0, 10)), (1, chunk(10, 10))]);
+    }
+
+    #[test]
+    fn what_is_repeated_by_another_link_is_not_looked_at_again() {
+        let mut rig = Rig::new();
+        rig.arrive(0, &data(1, 10));
+        rig.arrive(0, &data(2, 20));
+        assert_eq!(rig.arrive(1, &data(3, 15)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(4, 40)), Admission::Pass);
+        assert_eq!(
+            rig.synced,
+            [(0, chunk(0, 10)), (0, chunk(10, 10)), (1, chunk(20, 20))]
+        );
+    }
+}
