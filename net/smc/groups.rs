@@ -7,6 +7,8 @@
 
 mod pressure;
 
+pub(crate) use pressure::relieve;
+
 use kernel::{
     new_condvar,
     new_mutex,

@@ -23,6 +23,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::net::{
+    memory,
     Charge,
     Purpose,
     Sk,
@@ -167,8 +168,15 @@ fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Failu
     let namespace = namespace::of(sk);
     let stats = &namespace.stats.receive_buffers;
     let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
-    let rmbe = rmbe.map_err(internal)?;
-    let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes()).map_err(internal)?;
+    if memory::is_short() || rmbe.is_err() {
+        groups::relieve();
+    }
+    let rmbe = rmbe.map_err(|e| match e {
+        e if e == ENOBUFS => Failure::Declined(Reason::Memory, Some(Cause::SocketMemory)),
+        e => internal(e).into(),
+    })?;
+    let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())
+        .map_err(|_| Failure::Declined(Reason::Memory, Some(Cause::CgroupMemory)))?;
     let owner = Owner {
         sk: sk.clone(),
         tcp: tcp.clone(),

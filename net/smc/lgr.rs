@@ -206,7 +206,7 @@ impl LinkGroup {
         let node = self.table.lock().members.remove(token);
         // The last reference may go with the node: not under the lock.
         drop(node);
-        self.trim_by(now().saturating_add(self.terms.times.unused));
+        self.trim_by(now().saturating_add(self.keeps_unused()));
         self.look_if_idle();
     }
 

@@ -10,7 +10,10 @@ use kernel::prelude::*;
 use kernel_ext::{
     global::Published,
     module::Quiet,
-    net::PerNetRegistration,
+    net::{
+        memory,
+        PerNetRegistration, //
+    },
     param,
     TcpHaveSmc, //
 };
@@ -71,6 +74,7 @@ struct Smc {
     _devices: ib::Registry,
     _connections: conn::Registry,
     _local: Published<local::Local>,
+    _memory: memory::Limits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
 
@@ -93,6 +97,7 @@ fn first_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
+        let memory = memory::Limits::new(config::DIRECTORY, c"smcr_mem")?;
         let local = local::LOCAL.publish(local::Local::new(first_ueids(param::ueid())?)?)?;
         let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
@@ -112,6 +117,7 @@ impl kernel::Module for Smc {
             _devices: devices,
             _connections: connections,
             _local: local,
+            _memory: memory,
             _namespaces: namespaces,
         })
     }

@@ -32,6 +32,10 @@ use kernel_ext::{
         Mapping,
         Mr, //
     },
+    net::memory::{
+        self,
+        Counted, //
+    },
     random, //
 };
 use smc_proto::{
@@ -105,7 +109,9 @@ impl Rmb {
     fn new(size: SizeClass, elements: usize, pool: &RmbPool) -> Result<Arc<Self>> {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
-            blocks.push(Block::new(size.bytes() as usize)?, GFP_KERNEL)?;
+            let bytes = size.bytes() as usize;
+            let block = Block::counted(bytes, Counted::new(bytes)?)?;
+            blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());
         let used = Used::new(bytes, &pool.unused, Quarantine::new(&pool.quarantined));
@@ -360,7 +366,8 @@ impl RmbPool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also when too many elements are in quarantine.
+    /// `ENOBUFS` if the sockets of this machine may not have more memory; `ENOMEM`, also when too many elements are
+    /// in quarantine.
     pub(crate) fn take(
         &self,
         slot: usize,
@@ -381,6 +388,7 @@ impl RmbPool {
             return Err(ENOMEM);
         }
         let mut rmbs = self.rmbs.lock();
+        let mut error = ENOMEM;
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
             let known = || of_size().filter(|rmb| rmb.is_known());
@@ -397,19 +405,24 @@ impl RmbPool {
             let most = (link.max_mr_bytes() / size.bytes() as usize).min(MAX_ELEMENTS);
             // Not more than the group can ever use.
             let most = most.min(self.max_conns.saturating_sub(have)).max(1);
-            let wanted = last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most);
+            let wanted = match memory::is_short() {
+                true => 1,
+                false => last.map_or(FIRST_ELEMENTS, |n| n * 2).min(most),
+            };
             let make = |elements| {
                 let rmb = Rmb::new(size, elements, self)?;
                 rmb.map(slot, link).map(|_| rmb)
             };
-            let made = make(wanted).or_else(|_: Error| make(1));
-            if let Ok(rmb) = made {
-                let rmbe = rmb.take().ok_or(ENOMEM)?;
-                rmbs.push(rmb, GFP_KERNEL)?;
-                return Ok((rmbe, true));
+            match make(wanted).or_else(|_: Error| make(1)) {
+                Ok(rmb) => {
+                    let rmbe = rmb.take().ok_or(ENOMEM)?;
+                    rmbs.push(rmb, GFP_KERNEL)?;
+                    return Ok((rmbe, true));
+                }
+                Err(e) => error = e,
             }
         }
-        Err(ENOMEM)
+        Err(error)
     }
 
     /// Whether a connection may join as far as quarantine is concerned: not with too many elements in it. Any

@@ -32,7 +32,10 @@ use crate::{
         Inner, //
     },
     namespace,
-    rmb::SendBuf, //
+    rmb::{
+        Lent,
+        SendBuf, //
+    }, //
 };
 
 /// The smallest buffer, bytes.
@@ -211,10 +214,8 @@ impl Conn {
     /// Borrows a send buffer; says no while the connection has no link that works.
     fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
-        let namespace = namespace::of(sk);
-        let stats = &namespace.stats.send_buffers;
-        let (mut lent, is_new) = self.group.sndbufs.take(want, stats)?;
-        let mut charge = Some(Charge::new(sk, Purpose::Send, lent.size().bytes())?);
+        let (mut lent, charge, is_new) = self.take_send_buffer(sk, want)?;
+        let mut charge = Some(charge);
         // Its memory is not to be freed under a spinlock, whatever becomes of it there.
         let buf = Arc::clone(&lent);
         loop {
@@ -235,11 +236,29 @@ impl Conn {
                 Ok(has_sent) => {
                     // A connection counts once, however often it lends.
                     if !has_sent {
+                        let stats = &namespace::of(sk).stats.send_buffers;
                         stats.count(want.bytes(), buf.size().bytes(), is_new);
                     }
                     return Ok(true);
                 }
                 Err(back) => lent = back,
+            }
+        }
+    }
+
+    /// Takes a send buffer for which the socket is charged, and says whether it is new. Where the socket's cgroup
+    /// may not have more it is one of the smallest: nothing is under way, so that nothing would ever wake the writer.
+    fn take_send_buffer(&self, sk: &Sk, want: SizeClass) -> Result<(Lent, Charge, bool)> {
+        let stats = &namespace::of(sk).stats.send_buffers;
+        let pool = &self.group.sndbufs;
+        let (lent, is_new) = pool.take(want, stats)?;
+        match Charge::new(sk, Purpose::Send, lent.size().bytes()) {
+            Ok(charge) => Ok((lent, charge, is_new)),
+            Err(_) => {
+                pool.give_back(lent);
+                let (lent, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
+                let charge = Charge::force(sk, lent.size().bytes())?;
+                Ok((lent, charge, is_new))
             }
         }
     }

@@ -144,6 +144,16 @@ void smc_helper_sk_mem_uncharge(struct sock *sk, int size)
 	sk_mem_uncharge(sk, size);
 }
 
+void smc_helper_sk_mem_reclaim(struct sock *sk)
+{
+	sk_mem_reclaim(sk);
+}
+
+bool smc_helper_sock_owned_by_user(const struct sock *sk)
+{
+	return sock_owned_by_user(sk);
+}
+
 void smc_helper_sk_wmem_queued_add(struct sock *sk, int val)
 {
 	sk_wmem_queued_add(sk, val);

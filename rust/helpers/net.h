@@ -30,6 +30,8 @@ bool smc_helper_sk_wmem_schedule(struct sock *sk, int size);
 bool smc_helper_sk_rmem_schedule(struct sock *sk, int size);
 void smc_helper_sk_mem_charge(struct sock *sk, int size);
 void smc_helper_sk_mem_uncharge(struct sock *sk, int size);
+void smc_helper_sk_mem_reclaim(struct sock *sk);
+bool smc_helper_sock_owned_by_user(const struct sock *sk);
 void smc_helper_sk_wmem_queued_add(struct sock *sk, int val);
 void smc_helper_sk_rmem_alloc_add(struct sock *sk, int val);
 int __percpu *smc_helper_memory_per_cpu_fw_alloc(void);
@@ -97,4 +99,6 @@ enum smc_layout {
 	SMC_OFFSETOF_SK_PROT_CREATOR = offsetof(struct sock, sk_prot_creator),
 	SMC_OFFSETOF_SK_USER_DATA = offsetof(struct sock, sk_user_data),
 	SMC_OFFSETOF_SK_WQ = offsetof(struct sock, sk_wq),
+	SMC_OFFSETOF_NET_TCP_RMEM = offsetof(struct net, ipv4.sysctl_tcp_rmem),
+	SMC_OFFSETOF_NET_TCP_WMEM = offsetof(struct net, ipv4.sysctl_tcp_wmem),
 };

@@ -12,6 +12,7 @@ mod family;
 mod inet;
 pub(crate) mod inside;
 mod layout;
+pub mod memory;
 mod msg;
 mod pernet;
 mod proto;

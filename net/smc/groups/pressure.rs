@@ -13,7 +13,8 @@ use kernel_ext::shrinker::Shrinker;
 
 use super::{
     Groups,
-    Listing, //
+    Listing,
+    GROUPS, //
 };
 use crate::rmb;
 
@@ -27,11 +28,18 @@ impl Shrinker for Groups {
         let wanted = objects.saturating_mul(PAGE_SIZE) as u64;
         let freed = self.free_send_buffers(wanted);
         if freed < wanted {
-            self.demand.fetch_add(wanted - freed, Relaxed);
+            // What there is now: more asked for would have what is unused later go, too.
+            let rest = (wanted - freed).min(rmb::unused_bytes());
+            self.demand.fetch_add(rest, Relaxed);
             self.clock.run_within(1);
         }
         pages(freed)
     }
+}
+
+/// The memory of sockets is short: has all that no connection uses go. Does not sleep.
+pub(crate) fn relieve() {
+    GROUPS.with(|groups| groups.scan(pages(rmb::unused_bytes())));
 }
 
 impl Groups {

@@ -5,7 +5,10 @@
 use core::cell::Cell;
 
 use kernel::sync::Arc;
-use kernel_ext::time;
+use kernel_ext::{
+    net::memory,
+    time, //
+};
 use smc_proto::{
     id::Token,
     lgr::{
@@ -30,6 +33,10 @@ use crate::clock::now;
 
 /// The longest time that the end of a group waits for its last messages to leave.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// The longest time that an unused region is kept while the memory of sockets is short: as long as it may take
+/// until whoever has closed a connection lets go of its element.
+const KEPT_WHILE_SHORT: Duration = Duration::from_secs(1);
 
 impl LinkGroup {
     /// Whether a new connection of the namespace at address `net` may use the group; see
@@ -113,6 +120,15 @@ impl LinkGroup {
     pub(super) fn look_if_idle(&self) {
         if let Some(at) = self.idle_end() {
             self.look_by(at);
+        }
+    }
+
+    /// How long a region is kept that no connection uses.
+    pub(crate) fn keeps_unused(&self) -> Duration {
+        let usual = self.terms.times.unused;
+        match memory::is_short() {
+            true => usual.min(KEPT_WHILE_SHORT),
+            false => usual,
         }
     }
 

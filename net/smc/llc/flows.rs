@@ -262,7 +262,7 @@ impl LinkGroup {
     /// before. May sleep for as long as the peer takes to answer.
     pub(crate) fn trim(self: &Arc<Self>) {
         let _turn = self.flow.lock();
-        let unused = self.terms.times.unused;
+        let unused = self.keeps_unused();
         let now = now();
         let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
         let mut demand = self.rmbs.take_demand();

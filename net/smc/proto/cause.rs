@@ -54,6 +54,12 @@ explained! {
         PeerBusy = 14, "peer-busy",
             "Another connection was making a link group with the same peer, and took too long.",
             "If it happens again, see why other connections of this peer go over TCP (smc ss); RDMA may not get through a firewall (UDP port 4791).";
+        CgroupMemory = 20, "cgroup-limit",
+            "The cgroup of the program may not have more memory, of which the receive buffer would be a part.",
+            "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";
+        SocketMemory = 21, "all-sockets-limit",
+            "The SMC sockets of this machine have as much memory together as they may.",
+            "Raise the third number of net.smc.smcr_mem (pages), or lower SO_RCVBUF or net.smc.rmem.";
     }
 }
 

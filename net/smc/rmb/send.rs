@@ -12,11 +12,17 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use kernel_ext::ib::{
-    Block,
-    Device,
-    Direction,
-    Mapping, //
+use kernel_ext::{
+    ib::{
+        Block,
+        Device,
+        Direction,
+        Mapping, //
+    },
+    net::memory::{
+        self,
+        Counted, //
+    }, //
 };
 use smc_proto::buffer::SizeClass;
 
@@ -61,8 +67,8 @@ impl Deref for Lent {
 }
 
 impl SendBuf {
-    fn new(size: SizeClass, all: &Arc<Gauge>) -> Result<Arc<Self>> {
-        let block = Block::new(size.bytes() as usize)?;
+    fn new(size: SizeClass, all: &Arc<Gauge>, counted: Counted) -> Result<Arc<Self>> {
+        let block = Block::counted(size.bytes() as usize, counted)?;
         Arc::pin_init(
             pin_init!(Self {
                 size,
@@ -163,17 +169,32 @@ impl SendPool {
     }
 
     fn take_any(&self, want: SizeClass) -> Result<(Arc<SendBuf>, bool)> {
-        let mut idle = self.idle.lock();
-        if let Some(i) = idle.iter().position(|idle| idle.buf.size == want) {
-            if let Ok(found) = idle.remove(i) {
-                return Ok((found.buf, false));
-            }
+        if let Some(buf) = self.take_idle(want) {
+            return Ok((buf, false));
         }
-        drop(idle);
-        want.downwards()
-            .find_map(|size| SendBuf::new(size, &self.all).ok())
-            .map(|buf| (buf, true))
-            .ok_or(ENOMEM)
+        let make = |size: SizeClass| {
+            let counted = Counted::new(size.bytes() as usize)?;
+            SendBuf::new(size, &self.all, counted)
+        };
+        if let Some(buf) = want.downwards().find_map(|size| make(size).ok()) {
+            return Ok((buf, true));
+        }
+        // Who has a connection goes on, be it slowly.
+        if let Some(buf) = SizeClass::LARGEST
+            .downwards()
+            .find_map(|size| self.take_idle(size))
+        {
+            return Ok((buf, false));
+        }
+        let least = SizeClass::SMALLEST;
+        let counted = Counted::force(least.bytes() as usize)?;
+        Ok((SendBuf::new(least, &self.all, counted)?, true))
+    }
+
+    fn take_idle(&self, size: SizeClass) -> Option<Arc<SendBuf>> {
+        let mut idle = self.idle.lock();
+        let i = idle.iter().position(|idle| idle.buf.size == size)?;
+        Some(idle.remove(i).ok()?.buf)
     }
 
     /// Bytes of all buffers, idle and lent.
@@ -207,12 +228,13 @@ impl SendPool {
         freed
     }
 
-    /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed.
+    /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed, and while the memory of
+    /// sockets is short all.
     pub(crate) fn give_back(&self, lent: Lent) {
         let Lent { buf, _counted } = lent;
         let mut idle = self.idle.lock();
         let same = idle.iter().filter(|idle| idle.buf.size == buf.size);
-        if same.count() < IDLE_SEND_BUFS {
+        if same.count() < IDLE_SEND_BUFS && !memory::is_short() {
             // Without memory for the list the buffer is freed, which is as good.
             let _ = idle.push(Idle::new(buf), GFP_NOWAIT);
         }

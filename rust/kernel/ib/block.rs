@@ -11,7 +11,10 @@ use kernel::{
     sync::Arc, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    net::memory::Counted, //
+};
 
 /// Physically contiguous pages that may be shared with devices, and through them with a peer.
 ///
@@ -24,6 +27,8 @@ use crate::bindings;
 pub struct Block {
     base: NonNull<u8>,
     order: u32,
+    /// For a buffer of sockets.
+    _counted: Option<Counted>,
 }
 
 // SAFETY: Memory has no thread affinity.
@@ -43,6 +48,19 @@ impl Block {
     ///
     /// `EINVAL` for a length of 0, `ENOMEM`.
     pub fn new(len: usize) -> Result<Arc<Self>> {
+        Self::with(len, None)
+    }
+
+    /// As [`Block::new`], for a buffer of sockets, which counts in the memory of all of them.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn counted(len: usize, counted: Counted) -> Result<Arc<Self>> {
+        Self::with(len, Some(counted))
+    }
+
+    fn with(len: usize, counted: Option<Counted>) -> Result<Arc<Self>> {
         if len == 0 {
             return Err(EINVAL);
         }
@@ -58,7 +76,12 @@ impl Block {
         let addr = unsafe { bindings::ib_block_alloc(order) };
         let base = NonNull::new(addr as *mut u8).ok_or(ENOMEM)?;
         // INVARIANT: Just allocated with this order, as a compound page.
-        Ok(Arc::new(Self { base, order }, GFP_KERNEL)?)
+        let block = Self {
+            base,
+            order,
+            _counted: counted,
+        };
+        Ok(Arc::new(block, GFP_KERNEL)?)
     }
 
     /// Bytes of the block.

@@ -2,14 +2,24 @@
 
 //! Memory that counts as a socket's, as that of TCP does.
 //!
+//! The counters are guarded by the ownership of the socket, as TCP's are: a charge may wait for its cgroup
+//! to reclaim memory, which a spinlock must not be held for. An uncharge that finds the socket owned is left
+//! to the owner, in [`release_callback`].
+//!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
+use core::mem;
+
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::aref::ARef, //
 };
 
-use super::Sk;
+use super::{
+    sk::FrontSock,
+    Sk, //
+};
 use crate::bindings;
 
 /// What memory is for.
@@ -20,6 +30,21 @@ pub enum Purpose {
     /// Data from the peer.
     Receive,
 }
+
+/// Bytes that were given back while somebody owned the socket.
+#[repr(C)]
+pub(super) struct Owed {
+    send: i32,
+    receive: i32,
+}
+
+/// A charge takes at most this part of what its cgroup has left.
+const PART: i32 = 4;
+
+/// What a charge asks of its cgroup at least, bytes, for the moment of the charge: a cgroup out of memory
+/// refuses that much, while for less the kernel ends one of its tasks to make room.
+// CAST: some 64 pages at most.
+const REFUSABLE: i32 = (PAGE_SIZE << (bindings::PAGE_ALLOC_COSTLY_ORDER + 1)) as i32;
 
 /// Memory that counts as a socket's until this is dropped: SO_MEMINFO shows it, and its cgroup is charged for
 /// it. May be dropped where sleeping is not allowed, but not from interrupts, nor with the socket's spinlock
@@ -35,26 +60,24 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Charges a socket. The context is that of dropping it.
+    /// Charges a socket. May sleep while its cgroup (v2) reclaims memory; no task is killed for it.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if its cgroup may not have more.
+    /// `ENOMEM` if its cgroup may not have four times as much.
     pub fn new(sk: &Sk, purpose: Purpose, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
-        let ptr = sk.as_ptr();
-        let is_granted = sk.with_spinlock(|| {
-            let is_granted = match purpose {
-                // SAFETY: The socket is alive and its lock held.
-                Purpose::Send => unsafe { bindings::sk_wmem_schedule(ptr, bytes) },
-                // SAFETY: As above.
-                Purpose::Receive => unsafe { bindings::sk_rmem_schedule(ptr, bytes) },
-            };
+        let is_granted = sk.owned(|ptr| {
+            // A buffer may stay empty, and the tasks of the cgroup need memory for other things.
+            let ask = bytes.saturating_mul(PART).max(REFUSABLE);
+            // Of this kind for both purposes: the kernel grants a stream's send buffer in any case.
+            // SAFETY: The socket is alive and owned by us.
+            let is_granted = unsafe { bindings::sk_rmem_schedule(ptr, ask) };
             if is_granted {
                 // SAFETY: As above.
-                unsafe { bindings::sk_mem_charge(ptr, bytes) };
-                // SAFETY: As above.
-                unsafe { count(ptr, purpose, bytes) };
+                unsafe { charge(ptr, purpose, bytes) };
+                // SAFETY: As above. What was asked for beyond that goes back.
+                unsafe { bindings::sk_mem_reclaim(ptr) };
             }
             is_granted
         });
@@ -68,25 +91,118 @@ impl Charge {
             bytes,
         })
     }
+
+    /// Charges a socket for data to send whatever its cgroup has, as TCP does for a stream of which nothing is
+    /// under way: else it would never go on. May sleep.
+    pub fn force(sk: &Sk, bytes: u32) -> Result<Self> {
+        let bytes = i32::try_from(bytes)?;
+        let purpose = Purpose::Send;
+        let is_granted = sk.owned(|ptr| {
+            // With the spinlock held nobody waits for memory, and cgroup v2 grants what is asked for; all else
+            // grants it to a stream that has reached SO_SNDBUF.
+            sk.with_spinlock(|| {
+                let lead = sk.lead_to_sndbuf(bytes);
+                // SAFETY: The socket is alive and its lock held.
+                unsafe { bindings::sk_wmem_queued_add(ptr, lead) };
+                // SAFETY: As above.
+                let is_granted = unsafe { bindings::sk_wmem_schedule(ptr, bytes) };
+                // SAFETY: As above.
+                unsafe { bindings::sk_wmem_queued_add(ptr, -lead) };
+                if is_granted {
+                    // SAFETY: As above, and owned by us.
+                    unsafe { charge(ptr, purpose, bytes) };
+                }
+                is_granted
+            })
+        });
+        // INVARIANT: Both was just done, or nothing.
+        Ok(Self {
+            sk: sk.into(),
+            purpose,
+            bytes: if is_granted { bytes } else { 0 },
+        })
+    }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
         let (sk, purpose, bytes) = (self.sk.as_ptr(), self.purpose, self.bytes);
         self.sk.with_spinlock(|| {
-            // SAFETY: The socket is alive and its lock held; by the type invariant so much is counted.
-            unsafe { count(sk, purpose, -bytes) };
-            // SAFETY: As above; by the type invariant so much is charged.
-            unsafe { bindings::sk_mem_uncharge(sk, bytes) };
+            // SAFETY: The socket is alive and its lock held.
+            if unsafe { bindings::sock_owned_by_user(sk) } {
+                // SAFETY: As above.
+                let owed = unsafe { owed(sk) };
+                match purpose {
+                    Purpose::Send => owed.send += bytes,
+                    Purpose::Receive => owed.receive += bytes,
+                }
+            } else {
+                // SAFETY: As above, and nobody owns it; by the type invariant so much is charged.
+                unsafe { uncharge(sk, purpose, bytes) };
+            }
         });
     }
+}
+
+/// What is owed to a socket.
+///
+/// # Safety
+///
+/// `sk` must be a [`FrontSock`] and alive, and its spinlock held while the result is in use.
+unsafe fn owed<'a>(sk: *mut bindings::sock) -> &'a mut Owed {
+    // SAFETY: By the caller's promise; the spinlock keeps others away.
+    unsafe { &mut (*sk.cast::<FrontSock>()).owed }
+}
+
+/// The owner lets go of a socket: does what others could not do meanwhile.
+///
+/// # Safety
+///
+/// For the kernel, which calls it for sockets of our kinds, with the spinlock held and the socket owned.
+pub(super) unsafe extern "C" fn release_callback(sk: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    let owed = unsafe { owed(sk) };
+    for (purpose, bytes) in [
+        (Purpose::Send, &mut owed.send),
+        (Purpose::Receive, &mut owed.receive),
+    ] {
+        let bytes = mem::take(bytes);
+        if bytes != 0 {
+            // SAFETY: By the caller's promise; so much was charged by what has been dropped.
+            unsafe { uncharge(sk, purpose, bytes) };
+        }
+    }
+}
+
+/// Moves bytes that were granted to the counter for a purpose.
+///
+/// # Safety
+///
+/// `sk` must be alive and owned by the caller, who has been granted so much.
+unsafe fn charge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::sk_mem_charge(sk, bytes) };
+    // SAFETY: By the caller's promise.
+    unsafe { count(sk, purpose, bytes) };
+}
+
+/// Undoes [`charge`].
+///
+/// # Safety
+///
+/// `sk` must be alive and its spinlock held, and owned by nobody or by the caller.
+unsafe fn uncharge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
+    // SAFETY: By the caller's promise.
+    unsafe { count(sk, purpose, -bytes) };
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::sk_mem_uncharge(sk, bytes) };
 }
 
 /// Adds to the counter for a purpose.
 ///
 /// # Safety
 ///
-/// `sk` must be alive and its spinlock held.
+/// As for [`charge`] or [`uncharge`].
 unsafe fn count(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
     match purpose {
         // SAFETY: By the caller's promise.
@@ -97,6 +213,16 @@ unsafe fn count(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
 }
 
 impl Sk {
+    /// Runs `f`, which may sleep, while the caller owns the socket. May sleep.
+    fn owned<R>(&self, f: impl FnOnce(*mut bindings::sock) -> R) -> R {
+        // SAFETY: The socket is alive; sleeping is allowed.
+        unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
+        let result = f(self.as_ptr());
+        // SAFETY: As above, and locked by us.
+        unsafe { bindings::release_sock(self.as_ptr()) };
+        result
+    }
+
     /// Runs `f`, which must not sleep, with the spinlock of the socket held.
     fn with_spinlock<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: The socket is alive.

@@ -20,7 +20,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    ffi::c_long,
     prelude::*,
     sync::{
         aref::ARef,
@@ -33,6 +32,7 @@ use kernel::{
 };
 
 use super::{
+    memory::MEMORY,
     sk::FrontSock,
     stream::StreamSocket,
     Sk, //
@@ -65,22 +65,6 @@ unsafe impl Sync for Storage {}
 static STORAGE: Storage = Storage {
     protos: UnsafeCell::new(MaybeUninit::zeroed()),
     taken: [const { Atomic::new(false) }; Kind::COUNT],
-};
-
-/// The memory that all sockets are charged for together.
-struct Memory {
-    pages: UnsafeCell<bindings::atomic_long_t>,
-    /// As `tcp_mem`, in pages.
-    limits: UnsafeCell<[c_long; 3]>,
-}
-
-// SAFETY: Only the kernel uses the fields: the one is an atomic, the other is not written any more.
-unsafe impl Sync for Memory {}
-
-/// Only their cgroups limit sockets: a buffer of SMC is no part of `tcp_mem`.
-static MEMORY: Memory = Memory {
-    pages: UnsafeCell::new(pin_init::zeroed()),
-    limits: UnsafeCell::new([c_long::MAX; 3]),
 };
 
 impl Kind {
@@ -161,10 +145,14 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         for (to, from) in proto.name.iter_mut().zip(name.to_bytes_with_nul()) {
             *to = *from;
         }
-        proto.memory_allocated = MEMORY.pages.get();
+        proto.memory_allocated = MEMORY.pages();
         // SAFETY: No precondition.
         proto.per_cpu_fw_alloc = unsafe { bindings::memory_per_cpu_fw_alloc() };
-        proto.sysctl_mem = MEMORY.limits.get().cast();
+        proto.sysctl_mem = MEMORY.limits();
+        // The tracepoint sock_exceed_buf_limit looks at them.
+        proto.sysctl_rmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_RMEM;
+        proto.sysctl_wmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_WMEM;
+        proto.release_cb = Some(super::charge::release_callback);
         if matches!(kind, Kind::Inet4 | Kind::Inet6) {
             super::inet::fill::<T>(proto);
         }
@@ -231,6 +219,11 @@ pub(super) unsafe fn prepare(
     unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
     // SAFETY: Nobody else uses it yet.
     unsafe { (*sk).sk_destruct = Some(destruct) };
+    // SAFETY: As above. What the socket is charged for is in the sum already.
+    unsafe {
+        let common = &raw mut (*sk).__sk_common;
+        bindings::sock_common::set_skc_bypass_prot_mem_raw(common, 1);
+    }
     // SAFETY: As above.
     unsafe { bindings::sock_prot_inuse_add(sk, 1) };
 }

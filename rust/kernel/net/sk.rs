@@ -23,6 +23,7 @@ use kernel::{
 };
 
 use super::{
+    charge::Owed,
     pernet::NetNs,
     wait::{
         wait_until,
@@ -51,6 +52,8 @@ pub(super) struct FrontSock {
     pub(super) inet6: bindings::ipv6_pinfo,
     /// The TCP socket that became this one by TCP_ULP, with a reference, or null.
     pub(super) origin: *mut bindings::sock,
+    /// Guarded by the socket's spinlock.
+    pub(super) owed: Owed,
 }
 
 const _: () = assert!(offset_of!(FrontSock, inet) == 0);
@@ -316,6 +319,13 @@ impl Sk {
     /// SO_SNDBUF in bytes.
     pub fn sndbuf(&self) -> u32 {
         u32::try_from(read_once!(self.face, sk_sndbuf)).unwrap_or(0)
+    }
+
+    /// How much would have to be queued, besides `bytes` more, for the kernel to grant these in any case: it
+    /// does so for a stream that has reached its SO_SNDBUF, which it lowers unless twice as much is queued.
+    pub(super) fn lead_to_sndbuf(&self, bytes: i32) -> i32 {
+        let most = i32::MAX - bytes - read_once!(self, sk_wmem_queued);
+        read_once!(self, sk_sndbuf).saturating_mul(2).min(most)
     }
 
     /// SO_RCVBUF in bytes.

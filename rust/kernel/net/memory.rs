@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of all sockets together, and its limits: what `tcp_mem` is for TCP.
+//!
+//! Buffers count by the pages that they are, from their allocation until they are freed, whoever has them at the
+//! time: a socket, a connection whose application has gone, or nobody. So the kernel's own accounting, which
+//! adds what each socket is charged for, is off (`sk_bypass_prot_mem`); `/proc/net/protocols` shows this sum.
+
+use core::{
+    ffi::c_void,
+    mem::size_of,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+use super::NetNs;
+use crate::bindings;
+
+/// The sum and its limits, in pages.
+pub(super) struct Memory {
+    pages: Atomic<i64>,
+    /// As `tcp_mem`: where pressure ends, where it begins, and what is not exceeded.
+    limits: [Atomic<i64>; 3],
+    is_short: Atomic<bool>,
+}
+
+pub(super) static MEMORY: Memory = Memory {
+    pages: Atomic::new(0),
+    limits: [const { Atomic::new(i64::MAX) }; 3],
+    is_short: Atomic::new(false),
+};
+
+/// The largest limit.
+static MOST: i64 = i64::MAX;
+
+impl Memory {
+    /// The sum, as a `struct proto` names it.
+    pub(super) fn pages(&'static self) -> *mut bindings::atomic_long_t {
+        (&raw const self.pages).cast_mut().cast()
+    }
+
+    /// The limits, as a `struct proto` names them.
+    pub(super) fn limits(&'static self) -> *mut kernel::ffi::c_long {
+        (&raw const self.limits).cast_mut().cast()
+    }
+
+    fn limit(&self, i: usize) -> i64 {
+        self.limits.get(i).map_or(i64::MAX, |at| at.load(Relaxed))
+    }
+
+    /// Says whether so many pages more exceed no limit; they count until they are taken back.
+    fn add(&self, pages: i64) -> bool {
+        let sum = self.pages.fetch_add(pages, Relaxed).saturating_add(pages);
+        if sum > self.limit(1).min(self.limit(2)) {
+            self.is_short.store(true, Relaxed);
+        }
+        sum <= self.limit(2)
+    }
+
+    fn sub(&self, pages: i64) {
+        self.pages.fetch_sub(pages, Relaxed);
+        self.is_short();
+    }
+
+    fn is_short(&self) -> bool {
+        if !self.is_short.load(Relaxed) {
+            return false;
+        }
+        let is_over = self.pages.load(Relaxed) <= self.limit(0);
+        if is_over {
+            self.is_short.store(false, Relaxed);
+        }
+        !is_over
+    }
+}
+
+const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<bindings::atomic_long_t>());
+const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<kernel::ffi::c_long>());
+
+/// Whether sockets have more memory than the second limit, or had and still have more than the first: what
+/// nobody uses is to be freed. Any context.
+pub fn is_short() -> bool {
+    MEMORY.is_short()
+}
+
+/// Pages that count in the sum while this lives. May be dropped in any context.
+pub struct Counted(i64);
+
+impl Counted {
+    /// Counts a buffer of so many bytes. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` if the sum would exceed the third limit.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let counted = Self(pages(bytes)?);
+        match MEMORY.add(counted.0) {
+            true => Ok(counted),
+            // It is taken back.
+            false => Err(ENOBUFS),
+        }
+    }
+
+    /// Counts a buffer without which a connection that is there would not go on, whatever the sum is. Any
+    /// context.
+    pub fn force(bytes: usize) -> Result<Self> {
+        let counted = Self(pages(bytes)?);
+        MEMORY.add(counted.0);
+        Ok(counted)
+    }
+}
+
+fn pages(bytes: usize) -> Result<i64> {
+    Ok(i64::try_from(bytes.div_ceil(PAGE_SIZE))?)
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        MEMORY.sub(self.0);
+    }
+}
+
+/// The limits as a file of three numbers below `/proc/sys` of the first namespace, while this lives.
+///
+/// # Invariants
+///
+/// `header` is the registration of `table`, whose entry points into statics.
+pub struct Limits {
+    header: NonNull<bindings::ctl_table_header>,
+    table: KVec<bindings::ctl_table>,
+}
+
+// SAFETY: The table is only read after its registration, which may end in any thread.
+unsafe impl Send for Limits {}
+// SAFETY: As above.
+unsafe impl Sync for Limits {}
+
+impl Limits {
+    /// Sets the limits to the defaults of `tcp_mem`, by the memory of the machine, and makes the file `name` in
+    /// the directory `path`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if there is such a file already.
+    pub fn new(path: &'static CStr, name: &'static CStr) -> Result<Self> {
+        for (limit, value) in MEMORY.limits.iter().zip(defaults()) {
+            limit.store(value, Relaxed);
+        }
+        let mut table = KVec::with_capacity(1, GFP_KERNEL)?;
+        let row = bindings::ctl_table {
+            procname: name.as_char_ptr(),
+            data: MEMORY.limits().cast(),
+            // CAST: three words.
+            maxlen: size_of::<[Atomic<i64>; 3]>() as i32,
+            mode: 0o644,
+            proc_handler: Some(bindings::proc_doulongvec_minmax),
+            extra2: (&raw const MOST).cast_mut().cast::<c_void>(),
+            ..Default::default()
+        };
+        table.push(row, GFP_KERNEL)?;
+        // SAFETY: The first namespace lives always; the table is valid until it is unregistered in `drop`, and
+        // what it points to is static.
+        let header = unsafe {
+            bindings::register_net_sysctl_sz(
+                NetNs::initial().as_ptr(),
+                path.as_char_ptr(),
+                table.as_mut_ptr(),
+                table.len(),
+            )
+        };
+        // INVARIANT: Registered above.
+        Ok(Self {
+            header: NonNull::new(header).ok_or(ENOMEM)?,
+            table,
+        })
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. Afterwards nobody uses the table.
+        unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
+        self.table.clear();
+    }
+}
+
+/// Pages of this machine's memory that buffers may be of.
+pub fn machine_pages() -> usize {
+    // SAFETY: No precondition.
+    let pages = unsafe { bindings::nr_free_buffer_pages() };
+    usize::try_from(pages).unwrap_or(usize::MAX)
+}
+
+/// A sixteenth of the memory that buffers may be of, three quarters of that, and half of it more.
+fn defaults() -> [i64; 3] {
+    let middle = i64::try_from(machine_pages() / 16)
+        .unwrap_or(i64::MAX / 2)
+        .max(128);
+    let low = middle / 4 * 3;
+    [low, middle, low * 2]
+}
