@@ -5,9 +5,16 @@
 //! The list is locked for a look only. Making a group is serialised by a gate for each peer, so that
 //! a slow or hostile peer holds up nobody but itself.
 
+mod limits;
 mod pressure;
 
+pub(crate) use limits::spare_queue_pair;
 pub(crate) use pressure::relieve;
+
+use core::{
+    mem,
+    net::IpAddr, //
+};
 
 use kernel::{
     new_condvar,
@@ -37,6 +44,7 @@ use kernel_ext::{
     time, //
 };
 use smc_proto::{
+    handshake::Failure as Failed,
     id::{
         Gid,
         PeerId, //
@@ -46,6 +54,7 @@ use smc_proto::{
         End,
         TcpEnds, //
     },
+    reason::Reason,
     time::{
         Duration,
         Instant, //
@@ -78,16 +87,26 @@ static GROUPS: Global<Groups> = Global::new();
 /// The keeper of all groups.
 pub(crate) static KEEPER: List = List;
 
-/// A group in the list.
+/// A group of the list.
 pub(crate) struct Listed {
     /// Grows from group to group, other than the group's id, which starts again some day.
     pub(crate) serial: u64,
     pub(crate) group: Arc<LinkGroup>,
 }
 
+/// A place in the list.
+struct Place {
+    serial: u64,
+    group: Arc<LinkGroup>,
+    /// The peer's address in the TCP connection of the first contact.
+    peer: IpAddr,
+    /// Somebody ends the group.
+    is_leaving: bool,
+}
+
 /// The list itself, oldest first.
 struct Listing {
-    groups: KVec<Listed>,
+    groups: KVec<Place>,
     last_serial: u64,
 }
 
@@ -98,12 +117,19 @@ impl Listing {
     };
 
     fn iter(&self) -> impl Iterator<Item = &Arc<LinkGroup>> {
-        self.groups.iter().map(|listed| &listed.group)
+        let there = self.groups.iter().filter(|place| !place.is_leaving);
+        there.map(|place| &place.group)
     }
 
-    fn add(&mut self, group: Arc<LinkGroup>) -> Result {
+    fn add(&mut self, group: Arc<LinkGroup>, peer: IpAddr) -> Result {
         let serial = self.last_serial + 1;
-        self.groups.push(Listed { serial, group }, GFP_KERNEL)?;
+        let place = Place {
+            serial,
+            group,
+            peer,
+            is_leaving: false,
+        };
+        self.groups.push(place, GFP_KERNEL)?;
         self.last_serial = serial;
         Ok(())
     }
@@ -123,6 +149,8 @@ struct Groups {
     works: OwnedQueue,
     /// Bytes of unused regions that are to go because memory is short.
     demand: Atomic<u64>,
+    /// Groups that there may be.
+    most: usize,
 }
 
 /// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
@@ -142,6 +170,7 @@ impl Registry {
                 clock <- Delayed::new(Clock),
                 works,
                 demand: Atomic::new(0),
+                most: limits::most(),
             }),
             GFP_KERNEL,
         )?;
@@ -176,7 +205,10 @@ impl Job for Clock {
         let now = now();
         let list = groups.list.lock();
         groups.shrink(&list);
-        let next = list.iter().filter_map(|group| group.look(now)).min()?;
+        let next = list
+            .iter()
+            .filter_map(|group| group.look_if_due(now))
+            .min()?;
         Some(jiffies(next.saturating_since(now)))
     }
 }
@@ -214,8 +246,8 @@ impl WorkItem for LinkGroup {
     fn run(this: Arc<Self>) {
         if this.ending().is_none() {
             this.trim();
-        } else if remove(&this) {
-            this.end();
+        } else {
+            end(&this);
         }
     }
 }
@@ -230,21 +262,43 @@ fn end_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
     }
 }
 
-/// Adds a group. It is found once its link is active. May sleep.
-pub(crate) fn add(group: &Arc<LinkGroup>) -> Result {
-    let groups = GROUPS.get().ok_or(ENODEV)?;
-    let mut list = groups.list.lock();
-    list.add(group.clone())
+/// Says whether there may be another group with a peer at that address; see [`add`]. May sleep.
+pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failed> {
+    let groups = GROUPS.get().ok_or(Reason::Internal)?;
+    let list = groups.list.lock();
+    let room = list.make_room(peer, groups.most);
+    room.map_err(|cause| Failed::Declined(Reason::Memory, Some(cause)))
 }
 
-/// Takes a group out, and says whether it was there: who did that ends it.
-fn remove(group: &Arc<LinkGroup>) -> bool {
-    let Some(groups) = GROUPS.get() else {
-        return false;
-    };
+/// Adds a group with a peer at that address. It is found once its link is active. May sleep.
+///
+/// # Errors
+///
+/// What the handshake ends with, if there may not be as many groups.
+pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failed> {
+    let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let mut list = groups.list.lock();
-    let place = list.iter().position(|other| Arc::ptr_eq(other, group));
-    place.is_some_and(|i| list.groups.remove(i).is_ok())
+    // Others may have come since somebody made room.
+    let room = list.make_room(peer, groups.most);
+    room.map_err(|cause| Failed::Declined(Reason::Memory, Some(cause)))?;
+    let added = list.add(group.clone(), peer);
+    Ok(added.map_err(|_| Reason::Memory)?)
+}
+
+/// Ends a group that was doomed, unless somebody else does. It counts as long as that takes. May sleep.
+fn end(group: &Arc<LinkGroup>) {
+    let Some(groups) = GROUPS.get() else {
+        return;
+    };
+    let is_it = |place: &Place| Arc::ptr_eq(&place.group, group);
+    let mut list = groups.list.lock();
+    let place = list.groups.iter_mut().find(|place| is_it(place));
+    let is_ours = place.is_some_and(|place| !mem::replace(&mut place.is_leaving, true));
+    drop(list);
+    if is_ours {
+        group.end();
+        groups.list.lock().groups.retain(|place| !is_it(place));
+    }
 }
 
 /// A place in the oldest group that a new connection of the namespace at address `net` may use.
@@ -272,7 +326,8 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
     let list = groups.list.lock();
     let start = list.groups.partition_point(|listed| listed.serial < from);
     let rest = list.groups.get(start..).unwrap_or_default();
-    let living = rest.iter().filter(|listed| listed.group.ending().is_none());
+    let there = rest.iter().filter(|listed| !listed.is_leaving);
+    let living = there.filter(|listed| listed.group.ending().is_none());
     for listed in living.take(max) {
         let (serial, group) = (listed.serial, listed.group.clone());
         found.push(Listed { serial, group }, GFP_KERNEL)?;

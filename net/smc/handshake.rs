@@ -242,7 +242,13 @@ fn begin_group(
     ends: Ends<'_>,
     contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
 ) -> Result<Arc<Conn>, Failure> {
-    let link = Link::new(port.device(), port.facts, terms.depth).map_err(internal)?;
+    let (_, tcp) = ends;
+    let peer = tcp.peer().map_err(|_| Reason::Internal)?.ip;
+    groups::make_room(peer)?;
+    let link = Link::new(port.device(), port.facts, terms.depth).map_err(|e| {
+        groups::spare_queue_pair(port.device());
+        internal(e)
+    })?;
     let id = local.next_group_id();
     let at = At {
         slot: FIRST,
@@ -251,11 +257,11 @@ fn begin_group(
     let group = LinkGroup::new(id, terms, link, &groups::KEEPER).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.
-    let result = match groups::add(&group) {
+    let result = match groups::add(&group, peer) {
         // A device that went before that did not find the group.
         Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
         Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, at, ends),
-        Err(e) => Err(internal(e).into()),
+        Err(failure) => Err(failure),
     };
     let result = result.and_then(|conn| settle(conn, contact));
     match &result {

@@ -124,6 +124,8 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) flow: Mutex<()>,
     keeper: &'static dyn Keeper,
+    /// When the keeper has to look at the group, ns.
+    due: Atomic<u64>,
     #[pin]
     work: Work<LinkGroup>,
     #[pin]
@@ -180,6 +182,7 @@ impl LinkGroup {
                 talk <- new_condvar!("smc::LinkGroup::talk"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
                 keeper,
+                due: Atomic::new(life::NEVER),
                 work <- new_work!("smc::LinkGroup::work"),
                 relinking <- new_work!("smc::LinkGroup::relinking"),
             }? Error),

@@ -12,6 +12,7 @@ use kernel::{
 use kernel_ext::shrinker::Shrinker;
 
 use super::{
+    limits::GROUP_PAGES,
     Groups,
     Listing,
     GROUPS, //
@@ -21,11 +22,19 @@ use crate::rmb;
 /// Objects are pages.
 impl Shrinker for Groups {
     fn count(&self) -> usize {
-        pages(rmb::unused_bytes())
+        // Buffers come first; how many groups are idle is seen when they are asked for.
+        match pages(rmb::unused_bytes()) {
+            0 => self.count_groups().saturating_mul(GROUP_PAGES),
+            unused => unused,
+        }
     }
 
     fn scan(&self, objects: usize) -> usize {
         let wanted = objects.saturating_mul(PAGE_SIZE) as u64;
+        if rmb::unused_bytes() == 0 {
+            self.end_idle(objects);
+            return 0;
+        }
         let freed = self.free_send_buffers(wanted);
         if freed < wanted {
             // What there is now: more asked for would have what is unused later go, too.
@@ -43,6 +52,11 @@ pub(crate) fn relieve() {
 }
 
 impl Groups {
+    /// How many groups there are, if that can be said at once.
+    fn count_groups(&self) -> usize {
+        self.list.try_lock().map_or(0, |list| list.groups.len())
+    }
+
     /// Frees idle send buffers of about `wanted` bytes; says how many bytes. Memory is allocated under
     /// the lock of the list, so there is no waiting for it here.
     fn free_send_buffers(&self, wanted: u64) -> u64 {

@@ -4,7 +4,13 @@
 
 use core::cell::Cell;
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed, //
+    },
+    Arc, //
+};
 use kernel_ext::{
     net::memory,
     time, //
@@ -33,6 +39,9 @@ use crate::clock::now;
 
 /// The longest time that the end of a group waits for its last messages to leave.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// A group at which nobody has to look.
+pub(super) const NEVER: u64 = u64::MAX;
 
 /// The longest time that an unused region is kept while the memory of sockets is short: as long as it may take
 /// until whoever has closed a connection lets go of its element.
@@ -111,9 +120,60 @@ impl LinkGroup {
         }))
     }
 
+    /// Since when the group has had no connection, if it has none now and is not ending.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let table = self.table.lock();
+        match table.end {
+            None => table.members.idle_since(),
+            Some(_) => None,
+        }
+    }
+
+    /// The group ends if it has had no connection since `since` or longer; says whether it does. Does not sleep.
+    pub(crate) fn end_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
+        let mut table = self.table.lock();
+        let idle_since = table.members.idle_since().filter(|_| table.end.is_none());
+        if idle_since.is_none_or(|at| at > since) {
+            return false;
+        }
+        // Nobody gets a seat any more.
+        table.members.close();
+        drop(table);
+        self.end_soon(why);
+        true
+    }
+
     /// Has the keeper look at the group again, no later than at `at`.
     pub(crate) fn look_by(&self, at: Instant) {
+        self.due_by(at);
         self.keeper.look_within(at.saturating_since(now()));
+    }
+
+    fn due_by(&self, at: Instant) {
+        let at = at.as_nanos();
+        let mut due = self.due.load(Relaxed);
+        while at < due {
+            match self.due.cmpxchg(due, at, Full) {
+                Ok(_) => return,
+                Err(other) => due = other,
+            }
+        }
+    }
+
+    /// Looks at the group if that is due at `now`, which costs next to nothing if it is not: the keeper asks all
+    /// groups when one is due. Says when it is due again.
+    pub(crate) fn look_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        if self.due.load(Relaxed) <= now.as_nanos() {
+            // Before the look: who comes from now on is not served by it.
+            self.due.xchg(NEVER, Full);
+            if let Some(next) = self.look(now) {
+                self.due_by(next);
+            }
+        }
+        match self.due.load(Relaxed) {
+            NEVER => None,
+            due => Some(Instant::from_nanos(due)),
+        }
     }
 
     /// If there is no connection, has the keeper look when that has been so for long.

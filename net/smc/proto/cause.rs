@@ -60,6 +60,12 @@ explained! {
         SocketMemory = 21, "all-sockets-limit",
             "The SMC sockets of this machine have as much memory together as they may.",
             "Raise the third number of net.smc.smcr_mem (pages), or lower SO_RCVBUF or net.smc.rmem.";
+        PeerGroups = 22, "peer-groups-limit",
+            "There are as many link groups with the peer's address as may be (64), all with connections.",
+            "Raise net.smc.smcr_max_conns_per_lgr at both ends, so that fewer link groups carry the connections.";
+        AllGroups = 23, "all-groups-limit",
+            "This machine has as many link groups as its memory allows (one for each 4 MiB), all with connections.",
+            "See who has them (smc lgr); raise net.smc.smcr_max_conns_per_lgr, so that fewer link groups carry the connections.";
     }
 }
 
