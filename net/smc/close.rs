@@ -16,10 +16,7 @@ use smc_proto::{
     time::Duration, //
 };
 
-use crate::{
-    clock::now,
-    conn::Conn, //
-};
+use crate::conn::Conn;
 
 impl Conn {
     /// What poll(2) reports but for errors: EPOLL bits.
@@ -80,28 +77,27 @@ impl Conn {
             self.flush(sk, timeout);
         }
         let patience = Duration::from_nanos(sk.fin_timeout());
-        let (fx, is_closing) = self.with(|inner| {
+        let fx = self.with(|inner| {
             if linger == Some(0) {
                 inner.stream.drop_unsent();
             }
-            let fx = inner.stream.close(true);
-            (fx, inner.leave_behind(patience, now()))
+            inner.stream.close(true)
         });
-        if is_closing {
-            self.group.watch_closing(patience);
-        }
         self.detach();
         self.conclude(sk, &fx);
+        self.leave_behind(patience);
         self.settle();
     }
 
     /// Nobody wants the connection, which nobody has used. May sleep.
     pub(crate) fn discard(self: &Arc<Self>) {
+        let patience = self.sk().map_or(0, |sk| sk.fin_timeout());
         self.detach();
         let fx = self.with(|inner| inner.stream.close(true));
         if fx.transmit {
             self.transmit();
         }
+        self.leave_behind(Duration::from_nanos(patience));
         self.settle();
     }
 

@@ -11,6 +11,7 @@ mod claim;
 mod events;
 mod failover;
 mod left;
+mod rest;
 mod transmit;
 
 pub(crate) use abort::Registry;
@@ -33,6 +34,7 @@ use kernel::{
 };
 use kernel_ext::{
     ib::{
+        Block,
         Mapping,
         Name, //
     },
@@ -54,7 +56,8 @@ use smc_proto::{
         Arrivals,
         Gate,
         Stream, //
-    }, //
+    },
+    time::Instant, //
 };
 
 use crate::{
@@ -119,6 +122,8 @@ pub(crate) struct Inner {
     next: Option<Next>,
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
+    /// The memory of the element that is gone, as long as it holds what the application has yet to read.
+    unread: Option<Arc<Block>>,
     remote: Option<Remote>,
     /// The peer's element, as long as something may be written to it.
     claim: Option<Claim>,
@@ -130,8 +135,10 @@ pub(crate) struct Inner {
     queued: bool,
     /// How many wait for the last data to leave.
     flushing: u32,
-    /// The application has gone, and data are left.
+    /// The application has gone, and the peer is waited for.
     left: Option<left::Left>,
+    /// The peer answered: when its close is the end if it says nothing until then.
+    silent_at: Option<Instant>,
 }
 
 /// A connection.
@@ -172,6 +179,7 @@ impl Conn {
             at,
             next: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
+            unread: None,
             remote: None,
             claim: None,
             owner: Some(owner),
@@ -179,6 +187,7 @@ impl Conn {
             queued: false,
             flushing: 0,
             left: None,
+            silent_at: None,
         };
         let conn = Arc::pin_init(
             pin_init!(Self {
@@ -236,13 +245,14 @@ impl Conn {
         };
         if !takes_any_link {
             inner.stream.tell_late();
+            inner.stream.expect_rest();
         }
-        let due = inner.stream.establish(remote.size);
+        inner.stream.establish(remote.size);
         let was_killed = inner.stream.is_killed();
         drop(inner);
         if was_killed {
             self.finish_kill(ECONNABORTED);
-        } else if due {
+        } else {
             self.transmit();
         }
     }
@@ -302,8 +312,10 @@ impl Conn {
 
     /// The application closed its socket: nobody is to be woken any more.
     pub(crate) fn detach(&self) {
-        let owner = self.inner.lock().owner.take();
-        drop(owner);
+        let mut inner = self.inner.lock();
+        let gone = (inner.owner.take(), inner.unread.take());
+        drop(inner);
+        drop(gone);
     }
 }
 
@@ -322,6 +334,35 @@ impl Inner {
     /// Our receive element, until the group ends.
     pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
         self.rmbe.as_ref()
+    }
+
+    /// What arrived before the element went, which the application has yet to read.
+    pub(crate) fn unread(&self) -> Option<&Arc<Block>> {
+        self.unread.as_ref()
+    }
+
+    /// Forgets that if it was read; what is returned is to be dropped without the lock.
+    pub(crate) fn forget_read(&mut self) -> impl Sized {
+        let is_read = self.stream.readable() == 0;
+        let unread = self.unread.take_if(|_| is_read);
+        let charge = unread
+            .as_ref()
+            .and_then(|_| self.charges(|all| all.rmbe.take()));
+        (unread, charge)
+    }
+
+    /// Lets go of the receive element, to which the peer may write on by a link of its own. What the application has
+    /// yet to read stays in memory. What is returned is to be dropped without the lock.
+    fn give_up_rmbe(&mut self) -> impl Sized {
+        let rmbe = self.rmbe.take();
+        if let Some(rmbe) = &rmbe {
+            rmbe.quarantine();
+            let is_wanted = self.owner.is_some() && self.stream.readable() > 0;
+            self.unread = rmbe.memory().filter(|_| is_wanted).cloned();
+        }
+        let is_kept = self.unread.is_some();
+        let charge = self.charges(|all| all.rmbe.take_if(|_| !is_kept));
+        (rmbe, charge)
     }
 
     /// Whether the link that carries what we send works: if not, another one will soon.

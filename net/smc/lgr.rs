@@ -7,6 +7,7 @@
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
 pub(crate) mod chores;
+mod echo;
 mod life;
 mod links;
 mod members;
@@ -61,6 +62,7 @@ use crate::{
         SendPool, //
     }, //
 };
+use echo::Echoes;
 use links::Links;
 pub(crate) use links::{
     At,
@@ -98,8 +100,9 @@ struct Table {
     end: Option<End>,
     /// When to look for regions that nobody uses.
     trim_at: Option<Instant>,
-    /// When to look at connections that send on after their application closed them.
+    /// When to look at connections that wait for their peer or for nothing to come of it.
     closing_at: Option<Instant>,
+    echoes: Echoes,
     llc: Conversation,
     peer: System,
 }
@@ -159,6 +162,7 @@ impl LinkGroup {
         keeper: &'static dyn Keeper,
     ) -> Result<Arc<Self>> {
         let members = Members::new(terms.role, terms.limits)?;
+        let echoes = Echoes::new(members.limit())?;
         let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         let Terms { role, version, .. } = terms;
         // Made where it stays: it is too large to be on the stack of a handshake.
@@ -168,6 +172,7 @@ impl LinkGroup {
             end: None,
             trim_at: None,
             closing_at: None,
+            echoes,
             llc: Conversation::new(role, version),
             peer: System::UNKNOWN,
         });
@@ -206,7 +211,10 @@ impl LinkGroup {
 
     /// Takes a connection out; a second call does nothing. Does not sleep.
     pub(crate) fn leave(&self, token: Token) {
-        let node = self.table.lock().members.remove(token);
+        let mut table = self.table.lock();
+        let node = table.members.remove(token);
+        table.echoes.forget(token);
+        drop(table);
         // The last reference may go with the node: not under the lock.
         drop(node);
         self.trim_by(now().saturating_add(self.keeps_unused()));

@@ -104,6 +104,9 @@ impl LinkGroup {
                 return;
             }
         };
+        if let Some(number) = message.echoed() {
+            self.on_echo(slot, number);
+        }
         let (links, spare) = (self.link_numbers(), self.spare_slot());
         self.converse(|llc, rtokens, now| {
             let mut arrival = Arrival {
@@ -114,10 +117,19 @@ impl LinkGroup {
             };
             llc.on_message(&message, &mut arrival, now)
         });
+        if message.deletes_rkeys() {
+            self.look_at_rows();
+        }
+    }
+
+    /// Sends a TEST_LINK with a number, which the answer has as well. Does not sleep.
+    pub(crate) fn ask_echo(self: &Arc<Self>, slot: usize, number: u64) {
+        self.converse(|llc, _, _| llc.echo(slot, number));
     }
 
     /// A link is gone: whoever waits for a message on it stops.
     pub(crate) fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
+        self.forget_echo(slot);
         self.converse(|llc, _, now| llc.on_link_down(slot, now));
     }
 

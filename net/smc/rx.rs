@@ -138,6 +138,7 @@ impl Conn {
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
         let mut is_full = false;
+        let mut unread = None;
         let (state, chunks, fx, rmbe) = self.with(|inner| {
             inner.stream.set_oob_inline(inline);
             let fx = inner.stream.before_read();
@@ -145,6 +146,7 @@ impl Conn {
             let chunks = inner.stream.peek_chunks(skip as u32, want);
             let is_ready = matches!(state, Recv::Ready(_));
             is_full = inner.stream.is_rmbe_full();
+            unread = inner.unread().cloned();
             (
                 state,
                 chunks,
@@ -169,8 +171,8 @@ impl Conn {
             return Ok(Step::Copied(0));
         }
         // The element stays ours while bytes are copied, even if the group ends meanwhile.
-        let rmbe = rmbe.ok_or(ECONNABORTED)?;
-        let block = rmbe.memory().ok_or(EIO)?;
+        let memory = rmbe.as_ref().and_then(|rmbe| rmbe.memory());
+        let block = memory.or(unread.as_ref()).ok_or(ECONNABORTED)?;
         let mut copied = 0;
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
             let (offset, len) = (chunk.offset as usize, chunk.len as usize);
@@ -192,7 +194,11 @@ impl Conn {
             return Ok(Step::Copied(copied));
         }
         // CAST: not more than the chunks hold.
-        let fx = self.with(|inner| inner.stream.consume(copied as u32));
+        let (fx, read) = self.with(|inner| {
+            let fx = inner.stream.consume(copied as u32);
+            (fx, inner.forget_read())
+        });
+        drop(read);
         if fx.transmit {
             self.transmit();
         }

@@ -7,6 +7,8 @@
 //! - [`rdma`]: queue pairs with late reads of the send buffer, flushes and lost completions;
 //! - [`pair`]: two hosts with one `Stream` each on top of it.
 //! - [`duo`]: two `Stream`s moved by hand, for single steps.
+//! - [`c_peer`]: one `Stream` and a C peer that sends to it and goes.
+//! - [`end`]: one side of a link group, whose peer is the test.
 //! - [`host`]: two machines that set up connections and keep link groups.
 //! - [`links`]: two machines with one group whose links come and go.
 //! - [`handshake_ops`], [`llc_ops`]: one side of a handshake or link group whose peer says anything.
@@ -18,6 +20,7 @@
     reason = "each test binary includes the harness whole and uses its part of it"
 )]
 
+pub mod c_peer;
 pub mod duo;
 pub mod end;
 pub mod handshake_ops;

@@ -297,8 +297,19 @@ impl Model {
             3 => _ = self.stream.close(true),
             4 => _ = self.stream.abort(),
             5 => _ = self.stream.aborted(),
+            6 => self.stream.expect_rest(),
+            7 | 8 => _ = self.stream.begin_echo(),
+            9 => self.silence(),
+            10 => _ = self.stream.on_peer_freed(),
             _ => {}
         }
+    }
+
+    /// The peer answered that nothing follows.
+    fn silence(&mut self) {
+        let was_asked = !self.stream.begin_echo();
+        let fx = self.stream.on_silence();
+        assert!(!fx.transmit && (fx.wake_readers || was_asked));
     }
 
     fn check(&self) {

@@ -42,6 +42,8 @@ pub(super) struct After {
     sk: Option<ARef<Sk>>,
     /// The connection may be about to leave its group, or to leave the peer's element.
     is_ending: bool,
+    /// The peer is to be asked whether it sends on, on the link in this slot.
+    echo: Option<usize>,
 }
 
 impl Conn {
@@ -65,6 +67,7 @@ impl Conn {
         if after.is_ending || fx.transmit {
             self.settle();
         }
+        self.ask_echo(after.echo);
     }
 
     fn wake(&self, sk: &Sk, fx: &Effects) {
@@ -123,17 +126,19 @@ impl Inner {
         self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
     }
 
-    pub(super) fn after(&self, fx: Effects) -> After {
+    pub(super) fn after(&mut self, fx: Effects) -> After {
         let is_heard = fx.wake_readers
             || fx.wake_writers
             || fx.urgent_at.is_some()
             || fx.peer_done
             || fx.reset
             || fx.state_changed;
+        let sk = if is_heard { self.sk() } else { None };
         After {
             fx,
-            sk: if is_heard { self.sk() } else { None },
+            sk,
             is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
+            echo: self.begin_echo(),
         }
     }
 
@@ -207,8 +212,18 @@ impl Member for Conn {
         self.change_link(slot, can_carry)
     }
 
+    fn on_echo(self: Arc<Self>) {
+        self.note_echo();
+    }
+
+    fn on_rows_gone(self: Arc<Self>) {
+        self.look_at_row();
+    }
+
     fn look(self: Arc<Self>, now: Instant) -> Option<Instant> {
-        Conn::look(&self, now)
+        let silence = self.look_at_silence(now);
+        let left = self.look_at_left(now);
+        [silence, left].into_iter().flatten().min()
     }
 
     fn on_group_end(self: Arc<Self>) {
@@ -220,8 +235,10 @@ impl Member for Conn {
         inner.stream.cut();
         inner.stream.detach_sndbuf(true);
         inner.let_go();
-        let buffers = (inner.rmbe.take(), inner.sndbuf.take());
-        let left = (buffers, inner.charges(|all| (all.rmbe.take(), all.sndbuf.take())));
+        let rmbe = inner.give_up_rmbe();
+        let charge = inner.charges(|all| all.sndbuf.take());
+        let sndbuf = (inner.sndbuf.take(), charge);
+        let left = (rmbe, sndbuf, inner.source.take(), inner.next.take());
         drop(inner);
         drop(left);
         self.settle();

@@ -89,6 +89,9 @@ impl Conn {
     /// the connection: what is not known to have arrived is sent again on another link. Without one that
     /// reaches the peer's buffer the connection is aborted. May sleep.
     pub(super) fn leave_link(self: &Arc<Self>, slot: usize) {
+        if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_rest()) {
+            self.kill(ECONNABORTED);
+        }
         loop {
             let Some(then) = self.with(|inner| self.view_from(inner, slot)) else {
                 return;

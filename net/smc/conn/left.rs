@@ -1,11 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that an application left behind when it closed: they go on to the peer as long as that takes some, as
-//! over TCP. One that takes none loses them after `net.ipv4.tcp_fin_timeout`.
+//! What is left of a connection that its application closed: it goes on by itself until the peer has all data and
+//! has closed, too, as over TCP, but not for ever.
+//!
+//! Data go to the peer as long as that takes some. A peer that takes none for `net.ipv4.tcp_fin_timeout`, or that
+//! does not close for as long after our close, has the connection aborted, as TCP ends FIN_WAIT2. One that does not
+//! answer the abort either may go on to write: the receive element goes into quarantine, the place in the
+//! link group is free. There may be [`MAX_LEFT`] of these connections; what more applications close is
+//! aborted at once, as TCP does beyond `tcp_max_orphans`.
+//!
+//! The C module has no limit here.
 
 use kernel::{
+    pr_warn_once,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use smc_proto::time::{
     Duration,
@@ -16,55 +31,169 @@ use super::{
     Conn,
     Inner, //
 };
+use crate::clock::now;
 
-/// What an application left behind.
-#[derive(Clone, Copy)]
+/// Connections of all namespaces together that are left of applications and may wait for their peers.
+const MAX_LEFT: usize = 8192;
+
+/// How long a peer may leave an abort of ours unanswered.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
+
+/// How many connections are left.
+static LEFT: Atomic<usize> = Atomic::new(0);
+
+/// Counts a connection among those that are left.
+struct Counted {
+    is_one_too_many: bool,
+}
+
+impl Counted {
+    fn new() -> Self {
+        Self {
+            is_one_too_many: LEFT.fetch_add(1, Relaxed) >= MAX_LEFT,
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        LEFT.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How far the end of a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The peer has yet to take so many bytes.
+    Data(u32),
+    /// The peer has yet to close.
+    Closed,
+    /// The peer has yet to answer our abort.
+    Aborted,
+}
+
+/// What is left of a connection.
 pub(super) struct Left {
-    /// How long the peer may take nothing.
+    /// How long the peer may do nothing.
     patience: Duration,
-    /// How much there was when the peer was last seen to have taken some.
-    amount: u32,
-    /// When that was.
+    stage: Stage,
+    /// When it came to that.
     since: Instant,
+    counted: Counted,
+}
+
+impl Left {
+    /// Until when the peer may do nothing more.
+    fn end(&self) -> Instant {
+        self.since.saturating_add(match self.stage {
+            Stage::Data(_) | Stage::Closed => self.patience,
+            Stage::Aborted => ABORT_WAIT,
+        })
+    }
+}
+
+/// What becomes of a connection that is left.
+enum Verdict {
+    /// It is looked at again then.
+    Waits(Instant),
+    /// It is aborted.
+    Abort,
+    /// Nothing more is expected of its peer.
+    Abandon,
 }
 
 impl Inner {
-    /// The application goes at `now`; says whether there are data that outlive it.
-    pub(crate) fn leave_behind(&mut self, patience: Duration, now: Instant) -> bool {
-        self.left = self.stream.is_closing().then(|| Left {
-            patience,
-            amount: self.amount_left(),
-            since: now,
-        });
-        self.left.is_some()
-    }
-
-    /// Bytes that the peer has yet to take.
-    fn amount_left(&self) -> u32 {
-        self.stream.queues().map_or(0, |queues| queues.outq)
-    }
-
-    /// When the patience with a peer that takes nothing ends; `None` if there is nothing for it to take.
-    fn left_until(&mut self, now: Instant) -> Option<Instant> {
-        let amount = self.amount_left();
-        self.left = self.left.filter(|_| self.stream.is_closing());
-        let left = self.left.as_mut()?;
-        if left.amount != amount {
-            (left.amount, left.since) = (amount, now);
+    /// The application has gone, and the peer may do nothing for `patience`. Says until when it is not looked at
+    /// again; `None` if nothing is left.
+    fn leave_behind(&mut self, patience: Duration) -> Option<Instant> {
+        if self.stream.is_finished() {
+            return None;
         }
-        Some(left.since.saturating_add(left.patience))
+        let left = Left {
+            patience,
+            stage: self.stage(),
+            since: now(),
+            counted: Counted::new(),
+        };
+        let end = left.end();
+        self.left = Some(left);
+        Some(end)
+    }
+
+    fn stage(&self) -> Stage {
+        let stream = &self.stream;
+        if stream.is_killed() {
+            Stage::Aborted
+        } else if stream.is_closing() {
+            Stage::Data(stream.queues().map_or(0, |queues| queues.outq))
+        } else {
+            Stage::Closed
+        }
+    }
+
+    fn verdict(&mut self, now: Instant) -> Option<Verdict> {
+        let (stage, is_quiet) = (self.stage(), self.stream.is_quiet());
+        let left = self.left.as_mut()?;
+        if left.stage != stage {
+            (left.stage, left.since) = (stage, now);
+        }
+        let end = left.end();
+        Some(match stage {
+            _ if !end.is_due(now) => Verdict::Waits(end),
+            // Work requests may read the send buffer, until the link is taken down.
+            Stage::Aborted if !is_quiet => Verdict::Waits(now.saturating_add(ABORT_WAIT)),
+            Stage::Data(_) | Stage::Closed => Verdict::Abort,
+            Stage::Aborted => Verdict::Abandon,
+        })
     }
 }
 
 impl Conn {
-    /// When to look again for data that the application left behind; `None` if there are none. Those that the
-    /// peer does not take are given up. Does not sleep.
-    pub(super) fn look(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let end = self.with(|inner| inner.left_until(now))?;
-        if end.is_due(now) {
-            self.kill(ETIMEDOUT);
-            return None;
+    /// The application has gone: from now on the peer may do nothing for at most `patience` at a time. Does not
+    /// sleep.
+    pub(crate) fn leave_behind(self: &Arc<Self>, patience: Duration) {
+        let mut inner = self.inner.lock();
+        let end = inner.leave_behind(patience);
+        let left = inner.left.as_ref();
+        let is_one_too_many = left.is_some_and(|left| left.counted.is_one_too_many);
+        drop(inner);
+        if let Some(end) = end {
+            self.group.watch_closing(end.saturating_since(now()));
         }
-        Some(end)
+        if is_one_too_many {
+            pr_warn_once!("too many connections wait for their peers, more are aborted\n");
+            self.kill(ECONNABORTED);
+        }
+    }
+
+    /// Does what time demands of what is left of the connection, and says when to look again; `None` if nothing
+    /// is left. Does not sleep.
+    pub(super) fn look_at_left(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        match self.with(|inner| inner.verdict(now))? {
+            Verdict::Waits(end) => Some(end),
+            Verdict::Abort => {
+                self.kill(ETIMEDOUT);
+                Some(now.saturating_add(ABORT_WAIT))
+            }
+            Verdict::Abandon => {
+                self.abandon();
+                None
+            }
+        }
+    }
+
+    /// The peer may go on to write for ever: the receive element stays out of use.
+    fn abandon(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        inner.stream.cut();
+        if let Some(rmbe) = &inner.rmbe {
+            rmbe.quarantine();
+        }
+        let gone = (inner.rmbe.take(), inner.left.take());
+        drop(inner);
+        drop(gone);
+        self.settle();
+        self.group.leave(self.token);
+        self.group.on_abandoned();
     }
 }

@@ -63,6 +63,8 @@ struct Outcome {
     broken: Option<Arc<Link>>,
     /// The peer of the link is to say what has arrived.
     ask: Option<(When, Arc<Link>)>,
+    /// The peer is to be asked whether it sends on, on the link in this slot.
+    echo: Option<usize>,
 }
 
 /// When a peer is asked what has arrived.
@@ -128,6 +130,7 @@ impl Conn {
                 }
             }
         }
+        self.ask_echo(outcome.echo);
         outcome.slot_left
     }
 
@@ -146,6 +149,7 @@ impl Conn {
         if at.link.is_iwarp() {
             outcome.ask = inner.when_to_ask().map(|when| (when, at.link));
         }
+        outcome.echo = inner.begin_echo();
         outcome
     }
 

@@ -47,6 +47,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// until whoever has closed a connection lets go of its element.
 const KEPT_WHILE_SHORT: Duration = Duration::from_secs(1);
 
+/// How long a region stays whose elements are all unused, some of them in quarantine.
+const QUARANTINED: Duration = Duration::from_secs(1);
+
 impl LinkGroup {
     /// Whether a new connection of the namespace at address `net` may use the group; see
     /// [`Candidate::matches`].
@@ -213,7 +216,7 @@ impl LinkGroup {
         None
     }
 
-    /// A connection sends on that its application has closed: has it looked at after `delay` at the latest.
+    /// A connection waits for its peer, or for nothing to come of it: has it looked at after `delay` at the latest.
     pub(crate) fn watch_closing(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut table = self.table.lock();
@@ -239,6 +242,22 @@ impl LinkGroup {
         let mut table = self.table.lock();
         table.closing_at = table.closing_at.into_iter().chain(next.get()).min();
         table.closing_at
+    }
+
+    /// The peer deleted keys of its buffers: connections that wait for it look at theirs. Does not sleep.
+    pub(crate) fn look_at_rows(&self) {
+        if self.table.lock().closing_at.is_some() {
+            self.for_each(|member| member.on_rows_gone());
+        }
+    }
+
+    /// A connection left that the peer would not end, and its element is in quarantine: the region goes soon, or the
+    /// group does if it has no other connection. Does not sleep.
+    pub(crate) fn on_abandoned(self: &Arc<Self>) {
+        if self.len() == 0 {
+            return self.end_soon(End::Idle);
+        }
+        self.trim_by(now().saturating_add(QUARANTINED));
     }
 
     /// Memory is short: has unused regions go, of about so many bytes; says how many bytes there are, at

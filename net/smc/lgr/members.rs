@@ -44,7 +44,12 @@ pub(crate) trait Member: Send + Sync {
     /// Other links have fewer connections than the one in `slot`: if that carries the connection, it uses
     /// another one that `can_carry` it. Says whether it does, or will soon. May sleep.
     fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
-    /// Does what time demands of a connection that its application has closed, and says when to look again.
+    /// The peer answered what [`LinkGroup::want_echo`] had asked.
+    fn on_echo(self: Arc<Self>);
+    /// The peer deleted keys of its buffers.
+    fn on_rows_gone(self: Arc<Self>);
+    /// Does what time demands of a connection that its application has closed, or that waits for what its peer may
+    /// send after its close, and says when to look again.
     fn look(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);
@@ -99,6 +104,11 @@ impl Members {
     /// Whether there is a place for one more.
     pub(super) fn has_room(&self) -> bool {
         !self.closed && self.taken < self.limit
+    }
+
+    /// The most places.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Places taken.

@@ -49,6 +49,7 @@ mod action;
 pub mod add;
 mod delete;
 mod dispatch;
+mod echo;
 mod end;
 pub mod first;
 pub mod keepalive;
@@ -353,6 +354,12 @@ impl Llc {
     /// Makes the request on the link in `slot` whose answer shows that the link lives.
     pub fn test_link(&self, slot: usize) -> Actions<'static> {
         self.ask(slot, Body::TestLink([0; 16]))
+    }
+
+    /// Makes the request on the link in `slot` whose answer has this number, other than 0: the peer has seen what was
+    /// sent on the link before.
+    pub fn echo(&self, slot: usize, number: u64) -> Actions<'static> {
+        self.ask(slot, Body::numbered_test(number))
     }
 
     /// Gives the flow up because nobody waits for it any more. Its answer will be ignored.

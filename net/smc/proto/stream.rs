@@ -57,6 +57,8 @@
 //!     act on fx
 //! another link has fewer connections: transmit() goes over to it when handover() says so
 //! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
+//! after each of these: begin_echo() -> TEST_LINK; some time after its answer: lock; fx = on_silence(); unlock;
+//!     act on fx
 //! ```
 
 mod arrivals;
@@ -67,6 +69,7 @@ mod gate;
 mod message;
 mod plan;
 mod recv;
+mod rest;
 mod send;
 mod view;
 
@@ -162,6 +165,12 @@ pub struct Stream {
     out_of_sync: bool,
     /// The peer gave up the link that the connection uses here.
     peer_moved: bool,
+    /// The peer is one that may send data after its close.
+    sends_rest: bool,
+    /// It was asked since the last message whether it does.
+    is_asked: bool,
+    /// It does not.
+    is_silent: bool,
 }
 
 impl Stream {
@@ -190,6 +199,9 @@ impl Stream {
             unheard: false,
             out_of_sync: false,
             peer_moved: false,
+            sends_rest: false,
+            is_asked: false,
+            is_silent: false,
         }
     }
 
@@ -297,13 +309,17 @@ impl Stream {
     }
 
     fn after_consume(&mut self, consumed: recv::Consumed) -> ConsumeEffects {
-        if consumed.update_due && !self.killed && !self.peer.any_close() {
-            self.cdc_due = true;
-        }
+        self.update_peer(consumed.update_due);
         ConsumeEffects {
             transmit: self.cdc_due,
             at_mark: consumed.at_mark,
         }
+    }
+
+    /// Has the peer told the read position if that is `due`, and of use to it.
+    fn update_peer(&mut self, due: bool) {
+        let is_heard = !self.peer.any_close() || self.may_miss_rest();
+        self.cdc_due |= due && is_heard && !self.killed;
     }
 
     /// What is known of the peer's urgent byte.
@@ -353,6 +369,7 @@ impl Stream {
         if self.killed {
             // Only the peer's end is of interest: from then on it writes no more.
             self.peer.insert(cdc.state);
+            self.forget_echo(true);
             return Ok(Effects::default());
         }
         if self.out_of_sync {
@@ -374,6 +391,7 @@ impl Stream {
         let cons = self.send.check_cons(cdc.cons)?;
         let prod = self.recv.check_prod(cdc.prod)?;
         self.seq_peer = cdc.seq;
+        self.forget_echo(prod.is_some());
         self.cdc_due |= self.recv.go_on(cdc.prod);
 
         let mut fx = Effects {

@@ -195,11 +195,13 @@ impl Stream {
     /// flight, and the last message out.
     ///
     /// One that was aborted from here has to wait, too, until the peer said that it is done: until then
-    /// it may write to the RMBE, which is another connection's next. (The C module does not wait.)
+    /// it may write to the RMBE, which is another connection's next. (The C module does not wait.) So has one
+    /// whose peer may write after its close.
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
         let alone = !self.send.has_peer() || self.cut;
-        let ended = alone || (!owed && (self.peer.any_close() || !self.killed));
+        let through = self.peer.any_close() && !self.awaits_rest();
+        let ended = alone || (!owed && (through || !self.killed && !self.peer.any_close()));
         matches!(self.state, State::Closed) && self.released && self.is_quiet() && ended
     }
 
@@ -246,7 +248,7 @@ impl Stream {
         if self.own.any_close() {
             return;
         }
-        if self.readable() > 0 {
+        if self.readable() > 0 || self.refuses_rest() {
             self.say_abort();
         } else {
             self.own.insert(StateFlags::CLOSED);

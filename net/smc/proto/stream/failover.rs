@@ -49,6 +49,7 @@ impl Stream {
     /// Unlike the C module this repeats what was in flight in every state, not only in ACTIVE.
     pub fn on_link_switch(&mut self) -> Effects {
         self.epoch = self.epoch.wrapping_add(1);
+        self.forget_echo(false);
         let unsure = self.seq != self.seq_fin;
         let has_closed = !self.own.is_empty() || !self.peer.is_empty();
         // A C peer that is closing, or knows that we are, moves without a word.

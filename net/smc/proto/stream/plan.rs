@@ -141,7 +141,10 @@ impl Stream {
         let first_close = state.any_close() && !self.close_posted;
         let seq = self.seq.wrapping_add(1);
 
-        let cons = self.recv.cons_to_tell();
+        let cons = match self.is_last_word(state) {
+            true => self.recv.cons_told(),
+            false => self.recv.tell_cons(),
+        };
         let record = SentRecord {
             start,
             end: self.send.sent(),
@@ -151,7 +154,7 @@ impl Stream {
             validation: false,
             first_close,
         };
-        self.recv.confirm();
+        self.forget_echo(false);
         self.seq = seq;
         self.cdc_due = false;
         self.close_posted |= first_close;

@@ -312,15 +312,26 @@ impl Receiver {
         self.tells_late
     }
 
-    /// The cursor of the read position for the peer.
-    pub(super) fn cons_to_tell(&self) -> Cursor {
-        self.ring.cursor(self.told())
-    }
-
-    /// The peer is being told the read position.
-    pub(super) fn confirm(&mut self) {
+    /// The cursor of the read position for the peer, which is being told it.
+    pub(super) fn tell_cons(&mut self) -> Cursor {
         self.confirmed = self.told();
         self.tells_all &= self.held != Hold::No;
+        self.cons_told()
+    }
+
+    /// The cursor of the read position that the peer was told last.
+    pub(super) fn cons_told(&self) -> Cursor {
+        self.ring.cursor(self.confirmed)
+    }
+
+    /// Whether the peer was told that all was read, so that there is room.
+    pub(super) const fn has_told_all(&self) -> bool {
+        self.confirmed == self.received
+    }
+
+    /// Whether the peer's last message said that it may have more to send than there is room for.
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.flags.contains(ProducerFlags::WRITE_BLOCKED)
     }
 
     /// The peer changed links, and does not know that all its messages arrived: its producer cursor is

@@ -191,10 +191,10 @@ impl Stream {
     /// What recv(2) finds, in this order: state, data, end of stream.
     pub fn recv_state(&self) -> Recv {
         match self.state {
-            State::Closed if self.is_read_shut() => return Recv::Eof,
-            State::Init | State::Listen | State::Closed => return Recv::NotConnected,
-            State::PeerFinCloseWait => return Recv::Eof,
-            _ if self.killed => return Recv::Eof,
+            State::Init | State::Listen => return Recv::NotConnected,
+            State::Closed if !self.is_read_shut() => return Recv::NotConnected,
+            // Nothing is given after a close of ours. What arrived before a reset is, as over TCP.
+            State::Closed | State::PeerFinCloseWait if self.shut_read => return Recv::Eof,
             _ => {}
         }
         match self.readable() {
@@ -207,7 +207,7 @@ impl Stream {
     /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
     #[inline]
     pub const fn is_read_shut(&self) -> bool {
-        self.shut_read || !self.peer.is_empty() || self.killed
+        self.shut_read || self.has_peer_ended() || self.killed
     }
 
     /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or something
@@ -246,7 +246,8 @@ impl Stream {
     pub fn queues(&self) -> Option<Queues> {
         match self.state {
             State::Listen => None,
-            State::Init | State::Closed => Some(Queues::default()),
+            State::Init => Some(Queues::default()),
+            State::Closed if self.shut_read => Some(Queues::default()),
             _ => Some(Queues {
                 inq: self.readable(),
                 outq: self.send.outstanding(),

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Data that have arrived are read before the error with which a connection ends.
+
+mod common;
+
+use common::{
+    duo::Duo,
+    Side::{
+        Client,
+        Server, //
+    },
+};
+use smc_proto::conn::State;
+use smc_proto::stream::{
+    Readiness,
+    Recv, //
+};
+
+#[test]
+fn data_that_arrived_before_a_reset_are_read_before_its_end() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.settle();
+    duo.server().abort();
+    assert!(duo.server().readiness().contains(Readiness::IN));
+    assert_eq!(duo.server().recv_state(), Recv::Ready(5));
+    duo.settle();
+    assert!(duo.server().aborted());
+    assert_eq!(duo.server().recv_state(), Recv::Ready(5));
+    assert_eq!(duo.server().queues().map(|queues| queues.inq), Some(5));
+    assert_eq!(duo.read(Server), 5);
+    assert_eq!(duo.server().recv_state(), Recv::Eof);
+}
+
+#[test]
+fn data_that_arrived_before_the_peers_abort_are_read_after_a_half_close_too() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.client().shutdown_write().unwrap();
+    duo.settle();
+    duo.server().shutdown_write().unwrap();
+    duo.settle();
+    duo.client().abort();
+    duo.settle();
+    assert_eq!(duo.server().state(), State::Closed);
+    assert_eq!(duo.server().recv_state(), Recv::Ready(5));
+}
+
+#[test]
+fn nothing_is_read_after_a_close_of_ours() {
+    let mut duo = Duo::new();
+    duo.write(Client, 5);
+    duo.settle();
+    duo.server().close(false);
+    duo.server().abort();
+    duo.settle();
+    duo.server().aborted();
+    assert_eq!(duo.server().recv_state(), Recv::Eof);
+}
