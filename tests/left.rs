@@ -75,7 +75,7 @@ fn an_application_that_does_not_linger_resets() {
     duo.write(Client, 16_384);
     duo.settle();
     duo.write(Client, 100);
-    duo.client().drop_unsent();
+    duo.client().reset();
     duo.client().close(true);
     assert_eq!(duo.post(Client)[0].cdc.state, StateFlags::ABORTED);
 }

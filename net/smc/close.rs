@@ -73,13 +73,13 @@ impl Conn {
     /// application wants that. May sleep. The connection goes on by itself until the peer has all data and
     /// has closed, too.
     pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
-        if let Some(timeout) = linger {
+        if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.flush(sk, timeout);
         }
         let patience = Duration::from_nanos(sk.fin_timeout());
         let fx = self.with(|inner| {
             if linger == Some(0) {
-                inner.stream.drop_unsent();
+                inner.stream.reset();
             }
             inner.stream.close(true)
         });
@@ -87,6 +87,11 @@ impl Conn {
         self.conclude(sk, &fx);
         self.leave_behind(patience);
         self.settle();
+    }
+
+    /// The application wants the connection reset, and goes on to use its socket for something else. May sleep.
+    pub(crate) fn disconnect(self: &Arc<Self>, sk: &Sk) {
+        self.close(sk, Some(0));
     }
 
     /// Nobody wants the connection, which nobody has used. May sleep.
@@ -117,7 +122,7 @@ impl Conn {
             return;
         }
         self.transmit();
-        if timeout == 0 || kernel::current!().signal_pending() {
+        if kernel::current!().signal_pending() {
             return;
         }
         self.while_flushing(|| {

@@ -370,6 +370,14 @@ impl Inner {
         self.at.link.is_up()
     }
 
+    /// The error that the application gets. Who sets it under the lock leaves nobody the time to take the end of
+    /// the connection for an end in order; the socket is to be woken after that.
+    fn note_err(&self, err: Error) {
+        if let Some(owner) = &self.owner {
+            owner.sk.note_err(err);
+        }
+    }
+
     /// The size of the peer's element, once it is known.
     pub(crate) fn peer_size(&self) -> Option<SizeClass> {
         self.remote.map(|remote| remote.size)

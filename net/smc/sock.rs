@@ -296,6 +296,11 @@ impl Sock {
         Ok(())
     }
 
+    /// Whether it came by a listener, and no application has it yet.
+    fn is_unaccepted(&self) -> bool {
+        self.orphan.lock().is_some()
+    }
+
     /// Ends the socket: the application has closed it, or nobody will ever accept it. May sleep.
     fn end(this: Arc<Self>) {
         let old = this.go(
@@ -323,6 +328,12 @@ impl Sock {
                 }
             }
             Ok(State::Active(conn)) => active::close(&this, conn),
+            Ok(State::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
+            Ok(State::Fallback(_)) => {
+                // What is left unread makes a close a reset.
+                this.is_front_clear();
+                fallback::close(&this);
+            }
             _ => {}
         }
         // Whatever the connection does from now on, the socket is no part of it.

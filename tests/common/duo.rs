@@ -150,5 +150,6 @@ impl Duo {
         sum.state_changed |= fx.state_changed;
         sum.transmit |= fx.transmit;
         sum.urgent_at = fx.urgent_at.or(sum.urgent_at);
+        sum.broken_pipe |= fx.broken_pipe;
     }
 }

@@ -50,27 +50,35 @@ impl Conn {
         if inner.stream.is_killed() {
             return;
         }
+        // That the peer aborted, or that both ends have finished, the application knows.
+        let is_news = inner.stream.is_connected();
         inner.stream.abort();
         let is_up = inner.stream.state() != State::Init;
+        if is_news {
+            inner.note_err(err);
+        }
         drop(inner);
         if is_up {
             self.transmit();
-            self.announce_kill(err);
+            self.announce_kill();
         }
     }
 
     /// A connection that was killed in the handshake has left it.
     pub(super) fn finish_kill(self: &Arc<Self>, err: Error) {
-        self.inner.lock().stream.abort();
+        let mut inner = self.inner.lock();
+        inner.stream.abort();
+        inner.note_err(err);
+        drop(inner);
         self.transmit();
-        self.announce_kill(err);
+        self.announce_kill();
     }
 
-    /// Tells the application that the connection was aborted, and has TCP told.
-    pub(super) fn announce_kill(self: &Arc<Self>, err: Error) {
+    /// Wakes the application of a connection that was aborted, whose error it has, and has TCP told.
+    pub(super) fn announce_kill(self: &Arc<Self>) {
         if let Some(sk) = self.sk() {
             self.show_state(&sk);
-            sk.set_err(err);
+            sk.wake_err();
             sk.wake_state();
             sk.wake_readable();
             sk.wake_writable();

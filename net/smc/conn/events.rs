@@ -62,7 +62,7 @@ impl Conn {
             self.transmit();
         }
         if let Some(sk) = &after.sk {
-            self.wake(sk, fx);
+            self.wake(sk, after);
         }
         if after.is_ending || fx.transmit {
             self.settle();
@@ -70,9 +70,10 @@ impl Conn {
         self.ask_echo(after.echo);
     }
 
-    fn wake(&self, sk: &Sk, fx: &Effects) {
-        if fx.reset {
-            sk.set_err(ECONNRESET);
+    fn wake(&self, sk: &Sk, after: &After) {
+        let fx = &after.fx;
+        if fx.reset || fx.broken_pipe {
+            sk.wake_err();
         }
         if fx.state_changed {
             self.show_state(sk);
@@ -102,6 +103,11 @@ impl Inner {
             self.arrivals.took(slot, cdc, &self.stream);
         }
         self.save_urgent(fx.urgent_at);
+        if fx.reset {
+            self.note_err(ECONNRESET);
+        } else if fx.broken_pipe {
+            self.note_err(EPIPE);
+        }
         Ok(self.after(fx))
     }
 

@@ -116,7 +116,7 @@ impl Conn {
         }
         if outcome.is_killed {
             pr_warn_once!("a connection lacks what it needs to send, and is aborted\n");
-            self.announce_kill(ECONNABORTED);
+            self.announce_kill();
         }
         if let Some(link) = outcome.broken {
             link.fail(Failure::Post);
@@ -180,6 +180,7 @@ impl Conn {
                 // What is left to do is to tell the peer, which takes nothing that could be missing.
                 Blame::Conn if !inner.stream.is_killed() => {
                     inner.stream.abort();
+                    inner.note_err(ECONNABORTED);
                     outcome.is_killed = true;
                 }
                 Blame::Conn | Blame::Link => {

@@ -11,10 +11,7 @@ use kernel_ext::net::{
     Msg,
     Sk, //
 };
-use smc_proto::{
-    conn,
-    wire::Version, //
-};
+use smc_proto::wire::Version;
 
 use super::{
     Phase,
@@ -111,10 +108,7 @@ pub(super) fn note_options(sk: &Sk, conn: &Conn) {
 
 /// Whether getpeername(2) has an answer.
 pub(super) fn has_peer(conn: &Conn) -> bool {
-    matches!(
-        conn.state(),
-        conn::State::Active | conn::State::AppCloseWait1
-    )
+    conn.with(|inner| inner.stream.is_connected())
 }
 
 /// sendmsg(2).
@@ -195,8 +189,30 @@ pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
     Ok(())
 }
 
-/// The application has closed the socket.
+/// The application undoes the connect, or accept, and may use the socket for something else.
+pub(super) fn disconnect(this: &Sock) {
+    let was_connected = this.conn().is_some_and(|conn| has_peer(&conn));
+    let Ok(State::Active(conn)) = this.go(&[Phase::Active], State::Init) else {
+        return;
+    };
+    conn.disconnect(&this.sk);
+    // Those who wait find no connection any more, and nobody hears of the end of this one.
+    let _ = this.tcp.disconnect();
+    let _ = this.tcp.take_err();
+    this.sk.set_state(smc_proto::conn::State::Init.number());
+    if was_connected {
+        // So does TCP.
+        this.sk.note_err(ECONNRESET);
+    }
+}
+
+/// The application has closed the socket, or the listener before it accepted this one: then the connection is reset, as
+/// over TCP.
 pub(super) fn close(this: &Sock, conn: Arc<Conn>) {
-    conn.close(&this.sk, this.sk.linger());
+    let linger = match this.is_unaccepted() {
+        true => Some(0),
+        false => this.sk.linger(),
+    };
+    conn.close(&this.sk, linger);
     let _ = this.tcp.shutdown(2);
 }

@@ -19,13 +19,15 @@ use kernel::{
 };
 use kernel_ext::net::{
     RawAddr,
-    WaitEnd, //
+    WaitEnd,
+    FOREVER, //
 };
 use smc_proto::reason::Reason;
 
 use super::{
     active,
     fallback,
+    listen,
     Phase,
     Sock,
     State, //
@@ -54,6 +56,9 @@ enum Begun {
 /// connect(2); `flags` are those of the file.
 pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) -> Result {
     let nonblock = flags & O_NONBLOCK != 0;
+    if addr.family() == Some(AF_UNSPEC) {
+        return disconnect(&this.into());
+    }
     match begin(&this.into(), addr)? {
         Begun::Started if nonblock => return Err(EINPROGRESS),
         Begun::Earlier if nonblock => return Err(EALREADY),
@@ -66,7 +71,10 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) 
         .sk
         .wait_until(timeout, false, || this.phase() != Phase::Connecting);
     match waited {
-        Ok(_) => collect(&this).unwrap_or_else(|| result_of(&this)),
+        Ok(_) => {
+            let _setup = this.setup.lock();
+            collect(&this).unwrap_or_else(|| result_of(&this))
+        }
         Err(WaitEnd::Timeout) => Err(EINPROGRESS),
         Err(WaitEnd::Signal(e)) => Err(e),
     }
@@ -83,7 +91,7 @@ fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     }
     match phase {
         Phase::Active => Err(EISCONN),
-        Phase::Init if addr.family() != Some(AF_UNSPEC) => start(this, addr),
+        Phase::Init => start(this, addr),
         _ => Ok(Begun::Delegate),
     }
 }
@@ -108,9 +116,49 @@ fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     Ok(Begun::Started)
 }
 
-/// How the attempt ended whose end the application has not heard of yet.
+/// connect(2) with no address: there is no connection any more, nor a listener, and the socket can be used for
+/// something else. What there was is reset.
+fn disconnect(this: &Arc<Sock>) -> Result {
+    let _setup = this.setup.lock();
+    // Its work may be anywhere in the handshake. Without TCP it comes to an end.
+    while this.phase() == Phase::Connecting {
+        this.tcp.disconnect()?;
+        Sock::kick(this.as_arc_borrow());
+        this.sk
+            .wait_until(FOREVER, false, || this.phase() != Phase::Connecting)
+            .map_err(|end| end.errno())?;
+    }
+    this.uncollected.store(false, Relaxed);
+    match this.phase() {
+        Phase::Active => active::disconnect(this),
+        _ => this.tcp.disconnect()?,
+    }
+    if this.phase() == Phase::Listening {
+        listen::stop(this);
+    }
+    if let Err(e) = this.tcp.take_err() {
+        this.sk.note_err(e);
+    }
+    this.sk.clear_shutdown();
+    this.sk.wake_err();
+    this.sk.wake_state();
+    Ok(())
+}
+
+/// How the attempt ended whose end the application has not heard of yet. Once it has heard of a failure another
+/// may be made. The caller holds `setup`.
 fn collect(this: &Sock) -> Option<Result> {
-    this.uncollected.xchg(false, Full).then(|| result_of(this))
+    if !this.uncollected.xchg(false, Full) {
+        return None;
+    }
+    let result = result_of(this);
+    if this.phase() == Phase::Init {
+        // After this TCP knows of no connection any more, as if the socket were new.
+        let _ = this.tcp.disconnect();
+        // Not what the disconnecting left there.
+        let _ = this.tcp.take_err();
+    }
+    Some(result)
 }
 
 fn result_of(this: &Sock) -> Result {
@@ -122,12 +170,19 @@ fn result_of(this: &Sock) -> Result {
 
 /// The work of a socket that connects: TCP has something to say.
 pub(super) fn run(this: &Arc<Sock>) {
-    match this.tcp.finish_connect() {
-        Err(e) if e == EALREADY => return,
-        // The application has shut the socket down meanwhile.
-        Err(e) if e == EAFNOSUPPORT => return give_up(this),
-        Err(e) => return fail(this, e),
-        Ok(()) => {}
+    let (state, has_attempt) = (this.tcp.state(), this.tcp.has_attempt());
+    if state.is_connecting() {
+        return;
+    }
+    if state.is_closed() {
+        return match has_attempt {
+            true => fail(this, ECONNABORTED),
+            // The application has shut the socket down meanwhile.
+            false => give_up(this),
+        };
+    }
+    if let Err(e) = this.tcp.finish_connect() {
+        return fail(this, e);
     }
     let outcome = match LOCAL.get() {
         Some(local) => handshake::connect(&local, &this.tcp, &this.sk),
@@ -149,15 +204,17 @@ pub(super) fn run(this: &Arc<Sock>) {
     }
 }
 
-/// The attempt has failed; another may be made.
+/// The attempt has failed, with the error of TCP or `e`. TCP is left as failed attempts leave it, and answers for
+/// what the application sees of that, until [`collect`].
 fn fail(this: &Sock, e: Error) {
-    // After this TCP knows of no connection any more, as if the socket were new.
-    let _ = this.tcp.disconnect();
-    // Not what the disconnecting left there.
-    let _ = this.tcp.take_err();
+    // Of no effect where there is no connection any more.
+    this.tcp.abort(e);
+    let e = this.tcp.take_err().err().unwrap_or(e);
     this.uncollected.store(true, Relaxed);
-    this.sk.set_err(e);
-    give_up(this);
+    this.sk.note_err(e);
+    let _ = this.go(&[Phase::Connecting], State::Init);
+    this.sk.wake_err();
+    this.sk.wake_state();
 }
 
 /// There is no attempt any more; whoever waits for it hears of the pending error, or of an abort.

@@ -60,23 +60,64 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
 
 /// connect(2) of a socket for which TCP answers.
 pub(super) fn connect(this: &Sock, addr: RawAddr<'_>, flags: i32) -> Result {
+    let is_new = this.tcp.state().is_closed() && !this.tcp.has_attempt();
+    // What became of an earlier connection does not matter any more, if another is made.
+    let before = match is_new {
+        true => {
+            // Nobody would run the handshake.
+            this.tcp.set_syn_smc(false);
+            this.sk.take_err()
+        }
+        false => Ok(()),
+    };
     match this.tcp.connect(addr, flags) {
         Err(e) if e == ECONNABORTED => this.sk.take_err().and(Err(e)),
+        Err(e) if e == EISCONN => {
+            if let Err(before) = before {
+                this.sk.note_err(before);
+            }
+            Err(e)
+        }
         result => result,
     }
 }
 
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
-    this.sk.take_err()?;
+    let flags = msg.flags();
+    this.sk.take_err().map_err(|e| {
+        if e == EPIPE {
+            // With the signal.
+            this.sk.stream_error(flags, e)
+        } else {
+            e
+        }
+    })?;
     this.tcp.sendmsg(msg)
+}
+
+/// The application has closed the socket: waits as SO_LINGER says. The TCP socket itself has no such option, as
+/// it may be released where nobody is to sleep for long.
+pub(super) fn close(this: &Sock) {
+    match this.sk.linger() {
+        None => {}
+        // A reset.
+        Some(0) => {
+            let _ = this.tcp.disconnect();
+        }
+        Some(timeout) => this.tcp.linger(timeout),
+    }
 }
 
 /// recvmsg(2).
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
     this.await_front(flags)?;
-    let len = this.tcp.recvmsg(msg, flags)?;
+    let len = match this.tcp.recvmsg(msg, flags) {
+        // Why there is no connection says more than that there is none.
+        Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),
+        result => result?,
+    };
     if len == 0 && room > 0 {
         // Not the end of the stream but of the connection, if there was an error.
         match this.sk.take_err() {

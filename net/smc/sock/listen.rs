@@ -209,6 +209,8 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     *hook = Some(Hook::listener(this.tcp.clone(), this.clone())?);
     drop(hook);
     this.handshakes.store(0, Relaxed);
+    // What became of connections before is nothing that accept(2) tells.
+    let before = this.sk.take_err();
     this.tcp.set_syn_smc(offers_smc);
     let old = this
         .go(
@@ -221,6 +223,9 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
         this.tcp.set_syn_smc(false);
         let _ = this.go(&[Phase::Listening], old);
         unhook(this);
+        if let Err(e) = before {
+            this.sk.note_err(e);
+        }
         return Err(e);
     }
     this.sk.set_max_backlog(u32::try_from(backlog).unwrap_or(0));

@@ -86,17 +86,22 @@ impl StreamSocket for Sock {
 
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32 {
         wait.register();
-        let err = if this.sk.has_err() { net::POLLERR } else { 0 };
-        err | match this.phase() {
+        let ready = match this.phase() {
             Phase::Connecting => 0,
-            Phase::Listening => match this.listener() {
-                Some(listener) if listener.ready() > 0 => net::POLLIN | net::POLLRDNORM,
-                _ => 0,
-            },
+            // As with TCP, accept(2) tells what keeps it from taking a connection.
+            Phase::Listening => {
+                let ready = this.listener().map_or(0, |listener| listener.ready());
+                return match ready > 0 || this.sk.has_err() {
+                    true => net::POLLIN | net::POLLRDNORM,
+                    false => 0,
+                };
+            }
             Phase::Active => this.conn().map_or(0, |conn| conn.poll()),
             Phase::Fallback => this.poll_tcp(),
             Phase::Init | Phase::Closed => this.tcp.poll(),
-        }
+        };
+        // After the state, as TCP does: an end that comes with an error is not seen without it.
+        ready | if this.sk.has_err() { net::POLLERR } else { 0 }
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32> {

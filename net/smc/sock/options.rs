@@ -126,8 +126,14 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> R
         }
         result => result?,
     }
-    // With a low-water mark TCP would not tell of messages of the handshake, which are shorter.
-    if name != net::SO_RCVLOWAT || this.phase() == Phase::Fallback {
+    let is_ours = match name {
+        // TCP would not tell of messages of the handshake, which are shorter.
+        net::SO_RCVLOWAT => this.phase() != Phase::Fallback,
+        // Whoever releases the TCP socket is not to wait.
+        net::SO_LINGER => true,
+        _ => false,
+    };
+    if !is_ours {
         // What the application was told counts; TCP may have no use for the option.
         let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
     }

@@ -89,9 +89,12 @@ impl Stream {
         is_waiting && !self.killed && !self.cut
     }
 
-    /// The application closes and does not want what the peer has not taken to arrive (SO_LINGER of no time).
-    pub fn drop_unsent(&mut self) {
-        if self.needs_flush() {
+    /// The application closes and wants the connection reset (SO_LINGER of no time, connect(2) to no address). As
+    /// over TCP that means nothing to a connection that both ends have finished, and comes too late after the
+    /// last message.
+    pub fn reset(&mut self) {
+        if self.is_connected() && !self.close_posted {
+            self.own = self.own.without(StateFlags::CLOSED);
             self.say_abort();
         }
     }
@@ -132,7 +135,7 @@ impl Stream {
 
     /// Whether shutdown(2) is allowed; otherwise it is ENOTCONN.
     pub const fn can_shutdown(&self) -> bool {
-        matches!(
+        let has_state = matches!(
             self.state,
             State::Active
                 | State::PeerCloseWait1
@@ -140,7 +143,8 @@ impl Stream {
                 | State::AppCloseWait1
                 | State::AppCloseWait2
                 | State::AppFinCloseWait
-        )
+        );
+        has_state && self.is_connected()
     }
 
     /// Ends the connection from here: the link group ends, or the peer broke the protocol. Sets the
@@ -209,6 +213,7 @@ impl Stream {
 
     /// Takes the peer's state flags.
     pub(super) fn on_peer_state(&mut self, flags: StateFlags, fx: &mut Effects) {
+        self.note_break(flags, fx);
         self.peer.insert(flags);
         if self.peer.is_empty() {
             return;
@@ -218,7 +223,6 @@ impl Stream {
         fx.wake_writers = true;
         let closing = self.own.any_close();
         if self.peer.contains(StateFlags::ABORTED) {
-            fx.reset = flags.contains(StateFlags::ABORTED);
             if !closing {
                 // The peer waits for a close of ours. The C module leaves the answer to close(), and
                 // sends none at all from APPCLOSEWAIT2, so that the peer's socket stays for ever.
@@ -243,7 +247,22 @@ impl Stream {
         }
     }
 
-    /// Says "abort" if data are unread, else "closed", unless either was said.
+    /// Finds the error, as TCP's, of what the peer says for the first time: its abort, which is ECONNRESET, or
+    /// EPIPE after its last data; its close, while there are data that it has not taken.
+    fn note_break(&mut self, flags: StateFlags, fx: &mut Effects) {
+        let is_new = |flag| flags.contains(flag) && !self.peer.contains(flag);
+        let was_done = !self.peer.is_empty() || flags.contains(StateFlags::DONE_WRITING);
+        let has_finished = was_done && self.is_write_shut();
+        if is_new(StateFlags::ABORTED) && !has_finished && !self.killed {
+            fx.reset = !was_done;
+            fx.broken_pipe = was_done;
+        } else if is_new(StateFlags::CLOSED) && !self.own.any_close() && !self.is_reset() {
+            fx.broken_pipe = self.send.unsent() > 0;
+        }
+        self.unheard |= fx.broken_pipe;
+    }
+
+    /// Says "abort" if data are unread, or known to follow, else "closed", unless either was said.
     fn close_once(&mut self) {
         if self.own.any_close() {
             return;

@@ -47,6 +47,8 @@ pub struct Effects {
     pub peer_done: bool,
     /// The peer aborted: set `sk_err` to ECONNRESET.
     pub reset: bool,
+    /// The peer will not take what was sent after it had said that it sends no more: set `sk_err` to EPIPE.
+    pub broken_pipe: bool,
     /// The state changed: report it to pollers; see [`is_finished`](super::Stream::is_finished).
     pub state_changed: bool,
     /// Nothing is in flight any more: wake who waits for [`is_quiet`](super::Stream::is_quiet).

@@ -204,6 +204,17 @@ impl Stream {
         }
     }
 
+    /// Whether the connection is one still for getpeername(2): until it was reset, or both ends have finished.
+    pub const fn is_connected(&self) -> bool {
+        let is_over = self.is_reset() || (!self.peer.is_empty() && self.is_write_shut());
+        !is_over && !matches!(self.state, State::Init | State::Listen)
+    }
+
+    /// Whether the connection was aborted, by either side.
+    pub(super) const fn is_reset(&self) -> bool {
+        self.killed || self.peer.contains(StateFlags::ABORTED)
+    }
+
     /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
     #[inline]
     pub const fn is_read_shut(&self) -> bool {
@@ -214,7 +225,7 @@ impl Stream {
     /// was sent to a peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.shut_write || self.unheard || self.killed
+        self.shut_write || self.unheard || self.is_reset()
     }
 
     /// What poll(2) reports.

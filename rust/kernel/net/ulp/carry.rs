@@ -108,9 +108,9 @@ const FLAGS_NOT_CARRIED: [bindings::sock_flags; 4] = [
     bindings::sock_flags_SOCK_RXQ_OVFL,
 ];
 
-const FLAGS: [bindings::sock_flags; 6] = [
+/// Not SO_LINGER: whoever releases the TCP socket is not to wait.
+const FLAGS: [bindings::sock_flags; 5] = [
     bindings::sock_flags_SOCK_KEEPOPEN,
-    bindings::sock_flags_SOCK_LINGER,
     bindings::sock_flags_SOCK_URGINLINE,
     bindings::sock_flags_SOCK_DBG,
     bindings::sock_flags_SOCK_LOCALROUTE,
@@ -124,7 +124,6 @@ unsafe fn sock(old: *mut bindings::sock, new: *mut bindings::sock) {
     copy!(old, new, {
         sk_mark,
         sk_priority,
-        sk_lingertime,
         sk_max_pacing_rate,
         sk_pacing_rate,
         sk_pacing_status,
