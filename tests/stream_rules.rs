@@ -297,17 +297,110 @@ fn a_c_peer_is_told_one_message_late_unless_it_waits() {
 fn an_urgent_byte_is_announced_with_the_last_byte_of_its_send() {
     let mut duo = Duo::new();
     duo.write_as(Client, 3, URGENT);
-    assert_eq!(duo.client().writable(), 0, "one at a time");
     let flags = duo.post(Client)[0].cdc.flags;
     assert!(flags.contains(ProducerFlags::URGENT_PENDING));
     assert!(flags.contains(ProducerFlags::URGENT_PRESENT));
     duo.arrive(Client);
     assert_eq!(duo.effects[Server.index()].urgent_at, Some(2));
-    assert_eq!(duo.client().writable(), 0, "until the peer has read it");
     assert_eq!(duo.read(Server), 2);
     duo.settle();
-    assert!(duo.client().writable() > 0);
-    assert!(duo.effects[Client.index()].wake_writers);
+    assert_eq!(duo.client().queues().unwrap().outq, 0);
+}
+
+#[test]
+fn what_follows_an_urgent_byte_waits_in_the_send_buffer_for_a_c_peer_only() {
+    for is_c in [false, true] {
+        let mut duo = Duo::new();
+        if is_c {
+            duo.client().tell_late();
+        }
+        duo.write_as(Client, 3, URGENT);
+        assert!(duo.client().writable() > 0, "a writer never waits for it");
+        assert!(duo.write(Client, 5));
+        let plans = duo.post(Client);
+        assert_eq!(plans[0].len(), 3, "the message ends with the urgent byte");
+        assert_eq!(plans.len(), if is_c { 1 } else { 2 });
+        duo.arrive(Client);
+        assert_eq!(duo.server().queues().unwrap().inq, 2, "up to the mark");
+        assert_eq!(duo.read_once(Server), 2);
+        duo.settle();
+        assert_eq!(duo.server().urgent_state(), UrgentState::Valid);
+        assert!(duo.server().queues().unwrap().at_mark);
+        let behind = duo.server().readable();
+        assert_eq!(behind, 5, "who stands at the mark lets the peer go on");
+        assert_eq!(duo.read_once(Server), 5);
+        assert_eq!(duo.server().urgent_state(), UrgentState::Read);
+        assert!(!duo.server().queues().unwrap().at_mark);
+    }
+}
+
+#[test]
+fn a_later_urgent_byte_supersedes_one_that_has_not_left() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.settle();
+    duo.write_as(Client, 3, URGENT);
+    duo.write_as(Client, 2, URGENT);
+    assert_eq!(duo.read(Server), RING);
+    duo.settle();
+    assert_eq!(duo.effects[Server.index()].urgent_at, Some(4));
+    assert_eq!(duo.server().queues().unwrap().inq, 4);
+}
+
+#[test]
+fn a_later_urgent_byte_supersedes_one_that_was_not_read() {
+    let mut duo = Duo::new();
+    duo.write_as(Client, 3, URGENT);
+    duo.settle();
+    duo.server().take_urgent();
+    duo.write_as(Client, 2, URGENT);
+    duo.settle();
+    assert_eq!(duo.effects[Server.index()].urgent_at, Some(4));
+    // The first is part of the stream again, also if it was read by itself.
+    assert_eq!(duo.server().queues().unwrap().inq, 4);
+    assert_eq!(duo.read_once(Server), 4);
+    assert!(duo.server().queues().unwrap().at_mark);
+    // Unless the reader stands at it when the next one comes.
+    duo.write_as(Client, 1, URGENT);
+    duo.settle();
+    assert_eq!(duo.effects[Server.index()].urgent_at, Some(5));
+    assert_eq!(duo.server().readable(), 0);
+    assert!(duo.server().queues().unwrap().at_mark);
+}
+
+#[test]
+fn a_c_peer_reads_each_urgent_byte_before_the_next_comes() {
+    let mut duo = Duo::new();
+    duo.client().tell_late();
+    for _ in 0..3 {
+        duo.write_as(Client, 2, URGENT);
+        duo.settle();
+    }
+    assert_eq!(duo.effects[Server.index()].urgent_at, Some(1));
+    assert_eq!(duo.server().queues().unwrap().inq, 1);
+    assert_eq!(duo.read_once(Server), 1);
+    duo.settle();
+    // The second was superseded by the third before it could leave.
+    assert_eq!(duo.effects[Server.index()].urgent_at, Some(5));
+}
+
+#[test]
+fn a_c_peer_that_waits_for_an_urgent_byte_to_be_read_goes_on() {
+    // Nothing is before it, so that a reader who waits for data would not read it.
+    let mut duo = Duo::new();
+    duo.server().tell_late();
+    duo.write_as(Client, 1, URGENT);
+    duo.settle();
+    assert_eq!(duo.server().readable(), 0);
+    assert_eq!(duo.server().urgent_state(), UrgentState::Valid);
+    assert_eq!(duo.client().queues().unwrap().outq, 0, "it was told");
+    // Even if it uses the place of the byte again.
+    duo.server().store_urgent(b'!');
+    duo.write(Client, RING);
+    duo.settle();
+    assert_eq!(duo.server().urgent(), Some(b'!'));
+    assert_eq!(duo.read(Server), RING);
+    assert_eq!(duo.server().urgent(), None);
 }
 
 #[test]
@@ -346,7 +439,7 @@ fn an_urgent_byte_out_of_line_is_read_once_and_skipped() {
 }
 
 #[test]
-fn an_urgent_byte_in_line_splits_the_read_in_front_of_it_and_behind() {
+fn an_urgent_byte_in_line_splits_the_read_in_front_of_it() {
     let mut duo = Duo::new();
     duo.server().set_oob_inline(true);
     duo.write_as(Client, 3, URGENT);
@@ -362,7 +455,7 @@ fn an_urgent_byte_in_line_splits_the_read_in_front_of_it_and_behind() {
     assert!(server.queues().unwrap().at_mark);
     assert_eq!(server.peek_chunks(0, 10)[0].len, 1);
     let fx = server.consume(1);
-    assert!(fx.at_mark && fx.transmit);
+    assert!(!fx.at_mark && fx.transmit);
     assert_eq!(server.urgent_state(), UrgentState::Read);
 }
 
@@ -383,7 +476,11 @@ fn data_behind_an_unread_urgent_byte_are_read_in_order() {
         .unwrap();
     assert_eq!(stream.readable(), 7);
     assert_eq!(stream.peek_chunks(0, 100)[0], Chunk { offset: 0, len: 2 });
-    assert_eq!(stream.peek_chunks(2, 100)[0], Chunk { offset: 3, len: 5 });
+    assert_eq!(
+        stream.peek_chunks(2, 100)[0].len,
+        0,
+        "a peek ends there, too"
+    );
     stream.consume(2);
     assert_eq!(stream.peek_chunks(0, 100)[0], Chunk { offset: 3, len: 5 });
     assert_eq!(stream.readable(), 5);

@@ -13,7 +13,11 @@ use kernel_ext::{
     },
     trace, //
 };
-use smc_proto::stream::Recv;
+use smc_proto::stream::{
+    ConsumeEffects,
+    Recv,
+    UrgentState, //
+};
 
 use crate::{
     conn::Conn,
@@ -71,6 +75,14 @@ impl Conn {
         let inline = sk.is_urg_inline();
         let mut done = 0;
         loop {
+            if self.is_interrupted(how.peek) {
+                // The handler of SIGURG may read the urgent byte, which we would step over.
+                return match sk.wait_until(timeout, false, || false) {
+                    _ if done > 0 => Ok(done),
+                    Ok(_) => Err(EAGAIN),
+                    Err(end) => Err(end.errno()),
+                };
+            }
             match self.recv_some(sk, msg, how, inline, done) {
                 Ok(Step::Copied(len)) => {
                     done += len;
@@ -116,6 +128,12 @@ impl Conn {
         Ok(done)
     }
 
+    /// Whether a signal comes before a read that would step over an urgent byte.
+    fn is_interrupted(&self, is_peek: bool) -> bool {
+        let is_pending = kernel::current!().signal_pending();
+        is_pending && !is_peek && self.with(|inner| inner.stream.is_at_hole())
+    }
+
     /// Whether a reader that has seen `skip` bytes already has something to do.
     fn is_reader_due(&self, skip: usize) -> bool {
         self.with(|inner| match inner.stream.recv_state() {
@@ -141,7 +159,10 @@ impl Conn {
         let mut unread = None;
         let (state, chunks, fx, rmbe) = self.with(|inner| {
             inner.stream.set_oob_inline(inline);
-            let fx = inner.stream.before_read();
+            let fx = match how.peek || want == 0 {
+                true => ConsumeEffects::default(),
+                false => inner.stream.before_read(),
+            };
             let state = inner.stream.recv_state();
             let chunks = inner.stream.peek_chunks(skip as u32, want);
             let is_ready = matches!(state, Recv::Ready(_));
@@ -169,6 +190,10 @@ impl Conn {
         }
         if want == 0 {
             return Ok(Step::Copied(0));
+        }
+        if chunks.iter().all(|chunk| chunk.len == 0) {
+            // A peek has come to the urgent mark.
+            return Ok(Step::Mark(0));
         }
         // The element stays ours while bytes are copied, even if the group ends meanwhile.
         let memory = rmbe.as_ref().and_then(|rmbe| rmbe.memory());
@@ -213,10 +238,17 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// `EINVAL` when there is none, it was read, or it is in line.
+    /// `EINVAL` when there is none, it was read, or it is in line; `EAGAIN` when it was announced only.
     pub(crate) fn recv_urgent(self: &Arc<Self>, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
         let _order = self.recv_order.lock();
-        let byte = self.with(|inner| inner.stream.urgent()).ok_or(EINVAL)?;
+        let byte = match self.with(|inner| (inner.stream.urgent(), inner.stream.urgent_state())) {
+            (Some(byte), _) => byte,
+            (None, UrgentState::NotYet) => {
+                let is_shut = self.with(|inner| inner.stream.is_read_shut());
+                return if is_shut { Ok(0) } else { Err(EAGAIN) };
+            }
+            (None, _) => return Err(EINVAL),
+        };
         msg.set_oob();
         if msg.len() == 0 {
             msg.set_truncated();

@@ -191,7 +191,8 @@ impl Conn {
         }
         let how = SendHow {
             oob: how.oob,
-            last: msg.len() == 0,
+            // What a call that does not wait has taken may be all that it takes.
+            last: msg.len() == 0 || how.nonblock,
             corked: how.corked,
             autocork_bytes: how.autocork_bytes,
         };

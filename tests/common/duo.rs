@@ -126,6 +126,16 @@ impl Duo {
         }
     }
 
+    /// One read, which ends at an urgent mark; returns how much it gave.
+    pub fn read_once(&mut self, side: Side) -> u32 {
+        let stream = self.at(side);
+        stream.before_read();
+        let chunks = stream.peek_chunks(0, u32::MAX);
+        let len = chunks[0].len + chunks[1].len;
+        stream.consume(len);
+        len
+    }
+
     /// Nothing lies in a queue: a validation goes on at once.
     fn take(&mut self, side: Side, cdc: &Cdc) {
         let gate = &mut self.gates[side.index()];

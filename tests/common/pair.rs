@@ -101,7 +101,7 @@ pub struct Host {
     pub released: bool,
     /// How often SIGURG was raised, and the stream position of the last urgent byte.
     pub signals: usize,
-    urgent: u64,
+    pub urgent: Option<u64>,
     pub reset: bool,
     pub fault: Option<Fault>,
     pub send_error: Option<SendError>,
@@ -392,7 +392,8 @@ impl Pair {
     }
 
     fn read_urgent(&mut self, side: Side) {
-        let expected = byte_at(self.seed, side.peer(), self.hosts[side.index()].urgent);
+        let urgent = self.hosts[side.index()].urgent.expect("SIGURG was raised");
+        let expected = byte_at(self.seed, side.peer(), urgent);
         let host = self.host(side);
         assert_eq!(host.stream.urgent(), Some(expected));
         host.transmit |= host.stream.take_urgent().transmit;
@@ -401,13 +402,11 @@ impl Pair {
 
     /// Compares what lies in the RMBE with what the peer sent; returns the position behind it.
     fn check_bytes(&self, side: Side, chunks: Chunks) -> u64 {
-        let (host, peer) = (&self.hosts[side.index()], &self.hosts[side.peer().index()]);
+        let host = &self.hosts[side.index()];
         let mut pos = host.read;
         for chunk in chunks {
             for offset in chunk.offset..chunk.offset + chunk.len {
-                while !host.plan.inline && peer.urgents.contains(&pos) {
-                    pos += 1;
-                }
+                pos += u64::from(host.leaves_out(pos));
                 let byte = self.memory[side.index()].rmbe[offset as usize];
                 assert_eq!(
                     byte,
@@ -570,15 +569,19 @@ impl Pair {
     fn apply(&mut self, side: Side, fx: Effects) {
         if let Some(offset) = fx.urgent_at {
             let byte = self.memory[side.index()].rmbe[offset as usize];
-            // There is one at a time, so they arrive in the order in which they were sent.
-            let urgents = &self.hosts[side.peer().index()].urgents;
-            let signals = self.hosts[side.index()].signals;
-            let urgent = *urgents.iter().nth(signals).expect("the peer sent one more");
+            let (host, peer) = (&self.hosts[side.index()], &self.hosts[side.peer().index()]);
+            // What is not read yet is less than the ring.
+            let size = u64::from(host.plan.rmbe.bytes());
+            let urgent = (host.read..=host.read + size)
+                .find(|pos| pos % size == u64::from(offset) && peer.urgents.contains(pos))
+                .expect("the peer sent an urgent byte that lies there");
             assert_eq!(byte, byte_at(self.seed, side.peer(), urgent), "urgent byte");
             let host = self.host(side);
+            // Who stands at a byte that is not the last urgent one any more does not get it.
+            host.read += u64::from(host.leaves_out(host.read));
             host.stream.store_urgent(byte);
             host.signals += 1;
-            host.urgent = urgent;
+            host.urgent = Some(urgent);
         }
         let host = self.host(side);
         host.transmit |= fx.transmit;

@@ -112,7 +112,7 @@ impl Inner {
     }
 
     /// Takes the messages that were held back, if any is to be taken now.
-    fn take_held(&mut self) -> [Option<Result<After, Fault>>; 3] {
+    fn take_held(&mut self) -> [Option<Result<After, Fault>>; 4] {
         let held = self.gate.open();
         if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
             for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {

@@ -239,15 +239,10 @@ impl Stream {
 
     // --- Sending.
 
-    /// Bytes that [`Stream::reserve`] will give; 0 also while an urgent byte is on its way and without
-    /// a send buffer.
+    /// Bytes that [`Stream::reserve`] will give; 0 without a send buffer.
     #[inline]
     pub fn writable(&self) -> u32 {
-        if self.send.is_urgent_outstanding() {
-            0
-        } else {
-            self.send.space()
-        }
+        self.send.space()
     }
 
     /// Where in the send buffer to copy at most `len` bytes. Ends with [`Stream::commit`].
@@ -263,8 +258,7 @@ impl Stream {
             return false;
         }
         if self.send.is_urgent_outstanding() {
-            // Nothing more is taken until the peer has read the urgent byte: held back it would stay
-            // for ever (as it does in the C module with MSG_OOB | MSG_MORE).
+            // As with TCP nothing is held back for the sake of larger messages then.
             return true;
         }
         let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
@@ -297,9 +291,15 @@ impl Stream {
         self.recv.peek(offset, len)
     }
 
-    /// To be called before each read: steps over an urgent byte that comes next.
+    /// To be called before each read, but not for a peek: steps over an urgent byte that comes next.
     pub fn before_read(&mut self) -> ConsumeEffects {
-        self.consume(0)
+        let consumed = self.recv.before_read();
+        self.after_consume(consumed)
+    }
+
+    /// Whether a read would step over an urgent byte. One that a signal is about to interrupt leaves it.
+    pub fn is_at_hole(&self) -> bool {
+        self.recv.is_at_hole()
     }
 
     /// The first `len` readable bytes were read and their place may be overwritten.
@@ -399,6 +399,10 @@ impl Stream {
             urgent_at: self.recv.on_prod(prod, cdc.flags),
             ..Effects::default()
         };
+        if fx.urgent_at.is_some() {
+            let due = self.recv.answer_urgent();
+            self.update_peer(due);
+        }
         if let Some(cons) = cons {
             let space = self.send.space();
             fx.wake_writers = self.send.acknowledge(cons);

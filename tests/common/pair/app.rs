@@ -35,21 +35,26 @@ impl Host {
             ended: false,
             released: false,
             signals: 0,
-            urgent: 0,
+            urgent: None,
             reset: false,
             fault: None,
             send_error: None,
         }
     }
 
-    /// The urgent bytes that were sent.
-    pub fn urgents_sent(&self) -> usize {
-        self.urgents.len()
+    /// The urgent bytes that were sent: how many, and where the last one is.
+    pub fn urgents_sent(&self) -> (usize, Option<u64>) {
+        (self.urgents.len(), self.urgents.last().copied())
     }
 
-    /// Whether the last bytes sent end with an urgent one that a reader leaves out.
-    pub fn is_urgent(&self, pos: u64) -> bool {
-        self.urgents.contains(&pos)
+    /// Whether the reader leaves out the byte at `pos`: the last urgent one that came.
+    pub fn leaves_out(&self, pos: u64) -> bool {
+        !self.plan.inline && self.urgent == Some(pos)
+    }
+
+    /// Where the reader has come to.
+    pub fn place(&self) -> u64 {
+        self.read + u64::from(self.leaves_out(self.read))
     }
 
     fn has_written_all(&self) -> bool {

@@ -31,8 +31,11 @@ impl Stream {
 
     /// The peer is a C module, or may be one: as long as it can go on it is told one message late that what it
     /// sent was read. See `recv`.
+    ///
+    /// What follows an urgent byte waits until such a peer has read that one.
     pub fn tell_late(&mut self) {
         self.recv.tell_late();
+        self.send.wait_behind_urgent();
     }
 
     /// Whether there are data to go out before the peer is told of [`Stream::close`]. Who wants to wait for

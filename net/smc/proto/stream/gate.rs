@@ -5,8 +5,8 @@
 //! (RFC 7609 section 4.6). Each link has a completion queue of its own, so that those messages may be here
 //! and not have been looked at. Only when the queues are empty is a missing one lost.
 //!
-//! What is held back is one message: cursors and state flags say all that earlier ones said, and a peer
-//! whose urgent byte nobody has read writes nothing more.
+//! What is held back is one message: cursors and state flags say all that earlier ones said. Only where the
+//! last urgent byte is may be said by one before it, which is kept, too.
 
 use crate::stream::{
     is_before,
@@ -24,6 +24,8 @@ pub struct Gate(Option<Held>);
 struct Held {
     /// The message that closed it, a validation mostly.
     first: Cdc,
+    /// The newest of those after it that brings an urgent byte with others behind.
+    urgent: Option<Cdc>,
     /// The newest message of those after it.
     newest: Option<Cdc>,
     /// A later validation: the peer moved again.
@@ -45,7 +47,7 @@ pub enum Admission {
 }
 
 /// Messages for [`Stream::on_cdc`], in order.
-pub type Admitted = [Option<Cdc>; 3];
+pub type Admitted = [Option<Cdc>; 4];
 
 impl Gate {
     /// Takes a message of the peer. A validation `closes` the gate even if nothing is missing where the link that
@@ -61,6 +63,7 @@ impl Gate {
             None if (closes && !is_stale) || (is_validation && stream.misses(cdc.seq)) => {
                 self.0 = Some(Held {
                     first: *cdc,
+                    urgent: None,
                     newest: None,
                     last: None,
                     is_draining: false,
@@ -92,8 +95,8 @@ impl Gate {
     /// They were. What was held back goes to the stream at once, before anything else.
     pub fn open(&mut self) -> Admitted {
         match self.0.take_if(|held| held.is_draining) {
-            Some(held) => [Some(held.first), held.newest, held.last],
-            None => [None; 3],
+            Some(held) => [Some(held.first), held.urgent, held.newest, held.last],
+            None => [None; 4],
         }
     }
 }
@@ -105,8 +108,11 @@ impl Held {
                 return;
             }
             let has_asked = older.flags.contains(ProducerFlags::UPDATE_REQUESTED);
-            let is_urgent =
-                older.flags.contains(ProducerFlags::URGENT_PRESENT) && older.prod == cdc.prod;
+            let was_urgent = older.flags.contains(ProducerFlags::URGENT_PRESENT);
+            let is_urgent = was_urgent && older.prod == cdc.prod;
+            if was_urgent && !is_urgent {
+                self.urgent = Some(older);
+            }
             cdc.flags = cdc
                 .flags
                 .with(
@@ -295,6 +301,31 @@ mod tests {
         rig.open().unwrap();
         assert_eq!(rig.stream.urgent_state(), UrgentState::Valid);
         assert!(rig.stream.has_work(), "the update that was asked for");
-        assert!(rig.stream.readiness().contains(Readiness::PRI));
+        assert!(ready(&rig).contains(Readiness::PRI));
+    }
+
+    fn ready(rig: &Rig) -> Readiness {
+        rig.stream.readiness()
+    }
+
+    #[test]
+    fn an_urgent_byte_with_others_behind_stays_where_it_was() {
+        let mut rig = Rig::new();
+        rig.arrive(&validation(2));
+        let urgent = |seq, offset| Cdc {
+            flags: ProducerFlags::URGENT_PRESENT,
+            ..data(seq, offset)
+        };
+        rig.arrive(&urgent(3, 25));
+        rig.arrive(&urgent(4, 30));
+        rig.arrive(&data(5, 40));
+        rig.arrive(&data(6, 50));
+        rig.arrive(&data(2, 20));
+        rig.gate.begin();
+        rig.open().unwrap();
+        assert!(ready(&rig).contains(Readiness::PRI));
+        // The earlier one is part of the stream again.
+        assert_eq!(rig.stream.readable(), 49);
+        assert_eq!(rig.stream.queues().map(|queues| queues.inq), Some(29));
     }
 }

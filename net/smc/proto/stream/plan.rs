@@ -113,7 +113,7 @@ impl Stream {
     ///
     /// Nothing may be written after our close was posted; after the peer's nobody reads it.
     fn can_write_data(&self) -> bool {
-        self.send.unsent() > 0
+        self.send.postable() > 0
             && self.send.window() > 0
             && !self.close_posted
             && !self.peer.any_close()

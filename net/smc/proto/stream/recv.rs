@@ -2,7 +2,8 @@
 //! The receiving half: what the peer has written, what the application has read, when to tell the
 //! peer, and the urgent byte.
 //!
-//! Places are stream positions: `confirmed` (told to the peer) <= `consumed` (read) <= `received`.
+//! Places are stream positions: `confirmed` (told to the peer) <= `consumed` (read) <= `received`. Where the
+//! urgent byte is next, `confirmed` may be one ahead of `consumed`.
 
 use crate::cursor::{
     Chunk,
@@ -13,7 +14,8 @@ use crate::cursor::{
 use crate::error::PeerMisbehaved;
 use crate::stream::message::ProducerFlags;
 
-/// What is known of the peer's last urgent byte.
+/// What is known of the peer's last urgent byte. As with TCP there is one: the byte before it, if nobody has
+/// read that far, is part of the stream again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UrgentState {
     /// None came, or it was read.
@@ -50,8 +52,8 @@ pub(super) struct Receiver {
     urgent: UrgentState,
     /// The urgent byte itself, saved because its place in the ring is given back.
     urgent_byte: u8,
-    /// The byte before `urgent_end` is not part of the normal data and was not skipped yet.
-    gap: bool,
+    /// The reader has not passed the byte before `urgent_end`, the last urgent one, read by itself or not.
+    has_mark: bool,
     /// SO_OOBINLINE.
     inline: bool,
     /// The peer has more to send than fits, and waits.
@@ -90,7 +92,7 @@ impl Receiver {
             urgent_end: 0,
             urgent: UrgentState::Read,
             urgent_byte: 0,
-            gap: false,
+            has_mark: false,
             inline: false,
             peer_blocked: false,
             held: Hold::No,
@@ -126,7 +128,7 @@ impl Receiver {
             .ok_or(PeerMisbehaved::CursorOutsideRing)?;
         match u64::try_from(ahead) {
             Ok(0) => Ok(None),
-            Ok(ahead) if ahead <= size.saturating_sub(self.unread()) => {
+            Ok(ahead) if ahead <= size.saturating_sub(self.untold()) => {
                 Ok(Some(self.received.wrapping_add(ahead)))
             }
             Ok(_) => Err(PeerMisbehaved::ProducerOverrun),
@@ -145,19 +147,38 @@ impl Receiver {
         self.peer_blocked = flags.contains(ProducerFlags::WRITE_BLOCKED);
         let present = flags.contains(ProducerFlags::URGENT_PRESENT);
         let Some(received) = prod else {
-            if flags.contains(ProducerFlags::URGENT_PENDING) && !present {
+            let is_announced = flags.contains(ProducerFlags::URGENT_PENDING) && !present;
+            // A C peer says so of the next one while the last one is here.
+            if is_announced && self.urgent == UrgentState::Read {
                 self.urgent = UrgentState::NotYet;
             }
             return None;
         };
         self.received = received;
+        if self.unread() > self.ring.size().into() {
+            // The place of the urgent byte has been used again, as the peer was told that it may. The byte itself
+            // was saved.
+            self.consumed = self.urgent_end;
+            self.has_mark = false;
+        }
         if !present {
             return None;
         }
+        // Who stands at the last mark does not get its byte any more.
+        if self.is_at_hole() {
+            self.step_over();
+        }
         self.urgent = UrgentState::Valid;
         self.urgent_end = received;
-        self.gap = true;
+        self.has_mark = true;
         Some(self.ring.offset(received.wrapping_sub(1)))
+    }
+
+    /// Whether the peer has to be told at once of an urgent byte that came: it waits until that was read, and
+    /// a reader who stands before it may never read it.
+    pub(super) fn answer_urgent(&mut self) -> bool {
+        let is_asked = self.tells_late && self.is_at_hole();
+        is_asked && self.settle(true, false).update_due
     }
 
     pub(super) fn store_urgent(&mut self, byte: u8) {
@@ -166,6 +187,12 @@ impl Receiver {
 
     pub(super) const fn cons_cursor(&self) -> Cursor {
         self.ring.cursor(self.consumed)
+    }
+
+    /// Bytes of the ring that the peer may not write.
+    fn untold(&self) -> u64 {
+        self.received
+            .wrapping_sub(self.consumed.max(self.confirmed))
     }
 
     /// How far the peer has written, how far the application has read, and the flags of the peer's
@@ -182,57 +209,88 @@ impl Receiver {
         self.received.wrapping_sub(self.consumed)
     }
 
-    /// The position of an urgent byte that normal reading leaves out.
-    fn gap_at(&self) -> Option<u64> {
-        (self.gap && !self.inline).then_some(self.urgent_end.wrapping_sub(1))
+    /// The position of the last urgent byte, if the reader has not passed it.
+    fn mark(&self) -> Option<u64> {
+        self.has_mark.then_some(self.urgent_end.wrapping_sub(1))
+    }
+
+    /// SIOCATMARK: the urgent byte is next.
+    pub(super) fn is_at_mark(&self) -> bool {
+        self.mark() == Some(self.consumed)
+    }
+
+    /// Whether the urgent byte is next, and normal reading leaves it out.
+    pub(super) fn is_at_hole(&self) -> bool {
+        !self.inline && self.is_at_mark()
+    }
+
+    /// Passes the urgent byte.
+    fn step_over(&mut self) {
+        self.consumed = self.consumed.max(self.urgent_end);
+        self.pass_mark();
+    }
+
+    fn pass_mark(&mut self) {
+        self.has_mark = false;
+        self.urgent = UrgentState::Read;
     }
 
     /// Bytes that normal reading will give.
     pub(super) fn readable(&self) -> u32 {
-        let gap = u64::from(self.gap_at().is_some());
+        let hole = u64::from(self.has_mark && !self.inline);
         // CAST: never more than the ring.
-        self.unread().saturating_sub(gap) as u32
+        self.unread().saturating_sub(hole) as u32
     }
 
-    /// The bytes from `offset` readable ones on, up to the urgent mark.
-    pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {
-        let mut from = self.consumed.wrapping_add(offset.into());
-        let mut to = self.received;
-        if let Some(gap) = self.gap_at() {
-            if from < gap {
-                to = gap;
-            } else {
-                from = from.wrapping_add(1);
-            }
-        } else if self.urgent == UrgentState::Valid {
-            // Inline: a read stops before the urgent byte, and again after it.
-            let byte = self.urgent_end.wrapping_sub(1);
-            if from < byte {
-                to = byte;
-            } else if from == byte {
-                to = self.urgent_end;
-            }
+    /// SIOCINQ: as [`Self::readable`], up to the urgent mark.
+    pub(super) fn readable_now(&self) -> u32 {
+        match self.mark().filter(|_| !self.inline) {
+            // CAST: never more than the ring.
+            Some(mark) => mark.wrapping_sub(self.consumed) as u32,
+            None => self.readable(),
         }
+    }
+
+    /// The bytes from `offset` readable ones on. A read ends at the urgent mark, and begins behind its byte
+    /// unless that is in line.
+    pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {
+        let (mut from, mut to) = (self.consumed, self.received);
+        match self.mark() {
+            Some(mark) if mark != from => to = mark,
+            Some(_) if !self.inline => from = from.wrapping_add(1),
+            Some(_) | None => {}
+        }
+        let from = from.wrapping_add(offset.into());
         let rest = to.saturating_sub(from);
         self.ring
             .chunks(from, len.min(u32::try_from(rest).unwrap_or(u32::MAX)))
     }
 
+    /// The application is about to read: it passes the urgent byte that is next, unless that is in line.
+    pub(super) fn before_read(&mut self) -> Consumed {
+        let steps = self.is_at_hole();
+        if steps {
+            self.step_over();
+        }
+        self.settle(steps, false)
+    }
+
     /// The application has read `len` bytes.
     pub(super) fn consume(&mut self, len: u32) -> Consumed {
+        let stepped = self.before_read();
+        let had_mark = self.has_mark;
         let len = total(&self.peek(0, len));
         self.consumed = self.consumed.wrapping_add(len.into());
-        let valid = self.urgent == UrgentState::Valid;
-        let behind = self.inline && valid && self.consumed == self.urgent_end;
-        let before = self.inline && valid && self.is_at_mark();
-        if valid && (behind || self.consumed > self.urgent_end) {
-            self.urgent = UrgentState::Read;
+        let passes = len > 0 && self.mark().is_none_or(|mark| self.consumed > mark);
+        if passes {
+            self.pass_mark();
         }
-        if self.consumed >= self.urgent_end {
-            self.gap = false;
+        let at_mark = self.is_at_mark();
+        let settled = self.settle(passes && had_mark || self.is_at_hole(), at_mark);
+        Consumed {
+            update_due: settled.update_due || stepped.update_due,
+            ..settled
         }
-        let forced = self.skip_gap() || behind;
-        self.settle(forced, before || behind)
     }
 
     /// The saved urgent byte, as long as it was not read.
@@ -243,29 +301,14 @@ impl Receiver {
         }
     }
 
+    /// The urgent byte was read by itself. The mark stays where it is.
     pub(super) fn take_urgent(&mut self) -> Consumed {
         self.urgent = UrgentState::Read;
-        let forced = self.skip_gap();
-        self.settle(forced, false)
+        self.settle(self.is_at_hole(), false)
     }
 
     pub(super) const fn urgent_state(&self) -> UrgentState {
         self.urgent
-    }
-
-    /// SIOCATMARK: exactly the urgent byte lies between the reader and the mark.
-    pub(super) const fn is_at_mark(&self) -> bool {
-        self.urgent_end.wrapping_sub(self.consumed) == 1
-    }
-
-    /// Steps over the urgent byte if everything before it was read.
-    fn skip_gap(&mut self) -> bool {
-        let reached = self.gap_at().is_some_and(|gap| self.consumed >= gap);
-        if reached {
-            self.consumed = self.consumed.max(self.urgent_end);
-            self.gap = false;
-        }
-        reached
     }
 
     // --- Telling the peer.
@@ -275,9 +318,9 @@ impl Receiver {
     /// Unlike the C module this also answers a blocked peer when the ring was read empty.
     fn settle(&mut self, forced: bool, at_mark: bool) -> Consumed {
         let size = u64::from(self.ring.size());
-        let unconfirmed = self.consumed.wrapping_sub(self.confirmed);
-        let free = size.saturating_sub(self.received.wrapping_sub(self.confirmed));
-        let least = (self.ring.size() / 10).max(Self::LEAST_UPDATE);
+        let unconfirmed = self.given_back().saturating_sub(self.confirmed);
+        let free = size.saturating_sub(self.received.saturating_sub(self.confirmed));
+        let least = self.least_update();
         let empty = self.unread() == 0;
         let worth = unconfirmed > least.into() && (free <= size / 2 || self.peer_blocked);
         let starved = unconfirmed > 0 && empty && self.peer_blocked;
@@ -286,17 +329,29 @@ impl Receiver {
             self.peer_blocked = false;
         }
         Consumed {
-            update_due: self.held == Hold::No && (forced || worth || starved),
+            update_due: self.held == Hold::No && (forced && unconfirmed > 0 || worth || starved),
             at_mark,
         }
+    }
+
+    /// Bytes that are worth an update of the peer.
+    fn least_update(&self) -> u32 {
+        (self.ring.size() / 10).max(Self::LEAST_UPDATE)
+    }
+
+    /// The read position, or one more where the urgent byte is next, which is kept apart from the ring: its
+    /// sender may wait until the peer is past it.
+    fn given_back(&self) -> u64 {
+        let apart = u64::from(self.is_at_hole());
+        self.consumed.wrapping_add(apart).max(self.confirmed)
     }
 
     /// The read position as the peer may know it.
     fn told(&self) -> u64 {
         match self.tells_late && !self.tells_all {
             _ if self.held != Hold::No => self.confirmed,
-            true => self.consumed.min(self.before).max(self.confirmed),
-            false => self.consumed,
+            true => self.given_back().min(self.before).max(self.confirmed),
+            false => self.given_back(),
         }
     }
 
@@ -372,7 +427,7 @@ impl Receiver {
 
     /// The peer repeated what it had to. Whether it has to be told the read position.
     pub(super) fn release(&mut self) -> bool {
-        core::mem::take(&mut self.held) != Hold::No && self.confirmed != self.consumed
+        core::mem::take(&mut self.held) != Hold::No && self.confirmed != self.given_back()
     }
 
     /// Whether the ring is full.

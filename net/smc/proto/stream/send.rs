@@ -7,6 +7,8 @@
 //! from `base` on. The latter moves each time a buffer is attached, so that short exchanges stay in the
 //! first, cached bytes of it. The two rings need neither the same size nor the same phase.
 
+use core::num::NonZeroU64;
+
 use crate::buffer::SizeClass;
 use crate::cursor::{
     Chunk,
@@ -20,7 +22,7 @@ use crate::stream::{
     SendHow, //
 };
 
-/// Where the one urgent byte of this direction is (RFC 7609 section 4.7).
+/// Where the urgent byte of this direction is, the last one that was sent (RFC 7609 section 4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Urgent {
     /// Nowhere.
@@ -30,7 +32,7 @@ enum Urgent {
     Announced,
     /// The byte before this position is in the send buffer.
     Staged(u64),
-    /// The message saying "present" was posted; no send until the peer read it.
+    /// The message saying "present" was posted, and the peer has not read that far.
     Posted(u64),
 }
 
@@ -50,6 +52,10 @@ pub(super) struct Sender {
     /// Stream position of offset 0 of the send buffer.
     base: u64,
     urgent: Urgent,
+    /// The end of a later urgent byte, which waits until the peer has read the one before.
+    urgent_behind: Option<NonZeroU64>,
+    /// The peer takes nothing behind an urgent byte that it has not read.
+    waits_behind_urgent: bool,
     sndbuf: Option<Ring>,
     peer: Option<Ring>,
     /// The application's bytes are being copied into the send buffer.
@@ -66,6 +72,8 @@ impl Sender {
             sent_max: 0,
             base: 0,
             urgent: Urgent::None,
+            urgent_behind: None,
+            waits_behind_urgent: false,
             sndbuf: None,
             peer: None,
             filling: false,
@@ -74,6 +82,12 @@ impl Sender {
 
     pub(super) fn set_peer_rmbe(&mut self, class: SizeClass) {
         self.peer.get_or_insert(Ring::new(class));
+    }
+
+    /// What follows an urgent byte is to wait until the peer has read that one. A C peer keeps one mark, and
+    /// hands the byte out as part of the stream when more comes behind it.
+    pub(super) fn wait_behind_urgent(&mut self) {
+        self.waits_behind_urgent = true;
     }
 
     pub(super) const fn has_peer(&self) -> bool {
@@ -134,7 +148,7 @@ impl Sender {
             .unwrap_or(u32::MAX)
     }
 
-    /// Whether an urgent byte is on its way, which holds back every further send.
+    /// Whether an urgent byte is on its way.
     pub(super) const fn is_urgent_outstanding(&self) -> bool {
         matches!(self.urgent, Urgent::Staged(_) | Urgent::Posted(_))
     }
@@ -155,12 +169,26 @@ impl Sender {
     pub(super) fn commit(&mut self, len: u32, how: SendHow) {
         self.filling = false;
         self.prepared = self.prepared.wrapping_add(len.min(self.space()).into());
-        if how.oob {
-            self.urgent = if how.last && len > 0 {
-                Urgent::Staged(self.prepared)
-            } else {
-                Urgent::Announced
+        match (how.oob, how.last && len > 0) {
+            (true, true) => self.mark_urgent(),
+            (true, false) if self.urgent == Urgent::None => self.urgent = Urgent::Announced,
+            (_, _) => {}
+        }
+    }
+
+    /// The last byte that was taken is urgent. An earlier one is so no more, as with TCP; but a peer that takes
+    /// nothing behind it has to read it first, once it was told.
+    fn mark_urgent(&mut self) {
+        let waits = self.waits_behind_urgent
+            && match self.urgent {
+                Urgent::Posted(_) => true,
+                // A link was lost since: the peer may know all the same.
+                Urgent::Staged(end) => end <= self.sent_max,
+                Urgent::None | Urgent::Announced => false,
             };
+        match waits {
+            true => self.urgent_behind = NonZeroU64::new(self.prepared),
+            false => self.urgent = Urgent::Staged(self.prepared),
         }
     }
 
@@ -171,6 +199,18 @@ impl Sender {
     pub(super) const fn unsent(&self) -> u32 {
         // CAST: never more than the send buffer.
         self.prepared.wrapping_sub(self.sent) as u32
+    }
+
+    /// Bytes prepared that may be posted as far as urgent data allow: a message that says "present" ends with
+    /// the urgent byte.
+    pub(super) fn postable(&self) -> u32 {
+        let until = match self.urgent {
+            Urgent::Staged(end) if end > self.sent => end,
+            Urgent::Posted(_) if self.waits_behind_urgent => self.sent,
+            _ => self.prepared,
+        };
+        // CAST: never more than the send buffer.
+        until.wrapping_sub(self.sent) as u32
     }
 
     /// Bytes prepared and not completed.
@@ -216,7 +256,7 @@ impl Sender {
         let (Some(src), Some(dst)) = (self.sndbuf, self.peer) else {
             return writes;
         };
-        let len = self.unsent().min(self.window());
+        let len = self.postable().min(self.window());
         let mut from = self.sent.wrapping_sub(self.base);
         for (write, Chunk { offset, len }) in writes.iter_mut().zip(dst.chunks(self.sent, len)) {
             *write = RdmaWrite {
@@ -312,8 +352,7 @@ impl Sender {
         }
     }
 
-    /// Takes over a position that [`Self::check_cons`] gave. Returns whether writers may go on: the
-    /// urgent byte was read, or send space came free.
+    /// Takes over a position that [`Self::check_cons`] gave. Returns whether send space came free.
     pub(super) fn acknowledge(&mut self, acked: u64) -> bool {
         self.acked = acked;
         let overtook = acked > self.sent;
@@ -328,9 +367,10 @@ impl Sender {
             Urgent::None | Urgent::Announced => false,
         };
         if urgent_done {
-            self.urgent = Urgent::None;
+            let next = self.urgent_behind.take();
+            self.urgent = next.map_or(Urgent::None, |end| Urgent::Staged(end.get()));
         }
-        urgent_done || overtook
+        overtook
     }
 
     fn unpost_urgent(&mut self, undo: bool) {

@@ -81,7 +81,7 @@ impl Readiness {
 /// The values of the socket ioctls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// SIOCINQ: bytes that can be read.
+    /// SIOCINQ: bytes that can be read, up to the urgent mark.
     pub inq: u32,
     /// SIOCOUTQ: bytes in the send buffer, those in flight included.
     pub outq: u32,
@@ -260,7 +260,7 @@ impl Stream {
             State::Init => Some(Queues::default()),
             State::Closed if self.shut_read => Some(Queues::default()),
             _ => Some(Queues {
-                inq: self.readable(),
+                inq: self.recv.readable_now(),
                 outq: self.send.outstanding(),
                 outq_unsent: self.send.unsent(),
                 at_mark: self.recv.is_at_mark(),
