@@ -29,6 +29,12 @@ impl Conn {
         self.with(|inner| inner.stream.queues()).unwrap_or_default()
     }
 
+    /// What TCP_INQ tells after a message: bytes to read.
+    pub(crate) fn inq(&self) -> i32 {
+        let bytes = self.with(|inner| inner.stream.inq_hint());
+        i32::try_from(bytes).unwrap_or(i32::MAX)
+    }
+
     /// The number of the link group, for diagnosis.
     pub(crate) fn group_id(&self) -> u32 {
         self.group.id

@@ -90,6 +90,16 @@ pub(crate) struct Why {
     pub(crate) may_cross: bool,
 }
 
+impl Why {
+    /// The TCP connection is protected by keys.
+    pub(crate) fn keys() -> Self {
+        Self {
+            cause: Some(Cause::TcpKeys),
+            ..Reason::Ipsec.into()
+        }
+    }
+}
+
 impl From<Reason> for Why {
     fn from(reason: Reason) -> Self {
         Self {

@@ -110,6 +110,9 @@ fn shake(
     if tcp.has_xfrm_policy() {
         return Err(Reason::Ipsec.into());
     }
+    if tcp.has_keys() {
+        return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
+    }
     let usable = |port: PortGid| {
         let mut path = Path::of_client(sk, tcp, port.gid);
         match path.check() {

@@ -16,6 +16,7 @@ use kernel_ext::net::{
     TcpSocket, //
 };
 use smc_proto::{
+    cause::Cause,
     error::PeerMisbehaved,
     handshake::{
         select,
@@ -123,6 +124,9 @@ fn shake(
                 return Err(PeerMisbehaved::UnexpectedMessage.into());
             }
         };
+        if tcp.has_keys() {
+            return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
+        }
         let ueids = local.ueids.lock().clone();
         let facts = Facts {
             eids: &ueids,

@@ -54,6 +54,9 @@ explained! {
         PeerBusy = 14, "peer-busy",
             "Another connection was making a link group with the same peer, and took too long.",
             "If it happens again, see why other connections of this peer go over TCP (smc ss); RDMA may not get through a firewall (UDP port 4791).";
+        TcpKeys = 15, "tcp-keys",
+            "The TCP connection is protected by keys (TCP_MD5SIG, TCP_AO), which data over RDMA would not be.",
+            "Nothing is wrong. Only a connection without such keys can use SMC.";
         CgroupMemory = 20, "cgroup-limit",
             "The cgroup of the program may not have more memory, of which the receive buffer would be a part.",
             "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";

@@ -113,6 +113,7 @@ pub(super) fn has_peer(conn: &Conn) -> bool {
 
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<usize> {
+    msg.check_control(&this.sk)?;
     let namespace = namespace::of(&this.sk);
     let (flags, len) = (msg.flags(), msg.len());
     let how = SendOptions {
@@ -163,6 +164,9 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
     let result = conn.recv(&this.sk, msg, how);
     let moved = *result.as_ref().unwrap_or(&0);
     stats.received.count(moved, moved);
+    if result.is_ok() && this.tcp.wants_inq() {
+        msg.put_inq(conn.inq());
+    }
     result
 }
 

@@ -30,7 +30,8 @@ use super::{
     listen,
     Phase,
     Sock,
-    State, //
+    State,
+    Why, //
 };
 use crate::{
     handshake::{
@@ -86,11 +87,16 @@ fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     if phase == Phase::Connecting {
         return Ok(Begun::Earlier);
     }
+    this.tcp.follow(&this.sk)?;
     if let Some(result) = collect(this) {
         return Ok(Begun::Ended(result));
     }
     match phase {
         Phase::Active => Err(EISCONN),
+        Phase::Init if this.tcp.has_keys() => {
+            fallback::enter(this, &[Phase::Init], Why::keys());
+            Ok(Begun::Delegate)
+        }
         Phase::Init => start(this, addr),
         _ => Ok(Begun::Delegate),
     }

@@ -201,6 +201,10 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
 }
 
 fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
+    this.tcp.follow(&this.sk)?;
+    if this.tcp.has_keys() {
+        fallback::enter(this, &[Phase::Init], Why::keys());
+    }
     let listener = Listener::new(this, backlog)?;
     let offers_smc = listener.fallback.is_none();
     // A connection's hook would be copied into every connection that comes.
@@ -338,6 +342,7 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let tcp = this.tcp.accept()?;
     let orphan = this.sk.new_child()?;
     let (sk, from) = (orphan.sk(), (listener.clone(), orphan));
+    sk.take_marks(&tcp);
     let child = Sock::new(sk, this.version, tcp, Some(from))?;
     let why = match listener.fallback {
         None if child.tcp.syn_smc() => {

@@ -62,6 +62,7 @@ impl StreamSocket for Sock {
     }
 
     fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result {
+        this.tcp.follow(&this.sk)?;
         this.tcp.bind(addr)
     }
 

@@ -58,8 +58,19 @@ pub(super) fn set(
             Ok(())
         }
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
-        (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => Err(EEXIST),
-        (net::SOL_TCP, net::TCP_ULP) => Err(EOPNOTSUPP),
+        (net::SOL_TCP, net::TCP_ULP) => set_ulp(&this, value),
+        (net::SOL_TCP, net::TCP_MD5SIG | net::TCP_MD5SIG_EXT | net::TCP_AO_ADD_KEY) => {
+            let _setup = this.setup.lock();
+            set_of_tcp(&this, name, value)
+        }
+        (net::SOL_TCP, net::TCP_REPAIR) => {
+            let sock = this.into();
+            let _setup = this.setup.lock();
+            set_of_tcp(&this, name, value)?;
+            // What it connects has had no handshake.
+            fallback::enter(&sock, &[Phase::Init], Reason::OptionUnsupported.into());
+            Ok(())
+        }
         (
             net::SOL_TCP,
             net::TCP_FASTOPEN
@@ -87,6 +98,31 @@ pub(super) fn set(
         _ => this.tcp.setsockopt(level, name, value),
     }
 }
+
+/// Sets an option of TCP for which a connection over RDMA has nothing: that its data are signed, or that its TCP
+/// connection is changed behind its back. A socket that connects is told as well: how it will end is not known yet.
+fn set_of_tcp(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
+    match this.phase() {
+        Phase::Connecting | Phase::Active => Err(EOPNOTSUPP),
+        _ => this.tcp.setsockopt(net::SOL_TCP, name, value),
+    }
+}
+
+/// Puts a protocol (TLS) on top of TCP, if that is what carries the data. Ours is there already, or cannot be.
+fn set_ulp(this: &Sock, value: OptIn<'_>) -> Result {
+    let mut name = [0; ULP_NAME_MAX];
+    let name = value.read(&mut name)?;
+    let end = name.iter().position(|byte| *byte == 0);
+    let is_ours = name.get(..end.unwrap_or(name.len())) == Some(Sock::ULP.to_bytes());
+    match this.phase() {
+        Phase::Fallback if !is_ours => this.tcp.set_ulp(name),
+        _ if this.sk.was_tcp() => Err(EEXIST),
+        _ => Err(EOPNOTSUPP),
+    }
+}
+
+/// Bytes of a protocol's name with its end (`TCP_ULP_NAME_MAX`).
+const ULP_NAME_MAX: usize = 16;
 
 /// Counts an option that sends what was held back.
 fn count_flush(this: &Sock, name: i32) {

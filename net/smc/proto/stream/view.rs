@@ -253,6 +253,15 @@ impl Stream {
         ready
     }
 
+    /// Bytes that can be read, for who asks by TCP_INQ; 1 at the end of the stream, which is worth a call as well (C
+    /// function `tcp_inq_hint`).
+    pub fn inq_hint(&self) -> u32 {
+        match self.recv.readable_now() {
+            0 => self.is_read_shut().into(),
+            bytes => bytes,
+        }
+    }
+
     /// The values of the socket ioctls; `None` (EINVAL) for a listener.
     pub fn queues(&self) -> Option<Queues> {
         match self.state {
