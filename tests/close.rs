@@ -53,7 +53,7 @@ fn orderly_close_by_the_client_first() {
     assert_eq!(duo.server().can_send(), Err(SendError::Unheard));
     duo.server().send_unheard();
     assert_eq!(duo.server().can_send(), Err(SendError::Pipe));
-    assert!(duo.server().readiness().contains(Readiness::HUP));
+    assert!(duo.server().readiness(1, true).contains(Readiness::HUP));
     assert!(!duo.server().has_work());
 
     duo.server().close(true);
@@ -272,7 +272,7 @@ fn an_aborted_connection_takes_no_more_data_from_the_peer() {
     duo.arrive(Server);
     assert_eq!(duo.client().recv_state(), Recv::Eof);
     assert_eq!(duo.client().readable(), 0);
-    let ready = duo.client().readiness();
+    let ready = duo.client().readiness(1, true);
     for bit in [Readiness::IN, Readiness::OUT, Readiness::HUP] {
         assert!(ready.contains(bit), "{ready:?}");
     }
@@ -468,7 +468,7 @@ fn a_close_that_overtakes_the_handshake_is_kept() {
 fn poll_reports_what_the_c_module_does() {
     let has = |stream: &Stream, bits: u32| {
         // What poll(2) asks for in the observations: IN, PRI, OUT, HUP, RDHUP.
-        assert_eq!(stream.readiness().bits() & 0x2017, bits);
+        assert_eq!(stream.readiness(1, true).bits() & 0x2017, bits);
     };
     has(&Stream::new(SizeClass::SMALLEST), 0);
     let mut duo = Duo::new();
@@ -487,7 +487,7 @@ fn poll_reports_what_the_c_module_does() {
     duo.server().close(true);
     duo.settle();
     has(duo.client(), 0x2015);
-    assert!(duo.client().readiness().contains(Readiness::HUP));
+    assert!(duo.client().readiness(1, true).contains(Readiness::HUP));
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_reader_that_has_read_what_is_here_waits_for_the_rest() {
     we_hear_all(&mut pair);
     assert_eq!(pair.we_read(RING), Recv::Ready(RING));
     assert_eq!(pair.we_read(RING), Recv::Wait);
-    let ready = pair.ours.readiness();
+    let ready = pair.ours.readiness(1, true);
     assert!(!ready.contains(Readiness::IN) && !ready.contains(Readiness::RDHUP));
 }
 

@@ -19,6 +19,7 @@ use smc_proto::id::Token;
 use smc_proto::stream::{
     Cdc,
     ProducerFlags,
+    Readiness,
     Recv,
     SendHow,
     Stream,
@@ -404,6 +405,26 @@ fn a_c_peer_that_waits_for_an_urgent_byte_to_be_read_goes_on() {
 }
 
 #[test]
+fn poll_waits_for_the_low_water_mark_and_a_send_buffer() {
+    let mut duo = Duo::new();
+    duo.write(Client, 3);
+    duo.settle();
+    let ready = |duo: &mut Duo, lowat| duo.server().readiness(lowat, true);
+    assert!(!ready(&mut duo, 4).contains(Readiness::IN));
+    assert!(ready(&mut duo, 3).contains(Readiness::IN));
+    duo.write(Client, RING - 3);
+    duo.settle();
+    assert!(
+        ready(&mut duo, u32::MAX).contains(Readiness::IN),
+        "there is no room for more"
+    );
+    assert!(duo.server().needs_sndbuf());
+    assert!(ready(&mut duo, 1).contains(Readiness::OUT));
+    let ready = duo.server().readiness(1, false);
+    assert!(!ready.contains(Readiness::OUT), "none can be had");
+}
+
+#[test]
 fn an_urgent_byte_beyond_the_window_is_pending_until_it_fits() {
     let mut duo = Duo::new();
     duo.write(Client, RING - 1);
@@ -426,7 +447,7 @@ fn an_urgent_byte_out_of_line_is_read_once_and_skipped() {
     let server = duo.server();
     server.store_urgent(b'!');
     // As observed on the C module: IN, PRI and OUT, two bytes to read, not at the mark.
-    assert_eq!(server.readiness().bits() & 0x2017, 0x7);
+    assert_eq!(server.readiness(1, true).bits() & 0x2017, 0x7);
     let queues = server.queues().unwrap();
     assert_eq!((queues.inq, queues.at_mark), (2, false));
     assert_eq!(server.urgent(), Some(b'!'));

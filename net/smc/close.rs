@@ -20,8 +20,8 @@ use crate::conn::Conn;
 
 impl Conn {
     /// What poll(2) reports but for errors: EPOLL bits.
-    pub(crate) fn poll(&self) -> u32 {
-        self.with(|inner| inner.stream.readiness().bits())
+    pub(crate) fn poll(&self, sk: &Sk) -> u32 {
+        self.with(|inner| inner.readiness(sk).bits())
     }
 
     /// The values of the socket ioctls.

@@ -8,6 +8,7 @@
 
 mod abort;
 mod claim;
+mod cork;
 mod events;
 mod failover;
 mod left;
@@ -131,6 +132,10 @@ pub(crate) struct Inner {
     owner: Option<Owner>,
     /// A send buffer has been lent before.
     pub(crate) has_sent: bool,
+    /// There was no memory for a send buffer: writers wait until it is worth another try.
+    pub(crate) is_short: bool,
+    /// How many wait for data.
+    reading: u32,
     /// Waits in the group's queue for a send slot.
     queued: bool,
     /// How many wait for the last data to leave.
@@ -139,6 +144,8 @@ pub(crate) struct Inner {
     left: Option<left::Left>,
     /// The peer answered: when its close is the end if it says nothing until then.
     silent_at: Option<Instant>,
+    /// When data that were held back for more to come leave without it.
+    corked_until: Option<Instant>,
 }
 
 /// A connection.
@@ -184,10 +191,13 @@ impl Conn {
             claim: None,
             owner: Some(owner),
             has_sent: false,
+            is_short: false,
+            reading: 0,
             queued: false,
             flushing: 0,
             left: None,
             silent_at: None,
+            corked_until: None,
         };
         let conn = Arc::pin_init(
             pin_init!(Self {
@@ -365,9 +375,10 @@ impl Inner {
         (rmbe, charge)
     }
 
-    /// Whether the link that carries what we send works: if not, another one will soon.
-    pub(crate) fn has_link(&self) -> bool {
-        self.at.link.is_up()
+    /// Whether a writer without a send buffer has a chance to get one: if the link that carries what we send does
+    /// not work another one will soon, and memory comes back.
+    pub(crate) fn can_lend(&self) -> bool {
+        self.at.link.is_up() && !self.is_short
     }
 
     /// The error that the application gets. Who sets it under the lock leaves nobody the time to take the end of

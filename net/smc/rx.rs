@@ -119,7 +119,10 @@ impl Conn {
                 return if done > 0 { Ok(done) } else { Err(EAGAIN) };
             }
             let skip = if how.peek { done } else { 0 };
-            match sk.wait_until(timeout, false, || self.is_reader_due(skip) || sk.has_err()) {
+            let waited = self.while_reading(|| {
+                sk.wait_until(timeout, false, || self.is_reader_due(skip) || sk.has_err())
+            });
+            match waited {
                 Ok(left) => timeout = left,
                 Err(_) if done > 0 => break,
                 Err(end) => return Err(end.errno()),

@@ -93,7 +93,7 @@ impl Inner {
     fn is_writer_due(&self) -> bool {
         self.stream.can_send().is_err()
             || self.stream.writable() > 0
-            || (self.stream.needs_sndbuf() && self.sndbuf.is_none() && self.has_link())
+            || (self.stream.needs_sndbuf() && self.sndbuf.is_none() && self.can_lend())
     }
 }
 
@@ -105,8 +105,8 @@ impl Conn {
     ///
     /// # Errors
     ///
-    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, `ENOMEM`, or that of a signal; none if some
-    /// bytes were taken before.
+    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; none if some bytes were
+    /// taken before.
     pub(crate) fn send(
         self: &Arc<Self>,
         sk: &Sk,
@@ -197,11 +197,16 @@ impl Conn {
             autocork_bytes: how.autocork_bytes,
         };
         // CAST: not more than was reserved.
-        let mut is_peer_full = false;
+        let (mut is_peer_full, mut is_held) = (false, false);
         self.transmit_if(|inner| {
             is_peer_full = inner.stream.is_peer_full();
-            inner.stream.commit(copied as u32, how)
+            let leaves = inner.stream.commit(copied as u32, how);
+            is_held = inner.note_cork(how.corked && !leaves);
+            leaves
         });
+        if is_held {
+            self.watch_cork();
+        }
         if is_peer_full {
             namespace::of(sk).stats.send_buffers.peer_full.add(1);
         }
@@ -212,8 +217,21 @@ impl Conn {
         Ok(copied)
     }
 
-    /// Borrows a send buffer; says no while the connection has no link that works.
+    /// Borrows a send buffer; says no while the connection has no link that works, or there is no memory.
     fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
+        if !self.with(|inner| inner.can_lend()) {
+            return Ok(false);
+        }
+        match self.try_lend(sk) {
+            Err(e) if e == ENOMEM => {
+                self.await_memory();
+                Ok(false)
+            }
+            result => result,
+        }
+    }
+
+    fn try_lend(&self, sk: &Sk) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
         let (mut lent, charge, is_new) = self.take_send_buffer(sk, want)?;
         let mut charge = Some(charge);

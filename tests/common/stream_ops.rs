@@ -315,7 +315,7 @@ impl Model {
     fn check(&self) {
         assert!(self.stream.readable() <= self.own.size());
         assert!(self.stream.writable() <= self.sndbuf.map_or(0, Ring::size));
-        let _ = self.stream.readiness();
+        let _ = self.stream.readiness(1, true);
         if let Some(queues) = self.stream.queues() {
             assert!(queues.outq_unsent <= queues.outq);
             assert!(queues.outq <= self.sndbuf.map_or(0, Ring::size));

@@ -2,6 +2,8 @@
 
 //! What happens to a connection: messages of the peer, completions, what its group tells it.
 
+use core::mem;
+
 use kernel::{
     prelude::*,
     sync::{
@@ -16,10 +18,14 @@ use smc_proto::{
         Cdc,
         Effects,
         Fault,
+        Readiness,
         SentRecord,
         Stream, //
     },
-    time::Instant, //
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
 use super::{
@@ -35,11 +41,16 @@ use crate::{
     rmb::Rmbe, //
 };
 
+/// How long a writer waits for memory before another try, about as long as over TCP.
+const SHORTAGE: Duration = Duration::from_millis(100);
+
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
 pub(super) struct After {
     fx: Effects,
     /// The socket, if it is to hear of the event.
     sk: Option<ARef<Sk>>,
+    /// Readers and pollers are to be woken.
+    is_worth_reading: bool,
     /// The connection may be about to leave its group, or to leave the peer's element.
     is_ending: bool,
     /// The peer is to be asked whether it sends on, on the link in this slot.
@@ -84,7 +95,7 @@ impl Conn {
         if fx.state_changed || fx.peer_done {
             sk.wake_state();
         }
-        if fx.wake_readers {
+        if after.is_worth_reading {
             sk.wake_readable();
         }
         if fx.wake_writers {
@@ -140,9 +151,18 @@ impl Inner {
             || fx.reset
             || fx.state_changed;
         let sk = if is_heard { self.sk() } else { None };
+        // Who waits in poll(2) for a number of bytes is not woken before, as with TCP; who waits in recv(2)
+        // may want fewer.
+        let is_worth_reading = fx.wake_readers
+            && (self.reading > 0
+                || sk.as_ref().is_some_and(|sk| {
+                    let ready = self.readiness(sk);
+                    ready.contains(Readiness::IN) || ready.contains(Readiness::PRI)
+                }));
         After {
             fx,
             sk,
+            is_worth_reading,
             is_ending: self.stream.is_finished() || self.stream.has_stopped_writing(),
             echo: self.begin_echo(),
         }
@@ -152,6 +172,12 @@ impl Inner {
     /// came what those say.
     fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
         self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
+    }
+
+    /// What poll(2) reports of a connection of the socket `sk`.
+    pub(crate) fn readiness(&self, sk: &Sk) -> Readiness {
+        let lowat = u32::try_from(sk.lowat()).unwrap_or(1);
+        self.stream.readiness(lowat, self.can_lend())
     }
 
     /// Saves the urgent byte while nobody can overwrite it.
@@ -227,9 +253,11 @@ impl Member for Conn {
     }
 
     fn look(self: Arc<Self>, now: Instant) -> Option<Instant> {
+        self.end_shortage();
         let silence = self.look_at_silence(now);
         let left = self.look_at_left(now);
-        [silence, left].into_iter().flatten().min()
+        let cork = self.look_at_cork(now);
+        [silence, left, cork].into_iter().flatten().min()
     }
 
     fn on_group_end(self: Arc<Self>) {
@@ -267,6 +295,32 @@ impl Sender for Conn {
 }
 
 impl Conn {
+    /// There is no memory for a send buffer: tries again in a while. Does not sleep.
+    pub(crate) fn await_memory(&self) {
+        self.inner.lock().is_short = true;
+        self.group.watch_closing(SHORTAGE);
+    }
+
+    fn end_shortage(&self) {
+        let mut inner = self.inner.lock();
+        let sk = match mem::take(&mut inner.is_short) {
+            true => inner.sk(),
+            false => None,
+        };
+        drop(inner);
+        if let Some(sk) = sk {
+            sk.wake_writable();
+        }
+    }
+
+    /// Runs `wait`, during which the socket is woken whenever there is anything to read.
+    pub(crate) fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.inner.lock().reading += 1;
+        let result = wait();
+        self.inner.lock().reading -= 1;
+        result
+    }
+
     fn on_completion(self: Arc<Self>, take: impl FnOnce(&mut Stream) -> Effects) {
         let mut inner = self.inner.lock();
         let fx = take(&mut inner.stream);

@@ -216,7 +216,7 @@ impl LinkGroup {
         None
     }
 
-    /// A connection waits for its peer, or for nothing to come of it: has it looked at after `delay` at the latest.
+    /// A connection waits for its peer, for nothing to come of it, or for more to send: has it looked at after `delay` at the latest.
     pub(crate) fn watch_closing(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut table = self.table.lock();

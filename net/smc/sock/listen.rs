@@ -301,7 +301,7 @@ fn await_data(this: &Sock, child: &Sock) {
     let _ = child.sk.wait_until(timeout, false, || {
         let events = child
             .conn()
-            .map_or_else(|| child.poll_tcp(), |conn| conn.poll());
+            .map_or_else(|| child.poll_tcp(), |conn| conn.poll(&child.sk));
         events & (net::POLLIN | net::POLLHUP | net::POLLERR) != 0
     });
 }

@@ -97,7 +97,7 @@ impl StreamSocket for Sock {
                     false => 0,
                 };
             }
-            Phase::Active => this.conn().map_or(0, |conn| conn.poll()),
+            Phase::Active => this.conn().map_or(0, |conn| conn.poll(&this.sk)),
             Phase::Fallback => this.poll_tcp(),
             Phase::Init | Phase::Closed => this.tcp.poll(),
         };

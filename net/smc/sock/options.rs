@@ -173,10 +173,11 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> R
         // What the application was told counts; TCP may have no use for the option.
         let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
     }
-    if name == net::SO_OOBINLINE {
-        if let Some(conn) = this.conn() {
-            active::note_options(&this.sk, &conn);
-        }
+    match (name, this.conn()) {
+        (net::SO_OOBINLINE, Some(conn)) => active::note_options(&this.sk, &conn),
+        // There may be enough to read now.
+        (net::SO_RCVLOWAT, Some(_)) => this.sk.wake_readable(),
+        (_, _) => {}
     }
     Ok(())
 }

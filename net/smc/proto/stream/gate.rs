@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn ready(rig: &Rig) -> Readiness {
-        rig.stream.readiness()
+        rig.stream.readiness(1, true)
     }
 
     #[test]

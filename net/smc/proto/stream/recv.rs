@@ -251,6 +251,17 @@ impl Receiver {
         }
     }
 
+    /// Whether a reader who waits for `lowat` bytes is to be woken: they are there, or the ring has hardly room
+    /// for more. With a mark next TCP counts its byte, and asks for one more (`tcp_poll`).
+    pub(super) fn is_worth_reading(&self, lowat: u32) -> bool {
+        let wanted = u64::from(lowat).saturating_add(self.is_at_hole().into());
+        let room = u64::from(self.ring.size())
+            .saturating_sub(self.received.saturating_sub(self.confirmed));
+        let is_tight = room <= self.least_update().into();
+        let unread = self.unread();
+        self.readable() > 0 && (unread >= wanted || is_tight)
+    }
+
     /// The bytes from `offset` readable ones on. A read ends at the urgent mark, and begins behind its byte
     /// unless that is in line.
     pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {

@@ -43,7 +43,7 @@ pub enum Recv {
 pub struct Readiness(u32);
 
 impl Readiness {
-    /// EPOLLIN: data or the end can be read.
+    /// EPOLLIN: as much as is waited for, or the end, can be read.
     pub const IN: Self = Self(0x1);
     /// EPOLLPRI: an urgent byte waits.
     pub const PRI: Self = Self(0x2);
@@ -228,19 +228,24 @@ impl Stream {
         self.shut_write || self.unheard || self.is_reset()
     }
 
-    /// What poll(2) reports.
-    ///
-    /// Unlike the C module this does not report OUT while an urgent byte holds back every send.
-    pub fn readiness(&self) -> Readiness {
+    /// What poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` says whether a send buffer
+    /// could be had now, should there be none.
+    pub fn readiness(&self, lowat: u32, can_lend: bool) -> Readiness {
         let mut ready = Readiness::default();
-        let room = self.needs_sndbuf() || self.writable() > 0;
+        let room = match self.needs_sndbuf() {
+            true => can_lend,
+            false => self.writable() > 0,
+        };
         let out = room && !matches!(self.state, State::Init | State::Listen);
         let closed = self.state == State::Closed;
         ready.add(
             out || self.is_write_shut(),
             &[Readiness::OUT, Readiness::WRNORM],
         );
-        ready.add(self.readable() > 0, &[Readiness::IN, Readiness::RDNORM]);
+        ready.add(
+            self.recv.is_worth_reading(lowat),
+            &[Readiness::IN, Readiness::RDNORM],
+        );
         ready.add(
             self.is_read_shut(),
             &[Readiness::IN, Readiness::RDNORM, Readiness::RDHUP],
