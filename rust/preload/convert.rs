@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sockets are converted, and which errors mean that there is no AF_SMC here.
+//! Which sockets are converted, and which errors mean that there is no SMC here.
 
 use core::ffi::c_int;
 
 /// The address family number of SMC.
 pub(crate) const AF_SMC: c_int = 43;
+
+/// The protocol number of SMC for AF_INET and AF_INET6.
+pub(crate) const IPPROTO_SMC: c_int = 256;
 
 /// AF_SMC protocol for a socket over IPv4.
 const SMCPROTO_SMC: c_int = 0;
@@ -28,9 +31,9 @@ pub(crate) fn smc_protocol(domain: c_int, kind: c_int, protocol: c_int) -> Optio
     }
 }
 
-/// Whether `error` says that this process cannot have AF_SMC, while it may well have TCP.
+/// Whether `error` says that this process cannot have such an SMC socket, while it may well have another, or TCP.
 ///
-/// The kernel's own answer is EAFNOSUPPORT; the others come from seccomp filters and security
+/// The kernel's own answers are EAFNOSUPPORT and EPROTONOSUPPORT; the others come from seccomp filters and security
 /// modules.
 pub(crate) fn is_unavailable(error: c_int) -> bool {
     matches!(

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `libsmc_preload.so`: gives a TCP program AF_SMC sockets without changing it.
+//! `libsmc_preload.so`: gives a TCP program SMC sockets without changing it.
 //!
 //! Loaded by `LD_PRELOAD` (which `smc run` sets), it takes the place of the one libc function
-//! `socket`. A stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes an
-//! AF_SMC socket of protocol 0 or 1; every other call passes unchanged. Where the kernel has no
-//! AF_SMC the program gets the TCP socket that it asked for.
+//! `socket`. A stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes one of
+//! IPPROTO_SMC or, where that cannot be had, an AF_SMC socket of protocol 0 or 1; every other call
+//! passes unchanged. Where the kernel has no SMC the program gets the TCP socket that it asked for.
 //!
 //! Environment, with the meaning that smc-tools gave it:
 //!
@@ -31,24 +31,30 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     }
 }
 
-/// Tries AF_SMC, then the socket that the program asked for.
+/// Tries an SMC socket of the family asked for, then AF_SMC, then the socket that the program asked for.
+///
+/// In this order since filters refuse families: a service that may have AF_INET may have the first, and programs
+/// of control groups, by which `ip vrf exec` binds sockets, are not run for AF_SMC. Kernels before 6.11 have AF_SMC
+/// only.
 fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) -> c_int {
     let config = config::get();
-    let fd = sys_socket(convert::AF_SMC, kind, smc_protocol);
-
-    if fd >= 0 {
-        message::mapped(config, fd);
-        set_buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, config.sndbuf);
-        set_buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, config.rcvbuf);
-        return fd;
+    for (domain, protocol) in [
+        (domain, convert::IPPROTO_SMC),
+        (convert::AF_SMC, smc_protocol),
+    ] {
+        let fd = sys_socket(domain, kind, protocol);
+        if fd >= 0 {
+            message::mapped(config, fd);
+            set_buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, config.sndbuf);
+            set_buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, config.rcvbuf);
+            return fd;
+        }
+        if !convert::is_unavailable(errno()) {
+            // The process is out of descriptors, or the like: TCP would fail in the same way.
+            return fd;
+        }
     }
-
-    let error = errno();
-    if !convert::is_unavailable(error) {
-        // The process is out of descriptors, or the like: TCP would fail in the same way.
-        return fd;
-    }
-    message::unavailable(config, error);
+    message::unavailable(config, errno());
     sys_socket(domain, kind, protocol)
 }
 

@@ -29,21 +29,21 @@ impl Write for Line {
     }
 }
 
-/// Says, if asked to, that descriptor `fd` is an AF_SMC socket.
+/// Says, if asked to, that descriptor `fd` is an SMC socket.
 pub(crate) fn mapped(config: &Config, fd: c_int) {
     if config.debug {
-        print(format_args!("libsmc_preload: socket {fd} is AF_SMC\n"));
+        print(format_args!("libsmc_preload: socket {fd} is SMC\n"));
     }
 }
 
-/// Says, if asked to and once for a process, that AF_SMC cannot be had and why.
+/// Says, if asked to and once for a process, that SMC cannot be had and why.
 pub(crate) fn unavailable(config: &Config, error: c_int) {
     static SAID: AtomicBool = AtomicBool::new(false);
 
     // ORDERING: only the flag itself is shared.
     if config.debug && !SAID.swap(true, Ordering::Relaxed) {
         print(format_args!(
-            "libsmc_preload: no AF_SMC here (errno {error}), sockets stay TCP\n"
+            "libsmc_preload: no SMC here (errno {error}), sockets stay TCP\n"
         ));
     }
 }
