@@ -7,6 +7,7 @@
 
 pub mod diag;
 pub mod genl;
+pub mod memory;
 pub mod netlink;
 pub mod path;
 pub mod pnet;

@@ -4,7 +4,10 @@
 
 use std::io;
 
+use serde::Serialize;
+use smc_tools::memory::Memory;
 use smc_tools::view::Group;
+use smc_tools::view::Info;
 use smc_tools::view::Link;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
@@ -112,11 +115,20 @@ pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
     )
 }
 
-/// What this machine can do.
+/// What `smc info` prints as JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    info: Info,
+    memory: Option<Memory>,
+}
+
+/// What this machine can do, and the memory of its sockets.
 pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
     let info = module()?.info()?;
+    let memory = Memory::read();
     if arguments.json {
-        return json(&info);
+        return json(&Shown { info, memory });
     }
     println!("Version     {}", info.version);
     println!("Host        {}", info.host);
@@ -126,5 +138,11 @@ pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
     );
     println!("SMC-D       {}", ["no", "v2"][usize::from(info.smcd_v2)]);
     println!("System EID  {}", or_dash(&info.seid));
+    if let Some(memory) = memory {
+        let limits = memory.limits.map_or(String::new(), |[low, middle, high]| {
+            format!(", limits {low} {middle} {high}")
+        });
+        println!("Memory      {} pages{limits}", memory.pages);
+    }
     Ok(())
 }

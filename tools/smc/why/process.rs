@@ -111,6 +111,8 @@ struct Way {
     has_library: bool,
     /// There are AF_SMC sockets here.
     has_family: bool,
+    /// Its system calls are filtered (seccomp).
+    is_filtered: bool,
 }
 
 impl Way {
@@ -122,6 +124,7 @@ impl Way {
                 .any(|variable| variable.starts_with(b"LD_PRELOAD=") && has_name(variable)),
             has_library: has_name(&read("maps")),
             has_family: Socket::open(AF_SMC, SOCK_STREAM, 0).is_ok(),
+            is_filtered: is_filtered(&String::from_utf8_lossy(&read("status"))),
         }
     }
 
@@ -131,6 +134,11 @@ impl Way {
                 "NOT_SMC/no-module",
                 "The program runs under smc run, but this machine gives no AF_SMC sockets, so it got a TCP socket.",
                 "Load the module (modprobe smc) and start the program again.",
+            ),
+            (_, true) if self.is_filtered => Finding::plain(
+                "NOT_SMC/filter",
+                "The program runs under smc run, but its system calls are filtered (seccomp), and the filter may refuse SMC sockets; or it got this socket past the C library's socket(2).",
+                "Have the filter allow AF_SMC, or a protocol other than TCP for AF_INET and AF_INET6 (systemd: RestrictAddressFamilies, SystemCallFilter; containers: the seccomp profile).",
             ),
             (_, true) => Finding::plain(
                 "NOT_SMC/own-call",
@@ -151,6 +159,15 @@ impl Way {
     }
 }
 
+/// Whether `/proc/PID/status` says that there is a filter: mode 2 of seccomp(2).
+fn is_filtered(status: &str) -> bool {
+    let mut lines = status.lines();
+    lines.any(|line| {
+        line.strip_prefix("Seccomp:")
+            .is_some_and(|mode| mode.trim() == "2")
+    })
+}
+
 /// Whether the name of the preloaded library occurs, ours or that of smc-tools.
 fn has_name(bytes: &[u8]) -> bool {
     let names: [&[u8]; 2] = [b"libsmc_preload", b"libsmc-preload"];
@@ -169,6 +186,7 @@ mod tests {
                 is_run,
                 has_library,
                 has_family,
+                is_filtered: false,
             };
             way.finding().id
         };
@@ -176,6 +194,18 @@ mod tests {
         assert_eq!(id(true, false, true), "NOT_SMC/no-library");
         assert_eq!(id(true, true, true), "NOT_SMC/own-call");
         assert_eq!(id(true, true, false), "NOT_SMC/no-module");
+    }
+
+    #[test]
+    fn a_filter_is_named_where_there_is_one() {
+        let way = Way {
+            is_run: true,
+            has_library: true,
+            has_family: true,
+            is_filtered: is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"),
+        };
+        assert_eq!(way.finding().id, "NOT_SMC/filter");
+        assert!(!is_filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
     }
 
     #[test]

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of all sockets together, in pages: what the kernel's files say of it.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// What the buffers of all sockets have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Pages.
+    pub pages: u64,
+    /// `net.smc.smcr_mem`, which only the first network namespace shows.
+    pub limits: Option<[u64; 3]>,
+}
+
+impl Memory {
+    /// Reads it; `None` where no module says it.
+    pub fn read() -> Option<Self> {
+        let protocols = fs::read_to_string("/proc/net/protocols").ok()?;
+        let limits = fs::read_to_string("/proc/sys/net/smc/smcr_mem").ok();
+        Some(Self {
+            pages: pages_in(&protocols)?,
+            limits: limits.as_deref().and_then(limits_in),
+        })
+    }
+}
+
+/// The fourth column of the line of our sockets; the C module counts nothing, and has -1 there.
+fn pages_in(protocols: &str) -> Option<u64> {
+    let mut rows = protocols.lines().map(str::split_whitespace);
+    let mut row = rows.find(|row| row.clone().next() == Some("SMC"))?;
+    row.nth(3)?.parse().ok()
+}
+
+fn limits_in(text: &str) -> Option<[u64; 3]> {
+    let numbers = text.split_whitespace().map(str::parse);
+    let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+    numbers.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_in_the_fourth_column() {
+        let text = "protocol  size sockets  memory press maxhdr\n\
+                    SMC6      1400      0      17   NI       0\n\
+                    SMC       1400      2      16   NI       0   no   kernel\n";
+        assert_eq!(pages_in(text), Some(16));
+        assert_eq!(pages_in("SMC 1400 2 -1 NI"), None);
+        assert_eq!(pages_in("TCP 1400 2 16 no"), None);
+    }
+
+    #[test]
+    fn there_are_three_limits() {
+        assert_eq!(limits_in("1\t2\t3\n"), Some([1, 2, 3]));
+        assert_eq!(limits_in("1 2"), None);
+        assert_eq!(limits_in("1 2 x"), None);
+    }
+}
