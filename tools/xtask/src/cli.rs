@@ -224,6 +224,8 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         cpus: 2,
         mem: "2G".to_owned(),
         leaks: true,
+        bounced: false,
+        alone: false,
     };
     let mut ask = Ask::read(&script)?.unwrap_or(default);
     ask.flavour = args.flavour.unwrap_or(ask.flavour);
@@ -240,7 +242,10 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
     if !args.bare {
         host::build_tools(dirs)?;
     }
-    let env = module::peers(dirs, &tools, &kernel, ask.cast)?;
+    let mut env = module::peers(dirs, &tools, &kernel, ask.cast)?;
+    if ask.bounced {
+        env.extend(module::bounced(dirs, &tools, &kernel)?);
+    }
     let play = Play {
         script,
         args: args.args,

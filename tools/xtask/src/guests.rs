@@ -48,6 +48,10 @@ pub(crate) struct Ask {
     pub(crate) mem: String,
     /// Whether to look for leaked memory afterwards, where the kernel can.
     pub(crate) leaks: bool,
+    /// Whether the module is also wanted with DMA mappings that have to be synchronised.
+    pub(crate) bounced: bool,
+    /// Whether no other guest may run beside: what it looks at depends on how busy the machine is.
+    pub(crate) alone: bool,
 }
 
 impl Ask {
@@ -79,6 +83,12 @@ impl Ask {
             .context("cpus: a number wanted")?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
+        let bounced = match field("dma") {
+            None => false,
+            Some("bounced") => true,
+            Some(other) => bail!("dma: `{other}` is not `bounced`"),
+        };
+        let alone = field("alone") == Some("yes");
         Ok(Some(Self {
             flavour,
             cast,
@@ -86,6 +96,8 @@ impl Ask {
             cpus,
             mem,
             leaks,
+            bounced,
+            alone,
         }))
     }
 }
@@ -292,5 +304,6 @@ mod tests {
         );
         assert!(Ask::parse("# guest: vax\n").is_err());
         assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
+        assert!(Ask::parse("# guest: um\n# dma: coherent\n").is_err());
     }
 }

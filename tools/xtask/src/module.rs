@@ -95,6 +95,25 @@ pub(crate) fn peers(
     built.into_iter().collect()
 }
 
+/// What a script finds in its environment that wants the module with DMA mappings that have to be synchronised:
+/// that module, which was built before as it is, and the one that makes the mappings.
+pub(crate) fn bounced(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+) -> Result<Vec<(String, String)>> {
+    let mo = dirs.out(kernel.flavour.name());
+    let out = mo.join("bounced");
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/bounce/build"));
+    cmd.arg(&kernel.dir).arg(&mo).arg(&out);
+    output(&mut cmd).context("the module with bounced DMA mappings does not build")?;
+    let at = |name: &str| out.join(name).to_string_lossy().into_owned();
+    Ok(vec![
+        ("DMA_BOUNCE_KO".to_owned(), at("dma_bounce.ko")),
+        ("BOUNCED_SMC_KO".to_owned(), at("smc.ko")),
+    ])
+}
+
 fn build_variant(
     dirs: &Dirs,
     tools: &Toolchain,

@@ -131,7 +131,11 @@ fn guests(
     }
     // The longest first, so that none of them is left alone at the end.
     ready.sort_by_key(|(_, ask)| Reverse(ask.timeout));
-    at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
+    let (alone, others): (Vec<_>, Vec<_>) = ready.into_iter().partition(|(_, ask)| ask.alone);
+    at_once(&alone, 1, tally, |(script, ask)| stage.play(script, ask))?;
+    at_once(&others, jobs(), tally, |(script, ask)| {
+        stage.play(script, ask)
+    })
 }
 
 /// Scripts that run at a time: more than processors, as much of what they do is to wait.
@@ -139,10 +143,11 @@ fn jobs() -> usize {
     (run::processors() * 3).div_ceil(2).min(4)
 }
 
-/// Runs as many scripts at a time as [`jobs`] says. The first error ends the run after
+/// Runs so many scripts at a time. The first error ends the run after
 /// those that have begun.
 fn at_once<T: Sync>(
     scripts: &[T],
+    jobs: usize,
     tally: &mut Tally,
     play: impl Fn(&T) -> Result<Tally> + Sync,
 ) -> Result<()> {
@@ -150,7 +155,7 @@ fn at_once<T: Sync>(
     let (send, results) = channel();
     let mut end = Ok(());
     thread::scope(|scope| {
-        for _ in 0..jobs() {
+        for _ in 0..jobs {
             let (send, next, play) = (send.clone(), &next, &play);
             scope.spawn(move || {
                 // ORDERING: Only the number counts.
@@ -224,6 +229,8 @@ struct Set {
     module: Result<PathBuf, String>,
     /// What scripts are told of the modules of their peers.
     peers: HashMap<Cast, Vec<(String, String)>>,
+    /// The same of a module with DMA mappings that have to be synchronised, once one has asked for it.
+    bounced: Option<Vec<(String, String)>>,
 }
 
 /// Where scripts run; kernels and modules are built when the first script asks for them.
@@ -278,6 +285,9 @@ impl Stage<'_> {
             let peers = module::peers(dirs, tools, &set.kernel, ask.cast)?;
             set.peers.insert(ask.cast, peers);
         }
+        if ask.bounced && set.bounced.is_none() {
+            set.bounced = Some(module::bounced(dirs, tools, &set.kernel)?);
+        }
         Ok(true)
     }
 
@@ -287,6 +297,9 @@ impl Stage<'_> {
         let set = self.sets.get(&ask.flavour).context("no such kernel")?;
         let mut env = self.env();
         env.extend(set.peers.get(&ask.cast).into_iter().flatten().cloned());
+        if ask.bounced {
+            env.extend(set.bounced.iter().flatten().cloned());
+        }
         let play = Play {
             script: script.to_path_buf(),
             args: Vec::new(),
@@ -321,6 +334,7 @@ impl Stage<'_> {
                     kernel,
                     module: Err(String::new()),
                     peers: HashMap::new(),
+                    bounced: None,
                 },
             );
         }
