@@ -24,6 +24,7 @@ mod failing;
 mod failover;
 mod family;
 mod flood;
+mod handover;
 mod hold;
 mod idle;
 mod integrity;
@@ -83,6 +84,8 @@ enum Command {
     Rawclc(rawclc::Arguments),
     /// Be a server that takes the SMC option and does not want SMC
     Refuse(rawclc::refuse::Arguments),
+    /// Make first contacts under many identities and leave their link groups behind
+    Strangers(rawclc::strangers::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
@@ -93,6 +96,8 @@ enum Command {
     Idle(idle::Arguments),
     /// Check that buffers count as memory of their sockets
     Charged,
+    /// Lose or change a CONFIRM on its way, and see to whom the element goes; prints KTAP
+    Handover,
     /// Hold idle connections and see what becomes of them
     Hold(hold::Arguments),
     /// Close with data that the peer does not take
@@ -122,11 +127,13 @@ fn main() -> ExitCode {
         Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Refuse(options) => rawclc::refuse::run(context, options),
+        Command::Strangers(options) => rawclc::strangers::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
         Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),
+        Command::Handover => handover::run(context),
         Command::Hold(options) => hold::run(context, options),
         Command::Left(options) => left::run(context, options),
         Command::Admin(command) => admin::run(context, command),

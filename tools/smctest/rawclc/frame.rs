@@ -138,7 +138,7 @@ fn pseudo_header(flow: &Flow, tcp_len: usize) -> Vec<u8> {
 }
 
 /// The Internet checksum over `parts`, of which only the last may have an odd length.
-fn checksum(parts: &[&[u8]]) -> u16 {
+pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
         for pair in part.chunks(2) {

@@ -292,8 +292,8 @@ fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     /// Length, headers, four bytes and a checksum (RFC 5044, RFC 5041).
     const FIRST: usize = 2 + 18 + 4 + 4;
     let decline = Messages::of(peer.address, 0x5009).decline;
-    until_confirm_to(peer, wire, (0x5009, 4009), |tcp, _, token| {
-        peer.listen_at(wire, 4009, |stream| {
+    until_confirm_to(peer, wire, (0x5009, 54009), |tcp, _, token| {
+        peer.listen_at(wire, 54009, |stream| {
             let len = request(&[READS, &token].concat())?.len();
             let request = stream.take_bytes(len, PROMPT)?.context("no request")?;
             let is_right = request.ends_with(&by_client(token));
@@ -327,7 +327,7 @@ fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         ensure!(ask(peer, wire, accept, &rightly)?, "the token was rejected");
         Ok(())
     };
-    as_client_with(peer, wire, (0x500a, 4010), open, NO_STREAM)
+    as_client_with(peer, wire, (0x500a, 54010), open, NO_STREAM)
 }
 
 /// Connects to the kernel as a client that has iWARP alone, and confirms with this port; `rest` is what
@@ -369,24 +369,24 @@ fn as_client_with(
 const NO_STREAM: (u32, Duration) = (reason::LINK_NOT_READY, PROMPT);
 
 fn silent_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    as_client(peer, wire, (0x5003, 4000), || Ok(()), NO_STREAM)
+    as_client(peer, wire, (0x5003, 54000), || Ok(()), NO_STREAM)
 }
 
 fn reset(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let reset = || peer.listen_at(wire, 4001, |tcp| tcp.reset());
-    as_client(peer, wire, (0x5004, 4001), reset, NO_STREAM)
+    let reset = || peer.listen_at(wire, 54001, |tcp| tcp.reset());
+    as_client(peer, wire, (0x5004, 54001), reset, NO_STREAM)
 }
 
 fn no_reply(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let hear = || {
-        peer.listen_at(wire, 4002, |tcp| {
+        peer.listen_at(wire, 54002, |tcp| {
             let request = tcp.take_bytes(REQUEST.len() + 2 + 28, PROMPT)?;
             let request = request.context("no request")?;
             ensure!(request.starts_with(&REQUEST[..16]), "not a request");
             Ok(())
         })
     };
-    as_client(peer, wire, (0x5005, 4002), hear, NO_STREAM)
+    as_client(peer, wire, (0x5005, 54002), hear, NO_STREAM)
 }
 
 fn no_port(peer: &Peer<'_>, wire: &Socket) -> Result<()> {

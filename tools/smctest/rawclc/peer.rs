@@ -101,13 +101,21 @@ impl<'a> Peer<'a> {
         Ok(wire)
     }
 
+    /// Between the peer and the server, from a port of its own.
     fn next_flow(&self, peer_port: u16) -> Flow {
         let port = self.last_port.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut flow = self.flow_of(peer_port);
+        // CAST: there are not tens of thousands of connections.
+        flow.local.1 = port as u16;
+        flow
+    }
+
+    /// Between the peer and the server, from no port.
+    pub(super) fn flow_of(&self, peer_port: u16) -> Flow {
         Flow {
             local_mac: self.local_mac,
             peer_mac: self.peer_mac,
-            // CAST: there are not thousands of connections.
-            local: (self.address, port as u16),
+            local: (self.address, 0),
             peer: (self.server, peer_port),
         }
     }
@@ -115,6 +123,17 @@ impl<'a> Peer<'a> {
     /// Connects to the server, as one that speaks SMC.
     pub(super) fn connect<'w>(&self, wire: &'w Socket) -> Result<RawTcp<'w>> {
         self.connect_to(wire, self.context.port)
+    }
+
+    /// The same from an address that a kernel has: that must not answer what comes for it.
+    pub(super) fn connect_from<'w>(
+        &self,
+        wire: &'w Socket,
+        address: Ipv4Addr,
+    ) -> Result<RawTcp<'w>> {
+        let mut flow = self.next_flow(self.context.port);
+        flow.local.0 = address;
+        RawTcp::connect(wire, flow)
     }
 
     /// Connects to another port of the server's machine.

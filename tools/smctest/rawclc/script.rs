@@ -100,6 +100,7 @@ pub(super) mod reason {
     pub(in super::super) const MAX_CONNS_ERROR: u32 = 0x0303_000a;
     pub(in super::super) const MAX_LINKS_ERROR: u32 = 0x0303_000b;
     pub(in super::super) const MODE_UNSUPPORTED: u32 = 0x0304_0000;
+    pub(in super::super) const NO_SERVER_LINK: u32 = 0x030b_0000;
     pub(in super::super) const NO_INDIRECT: u32 = 0x030f_0000;
     pub(in super::super) const SYNC_ERROR: u32 = 0x0400_0000;
 }

@@ -30,7 +30,7 @@ use super::script::Step::Trickle;
 
 /// Time that the kernel waits for a message, and for a new link to work.
 const HANDSHAKE_S: u64 = 6;
-const LINK_S: u64 = 4;
+const LINK_S: u64 = 2;
 
 /// All of it.
 pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) -> Vec<Script> {

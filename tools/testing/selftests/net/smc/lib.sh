@@ -173,7 +173,7 @@ within() {
 
 # no_groups: no link group is left.
 no_groups() {
-	! "$BIN/smc" lgr --json | grep -q '"id"'
+	[ "$("$BIN/smc" lgr --json)" = "[]" ]
 }
 
 # links_on DEVICES: the links are on these RDMA devices, in order of their names, soon. Shows them.
@@ -281,6 +281,20 @@ qperf_field() {
 		[ -n "$value" ] || sleep 0.2
 	done
 	[ -n "$value" ] && echo "$value"
+}
+
+# beside COUNT COMMAND...: the command, while so many connections from a to b are held, which are used afterwards.
+beside() {
+	local count=$1 holder code
+	shift
+	rm -f /tmp/held /tmp/done
+	smctest --expect smc --port 7020 hold --connections "$count" --seconds 0 \
+		--then "touch /tmp/held; until [ -e /tmp/done ]; do sleep 0.2; done" &
+	holder=$!
+	within 20 test -e /tmp/held && "$@"
+	code=$?
+	touch /tmp/done
+	wait "$holder" && return "$code"
 }
 
 # Pairs --------------------------------------------------------------------------------------

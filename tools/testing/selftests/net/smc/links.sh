@@ -80,10 +80,6 @@ hold_end() {
 	wait "$HOLD"
 }
 
-no_groups() {
-	[ "$("$BIN/smc" lgr --json)" = "[]" ]
-}
-
 # fresh DEVICE...: these devices, and no group.
 fresh() {
 	local device

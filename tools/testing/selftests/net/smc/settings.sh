@@ -16,11 +16,12 @@ refuses_parameter() {
 	within 20 unload_smc && ! insmod "$SMC_KO" "$1" && load_smc
 }
 
-# depth SEND RECV COMMAND...: with links of that depth at both ends.
+# depth SEND RECV COMMAND...: with links of that depth at both ends, which the first namespace allows.
 depth() {
 	local send=$1 recv=$2
 	shift 2
-	load_with && set_sysctl smcr_max_send_wr "$send" && set_sysctl smcr_max_recv_wr "$recv" && "$@"
+	load_with && echo 2048 >/proc/sys/net/smc/smcr_max_send_wr && echo 2048 >/proc/sys/net/smc/smcr_max_recv_wr &&
+		set_sysctl smcr_max_send_wr "$send" && set_sysctl smcr_max_recv_wr "$recv" && "$@"
 }
 
 # receive_buffers END: how many of 128 KiB connections of that end got so far.

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest handover`: whose an element is when a handshake that joins a link group does not end as it should. The
+//! peer is a kernel that writes by RDMA; a firewall loses or changes its CONFIRM.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::poll_fd;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::ktap::Ktap;
+use crate::netns;
+
+/// More than the server waits for a CONFIRM.
+const GIVEN_UP: Duration = Duration::from_secs(9);
+
+/// Until TCP has repeated a segment that was lost for that long.
+const REPEATED: Duration = Duration::from_secs(40);
+
+/// Time in which something happens at once.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What fills most of an element.
+const LEN: usize = 60_000;
+
+/// Offsets in a CONFIRM, in bits.
+const RKEY: &str = "@ih,328,32";
+const INDEX: &str = "@ih,360,8";
+
+/// A CONFIRM to the server's port: its first five bytes.
+const CONFIRM: &str = "@ih,0,40 0xe2d4c3d903";
+
+type Test = (&'static str, fn(&Rig<'_>) -> Result<()>);
+
+const TESTS: &[Test] = &[
+    // While the first region has an element left.
+    ("a confirm with an element that is in use", in_use),
+    (
+        "a client whose confirm is late writes to nobody's element",
+        late,
+    ),
+    ("a confirm with a key that was never announced", unknown),
+];
+
+/// Listeners, and a connection whose group the others join.
+struct Rig<'a> {
+    context: &'a Context,
+    /// Where the firewall looks.
+    listener: Socket,
+    /// Where it does not.
+    other: Socket,
+    other_address: SocketAddr,
+    client: Socket,
+    server: Socket,
+}
+
+/// Prints KTAP.
+pub(crate) fn run(context: &Context) -> Result<()> {
+    let listener = context.listen(16)?;
+    let other_address = SocketAddr::new(context.addr, context.port + 1);
+    let other = netns::inside(context.server_netns.as_deref(), || {
+        let other = context.server_family().open(context.addr)?;
+        other.bind(other_address)?;
+        other.listen(16)?;
+        Ok(other)
+    })?;
+    netns::enter(context.client_netns.as_deref())?;
+    let client = context.connect()?;
+    let server = listener.accept(0)?;
+    let rig = Rig {
+        context,
+        listener,
+        other,
+        other_address,
+        client,
+        server,
+    };
+    let mut ktap = Ktap::start(TESTS.len());
+    for (name, test) in TESTS {
+        let result = test(&rig).and_then(|()| rig.still_works());
+        ktap.result(name, result.map_err(|error| format!("{error:#}")));
+    }
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} failed"),
+    }
+}
+
+impl Rig<'_> {
+    /// A connection whose CONFIRM the firewall does `what` with: the client takes it for one over SMC.
+    fn connect(&self, what: &str) -> Result<(Firewall, Socket)> {
+        let firewall = Firewall::begin(self.context.port, what)?;
+        let socket = self.context.connect()?;
+        ensure!(Path::of(&socket)?.is_smc(), "it went over TCP");
+        Ok((firewall, socket))
+    }
+
+    /// The end of such a connection at the server's application, if there is one.
+    fn accepted(&self) -> Result<Option<Socket>> {
+        let events = poll_fd(&self.listener, libc::POLLIN, SOON)?;
+        Ok(match events {
+            0 => None,
+            _ => Some(self.listener.accept(0)?),
+        })
+    }
+
+    /// The first connection still works, both ways.
+    fn still_works(&self) -> Result<()> {
+        for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
+            from.send(b"as before", 0).context("the first connection")?;
+            let mut bytes = [0; 9];
+            to.recv(&mut bytes, libc::MSG_WAITALL)
+                .context("the first connection")?;
+            ensure!(&bytes == b"as before", "its bytes are {bytes:x?}");
+        }
+        Ok(())
+    }
+}
+
+/// The client of a connection that the server does not know hears of its end.
+fn expect_end(client: &Socket, wait: Duration) -> Result<()> {
+    let start = Instant::now();
+    let events = poll_fd(client, libc::POLLIN, wait)?;
+    ensure!(events != 0, "the client waits for ever");
+    let result = client.recv(&mut [0], libc::MSG_DONTWAIT);
+    println!(
+        "# handover: the client has {result:?} after {:.1?}",
+        start.elapsed()
+    );
+    ensure!(
+        matches!(
+            result,
+            Err(Errno::ECONNRESET | Errno::ECONNABORTED | Errno::EPIPE)
+        ),
+        "the client has {result:?}"
+    );
+    Ok(())
+}
+
+/// The element of the first connection is named once more: what is sent to the second one must not get there.
+fn in_use(rig: &Rig<'_>) -> Result<()> {
+    rig.server.send(&[b'1'; 5_000], 0)?;
+    let (_firewall, client) = rig.connect(&format!("{INDEX} set 1"))?;
+    if let Some(server) = rig.accepted()? {
+        println!("# handover: the server took the element for free");
+        server.send(&[b'2'; 5_000], 0)?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    let mut bytes = vec![0; 5_000];
+    rig.client.recv(&mut bytes, libc::MSG_WAITALL)?;
+    let changed = bytes.iter().filter(|byte| **byte != b'1').count();
+    println!("# handover: {changed} of 5000 bytes of the first connection changed");
+    ensure!(changed == 0, "{changed} bytes changed");
+    expect_end(&client, SOON)
+}
+
+fn unknown(rig: &Rig<'_>) -> Result<()> {
+    let (_firewall, client) = rig.connect(&format!("{RKEY} set 0x12345678"))?;
+    if let Some(server) = rig.accepted()? {
+        println!("# handover: the server took the key for good");
+        server.send(b"into the blue", 0)?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    expect_end(&client, SOON)
+}
+
+/// The server gives up a connection on which its client sends, later: those bytes must not be another's.
+fn late(rig: &Rig<'_>) -> Result<()> {
+    let (firewall, client) = rig.connect("drop")?;
+    thread::sleep(GIVEN_UP);
+    // As many as there may be free elements.
+    let mut others = Vec::new();
+    for number in 0..4u8 {
+        let other = rig.context.family.open(rig.context.addr)?;
+        other.set_timeout(SOON)?;
+        other.connect(rig.other_address)?;
+        ensure!(Path::of(&other)?.is_smc(), "it went over TCP");
+        let server = rig.other.accept(0)?;
+        server.set_timeout(SOON)?;
+        other.send(&[b'a' + number; LEN], 0)?;
+        others.push((number, other, server));
+    }
+    thread::sleep(Duration::from_secs(1));
+    client.send(&[b'!'; LEN], 0).context("the late client")?;
+    thread::sleep(Duration::from_secs(1));
+    let mut changed = 0;
+    for (number, _, server) in &others {
+        let mut bytes = vec![0; LEN];
+        let mut len = 0;
+        while len < LEN {
+            len += server.recv(&mut bytes[len..], 0)?;
+        }
+        changed += bytes.iter().filter(|byte| **byte != b'a' + number).count();
+    }
+    println!("# handover: a late client wrote {LEN} bytes, {changed} of others changed");
+    ensure!(changed == 0, "{changed} bytes of others changed");
+    drop(firewall);
+    expect_end(&client, REPEATED)
+}
+
+/// What the client's firewall does with a CONFIRM.
+struct Firewall;
+
+impl Firewall {
+    fn begin(port: u16, what: &str) -> Result<Self> {
+        let firewall = Self;
+        nft("add table inet handover")?;
+        nft("add chain inet handover out { type filter hook output priority 0 ; }")?;
+        nft(&format!(
+            "add rule inet handover out tcp dport {port} {CONFIRM} {what}"
+        ))?;
+        Ok(firewall)
+    }
+}
+
+impl Drop for Firewall {
+    fn drop(&mut self) {
+        let _ = nft("delete table inet handover");
+    }
+}
+
+fn nft(command: &str) -> Result<()> {
+    let status = Command::new("nft").arg(command).status()?;
+    ensure!(status.success(), "nft {command}: {status}");
+    Ok(())
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer that says it is another one: at the address of its own it gets a link group of its own, and nothing of
+//! what it says reaches the group, the connections or the bytes of whom it names.
+
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::Socket;
+
+use crate::job::Bulk;
+use crate::job::Job;
+use crate::netns;
+
+use super::group_of;
+use super::messages::with_bytes;
+use super::messages::Messages;
+use super::messages::PEER_ID;
+use super::messages::TYPE_DECLINE;
+use super::peer::answer_talk;
+use super::peer::diagnosis;
+use super::peer::Connected;
+use super::peer::Peer;
+use super::peer::ANSWER;
+use super::script::reason;
+use super::Test;
+
+/// Less than a server waits for a peer that says nothing.
+const PROMPT: Duration = Duration::from_secs(4);
+
+/// More than a server waits for a link that stays silent.
+const SILENCE: Duration = Duration::from_secs(12);
+
+/// Offsets in ACCEPT and CONFIRM, as in `net/smc/proto/wire/clc/accept/raw.rs`.
+const QP: usize = 38;
+const RKEY: usize = 41;
+const TOKEN: usize = 46;
+
+/// Where the first contact flag is, in ACCEPT and CONFIRM, and the out-of-sync bit in DECLINE.
+const FLAGS: usize = 7;
+const FLAG: u8 = 0x08;
+
+pub(super) const TESTS: &[Test] = &[
+    // While there is no group of the victim.
+    ("its silence holds up nobody else", silent),
+    ("a decline that knows the link group of another", declines),
+    ("a confirm with the token of another", confirms),
+    ("a server that names the link group of another", serves),
+    (
+        "a link group that its peer itself gave up is replaced",
+        itself,
+    ),
+];
+
+/// Who is to be harmed.
+struct Victim {
+    address: Ipv4Addr,
+    identity: Vec<u8>,
+}
+
+impl Victim {
+    /// Both kernels are one, so the identity of one is that of the other.
+    fn find(peer: &Peer<'_>, wire: &Socket) -> Result<Self> {
+        let probe = peer.context.family.open(peer.context.addr)?;
+        probe.connect(peer.context.address())?;
+        let IpAddr::V4(address) = probe.local_address()?.to_ip().context("no address")?.ip() else {
+            bail!("this peer knows IPv4 only");
+        };
+        Ok(Self {
+            address,
+            identity: identity(peer, wire)?,
+        })
+    }
+
+    /// The messages that it would send.
+    fn messages(&self) -> Messages {
+        let named = |message: &[u8]| with_bytes(message, PEER_ID, &self.identity);
+        let messages = Messages::of(self.address, 0);
+        Messages {
+            proposal: named(&messages.proposal),
+            reuse: named(&messages.reuse),
+            confirm: named(&messages.confirm),
+            ..messages
+        }
+    }
+}
+
+/// What the kernel calls itself.
+pub(super) fn identity(peer: &Peer<'_>, wire: &Socket) -> Result<Vec<u8>> {
+    let mut identity = Vec::new();
+    peer.serve(
+        wire,
+        |address| {
+            let socket = peer.context.family.open(peer.context.addr)?;
+            // The peer resets the connection.
+            let _ = socket.connect(address);
+            Ok(())
+        },
+        |tcp| {
+            let proposal = tcp.message(ANSWER)?.context("no proposal")?;
+            identity = proposal[PEER_ID..PEER_ID + 8].to_vec();
+            tcp.reset()
+        },
+    )?;
+    Ok(identity)
+}
+
+fn silent(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    // Over TCP, so that no group begins.
+    let IpAddr::V4(server) = peer.context.addr else {
+        bail!("this peer knows IPv4 only");
+    };
+    let [a, b, c, _] = server.octets();
+    let victim = Victim {
+        address: Ipv4Addr::new(a, b, c, 1),
+        identity: identity(peer, wire)?,
+    };
+    let mut tcp = peer.connect(wire)?;
+    tcp.send(&victim.messages().proposal)?;
+    let accept = tcp.message(ANSWER)?.context("no accept")?;
+    ensure!(accept[FLAGS] & FLAG != 0, "there is a group already");
+    let start = Instant::now();
+    let socket = peer.context.connect()?;
+    let took = start.elapsed();
+    let local = socket.local_address()?.to_ip().context("no address")?;
+    ensure!(
+        local.ip() == victim.address,
+        "the victim is at {}",
+        local.ip()
+    );
+    tcp.reset()?;
+    println!("# impostor: the victim's first contact took {took:.1?}");
+    ensure!(took < PROMPT, "it took {took:.1?}");
+    ensure!(Path::of(&socket)?.is_smc(), "it went over TCP");
+    Ok(())
+}
+
+/// Runs an attack while the victim's connection transfers; says what it learnt. Group, connection and bytes have
+/// to be what they were.
+fn during_transfer<R>(peer: &Peer<'_>, attack: impl FnOnce(u32) -> Result<R>) -> Result<R> {
+    let bulk = Bulk {
+        seed: 7,
+        up: 2_000_000,
+        down: 2_000_000,
+        chunk: 20_000,
+    };
+    let socket = peer.context.connect()?;
+    let group = group_of(&socket)?;
+    let netns = peer.context.client_netns.as_deref();
+    thread::scope(|scope| {
+        let transfer = scope.spawn(|| {
+            netns::enter(netns)?;
+            Job::Bulk(bulk).send(&socket)?;
+            bulk.run_client(&socket)
+        });
+        let result = attack(group);
+        let transferred = transfer.join();
+        let learnt = result?;
+        match transferred {
+            Ok(done) => done.context("the victim's transfer")?,
+            Err(_) => bail!("the transferring thread panicked"),
+        }
+        let after = group_of(&peer.context.connect()?)?;
+        ensure!(after == group, "group {group} has become {after}");
+        println!("# impostor: 4000000 bytes of group {group:#x} arrived whole");
+        Ok(learnt)
+    })
+}
+
+/// The queue pairs of links that are up on a device.
+fn queue_pairs(device: &str) -> Result<Vec<u32>> {
+    let output = Command::new("rdma")
+        .args(["resource", "show", "qp", "link", &format!("{device}/1")])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let up = text.lines().filter(|line| line.contains("state RTS"));
+    let numbers = up.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.find(|word| *word == "lqpn")?;
+        words.next()?.parse().ok()
+    });
+    Ok(numbers.collect())
+}
+
+fn number(message: &[u8], at: usize, len: usize) -> u32 {
+    let bytes = &message[at..at + len];
+    bytes
+        .iter()
+        .fold(0, |all, byte| all << 8 | u32::from(*byte))
+}
+
+fn declines(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let victim = Victim::find(peer, wire)?;
+    let messages = victim.messages();
+    during_transfer(peer, |_| {
+        let in_use = queue_pairs("rxe_b")?;
+        ensure!(!in_use.is_empty(), "no queue pair is up");
+        for _ in 0..3 {
+            let mut tcp = peer.connect(wire)?;
+            tcp.send(&messages.proposal)?;
+            let accept = tcp.message(ANSWER)?.context("no accept")?;
+            let qp = number(&accept, QP, 3);
+            println!(
+                "# impostor: told of queue pair {qp}, key {:#x}; those in use are {in_use:?}",
+                number(&accept, RKEY, 4)
+            );
+            // The attack goes on to its end all the same.
+            let is_own = accept[FLAGS] & FLAG != 0 && !in_use.contains(&qp);
+            tcp.send(&messages.decline_v1)?;
+            peer.one_over_tcp(&mut tcp)?;
+            tcp.reset()?;
+            ensure!(is_own, "it was told of the victim's link group");
+        }
+        Ok(())
+    })
+}
+
+fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let victim = Victim::find(peer, wire)?;
+    let messages = victim.messages();
+    during_transfer(peer, |_| {
+        let mut tcp = peer.connect(wire)?;
+        tcp.send(&messages.proposal)?;
+        let accept = tcp.message(ANSWER)?.context("no accept")?;
+        // One machine counts for both ends: the victim's client came last.
+        let token = number(&accept, TOKEN, 4) - 1;
+        let qp = queue_pairs("rxe_a")?.last().copied().unwrap_or_default();
+        println!("# impostor: confirms with token {token}, queue pair {qp}");
+        let confirm = with_bytes(&messages.confirm, TOKEN, &token.to_be_bytes());
+        let confirm = with_bytes(&confirm, RKEY, &[1, 2, 3, 4]);
+        let confirm = with_bytes(&confirm, QP, &qp.to_be_bytes()[1..]);
+        tcp.send(&confirm)?;
+        // A first contact it is, in which nothing comes by the link. If the kernel takes the connection for one of
+        // the victim's link group it says nothing, and sends to that token by that link.
+        let answer = tcp.message(SILENCE)?;
+        tcp.reset()?;
+        let answer = answer.context("the kernel took the confirm")?;
+        ensure!(answer[4] == TYPE_DECLINE, "it was no decline");
+        Ok(())
+    })
+}
+
+/// The kernel of the server's namespace connects: to the victim in the client's, and to the impostor.
+fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let victim = Victim::find(peer, wire)?;
+    let address = SocketAddr::from((victim.address, 7100));
+    let family = peer.context.family;
+    let listener = family.open(address.ip())?;
+    listener.bind(address)?;
+    listener.listen(4)?;
+    let connect = || {
+        netns::inside(peer.context.server_netns.as_deref(), || {
+            let socket = family.open(address.ip())?;
+            socket.set_timeout(ANSWER)?;
+            socket.connect(address)?;
+            let group = group_of(&socket)?;
+            Ok((socket, group))
+        })
+    };
+    let (client, group) = connect()?;
+    let server = listener.accept(0)?;
+    // It is on its way while the impostor is at work.
+    client.send(&[b'V'; 50_000], 0)?;
+    let messages = victim.messages();
+    let mut reasons = Vec::new();
+    let in_use = queue_pairs("rxe_a")?;
+    ensure!(!in_use.is_empty(), "no queue pair is up");
+    for qp in in_use {
+        let reuse = with_bytes(&messages.reuse, QP, &qp.to_be_bytes()[1..]);
+        let connected = peer.serve_talk(wire, |tcp| {
+            tcp.message(ANSWER)?.context("no proposal")?;
+            tcp.send(&reuse)?;
+            let answer = tcp.message(ANSWER)?.context("no answer")?;
+            ensure!(
+                answer[4] == TYPE_DECLINE,
+                "queue pair {qp}: the kernel joined the victim's group"
+            );
+            reasons.push((diagnosis(&answer), answer[FLAGS] & FLAG != 0));
+            answer_talk(tcp)
+        })?;
+        match connected {
+            Connected::Talked(result) => result?,
+            Connected::Failed(errno) => bail!("connect failed with {errno}"),
+        }
+    }
+    println!("# impostor: declined for {reasons:x?}");
+    ensure!(
+        reasons.contains(&(reason::NO_SERVER_LINK, false)),
+        "no queue pair was that of the group"
+    );
+    let mut received = vec![0; 50_000];
+    let mut len = 0;
+    while len < received.len() {
+        len += server.recv(&mut received[len..], 0)?;
+    }
+    ensure!(received.iter().all(|byte| *byte == b'V'), "bytes changed");
+    server.send(b"still here", 0)?;
+    let mut answer = [0; 10];
+    client.recv(&mut answer, libc::MSG_WAITALL)?;
+    ensure!(&answer == b"still here", "bytes changed");
+    let (_, after) = connect()?;
+    ensure!(after == group, "group {group} has become {after}");
+    Ok(())
+}
+
+/// What an impostor may not do the peer itself may. Its kernel, which knows nothing of this connection, must not
+/// reset it.
+fn itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
+    let victim = Victim::find(peer, wire)?;
+    let messages = victim.messages();
+    let before = peer.context.connect()?;
+    let group = group_of(&before)?;
+    let _quiet = Quiet::begin()?;
+    let mut tcp = peer.connect_from(wire, victim.address)?;
+    tcp.send(&messages.proposal)?;
+    let accept = tcp.message(ANSWER)?.context("no accept")?;
+    ensure!(accept[FLAGS] & FLAG == 0, "the group was not found again");
+    tcp.send(&messages.decline_v1)?;
+
+    // The group ends, and with it the connection.
+    before.set_timeout(ANSWER)?;
+    let _ = before.recv(&mut [0], 0);
+    tcp.reset()?;
+    let after = peer.context.connect()?;
+    ensure!(group_of(&after)? != group, "the group is still in use");
+    super::ordinary(peer.context)
+}
+
+/// Resets of this namespace's kernel do not leave it.
+struct Quiet;
+
+impl Quiet {
+    fn begin() -> Result<Self> {
+        let quiet = Self;
+        nft("add table inet impostor")?;
+        nft("add chain inet impostor out { type filter hook output priority 0 ; }")?;
+        nft("add rule inet impostor out tcp sport 20000-30000 tcp flags & rst == rst drop")?;
+        Ok(quiet)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let _ = nft("delete table inet impostor");
+    }
+}
+
+fn nft(command: &str) -> Result<()> {
+    let status = Command::new("nft").arg(command).status()?;
+    ensure!(status.success(), "nft {command}: {status}");
+    Ok(())
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest strangers`: first contacts, each under another identity, whose link groups are left behind.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::view::Module;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+use super::messages::with_bytes;
+use super::messages::Messages;
+use super::messages::TYPE_DECLINE;
+use super::peer::diagnosis;
+use super::peer::Peer;
+use super::peer::ANSWER;
+use super::roce::Adapter;
+use super::Place;
+
+/// Where ACCEPT and CONFIRM have the queue pair, the connection's token, and the queue pair's first packet sequence
+/// number.
+const QUEUE_PAIR: usize = 38;
+const TOKEN: usize = 46;
+const FIRST_NUMBER: usize = 61;
+
+/// The reason for which too many groups are declined: memory.
+const DECLINE_MEMORY: u32 = 0x0101_0000;
+
+/// First contacts at a time.
+const AT_ONCE: usize = 4;
+
+/// From our last word of a first contact until the kernel's side has accepted the connection.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// How often the kernel's link groups are counted.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+
+    /// First contacts
+    #[arg(long, default_value_t = 200)]
+    count: usize,
+
+    /// Addresses that they come from: so many from the peer's own on
+    #[arg(long, default_value_t = 1)]
+    addresses: u8,
+
+    /// Say nothing to the end of a connection
+    #[arg(long)]
+    silent: bool,
+
+    /// The most link groups that there may be at any time
+    #[arg(long)]
+    most: usize,
+}
+
+/// How many first contacts came to what.
+#[derive(Default)]
+struct Counts {
+    next: AtomicUsize,
+    begun: AtomicUsize,
+    declined: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// Makes them all; fails if there are ever too many groups, or one fails otherwise than for their number.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let _server = Server::start(context, Mode::Spawn)?;
+    netns::enter(context.client_netns.as_deref())?;
+    let places = (0..arguments.addresses).map(|i| {
+        let first = u32::from(arguments.place.raw_addr);
+        Place {
+            raw_addr: Ipv4Addr::from(first + u32::from(i)),
+            device: arguments.place.device.clone(),
+            ..arguments.place
+        }
+    });
+    let peers = places
+        .map(|place| Peer::new(context, &place))
+        .collect::<Result<Vec<_>>>()?;
+    let adapters: Vec<_> = peers
+        .iter()
+        .map(|peer| Adapter::new(peer.flow_of(0), arguments.silent))
+        .collect();
+    let counts = Counts::default();
+    let start = Instant::now();
+    let most = thread::scope(|scope| {
+        for (peer, adapter) in peers.iter().zip(&adapters) {
+            let counts = &counts;
+            scope.spawn(move || serve(peer, adapter, counts));
+        }
+        let counter = scope.spawn(|| count_groups(&counts.is_over));
+        let workers = [(); AT_ONCE].map(|()| {
+            let (peers, adapters, counts) = (&peers, &adapters, &counts);
+            scope.spawn(move || contacts(peers, adapters, arguments.count, counts))
+        });
+        let results = workers.map(|worker| worker.join());
+        counts.is_over.store(true, Ordering::Relaxed);
+        for result in results {
+            result.expect("a thread panicked")?;
+        }
+        counter.join().expect("a thread panicked")
+    })?;
+    println!(
+        "# {} first contacts from {} addresses in {:.1} s: {} made a link group, {} went over TCP; \
+         at most {most} groups at a time, {} allowed",
+        arguments.count,
+        arguments.addresses,
+        start.elapsed().as_secs_f32(),
+        counts.begun.load(Ordering::Relaxed),
+        counts.declined.load(Ordering::Relaxed),
+        arguments.most,
+    );
+    ensure!(
+        counts.begun.load(Ordering::Relaxed) > 0,
+        "not one made a link group"
+    );
+    ensure!(most <= arguments.most, "there were too many link groups");
+    Ok(())
+}
+
+/// Plays the RDMA device of an address, until all is over.
+fn serve(peer: &Peer<'_>, adapter: &Adapter, counts: &Counts) -> Result<()> {
+    netns::enter(peer.context.client_netns.as_deref())?;
+    let wire = peer.wire()?;
+    while !counts.is_over.load(Ordering::Relaxed) {
+        adapter.serve(&wire, LOOK)?;
+    }
+    Ok(())
+}
+
+/// Makes first contacts, until all threads have made `count`.
+fn contacts(peers: &[Peer<'_>], adapters: &[Adapter], count: usize, counts: &Counts) -> Result<()> {
+    let context = peers.first().context("no peer")?.context;
+    netns::enter(context.client_netns.as_deref())?;
+    loop {
+        let number = counts.next.fetch_add(1, Ordering::Relaxed);
+        if number >= count {
+            return Ok(());
+        }
+        let i = number % peers.len();
+        if let Some((peer, adapter)) = peers.get(i).zip(adapters.get(i)) {
+            let wire = peer.wire()?;
+            contact(peer, adapter, &wire, number, counts)
+                .with_context(|| format!("first contact {number}"))?;
+        }
+    }
+}
+
+/// Counts the link groups now and then, and says how many there were at most.
+fn count_groups(is_over: &AtomicBool) -> Result<usize> {
+    let mut most = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        most = most.max(Module::open()?.groups()?.len());
+        thread::sleep(LOOK);
+    }
+    Ok(most)
+}
+
+/// One first contact, whose connection is reset once it is there.
+fn contact(
+    peer: &Peer<'_>,
+    adapter: &Adapter,
+    wire: &Socket,
+    number: usize,
+    counts: &Counts,
+) -> Result<()> {
+    let identity = u16::try_from(number + 1)?;
+    let own = 0x01_0000 + u32::from(identity);
+    let messages = Messages::of(peer.address, identity);
+    let mut tcp = peer.connect(wire)?;
+    tcp.send(&messages.proposal)?;
+    let accept = tcp.message(ANSWER)?.context("no answer to the proposal")?;
+    if accept[4] == TYPE_DECLINE {
+        ensure!(
+            diagnosis(&accept) == DECLINE_MEMORY,
+            "declined for {:#010x}",
+            diagnosis(&accept)
+        );
+        counts.declined.fetch_add(1, Ordering::Relaxed);
+        return tcp.reset();
+    }
+    let number = |at: usize| u32::from_be_bytes([0, accept[at], accept[at + 1], accept[at + 2]]);
+    let token = accept[TOKEN..TOKEN + 4].try_into()?;
+    adapter.connect(own, number(QUEUE_PAIR), number(FIRST_NUMBER), token);
+    let confirm = with_bytes(&messages.confirm, QUEUE_PAIR, &own.to_be_bytes()[1..]);
+    let confirm = with_bytes(&confirm, FIRST_NUMBER, &[0; 3]);
+    tcp.send(&confirm)?;
+    let start = Instant::now();
+    while !adapter.is_confirmed(own) {
+        ensure!(start.elapsed() < ANSWER, "no CONFIRM_LINK over RDMA");
+        thread::sleep(Duration::from_millis(2));
+    }
+    thread::sleep(SETTLED);
+    counts.begun.fetch_add(1, Ordering::Relaxed);
+    tcp.reset()
+}
