@@ -24,6 +24,7 @@ mod failing;
 mod failover;
 mod family;
 mod flood;
+mod greet;
 mod handover;
 mod hold;
 mod idle;
@@ -90,6 +91,8 @@ enum Command {
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
     Connrate(connrate::Arguments),
+    /// Compare every byte of connections up to the end, and time them
+    Greet(greet::Arguments),
     /// Measure what many connections carry together
     Flood(flood::Arguments),
     /// Measure kernel memory per idle connection
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Strangers(options) => rawclc::strangers::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
+        Command::Greet(options) => greet::run(context, options),
         Command::Flood(options) => flood::run(context, options),
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),

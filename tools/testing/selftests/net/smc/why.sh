@@ -137,7 +137,10 @@ check "the other device goes" down_other
 require "soft RoCE" up_rxe
 require "a device that reaches nobody" up_other 10.9.0.77/24
 require "whose address is answered for" in_ns b ping -c 1 -W 5 10.9.0.77
-check "no packet comes through" why TIMEOUT_CL "The new link was never confirmed"
+check "no packet comes through" why PEERDECL/TIMEOUT_CL \
+	"The peer declined, and says: The new link was never confirmed"
+check "and the next connection does not try" why TIMEOUT_CL/path-failed \
+	"RDMA packets to or from the peer did not get through a moment ago"
 check "it goes" down_other
 check "no network has a name" no_networks
 check "nothing is missing" is_smc

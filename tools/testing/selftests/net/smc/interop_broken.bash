@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0
+# RDMA packets stop between our module and the C module: guest a is the client, guest b the server. What counts is
+# what our application gets.
+
+. "$LIB"
+. "${LIB%/*}/pair.bash"
+. "${LIB%/*}/broken.bash"
+
+if [ "$ROLE$MODULE" = aours ] || [ "$ROLE$MODULE" = bc ]; then
+	TABLE="RDMA packets stop, ours is the client"
+else
+	TABLE="RDMA packets stop, ours is the server"
+fi
+PORT=7100
+
+# Each time another server, so that no answer of the one before gets among them.
+serve_greetings() {
+	"$BIN/smctest" --addr="$LOCAL_IP" --port="$1" --deadline 1000 greet --serve --first "$2" &
+	GREETER=$!
+	within 10 sh -c "ss -Htln 'sport = :$1' | grep -q ."
+}
+
+# unserve_greetings: says whether our application got what it should. The C module's may not.
+unserve_greetings() {
+	kill "$GREETER"
+	wait "$GREETER" 2>/dev/null
+	true
+}
+
+greet() {
+	local peer=()
+	[ "$MODULE" = ours ] && peer=(--peer-may-fail)
+	"$BIN/smctest" --remote --addr="$PEER_IP" --port="$PORT" greet "${peer[@]}" "$@"
+}
+
+# fresh_end: to the other end this one is another machine than before. The C module may keep a group for long whose link
+# is dead, and so it is not asked to give it up.
+fresh_end() {
+	heal || return
+	[ "$MODULE" = c ] || { within 20 unload_smc && load_smc && settings; }
+}
+
+# settings: a dead link is noticed soon.
+settings() {
+	setting smcr_testlink_time 2
+}
+
+fresh() {
+	fresh_end && far fresh_end
+}
+
+# between: the path breaks between two connections of a group, for two more of them.
+between() {
+	PORT=$((PORT + 1))
+	fresh && far serve_greetings "$PORT" "$1" && greet --first "$1" --expect smc &&
+		far lose 0 && lose 0 && greet --first "$1" --expect tcp && greet --first "$1" --expect tcp
+	local code=$?
+	far unserve_greetings
+	return $code
+}
+
+# stopped SERVER_GETS CLIENT_GETS FIRST [OPTION...]: of the packets to each end so many arrive, or all (-). The next
+# connection is over TCP at once, or as $NEXT says.
+NEXT=(--within 1000)
+stopped() {
+	local server=$1 client=$2 first=$3 code
+	shift 3
+	PORT=$((PORT + 1))
+	fresh && far serve_greetings "$PORT" "$first" || return
+	[ "$server" = - ] || far lose "$server" || return
+	[ "$client" = - ] || lose "$client" || return
+	greet --first "$first" --expect tcp "$@" && greet --first "$first" --expect tcp "${NEXT[@]}" >/tmp/next 2>&1
+	code=$?
+	[ $code = 0 ] || sed 's/^/# next: /' /tmp/next
+	far unserve_greetings
+	return $code
+}
+
+# committed SERVER_GETS CLIENT_GETS FIRST: the same, at messages after which a C server uses the link: nobody reads from
+# its TCP connection any more, so that a client can only end the connection with an error. When the link was in use
+# before, the next connection finds out once more, or the C server resets it when it gives up the group.
+committed() {
+	local NEXT=(--within 9000 --may-break)
+	case $MODULE in
+	ours) stopped "$@" --may-break ;;
+	c) stopped "$@" ;;
+	esac
+}
+
+# The C module waits without end for what it has sent over a dead link.
+let_c_hang() {
+	[ "$MODULE" = ours ] || echo 0 >/proc/sys/kernel/hung_task_timeout_secs
+}
+
+up() {
+	let_c_hang && load_rdma && load_smc && common_eid && up_wire
+}
+
+run_pair() {
+	if [ "$ROLE" = b ]; then
+		require "module and wire" up
+		tell ready
+		check "orders" obey
+		finish
+	fi
+	require "module and wire" up
+	require "the other guest" await ready
+	cell "none arrives" "at the server" stopped 0 - client
+	cell "none arrives" "at the client" stopped - 0 server
+	cell "none arrives" "at both" stopped 0 0 server
+	cell "after CONFIRM_LINK" "at the server" stopped 1 - server
+	cell "after CONFIRM_LINK" "at the client" committed - 1 client
+	cell "after CONFIRM_LINK" "at both" stopped 1 1 client
+	cell "after its answer" "at the server" committed 2 - server
+	cell "after its answer" "at the client" committed - 2 client
+	cell "after its answer" "at both" committed 2 2 server
+	cell "many at once" "at both" stopped 0 0 client --connections "$(scale 16 64)"
+	cell "between two connections" "at both" between client
+	cell "between two connections, greeting first" "at both" between server
+	dismiss
+	finish
+}
+
+run_pair

@@ -1,0 +1,7 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: pair(ours,c)
+# timeout: 400
+# RDMA packets stop, TCP goes on; our module as the client of the C module.
+
+. "${LIB%/*}/interop_broken.bash"
