@@ -9,14 +9,27 @@
 mod address;
 pub mod bpf;
 mod errno;
+mod fault;
+mod filter;
 pub mod inspect;
+mod messages;
+mod names;
 mod option;
+mod pass;
 mod poll;
 mod signal;
 mod socket;
+pub mod uring;
 
 pub use address::Address;
 pub use errno::Errno;
+pub use fault::Unserved;
+pub use filter::refuse_family;
+pub use messages::control_int;
+pub use messages::Extras;
+pub use messages::Received;
+pub use names::Name;
+pub use names::Room;
 pub use poll::poll_fd;
 pub use signal::interrupt_calls_by;
 pub use signal::restore_signal;

@@ -36,7 +36,7 @@ pub(crate) enum Expected {
     Tcp,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Context {
     /// Family of the client's socket
     #[arg(long, global = true, default_value = "smc")]

@@ -25,6 +25,8 @@ pub(crate) enum Family {
     Ulp,
     /// Plain TCP, the reference
     Tcp,
+    /// The same, also under `smc run`, which does not see the call
+    Bare,
 }
 
 impl Family {
@@ -38,14 +40,17 @@ impl Family {
         match self {
             Self::Smc => (AF_SMC, libc::SOCK_STREAM, i32::from(ip.is_ipv6())),
             Self::Ipproto => (inet, libc::SOCK_STREAM, IPPROTO_SMC),
-            Self::Ulp | Self::Tcp => (inet, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            Self::Ulp | Self::Tcp | Self::Bare => (inet, libc::SOCK_STREAM, libc::IPPROTO_TCP),
         }
     }
 
     /// Opens a socket in the calling thread's network namespace.
     pub(crate) fn open(self, ip: IpAddr) -> Result<Socket> {
         let (domain, kind, protocol) = self.triple(ip);
-        let socket = Socket::open(domain, kind, protocol)?;
+        let socket = match self {
+            Self::Bare => Socket::open_bare(domain, kind, protocol)?,
+            _ => Socket::open(domain, kind, protocol)?,
+        };
         if self == Self::Ulp {
             socket.set_option(libc::SOL_TCP, libc::TCP_ULP, b"smc")?;
         }
@@ -59,6 +64,7 @@ impl Family {
             Self::Ipproto => "ipproto",
             Self::Ulp => "ulp",
             Self::Tcp => "tcp",
+            Self::Bare => "bare",
         }
     }
 }

@@ -38,6 +38,7 @@ mod netns;
 mod path;
 mod pingpong;
 mod rawclc;
+mod refusing;
 mod reset;
 mod semantics;
 mod server;
@@ -65,6 +66,8 @@ enum Command {
     Serve,
     /// Check every socket call against its expected answer; prints KTAP
     Semantics(semantics::Arguments),
+    /// Check every socket call in every form against TCP's answer in the same run; prints KTAP
+    Forms(semantics::forms::Arguments),
     /// Send random data both ways at once and check it
     Integrity(integrity::Arguments),
     /// Hold many connections at once, all of them busy
@@ -79,6 +82,8 @@ enum Command {
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
     Apart(apart::Arguments),
+    /// Run a command that may open no sockets of a family
+    Refusing(refusing::Arguments),
     /// Reset the TCP connection in the middle of a transfer
     Reset,
     /// Send malformed handshake messages to the kernel
@@ -120,6 +125,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Serve => server::serve(context),
         Command::Semantics(options) => semantics::run(context, options),
+        Command::Forms(options) => semantics::forms::run(context, options),
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
         Command::Churn(options) => churn::run(context, options),
@@ -127,6 +133,7 @@ fn main() -> ExitCode {
         Command::Failover(options) => failover::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
+        Command::Refusing(options) => refusing::run(options),
         Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Refuse(options) => rawclc::refuse::run(context, options),

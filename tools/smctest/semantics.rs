@@ -14,10 +14,12 @@ mod connecting;
 mod converted;
 mod copying;
 mod events;
+pub(crate) mod forms;
 mod fresh;
 mod listening;
 mod options;
 mod rig;
+mod security;
 mod shared;
 mod urgent;
 
@@ -33,7 +35,7 @@ use crate::context::Context;
 use crate::family::Family;
 use crate::ktap::Ktap;
 
-use rig::Rig;
+pub(crate) use rig::Rig;
 
 /// What answers in the kernel, where that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,6 +149,7 @@ const TABLES: &[(&str, &[Row])] = &[
     ("closing", closing::ROWS),
     ("events", events::ROWS),
     ("options", options::ROWS),
+    ("security", security::ROWS),
     ("shared", shared::ROWS),
 ];
 

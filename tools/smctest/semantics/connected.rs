@@ -252,6 +252,28 @@ pub(super) const ROWS: &[Row] = &[
             answer![pair.server.recv(&mut [0; 16], 0)]
         },
     ),
+    Row::same(
+        "data marked as having more behind it do not wait for ever",
+        "4 true",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"head", libc::MSG_MORE)?;
+            let sent = Instant::now();
+            let got = pair.server.recv(&mut [0; 16], 0);
+            answer![got, sent.elapsed() < Duration::from_secs(2)]
+        },
+    ),
+    Row::same("a cork is no stopper", "5 4", |rig| {
+        let pair = rig.pair()?;
+        let corked = pair
+            .client
+            .set_option_int(libc::IPPROTO_TCP, libc::TCP_CORK, 1);
+        corked?;
+        pair.client.send(b"hello", 0)?;
+        let first = pair.server.recv(&mut [0; 16], 0);
+        pair.client.send(b"more", 0)?;
+        answer![first, pair.server.recv(&mut [0; 16], 0)]
+    }),
     Row::same("a duplicate keeps the connection open", "5", |rig| {
         let pair = rig.pair()?;
         let other = pair.client.duplicate()?;

@@ -23,9 +23,52 @@ pub(super) const ROWS: &[Row] = &[
         let address = Address::from(SocketAddr::new(rig.context.addr, 1));
         answer![rig.open()?.connect(address.cut(1))]
     }),
-    Row::differs("with no family on a fresh socket", "EINVAL", "ok", |rig| {
+    Row::same("with no family on a fresh socket", "ok", |rig| {
         answer![rig.open()?.connect(Address::of_family(0, 16))]
-    }),
+    })
+    .c_is_wrong("it is refused"),
+    Row::same(
+        "with no family on a connection, which can be made again, or be a listener",
+        "ok ECONNRESET ECONNRESET ok 5 ok ok",
+        |rig| {
+            let none = || Address::of_family(0, 16);
+            let pair = rig.pair()?;
+            let client = &pair.client;
+            let undone = client.connect(none());
+            let here = client.take_error()?;
+            await_events(&pair.server, libc::POLLERR)?;
+            let there = pair.server.recv(&mut [0], 0);
+            let again = client.connect(pair.address);
+            let server = pair.listener.accept(0)?;
+            client.send(b"hello", 0)?;
+            let got = server.recv(&mut [0; 8], 0);
+            let twice = client.connect(none());
+            answer![undone, here, there, again, got, twice, client.listen(1)]
+        },
+    )
+    .c_is_wrong("it is refused"),
+    Row::same(
+        "with no family on a listener, and on an attempt",
+        "ok EINVAL EINPROGRESS ok ok 5",
+        |rig| {
+            let none = || Address::of_family(0, 16);
+            let (listener, address) = rig.listener()?;
+            let socket = rig.open()?;
+            socket.listen(1)?;
+            let undone = socket.connect(none());
+            let accepted = socket.accept(libc::SOCK_NONBLOCK).map(|_| ());
+            socket.set_nonblocking(true)?;
+            let attempt = socket.connect(rig.silent());
+            let again = socket.connect(none());
+            socket.set_nonblocking(false)?;
+            let connected = socket.connect(address);
+            let server = listener.accept(0)?;
+            socket.send(b"hello", 0)?;
+            let got = server.recv(&mut [0; 8], 0);
+            answer![undone, accepted, attempt, again, connected, got]
+        },
+    )
+    .c_is_wrong("it is refused"),
     Row::same("with an unknown family", "true", |rig| {
         let result = rig.open()?.connect(Address::of_family(99, 28));
         // The C module says EINVAL, TCP EAFNOSUPPORT.

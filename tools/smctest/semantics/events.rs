@@ -36,6 +36,27 @@ pub(super) const ROWS: &[Row] =
             let first = watch.soon()? == "0x1";
             answer![first, watch.wait(WHILE)?]
         }),
+        Row::same(
+            "level and edge: fewer bytes than the low-water mark are none",
+            "none none 0x4 3 0x5 0x5",
+            |rig| {
+                let pair = rig.pair()?;
+                let server = &pair.server;
+                server.set_option_int(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 5)?;
+                let level = Watch::new(server, EpollFlags::EPOLLIN)?;
+                let edge = Watch::new(server, ALL | EpollFlags::EPOLLET)?;
+                edge.settle()?;
+                pair.deliver(b"abc")?;
+                let few = (level.wait(WHILE)?, edge.wait(WHILE)?);
+                let mask = crate::semantics::rig::events(server);
+                let peeked = server.recv(&mut [0; 8], libc::MSG_PEEK | libc::MSG_DONTWAIT);
+                pair.client.send(b"de", 0)?;
+                let enough = edge.soon()?;
+                let mask = (mask, crate::semantics::rig::events(server));
+                answer![few.0, few.1, mask.0, peeked, enough, mask.1]
+            },
+        )
+        .c_is_wrong("poll has no low-water mark"),
         Row::same("edge: more data is another event", "0x1 0x1", |rig| {
             let pair = rig.pair()?;
             let watch = Watch::new(&pair.server, EpollFlags::EPOLLIN | EpollFlags::EPOLLET)?;

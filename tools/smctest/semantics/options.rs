@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         "true",
         |rig| {
             let expected = match rig.context.family {
-                Family::Tcp => Ok(()),
+                Family::Tcp | Family::Bare => Ok(()),
                 Family::Ulp => Err(Errno::EEXIST),
                 Family::Smc | Family::Ipproto => Err(Errno::EOPNOTSUPP),
             };

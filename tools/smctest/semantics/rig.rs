@@ -29,29 +29,29 @@ pub(super) const WHILE: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(5);
 
 /// The two ends' namespaces and addresses.
-pub(super) struct Rig<'a> {
+pub(crate) struct Rig<'a> {
     pub(super) context: &'a Context,
     /// How long threads race.
     pub(super) race: Duration,
 }
 
 /// Both ends of one connection, and the listener that it came from.
-pub(super) struct Pair {
-    pub(super) client: Socket,
-    pub(super) server: Socket,
-    pub(super) listener: Socket,
-    pub(super) address: SocketAddr,
+pub(crate) struct Pair {
+    pub(crate) client: Socket,
+    pub(crate) server: Socket,
+    pub(crate) listener: Socket,
+    pub(crate) address: SocketAddr,
 }
 
 impl<'a> Rig<'a> {
     /// Moves the calling thread into the client's namespace.
-    pub(super) fn new(context: &'a Context, race: Duration) -> Result<Self> {
+    pub(crate) fn new(context: &'a Context, race: Duration) -> Result<Self> {
         netns::enter(context.client_netns.as_deref())?;
         Ok(Self { context, race })
     }
 
     /// A fresh socket at the client.
-    pub(super) fn open(&self) -> Result<Socket> {
+    pub(crate) fn open(&self) -> Result<Socket> {
         let socket = self.context.family.open(self.context.addr)?;
         socket.set_timeout(SOON)?;
         Ok(socket)
@@ -67,7 +67,7 @@ impl<'a> Rig<'a> {
     }
 
     /// A listener at a port that the kernel chooses.
-    pub(super) fn listener(&self) -> Result<(Socket, SocketAddr)> {
+    pub(crate) fn listener(&self) -> Result<(Socket, SocketAddr)> {
         let listener = self.open_server()?;
         listener.bind(SocketAddr::new(self.context.addr, 0))?;
         listener.listen(16)?;
@@ -76,7 +76,7 @@ impl<'a> Rig<'a> {
     }
 
     /// A connection.
-    pub(super) fn pair(&self) -> Result<Pair> {
+    pub(crate) fn pair(&self) -> Result<Pair> {
         self.pair_with(|_| Ok(()))
     }
 
@@ -97,12 +97,12 @@ impl<'a> Rig<'a> {
     }
 
     /// The way that an ordinary connection takes here.
-    pub(super) fn path(&self) -> Result<Path> {
+    pub(crate) fn path(&self) -> Result<Path> {
         Ok(Path::of(&self.pair()?.client)?)
     }
 
     /// An address at which nobody listens.
-    pub(super) fn refusing(&self) -> Result<SocketAddr> {
+    pub(crate) fn refusing(&self) -> Result<SocketAddr> {
         let (listener, address) = self.listener()?;
         drop(listener);
         // The listener's port is free once its release is complete.
@@ -121,15 +121,20 @@ impl<'a> Rig<'a> {
     }
 
     /// An address of the same network with no machine behind it: a connection stays pending.
-    pub(super) fn silent(&self) -> SocketAddr {
+    pub(crate) fn silent(&self) -> SocketAddr {
+        self.nearby(0x99, 99)
+    }
+
+    /// An address of the same network, by its last part.
+    fn nearby(&self, last_v6: u16, last_v4: u8) -> SocketAddr {
         let ip = match self.context.addr {
             IpAddr::V4(ip) => {
                 let [a, b, c, _] = ip.octets();
-                IpAddr::from([a, b, c, 99])
+                IpAddr::from([a, b, c, last_v4])
             }
             IpAddr::V6(ip) => {
                 let mut segments = ip.segments();
-                segments[7] = 0x99;
+                segments[7] = last_v6;
                 IpAddr::from(segments)
             }
         };
@@ -160,16 +165,16 @@ impl Pair {
 }
 
 /// Bytes to read.
-pub(super) const FIONREAD: u64 = 0x541b;
+pub(crate) const FIONREAD: u64 = 0x541b;
 /// Bytes that the peer has not acknowledged, or with SMC not read.
 pub(super) const SIOCOUTQ: u64 = 0x5411;
 /// Bytes not sent.
 pub(super) const SIOCOUTQNSD: u64 = 0x894b;
 /// Whether the urgent mark is next.
-pub(super) const SIOCATMARK: u64 = 0x8905;
+pub(crate) const SIOCATMARK: u64 = 0x8905;
 
 /// The events there are now, of all kinds.
-pub(super) fn events(socket: &Socket) -> i16 {
+pub(crate) fn events(socket: &Socket) -> i16 {
     let all = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLRDHUP;
     poll_fd(socket, all, Duration::ZERO).unwrap_or(-1)
 }
@@ -199,7 +204,7 @@ pub(super) fn await_events(socket: &Socket, wanted: i16) -> Result<i16> {
 }
 
 /// Waits until `condition` holds.
-pub(super) fn await_true(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+pub(crate) fn await_true(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < SOON {
         if condition() {

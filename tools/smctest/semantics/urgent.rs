@@ -70,7 +70,6 @@ pub(super) const ROWS: &[Row] = &[
             answer![before, mark, after, char::from(buffer[0]).to_string()]
         },
     ),
-    // A sender may have to wait with the rest until the urgent byte was read.
     Row::same("data after it goes on", "abde", |rig| {
         let pair = rig.pair()?;
         pair.client.send(b"abc", OOB)?;
@@ -85,6 +84,80 @@ pub(super) const ROWS: &[Row] = &[
             answer![String::from_utf8_lossy(&text).into_owned()]
         })
     }),
+    Row::same(
+        "one thread sends on while nobody has read the urgent byte",
+        "3 5 2 3 e c 5 fghij",
+        |rig| {
+            let pair = rig.pair()?;
+            let (client, server) = (&pair.client, &pair.server);
+            client.set_nonblocking(true)?;
+            let sent = (client.send(b"abc", OOB), client.send(b"fghij", 0));
+            await_events(server, libc::POLLPRI)?;
+            pair.await_queued(2)?;
+            let mut byte = [0];
+            let mut buffer = [0; 16];
+            let before = server.recv(&mut buffer, 0);
+            let answer = server.send(b"cde", OOB);
+            await_events(client, libc::POLLPRI)?;
+            client.recv(&mut byte, OOB)?;
+            let there = char::from(byte[0]).to_string();
+            server.recv(&mut byte, OOB)?;
+            let here = char::from(byte[0]).to_string();
+            await_events(server, libc::POLLIN)?;
+            let rest = server.recv(&mut buffer, 0);
+            let text = String::from_utf8_lossy(&buffer[..5]).into_owned();
+            answer![sent.0, sent.1, before, answer, there, here, rest, text]
+        },
+    )
+    .c_is_wrong("the second send waits"),
+    Row::same(
+        "a later urgent byte supersedes one that was not read",
+        "3 2 4 1 e EINVAL 4 abcd",
+        |rig| {
+            let pair = rig.pair()?;
+            let (client, server) = (&pair.client, &pair.server);
+            client.set_nonblocking(true)?;
+            let first = client.send(b"abc", OOB);
+            await_events(server, libc::POLLPRI)?;
+            let second = client.send(b"de", OOB);
+            pair.await_queued(4)?;
+            let queued = server.ioctl_int(FIONREAD);
+            let mut byte = [0];
+            let got = server.recv(&mut byte, OOB);
+            let letter = char::from(byte[0]).to_string();
+            let again = server.recv(&mut byte, OOB);
+            let mut buffer = [0; 16];
+            let read = server.recv(&mut buffer, 0);
+            let text = String::from_utf8_lossy(&buffer[..4]).into_owned();
+            answer![first, second, queued, got, letter, again, read, text]
+        },
+    )
+    .c_is_wrong("the second send waits"),
+    Row::same(
+        "the mark stays until a read goes on behind it",
+        "2 1 1 1 EAGAIN 0",
+        |rig| {
+            let pair = rig.pair()?;
+            pair.client.send(b"abc", OOB)?;
+            await_events(&pair.server, libc::POLLPRI)?;
+            pair.await_queued(2)?;
+            let (server, mut buffer) = (&pair.server, [0; 8]);
+            let read = server.recv(&mut buffer, 0);
+            let mark = server.ioctl_int(SIOCATMARK);
+            let byte = server.recv(&mut buffer, OOB);
+            let still = server.ioctl_int(SIOCATMARK);
+            let behind = server.recv(&mut buffer, libc::MSG_DONTWAIT);
+            answer![
+                read,
+                mark,
+                byte,
+                still,
+                behind,
+                server.ioctl_int(SIOCATMARK)
+            ]
+        },
+    )
+    .c_is_wrong("it is at the mark before the mark only"),
     Row::same(
         "the flag says that it is urgent; a peek leaves it",
         "1/0x1 1 EINVAL",

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory whose first use waits until somebody serves it: `userfaultfd(2)`.
+//!
+//! A task that copies to or from such memory in the middle of a system call stays there, as one does whose
+//! file system does not answer.
+
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::ptr;
+use std::time::Duration;
+
+use crate::check;
+use crate::check_len;
+use crate::poll_fd;
+use crate::Errno;
+use crate::Result;
+use crate::Socket;
+
+/// `struct uffdio_api` of `linux/userfaultfd.h`.
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+/// `struct uffdio_range`, and what follows it in the two requests used here.
+#[repr(C)]
+struct Range {
+    start: u64,
+    len: u64,
+    mode: u64,
+    answer: u64,
+}
+
+/// `_IOWR(0xaa, 0x3f, struct uffdio_api)`.
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+/// `_IOWR(0xaa, 0, struct uffdio_register)`.
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+/// `_IOWR(0xaa, 4, struct uffdio_zeropage)`.
+const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+const UFFD_API: u64 = 0xaa;
+const MODE_MISSING: u64 = 1;
+const PAGE: usize = 4096;
+
+/// One page that is not there until [`Unserved::serve`].
+///
+/// # Invariants
+///
+/// `page` is mapped, one page long, and used by system calls only.
+pub struct Unserved {
+    fd: OwnedFd,
+    page: *mut u8,
+}
+
+// SAFETY: By the type invariant only system calls use the memory, and they may from any thread.
+unsafe impl Send for Unserved {}
+// SAFETY: As above; what they write to it at once does not matter to anybody.
+unsafe impl Sync for Unserved {}
+
+impl Unserved {
+    /// Maps the page. Needs a kernel with userfaultfd, and root.
+    pub fn new() -> Result<Self> {
+        // SAFETY: userfaultfd(2) takes flags and no pointer.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+        // CAST: a file descriptor, or -1.
+        let fd = check(fd as libc::c_int)?;
+        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
+        let page = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let this = Self {
+            fd,
+            page: page.cast(),
+        };
+        let mut api = Api {
+            api: UFFD_API,
+            features: 0,
+            ioctls: 0,
+        };
+        // SAFETY: the request reads and writes one `struct uffdio_api`.
+        check(unsafe { libc::ioctl(this.fd.as_raw_fd(), UFFDIO_API, &mut api) })?;
+        let mut range = this.range(MODE_MISSING);
+        // SAFETY: the request reads and writes one `struct uffdio_register`, for a page that is ours.
+        check(unsafe { libc::ioctl(this.fd.as_raw_fd(), UFFDIO_REGISTER, &mut range) })?;
+        Ok(this)
+    }
+
+    fn range(&self, mode: u64) -> Range {
+        Range {
+            start: self.page as u64,
+            len: PAGE as u64,
+            mode,
+            answer: 0,
+        }
+    }
+
+    /// Receives into the page, at most its length.
+    pub fn recv(&self, socket: &Socket) -> Result<usize> {
+        // SAFETY: by the type invariant the page may be written by a system call.
+        check_len(unsafe { libc::recv(socket.as_raw_fd(), self.page.cast(), PAGE, 0) })
+    }
+
+    /// Sends the page.
+    pub fn send(&self, socket: &Socket) -> Result<usize> {
+        let (fd, flags) = (socket.as_raw_fd(), libc::MSG_NOSIGNAL);
+        // SAFETY: by the type invariant the page may be read by a system call.
+        check_len(unsafe { libc::send(fd, self.page.cast(), PAGE, flags) })
+    }
+
+    /// Waits until somebody waits for the page; says whether somebody does.
+    pub fn is_wanted(&self, timeout: Duration) -> Result<bool> {
+        Ok(poll_fd(&self.fd, libc::POLLIN, timeout)? & libc::POLLIN != 0)
+    }
+
+    /// Gives the page to who waits for it: zeroes.
+    pub fn serve(&self) -> Result<()> {
+        let mut range = self.range(0);
+        // SAFETY: the request reads and writes one `struct uffdio_zeropage`, for a page that is ours.
+        match check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_ZEROPAGE, &mut range) }) {
+            Ok(_) | Err(Errno(libc::EEXIST)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Unserved {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant the page is ours; no system call borrows `self` any more.
+        unsafe { libc::munmap(self.page.cast(), PAGE) };
+    }
+}

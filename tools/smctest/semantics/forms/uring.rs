@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The same calls by io_uring.
+
+use std::cell::RefCell;
+
+use anyhow::Result;
+use smc_user::uring::Ring;
+use smc_user::Address;
+use smc_user::Errno;
+use smc_user::Room;
+
+use super::names::accepted;
+use super::Form;
+use super::NOT_RUN;
+use crate::semantics::answer::answer;
+use crate::semantics::rig::Rig;
+
+thread_local! {
+    /// One for all forms: the end of a ring interrupts what its thread waits for.
+    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` with a ring, if this kernel has any.
+fn with_ring(f: impl FnOnce(&mut Ring) -> Result<String>) -> Result<String> {
+    RING.with_borrow_mut(|place| {
+        let ring = match place {
+            Some(ring) => ring,
+            None => match Ring::new() {
+                Ok(ring) => place.insert(ring),
+                Err(Errno::ENOSYS) => return Ok(format!("{NOT_RUN}this kernel has no io_uring")),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        f(ring)
+    })
+}
+
+fn accepted_by_ring(rig: &Rig<'_>, flags: i32, room: Room) -> Result<String> {
+    with_ring(|ring| accepted(rig, |listener| ring.accept(listener, flags, room)))
+}
+
+pub(super) const FORMS: &[Form] = &[
+    Form::new("accept, no address", |rig| {
+        accepted_by_ring(rig, 0, Room::Null)
+    }),
+    Form::new("accept, with an address", |rig| {
+        accepted_by_ring(rig, libc::SOCK_CLOEXEC, Room::Of(200))
+    }),
+    Form::new("accept, room that is too short", |rig| {
+        accepted_by_ring(rig, 0, Room::Of(8))
+    }),
+    Form::new("accept, an address and no length", |rig| {
+        accepted_by_ring(rig, 0, Room::NoLength)
+    }),
+    Form::new("connect, send and receive", |rig| {
+        with_ring(|ring| {
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            let connected = ring.connect(&client, address);
+            let server = listener.accept(0)?;
+            let sent = ring.send(&client, b"hello", 0);
+            let got = ring.recv(&server, &mut [0; 8], 0);
+            answer![connected, sent, got]
+        })
+    }),
+    Form::new("connect, refused, and with a short address", |rig| {
+        with_ring(|ring| {
+            let (socket, nobody) = (rig.open()?, rig.refusing()?);
+            let short = Address::from(nobody).cut(1);
+            answer![
+                ring.connect(&socket, nobody),
+                ring.connect(&rig.open()?, short)
+            ]
+        })
+    }),
+    Form::new("read and write", |rig| {
+        with_ring(|ring| {
+            let pair = rig.pair()?;
+            let sent = ring.write(&pair.client, b"hello");
+            answer![sent, ring.read(&pair.server, &mut [0; 8])]
+        })
+    }),
+    Form::new("sendmsg and recvmsg", |rig| {
+        with_ring(|ring| {
+            let pair = rig.pair()?;
+            let sent = ring.send_message(&pair.client, b"hello");
+            answer![sent, ring.recv_message(&pair.server, &mut [0; 8])]
+        })
+    }),
+    Form::new("receive, without waiting, and peeking", |rig| {
+        with_ring(|ring| {
+            let pair = rig.pair()?;
+            let none = ring.recv(&pair.server, &mut [0; 8], libc::MSG_DONTWAIT);
+            pair.deliver(b"hello")?;
+            let peeked = ring.recv(&pair.server, &mut [0; 8], libc::MSG_PEEK);
+            answer![none, peeked, ring.recv(&pair.server, &mut [0; 3], 0)]
+        })
+    }),
+    Form::new("poll and shutdown", |rig| {
+        with_ring(|ring| {
+            let pair = rig.pair()?;
+            let shut = ring.shutdown(&pair.client, libc::SHUT_WR);
+            let events = ring.poll(&pair.server, libc::POLLIN | libc::POLLRDHUP);
+            let end = ring.recv(&pair.server, &mut [0; 8], 0);
+            answer![shut, events, end, ring.shutdown(&pair.client, 9)]
+        })
+    }),
+    Form::new("no connection", |rig| {
+        with_ring(|ring| {
+            let socket = rig.open()?;
+            answer![
+                ring.send(&socket, b"x", 0),
+                ring.recv(&socket, &mut [0; 8], 0),
+                ring.accept(&socket, 0, Room::Null).map(drop)
+            ]
+        })
+    }),
+];

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What protects a TCP connection, and who may change it behind the peer's back.
+
+use std::net::IpAddr;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::family::Family;
+use crate::netns;
+use crate::semantics::answer::answer;
+use crate::semantics::rig::local;
+use crate::semantics::rig::Rig;
+use crate::semantics::Row;
+
+const TCP_MD5SIG: i32 = 14;
+const TCP_REPAIR: i32 = 19;
+const SOL_TLS: i32 = 282;
+const TLS_TX: i32 = 1;
+const TLS_RX: i32 = 2;
+
+/// `struct tcp_md5sig`: the same key for all ports of a peer.
+fn key_for(peer: IpAddr) -> Vec<u8> {
+    const KEY: &[u8] = b"a key of both";
+    let mut bytes = vec![0; 216];
+    match peer {
+        IpAddr::V4(ip) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            bytes[4..8].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            bytes[8..24].copy_from_slice(&ip.octets());
+        }
+    }
+    bytes[130..132].copy_from_slice(&(KEY.len() as u16).to_ne_bytes());
+    bytes[136..136 + KEY.len()].copy_from_slice(KEY);
+    bytes
+}
+
+fn set_key(socket: &Socket, peer: IpAddr) -> smc_user::Result<()> {
+    socket.set_option(libc::SOL_TCP, TCP_MD5SIG, &key_for(peer))
+}
+
+/// The address that a client has here.
+fn client_ip(rig: &Rig<'_>) -> Result<IpAddr> {
+    Ok(local(&rig.pair()?.client)?.ip())
+}
+
+/// Whether what is sent on a connection goes by TCP, and what arrives.
+fn by_tcp(client: &Socket, server: &Socket) -> Result<String> {
+    let mut buffer = [0; 8];
+    client.send(b"signed", 0)?;
+    let len = server.recv(&mut buffer, 0)?;
+    let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+    answer![
+        !Path::of(client)?.is_smc(),
+        !Path::of(server)?.is_smc(),
+        text
+    ]
+}
+
+/// Whether an option was set that only TCP has, or refused where data go by SMC.
+fn is_for_tcp(socket: &Socket, result: smc_user::Result<()>) -> Result<bool> {
+    Ok(match Path::of(socket)?.is_smc() {
+        true => result == Err(Errno(libc::EOPNOTSUPP)),
+        false => result.is_ok(),
+    })
+}
+
+/// `struct tls12_crypto_info_aes_gcm_128`.
+fn tls_keys() -> [u8; 40] {
+    let mut bytes = [7; 40];
+    // TLS 1.2, AES-GCM-128; then initialisation vector, key, salt, and the number of the first record.
+    bytes[..4].copy_from_slice(&[0x03, 0x03, 51, 0]);
+    bytes[32..].fill(0);
+    bytes
+}
+
+/// A connection that goes by TCP: its client does not know SMC.
+fn plain_pair(rig: &Rig<'_>) -> Result<(Socket, Socket)> {
+    let (listener, address) = rig.listener()?;
+    let client = Family::Tcp.open(rig.context.addr)?;
+    client.connect(address)?;
+    Ok((client, listener.accept(0)?))
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row::same("keys of both ends: by TCP", "true true signed", |rig| {
+        let ip = client_ip(rig)?;
+        let listener = rig.open_server()?;
+        set_key(&listener, ip)?;
+        listener.bind(SocketAddr::new(rig.context.addr, 0))?;
+        listener.listen(16)?;
+        let client = rig.open()?;
+        set_key(&client, rig.context.addr)?;
+        client.connect(local(&listener)?)?;
+        by_tcp(&client, &listener.accept(0)?)
+    })
+    .c_is_wrong("sends the data by RDMA, where nothing signs them"),
+    Row::same(
+        "a key that the listener gets later: by TCP",
+        "true true signed",
+        |rig| {
+            let ip = client_ip(rig)?;
+            let (listener, address) = rig.listener()?;
+            set_key(&listener, ip)?;
+            let client = rig.open()?;
+            set_key(&client, rig.context.addr)?;
+            client.connect(address)?;
+            by_tcp(&client, &listener.accept(0)?)
+        },
+    )
+    .c_is_wrong("sends the data by RDMA, where nothing signs them"),
+    Row::same("a key on a connection, refused over SMC", "true", |rig| {
+        let client = rig.pair()?.client;
+        answer![is_for_tcp(&client, set_key(&client, rig.context.addr))?]
+    })
+    .c_is_wrong("takes the key and sends the data by RDMA, where nothing signs them"),
+    Row::same("repair of a connection, refused over SMC", "true", |rig| {
+        let client = rig.pair()?.client;
+        let on = client.set_option_int(libc::SOL_TCP, TCP_REPAIR, 1);
+        let _ = client.set_option_int(libc::SOL_TCP, TCP_REPAIR, 0);
+        answer![is_for_tcp(&client, on)?]
+    })
+    .c_is_wrong("repairs the TCP connection, over which no data go"),
+    Row::same(
+        "a TLS record after a fallback",
+        "ok ok ok 6 record",
+        |rig| {
+            let (client, server) = plain_pair(rig)?;
+            client.set_option(libc::SOL_TCP, libc::TCP_ULP, b"tls")?;
+            client.set_option(SOL_TLS, TLS_TX, &tls_keys())?;
+            let ulp = server.set_option(libc::SOL_TCP, libc::TCP_ULP, b"tls");
+            let rx = server.set_option(SOL_TLS, TLS_RX, &tls_keys());
+            let tx = server.set_option(SOL_TLS, TLS_TX, &tls_keys());
+            client.send(b"record", 0)?;
+            let mut buffer = [0; 64];
+            let len = server.recv(&mut buffer, 0)?;
+            let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            answer![ulp, rx, tx, len, text]
+        },
+    ),
+    Row::same(
+        "device, mark and priority reach the connection",
+        "ok ok ok signed",
+        |rig| {
+            let (listener, address) = rig.listener()?;
+            let client = rig.open()?;
+            let device = netns::inside(rig.context.client_netns.as_deref(), || {
+                Ok(client.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"wire_a\0"))
+            })?;
+            let mark = client.set_option_int(libc::SOL_SOCKET, libc::SO_MARK, 7);
+            let priority = client.set_option_int(libc::SOL_SOCKET, libc::SO_PRIORITY, 5);
+            client.connect(address)?;
+            let server = listener.accept(0)?;
+            client.send(b"signed", 0)?;
+            let mut buffer = [0; 8];
+            let len = server.recv(&mut buffer, 0)?;
+            let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            answer![device, mark, priority, text]
+        },
+    ),
+];

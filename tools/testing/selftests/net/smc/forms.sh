@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# Every socket call in every form, with every argument given and left out: answered as TCP does, in the same run.
+
+. "$LIB"
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+
+suite "forms" smctest --expect smc forms
+suite "forms, smc run" smc run "$BIN/smctest" "${ENDS[@]}" --expect smc forms --kinds tcp
+
+# PYTHON serves with the plain accept(), which asks for the peer's address; whether it got the right one.
+python_accepts() {
+	local server code
+	ip netns exec b timeout 60 python3 - "$IP_A" "$IP_B" "$1" <<-'END' &
+		import socket, sys
+		listener = socket.socket()
+		if sys.argv[3] == 'ulp':
+		    listener.setsockopt(socket.IPPROTO_TCP, 31, b'smc')
+		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		listener.bind((sys.argv[2], 7100))
+		listener.listen()
+		for _ in range(20):
+		    connection, address = listener.accept()
+		    assert address == connection.getpeername() and address[0] == sys.argv[1], address
+		    data = connection.recv(100)
+		    connection.sendall(data)
+		    connection.close()
+	END
+	server=$!
+	await_port b 7100 && in_ns a timeout 60 python3 - "$IP_B" <<-'END'
+		import socket, sys
+		for n in range(20):
+		    client = socket.create_connection((sys.argv[1], 7100))
+		    client.sendall(b'hello')
+		    assert client.recv(100) == b'hello'
+		    client.close()
+	END
+	code=$?
+	wait "$server" && [ "$code" = 0 ]
+}
+
+check "CPython, a listener by TCP_ULP" python_accepts ulp
+check "CPython, smc run" smc run bash -c "$(declare -f python_accepts await_port within in_ns)
+	IP_A=$IP_A IP_B=$IP_B; python_accepts plain"
+check "module unloads" within 20 unload_smc
+finish
