@@ -64,6 +64,7 @@ type Test = fn(&Context) -> Result<()>;
 const TESTS: &[(&str, Test)] = &[
     ("rest: a connection works after one", rests),
     ("urgent: a byte each way", urgent_bytes),
+    ("urgent: bytes behind one that nobody reads", urgent_unread),
     ("half close: the client's half ends first", client_half),
     ("half close: the server's half ends first", server_half),
     ("abort: a client with no linger time", client_resets),
@@ -132,6 +133,20 @@ fn sample() -> (u64, Vec<u8>) {
 
 fn urgent_bytes(context: &Context) -> Result<()> {
     urgent::run_client(&begin(context, Job::Urgent)?)
+}
+
+/// A reader of ordinary data steps over the urgent byte, and gets what follows.
+fn urgent_unread(context: &Context) -> Result<()> {
+    let socket = begin(context, Job::Count)?;
+    socket.send(b"abc", libc::MSG_OOB).context("urgent send")?;
+    socket.send(b"defgh", 0).context("the send behind it")?;
+    socket.shutdown(libc::SHUT_WR)?;
+    let counted = Ending::receive(&socket)?;
+    ensure!(
+        counted == Ending::of(b"abdefgh"),
+        "the server saw {counted}"
+    );
+    Ok(())
 }
 
 fn rests(context: &Context) -> Result<()> {

@@ -39,6 +39,7 @@ impl Random {
 }
 
 /// An endless stream of bytes; position n is the same however the stream is cut.
+#[derive(Clone)]
 pub(crate) struct Stream {
     random: Random,
     left: [u8; 8],

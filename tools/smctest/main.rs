@@ -16,8 +16,10 @@ mod charged;
 mod churn;
 mod connrate;
 mod context;
+mod crowd;
 mod data;
 mod ending;
+mod endings;
 mod event_loop;
 mod fabric;
 mod failing;
@@ -32,6 +34,7 @@ mod integrity;
 mod job;
 mod killed;
 mod ktap;
+mod leaving;
 mod left;
 mod many;
 mod netns;
@@ -42,6 +45,7 @@ mod refusing;
 mod reset;
 mod semantics;
 mod server;
+mod unread;
 mod urgent;
 mod watch;
 mod watchdog;
@@ -66,6 +70,8 @@ enum Command {
     Serve,
     /// Check every socket call against its expected answer; prints KTAP
     Semantics(semantics::Arguments),
+    /// Compare with TCP what sockets say after every end of a connection; prints KTAP
+    Endings(endings::Arguments),
     /// Check every socket call in every form against TCP's answer in the same run; prints KTAP
     Forms(semantics::forms::Arguments),
     /// Send random data both ways at once and check it
@@ -110,6 +116,12 @@ enum Command {
     Hold(hold::Arguments),
     /// Close with data that the peer does not take
     Left(left::Arguments),
+    /// Close many connections whose other end never closes
+    Crowd(crowd::Arguments),
+    /// Send and go, or read slowly
+    Leaving(leaving::Arguments),
+    /// Read what has arrived after the connection is taken away
+    Unread(unread::Arguments),
     /// Print what netlink and sock_diag answer, to be compared between modules
     #[command(subcommand)]
     Admin(admin::Command),
@@ -125,6 +137,7 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Serve => server::serve(context),
         Command::Semantics(options) => semantics::run(context, options),
+        Command::Endings(options) => endings::run(context, options),
         Command::Forms(options) => semantics::forms::run(context, options),
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
@@ -147,6 +160,9 @@ fn main() -> ExitCode {
         Command::Handover => handover::run(context),
         Command::Hold(options) => hold::run(context, options),
         Command::Left(options) => left::run(context, options),
+        Command::Crowd(options) => crowd::run(context, options),
+        Command::Leaving(options) => leaving::run(context, options),
+        Command::Unread(options) => unread::run(context, options),
         Command::Admin(command) => admin::run(context, command),
         Command::Path => path::run(context),
     };

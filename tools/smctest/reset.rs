@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
+use std::ptr;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -77,6 +78,8 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
     server.set_nonblocking(false)?;
     ensure!(client.recv(&mut [0; 1000], 0)? == 1000, "a short read");
 
+    let waiting = usize::try_from(client.ioctl_int(libc::FIONREAD)?)?;
+    ensure!(waiting > 0, "nothing waits for the reader");
     let seen = last_segment(&ears, context.port)?;
     let (packet, to) = seen.reset(victim);
     mouth.send_to(&packet, 0, to).context("sending the reset")?;
@@ -85,23 +88,30 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
         Victim::Client => (&client, &server),
         Victim::Server => (&server, &client),
     };
-    ends_with(hit, &[Errno::ECONNRESET]).context("the side that was reset")?;
-    ends_with(other, &[Errno::ECONNRESET, Errno::ECONNABORTED]).context("the other side")?;
+    // What has arrived is read first.
+    let least = |socket| if ptr::eq(socket, &client) { waiting } else { 0 };
+    ends_with(hit, least(hit), &[Errno::ECONNRESET]).context("the side that was reset")?;
+    let errors = [Errno::ECONNRESET, Errno::ECONNABORTED];
+    ends_with(other, least(other), &errors).context("the other side")?;
     match hit.send(&[0], 0) {
         Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
         other => bail!("send after the reset: {other:?}"),
     }
 }
 
-/// Reads what is left, up to one of `errors`, which the end of the stream must not hide.
-fn ends_with(socket: &Socket, errors: &[Errno]) -> Result<()> {
+/// Reads what is left, at least so much, up to one of `errors`, which the end of the stream must not hide.
+fn ends_with(socket: &Socket, least: usize, errors: &[Errno]) -> Result<()> {
+    let mut read = 0;
     let started = Instant::now();
     let mut buffer = vec![0; 1 << 16];
     while started.elapsed() < NOTICE {
         match socket.recv(&mut buffer, 0) {
             Ok(0) => bail!("end of the stream, as if all were there"),
-            Ok(_) => {}
-            Err(error) if errors.contains(&error) => return Ok(()),
+            Ok(len) => read += len,
+            Err(error) if errors.contains(&error) => {
+                ensure!(read >= least, "{error} after {read} of {least} bytes");
+                return Ok(());
+            }
             Err(error) => bail!("receive: {error}"),
         }
     }

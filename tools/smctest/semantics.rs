@@ -35,7 +35,12 @@ use crate::context::Context;
 use crate::family::Family;
 use crate::ktap::Ktap;
 
+pub(crate) use rig::await_true;
+pub(crate) use rig::events;
+pub(crate) use rig::Pair;
 pub(crate) use rig::Rig;
+pub(crate) use rig::FIONREAD;
+pub(crate) use rig::SIOCATMARK;
 
 /// What answers in the kernel, where that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

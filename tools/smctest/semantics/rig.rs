@@ -50,6 +50,19 @@ impl<'a> Rig<'a> {
         Ok(Self { context, race })
     }
 
+    /// The network namespace of the client, or else that of the server.
+    pub(crate) fn netns(&self, is_client: bool) -> Option<&str> {
+        let Context {
+            client_netns,
+            server_netns,
+            ..
+        } = self.context;
+        match is_client {
+            true => client_netns.as_deref(),
+            false => server_netns.as_deref(),
+        }
+    }
+
     /// A fresh socket at the client.
     pub(crate) fn open(&self) -> Result<Socket> {
         let socket = self.context.family.open(self.context.addr)?;
@@ -123,6 +136,20 @@ impl<'a> Rig<'a> {
     /// An address of the same network with no machine behind it: a connection stays pending.
     pub(crate) fn silent(&self) -> SocketAddr {
         self.nearby(0x99, 99)
+    }
+
+    /// An address of the same network which nobody answers for.
+    pub(crate) fn missing(&self) -> SocketAddr {
+        self.nearby(0x98, 98)
+    }
+
+    /// An address to which no route leads: one set aside for documentation.
+    pub(crate) fn unrouted(&self) -> SocketAddr {
+        let ip = match self.context.addr {
+            IpAddr::V4(_) => IpAddr::from([203, 0, 113, 1]),
+            IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        };
+        SocketAddr::new(ip, 9)
     }
 
     /// An address of the same network, by its last part.

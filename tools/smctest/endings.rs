@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest endings`: what a socket says after every way in which a connection ends or never begins.
+//!
+//! Each way is gone by TCP first, and its answers are what SMC sockets of every family have to give, over RDMA
+//! or after a fallback: there is no list of right answers. Where they may differ, [`EXCEPTIONS`] says why.
+
+mod looks;
+mod marks;
+mod ways;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::bail;
+use anyhow::Context as _;
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::context::Expected;
+use crate::family::Family;
+use crate::ktap::Ktap;
+use crate::semantics::Rig;
+use looks::Look;
+use looks::LOOKS;
+use ways::Subject;
+use ways::Way;
+use ways::WAYS;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only ways whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+
+    /// Instead: random sequences of urgent data, so many of them
+    #[arg(long)]
+    urgent: Option<u64>,
+
+    /// The first of their seeds
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// A way, a look at it (both by a part of the name), and why SMC may give another answer there.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "unreachable",
+    "connect again",
+    "TCP goes on to report what stays in its error queue",
+)];
+
+/// How many ways are gone at a time: they mostly wait.
+const AT_ONCE: usize = 12;
+
+/// What carries the connection under test.
+struct Path {
+    name: String,
+    /// The other end speaks TCP only, so that the connection falls back.
+    falls_back: bool,
+    family: Family,
+}
+
+/// The families to compare with TCP: those of the command line, or all.
+fn paths(context: &Context) -> Vec<Path> {
+    let falls_back = context.expect == Expected::Tcp;
+    let families = match context.family {
+        Family::Tcp => vec![Family::Smc, Family::Ipproto, Family::Ulp],
+        one => vec![one],
+    };
+    let way = if falls_back { "TCP" } else { "RDMA" };
+    families
+        .into_iter()
+        .map(|family| Path {
+            name: format!("{} over {way}", family.name()),
+            falls_back,
+            family,
+        })
+        .collect()
+}
+
+/// The setting of a connection whose socket under test is at `subject`.
+fn setting(context: &Context, path: Option<&Path>, subject: Subject) -> Context {
+    let (client, server) = match (path, subject) {
+        (None, _) => (Family::Tcp, Family::Tcp),
+        (Some(path), Subject::Client) if path.falls_back => (path.family, Family::Tcp),
+        (Some(path), Subject::Server) if path.falls_back => (Family::Tcp, path.family),
+        (Some(path), _) => (path.family, path.family),
+    };
+    Context {
+        family: client,
+        server_family: Some(server),
+        ..context.clone()
+    }
+}
+
+/// The answers of one look: what TCP says, and the paths that say something else.
+struct Answers {
+    way: &'static str,
+    look: &'static str,
+    tcp: String,
+    others: Vec<(String, String)>,
+}
+
+/// Runs all ways; prints a table and KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let paths = paths(context);
+    check_paths(context, &paths)?;
+    if let Some(count) = arguments.urgent {
+        return marks::run(context, &paths, arguments.seed, count);
+    }
+    let ways: Vec<_> = WAYS
+        .iter()
+        .filter(|way| way.name.contains(&arguments.only))
+        .filter(|way| context.expect == Expected::Smc || !way.takes_device)
+        .collect();
+    let (alone, together): (Vec<_>, Vec<_>) = ways.iter().partition(|way| way.takes_device);
+    let mut results = go_all(context, &paths, &together, AT_ONCE);
+    results.append(&mut go_all(context, &paths, &alone, 1));
+
+    println!("# the mask in level and edge mode, and what the calls said then; where SMC differs, its own");
+    let mut failed = BTreeMap::<(&str, &str), Vec<String>>::new();
+    for (way, result) in &results {
+        match result {
+            Err(error) => {
+                for path in &paths {
+                    failed
+                        .entry((*way, &path.name))
+                        .or_default()
+                        .push(format!("could not be run: {error:#}"));
+                }
+            }
+            Ok(answers) => answers.iter().for_each(|answer| {
+                println!("# {}; {}: {}", answer.way, answer.look, answer.tcp);
+                for (path, said) in &answer.others {
+                    let why = exception(answer);
+                    let note = why.map_or(String::new(), |why| format!(" (as it may: {why})"));
+                    println!("#     {path}: {said}{note}");
+                    if why.is_none() {
+                        let line = format!("{}: {said}, TCP: {}", answer.look, answer.tcp);
+                        let entry = failed.entry((*way, path)).or_default();
+                        entry.push(line);
+                    }
+                }
+            }),
+        }
+    }
+    let mut ktap = Ktap::start(ways.len() * paths.len());
+    for path in &paths {
+        for way in &ways {
+            let result = match failed.get(&(way.name, path.name.as_str())) {
+                Some(lines) => Err(lines.join("\n")),
+                None => Ok(()),
+            };
+            ktap.result(format!("{}: {}", path.name, way.name), result);
+        }
+    }
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} failed"),
+    }
+}
+
+fn exception(answer: &Answers) -> Option<&'static str> {
+    EXCEPTIONS
+        .iter()
+        .find(|(way, look, _)| answer.way.contains(way) && answer.look.contains(look))
+        .map(|(_, _, why)| *why)
+}
+
+/// Each path has to be what its name says.
+fn check_paths(context: &Context, paths: &[Path]) -> Result<()> {
+    for path in paths {
+        for subject in [Subject::Client, Subject::Server] {
+            let setting = setting(context, Some(path), subject);
+            if setting.family == Family::Tcp {
+                continue;
+            }
+            let rig = Rig::new(&setting, Duration::ZERO)?;
+            let is_smc = rig.path()?.is_smc();
+            if is_smc == path.falls_back {
+                bail!("connections of {} go another way", path.name);
+            }
+        }
+    }
+    Ok(())
+}
+
+type Results = BTreeMap<&'static str, Result<Vec<Answers>>>;
+
+/// Goes all ways, so many at a time.
+fn go_all(context: &Context, paths: &[Path], ways: &[&'static Way], at_once: usize) -> Results {
+    let (next, results) = (Mutex::new(ways.iter()), Mutex::new(Results::new()));
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| loop {
+                let way = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(way) = way else {
+                    break;
+                };
+                let result = go(context, paths, way);
+                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                results.insert(way.name, result);
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes one way, by TCP and by each path, once for each look.
+fn go(context: &Context, paths: &[Path], way: &'static Way) -> Result<Vec<Answers>> {
+    let look_at = |path: Option<&Path>, look: &Look, expected: Option<&str>| {
+        let setting = setting(context, path, way.subject);
+        let rig = Rig::new(&setting, Duration::ZERO)?;
+        looks::take(&rig, way, look, expected)
+    };
+    let mut all = Vec::new();
+    let looks = LOOKS
+        .iter()
+        .filter(|look| look.is_brief || !way.takes_device);
+    for look in looks {
+        let tcp = look_at(None, look, None).context("over TCP")?;
+        let mut others = Vec::new();
+        for path in paths {
+            let said = look_at(Some(path), look, Some(&tcp)).context(path.name.clone())?;
+            if said != tcp {
+                others.push((path.name.clone(), said));
+            }
+        }
+        all.push(Answers {
+            way: way.name,
+            look: look.name,
+            tcp,
+            others,
+        });
+    }
+    Ok(all)
+}

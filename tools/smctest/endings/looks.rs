@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is asked of a socket whose connection has ended.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+use nix::sys::epoll::EpollFlags;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use super::ways::Scene;
+use super::ways::Way;
+use crate::semantics::await_true;
+use crate::semantics::events;
+use crate::semantics::Rig;
+use crate::watch::Watch;
+
+/// What an end needs to become visible, also on a loaded machine, and what follows from a call.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Longest time for an end to become visible as TCP shows it.
+const LONG: Duration = Duration::from_secs(3);
+
+const STEP: Duration = Duration::from_millis(5);
+
+/// A sequence of calls, of which each changes what the next one says.
+pub(super) struct Look {
+    pub(super) name: &'static str,
+    calls: &'static [Call],
+    /// Also taken after ways that take long.
+    pub(super) is_brief: bool,
+}
+
+/// One call, whose answer is a word.
+#[derive(Clone, Copy)]
+enum Call {
+    Mask,
+    Error,
+    Recv,
+    Send,
+    Connect,
+    Listen,
+    Peer,
+    Shutdown,
+}
+
+use Call::*;
+
+pub(super) const LOOKS: &[Look] = &[
+    Look {
+        name: "SO_ERROR twice, mask, recv twice, send twice, mask",
+        calls: &[Error, Error, Mask, Recv, Recv, Send, Send, Mask],
+        is_brief: true,
+    },
+    Look {
+        name: "name of the peer, recv twice, send twice, SO_ERROR, mask, shutdown",
+        calls: &[Peer, Recv, Recv, Send, Send, Error, Mask, Shutdown],
+        is_brief: false,
+    },
+    Look {
+        name: "send twice, recv twice, SO_ERROR, mask",
+        calls: &[Send, Send, Recv, Recv, Error, Mask],
+        is_brief: false,
+    },
+    Look {
+        name: "connect again twice, SO_ERROR, mask, recv",
+        calls: &[Connect, Connect, Error, Mask, Recv],
+        is_brief: true,
+    },
+    Look {
+        name: "listen, mask",
+        calls: &[Listen, Mask],
+        is_brief: false,
+    },
+];
+
+/// Goes `way` and takes the look: the masks, then the calls. What TCP said is `expected`: some of it may need a
+/// while to show.
+pub(super) fn take(
+    rig: &Rig<'_>,
+    way: &Way,
+    look: &Look,
+    expected: Option<&str>,
+) -> Result<String> {
+    let flags = EpollFlags::EPOLLIN
+        | EpollFlags::EPOLLOUT
+        | EpollFlags::EPOLLPRI
+        | EpollFlags::EPOLLRDHUP
+        | EpollFlags::EPOLLET;
+    let mut watch = None;
+    let scene = (way.go)(rig, &mut |socket| {
+        let edge = Watch::new(socket, flags)?;
+        while edge.wait(Duration::ZERO)? != "none" {}
+        watch = Some(edge);
+        Ok(())
+    })?;
+    let subject = &scene.subject;
+    if expected.is_none() && way.shows() {
+        let signs = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        await_true("a sign of the end", || events(subject) & signs != 0)?;
+    }
+    let mask = await_mask(subject, expected.and_then(|said| said.split(' ').next()));
+    let mut edge = "none".to_string();
+    if let Some(watch) = watch {
+        loop {
+            match watch.wait(STEP)? {
+                quiet if quiet == "none" => break,
+                events => edge = events,
+            }
+        }
+    }
+    let mut said = vec![mask, edge];
+    let mut listeners = Vec::new();
+    for call in look.calls {
+        said.push(call.answer(rig, &scene, &mut listeners)?);
+    }
+    Ok(said.join(" "))
+}
+
+/// The mask once it stays what it is, or is as `expected`.
+fn await_mask(socket: &Socket, expected: Option<&str>) -> String {
+    let text = || format!("{:#x}", events(socket));
+    let (start, mut since, mut last) = (Instant::now(), Instant::now(), text());
+    loop {
+        std::thread::sleep(STEP);
+        let now = text();
+        if now != last {
+            (since, last) = (Instant::now(), now);
+        }
+        let enough = match expected {
+            Some(expected) if last != expected => LONG,
+            Some(_) => STEP,
+            None => QUIET * 2,
+        };
+        if since.elapsed() >= enough || start.elapsed() >= LONG {
+            return last;
+        }
+    }
+}
+
+impl Call {
+    fn answer(self, rig: &Rig<'_>, scene: &Scene, listeners: &mut Vec<Socket>) -> Result<String> {
+        let socket = &scene.subject;
+        let word = |result: smc_user::Result<usize>| match result {
+            Ok(len) => len.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Ok(match self {
+            Self::Mask => format!("{:#x}", events(socket)),
+            Self::Error => match socket.take_error() {
+                Ok(None) => "none".to_string(),
+                Ok(Some(error)) | Err(error) => error.to_string(),
+            },
+            Self::Recv => word(socket.recv(&mut [0; 64], libc::MSG_DONTWAIT)),
+            Self::Send => {
+                let said = word(socket.send(b"x", libc::MSG_DONTWAIT));
+                // For an answer of the peer.
+                std::thread::sleep(QUIET);
+                said
+            }
+            Self::Connect => {
+                let (listener, address) = rig.listener()?;
+                let result = socket.connect(address);
+                let is_pending = matches!(result, Err(Errno::EINPROGRESS | Errno::EALREADY));
+                if is_pending {
+                    // Until it has an end.
+                    let _ = await_pending(socket);
+                }
+                // It may have the connection.
+                listeners.push(listener);
+                word(result.map(|()| 0))
+            }
+            Self::Listen => word(socket.listen(1).map(|()| 0)),
+            Self::Peer => word(socket.peer_address().map(|_| 0)),
+            Self::Shutdown => word(socket.shutdown(libc::SHUT_WR).map(|()| 0)),
+        })
+    }
+}
+
+fn await_pending(socket: &Socket) -> Result<()> {
+    let start = Instant::now();
+    while events(socket) == 0 && start.elapsed() < LONG {
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ways in which a connection ends, or does not begin.
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::process::Stdio;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::Address;
+use smc_user::Socket;
+
+use crate::netns;
+use crate::semantics::await_true;
+use crate::semantics::events;
+use crate::semantics::Pair;
+use crate::semantics::Rig;
+use crate::semantics::FIONREAD;
+
+/// Which end the socket under test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Client,
+    Server,
+}
+
+/// What is there after the end.
+pub(super) struct Scene {
+    pub(super) subject: Socket,
+    /// What has to stay open.
+    _kept: Vec<Socket>,
+}
+
+impl Scene {
+    fn alone(subject: Socket) -> Self {
+        let _kept = Vec::new();
+        Self { subject, _kept }
+    }
+}
+
+/// Has somebody look at the socket under test just before the end.
+type Prepare<'a> = &'a mut dyn FnMut(&Socket) -> Result<()>;
+
+pub(super) struct Way {
+    pub(super) name: &'static str,
+    pub(super) subject: Subject,
+    pub(super) go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>,
+    /// It takes an RDMA device away: for connections over RDMA, and while no other way is gone.
+    pub(super) takes_device: bool,
+}
+
+impl Way {
+    /// Whether the end can be seen at the socket under test.
+    pub(super) fn shows(&self) -> bool {
+        let hidden = [": the peer shuts down reading", ": shutdown of writing"];
+        !hidden.iter().any(|name| self.name.ends_with(name))
+    }
+}
+
+/// An attempt of a client.
+const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>) -> Way {
+    Way {
+        name,
+        subject: Subject::Client,
+        go,
+        takes_device: false,
+    }
+}
+
+/// Both ends of a connection: the one under test, and its peer.
+struct Both<'a> {
+    rig: &'a Rig<'a>,
+    subject: Socket,
+    peer: Option<Socket>,
+    role: Subject,
+}
+
+impl<'a> Both<'a> {
+    fn new(rig: &'a Rig<'a>, prepare: Prepare<'_>, role: Subject) -> Result<Self> {
+        let Pair { client, server, .. } = rig.pair()?;
+        for socket in [&client, &server] {
+            socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        }
+        let (subject, peer) = match role {
+            Subject::Client => (client, server),
+            Subject::Server => (server, client),
+        };
+        prepare(&subject)?;
+        Ok(Self {
+            rig,
+            subject,
+            peer: Some(peer),
+            role,
+        })
+    }
+
+    fn peer(&self) -> Result<&Socket> {
+        self.peer
+            .as_ref()
+            .ok_or_else(|| anyhow::anyhow!("the peer has gone"))
+    }
+
+    /// The subject sends what the peer does not read.
+    fn leave_unread(&self) -> Result<()> {
+        self.subject.send(b"hello", 0)?;
+        await_true("data at the peer", || {
+            self.peer
+                .as_ref()
+                .is_some_and(|peer| peer.ioctl_int(FIONREAD) == Ok(5))
+        })
+    }
+
+    /// The peer sends what the subject has not read.
+    fn have_unread(&self) -> Result<()> {
+        self.peer()?.send(b"hello", 0)?;
+        await_true("data", || self.subject.ioctl_int(FIONREAD) == Ok(5))
+    }
+
+    /// The network namespace of the subject, or of its peer.
+    fn netns(&self, is_peer: bool) -> Option<&str> {
+        self.rig.netns((self.role == Subject::Client) != is_peer)
+    }
+
+    /// The administrator destroys the TCP connection of the subject, or of its peer (`SOCK_DESTROY`).
+    fn destroy(&self, is_peer: bool) -> Result<()> {
+        let socket = if is_peer { self.peer()? } else { &self.subject };
+        let (local, remote) = (socket.local_address()?, socket.peer_address()?);
+        let (Some(local), Some(remote)) = (local.to_ip(), remote.to_ip()) else {
+            bail!("no IP addresses");
+        };
+        let (local, remote) = (local.to_string(), remote.to_string());
+        let args = ["-K", "-tnH", "src", &local, "dst", &remote];
+        let said = run(self.netns(is_peer), "ss", &args)?;
+        ensure!(
+            said.contains(&local),
+            "ss -K found no connection from {local} to {remote}"
+        );
+        Ok(())
+    }
+
+    /// The RDMA device of the subject, or of its peer, is removed; a new one follows. A connection over TCP is
+    /// ended in the way in which the kernel ends one whose device may not carry it any more.
+    fn lose_device(&self, is_peer: bool) -> Result<()> {
+        if !Path::of(&self.subject)?.is_smc() {
+            return self.destroy(is_peer);
+        }
+        let netns = self.netns(is_peer);
+        let links = run(netns, "rdma", &["link", "show"])?;
+        // Only a device whose network device is in the namespace is shown with it.
+        let own = links.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            let device = words.nth(1)?.split('/').next()?;
+            words.find(|word| *word == "netdev")?;
+            Some((device, words.next()?))
+        });
+        let (device, netdev) = own.with_context(|| format!("no RDMA device: {links}"))?;
+        run(netns, "rdma", &["link", "delete", device])?;
+        let add = ["link", "add", device, "type", "rxe", "netdev", netdev];
+        run(netns, "rdma", &add)?;
+        await_true("RDMA again", || {
+            self.rig.path().is_ok_and(|path| path.is_smc())
+        })
+    }
+
+    fn await_end(&self) -> Result<()> {
+        await_true("the end of the stream", || {
+            events(&self.subject) & libc::POLLRDHUP != 0
+        })
+    }
+
+    fn scene(self) -> Scene {
+        Scene {
+            subject: self.subject,
+            _kept: self.peer.into_iter().collect(),
+        }
+    }
+}
+
+/// What a program prints that succeeds in a network namespace.
+fn run(netns: Option<&str>, program: &str, args: &[&str]) -> Result<String> {
+    let output = netns::inside(netns, || {
+        let output = Command::new(program).args(args).output();
+        output.with_context(|| format!("running {program}"))
+    })?;
+    ensure!(
+        output.status.success(),
+        "{program} {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Ends one of the two; makes a pair of ways of it, one for each subject.
+type End = fn(&mut Both<'_>) -> Result<()>;
+
+macro_rules! ends {
+    ($takes_device:literal, $($name:literal: $end:expr),+ $(,)?) => {
+        &[$(
+            Way {
+                name: concat!("client: ", $name),
+                subject: Subject::Client,
+                go: |rig, prepare| {
+                    let mut both = Both::new(rig, prepare, Subject::Client)?;
+                    let end: End = $end;
+                    end(&mut both)?;
+                    Ok(both.scene())
+                },
+                takes_device: $takes_device,
+            },
+            Way {
+                name: concat!("server: ", $name),
+                subject: Subject::Server,
+                go: |rig, prepare| {
+                    let mut both = Both::new(rig, prepare, Subject::Server)?;
+                    let end: End = $end;
+                    end(&mut both)?;
+                    Ok(both.scene())
+                },
+                takes_device: $takes_device,
+            },
+        )+]
+    };
+}
+
+/// A client that does not wait.
+fn open(rig: &Rig<'_>, prepare: Prepare<'_>) -> Result<Socket> {
+    let socket = rig.open()?;
+    socket.set_nonblocking(true)?;
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+fn undo(socket: &Socket) -> smc_user::Result<()> {
+    socket.connect(Address::of_family(0, 16))
+}
+
+/// A process of its own has the only descriptor, and is killed.
+fn kill(socket: Socket) -> Result<()> {
+    let mut child = Command::new("sleep")
+        .arg("1000")
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .spawn()?;
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+const ATTEMPTS: &[Way] = &[
+    attempt("a fresh socket", |rig, prepare| {
+        Ok(Scene::alone(open(rig, prepare)?))
+    }),
+    attempt("refused", |rig, prepare| {
+        let address = rig.refusing()?;
+        let socket = open(rig, prepare)?;
+        let _ = socket.connect(address);
+        Ok(Scene::alone(socket))
+    }),
+    attempt("refused, told by a blocking call", |rig, prepare| {
+        let address = rig.refusing()?;
+        let socket = open(rig, prepare)?;
+        socket.set_nonblocking(false)?;
+        let _ = socket.connect(address);
+        Ok(Scene::alone(socket))
+    }),
+    attempt("no route", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        let _ = socket.connect(rig.unrouted());
+        Ok(Scene::alone(socket))
+    }),
+    attempt("unreachable", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        let _ = socket.connect(rig.missing());
+        await_true("an error", || events(&socket) != 0)?;
+        Ok(Scene::alone(socket))
+    }),
+    attempt("timed out", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        socket.set_option_int(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 300)?;
+        let _ = socket.connect(rig.silent());
+        await_true("an error", || events(&socket) != 0)?;
+        Ok(Scene::alone(socket))
+    }),
+    attempt("undone while pending", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        let _ = socket.connect(rig.silent());
+        undo(&socket)?;
+        Ok(Scene::alone(socket))
+    }),
+    attempt("shut down while pending", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        let _ = socket.connect(rig.silent());
+        socket.shutdown(libc::SHUT_RDWR)?;
+        Ok(Scene::alone(socket))
+    }),
+    attempt("a listener, undone", |rig, prepare| {
+        let socket = open(rig, prepare)?;
+        socket.listen(1)?;
+        undo(&socket)?;
+        Ok(Scene::alone(socket))
+    }),
+];
+
+const CONNECTIONS: &[Way] = ends![
+    false,
+    "the peer closes": |both| {
+        both.peer = None;
+        Ok(())
+    },
+    "the peer sends and closes": |both| {
+        both.peer()?.send(b"hello", 0)?;
+        both.peer = None;
+        Ok(())
+    },
+    "the peer closes with unread data": |both| {
+        both.leave_unread()?;
+        both.peer = None;
+        Ok(())
+    },
+    "the peer resets": |both| {
+        both.peer()?.set_linger(true, 0)?;
+        both.peer = None;
+        Ok(())
+    },
+    "the peer lingers": |both| {
+        both.peer()?.set_linger(true, 1)?;
+        both.peer()?.send(b"hello", 0)?;
+        both.peer = None;
+        Ok(())
+    },
+    "the peer is undone": |both| {
+        Ok(undo(both.peer()?)?)
+    },
+    "the peer is killed": |both| {
+        match both.peer.take() {
+            Some(peer) => kill(peer),
+            None => Ok(()),
+        }
+    },
+    "the peer is killed with unread data": |both| {
+        both.leave_unread()?;
+        match both.peer.take() {
+            Some(peer) => kill(peer),
+            None => Ok(()),
+        }
+    },
+    "the peer shuts down writing": |both| {
+        Ok(both.peer()?.shutdown(libc::SHUT_WR)?)
+    },
+    "the peer shuts down reading": |both| {
+        Ok(both.peer()?.shutdown(libc::SHUT_RD)?)
+    },
+    "the peer shuts down both": |both| {
+        Ok(both.peer()?.shutdown(libc::SHUT_RDWR)?)
+    },
+    "the peer shuts down writing, and resets": |both| {
+        both.peer()?.shutdown(libc::SHUT_WR)?;
+        both.await_end()?;
+        both.peer()?.set_linger(true, 0)?;
+        both.peer = None;
+        Ok(())
+    },
+    "shutdown of writing": |both| {
+        Ok(both.subject.shutdown(libc::SHUT_WR)?)
+    },
+    "shutdown of reading": |both| {
+        Ok(both.subject.shutdown(libc::SHUT_RD)?)
+    },
+    "shutdown of both": |both| {
+        Ok(both.subject.shutdown(libc::SHUT_RDWR)?)
+    },
+    "shutdown of writing, and the peer resets": |both| {
+        both.subject.shutdown(libc::SHUT_WR)?;
+        await_true("the end at the peer", || {
+            both.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
+        })?;
+        both.peer()?.set_linger(true, 0)?;
+        both.peer = None;
+        Ok(())
+    },
+    "shutdown of writing at both ends": |both| {
+        both.peer()?.shutdown(libc::SHUT_WR)?;
+        both.await_end()?;
+        Ok(both.subject.shutdown(libc::SHUT_WR)?)
+    },
+    "undone": |both| {
+        Ok(undo(&both.subject)?)
+    },
+    "undone after the peer has finished": |both| {
+        both.peer()?.shutdown(libc::SHUT_WR)?;
+        both.await_end()?;
+        Ok(undo(&both.subject)?)
+    },
+    "the administrator destroys it": |both| both.destroy(false),
+    "the administrator destroys it, with data to read": |both| {
+        both.have_unread()?;
+        both.destroy(false)
+    },
+    "the administrator destroys the peer": |both| both.destroy(true),
+];
+
+const DEVICES: &[Way] = ends![
+    true,
+    "the device goes": |both| both.lose_device(false),
+    "the device goes, with data to read": |both| {
+        both.have_unread()?;
+        both.lose_device(false)
+    },
+    "the device of the peer goes": |both| both.lose_device(true),
+];
+
+/// All ways.
+pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES]);
+
+/// The tables of ways.
+pub(super) struct Ways([&'static [Way]; 3]);
+
+impl Ways {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Way> {
+        self.0.into_iter().flatten()
+    }
+}

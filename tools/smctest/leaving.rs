@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest leaving`: an application that sends and goes, in each way that there is, and one that reads slowly.
+//!
+//! Each prints one line: how many bytes `send()` took, and how many were read and how that ended. Who compares the
+//! two knows whether any were lost without an error.
+
+use std::io::Write;
+use std::process;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Result;
+use clap::Subcommand;
+use clap::ValueEnum;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::data::Stream;
+
+/// The seed of the data.
+const SEED: u64 = 7;
+
+/// Time between two reads of one who is slow.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Bytes that are read at a time by one who is slow.
+const PIECE: usize = 5_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Be the server of the one connection
+    #[arg(long)]
+    listen: bool,
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Send, and go
+    Give {
+        #[arg(long)]
+        how: How,
+    },
+    /// Read slowly to the end
+    Take {
+        /// Milliseconds before the first read
+        #[arg(long, default_value_t = 0)]
+        wait: u64,
+        /// Close after so many bytes, instead of at the end
+        #[arg(long)]
+        only: Option<usize>,
+        /// Send so many bytes first
+        #[arg(long, default_value_t = 0)]
+        send: usize,
+    },
+}
+
+/// What is sent, and how the sender goes.
+#[derive(Clone, Copy, ValueEnum)]
+enum How {
+    /// A full window; the process exits
+    FullExit,
+    /// A full window; the process is killed
+    FullKill,
+    /// A full window; close(2)
+    FullClose,
+    /// A full window; close(2) without lingering
+    FullAbort,
+    /// A full window; shutdown(2) of writing, then waits for the reader to go
+    FullHalf,
+    /// A full window; shutdown(2) of writing, then the process exits
+    FullHalfExit,
+    /// A full window; the process exits, and has not read what it was sent
+    FullUnread,
+    /// As much as just fits; the process exits
+    JustExit,
+    /// Two small sends; the process exits
+    SmallExit,
+    /// Two small sends, the second with "more comes"; the process exits
+    MoreExit,
+    /// Two small sends; close(2)
+    SmallClose,
+}
+
+/// Gives or takes.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let socket = match arguments.listen {
+        true => context.listen(1)?.accept(0)?,
+        false => context.connect()?,
+    };
+    match arguments.role {
+        Role::Give { how } => give(&socket, how),
+        Role::Take { wait, only, send } => {
+            socket.send(&vec![0; send], 0)?;
+            thread::sleep(Duration::from_millis(wait));
+            take(&socket, only)
+        }
+    }
+}
+
+struct Giver<'a> {
+    socket: &'a Socket,
+    data: Stream,
+    taken: usize,
+}
+
+impl Giver<'_> {
+    /// One call, whose bytes the kernel takes all; says no if it takes none.
+    fn send(&mut self, len: usize, flags: i32) -> Result<bool> {
+        let mut buffer = vec![0; len];
+        let before = self.data.clone();
+        self.data.fill(&mut buffer);
+        match self.socket.send(&buffer, flags) {
+            Ok(sent) => {
+                self.data = before;
+                self.data.fill(&mut buffer[..sent]);
+                self.taken += sent;
+                Ok(true)
+            }
+            Err(Errno(libc::EAGAIN)) => {
+                self.data = before;
+                Ok(false)
+            }
+            Err(error) => bail!("send: {error}"),
+        }
+    }
+
+    /// All that is taken without waiting for a reader: until nothing is for a while, for what is on its way
+    /// makes room.
+    fn fill(&mut self) -> Result<()> {
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_millis(300) {
+            match self.send(4_000, libc::MSG_DONTWAIT)? {
+                true => last = Instant::now(),
+                false => thread::sleep(PAUSE),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn give(socket: &Socket, how: How) -> Result<()> {
+    let mut giver = Giver {
+        socket,
+        data: Stream::new(SEED),
+        taken: 0,
+    };
+    match how {
+        How::JustExit => _ = giver.send(65_536, 0)?,
+        How::SmallExit | How::SmallClose => {
+            giver.send(100, 0)?;
+            giver.send(100, 0)?;
+        }
+        How::MoreExit => {
+            giver.send(100, 0)?;
+            giver.send(100, libc::MSG_MORE)?;
+        }
+        _ => giver.fill()?,
+    }
+    // Before the end, after which nothing may be in the way of it.
+    println!("# gave {}", giver.taken);
+    std::io::stdout().flush()?;
+    match how {
+        How::FullClose | How::SmallClose => Ok(()),
+        How::FullAbort => Ok(socket.set_linger(true, 0)?),
+        How::FullHalf => {
+            socket.shutdown(libc::SHUT_WR)?;
+            // The reader closes when it has come to the end.
+            let _ = socket.read(&mut [0]);
+            Ok(())
+        }
+        How::FullHalfExit => {
+            socket.shutdown(libc::SHUT_WR)?;
+            process::exit(0)
+        }
+        How::FullKill => process::abort(),
+        _ => process::exit(0),
+    }
+}
+
+fn take(socket: &Socket, only: Option<usize>) -> Result<()> {
+    let mut data = Stream::new(SEED);
+    let (mut buffer, mut expected) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut read = 0;
+    while only.is_none_or(|only| read < only) {
+        match socket.read(&mut buffer) {
+            Ok(0) => {
+                println!("# took {read} end");
+                return Ok(());
+            }
+            Ok(len) => {
+                data.fill(&mut expected[..len]);
+                ensure!(
+                    buffer[..len] == expected[..len],
+                    "other bytes behind {read}"
+                );
+                read += len;
+            }
+            Err(error) => {
+                println!("# took {read} error {error}");
+                return Ok(());
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    println!("# took {read} left");
+    Ok(())
+}

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 500
+# What sockets say after every way in which a connection ends or never begins, and of urgent data, is what TCP says.
+
+. "$LIB"
+
+SEQUENCES=$(scale 15 300)
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+
+# Nobody answers for some address: that is known soon.
+short_neighbour() {
+	in_ns a sh -c '
+		echo 100 >/proc/sys/net/ipv4/neigh/wire_a/retrans_time_ms
+		echo 1 >/proc/sys/net/ipv4/neigh/wire_a/mcast_solicit
+	'
+}
+
+require "addresses without a machine are found out" short_neighbour
+suite "fallback" smctest --family tcp --expect tcp endings
+suite "fallback, urgent" smctest --family tcp --expect tcp endings --urgent "$((SEQUENCES / 5))"
+require "soft RoCE" up_rxe
+suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
+suite "RDMA, urgent" smctest --family tcp --expect smc endings --urgent "$SEQUENCES"
+check "module unloads" within 20 unload_smc
+finish
