@@ -10,6 +10,7 @@ use std::ffi::CString;
 use std::fs;
 use std::fs::File;
 use std::io::Read;
+use std::io::Write as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::thread;
@@ -24,6 +25,8 @@ use nix::kmod::finit_module;
 use nix::kmod::DeleteModuleFlags;
 use nix::kmod::ModuleInitFlags;
 use smc_tools::view::Module;
+use smc_user::poll_fd;
+use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
@@ -55,6 +58,10 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["percent", "rounds", "everywhere", "load"])]
     in_turn: bool,
 
+    /// Instead of connecting, send on a connection for which there is no memory
+    #[arg(long, conflicts_with_all = ["rounds", "everywhere", "in_turn", "load"])]
+    sends: bool,
+
     /// Instead of connecting, load and unload this module
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
@@ -65,6 +72,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let injector = Injector::open(arguments)?;
     if arguments.in_turn {
         return connect_in_turn(context, &injector);
+    }
+    if arguments.sends {
+        return send_without_memory(context, &injector);
     }
     let failed = match &arguments.load {
         Some(module) => load_rounds(&injector, module, arguments.rounds)?,
@@ -103,6 +113,40 @@ fn converse(context: &Context) -> Result<()> {
 fn ask(mut socket: &Socket) -> Result<()> {
     Job::One.send(socket)?;
     Ok(socket.read_exact(&mut [0])?)
+}
+
+/// Connections whose data nobody reads hold all send buffers of their group; another one has to wait for
+/// memory, which is no error.
+fn send_without_memory(context: &Context, injector: &Injector) -> Result<()> {
+    /// More than a group keeps unused.
+    const BUSY: usize = 6;
+    let listener = context.listen(16)?;
+    netns::enter(context.client_netns.as_deref())?;
+    let connect = || -> Result<(Socket, Socket)> {
+        let client = context.connect()?;
+        client.set_nonblocking(true)?;
+        Ok((client, listener.accept(0)?))
+    };
+    let busy: Vec<_> = (0..BUSY).map(|_| connect()).collect::<Result<_>>()?;
+    for (client, _) in &busy {
+        while client.send(&[0; 1 << 14], 0).is_ok() {}
+    }
+    let (client, server) = connect()?;
+    let (sent, events) = injector.during(|| {
+        let sent = client.send(b"x", 0);
+        (sent, poll_fd(&client, libc::POLLOUT, Duration::ZERO))
+    })?;
+    println!("# failing: without memory send says {sent:?}, poll {events:?}");
+    ensure!(sent == Err(Errno::EAGAIN), "it is an error");
+    ensure!(events == Ok(0), "poll says something else");
+    let events = poll_fd(&client, libc::POLLOUT, CALL_TIMEOUT)?;
+    ensure!(
+        events == libc::POLLOUT,
+        "memory comes back, poll says {events:#x}"
+    );
+    ensure!(client.send(b"x", 0) == Ok(1), "no send with memory");
+    ensure!(server.recv(&mut [0], 0) == Ok(1), "nothing arrived");
+    Ok(())
 }
 
 /// Handshakes run in workers: each small allocation that these make for a connection and its link group
@@ -200,14 +244,16 @@ impl Injector {
 
     /// Runs `work` with faults.
     fn during<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        fs::write(MAKE_IT_FAIL, "1").context("make-it-fail")?;
-        // Opened and formatted before, since this task's own allocations fail from here on.
-        let probability = format!("{FAILSLAB}/probability");
+        // Opened and formatted before, since this task's own allocations fail in between.
+        let open = |file: &str| File::options().write(true).open(file);
+        let mut task = open(MAKE_IT_FAIL).context("make-it-fail")?;
+        let mut probability = open(&format!("{FAILSLAB}/probability"))?;
         let percent = self.percent.to_string();
-        fs::write(&probability, percent)?;
+        task.write_all(b"1").context("make-it-fail")?;
+        probability.write_all(percent.as_bytes())?;
         let value = work();
-        while fs::write(&probability, "0").is_err() {}
-        while fs::write(MAKE_IT_FAIL, "0").is_err() {}
+        while probability.write_all(b"0").is_err() {}
+        while task.write_all(b"0").is_err() {}
         Ok(value)
     }
 

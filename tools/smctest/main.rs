@@ -45,6 +45,7 @@ mod refusing;
 mod reset;
 mod semantics;
 mod server;
+mod stuck;
 mod unread;
 mod urgent;
 mod watch;
@@ -88,6 +89,8 @@ enum Command {
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
     Apart(apart::Arguments),
+    /// Take a device away while calls wait for the application's memory
+    Stuck(stuck::Arguments),
     /// Run a command that may open no sockets of a family
     Refusing(refusing::Arguments),
     /// Reset the TCP connection in the middle of a transfer
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Failover(options) => failover::run(context, options),
         Command::Killed(options) => killed::run(context, options),
         Command::Apart(options) => apart::run(context, options),
+        Command::Stuck(options) => stuck::run(context, options),
         Command::Refusing(options) => refusing::run(options),
         Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),

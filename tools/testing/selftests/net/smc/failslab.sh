@@ -23,6 +23,8 @@ check "calls with 5 % of allocations failing" smctest failing --percent 5 --roun
 check "calls with 30 % of allocations failing" smctest failing --percent 30 --rounds 60
 check "all tasks, with 1 % of allocations failing" \
 	smctest failing --everywhere --percent 1 --rounds 60
+[ "$MODULE" = c ] || check "a send without memory for a buffer waits" \
+	smctest --expect smc failing --sends --percent 100
 check "SMC works afterwards" within 20 smctest --expect smc integrity --mib 2
 check "module unloads" within 20 unload_smc
 

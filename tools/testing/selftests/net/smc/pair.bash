@@ -20,7 +20,7 @@ far() {
 # obey: what guest b does, until it gets the order `dismiss`.
 obey() {
 	local next=1 order code
-	while within 300 test -e "$OUT/order.$next"; do
+	while within "$(scale 300 3000)" test -e "$OUT/order.$next"; do
 		order=$(cat "$OUT/order.$next")
 		echo "# order: $order"
 		[ "$order" != "dismiss " ] || return 0

@@ -48,6 +48,14 @@ for end in a b; do
 	check "device of $end: SMC is back" within 10 smctest --expect smc integrity --mib 1
 done
 
+# A reader and a writer wait for a page that nobody serves: the device does not wait for them.
+if [ "$MODULE" = ours ]; then
+	check "stuck calls: a device is removed" smctest --expect smc stuck \
+		--lose "ip netns exec a rdma link delete ${RDMA}_a"
+	check "stuck calls: it comes back" add_rdma "$RDMA" a
+	check "stuck calls: SMC is back" within 10 smctest --expect smc integrity --mib 1
+fi
+
 start_transfer "module"
 check_not "module: it stays while in use" rmmod smc
 kill -9 "$transfer"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 900
+# alone: yes
 # Many connections at once, connections that come and go, processes that die, and what memory is left.
 
 . "$LIB"

@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# dma: bounced
+# Where devices see other memory than the CPU until it is synchronised: every byte is right, whatever way it is read,
+# in elements that are used again, and where connections go from one link to another.
+
+. "$LIB"
+. "${LIB%/*}/failover.bash"
+
+SMC_KO=$BOUNCED_SMC_KO
+
+up_fabric() {
+	ip netns add a && ip netns add b && up_bridge &&
+		ip -n a link set lo up && ip -n b link set lo up &&
+		up_device wire_a a "$IP_A" 9000 && up_device wire_b b "$IP_B" 9000
+}
+
+up_second() {
+	up_device wire2_a a 10.9.0.11 9000 && up_device wire2_b b 10.9.0.12 9000
+}
+
+LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
+
+losses() {
+	local name=$1 number=$2
+	shift 2
+	OPTIONS=()
+	both_ways "$@"
+	check "$name" smctest --deadline 200 --expect smc failover --connections 6 --losses "$number" \
+		"${LINKED[@]}" "${OPTIONS[@]}"
+}
+
+# counted NAME: what the mappings were asked for so far.
+counted() {
+	cat "/sys/module/dma_bounce/parameters/$1"
+}
+
+# is_synced: both ways, and nothing that a device wrote was overwritten from a cache.
+is_synced() {
+	echo "# $(counted mapped) mappings, $(counted to_cpu) bytes to the CPU, $(counted to_device) to devices," \
+		"$(counted written_back) written back"
+	[ "$(counted to_cpu)" -gt 0 ] && [ "$(counted to_device)" -gt 0 ] && [ "$(counted written_back)" = 0 ]
+}
+
+require "RDMA modules load" load_rdma
+require "mappings are bounced" insmod "$DMA_BOUNCE_KO"
+require "module loads" load_smc
+require "a device each" up_fabric
+
+require "groups end soon" set_sysctl smcr_lgr_idle_time 3
+check "data" smctest --expect smc integrity --mib "$(scale 1 64)"
+check "elements that were used before" smctest --expect smc integrity --mib 1 --rounds "$(scale 3 100)" --chunk 9000
+suite "urgent data" smctest --expect smc semantics --only "urgent: "
+suite "splice" smctest --expect smc semantics --only "splice"
+suite "peek" smctest --expect smc semantics --only "peek"
+check "buffers beyond what can be mapped" with_sysctl a net/smc/wmem 1048576 \
+	with_sysctl b net/smc/rmem 1048576 smctest --expect smc integrity --mib 2
+
+require "two devices each" up_second
+losses "links go down" "$(scale 2 100)" link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+# After wire_a was down connections have another address here, and so a link group of their own.
+require "its link groups have gone" within 20 no_groups
+losses "devices are removed" "$(scale 2 100)" device_del device_add "wire_a a" "wire2_b b"
+
+check "what was written was synchronised" is_synced
+check "module unloads" within 20 unload_smc
+check "and with it all mappings" rmmod dma_bounce
+finish

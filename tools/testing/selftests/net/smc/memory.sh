@@ -1,0 +1,159 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# Limits of memory hold: those of cgroups of both versions, and that of all sockets together. New connections go over
+# TCP beyond them, and the others go on.
+
+. "$LIB"
+
+PAGE=4096
+MIB=$((1 << 20))
+CG=/tmp/cgroup
+LIMIT=16
+
+# Connections of a cgroup ---------------------------------------------------------------------
+
+# mount_cgroup VERSION: cgroups with memory limits.
+mount_cgroup() {
+	mkdir -p "$CG"
+	case $1 in
+	1) mount -t cgroup -o memory none "$CG" ;;
+	2) mount -t cgroup2 none "$CG" && echo +memory >"$CG/cgroup.subtree_control" ;;
+	esac
+}
+
+unmount_cgroup() {
+	if [ -e "$CG/cgroup.controllers" ]; then
+		echo -memory >"$CG/cgroup.subtree_control" || return
+	fi
+	umount "$CG"
+}
+
+# in_cgroup LIMIT_FILE COMMAND...: the command in a cgroup that may have LIMIT MiB by that file.
+in_cgroup() {
+	local file=$1 code
+	shift
+	mkdir "$CG/user" && echo "${LIMIT}M" >"$CG/user/$file" || return
+	sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$CG/user" "$@"
+	code=$?
+	within 10 rmdir "$CG/user" && return "$code"
+}
+
+# ways: how many sockets are over RDMA and over TCP, in both namespaces.
+WAYS="for ns in a b; do ip netns exec \$ns '$BIN/smc' ss --json; done |
+	awk '/\"smc\": true/ { smc++ } /\"smc\": false/ { tcp++ } END { print smc + 0, tcp + 0 }'"
+
+# Why those of the process are TCP that runs this.
+WHY="for ns in a b; do ip netns exec \$ns '$BIN/smc' why --pid \$PPID || true; done"
+
+# fills USAGE_FILE LIMIT_FILE: connections in a cgroup stop being SMC at its limit, and say why.
+fills() {
+	local usage=$1 limit=$2 smc tcp used
+	in_cgroup "$limit" "$BIN/smctest" "${ENDS[@]}" hold --connections "$PAIRS" --seconds 0 \
+		--then "echo \$\$ >$CG/cgroup.procs; cat $CG/user/$usage >/tmp/used; $WAYS >/tmp/ways; $WHY >/tmp/why" ||
+		return
+	read -r smc tcp </tmp/ways
+	used=$(cat /tmp/used)
+	echo "# of $((2 * PAIRS)) sockets with 1 MiB to receive into $smc over RDMA, $tcp over TCP;" \
+		"$usage $((used >> 10)) KiB of $((LIMIT << 10))"
+	[ "$used" -le $((LIMIT * MIB)) ] && [ "$smc" -gt 0 ] && [ "$tcp" -gt 0 ] &&
+		grep -q "id:     MEM/cgroup-limit" /tmp/why
+}
+
+# beside COMMAND...: the command, while others hold connections which they use afterwards.
+beside() {
+	smctest --expect smc --port 7020 hold --connections 4 --seconds 0 --then "touch /tmp/held; sleep 5" &
+	local others=$! code
+	within 20 test -e /tmp/held && "$@"
+	code=$?
+	rm -f /tmp/held
+	wait "$others" && return "$code"
+}
+
+# All sockets together ------------------------------------------------------------------------
+
+MEM=/proc/sys/net/smc/smcr_mem
+
+# pages: what all sockets have.
+pages() {
+	awk '$1 == "SMC" { print $4; exit }' /proc/net/protocols
+}
+
+has_none() {
+	has_at_most 0
+}
+
+has_at_most() {
+	[ "$(pages)" -le "$1" ]
+}
+
+# defaults_as_tcp: three numbers of about those of TCP.
+defaults_as_tcp() {
+	echo "# smcr_mem $(cat $MEM), tcp_mem $(cat /proc/sys/net/ipv4/tcp_mem)"
+	awk 'NR == FNR { for (i = 1; i <= 3; i++) tcp[i] = $i; next }
+		{ for (i = 1; i <= 3; i++) if ($i < tcp[i] * 0.8 || $i > tcp[i] * 1.25) exit 1 }' \
+		/proc/sys/net/ipv4/tcp_mem $MEM
+}
+
+# with_pages LOW PRESSURE HIGH COMMAND...: the command with these limits.
+with_pages() {
+	local before code
+	before=$(cat $MEM)
+	echo "$1 $2 $3" >$MEM || return
+	shift 3
+	"$@"
+	code=$?
+	echo "$before" >$MEM
+	return $code
+}
+
+# fills_all HIGH: connections stop being SMC when all sockets have so many pages.
+fills_all() {
+	local smc tcp most
+	smctest hold --connections "$PAIRS" --seconds 0 \
+		--then "$WAYS >/tmp/ways; awk '\$1 == \"SMC\" { print \$4 }' /proc/net/protocols >/tmp/pages; $WHY >/tmp/why" ||
+		return
+	read -r smc tcp </tmp/ways
+	read -r most </tmp/pages
+	echo "# of $((2 * PAIRS)) sockets $smc over RDMA, $tcp over TCP; $most pages of $1"
+	[ "$most" -le "$1" ] && [ "$most" -gt 0 ] && [ "$smc" -gt 0 ] && [ "$tcp" -gt 0 ] &&
+		grep -q "id:     MEM/all-sockets-limit" /tmp/why || return
+	# What nobody uses goes until they have no more than the first number.
+	within 15 has_at_most 100
+}
+
+# lowered_meanwhile: connections that are there go on when the limit falls below what they have.
+lowered_meanwhile() {
+	smctest --expect smc hold --connections 4 --seconds 1 --then "nsenter --net=/proc/1/ns/net sh -c 'echo 1 2 3 >$MEM'"
+}
+
+PAIRS=16
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+check "the limit of all sockets is that of TCP by default" defaults_as_tcp
+require "large buffers" set_sysctl rmem $MIB
+
+require "cgroups of version 2" mount_cgroup 2
+check "a cgroup stays within memory.max, and its connections go over TCP" fills memory.current memory.max
+check "those of others do not" beside fills memory.current memory.max
+check "nothing of the cgroup is left" within 10 eval '! grep -q "^nr_descendants [1-9]" '"$CG/cgroup.stat"
+require "no cgroups" unmount_cgroup
+require "cgroups of version 1" within 20 mount_cgroup 1
+check "a cgroup stays within kmem.tcp.limit_in_bytes, too" \
+	fills memory.kmem.tcp.usage_in_bytes memory.kmem.tcp.limit_in_bytes
+require "no cgroups again" unmount_cgroup
+
+require "small buffers" set_sysctl rmem 65536
+require "all buffers can go" sh -c "echo 2 >/proc/sys/vm/drop_caches"
+check "in the end sockets have no memory" within 15 has_none
+check "all sockets stay within smcr_mem, and further ones go over TCP" \
+	with_pages 100 200 400 fills_all 400
+check "connections that are there go on below it" with_pages 1000 2000 4000 lowered_meanwhile
+check "and with the limits as before all are SMC" smctest --expect smc many --connections 20 --kib 64
+check "buffers count as long as they are there" eval '[ "$(pages)" -gt 0 ]'
+check "until the module goes" within 20 unload_smc
+finish
