@@ -25,7 +25,7 @@ help:
 	@echo '  make test        all tests: on the host, then in virtual machines'
 	@echo '  make test-host   those on the host only'
 	@echo '  make vmtest      those in virtual machines only (ARGS="name ..." for some of them)'
-	@echo '  make apps        nginx, redis, PostgreSQL and more over SMC, and the socket tests of CPython'
+	@echo '  make apps        nginx, redis, PostgreSQL and more over SMC, and socket tests of CPython and others'
 	@echo '  make bench       figures, against the C module and TCP'
 	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
 	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs a test module of CPython to its end, whatever it does, and compares what several runs said.
+"""Runs a module of Python unit tests to its end, whatever it does, and compares what several runs said.
 
-    cpython.py run FOLDER MODULE [TEST...]   outcomes to FOLDER/outcomes, tracebacks to FOLDER/log
-    cpython.py compare TABLE WAY TCP OTHER   folders of the same module over TCP and in another WAY
+    unittests.py run FOLDER MODULE [TEST...]   outcomes to FOLDER/outcomes, tracebacks to FOLDER/log
+    unittests.py compare TABLE WAY TCP OTHER   folders of the same module over TCP and in another WAY
 
 An outcome is a line `TEST OUTCOME`. A test that hangs, or takes the interpreter down, costs itself only:
 the module goes on behind it in another process.
@@ -83,10 +83,11 @@ def flat(suite):
 
 def child(folder, module, only):
     """Runs the tests that have no outcome in the folder yet."""
-    from test import support
-    support.use_resources = []      # no network but this machine's
+    if module.startswith('test.'):
+        from test import support
+        support.use_resources = []      # no network but this machine's
     done = read(folder)
-    tests = flat(unittest.defaultTestLoader.loadTestsFromName(f'test.{module}'))
+    tests = flat(unittest.defaultTestLoader.loadTestsFromName(module))
     # The kernel has no UDP-Lite any more.
     tests = [t for t in tests if 'UDPLITE' not in t.id()]
     wanted = [t for t in tests if t.id().replace(' ', '_') not in done and (not only or t.id() in only)]
@@ -151,7 +152,7 @@ def known(table, way, module):
     for field in fields:
         if len(field) != 5 or not all(field):
             sys.exit(f'{table}: not WAYS | TEST | TCP | OTHER | REASON: {" | ".join(field)}')
-    lines = [f for f in fields if way in f[0].split() and f[1].startswith(f'test.{module}.')]
+    lines = [f for f in fields if way in f[0].split() and f[1].startswith(f'{module}.')]
     return [(f[1], f[2].split(', '), f[3].split(', ')) for f in lines]
 
 
