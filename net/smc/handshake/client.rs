@@ -34,7 +34,6 @@ use smc_proto::{
     id::Gid,
     lgr::Role,
     link::Transport,
-    llc::first::Slack,
     reason::Reason,
     wire::{
         clc::Message,
@@ -247,11 +246,7 @@ fn first_contact(
         .and_then(|tie| link.ready_to_receive(PeerEnd::of(server, mtu), tie))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
-    // A C server reads a DECLINE from two to three seconds after its request, and none later.
-    let slack = match group.peer().takes_any_link {
-        true => Slack::new(exchange.round_trip()),
-        false => Slack::NONE,
-    };
+    let slack = first::slack(group, exchange);
     group.begin_first_contact(group.local_end(*slot, link), slack);
     let Some(iwarp) = agreed.iwarp() else {
         confirm(local, exchange, agreed, conn, &at, None)?;

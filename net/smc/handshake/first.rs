@@ -35,7 +35,10 @@ use crate::{
     },
     clock::now,
     conn::Conn,
-    lgr::At, //
+    lgr::{
+        At,
+        LinkGroup, //
+    }, //
 };
 
 /// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
@@ -46,6 +49,15 @@ fn is_over(exchange: &Exchange<'_>, role: Role, has_answered: bool) -> bool {
         News::Nothing => false,
         News::Words => true,
         News::End => role == Role::Client && (!has_answered || exchange.is_closed()),
+    }
+}
+
+/// How much longer than usual the peer of a group gets. Only one with this module waits for the decision however long
+/// that takes.
+pub(super) fn slack(group: &LinkGroup, exchange: &Exchange<'_>) -> Slack {
+    match group.peer().takes_any_link {
+        true => Slack::new(exchange.round_trip()),
+        false => Slack::NONE,
     }
 }
 

@@ -37,7 +37,6 @@ use smc_proto::{
         Role, //
     },
     link::Transport,
-    llc::first::Slack,
     reason::Reason,
     wire::clc::Message, //
 };
@@ -299,11 +298,7 @@ fn first_contact(
     rmbe.rmb()
         .register(*slot, link)
         .map_err(|_| Reason::RegistrationFailed)?;
-    // Only ours waits for the decision, however long that takes.
-    let slack = match agreed.takes_any_link() {
-        true => Slack::new(exchange.round_trip()),
-        false => Slack::NONE,
-    };
+    let slack = first::slack(group, exchange);
     group.begin_first_contact(group.local_end(*slot, link), slack);
     first::finish(exchange, conn, path, slack)
 }

@@ -69,16 +69,12 @@ impl Slack {
     /// ([`DECISION_WAIT`]).
     const MAX: Duration = Duration::from_secs(3);
 
-    /// Who needs more than the first of these gets the second one at least.
-    const AT_ONCE: Duration = Duration::from_millis(250);
-    const PAST_DECLINE: Duration = Duration::from_millis(1500);
+    /// Messages over RDMA and TCP differ by what both machines do for them, so that it is some round trips long.
+    const ROUND_TRIPS: u32 = 4;
 
     /// That of a peer with this module which took so long at most to answer a message over TCP.
     pub fn new(round_trip: Duration) -> Self {
-        let length = match round_trip.saturating_mul(4) {
-            short if short <= Self::AT_ONCE => short,
-            long => long.max(Self::PAST_DECLINE).min(Self::MAX),
-        };
+        let length = round_trip.saturating_mul(Self::ROUND_TRIPS).min(Self::MAX);
         Self {
             length,
             spare: Self::MAX.saturating_sub(length),
@@ -87,11 +83,7 @@ impl Slack {
 
     /// The machine was too busy to look in time, by so much. Says how much longer the peer gets.
     fn grow(&mut self, late: Duration) -> Duration {
-        let more = match late {
-            short if short <= Self::AT_ONCE => short,
-            long => long.max(Self::PAST_DECLINE),
-        };
-        let more = more.min(self.spare);
+        let more = late.min(self.spare);
         self.spare = self.spare.saturating_sub(more);
         more
     }
