@@ -445,16 +445,36 @@ pub(crate) fn gate(wanted: &Wanted) -> Result<GateRef> {
 /// The turn to make a group with a peer, until it is dropped.
 pub(crate) struct Turn<'a>(&'a Gate);
 
+/// How a wait for the turn ended.
+pub(crate) enum Entry<'a> {
+    /// It has come: the caller makes a group.
+    Turn(Turn<'a>),
+    /// Somebody else has made one meanwhile: a place in it.
+    Seat(Seat),
+}
+
 impl GateRef {
-    /// Waits for the turn until `end` at the latest; `None` when it did not come, as handshakes of the same
-    /// peer took too long, or `is_vain` says so. May sleep.
-    pub(crate) fn enter(&self, end: Instant, is_vain: impl Fn() -> bool) -> Option<Turn<'_>> {
+    /// Waits for the turn to make a group for a connection of the namespace at address `net`, until `end` at the
+    /// latest, or for a place in a group that another handshake makes. `None` when neither came, as handshakes of
+    /// the same peer took too long, or `is_vain` says so. May sleep.
+    pub(crate) fn enter(
+        &self,
+        (wanted, net): (&Wanted, usize),
+        end: Instant,
+        is_vain: impl Fn() -> bool,
+    ) -> Option<Entry<'_>> {
         let gate = &*self.0;
-        loop {
+        while !is_vain() {
+            // A thousand may wait here: of a group that was made each takes its place without the turn.
+            if let Some(seat) = find(wanted, net) {
+                return Some(Entry::Seat(seat));
+            }
             let mut is_taken = gate.is_taken.lock();
-            if !*is_taken {
-                *is_taken = true;
-                return Some(Turn(gate));
+            if !mem::replace(&mut *is_taken, true) {
+                drop(is_taken);
+                let turn = Turn(gate);
+                // One may have been made since the look above.
+                return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Seat));
             }
             let left = end.saturating_since(now());
             if left == Duration::ZERO {
@@ -463,21 +483,18 @@ impl GateRef {
             // Workers get no signals, so that this is the state of a task that waits for a peer.
             let tick = jiffies(left).min(LOOK_EVERY);
             let _ = gate.freed.wait_interruptible_timeout(&mut is_taken, tick);
-            drop(is_taken);
-            if is_vain() {
-                return None;
-            }
         }
+        None
     }
 }
 
-/// Time between two looks of who waits for a turn at its TCP connection, jiffies.
-const LOOK_EVERY: Jiffies = time::HZ / 4 + 1;
+/// Time between two looks of who waits for a turn at its TCP connection, jiffies, if that does not wake it.
+const LOOK_EVERY: Jiffies = time::HZ;
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.0.is_taken.lock() = false;
-        // All of them: the next one may give up just now.
+        // All of them: if a group was made it is of use to each.
         self.0.freed.notify_all();
     }
 }

@@ -70,6 +70,7 @@ use crate::{
     conn::Conn,
     groups::{
         self,
+        Entry,
         Turn, //
     },
     ib::{
@@ -152,15 +153,18 @@ fn shake(
     path.check()?;
     let gate = groups::gate(&wanted).map_err(internal)?;
     let has_left = || exchange.news() == News::End;
-    let turn = gate.enter(start.saturating_add(TURN_WAIT), has_left);
+    let (who, end) = (
+        (&wanted, tcp.netns_address()),
+        start.saturating_add(TURN_WAIT),
+    );
+    let entry = exchange.wakeful(|| gate.enter(who, end, has_left));
     if has_left() {
         return Err(Fatal::Reset.into());
     }
-    let turn = turn.ok_or(path::BUSY)?;
-    if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
-        drop(turn);
-        return reuse(local, (sk, tcp), exchange, chosen, seat);
-    }
+    let turn = match entry.ok_or(path::BUSY)? {
+        Entry::Seat(seat) => return reuse(local, (sk, tcp), exchange, chosen, seat),
+        Entry::Turn(turn) => turn,
+    };
     // Another connection may have found out meanwhile.
     path.check()?;
     let turn = Cell::new(Some(turn));
