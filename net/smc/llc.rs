@@ -243,7 +243,7 @@ impl LinkGroup {
         match how {
             Finished::FirstContact(result) => {
                 conversation.is_first = false;
-                conversation.finished = Some(how);
+                conversation.first_contact = Some(result);
                 if result.is_ok() && self.terms.role == Role::Server {
                     todo.note(conversation, Chore::Add(Occasion::OwnPort));
                 }

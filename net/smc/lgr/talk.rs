@@ -15,6 +15,7 @@ use smc_proto::{
         LINK_SLOTS, //
     },
     llc::{
+        first,
         keepalive::KeepAlive,
         Finished,
         Llc, //
@@ -44,7 +45,10 @@ pub(crate) struct Conversation {
     pub(crate) core: Llc,
     /// The core asked to prepare the link, and nobody did yet.
     pub(crate) prepare: bool,
-    /// How the last flow ended, until who waits for it takes it.
+    /// How the first contact ended, until the handshake that waits for it takes it: by then another connection may
+    /// have begun a flow.
+    pub(crate) first_contact: Option<Result<(), first::Error>>,
+    /// How the last other flow ended, until who waits for it takes it.
     pub(crate) finished: Option<Finished>,
     /// What is to be done about the links.
     pub(crate) chores: Chores,
@@ -72,6 +76,7 @@ impl Conversation {
         Self {
             core: Llc::new(role, version),
             prepare: false,
+            first_contact: None,
             finished: None,
             chores: Chores::default(),
             add_at: None,

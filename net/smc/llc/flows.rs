@@ -2,6 +2,8 @@
 
 //! Flows that a thread begins and whose end it waits for.
 
+use core::mem;
+
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -40,6 +42,7 @@ use crate::{
     clock::now,
     lgr::{
         At,
+        Conversation,
         LinkGroup,
         FIRST,
         FRESH, //
@@ -69,21 +72,18 @@ impl LinkGroup {
         prepare: impl Fn() -> Result<(), Reason>,
         is_vain: impl Fn(bool) -> bool,
     ) -> Result<(), first::Error> {
-        loop {
-            match self.await_llc(|| is_vain(self.has_answered())) {
-                Step::Prepare => {
+        while let Some(step) = self.await_llc(&FIRST_CONTACT, || is_vain(self.has_answered())) {
+            match step {
+                First::Prepare => {
                     let result = prepare();
                     self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
                 }
-                Step::Finished(Finished::FirstContact(result)) => return result,
-                Step::Finished(_) => {}
-                Step::Gone => {
-                    // What is left of it must not keep the end of the group waiting.
-                    self.release();
-                    return Err(first::Error::Silent);
-                }
+                First::Finished(result) => return result,
             }
         }
+        // What is left of it must not keep the end of the group waiting.
+        self.release();
+        Err(first::Error::Silent)
     }
 
     /// Whether the client's answer in a first contact is out and the server's decision awaited. If the answer
@@ -317,39 +317,30 @@ impl LinkGroup {
 
     /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
     fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
-        loop {
-            match self.await_llc(|| false) {
-                Step::Finished(how) => {
-                    if let Some(result) = pick(how) {
-                        return Some(result);
-                    }
-                }
-                Step::Prepare => {}
-                Step::Gone => return None,
+        while let Some(how) = self.await_llc(&OTHER_FLOW, || false) {
+            if let Some(result) = pick(how) {
+                return Some(result);
             }
         }
+        None
     }
 
-    /// Sleeps until something is to be done, running the core's timeouts meanwhile, or `is_vain`.
-    fn await_llc(self: &Arc<Self>, is_vain: impl Fn() -> bool) -> Step {
+    /// Sleeps until there is what a thread waits for, running the core's timeouts meanwhile. `None` when there is no
+    /// flow any more, or `is_vain` says so.
+    fn await_llc<R>(
+        self: &Arc<Self>,
+        awaited: &Awaited<R>,
+        is_vain: impl Fn() -> bool,
+    ) -> Option<R> {
         loop {
-            let step = self.with_llc(|conversation, _| {
-                if core::mem::take(&mut conversation.prepare) {
-                    return Some(Step::Prepare);
-                }
-                if let Some(how) = conversation.finished.take() {
-                    return Some(Step::Finished(how));
-                }
-                conversation.core.is_idle().then_some(Step::Gone)
+            let (found, is_over) = self.with_llc(|conversation, _| {
+                ((awaited.take)(conversation), conversation.core.is_idle())
             });
-            if let Some(step) = step {
-                return step;
-            }
-            if is_vain() {
-                return Step::Gone;
+            if found.is_some() || is_over || is_vain() {
+                return found;
             }
             let asleep = now();
-            self.sleep_llc(TICK, |llc| llc.prepare || llc.finished.is_some());
+            self.sleep_llc(TICK, awaited.is_there);
             let late = overslept(now().saturating_since(asleep));
             self.converse(|llc, _, now| {
                 llc.on_late(late);
@@ -358,6 +349,34 @@ impl LinkGroup {
         }
     }
 }
+
+/// What a thread waits for. Another one may wait for something else meanwhile: as soon as the first contact is over,
+/// which its own thread may see late, other connections announce their buffers.
+struct Awaited<R> {
+    is_there: fn(&Conversation) -> bool,
+    take: fn(&mut Conversation) -> Option<R>,
+}
+
+/// A step of the first contact.
+enum First {
+    /// The client brings the link up.
+    Prepare,
+    Finished(Result<(), first::Error>),
+}
+
+const FIRST_CONTACT: Awaited<First> = Awaited {
+    is_there: |llc| llc.prepare || llc.first_contact.is_some(),
+    take: |llc| match mem::take(&mut llc.prepare) {
+        true => Some(First::Prepare),
+        false => llc.first_contact.take().map(First::Finished),
+    },
+};
+
+/// The end of another flow, of which there is one at a time.
+const OTHER_FLOW: Awaited<Finished> = Awaited {
+    is_there: |llc| llc.finished.is_some(),
+    take: |llc| llc.finished.take(),
+};
 
 /// The longest time for which a connection that joins a group waits for the answer to a TEST_LINK. The client waits six
 /// seconds for the ACCEPT.
@@ -375,11 +394,3 @@ fn overslept(slept: Duration) -> Duration {
 
 /// The longest sleep between two looks at the core's deadline, jiffies.
 const TICK: Jiffies = time::HZ / 10 + 1;
-
-/// What a waiting thread is woken for.
-enum Step {
-    Prepare,
-    Finished(Finished),
-    /// There is no flow any more, or no use in it.
-    Gone,
-}
