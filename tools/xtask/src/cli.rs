@@ -225,7 +225,6 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         mem: "2G".to_owned(),
         leaks: true,
         bounced: false,
-        alone: false,
     };
     let mut ask = Ask::read(&script)?.unwrap_or(default);
     ask.flavour = args.flavour.unwrap_or(ask.flavour);

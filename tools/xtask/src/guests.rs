@@ -50,8 +50,6 @@ pub(crate) struct Ask {
     pub(crate) leaks: bool,
     /// Whether the module is also wanted with DMA mappings that have to be synchronised.
     pub(crate) bounced: bool,
-    /// Whether no other guest may run beside: what it looks at depends on how busy the machine is.
-    pub(crate) alone: bool,
 }
 
 impl Ask {
@@ -88,7 +86,6 @@ impl Ask {
             Some("bounced") => true,
             Some(other) => bail!("dma: `{other}` is not `bounced`"),
         };
-        let alone = field("alone") == Some("yes");
         Ok(Some(Self {
             flavour,
             cast,
@@ -97,7 +94,6 @@ impl Ask {
             mem,
             leaks,
             bounced,
-            alone,
         }))
     }
 }

@@ -131,11 +131,7 @@ fn guests(
     }
     // The longest first, so that none of them is left alone at the end.
     ready.sort_by_key(|(_, ask)| Reverse(ask.timeout));
-    let (alone, others): (Vec<_>, Vec<_>) = ready.into_iter().partition(|(_, ask)| ask.alone);
-    at_once(&alone, 1, tally, |(script, ask)| stage.play(script, ask))?;
-    at_once(&others, jobs(), tally, |(script, ask)| {
-        stage.play(script, ask)
-    })
+    at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
 }
 
 /// Scripts that run at a time: more than processors, as much of what they do is to wait.
@@ -143,11 +139,10 @@ fn jobs() -> usize {
     (run::processors() * 3).div_ceil(2).min(4)
 }
 
-/// Runs so many scripts at a time. The first error ends the run after
+/// Runs as many scripts at a time as [`jobs`] says. The first error ends the run after
 /// those that have begun.
 fn at_once<T: Sync>(
     scripts: &[T],
-    jobs: usize,
     tally: &mut Tally,
     play: impl Fn(&T) -> Result<Tally> + Sync,
 ) -> Result<()> {
@@ -155,7 +150,7 @@ fn at_once<T: Sync>(
     let (send, results) = channel();
     let mut end = Ok(());
     thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..jobs() {
             let (send, next, play) = (send.clone(), &next, &play);
             scope.spawn(move || {
                 // ORDERING: Only the number counts.

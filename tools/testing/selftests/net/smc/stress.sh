@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 900
-# alone: yes
 # Many connections at once, connections that come and go, processes that die, and what memory is left.
 
 . "$LIB"
