@@ -15,6 +15,7 @@ use super::messages::without;
 use super::messages::Messages;
 use super::messages::TRAILER_LEN;
 use super::script::reason;
+use super::script::silent_last;
 use super::script::Answer;
 use super::script::Answer::Any;
 use super::script::Answer::Declined;
@@ -42,6 +43,7 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
     scripts.extend(lengths(&peers.next()));
     scripts.extend(proposals(&peers.next()));
     scripts.extend(confirms(peers));
+    let mut scripts = silent_last(scripts);
     for number in 0..mutations {
         let m = peers.next();
         scripts.push(Script::new(

@@ -66,6 +66,17 @@ impl Script {
     }
 }
 
+/// Has those come last after which the kernel avoids the path to the peer for a while, as none of its packets came.
+pub(super) fn silent_last(mut scripts: Vec<Script>) -> Vec<Script> {
+    scripts.sort_by_key(|script| {
+        matches!(
+            script.answer,
+            Answer::Declined(reason::TIMEOUT_CONFIRM_LINK)
+        )
+    });
+    scripts
+}
+
 /// Seconds in which a debug kernel on a loaded machine does what it could do at once.
 const PROMPT: u64 = 10;
 

@@ -14,6 +14,7 @@ use super::messages::with_more;
 use super::messages::without;
 use super::messages::Messages;
 use super::script::reason;
+use super::script::silent_last;
 use super::script::Answer;
 use super::script::Answer::Any;
 use super::script::Answer::Declined;
@@ -37,6 +38,7 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
     let mut scripts = silence(&peers.next());
     scripts.extend(answers(&peers.next()));
     scripts.extend(accepts(&peers.next()));
+    let mut scripts = silent_last(scripts);
     for number in 0..mutations {
         let accept = mutated(&peers.next().accept, random);
         scripts.push(accept_with(format!("changed accept {number}"), accept, Any));
