@@ -64,15 +64,15 @@ use smc_proto::{
 use crate::{
     clock::now,
     lgr::{
-        chores::{
-            Chore,
-            Loss, //
+        link_work_queue::{
+            DeleteCause, //
+            LinkWork,
         },
         Keeper,
         LinkGroup,
         Seat,
         FIRST,
-        RELINKING, //
+        LINK_WORK, //
     },
     link::{
         Failure,
@@ -229,9 +229,9 @@ impl Keeper for List {
         });
     }
 
-    fn relink_soon(&self, group: Arc<LinkGroup>) {
+    fn schedule_link_work(&self, group: Arc<LinkGroup>) {
         GROUPS.with(|groups| {
-            let _ = groups.works.enqueue::<Arc<LinkGroup>, RELINKING>(group);
+            let _ = groups.works.enqueue::<Arc<LinkGroup>, LINK_WORK>(group);
         });
     }
 
@@ -374,7 +374,9 @@ fn end_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
             if let Some(link) = link.as_ref().filter(|link| is_it(group, link)) {
                 link.fail(why);
                 match group.active_link() {
-                    Some(_) => group.note(Chore::Lose(slot, Loss::Failed)),
+                    Some(_) => {
+                        group.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath))
+                    }
                     None => group.end_soon(End::LinkLost),
                 }
             }

@@ -6,9 +6,9 @@
 //! A group is found or made in the handshake, and lives while connections use it and for a while
 //! after. It never names a connection's type: what arrives for one goes through [`Member`].
 
-pub(crate) mod chores;
 mod echo;
 mod life;
+pub(crate) mod link_work_queue;
 mod links;
 mod members;
 mod talk;
@@ -86,8 +86,8 @@ pub(crate) trait Keeper: Sync {
     /// [`LinkGroup::trim`].
     fn tend_soon(&self, group: Arc<LinkGroup>);
     /// Something is to be done about the links of the group where sleeping is allowed: see
-    /// [`LinkGroup::next_chore`].
-    fn relink_soon(&self, group: Arc<LinkGroup>);
+    /// [`LinkGroup::next_link_work`].
+    fn schedule_link_work(&self, group: Arc<LinkGroup>);
     /// Time demands something of a group in `delay` at the latest.
     fn look_within(&self, delay: Duration);
 }
@@ -132,16 +132,16 @@ pub(crate) struct LinkGroup {
     #[pin]
     work: Work<LinkGroup>,
     #[pin]
-    relinking: Work<LinkGroup, RELINKING>,
+    link_work: Work<LinkGroup, LINK_WORK>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for LinkGroup { self.work }
-    impl HasWork<Self, RELINKING> for LinkGroup { self.relinking }
+    impl HasWork<Self, LINK_WORK> for LinkGroup { self.link_work }
 }
 
 /// Which of a group's works looks after its links.
-pub(crate) const RELINKING: u64 = 1;
+pub(crate) const LINK_WORK: u64 = 1;
 
 /// Time after which a link that could not be added is tried again; twice as long each time that fails,
 /// too.
@@ -189,7 +189,7 @@ impl LinkGroup {
                 keeper,
                 due: Atomic::new(life::NEVER),
                 work <- new_work!("smc::LinkGroup::work"),
-                relinking <- new_work!("smc::LinkGroup::relinking"),
+                link_work <- new_work!("smc::LinkGroup::link_work"),
             }? Error),
             GFP_KERNEL,
         )

@@ -437,7 +437,7 @@ impl Link {
     }
 
     /// Has all messages told that arrived and all that left by now. May sleep.
-    pub(crate) fn catch_up(&self) {
+    pub(crate) fn flush_cqs(&self) {
         self.flush(|_| ());
     }
 

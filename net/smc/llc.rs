@@ -54,9 +54,9 @@ use smc_proto::{
 use crate::{
     clock::now,
     lgr::{
-        chores::{
-            Chore,
-            Loss, //
+        link_work_queue::{
+            DeleteCause, //
+            LinkWork,
         },
         Conversation,
         LinkGroup,
@@ -77,16 +77,16 @@ struct Todo {
     broken: Option<usize>,
     /// When time demands something again.
     look_by: Option<Instant>,
-    /// There are chores.
-    relink: bool,
+    /// There is new link work.
+    link_work: bool,
     /// Nothing was to be done.
     is_ignored: bool,
 }
 
 impl Todo {
-    fn note(&mut self, conversation: &mut Conversation, chore: Chore) {
-        conversation.chores.push(chore);
-        self.relink = true;
+    fn queue(&mut self, conversation: &mut Conversation, work: LinkWork) {
+        conversation.link_work.push(work);
+        self.link_work = true;
     }
 }
 
@@ -155,8 +155,8 @@ impl LinkGroup {
         if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
             link.fail(Failure::Post);
         }
-        if todo.relink {
-            self.relink_soon();
+        if todo.link_work {
+            self.schedule_link_work();
         }
         if let Some(at) = [todo.look_by, deadline].into_iter().flatten().min() {
             self.look_by(at);
@@ -188,22 +188,25 @@ impl LinkGroup {
                     conversation.prepare = true;
                     todo.wake = true;
                 } else {
-                    todo.note(conversation, Chore::Prepare(*slot));
+                    todo.queue(conversation, LinkWork::PrepareLink(*slot));
                 }
             }
             Action::LinkOffered { on, slot, link } => {
                 let (on, slot, link) = (*on, *slot, *link);
-                todo.note(conversation, Chore::Answer { on, slot, link });
+                todo.queue(conversation, LinkWork::AcceptAddLink { on, slot, link });
             }
             Action::ConnectLink { slot, peer } => {
-                todo.note(conversation, Chore::Connect(*slot, *peer));
+                todo.queue(conversation, LinkWork::ConnectLink(*slot, *peer));
             }
             Action::Invited { .. } => {
                 conversation.add_why = Occasion::Invitation;
-                todo.note(conversation, Chore::Add(Occasion::Invitation));
+                todo.queue(conversation, LinkWork::AddLink(Occasion::Invitation));
             }
             Action::TakeDownLink { slot } => {
-                todo.note(conversation, Chore::Lose(*slot, Loss::Agreed));
+                todo.queue(
+                    conversation,
+                    LinkWork::DeleteLink(*slot, DeleteCause::Agreed),
+                );
             }
             Action::ActivateLink { slot, peer_uid } => {
                 let (Some(link), Some(place)) =
@@ -217,7 +220,7 @@ impl LinkGroup {
                 todo.look_by = watch.deadline();
                 *place = Some(watch);
                 if !conversation.is_first {
-                    todo.note(conversation, Chore::Spread);
+                    todo.queue(conversation, LinkWork::Rebalance);
                 }
             }
             Action::TerminateGroup(reason) => {
@@ -239,13 +242,13 @@ impl LinkGroup {
     fn on_finished(&self, conversation: &mut Conversation, how: Finished, todo: &mut Todo) {
         todo.wake = true;
         // Who waits to begin a flow can do so now.
-        todo.relink |= conversation.chores.wants_flow();
+        todo.link_work |= conversation.link_work.wants_flow();
         match how {
             Finished::FirstContact(result) => {
                 conversation.is_first = false;
                 conversation.first_contact = Some(result);
                 if result.is_ok() && self.terms.role == Role::Server {
-                    todo.note(conversation, Chore::Add(Occasion::OwnPort));
+                    todo.queue(conversation, LinkWork::AddLink(Occasion::OwnPort));
                 }
             }
             Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
@@ -257,11 +260,14 @@ impl LinkGroup {
                     conversation.add_wait = ADD_AGAIN;
                     conversation.add_why = Occasion::OwnPort;
                     if self.terms.role == Role::Server {
-                        todo.note(conversation, Chore::Add(Occasion::OwnPort));
+                        todo.queue(conversation, LinkWork::AddLink(Occasion::OwnPort));
                     }
                 }
                 Err(error) => {
-                    todo.note(conversation, Chore::Lose(slot, Loss::Agreed));
+                    todo.queue(
+                        conversation,
+                        LinkWork::DeleteLink(slot, DeleteCause::Agreed),
+                    );
                     // Who has no path now says so when it has. The C module does when the port is up, which
                     // may be before it knows the port's address.
                     let is_final = conversation.add_why == Occasion::OwnPort
@@ -302,7 +308,7 @@ impl LinkGroup {
             is_now.then_some(conversation.add_why)
         });
         if let Some(why) = again {
-            self.note(Chore::Add(why));
+            self.queue_link_work(LinkWork::AddLink(why));
         }
         self.with_llc(|conversation, _| {
             let watches = conversation.watches.iter().flatten();

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     lgr::{
-        chores::Chore,
+        link_work_queue::LinkWork,
         Member, //
     },
     link::Sender,
@@ -213,15 +213,15 @@ impl Member for Conn {
             self.kill(ECONNABORTED);
         }
         if admission == Admission::Drain {
-            self.group.note(Chore::Drain);
+            self.group.queue_link_work(LinkWork::FlushRx);
         }
     }
 
-    fn on_draining(self: Arc<Self>) {
+    fn before_rx_flush(self: Arc<Self>) {
         self.inner.lock().gate.begin();
     }
 
-    fn on_drained(self: Arc<Self>) {
+    fn after_rx_flush(self: Arc<Self>) {
         let mut inner = self.inner.lock();
         let results = inner.take_held();
         drop(inner);
@@ -236,12 +236,12 @@ impl Member for Conn {
         let _ = self.pump(|_| true);
     }
 
-    fn move_from(self: Arc<Self>, slot: usize) {
-        self.leave_link(slot);
+    fn fail_over_from(self: Arc<Self>, slot: usize) {
+        self.fail_over(slot);
     }
 
-    fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool {
-        self.change_link(slot, can_carry)
+    fn rebalance_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool {
+        self.rebalance(slot, can_carry)
     }
 
     fn on_echo(self: Arc<Self>) {

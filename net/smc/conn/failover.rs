@@ -88,7 +88,7 @@ impl Conn {
     /// Leaves the link in `slot`, whose queue pair is in the error state by now, if that is what carries
     /// the connection: what is not known to have arrived is sent again on another link. Without one that
     /// reaches the peer's buffer the connection is aborted. May sleep.
-    pub(super) fn leave_link(self: &Arc<Self>, slot: usize) {
+    pub(super) fn fail_over(self: &Arc<Self>, slot: usize) {
         if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_rest()) {
             self.kill(ECONNABORTED);
         }
@@ -145,7 +145,7 @@ impl Conn {
 
     /// Goes over from the link in `slot`, which works, to the one of those that `can_carry` it which has
     /// the fewest connections: as soon as nothing of it is in flight. Says whether it will. May sleep.
-    pub(super) fn change_link(
+    pub(super) fn rebalance(
         self: &Arc<Self>,
         slot: usize,
         can_carry: &dyn Fn(usize) -> bool,

@@ -33,17 +33,17 @@ pub(crate) trait Member: Send + Sync {
     /// A message of the peer arrived by the link in `slot`.
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
     /// What was received by any link is about to be looked at.
-    fn on_draining(self: Arc<Self>);
+    fn before_rx_flush(self: Arc<Self>);
     /// It was.
-    fn on_drained(self: Arc<Self>);
+    fn after_rx_flush(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
     /// The link in `slot` is gone, its queue pair in the error state: the connection uses another one.
     /// May sleep.
-    fn move_from(self: Arc<Self>, slot: usize);
+    fn fail_over_from(self: Arc<Self>, slot: usize);
     /// Other links have fewer connections than the one in `slot`: if that carries the connection, it uses
     /// another one that `can_carry` it. Says whether it does, or will soon. May sleep.
-    fn spread_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
+    fn rebalance_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
     /// The peer answered what [`LinkGroup::want_echo`] had asked.
     fn on_echo(self: Arc<Self>);
     /// The peer deleted keys of its buffers.

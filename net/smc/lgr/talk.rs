@@ -31,9 +31,9 @@ use smc_proto::{
 };
 
 use super::{
-    chores::{
-        Chore,
-        Chores, //
+    link_work_queue::{
+        LinkWork,
+        LinkWorkQueue, //
     },
     LinkGroup,
     System,
@@ -51,7 +51,7 @@ pub(crate) struct Conversation {
     /// How the last other flow ended, until who waits for it takes it.
     pub(crate) finished: Option<Finished>,
     /// What is to be done about the links.
-    pub(crate) chores: Chores,
+    pub(crate) link_work: LinkWorkQueue,
     /// When to look for another link again.
     pub(crate) add_at: Option<Instant>,
     /// How long to wait before that, the next time.
@@ -78,7 +78,7 @@ impl Conversation {
             prepare: false,
             first_contact: None,
             finished: None,
-            chores: Chores::default(),
+            link_work: LinkWorkQueue::default(),
             add_at: None,
             add_wait: ADD_AGAIN,
             add_why: Occasion::OwnPort,
@@ -107,28 +107,28 @@ impl Conversation {
 }
 
 impl LinkGroup {
-    // --- Chores.
+    // --- Link work.
 
     /// Has something done about the links. Does not sleep.
-    pub(crate) fn note(self: &Arc<Self>, chore: Chore) {
-        self.table.lock().llc.chores.push(chore);
-        self.relink_soon();
+    pub(crate) fn queue_link_work(self: &Arc<Self>, work: LinkWork) {
+        self.table.lock().llc.link_work.push(work);
+        self.schedule_link_work();
     }
 
     /// A port became active: another link may be of use now. Does not sleep.
     pub(crate) fn on_port(self: &Arc<Self>) {
         self.table.lock().llc.add_wait = ADD_AGAIN;
-        self.note(Chore::Add(Occasion::OwnPort));
+        self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
     }
 
-    /// Has the worker look for chores. Does not sleep.
-    pub(crate) fn relink_soon(self: &Arc<Self>) {
-        self.keeper.relink_soon(self.clone());
+    /// Has the worker of the group run. Does not sleep.
+    pub(crate) fn schedule_link_work(self: &Arc<Self>) {
+        self.keeper.schedule_link_work(self.clone());
     }
 
-    /// As [`LinkGroup::note`], by the worker itself.
-    pub(crate) fn note_quietly(&self, chore: Chore) {
-        self.table.lock().llc.chores.push(chore);
+    /// As [`LinkGroup::queue_link_work`], by the worker itself.
+    pub(crate) fn push_link_work(&self, work: LinkWork) {
+        self.table.lock().llc.link_work.push(work);
     }
 
     /// Keeps flows from beginning, as `Llc::hold` does, for a link that is to be added. Says no if a flow
@@ -136,10 +136,10 @@ impl LinkGroup {
     /// not sleep.
     pub(crate) fn hold_to_add(&self, why: Occasion) -> bool {
         let llc = &mut self.table.lock().llc;
-        let is_held = !llc.chores.has_losses() && llc.core.hold().is_ok();
+        let is_held = !llc.link_work.has_deletes() && llc.core.hold().is_ok();
         if !is_held {
             // Under the lock of the look, so that the end of the flow finds it.
-            llc.chores.push(Chore::Add(why));
+            llc.link_work.push(LinkWork::AddLink(why));
         }
         is_held
     }
@@ -158,12 +158,14 @@ impl LinkGroup {
     }
 
     /// What the worker does next, if the group does not end.
-    pub(crate) fn next_chore(&self) -> Option<Chore> {
+    pub(crate) fn next_link_work(&self) -> Option<LinkWork> {
         let mut table = self.table.lock();
         match table.end {
             None => {
-                let Conversation { core, chores, .. } = &mut table.llc;
-                chores.pop(core.is_idle())
+                let Conversation {
+                    core, link_work, ..
+                } = &mut table.llc;
+                link_work.pop(core.is_idle())
             }
             Some(_) => None,
         }

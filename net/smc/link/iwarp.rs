@@ -173,7 +173,7 @@ impl Link {
         let token = wanted.token(opener);
         let stream = Stream::connect(&hardware.qp, net, ends, &token, end);
         // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
-        let stream = stream.inspect_err(|_| self.catch_up())?;
+        let stream = stream.inspect_err(|_| self.flush_cqs())?;
         self.keep(|streaming| streaming.stream = Some(stream))
     }
 

@@ -170,8 +170,8 @@ impl LinkGroup {
     pub(crate) fn release(self: &Arc<Self>) {
         self.converse(|llc, _, now| llc.abandon(now));
         self.wake_llc();
-        if self.with_llc(|conversation, _| conversation.chores.wants_flow()) {
-            self.relink_soon();
+        if self.with_llc(|conversation, _| conversation.link_work.wants_flow()) {
+            self.schedule_link_work();
         }
     }
 

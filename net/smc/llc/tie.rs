@@ -16,9 +16,9 @@ use smc_proto::{
 
 use crate::{
     lgr::{
-        chores::{
-            Chore,
-            Loss, //
+        link_work_queue::{
+            DeleteCause, //
+            LinkWork,
         },
         LinkGroup, //
     },
@@ -68,7 +68,9 @@ impl Handler for Tie {
     fn on_failure(self: Arc<Self>) {
         self.group.on_llc_link_down(self.slot);
         match self.group.active_link() {
-            Some(_) => self.group.note(Chore::Lose(self.slot, Loss::Failed)),
+            Some(_) => self
+                .group
+                .queue_link_work(LinkWork::DeleteLink(self.slot, DeleteCause::LostPath)),
             None => self.group.end_soon(End::LinkLost),
         }
     }

@@ -30,27 +30,27 @@ use smc_proto::{
 };
 
 use crate::lgr::{
-    chores::{
-        Chore,
-        Loss, //
+    link_work_queue::{
+        DeleteCause, //
+        LinkWork,
     },
     LinkGroup,
-    RELINKING, //
+    LINK_WORK, //
 };
 
-impl WorkItem<RELINKING> for LinkGroup {
+impl WorkItem<LINK_WORK> for LinkGroup {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        while let Some(chore) = this.next_chore() {
-            match chore {
-                Chore::Drain => drain(&this),
-                Chore::Lose(slot, why) => lose(&this, slot, why),
-                Chore::Answer { on, slot, link } => add::answer(&this, on, slot, &link),
-                Chore::Connect(slot, peer) => add::connect(&this, slot, &peer),
-                Chore::Prepare(slot) => add::prepare(&this, slot),
-                Chore::Spread => spread(&this),
-                Chore::Add(why) => look_for_link(&this, why),
+        while let Some(work) = this.next_link_work() {
+            match work {
+                LinkWork::FlushRx => flush_rx(&this),
+                LinkWork::DeleteLink(slot, why) => delete_link(&this, slot, why),
+                LinkWork::AcceptAddLink { on, slot, link } => add::answer(&this, on, slot, &link),
+                LinkWork::ConnectLink(slot, peer) => add::connect(&this, slot, &peer),
+                LinkWork::PrepareLink(slot) => add::prepare(&this, slot),
+                LinkWork::Rebalance => rebalance(&this),
+                LinkWork::AddLink(why) => try_add_link(&this, why),
             }
         }
     }
@@ -58,21 +58,21 @@ impl WorkItem<RELINKING> for LinkGroup {
 
 /// Connections that moved wait until all that was received by any link has been told, and nothing more comes by
 /// those that are down.
-fn drain(group: &LinkGroup) {
-    group.for_each(|member| member.on_draining());
+fn flush_rx(group: &LinkGroup) {
+    group.for_each(|member| member.before_rx_flush());
     for link in group.links().iter().flatten() {
         match link.is_up() {
-            true => link.catch_up(),
+            true => link.flush_cqs(),
             false => link.stop(),
         }
     }
-    group.for_each(|member| member.on_drained());
+    group.for_each(|member| member.after_rx_flush());
 }
 
 /// Another link may be of use. Before the server adds one it deletes one that is not.
-fn look_for_link(group: &Arc<LinkGroup>, why: Occasion) {
+fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
     match (group.terms.role, redundancy::superfluous(&group.ports())) {
-        (Role::Server, Some(slot)) => lose(group, slot, Loss::Unneeded),
+        (Role::Server, Some(slot)) => delete_link(group, slot, DeleteCause::AsymmetricUnneeded),
         (Role::Server, None) => add::offer(group, why),
         (Role::Client, _) => add::invite(group),
     }
@@ -81,7 +81,7 @@ fn look_for_link(group: &Arc<LinkGroup>, why: Occasion) {
 /// Connections of links that have more than their share use others, if the peer can do with that. A C peer
 /// keeps to its own links, and where it loses one it must not be told by another meanwhile that more was read
 /// (see `smc_proto::stream`).
-fn spread(group: &LinkGroup) {
+fn rebalance(group: &LinkGroup) {
     if !group.peer().takes_any_link {
         return;
     }
@@ -90,7 +90,7 @@ fn spread(group: &LinkGroup) {
     for slot in 0..LINK_SLOTS {
         let left = Cell::new(balance::surplus(&group.loads_of(&carriers), slot));
         group.for_each(|member| {
-            if left.get() > 0 && member.spread_from(slot, &can_carry) {
+            if left.get() > 0 && member.rebalance_from(slot, &can_carry) {
                 left.set(left.get() - 1);
             }
         });
@@ -98,11 +98,11 @@ fn spread(group: &LinkGroup) {
 }
 
 /// The link in a slot goes: connections use other links, and the peer is told if it does not know.
-fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
+fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
     let Some(link) = group.link(slot) else {
         return;
     };
-    if matches!(why, Loss::Failed) && link.is_up() {
+    if matches!(why, DeleteCause::LostPath) && link.is_up() {
         // The link that failed is gone, and this is a new one in its place.
         return;
     }
@@ -111,15 +111,15 @@ fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
     group.note_given_up(&link);
     group.on_llc_link_down(slot);
     let reason = match why {
-        Loss::Agreed => None,
-        Loss::Failed => Some(DeleteReason::LOST_PATH),
-        Loss::Unneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
+        DeleteCause::Agreed => None,
+        DeleteCause::LostPath => Some(DeleteReason::LOST_PATH),
+        DeleteCause::AsymmetricUnneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
     };
     let Some((on, _)) = group.active_link() else {
         // The end of the group takes care of the rest.
         return group.end_soon(End::LinkLost);
     };
-    group.for_each(|member| member.move_from(slot));
+    group.for_each(|member| member.fail_over_from(slot));
     if let Some(reason) = reason.filter(|_| was_active) {
         let doomed = Doomed {
             on,
@@ -129,19 +129,19 @@ fn lose(group: &Arc<LinkGroup>, slot: usize, why: Loss) {
         };
         group.converse(|llc, _, now| llc.delete_link(doomed, now));
     }
-    // Not in `discard`: where an offer was given up for another one, the peer's keys are for that.
+    // Not in `clear_link`: where an offer was given up for another one, the peer's keys are for that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));
-    discard(group, slot);
+    clear_link(group, slot);
     match group.terms.role {
         _ if !was_active => {}
-        Role::Server => group.note_quietly(Chore::Add(Occasion::OwnPort)),
+        Role::Server => group.push_link_work(LinkWork::AddLink(Occasion::OwnPort)),
         // The server knows, too, and adds another one; if it does not it is invited to.
         Role::Client => group.add_later(),
     }
 }
 
 /// Empties a slot: nothing of the link's device is left in the group.
-fn discard(group: &LinkGroup, slot: usize) {
+fn clear_link(group: &LinkGroup, slot: usize) {
     let Some(link) = group.link(slot) else {
         return;
     };

@@ -42,7 +42,7 @@ use smc_proto::{
     }, //
 };
 
-use super::discard;
+use super::clear_link;
 use crate::{
     ib::{
         self,
@@ -174,7 +174,7 @@ fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
         .inspect_err(|_| link.shut_down())?;
     if !ib::is_there(&place.device) {
         // Who took the links of the device down before did not find this one.
-        discard(group, slot);
+        clear_link(group, slot);
         return Err(ENODEV);
     }
     Ok(link)
@@ -257,7 +257,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
     };
     if made.is_ok() && !is_taken {
         // The flow is over: nobody needs what was made for it.
-        discard(group, slot);
+        clear_link(group, slot);
     }
 }
 
@@ -300,7 +300,7 @@ fn make_answer(
             awaited,
         }),
         Err(_) => {
-            discard(group, slot);
+            clear_link(group, slot);
             Err(RejectReason::NO_ALTERNATE_PATH)
         }
     }
@@ -394,7 +394,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let new = make(group, slot, &place).ok()?;
     new.set_number(number);
     let Ok(keys) = map_regions(group, on, slot, &new) else {
-        discard(group, slot);
+        clear_link(group, slot);
         return None;
     };
     let offer = NewEnd {
