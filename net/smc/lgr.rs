@@ -10,8 +10,8 @@ mod echo;
 mod life;
 pub(crate) mod link_work_queue;
 mod links;
+mod llc_state;
 mod members;
-mod talk;
 mod terms;
 mod view;
 
@@ -68,12 +68,12 @@ pub(crate) use links::{
     At,
     FRESH, //
 };
+pub(crate) use llc_state::LlcState;
 use members::Members;
 pub(crate) use members::{
     Member,
     Seat, //
 };
-pub(crate) use talk::Conversation;
 pub(crate) use terms::{
     Terms,
     Times, //
@@ -103,7 +103,7 @@ struct Table {
     /// When to look at connections that wait for their peer or for nothing to come of it.
     closing_at: Option<Instant>,
     echoes: Echoes,
-    llc: Conversation,
+    llc: LlcState,
     peer: System,
 }
 
@@ -120,9 +120,9 @@ pub(crate) struct LinkGroup {
     pub(crate) sndbufs: SendPool,
     #[pin]
     table: SpinLock<Table>,
-    /// Who waits for the LLC conversation.
+    /// Threads that wait for the end of an LLC flow.
     #[pin]
-    talk: CondVar,
+    llc_waiters: CondVar,
     /// One exchange of remote keys at a time.
     #[pin]
     pub(crate) flow: Mutex<()>,
@@ -173,7 +173,7 @@ impl LinkGroup {
             trim_at: None,
             closing_at: None,
             echoes,
-            llc: Conversation::new(role, version),
+            llc: LlcState::new(role, version),
             peer: System::UNKNOWN,
         });
         Arc::pin_init(
@@ -184,7 +184,7 @@ impl LinkGroup {
                 sndbufs <- SendPool::new(),
                 links <- Links::new(link),
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),
-                talk <- new_condvar!("smc::LinkGroup::talk"),
+                llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
                 keeper,
                 due: Atomic::new(life::NEVER),
@@ -280,7 +280,7 @@ impl LinkGroup {
         if table.members.is_closed() || table.llc.core.has_answered() {
             // Somebody may wait for the last message to leave.
             drop(table);
-            self.talk.notify_all();
+            self.llc_waiters.notify_all();
         }
     }
 

@@ -127,7 +127,7 @@ fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
             link_num: link.number(),
             reason,
         };
-        group.converse(|llc, _, now| llc.delete_link(doomed, now));
+        group.run_llc(|llc, _, now| llc.delete_link(doomed, now));
     }
     // Not in `clear_link`: where an offer was given up for another one, the peer's keys are for that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));

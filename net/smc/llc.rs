@@ -58,8 +58,8 @@ use crate::{
             DeleteCause, //
             LinkWork,
         },
-        Conversation,
         LinkGroup,
+        LlcState,
         ADD_AGAIN, //
     },
     link::{
@@ -84,8 +84,8 @@ struct Todo {
 }
 
 impl Todo {
-    fn queue(&mut self, conversation: &mut Conversation, work: LinkWork) {
-        conversation.link_work.push(work);
+    fn queue(&mut self, state: &mut LlcState, work: LinkWork) {
+        state.link_work.push(work);
         self.link_work = true;
     }
 }
@@ -108,7 +108,7 @@ impl LinkGroup {
             self.on_echo(slot, number);
         }
         let (links, spare) = (self.link_numbers(), self.spare_slot());
-        self.converse(|llc, rtokens, now| {
+        self.run_llc(|llc, rtokens, now| {
             let mut arrival = Arrival {
                 slot,
                 spare,
@@ -124,33 +124,33 @@ impl LinkGroup {
 
     /// Sends a TEST_LINK with a number, which the answer has as well. Does not sleep.
     pub(crate) fn ask_echo(self: &Arc<Self>, slot: usize, number: u64) {
-        self.converse(|llc, _, _| llc.echo(slot, number));
+        self.run_llc(|llc, _, _| llc.echo(slot, number));
     }
 
     /// A link is gone: whoever waits for a message on it stops.
     pub(crate) fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
         self.forget_echo(slot);
-        self.converse(|llc, _, now| llc.on_link_down(slot, now));
+        self.run_llc(|llc, _, now| llc.on_link_down(slot, now));
     }
 
     /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event. The
     /// keeper looks when the flow under way runs out of time: not every flow has somebody who waits for it.
-    pub(crate) fn converse<'a>(
+    pub(crate) fn run_llc<'a>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
     ) -> bool {
         let now = now();
         let mut todo = Todo::default();
         let order = self.peer_order();
-        let deadline = self.with_llc(|conversation, rtokens| {
-            let actions = step(&mut conversation.core, rtokens, now);
+        let deadline = self.with_llc(|state, rtokens| {
+            let actions = step(&mut state.core, rtokens, now);
             for action in actions.iter() {
-                self.carry_out(conversation, action, order, &mut todo);
+                self.execute(state, action, order, &mut todo);
             }
-            conversation.core.deadline()
+            state.core.deadline()
         });
         if todo.wake {
-            self.wake_llc();
+            self.wake_llc_waiters();
         }
         if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
             link.fail(Failure::Post);
@@ -167,9 +167,9 @@ impl LinkGroup {
         !todo.is_ignored
     }
 
-    fn carry_out(
+    fn execute(
         &self,
-        conversation: &mut Conversation,
+        state: &mut LlcState,
         action: &Action<'_>,
         order: PeerOrder,
         todo: &mut Todo,
@@ -184,33 +184,29 @@ impl LinkGroup {
                 if let Some(link) = self.link(*slot) {
                     link.set_number(*link_num);
                 }
-                if conversation.is_first {
-                    conversation.prepare = true;
+                if state.is_first {
+                    state.prepare = true;
                     todo.wake = true;
                 } else {
-                    todo.queue(conversation, LinkWork::PrepareLink(*slot));
+                    todo.queue(state, LinkWork::PrepareLink(*slot));
                 }
             }
             Action::LinkOffered { on, slot, link } => {
                 let (on, slot, link) = (*on, *slot, *link);
-                todo.queue(conversation, LinkWork::AcceptAddLink { on, slot, link });
+                todo.queue(state, LinkWork::AcceptAddLink { on, slot, link });
             }
             Action::ConnectLink { slot, peer } => {
-                todo.queue(conversation, LinkWork::ConnectLink(*slot, *peer));
+                todo.queue(state, LinkWork::ConnectLink(*slot, *peer));
             }
             Action::Invited { .. } => {
-                conversation.add_why = Occasion::Invitation;
-                todo.queue(conversation, LinkWork::AddLink(Occasion::Invitation));
+                state.add_why = Occasion::Invitation;
+                todo.queue(state, LinkWork::AddLink(Occasion::Invitation));
             }
             Action::TakeDownLink { slot } => {
-                todo.queue(
-                    conversation,
-                    LinkWork::DeleteLink(*slot, DeleteCause::Agreed),
-                );
+                todo.queue(state, LinkWork::DeleteLink(*slot, DeleteCause::Agreed));
             }
             Action::ActivateLink { slot, peer_uid } => {
-                let (Some(link), Some(place)) =
-                    (self.link(*slot), conversation.watches.get_mut(*slot))
+                let (Some(link), Some(place)) = (self.link(*slot), state.watches.get_mut(*slot))
                 else {
                     return;
                 };
@@ -219,16 +215,16 @@ impl LinkGroup {
                 let watch = KeepAlive::new(self.terms.times.test_after, now);
                 todo.look_by = watch.deadline();
                 *place = Some(watch);
-                if !conversation.is_first {
-                    todo.queue(conversation, LinkWork::Rebalance);
+                if !state.is_first {
+                    todo.queue(state, LinkWork::Rebalance);
                 }
             }
             Action::TerminateGroup(reason) => {
-                conversation.is_over = true;
+                state.is_over = true;
                 todo.wake = true;
                 todo.end = Some(End::ByPeer(*reason));
             }
-            Action::Finished(how) => self.on_finished(conversation, *how, todo),
+            Action::Finished(how) => self.on_finished(state, *how, todo),
             // Only groups of version 1 ask for keys, of which there are none: see `handshake`.
             Action::SendKeys { .. } => {}
             Action::Ignored(why) => {
@@ -239,41 +235,38 @@ impl LinkGroup {
         }
     }
 
-    fn on_finished(&self, conversation: &mut Conversation, how: Finished, todo: &mut Todo) {
+    fn on_finished(&self, state: &mut LlcState, how: Finished, todo: &mut Todo) {
         todo.wake = true;
         // Who waits to begin a flow can do so now.
-        todo.link_work |= conversation.link_work.wants_flow();
+        todo.link_work |= state.link_work.wants_flow();
         match how {
             Finished::FirstContact(result) => {
-                conversation.is_first = false;
-                conversation.first_contact = Some(result);
+                state.is_first = false;
+                state.first_contact = Some(result);
                 if result.is_ok() && self.terms.role == Role::Server {
-                    todo.queue(conversation, LinkWork::AddLink(Occasion::OwnPort));
+                    todo.queue(state, LinkWork::AddLink(Occasion::OwnPort));
                 }
             }
             Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
-                conversation.finished = Some(how);
+                state.finished = Some(how);
             }
             Finished::DeleteLink => {}
             Finished::AddLink { slot, result } => match result {
                 Ok(()) => {
-                    conversation.add_wait = ADD_AGAIN;
-                    conversation.add_why = Occasion::OwnPort;
+                    state.add_wait = ADD_AGAIN;
+                    state.add_why = Occasion::OwnPort;
                     if self.terms.role == Role::Server {
-                        todo.queue(conversation, LinkWork::AddLink(Occasion::OwnPort));
+                        todo.queue(state, LinkWork::AddLink(Occasion::OwnPort));
                     }
                 }
                 Err(error) => {
-                    todo.queue(
-                        conversation,
-                        LinkWork::DeleteLink(slot, DeleteCause::Agreed),
-                    );
+                    todo.queue(state, LinkWork::DeleteLink(slot, DeleteCause::Agreed));
                     // Who has no path now says so when it has. The C module does when the port is up, which
                     // may be before it knows the port's address.
-                    let is_final = conversation.add_why == Occasion::OwnPort
+                    let is_final = state.add_why == Occasion::OwnPort
                         && matches!(error, add::Error::Rejected(_));
                     if !is_final {
-                        todo.look_by = Some(conversation.add_later());
+                        todo.look_by = Some(state.add_later());
                     }
                 }
             },
@@ -292,7 +285,7 @@ impl LinkGroup {
             self.end_soon(End::Idle);
             return None;
         }
-        self.converse(|llc, _, now| llc.on_timeout(now));
+        self.run_llc(|llc, _, now| llc.on_timeout(now));
         let mut ask = None;
         for (slot, link) in self.links().iter().enumerate() {
             if let Some(link) = link {
@@ -303,18 +296,18 @@ impl LinkGroup {
         let trim = self.trim_if_due(now);
         let closing = self.look_at_closing(now);
         let is_due = |at: &mut Instant| at.is_due(now);
-        let again = self.with_llc(|conversation, _| {
-            let is_now = conversation.add_at.take_if(is_due).is_some();
-            is_now.then_some(conversation.add_why)
+        let again = self.with_llc(|state, _| {
+            let is_now = state.add_at.take_if(is_due).is_some();
+            is_now.then_some(state.add_why)
         });
         if let Some(why) = again {
             self.queue_link_work(LinkWork::AddLink(why));
         }
-        self.with_llc(|conversation, _| {
-            let watches = conversation.watches.iter().flatten();
+        self.with_llc(|state, _| {
+            let watches = state.watches.iter().flatten();
             let test = watches.filter_map(KeepAlive::deadline).min();
-            let flow = conversation.core.deadline();
-            let add = conversation.add_at;
+            let flow = state.core.deadline();
+            let add = state.add_at;
             [idle_end, trim, closing, ask, test, flow, add]
                 .into_iter()
                 .flatten()
@@ -324,21 +317,21 @@ impl LinkGroup {
 
     /// Has another link looked for after a while. Does not sleep.
     pub(crate) fn add_later(self: &Arc<Self>) {
-        let at = self.with_llc(|conversation, _| conversation.add_later());
+        let at = self.with_llc(|state, _| state.add_later());
         self.look_by(at);
     }
 
     /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.
     fn test_link(self: &Arc<Self>, slot: usize, link: &Arc<Link>, now: Instant) {
         let heard = link.heard();
-        let due = self.with_llc(|conversation, _| {
-            let watch = conversation.watches.get_mut(slot)?.as_mut()?;
+        let due = self.with_llc(|state, _| {
+            let watch = state.watches.get_mut(slot)?.as_mut()?;
             watch.on_received(heard);
             Some(watch.on_timeout(now))
         });
         match due {
             Some(Due::SendTest) => {
-                self.converse(|llc, _, _| llc.test_link(slot));
+                self.run_llc(|llc, _, _| llc.test_link(slot));
             }
             Some(Due::LinkDead) => link.fail(Failure::Silence),
             Some(Due::Nothing) | None => {}
@@ -364,7 +357,7 @@ impl LinkGroup {
         self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
         self.sndbufs.clear();
-        self.wake_llc();
+        self.wake_llc_waiters();
     }
 
     /// Tells the peer, and goes on answering it until it has ended its connections.
@@ -377,16 +370,16 @@ impl LinkGroup {
         let (Some(why), Some((slot, link))) = (self.ending(), self.active_link()) else {
             return;
         };
-        self.converse(|llc, _, _| llc.farewell(why, slot));
+        self.run_llc(|llc, _, _| llc.farewell(why, slot));
         self.drain();
         let end = now().saturating_add(ANSWER_WAIT);
         loop {
             let left = end.saturating_since(now());
-            let is_over = self.with_llc(|conversation, _| conversation.is_over);
+            let is_over = self.with_llc(|state, _| state.is_over);
             if is_over || left == Duration::ZERO || !link.is_up() {
                 return;
             }
-            self.sleep_llc(time::jiffies(left.as_nanos()), |llc| llc.is_over);
+            self.wait_llc_event(time::jiffies(left.as_nanos()), |llc| llc.is_over);
         }
     }
 
@@ -400,7 +393,7 @@ impl LinkGroup {
     }
 }
 
-impl Conversation {
+impl LlcState {
     /// Has another link looked for after a while; says when.
     fn add_later(&mut self) -> Instant {
         let wait = self.add_wait;

@@ -116,7 +116,7 @@ pub(super) fn learn(conn: &Conn, named: &At, peer: &SmcR) -> Result<(), Reason> 
     let end = now().saturating_add(IN_USE_WAIT);
     let mut claimed = claim();
     while claimed == Err(Refused::InUse) && !end.is_due(now()) {
-        group.sleep_llc(TICK, |_| false);
+        group.wait_llc_event(TICK, |_| false);
         claimed = claim();
     }
     let row = claimed.map_err(|why| {

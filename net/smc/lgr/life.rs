@@ -299,7 +299,7 @@ impl LinkGroup {
             }
             // A signal says nothing about the peer.
             let _ = self
-                .talk
+                .llc_waiters
                 .wait_interruptible_timeout(&mut table, time::jiffies(left.as_nanos()));
         }
     }

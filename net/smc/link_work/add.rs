@@ -249,10 +249,10 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
                 awaited: *awaited,
                 keys: List::new(keys).unwrap_or_default(),
             };
-            group.converse(|llc, _, now| llc.on_offer_answered(*offer, Ok(new), now))
+            group.run_llc(|llc, _, now| llc.on_offer_answered(*offer, Ok(new), now))
         }
         Err(reason) => {
-            group.converse(|llc, _, now| llc.on_offer_answered(*offer, Err(*reason), now))
+            group.run_llc(|llc, _, now| llc.on_offer_answered(*offer, Err(*reason), now))
         }
     };
     if made.is_ok() && !is_taken {
@@ -348,7 +348,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
         register_regions(group, slot, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
-    group.converse(|llc, _, now| llc.on_link_prepared(slot, result, now));
+    group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
 }
 
 /// The server tries the new link.
@@ -358,7 +358,7 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
         register_regions(group, slot, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
-    group.converse(|llc, _, now| llc.on_link_prepared(slot, result, now));
+    group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
 }
 
 /// The server offers a link if one is of use.
@@ -373,7 +373,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
     if !group.keep_promise() && !is_begun {
         if let Some((slot, link)) = group.active_link() {
             let end = group.local_end(slot, &link);
-            group.converse(|llc, _, _| llc.offer_nothing(&end));
+            group.run_llc(|llc, _, _| llc.offer_nothing(&end));
         }
     }
 }
@@ -405,7 +405,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         keys: List::new(&keys).unwrap_or_default(),
     };
     group
-        .converse(|llc, _, now| llc.begin_add_link(on, &offer, now).unwrap_or_default())
+        .run_llc(|llc, _, now| llc.begin_add_link(on, &offer, now).unwrap_or_default())
         .then_some(())
 }
 
@@ -419,7 +419,7 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     if let Some(port) = port_beside(group, &link) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
-        group.converse(|llc, _, _| llc.invite(on, port.mac, gids));
+        group.run_llc(|llc, _, _| llc.invite(on, port.mac, gids));
         group.add_later();
     }
 }

@@ -42,8 +42,8 @@ use crate::{
     clock::now,
     lgr::{
         At,
-        Conversation,
         LinkGroup,
+        LlcState,
         FIRST,
         FRESH, //
     },
@@ -59,7 +59,7 @@ const OTHERS: usize = 2;
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
     pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, slack: first::Slack) {
-        self.converse(|llc, _, now| {
+        self.run_llc(|llc, _, now| {
             llc.begin_first_contact(link, slack, now)
                 .unwrap_or_default()
         });
@@ -76,7 +76,7 @@ impl LinkGroup {
             match step {
                 First::Prepare => {
                     let result = prepare();
-                    self.converse(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
+                    self.run_llc(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
                 }
                 First::Finished(result) => return result,
             }
@@ -89,13 +89,13 @@ impl LinkGroup {
     /// Whether the client's answer in a first contact is out and the server's decision awaited. If the answer
     /// has arrived at a server that says nothing more, that is its decision.
     fn has_answered(self: &Arc<Self>) -> bool {
-        let has_answered = self.with_llc(|conversation, _| conversation.core.has_answered());
+        let has_answered = self.with_llc(|state, _| state.core.has_answered());
         let is_delivered = || {
             let link = self.link(FIRST);
             link.is_some_and(|link| link.is_quiet() && link.is_up() && !link.is_iwarp())
         };
         if has_answered && !self.peer().takes_any_link && is_delivered() {
-            self.converse(|llc, _, now| llc.on_answer_delivered(now));
+            self.run_llc(|llc, _, now| llc.on_answer_delivered(now));
         }
         has_answered
     }
@@ -111,10 +111,9 @@ impl LinkGroup {
         let (At { slot, link }, start) = (at, now());
         let before = link.heard();
         let since = before.saturating_add(FRESH);
-        let is_mine =
-            self.with_llc(|conversation, _| conversation.begin_probe(*slot, since, start));
+        let is_mine = self.with_llc(|state, _| state.begin_probe(*slot, since, start));
         if is_mine {
-            self.converse(|llc, _, _| llc.test_link(*slot));
+            self.run_llc(|llc, _, _| llc.test_link(*slot));
         }
         let end = start.saturating_add(PROBE_MAX);
         let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
@@ -129,7 +128,7 @@ impl LinkGroup {
                 return false;
             }
             let (asleep, tick) = (now(), time::jiffies(left.as_nanos()).min(TICK));
-            self.sleep_llc(tick, |_| link.heard() != before);
+            self.wait_llc_event(tick, |_| link.heard() != before);
             let slept = now().saturating_since(asleep);
             late = late.saturating_add(overslept(slept));
             left = left.saturating_sub(slept.saturating_sub(overslept(slept)));
@@ -139,8 +138,8 @@ impl LinkGroup {
 
     /// Has a link tested from now on that did not answer.
     fn suspect(self: &Arc<Self>, slot: usize) {
-        let due = self.with_llc(|conversation, _| {
-            let watch = conversation.watches.get_mut(slot)?.as_mut()?;
+        let due = self.with_llc(|state, _| {
+            let watch = state.watches.get_mut(slot)?.as_mut()?;
             watch.on_suspected(now());
             watch.deadline()
         });
@@ -155,22 +154,22 @@ impl LinkGroup {
     fn hold(self: &Arc<Self>) -> bool {
         let end = now().saturating_add(FLOW_WAIT);
         loop {
-            if self.with_llc(|conversation, _| conversation.core.hold().is_ok()) {
+            if self.with_llc(|state, _| state.core.hold().is_ok()) {
                 return true;
             }
             if end.is_due(now()) || self.ending().is_some() {
                 return false;
             }
-            self.sleep_llc(TICK, |llc| llc.core.is_idle());
-            self.converse(|llc, _, now| llc.on_timeout(now));
+            self.wait_llc_event(TICK, |llc| llc.core.is_idle());
+            self.run_llc(|llc, _, now| llc.on_timeout(now));
         }
     }
 
     /// Lets other flows begin.
     pub(crate) fn release(self: &Arc<Self>) {
-        self.converse(|llc, _, now| llc.abandon(now));
-        self.wake_llc();
-        if self.with_llc(|conversation, _| conversation.link_work.wants_flow()) {
+        self.run_llc(|llc, _, now| llc.abandon(now));
+        self.wake_llc_waiters();
+        if self.with_llc(|state, _| state.link_work.wants_flow()) {
             self.schedule_link_work();
         }
     }
@@ -247,7 +246,7 @@ impl LinkGroup {
             return Err(Error::LinkLost);
         };
         let region = Announcement { here, others };
-        self.converse(|llc, _, now| {
+        self.run_llc(|llc, _, now| {
             llc.begin_confirm_rkey(at.slot, region, now)
                 .unwrap_or_default()
         });
@@ -306,7 +305,7 @@ impl LinkGroup {
             self.release();
             return !gone.iter().flatten().any(|rmb| rmb.is_known());
         };
-        self.converse(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
+        self.run_llc(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
         // Whatever the answer is, nothing is written to them any more.
         let answer = self.await_flow(|how| match how {
             Finished::DeleteRkey(result) => Some(result),
@@ -333,16 +332,15 @@ impl LinkGroup {
         is_vain: impl Fn() -> bool,
     ) -> Option<R> {
         loop {
-            let (found, is_over) = self.with_llc(|conversation, _| {
-                ((awaited.take)(conversation), conversation.core.is_idle())
-            });
+            let (found, is_over) =
+                self.with_llc(|state, _| ((awaited.take)(state), state.core.is_idle()));
             if found.is_some() || is_over || is_vain() {
                 return found;
             }
             let asleep = now();
-            self.sleep_llc(TICK, awaited.is_there);
+            self.wait_llc_event(TICK, awaited.is_there);
             let late = overslept(now().saturating_since(asleep));
-            self.converse(|llc, _, now| {
+            self.run_llc(|llc, _, now| {
                 llc.on_late(late);
                 llc.on_timeout(now)
             });
@@ -353,8 +351,8 @@ impl LinkGroup {
 /// What a thread waits for. Another one may wait for something else meanwhile: as soon as the first contact is over,
 /// which its own thread may see late, other connections announce their buffers.
 struct Awaited<R> {
-    is_there: fn(&Conversation) -> bool,
-    take: fn(&mut Conversation) -> Option<R>,
+    is_there: fn(&LlcState) -> bool,
+    take: fn(&mut LlcState) -> Option<R>,
 }
 
 /// A step of the first contact.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the LLC conversation of a group needs between two messages, and what it asks of the group's
-//! worker.
+//! The LLC state of a group: its flows (RFC 7609 section 3.3), timers of links, and the link work that they ask of the
+//! group's worker.
 
 use kernel::{
     sync::Arc,
@@ -40,8 +40,8 @@ use super::{
     ADD_AGAIN, //
 };
 
-/// What a group remembers of the LLC conversation.
-pub(crate) struct Conversation {
+/// The LLC state of a group.
+pub(crate) struct LlcState {
     pub(crate) core: Llc,
     /// The core asked to prepare the link, and nobody did yet.
     pub(crate) prepare: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Conversation {
     probed: [Instant; LINK_SLOTS],
 }
 
-impl Conversation {
+impl LlcState {
     /// Nothing was said yet.
     pub(super) fn new(role: Role, version: Version) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl LinkGroup {
         let mut table = self.table.lock();
         match table.end {
             None => {
-                let Conversation {
+                let LlcState {
                     core, link_work, ..
                 } = &mut table.llc;
                 link_work.pop(core.is_idle())
@@ -171,29 +171,28 @@ impl LinkGroup {
         }
     }
 
-    // --- The LLC conversation.
+    // --- The LLC state.
 
-    /// Runs `f` on the conversation and the table of remote keys.
-    pub(crate) fn with_llc<R>(
-        &self,
-        f: impl FnOnce(&mut Conversation, &mut Rtokens<'_>) -> R,
-    ) -> R {
+    /// Runs `f` on the LLC state and the table of remote keys.
+    pub(crate) fn with_llc<R>(&self, f: impl FnOnce(&mut LlcState, &mut Rtokens<'_>) -> R) -> R {
         let mut table = self.table.lock();
         let table = &mut *table;
         f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
     }
 
-    /// Wakes who waits in [`LinkGroup::sleep_llc`].
-    pub(crate) fn wake_llc(&self) {
-        self.talk.notify_all();
+    /// Wakes who waits in [`LinkGroup::wait_llc_event`].
+    pub(crate) fn wake_llc_waiters(&self) {
+        self.llc_waiters.notify_all();
     }
 
     /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
-    pub(crate) fn sleep_llc(&self, timeout: Jiffies, is_due: impl FnOnce(&Conversation) -> bool) {
+    pub(crate) fn wait_llc_event(&self, timeout: Jiffies, is_due: impl FnOnce(&LlcState) -> bool) {
         let mut table = self.table.lock();
         if !is_due(&table.llc) {
             // A signal does not end a flow that the peer takes part in: its own timeout does.
-            let _ = self.talk.wait_interruptible_timeout(&mut table, timeout);
+            let _ = self
+                .llc_waiters
+                .wait_interruptible_timeout(&mut table, timeout);
         }
     }
 
