@@ -8,9 +8,9 @@
 //! that nobody waits for is done when its keeper looks at it.
 
 mod flows;
-mod tie;
+mod rx;
 
-pub(crate) use tie::Tie;
+pub(crate) use rx::LinkRx;
 
 use kernel::{
     pr_warn_once,
@@ -100,7 +100,7 @@ impl LinkGroup {
             Ok(Some(message)) => message,
             Ok(None) => return,
             Err(e) => {
-                pr_warn_once!("dropped an LLC message that is none: {e:?}\n");
+                pr_warn_once!("dropping malformed LLC message: {e:?}\n");
                 return;
             }
         };

@@ -79,7 +79,7 @@ use crate::{
         PeerEnd,
         Wanted, //
     },
-    llc::Tie,
+    llc::LinkRx,
     local::Local,
     namespace, //
 };
@@ -242,8 +242,8 @@ fn first_contact(
     let At { slot, link } = &at;
     learn(conn, &at, server)?;
     let mtu = link.port().mtu.min(server.mtu);
-    Tie::new(group, *slot)
-        .and_then(|tie| link.ready_to_receive(PeerEnd::of(server, mtu), tie))
+    LinkRx::new(group, *slot)
+        .and_then(|rx| link.ready_to_receive(PeerEnd::of(server, mtu), rx))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
     let slack = first::slack(group, exchange);

@@ -88,7 +88,7 @@ use crate::{
         PeerEnd,
         Wanted, //
     },
-    llc::Tie,
+    llc::LinkRx,
     local::Local,
     namespace, //
 };
@@ -278,8 +278,8 @@ fn first_contact(
         },
         ..PeerEnd::of(client, agreed.mtu())
     };
-    Tie::new(group, *slot)
-        .and_then(|tie| link.ready_to_receive(end, tie))
+    LinkRx::new(group, *slot)
+        .and_then(|rx| link.ready_to_receive(end, rx))
         .and_then(|()| match nonce {
             None => link.ready_to_send(),
             Some(_) => Ok(()),

@@ -56,7 +56,7 @@ use crate::{
         PortFacts,
         Wanted, //
     },
-    llc::Tie, //
+    llc::LinkRx, //
 };
 
 /// Time to open a stream, ns.
@@ -229,7 +229,7 @@ fn ready_to_receive(
         psn: peer.psn,
         mtu: peer.mtu.ok_or(EINVAL)?.min(link.port().mtu),
     };
-    link.ready_to_receive(end, Tie::new(group, slot)?)
+    link.ready_to_receive(end, LinkRx::new(group, slot)?)
 }
 
 /// The server offers a link for `slot`.

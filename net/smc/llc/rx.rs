@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives on a link of a group, and the end of the link.
+//! What arrives on a link: CDC messages go to their connection, LLC messages to the group (C function
+//! `smc_wr_rx_demultiplex`). The failure of the link comes here, too.
 
 use core::ptr;
 
@@ -29,12 +30,12 @@ use crate::{
 };
 
 /// A group as the link in one of its slots sees it.
-pub(crate) struct Tie {
+pub(crate) struct LinkRx {
     group: Arc<LinkGroup>,
     slot: usize,
 }
 
-impl Tie {
+impl LinkRx {
     /// Ties the link in `slot` to its group.
     pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
         let group = group.clone();
@@ -42,7 +43,7 @@ impl Tie {
     }
 }
 
-impl Handler for Tie {
+impl Handler for LinkRx {
     fn on_message(self: Arc<Self>, bytes: &[u8]) {
         if bytes.first() != Some(&cdc::TYPE) {
             self.group.on_llc(self.slot, bytes);
@@ -50,7 +51,7 @@ impl Handler for Tie {
         }
         match cdc::Message::parse(bytes) {
             Ok(message) => self.group.on_cdc(self.slot, message.token, &message.cdc),
-            Err(e) => pr_warn_once!("dropped a CDC message that is none: {e:?}\n"),
+            Err(e) => pr_warn_once!("dropping malformed CDC message: {e:?}\n"),
         }
     }
 
