@@ -63,9 +63,9 @@ use smc_proto::{
 
 use crate::{
     lgr::{
-        At,
+        ConnReservation, //
         LinkGroup,
-        Seat, //
+        LinkRef,
     },
     link::Link,
     rmb::{
@@ -118,7 +118,7 @@ pub(crate) struct Inner {
     /// The send buffer as the link's device sees it.
     source: Option<Arc<Mapping>>,
     /// The link that carries what we send.
-    at: At,
+    at: LinkRef,
     /// The one that is to do so from when nothing is in flight.
     next: Option<Next>,
     /// Gone when the group ended.
@@ -173,8 +173,13 @@ impl_has_work! {
 
 impl Conn {
     /// A connection in the handshake which receives into `rmbe`.
-    pub(crate) fn new(seat: Seat, at: At, rmbe: Rmbe, owner: Owner) -> Result<Arc<Self>> {
-        let group = seat.group().clone();
+    pub(crate) fn new(
+        reservation: ConnReservation,
+        at: LinkRef,
+        rmbe: Rmbe,
+        owner: Owner,
+    ) -> Result<Arc<Self>> {
+        let group = reservation.group().clone();
         let token = group.next_token()?;
         let (slot, link) = (at.slot, at.link.clone());
         let inner = Inner {
@@ -210,7 +215,7 @@ impl Conn {
             }),
             GFP_KERNEL,
         )?;
-        seat.join(token, slot, conn.clone())?;
+        reservation.join(token, slot, conn.clone())?;
         // Who moved connections away from the link before that did not find this one.
         if !link.is_up() {
             conn.group.leave(token);
@@ -230,7 +235,7 @@ impl Conn {
     }
 
     /// The link that carries what we send, and its slot.
-    pub(crate) fn at(&self) -> At {
+    pub(crate) fn link_ref(&self) -> LinkRef {
         self.inner.lock().at.clone()
     }
 

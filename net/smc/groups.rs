@@ -68,9 +68,9 @@ use crate::{
             DeleteCause, //
             LinkWork,
         },
+        ConnReservation,
         Keeper,
         LinkGroup,
-        Seat,
         FIRST,
         LINK_WORK, //
     },
@@ -302,11 +302,11 @@ fn end(group: &Arc<LinkGroup>) {
 }
 
 /// A place in the oldest group that a new connection of the namespace at address `net` may use.
-pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<Seat> {
+pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<ConnReservation> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
     let mut matching = list.iter().filter(|group| group.matches(wanted, net));
-    matching.find_map(LinkGroup::seat)
+    matching.find_map(LinkGroup::reserve_conn)
 }
 
 /// Whether a handshake means a group that the connection may not use: see [`LinkGroup::is_of_others`].
@@ -452,7 +452,7 @@ pub(crate) enum Entry<'a> {
     /// It has come: the caller makes a group.
     Turn(Turn<'a>),
     /// Somebody else has made one meanwhile: a place in it.
-    Seat(Seat),
+    Reserved(ConnReservation),
 }
 
 impl GateRef {
@@ -468,15 +468,15 @@ impl GateRef {
         let gate = &*self.0;
         while !is_vain() {
             // A thousand may wait here: of a group that was made each takes its place without the turn.
-            if let Some(seat) = find(wanted, net) {
-                return Some(Entry::Seat(seat));
+            if let Some(reservation) = find(wanted, net) {
+                return Some(Entry::Reserved(reservation));
             }
             let mut is_taken = gate.is_taken.lock();
             if !mem::replace(&mut *is_taken, true) {
                 drop(is_taken);
                 let turn = Turn(gate);
                 // One may have been made since the look above.
-                return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Seat));
+                return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Reserved));
             }
             let left = end.saturating_since(now());
             if left == Duration::ZERO {

@@ -59,9 +59,9 @@ use crate::{
     groups,
     ib::PortGid,
     lgr::{
-        At,
+        ConnReservation,
         LinkGroup,
-        Seat,
+        LinkRef,
         Terms,
         FIRST, //
     },
@@ -172,9 +172,13 @@ fn internal(e: Error) -> Reason {
 type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
 
 /// Makes the connection of a socket in a group: takes an element to receive into.
-fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Failure> {
+fn make_conn(
+    reservation: ConnReservation,
+    at: LinkRef,
+    (sk, tcp): Ends<'_>,
+) -> Result<Arc<Conn>, Failure> {
     let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
-    let group = seat.group();
+    let group = reservation.group();
     let namespace = namespace::of(sk);
     let stats = &namespace.stats.receive_buffers;
     let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
@@ -195,12 +199,12 @@ fn make_conn(seat: Seat, at: At, (sk, tcp): Ends<'_>) -> Result<Arc<Conn>, Failu
             sndbuf: None,
         },
     };
-    Ok(Conn::new(seat, at, rmbe, owner).map_err(internal)?)
+    Ok(Conn::new(reservation, at, rmbe, owner).map_err(internal)?)
 }
 
 /// Makes sure that the peer can write into the connection's element: its region is registered and
 /// announced. Nothing is to be done if another connection did it before. May sleep.
-fn announce(conn: &Conn, at: &At) -> Result<(), Reason> {
+fn announce(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     if group.announce(rmbe.rmb(), at).is_err() {
@@ -211,8 +215,8 @@ fn announce(conn: &Conn, at: &At) -> Result<(), Reason> {
 }
 
 /// Our end, as the handshake says it.
-fn endpoint(local: &Local, conn: &Conn, at: &At) -> Result<SmcR, Reason> {
-    let At { slot, link } = at;
+fn endpoint(local: &Local, conn: &Conn, at: &LinkRef) -> Result<SmcR, Reason> {
+    let LinkRef { slot, link } = at;
     let port = link.port();
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     let rtoken = rmbe.rmb().rtoken(*slot).ok_or(Reason::NoActiveLink)?;
@@ -232,7 +236,7 @@ fn endpoint(local: &Local, conn: &Conn, at: &At) -> Result<SmcR, Reason> {
 }
 
 /// Learns the peer's end of the first connection of a group, and its first buffer.
-fn learn(conn: &Conn, at: &At, peer: &SmcR) -> Result<(), Reason> {
+fn learn(conn: &Conn, at: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
     let rtoken = Rtoken {
         rkey: peer.rkey,
         addr: peer.rmb_addr,
@@ -260,7 +264,7 @@ fn begin_group(
         internal(e)
     })?;
     let id = local.next_group_id();
-    let at = At {
+    let at = LinkRef {
         slot: FIRST,
         link: link.clone(),
     };
@@ -270,7 +274,7 @@ fn begin_group(
     let result = match groups::add(&group, peer) {
         // A device that went before that did not find the group.
         Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
-        Ok(()) => make_conn(group.seat().ok_or(Reason::Internal)?, at, ends),
+        Ok(()) => make_conn(group.reserve_conn().ok_or(Reason::Internal)?, at, ends),
         Err(failure) => Err(failure),
     };
     let result = result.and_then(|conn| settle(conn, contact));

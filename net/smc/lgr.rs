@@ -4,14 +4,14 @@
 //! (RFC 7609 section 2.2).
 //!
 //! A group is found or made in the handshake, and lives while connections use it and for a while
-//! after. It never names a connection's type: what arrives for one goes through [`Member`].
+//! after. It never names a connection's type: what arrives for one goes through [`LgrConn`].
 
+mod conn_table;
 mod echo;
 mod life;
 pub(crate) mod link_work_queue;
 mod links;
 mod llc_state;
-mod members;
 mod terms;
 mod view;
 
@@ -62,18 +62,18 @@ use crate::{
         SendPool, //
     }, //
 };
+use conn_table::ConnTable;
+pub(crate) use conn_table::{
+    ConnReservation, //
+    LgrConn,
+};
 use echo::Echoes;
 use links::Links;
 pub(crate) use links::{
-    At,
+    LinkRef,
     FRESH, //
 };
 pub(crate) use llc_state::LlcState;
-use members::Members;
-pub(crate) use members::{
-    Member,
-    Seat, //
-};
 pub(crate) use terms::{
     Terms,
     Times, //
@@ -94,7 +94,7 @@ pub(crate) trait Keeper: Sync {
 
 /// The connections of a group and the peer's buffers.
 struct Table {
-    members: Members,
+    conns: ConnTable,
     rtokens: KVec<Row>,
     /// Why the group ends, once it does.
     end: Option<End>,
@@ -161,13 +161,13 @@ impl LinkGroup {
         link: Arc<Link>,
         keeper: &'static dyn Keeper,
     ) -> Result<Arc<Self>> {
-        let members = Members::new(terms.role, terms.limits)?;
-        let echoes = Echoes::new(members.limit())?;
+        let conns = ConnTable::new(terms.role, terms.limits)?;
+        let echoes = Echoes::new(conns.limit())?;
         let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         let Terms { role, version, .. } = terms;
         // Made where it stays: it is too large to be on the stack of a handshake.
         let table = init!(Table {
-            members,
+            conns,
             rtokens,
             end: None,
             trim_at: None,
@@ -202,7 +202,7 @@ impl LinkGroup {
         let table = self.table.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next = token::next(Token(last), |t| table.members.has(t)).ok_or(ENOSPC)?;
+            let next = token::next(Token(last), |t| table.conns.has(t)).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
@@ -212,7 +212,7 @@ impl LinkGroup {
     /// Takes a connection out; a second call does nothing. Does not sleep.
     pub(crate) fn leave(&self, token: Token) {
         let mut table = self.table.lock();
-        let node = table.members.remove(token);
+        let node = table.conns.remove(token);
         table.echoes.forget(token);
         drop(table);
         // The last reference may go with the node: not under the lock.
@@ -223,13 +223,13 @@ impl LinkGroup {
 
     /// Connections in the group, and those that are about to join.
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().members.len()
+        self.table.lock().conns.len()
     }
 
     /// Hands a message of the peer, which came by the link in `slot`, to the connection that it names. Does not
     /// sleep.
     pub(crate) fn on_cdc(&self, slot: usize, token: Token, cdc: &Cdc) {
-        let member = self.table.lock().members.find(token);
+        let member = self.table.lock().conns.find(token);
         if let Some(member) = member {
             member.on_cdc(slot, cdc);
         }
@@ -240,7 +240,7 @@ impl LinkGroup {
     /// Puts a connection into the queue for a send slot of the link in `slot`.
     pub(crate) fn wait_for_slot(&self, token: Token, slot: usize) {
         let mut table = self.table.lock();
-        table.members.wait(token, slot);
+        table.conns.wait(token, slot);
         if let Some(link) = self.link(slot) {
             link.want_slot(true);
         }
@@ -248,7 +248,7 @@ impl LinkGroup {
 
     /// Takes a connection out of the queue for a send slot.
     pub(crate) fn stop_waiting(&self, token: Token) {
-        self.table.lock().members.stop_waiting(token);
+        self.table.lock().conns.stop_waiting(token);
     }
 
     /// Send slots of the link in `slot` are free: who has waited longest may send. Does not sleep.
@@ -258,10 +258,10 @@ impl LinkGroup {
         };
         loop {
             let mut table = self.table.lock();
-            if !table.members.has_waiters_for(slot) {
+            if !table.conns.has_waiters_for(slot) {
                 // At the end of the group somebody waits for all slots to be free.
                 // While a client waits for its answer in a first contact to arrive, too.
-                link.want_slot(table.members.is_closed() || table.llc.core.has_answered());
+                link.want_slot(table.conns.is_closed() || table.llc.core.has_answered());
                 break;
             }
             // One look suffices: who fails to get a slot after this is in the queue first, and the
@@ -269,7 +269,7 @@ impl LinkGroup {
             if !link.has_slot() {
                 break;
             }
-            let member = table.members.next_waiter(slot);
+            let member = table.conns.next_waiter(slot);
             drop(table);
             // Who has nothing to send any more leaves the slot to the next.
             if let Some(member) = member {
@@ -277,7 +277,7 @@ impl LinkGroup {
             }
         }
         let table = self.table.lock();
-        if table.members.is_closed() || table.llc.core.has_answered() {
+        if table.conns.is_closed() || table.llc.core.has_answered() {
             // Somebody may wait for the last message to leave.
             drop(table);
             self.llc_waiters.notify_all();

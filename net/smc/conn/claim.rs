@@ -14,7 +14,7 @@ use super::{
     Inner,
     Remote, //
 };
-use crate::lgr::At;
+use crate::lgr::LinkRef;
 
 /// An element of the peer that no other connection gets.
 pub(super) type Claim = (RowId, RmbeIndex);
@@ -34,7 +34,7 @@ impl Conn {
     ///
     /// If the connection has lost that link, and the peer did not say where the element is on the one that it
     /// has now.
-    pub(crate) fn learn(&self, named: &At, remote: Remote) -> Result<(), Reason> {
+    pub(crate) fn learn(&self, named: &LinkRef, remote: Remote) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         inner.claim = Some((remote.row, remote.index));
         let is_there = |slot| self.group.rtoken(remote.row, slot).is_some();
@@ -48,7 +48,7 @@ impl Conn {
 
     /// Uses the link that the client named, which may be another one of the group than we did. Nothing was sent
     /// yet. Does not sleep.
-    pub(crate) fn use_link(&self, named: &At) -> Result<(), Reason> {
+    pub(crate) fn use_link(&self, named: &LinkRef) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         if core::ptr::eq(&*inner.at.link, &*named.link) {
             return Ok(());

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     lgr::{
         link_work_queue::LinkWork,
-        Member, //
+        LgrConn, //
     },
     link::Sender,
     rmb::Rmbe, //
@@ -194,7 +194,7 @@ impl Inner {
     }
 }
 
-impl Member for Conn {
+impl LgrConn for Conn {
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
         // Before the look at the gate: who opens it takes down what is down by then.
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);

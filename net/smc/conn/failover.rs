@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     lgr::{
-        At,
-        Member, //
+        LgrConn, //
+        LinkRef,
     },
     link::Link,
     rmb::SendBuf, //
@@ -35,7 +35,7 @@ use crate::{
 
 /// Another link that is to carry what a connection sends.
 pub(super) struct Next {
-    at: At,
+    at: LinkRef,
     /// The send buffer as that link's device sees it.
     source: Option<Arc<Mapping>>,
 }
@@ -113,7 +113,7 @@ impl Conn {
             }
             inner.next = None;
             inner.source = source;
-            inner.at = At { slot, link };
+            inner.at = LinkRef { slot, link };
             inner.queued = false;
             // Whoever wanted to send waits since the link went down.
             let fx = Effects {
@@ -159,7 +159,7 @@ impl Conn {
         };
         let (token, row) = (self.token, then.row);
         let is_begun = match self.group.choose_link(token, row, can_carry) {
-            Some((to, link)) if to != slot => self.begin_change(&then, At { slot: to, link }),
+            Some((to, link)) if to != slot => self.begin_change(&then, LinkRef { slot: to, link }),
             Some(_) | None => return false,
         };
         match is_begun {
@@ -170,7 +170,7 @@ impl Conn {
         is_begun
     }
 
-    fn begin_change(&self, then: &View, at: At) -> bool {
+    fn begin_change(&self, then: &View, at: LinkRef) -> bool {
         let Ok(source) = then.map(&at.link) else {
             return false;
         };

@@ -32,7 +32,7 @@ use super::{
     Inner, //
 };
 use crate::{
-    lgr::At,
+    lgr::LinkRef,
     link::{
         Failure,
         Hardware,
@@ -155,7 +155,7 @@ impl Conn {
 
     fn post_on(
         self: &Arc<Self>,
-        at: &At,
+        at: &LinkRef,
         hardware: &Hardware,
         inner: &mut Inner,
         outcome: &mut Outcome,
@@ -211,7 +211,7 @@ impl Conn {
     fn post(
         self: &Arc<Self>,
         inner: &Inner,
-        at: &At,
+        at: &LinkRef,
         mut slot: Slot<'_>,
         plan: &WritePlan,
     ) -> Result<(), Blame> {

@@ -70,7 +70,7 @@ use crate::{
         PortGid, //
     },
     lgr::{
-        At,
+        LinkRef,
         System,
         Terms,
         Times, //
@@ -238,8 +238,8 @@ fn first_contact(
     (conn, path): (&Arc<Conn>, &Path<'_>),
 ) -> Result<(), Failure> {
     let (server, group) = (agreed.server(), &conn.group);
-    let at = conn.at();
-    let At { slot, link } = &at;
+    let at = conn.link_ref();
+    let LinkRef { slot, link } = &at;
     learn(conn, &at, server)?;
     let mtu = link.port().mtu.min(server.mtu);
     LinkRx::new(group, *slot)
@@ -284,11 +284,11 @@ fn reuse(
     let (sk, tcp) = ends;
     let tcp_ends = join::tcp_ends(tcp, sk)?;
     let wanted = vlans.map(|vlan| Some(agreed.wanted(vlan?, tcp_ends)));
-    let (seat, wanted) = join::find_named(&wanted, tcp.netns_address())?;
-    let named = seat.group().named_link(&wanted);
+    let (reservation, wanted) = join::find_named(&wanted, tcp.netns_address())?;
+    let named = reservation.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
-    let at = At { slot, link };
-    settle(make_conn(seat, at.clone(), ends)?, |conn| {
+    let at = LinkRef { slot, link };
+    settle(make_conn(reservation, at.clone(), ends)?, |conn| {
         join::learn(conn, &at, agreed.server())?;
         announce(conn, &at)?;
         path::check_link(&conn.group, &at, exchange)?;
@@ -302,7 +302,7 @@ fn confirm(
     exchange: &Exchange<'_>,
     agreed: &Agreed,
     conn: &Conn,
-    at: &At,
+    at: &LinkRef,
     listener: Option<u16>,
 ) -> Result<(), Failure> {
     let ours = endpoint(local, conn, at)?;

@@ -36,8 +36,8 @@ use crate::{
     clock::now,
     conn::Conn,
     lgr::{
-        At,
         LinkGroup, //
+        LinkRef,
     }, //
 };
 
@@ -78,7 +78,7 @@ pub(super) fn finish(
     let role = group.terms.role;
     let prepare = || {
         if role == Role::Client {
-            let At { slot, link } = conn.at();
+            let LinkRef { slot, link } = conn.link_ref();
             link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
             let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
             let registered = rmbe.rmb().register(slot, &link);

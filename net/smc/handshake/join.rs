@@ -57,9 +57,9 @@ use crate::{
     },
     groups,
     lgr::{
-        At,
+        ConnReservation, //
         LinkGroup,
-        Seat, //
+        LinkRef,
     }, //
 };
 
@@ -92,7 +92,10 @@ pub(super) fn tcp_ends(tcp: &TcpSocket, sk: &Sk) -> Result<TcpEnds, Failure> {
 /// # Errors
 ///
 /// [`Reason::SyncError`], which ends the server's group, only if the server can have meant none of ours.
-pub(super) fn find_named(wanted: &[Option<Wanted>], net: usize) -> Result<(Seat, Wanted), Reason> {
+pub(super) fn find_named(
+    wanted: &[Option<Wanted>],
+    net: usize,
+) -> Result<(ConnReservation, Wanted), Reason> {
     let mut all = wanted.iter().flatten();
     let found = all.find_map(|wanted| Some((groups::find(wanted, net)?, *wanted)));
     let mut all = wanted.iter().flatten();
@@ -106,7 +109,7 @@ pub(super) fn find_named(wanted: &[Option<Wanted>], net: usize) -> Result<(Seat,
 
 /// Learns the peer's end of a connection that joins a group, as it is named on the link `named`: an element of a
 /// buffer that the peer has announced by that group's links, and that no other connection writes to. May sleep.
-pub(super) fn learn(conn: &Conn, named: &At, peer: &SmcR) -> Result<(), Reason> {
+pub(super) fn learn(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
     let group = &conn.group;
     let rtoken = Rtoken {
         rkey: peer.rkey,

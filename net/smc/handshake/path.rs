@@ -28,8 +28,8 @@ use crate::{
     clc::Exchange,
     clock::now,
     lgr::{
-        At,
         LinkGroup, //
+        LinkRef,
     },
     namespace, //
 };
@@ -134,7 +134,7 @@ impl<'a> Path<'a> {
 /// The peer does not answer, or has not for an earlier connection.
 pub(super) fn check_link(
     group: &Arc<LinkGroup>,
-    at: &At,
+    at: &LinkRef,
     exchange: &Exchange<'_>,
 ) -> Result<(), Failure> {
     if at.is_fresh() {

@@ -78,8 +78,8 @@ use crate::{
         PortGid, //
     },
     lgr::{
-        At,
-        Seat,
+        ConnReservation,
+        LinkRef,
         System,
         Terms,
         Times, //
@@ -147,8 +147,8 @@ fn shake(
     let ends = join::tcp_ends(tcp, sk)?;
     let wanted = chosen.wanted(port.vlan, ends);
     let mut path = Path::of_server(sk, tcp, port.gid, chosen.peer_gid());
-    if let Some(seat) = groups::find(&wanted, tcp.netns_address()) {
-        return reuse(local, (sk, tcp), exchange, chosen, seat);
+    if let Some(reservation) = groups::find(&wanted, tcp.netns_address()) {
+        return reuse(local, (sk, tcp), exchange, chosen, reservation);
     }
     path.check()?;
     let gate = groups::gate(&wanted).map_err(internal)?;
@@ -162,7 +162,9 @@ fn shake(
         return Err(Fatal::Reset.into());
     }
     let turn = match entry.ok_or(path::BUSY)? {
-        Entry::Seat(seat) => return reuse(local, (sk, tcp), exchange, chosen, seat),
+        Entry::Reserved(reservation) => {
+            return reuse(local, (sk, tcp), exchange, chosen, reservation)
+        }
         Entry::Turn(turn) => turn,
     };
     // Another connection may have found out meanwhile.
@@ -239,8 +241,8 @@ fn first_contact(
     (conn, path, turn): (&Arc<Conn>, &Path<'_>, &Cell<Option<Turn<'_>>>),
 ) -> Result<(), Failure> {
     let group = &conn.group;
-    let at = conn.at();
-    let At { slot, link } = &at;
+    let at = conn.link_ref();
+    let LinkRef { slot, link } = &at;
     let (peer_gid, peer_mac) = (chosen.peer_gid(), chosen.peer_mac());
     let nonce = chosen.nonce();
     let beginning = Beginning {
@@ -313,15 +315,15 @@ fn reuse(
     (sk, tcp): Ends<'_>,
     exchange: &mut Exchange<'_>,
     chosen: Chosen,
-    mut seat: Seat,
+    mut reservation: ConnReservation,
 ) -> Result<Arc<Conn>, Failure> {
-    let at = seat.choose_link().ok_or(Reason::NoActiveLink)?;
+    let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
     // A client of ours tests the link itself, and can say that it does not know the group any more, which a silent
     // link does not.
-    if !seat.group().peer().takes_any_link {
-        path::check_link(seat.group(), &at, exchange)?;
+    if !reservation.group().peer().takes_any_link {
+        path::check_link(reservation.group(), &at, exchange)?;
     }
-    settle(make_conn(seat, at.clone(), (sk, tcp))?, |conn| {
+    settle(make_conn(reservation, at.clone(), (sk, tcp))?, |conn| {
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(endpoint(local, conn, &at)?, None);
         join::while_told(conn, || {

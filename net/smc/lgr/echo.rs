@@ -20,8 +20,8 @@ use smc_proto::{
 };
 
 use super::{
+    LgrConn, //
     LinkGroup,
-    Member, //
 };
 
 /// A request on its way: its number, and the queue pair of the link that carried it.
@@ -96,7 +96,7 @@ impl Echoes {
 }
 
 impl LinkGroup {
-    /// Has [`Member::on_echo`] called for a connection once the peer has answered a TEST_LINK on the link in `slot`
+    /// Has [`LgrConn::on_echo`] called for a connection once the peer has answered a TEST_LINK on the link in `slot`
     /// that is sent from now on. Forgets what the connection waited for before. Does not sleep.
     pub(crate) fn want_echo(self: &Arc<Self>, token: Token, slot: usize) {
         let waiter = Waiter {
@@ -106,7 +106,7 @@ impl LinkGroup {
         };
         let mut table = self.table.lock();
         table.echoes.forget(token);
-        if table.members.has(token) {
+        if table.conns.has(token) {
             let _ = table.echoes.waiting.push_within_capacity(waiter);
         }
         drop(table);
@@ -142,10 +142,10 @@ impl LinkGroup {
         self.send_echo(slot);
     }
 
-    fn next_echoed(&self, number: u64) -> Option<Arc<dyn Member>> {
+    fn next_echoed(&self, number: u64) -> Option<Arc<dyn LgrConn>> {
         let mut table = self.table.lock();
         // Who has left was forgotten before.
         let token = table.echoes.pop(number)?;
-        table.members.find(token)
+        table.conns.find(token)
     }
 }

@@ -32,8 +32,8 @@ use smc_proto::{
 };
 
 use super::{
+    LgrConn, //
     LinkGroup,
-    Member, //
 };
 use crate::clock::now;
 
@@ -68,7 +68,7 @@ impl LinkGroup {
             return false;
         }
         let has_row = !Rtokens::new(&mut table.rtokens).is_full();
-        let has_room = table.members.has_room() && has_row && self.rmbs.has_room();
+        let has_room = table.conns.has_room() && has_row && self.rmbs.has_room();
         drop(table);
         let Ok(links) = self.ends(net) else {
             return false;
@@ -98,7 +98,7 @@ impl LinkGroup {
         let mut table = self.table.lock();
         let is_first = table.end.is_none();
         table.end.get_or_insert(why);
-        table.members.close();
+        table.conns.close();
         // Whoever waits for the last message to leave is to be told.
         self.links().iter().flatten().for_each(|link| {
             link.want_slot(true);
@@ -114,7 +114,7 @@ impl LinkGroup {
 
     /// When the group has been without connections for its idle time, if it has none now.
     pub(crate) fn idle_end(&self) -> Option<Instant> {
-        let since = self.table.lock().members.idle_since()?;
+        let since = self.table.lock().conns.idle_since()?;
         let times = &self.terms.times;
         let has_stream = self.links().iter().flatten().any(|link| link.is_iwarp());
         Some(since.saturating_add(match has_stream {
@@ -127,7 +127,7 @@ impl LinkGroup {
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let table = self.table.lock();
         match table.end {
-            None => table.members.idle_since(),
+            None => table.conns.idle_since(),
             Some(_) => None,
         }
     }
@@ -135,12 +135,12 @@ impl LinkGroup {
     /// The group ends if it has had no connection since `since` or longer; says whether it does. Does not sleep.
     pub(crate) fn end_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
         let mut table = self.table.lock();
-        let idle_since = table.members.idle_since().filter(|_| table.end.is_none());
+        let idle_since = table.conns.idle_since().filter(|_| table.end.is_none());
         if idle_since.is_none_or(|at| at > since) {
             return false;
         }
-        // Nobody gets a seat any more.
-        table.members.close();
+        // Nobody gets a reservation any more.
+        table.conns.close();
         drop(table);
         self.end_soon(why);
         true
@@ -271,10 +271,10 @@ impl LinkGroup {
     }
 
     /// Calls `f` for all connections, without the lock.
-    pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn Member>)) {
+    pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn LgrConn>)) {
         let mut last = Token(0);
         loop {
-            let next = self.table.lock().members.after(last);
+            let next = self.table.lock().conns.after(last);
             let Some((token, member)) = next else {
                 return;
             };
@@ -293,7 +293,7 @@ impl LinkGroup {
             let links = self.links();
             let is_quiet = links.iter().flatten().all(|link| link.is_quiet());
             let is_up = links.iter().flatten().any(|link| link.is_up());
-            let is_done = !table.members.has_waiters() && is_quiet;
+            let is_done = !table.conns.has_waiters() && is_quiet;
             if is_done || !is_up || left == Duration::ZERO {
                 return is_done;
             }

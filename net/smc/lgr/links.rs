@@ -40,9 +40,9 @@ use smc_proto::{
 };
 
 use super::{
-    members::Members,
+    conn_table::ConnTable,
+    ConnReservation, //
     LinkGroup,
-    Seat, //
 };
 use crate::{
     clock::now,
@@ -57,7 +57,7 @@ pub(crate) type Slots = [Option<Arc<Link>>; LINK_SLOTS];
 
 /// A link and its slot.
 #[derive(Clone)]
-pub(crate) struct At {
+pub(crate) struct LinkRef {
     pub(crate) slot: usize,
     pub(crate) link: Arc<Link>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct At {
 /// A link of which something was heard so short a time ago works. That time is known to a tick.
 pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
-impl At {
+impl LinkRef {
     /// Whether something was heard on the link just now.
     pub(crate) fn is_fresh(&self) -> bool {
         now().saturating_since(self.link.heard()) < FRESH
@@ -134,9 +134,9 @@ impl LinkGroup {
     }
 
     /// The active link whose peer's end is meant, with its slot. Does not sleep.
-    pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<At> {
+    pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<LinkRef> {
         let (slot, link) = self.find_active(|link| is_meant(&link.end()))?;
-        Some(At { slot, link })
+        Some(LinkRef { slot, link })
     }
 
     fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(usize, Arc<Link>)> {
@@ -314,7 +314,7 @@ impl LinkGroup {
 
     /// How many connections each of these links has. Does not sleep.
     pub(crate) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
-        self.table.lock().members.loads_of(links)
+        self.table.lock().conns.loads_of(links)
     }
 
     /// The last of the active links with the fewest connections, of those for which `is_meant` holds. Does not
@@ -322,7 +322,7 @@ impl LinkGroup {
     pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let table = self.table.lock();
-        let all = links.iter().zip(table.members.loads());
+        let all = links.iter().zip(table.conns.loads());
         let is_meant = |link: &Arc<Link>| link.is_active() && is_meant(link);
         let active = all.filter(|(link, _)| link.as_ref().is_some_and(is_meant));
         let (link, _) = active.rev().min_by_key(|(_, load)| **load)?;
@@ -340,12 +340,12 @@ impl LinkGroup {
     ) -> Option<(usize, Arc<Link>)> {
         let reaches = |slot| row.is_none_or(|row| self.rtoken(row, slot).is_some());
         let links = self.active_links(|slot| can_carry(slot) && reaches(slot));
-        self.choose(&links, |members, slot| members.set_slot(token, slot))
+        self.choose(&links, |conns, slot| conns.set_slot(token, slot))
     }
 
     /// A connection uses the link in `slot` after all. Does not sleep.
     pub(crate) fn count_on(&self, token: Token, slot: usize) {
-        self.table.lock().members.set_slot(token, slot);
+        self.table.lock().conns.set_slot(token, slot);
     }
 
     fn active_links(&self, is_meant: impl Fn(usize) -> bool) -> Slots {
@@ -360,26 +360,24 @@ impl LinkGroup {
     fn choose(
         &self,
         links: &Slots,
-        count: impl FnOnce(&mut Members, usize),
+        count: impl FnOnce(&mut ConnTable, usize),
     ) -> Option<(usize, Arc<Link>)> {
         let mut table = self.table.lock();
-        let loads = table
-            .members
-            .loads_of(&links.each_ref().map(Option::is_some));
+        let loads = table.conns.loads_of(&links.each_ref().map(Option::is_some));
         let slot = balance::choose(&loads)?;
-        count(&mut table.members, slot);
+        count(&mut table.conns, slot);
         Some((slot, links.get(slot)?.clone()?))
     }
 }
 
-impl Seat {
+impl ConnReservation {
     /// The link for the connection that gets the place: the one with the fewest, which has one more from
     /// now on. Does not sleep.
-    pub(crate) fn choose_link(&mut self) -> Option<At> {
+    pub(crate) fn choose_link(&mut self) -> Option<LinkRef> {
         let group = self.group().clone();
         let carriers = group.carriers();
         let links = group.active_links(|slot| carriers.get(slot).is_some_and(|can| *can));
-        let (slot, link) = group.choose(&links, |members, slot| self.count_on(members, slot))?;
-        Some(At { slot, link })
+        let (slot, link) = group.choose(&links, |conns, slot| self.count_on(conns, slot))?;
+        Some(LinkRef { slot, link })
     }
 }

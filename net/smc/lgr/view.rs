@@ -51,7 +51,7 @@ impl LinkGroup {
 
     /// Connections on each link, by slot. Does not sleep.
     pub(crate) fn loads(&self) -> [usize; LINK_SLOTS] {
-        *self.table.lock().members.loads()
+        *self.table.lock().conns.loads()
     }
 
     /// What we call a link of the group towards the peer.

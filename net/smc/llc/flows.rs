@@ -41,8 +41,8 @@ use smc_proto::{
 use crate::{
     clock::now,
     lgr::{
-        At,
         LinkGroup,
+        LinkRef,
         LlcState,
         FIRST,
         FRESH, //
@@ -104,11 +104,11 @@ impl LinkGroup {
     /// TEST_LINK. Says no if it does not in time; from then on the link is tested as one that was silent for
     /// long. A peer that took `round_trip` at most to answer over TCP has more time, and a machine that is too busy
     /// to tell says yes. May sleep.
-    pub(crate) fn probe(self: &Arc<Self>, at: &At, round_trip: Duration) -> bool {
+    pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, round_trip: Duration) -> bool {
         if at.is_fresh() {
             return true;
         }
-        let (At { slot, link }, start) = (at, now());
+        let (LinkRef { slot, link }, start) = (at, now());
         let before = link.heard();
         let since = before.saturating_add(FRESH);
         let is_mine = self.with_llc(|state, _| state.begin_probe(*slot, since, start));
@@ -176,7 +176,7 @@ impl LinkGroup {
 
     /// Makes sure that the peer can write to a region: it is registered on all active links, and the peer
     /// knows its keys. Nothing is to be done if another connection did it before. May sleep.
-    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &At) -> Result<(), Error> {
+    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), Error> {
         if rmb.is_known() {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl LinkGroup {
     fn confirm_rkey(
         self: &Arc<Self>,
         rmb: &Rmb,
-        at: &At,
+        at: &LinkRef,
         others: List<'_, LinkRkey, OTHERS>,
     ) -> Result<(), Error> {
         let here = rmb.register(at.slot, &at.link).ok();

@@ -3,7 +3,7 @@
 //! The connections of a link group: who is in it, who is about to be, and who waits to send.
 //!
 //! The server decides whether a group has room for one more, and several handshakes run at a time: a
-//! place is taken when the group is chosen, and is a [`Seat`] until the connection joins.
+//! place is taken when the group is chosen, and is a [`ConnReservation`] until the connection joins.
 
 use kernel::{
     prelude::*,
@@ -29,7 +29,7 @@ use super::LinkGroup;
 use crate::clock::now;
 
 /// A connection, as its link group sees it. The methods do not sleep, but for two.
-pub(crate) trait Member: Send + Sync {
+pub(crate) trait LgrConn: Send + Sync {
     /// A message of the peer arrived by the link in `slot`.
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
     /// What was received by any link is about to be looked at.
@@ -59,16 +59,16 @@ pub(crate) trait Member: Send + Sync {
 
 /// A connection and the slot of its link.
 struct Entry {
-    member: Arc<dyn Member>,
+    conn: Arc<dyn LgrConn>,
     slot: usize,
 }
 
 /// What the lock of the group guards of its connections.
-pub(super) struct Members {
+pub(super) struct ConnTable {
     conns: RBTree<u32, Entry>,
     /// Connections on each link, by slot.
     loads: [usize; LINK_SLOTS],
-    /// Places taken, by connections and by seats.
+    /// Places taken, by connections and by reservations.
     taken: usize,
     limit: usize,
     /// Connections that wait for a send slot, with the link's slot, oldest first. There is room for all,
@@ -80,7 +80,7 @@ pub(super) struct Members {
     idle_since: Instant,
 }
 
-impl Members {
+impl ConnTable {
     /// No connection yet.
     pub(super) fn new(role: Role, limits: Limits) -> Result<Self> {
         let max = usize::from(limits.max_conns);
@@ -142,15 +142,15 @@ impl Members {
     }
 
     /// The connection with this token.
-    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn Member>> {
-        Some(self.conns.get(&token.0)?.member.clone())
+    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn LgrConn>> {
+        Some(self.conns.get(&token.0)?.conn.clone())
     }
 
     /// The connection with the next higher token.
-    pub(super) fn after(&self, token: Token) -> Option<(Token, Arc<dyn Member>)> {
+    pub(super) fn after(&self, token: Token) -> Option<(Token, Arc<dyn LgrConn>)> {
         let cursor = self.conns.cursor_lower_bound(&token.0.checked_add(1)?)?;
         let (next, entry) = cursor.current();
-        Some((Token(*next), entry.member.clone()))
+        Some((Token(*next), entry.conn.clone()))
     }
 
     /// Takes a connection out; what is returned is to be dropped without the lock.
@@ -159,7 +159,7 @@ impl Members {
         self.load(entry.slot, -1);
         self.vacate();
         self.waiting.retain(|(t, _)| *t != token);
-        Some(entry.member)
+        Some(entry.conn)
     }
 
     /// Has a connection wait for a send slot of the link in `slot`.
@@ -224,7 +224,7 @@ impl Members {
     }
 
     /// Who has waited longest for the link in `slot`, and waits no more.
-    pub(super) fn next_waiter(&mut self, slot: usize) -> Option<Arc<dyn Member>> {
+    pub(super) fn next_waiter(&mut self, slot: usize) -> Option<Arc<dyn LgrConn>> {
         let place = self.waiting.iter().position(|(_, s)| *s == slot)?;
         let (token, _) = self.waiting.remove(place).ok()?;
         self.find(token)
@@ -232,23 +232,23 @@ impl Members {
 }
 
 /// A place in a group for one connection; free again when dropped.
-pub(crate) struct Seat {
+pub(crate) struct ConnReservation {
     group: Arc<LinkGroup>,
     /// Slot of the link that counts it.
     slot: Option<usize>,
     is_joined: bool,
 }
 
-impl Seat {
+impl ConnReservation {
     /// The group.
     pub(crate) fn group(&self) -> &Arc<LinkGroup> {
         &self.group
     }
 
     /// The link in `slot` has one connection more from now on: who joins next sees it.
-    pub(super) fn count_on(&mut self, members: &mut Members, slot: usize) {
+    pub(super) fn count_on(&mut self, conns: &mut ConnTable, slot: usize) {
         self.slot = Some(slot);
-        members.load(slot, 1);
+        conns.load(slot, 1);
     }
 
     /// Gives the place to a connection on the link in `slot`, which has it until [`LinkGroup::leave`]. May
@@ -257,16 +257,16 @@ impl Seat {
     /// # Errors
     ///
     /// `ENOLINK` when the group ended, `ENOMEM`.
-    pub(crate) fn join(mut self, token: Token, slot: usize, member: Arc<dyn Member>) -> Result {
-        let node = RBTreeNode::new(token.0, Entry { member, slot }, GFP_KERNEL)?;
+    pub(crate) fn join(mut self, token: Token, slot: usize, conn: Arc<dyn LgrConn>) -> Result {
+        let node = RBTreeNode::new(token.0, Entry { conn, slot }, GFP_KERNEL)?;
         let mut table = self.group.table.lock();
-        if table.members.closed {
+        if table.conns.closed {
             return Err(ENOLINK);
         }
-        let old = table.members.conns.insert(node);
-        table.members.load(slot, 1);
+        let old = table.conns.conns.insert(node);
+        table.conns.load(slot, 1);
         if let Some(counted) = self.slot {
-            table.members.load(counted, -1);
+            table.conns.load(counted, -1);
         }
         drop(table);
         // Two connections that drew the same token at the same time cannot be: the counter is
@@ -277,13 +277,13 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnReservation {
     fn drop(&mut self) {
         if !self.is_joined {
             let mut table = self.group.table.lock();
-            table.members.vacate();
+            table.conns.vacate();
             if let Some(slot) = self.slot {
-                table.members.load(slot, -1);
+                table.conns.load(slot, -1);
             }
             drop(table);
             self.group.look_if_idle();
@@ -293,14 +293,14 @@ impl Drop for Seat {
 
 impl LinkGroup {
     /// Takes a place for a connection, if there is one.
-    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+    pub(crate) fn reserve_conn(self: &Arc<Self>) -> Option<ConnReservation> {
         let mut table = self.table.lock();
-        if !table.members.has_room() {
+        if !table.conns.has_room() {
             return None;
         }
-        table.members.taken += 1;
+        table.conns.taken += 1;
         drop(table);
-        Some(Seat {
+        Some(ConnReservation {
             group: self.clone(),
             slot: None,
             is_joined: false,
