@@ -398,8 +398,8 @@ fn the_end_of_all_links_ends_the_group_and_only_the_server_repeats_it() {
         let mut end = End::new(role, Version::V1);
         let actions = end.receive(0, &message);
         assert_eq!(actions.last(), Some(&Action::TerminateGroup(reason)));
-        assert_eq!(sent(&list(end.llc.farewell(Why::Idle, 0))), message);
-        let said = list(end.llc.farewell(Why::ByPeer(reason), 0));
+        assert_eq!(sent(&list(end.llc.delete_all(Why::Idle, 0))), message);
+        let said = list(end.llc.delete_all(Why::ByPeer(reason), 0));
         match role {
             Role::Client => assert_eq!(said, []),
             Role::Server => assert_eq!(sent(&said), message),

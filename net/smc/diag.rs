@@ -100,7 +100,7 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
         if is_wanted(extensions, SMC_DIAG_CONNINFO) {
             put_conn(attrs, sock, conn)?;
         }
-        if is_wanted(extensions, SMC_DIAG_LGRINFO) && conn.group.ending().is_none() {
+        if is_wanted(extensions, SMC_DIAG_LGRINFO) && conn.group.terminating().is_none() {
             put_group(attrs, conn)?;
         }
         Ok(())

@@ -188,7 +188,7 @@ impl Drop for Registry {
             return;
         };
         self.shrinker = None;
-        end_where(End::Shutdown, |_| true);
+        terminate_where(End::Shutdown, |_| true);
         groups.clock.stop();
         // They take themselves out of the list, so it has to be there.
         groups.works.flush();
@@ -244,21 +244,21 @@ impl WorkItem for LinkGroup {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if this.ending().is_none() {
+        if this.terminating().is_none() {
             this.trim();
         } else {
-            end(&this);
+            terminate(&this);
         }
     }
 }
 
 /// Has the groups end for which `is_due` holds, which must neither sleep nor call this module.
-fn end_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
+fn terminate_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
         list.iter()
             .filter(|group| is_due(group))
-            .for_each(|group| group.end_soon(why));
+            .for_each(|group| group.terminate_soon(why));
     }
 }
 
@@ -285,8 +285,8 @@ pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failed> {
     Ok(added.map_err(|_| Reason::Memory)?)
 }
 
-/// Ends a group that was doomed, unless somebody else does. It counts as long as that takes. May sleep.
-fn end(group: &Arc<LinkGroup>) {
+/// Ends a group that is marked as terminating, unless somebody else does. It counts as long as that takes. May sleep.
+fn terminate(group: &Arc<LinkGroup>) {
     let Some(groups) = GROUPS.get() else {
         return;
     };
@@ -296,7 +296,7 @@ fn end(group: &Arc<LinkGroup>) {
     let is_ours = place.is_some_and(|place| !mem::replace(&mut place.is_leaving, true));
     drop(list);
     if is_ours {
-        group.end();
+        group.terminate();
         groups.list.lock().groups.retain(|place| !is_it(place));
     }
 }
@@ -327,7 +327,7 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
     let start = list.groups.partition_point(|listed| listed.serial < from);
     let rest = list.groups.get(start..).unwrap_or_default();
     let there = rest.iter().filter(|listed| !listed.is_leaving);
-    let living = there.filter(|listed| listed.group.ending().is_none());
+    let living = there.filter(|listed| listed.group.terminating().is_none());
     for listed in living.take(max) {
         let (serial, group) = (listed.serial, listed.group.clone());
         found.push(Listed { serial, group }, GFP_KERNEL)?;
@@ -344,8 +344,8 @@ pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
 
 /// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with
 /// the list locked. May sleep.
-pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
-    end_links(Failure::Port, |_, link| {
+pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
+    fail_links(Failure::Port, |_, link| {
         link.is_on(device) && is_gone(link.port())
     });
 }
@@ -353,11 +353,11 @@ pub(crate) fn end_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool)
 /// Takes the links of other groups down that end where the first link of `new` does, which works: the peer's device
 /// was removed and is back, with queue pairs of the same numbers as before. A handshake that names one of them would
 /// find the wrong group. May sleep.
-pub(crate) fn end_replaced(new: &Arc<LinkGroup>) {
+pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     let Some(end) = new.link(FIRST).map(|link| link.end()) else {
         return;
     };
-    end_links(Failure::Replaced, |group, link| {
+    fail_links(Failure::Replaced, |group, link| {
         !Arc::ptr_eq(group, new)
             && group.terms.is_same_peer(&new.terms)
             && link.end().is_same_queue_pair(&end)
@@ -365,7 +365,7 @@ pub(crate) fn end_replaced(new: &Arc<LinkGroup>) {
 }
 
 /// Takes the links down for which `is_it` holds, which is called with the list locked. May sleep.
-fn end_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
+fn fail_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     let Some(groups) = GROUPS.get() else {
         return;
     };
@@ -377,7 +377,7 @@ fn end_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
                     Some(_) => {
                         group.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath))
                     }
-                    None => group.end_soon(End::LinkLost),
+                    None => group.terminate_soon(End::LinkLost),
                 }
             }
         }

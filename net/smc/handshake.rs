@@ -279,9 +279,9 @@ fn begin_group(
     };
     let result = result.and_then(|conn| settle(conn, contact));
     match &result {
-        Ok(_) => groups::end_replaced(&group),
+        Ok(_) => groups::fail_replaced_links(&group),
         // Not here: the peer is to hear of it, and others wait for their turn.
-        Err(_) => group.end_soon(End::LinkLost),
+        Err(_) => group.terminate_soon(End::LinkLost),
     }
     result
 }
@@ -302,7 +302,7 @@ fn settle(
             conn.give_up_claim();
             conn.group.leave(conn.token());
             if failure.verdict().ends_group {
-                conn.group.end_soon(End::OutOfSync);
+                conn.group.terminate_soon(End::OutOfSync);
             }
             Err(failure)
         }

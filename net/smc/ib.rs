@@ -163,7 +163,7 @@ impl Client for Adapter {
         }
         // Groups that are added from now on look at this.
         adapter.is_gone.store(true, Release);
-        groups::end_on(&adapter.device, |_| true);
+        groups::fail_links_on(&adapter.device, |_| true);
     }
 
     fn event(adapter: &Adapter, event: Event) {
@@ -220,7 +220,7 @@ impl Adapter {
 
     /// Has the groups end whose port cannot carry data, or has lost their GID. May sleep.
     fn check_ports(&self) {
-        groups::end_on(&self.device, |port| !self.has(port));
+        groups::fail_links_on(&self.device, |port| !self.has(port));
         let is_active = |port| self.device.query_port(port).is_ok_and(|attr| attr.active);
         if self.ports().any(is_active) {
             groups::on_port();

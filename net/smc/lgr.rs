@@ -82,7 +82,7 @@ pub(crate) use view::System;
 
 /// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
 pub(crate) trait Keeper: Sync {
-    /// [`LinkGroup::end`] is to be called where sleeping is allowed, or if the group does not end,
+    /// [`LinkGroup::terminate`] is to be called where sleeping is allowed, or if the group does not end,
     /// [`LinkGroup::trim`].
     fn tend_soon(&self, group: Arc<LinkGroup>);
     /// Something is to be done about the links of the group where sleeping is allowed: see

@@ -25,7 +25,7 @@ use smc_proto::{
         Role,
         LINK_SLOTS, //
     },
-    llc::Doomed,
+    llc::DeleteLinkParams,
     wire::llc::DeleteReason, //
 };
 
@@ -117,17 +117,17 @@ fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
     };
     let Some((on, _)) = group.active_link() else {
         // The end of the group takes care of the rest.
-        return group.end_soon(End::LinkLost);
+        return group.terminate_soon(End::LinkLost);
     };
     group.for_each(|member| member.fail_over_from(slot));
     if let Some(reason) = reason.filter(|_| was_active) {
-        let doomed = Doomed {
+        let params = DeleteLinkParams {
             on,
             slot,
             link_num: link.number(),
             reason,
         };
-        group.run_llc(|llc, _, now| llc.delete_link(doomed, now));
+        group.run_llc(|llc, _, now| llc.delete_link(params, now));
     }
     // Not in `clear_link`: where an offer was given up for another one, the peer's keys are for that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));

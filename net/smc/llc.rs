@@ -162,7 +162,7 @@ impl LinkGroup {
             self.look_by(at);
         }
         if let Some(why) = todo.end {
-            self.end_soon(why);
+            self.terminate_soon(why);
         }
         !todo.is_ignored
     }
@@ -277,12 +277,12 @@ impl LinkGroup {
 
     /// Does what is due, and says when there is something next. Does not sleep.
     pub(crate) fn look(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        if self.ending().is_some() {
+        if self.terminating().is_some() {
             return None;
         }
         let idle_end = self.idle_end();
         if idle_end.is_some_and(|end| end.is_due(now)) {
-            self.end_soon(End::Idle);
+            self.terminate_soon(End::Idle);
             return None;
         }
         self.run_llc(|llc, _, now| llc.on_timeout(now));
@@ -341,12 +341,12 @@ impl LinkGroup {
     /// Ends the group: its connections are aborted, the peer is told, the link is taken down, and
     /// nothing of the device is held any more but by who uses it at the moment. May sleep, for as long
     /// as a peer that is there takes to end the group as well. To be called once, after
-    /// [`LinkGroup::doom`].
-    pub(crate) fn end(self: &Arc<Self>) {
+    /// [`LinkGroup::mark_terminating`].
+    pub(crate) fn terminate(self: &Arc<Self>) {
         self.for_each(|member| member.on_group_end());
         // Nothing of a connection was sent on a link that never was in use, and its peer may be out of reach.
         if self.active_link().is_some() && self.drain() {
-            self.say_farewell();
+            self.send_delete_all();
         }
         for (slot, link) in self.close_links().iter().enumerate() {
             if let Some(link) = link {
@@ -366,11 +366,11 @@ impl LinkGroup {
     /// device sends again without end, as soft RoCE does, it waits for good. So the link stays until the
     /// peer has deleted it. For the same reason a peer from which nothing comes any more is told nothing:
     /// soft RoCE hears nothing while its device is removed. Tests of the link show that to the peer.
-    fn say_farewell(self: &Arc<Self>) {
-        let (Some(why), Some((slot, link))) = (self.ending(), self.active_link()) else {
+    fn send_delete_all(self: &Arc<Self>) {
+        let (Some(why), Some((slot, link))) = (self.terminating(), self.active_link()) else {
             return;
         };
-        self.run_llc(|llc, _, _| llc.farewell(why, slot));
+        self.run_llc(|llc, _, _| llc.delete_all(why, slot));
         self.drain();
         let end = now().saturating_add(ANSWER_WAIT);
         loop {

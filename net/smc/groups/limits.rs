@@ -70,7 +70,7 @@ impl Listing {
     pub(super) fn make_room(&self, peer: IpAddr, most: usize) -> Result<(), Cause> {
         let (mut all, mut of_peer) = (Count::default(), Count::default());
         for listed in &self.groups {
-            let is_living = usize::from(listed.group.ending().is_none());
+            let is_living = usize::from(listed.group.terminating().is_none());
             all.all += 1;
             all.living += is_living;
             if listed.peer == peer {
@@ -84,7 +84,8 @@ impl Listing {
         ];
         for (count, limit, peer, cause) in limits {
             let is_meant = |other: IpAddr| peer.is_none_or(|peer| peer == other);
-            let has_room = count.living < limit || self.end_idlest(now(), |peer, _| is_meant(peer));
+            let has_room =
+                count.living < limit || self.terminate_idlest(now(), |peer, _| is_meant(peer));
             if !has_room || count.all >= limit + limit / ENDING {
                 return Err(cause);
             }
@@ -94,7 +95,7 @@ impl Listing {
 
     /// Ends the group that has been without connections for longest, since `since` at least, of those that are
     /// meant; says whether there is one. Does not sleep.
-    pub(super) fn end_idlest(
+    pub(super) fn terminate_idlest(
         &self,
         since: Instant,
         is_meant: impl Fn(IpAddr, &LinkGroup) -> bool,
@@ -103,14 +104,14 @@ impl Listing {
         let meant = listed.filter(|listed| is_meant(listed.peer, &listed.group));
         let idle = meant.filter_map(|listed| Some((listed.group.idle_since()?, &listed.group)));
         let idlest = idle.min_by_key(|(at, _)| *at);
-        idlest.is_some_and(|(_, group)| group.end_if_idle(End::Idle, since))
+        idlest.is_some_and(|(_, group)| group.terminate_if_idle(End::Idle, since))
     }
 }
 
 impl Groups {
     /// Memory is short: ends groups that have had no connection for long, until they are worth so many pages. Does
     /// not sleep, nor wait for the lock of the list.
-    pub(super) fn end_idle(&self, pages: usize) {
+    pub(super) fn terminate_idle(&self, pages: usize) {
         let Some(list) = self.list.try_lock() else {
             return;
         };
@@ -122,7 +123,7 @@ impl Groups {
             }
             let long = group.terms.times.idle.as_nanos() / IDLE_LONG;
             let since = Instant::from_nanos(now.saturating_sub(long));
-            if group.end_if_idle(End::Idle, since) {
+            if group.terminate_if_idle(End::Idle, since) {
                 left -= 1;
             }
         }
@@ -140,6 +141,6 @@ pub(crate) fn spare_queue_pair(device: &Arc<Device>) {
         groups
             .list
             .lock()
-            .end_idlest(now(), |_, group| is_on(group));
+            .terminate_idlest(now(), |_, group| is_on(group));
     }
 }

@@ -32,7 +32,7 @@ impl Shrinker for Groups {
     fn scan(&self, objects: usize) -> usize {
         let wanted = objects.saturating_mul(PAGE_SIZE) as u64;
         if rmb::unused_bytes() == 0 {
-            self.end_idle(objects);
+            self.terminate_idle(objects);
             return 0;
         }
         let freed = self.free_send_buffers(wanted);

@@ -87,14 +87,14 @@ impl LinkGroup {
 
     /// The group ends: no connection joins any more, and what else there is to do is done by its
     /// keeper. Only the first reason counts. Does not sleep.
-    pub(crate) fn end_soon(self: &Arc<Self>, why: End) {
-        if self.doom(why) {
+    pub(crate) fn terminate_soon(self: &Arc<Self>, why: End) {
+        if self.mark_terminating(why) {
             self.keeper.tend_soon(self.clone());
         }
     }
 
     /// No connection joins any more; says whether that is new. Does not sleep.
-    pub(crate) fn doom(&self, why: End) -> bool {
+    pub(crate) fn mark_terminating(&self, why: End) -> bool {
         let mut table = self.table.lock();
         let is_first = table.end.is_none();
         table.end.get_or_insert(why);
@@ -108,7 +108,7 @@ impl LinkGroup {
     }
 
     /// Why the group ends, if it does.
-    pub(crate) fn ending(&self) -> Option<End> {
+    pub(crate) fn terminating(&self) -> Option<End> {
         self.table.lock().end
     }
 
@@ -133,7 +133,7 @@ impl LinkGroup {
     }
 
     /// The group ends if it has had no connection since `since` or longer; says whether it does. Does not sleep.
-    pub(crate) fn end_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
+    pub(crate) fn terminate_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
         let mut table = self.table.lock();
         let idle_since = table.conns.idle_since().filter(|_| table.end.is_none());
         if idle_since.is_none_or(|at| at > since) {
@@ -142,7 +142,7 @@ impl LinkGroup {
         // Nobody gets a reservation any more.
         table.conns.close();
         drop(table);
-        self.end_soon(why);
+        self.terminate_soon(why);
         true
     }
 
@@ -255,7 +255,7 @@ impl LinkGroup {
     /// group does if it has no other connection. Does not sleep.
     pub(crate) fn on_abandoned(self: &Arc<Self>) {
         if self.len() == 0 {
-            return self.end_soon(End::Idle);
+            return self.terminate_soon(End::Idle);
         }
         self.trim_by(now().saturating_add(QUARANTINED));
     }

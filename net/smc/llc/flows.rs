@@ -118,7 +118,7 @@ impl LinkGroup {
         let end = start.saturating_add(PROBE_MAX);
         let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
         let mut late = Duration::ZERO;
-        while link.heard() == before && link.is_up() && self.ending().is_none() {
+        while link.heard() == before && link.is_up() && self.terminating().is_none() {
             if left == Duration::ZERO || end.is_due(now()) {
                 if late >= PROBE_LATE {
                     return true;
@@ -157,7 +157,7 @@ impl LinkGroup {
             if self.with_llc(|state, _| state.core.hold().is_ok()) {
                 return true;
             }
-            if end.is_due(now()) || self.ending().is_some() {
+            if end.is_due(now()) || self.terminating().is_some() {
                 return false;
             }
             self.wait_llc_event(TICK, |llc| llc.core.is_idle());

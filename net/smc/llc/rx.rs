@@ -72,7 +72,7 @@ impl Handler for LinkRx {
             Some(_) => self
                 .group
                 .queue_link_work(LinkWork::DeleteLink(self.slot, DeleteCause::LostPath)),
-            None => self.group.end_soon(End::LinkLost),
+            None => self.group.terminate_soon(End::LinkLost),
         }
     }
 }

@@ -63,7 +63,7 @@ pub use action::{
     Ignored,
     MAX_ACTIONS, //
 };
-pub use delete::Doomed;
+pub use delete::DeleteLinkParams;
 pub use end::{
     Keys,
     LocalEnd,

@@ -20,7 +20,7 @@ use smc_proto::llc::rkey::{
 };
 use smc_proto::llc::{
     Action,
-    Doomed,
+    DeleteLinkParams,
     NewEnd, //
 };
 use smc_proto::wire::llc::{
@@ -227,7 +227,7 @@ impl World {
         let (Some(on), Some(link)) = (other, machine.links[slot]) else {
             return;
         };
-        let doomed = Doomed {
+        let doomed = DeleteLinkParams {
             on,
             slot,
             link_num: link.number,

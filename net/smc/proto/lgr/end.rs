@@ -29,7 +29,7 @@ impl End {
     /// and the server does it; what the server asks for is not answered.
     ///
     /// Where connections may be lost the end is not orderly.
-    pub const fn farewell(self, role: Role) -> Option<DeleteLink> {
+    pub const fn delete_all(self, role: Role) -> Option<DeleteLink> {
         let (reason, orderly) = match self {
             Self::Idle => (DeleteReason::PROGRAM, true),
             Self::Shutdown => (DeleteReason::OPERATOR, false),
@@ -59,7 +59,7 @@ mod tests {
             (End::OutOfSync, false, DeleteReason::PROGRAM),
         ] {
             for role in [Role::Client, Role::Server] {
-                let what = why.farewell(role).unwrap();
+                let what = why.delete_all(role).unwrap();
                 assert_eq!((what.orderly, what.reason), (orderly, reason));
                 assert_eq!(what.link_num, None);
             }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn what_the_client_asks_for_the_server_does() {
         let asked = End::ByPeer(DeleteReason(7));
-        assert_eq!(asked.farewell(Role::Client), None);
-        let done = asked.farewell(Role::Server).unwrap();
+        assert_eq!(asked.delete_all(Role::Client), None);
+        let done = asked.delete_all(Role::Server).unwrap();
         assert_eq!((done.orderly, done.reason), (true, DeleteReason(7)));
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct LinkDeletion {
 
 /// A link of ours that is to go.
 #[derive(Clone, Copy, Debug)]
-pub struct Doomed {
+pub struct DeleteLinkParams {
     /// Slot of another link, on which the peer is told.
     pub on: usize,
     /// Slot of the link.
@@ -128,7 +128,7 @@ impl Llc {
     /// Has a link of ours deleted that is lost or not needed any more, and whose connections use
     /// another one already. The server waits for the client's answer, then [`Action::TakeDownLink`]
     /// follows; the client says it and does not wait: the server will ask it in turn.
-    pub fn delete_link<'a>(&mut self, link: Doomed, now: Instant) -> Actions<'a> {
+    pub fn delete_link<'a>(&mut self, link: DeleteLinkParams, now: Instant) -> Actions<'a> {
         let request = DeleteLink {
             link_num: Some(link.link_num),
             orderly: true,
@@ -148,7 +148,7 @@ impl Llc {
     }
 
     /// The peer deletes all links. The client answers a server, which may keep the link until then;
-    /// what a client asks for the server does, see [`End::farewell`].
+    /// what a client asks for the server does, see [`End::delete_all`].
     fn on_delete_group<'a>(&self, request: &DeleteLink, slot: usize) -> Actions<'a> {
         let mut actions = match self.role {
             Role::Server => Actions::default(),
@@ -160,8 +160,8 @@ impl Llc {
 
     /// Makes the message on the link in `slot` that ends the whole group, if the peer is to be told.
     /// [`Action::TerminateGroup`] says that the peer did the same.
-    pub fn farewell(&self, why: End, slot: usize) -> Actions<'static> {
-        match why.farewell(self.role) {
+    pub fn delete_all(&self, why: End, slot: usize) -> Actions<'static> {
+        match why.delete_all(self.role) {
             Some(request) => self.ask(slot, Body::DeleteLink(request)),
             None => Actions::default(),
         }
