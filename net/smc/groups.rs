@@ -69,7 +69,7 @@ use crate::{
             LinkWork,
         },
         ConnReservation,
-        Keeper,
+        LgrScheduler,
         LinkGroup,
         FIRST,
         LINK_WORK, //
@@ -84,8 +84,8 @@ use crate::{
 
 static GROUPS: Global<Groups> = Global::new();
 
-/// The keeper of all groups.
-pub(crate) static KEEPER: List = List;
+/// The scheduler of all groups.
+pub(crate) static SCHEDULER: Scheduler = Scheduler;
 
 /// A group of the list.
 pub(crate) struct Listed {
@@ -144,7 +144,7 @@ struct Groups {
     gates: Mutex<KVec<GateUse>>,
     /// Looks at the groups when time demands something.
     #[pin]
-    clock: Delayed<Clock>,
+    timer: Delayed<LgrTimer>,
     /// Where groups end or shrink, each without waiting for others.
     works: OwnedQueue,
     /// Bytes of unused regions that are to go because memory is short.
@@ -167,7 +167,7 @@ impl Registry {
             pin_init!(Groups {
                 list <- new_mutex!(Listing::EMPTY, "smc::Groups::list"),
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
-                clock <- Delayed::new(Clock),
+                timer <- Delayed::new(LgrTimer),
                 works,
                 demand: Atomic::new(0),
                 most: limits::most(),
@@ -189,7 +189,7 @@ impl Drop for Registry {
         };
         self.shrinker = None;
         terminate_where(End::Shutdown, |_| true);
-        groups.clock.stop();
+        groups.timer.stop();
         // They take themselves out of the list, so it has to be there.
         groups.works.flush();
         self.published = None;
@@ -197,9 +197,9 @@ impl Drop for Registry {
 }
 
 /// What looks at the groups.
-struct Clock;
+struct LgrTimer;
 
-impl Job for Clock {
+impl Job for LgrTimer {
     fn run(&self) -> Option<Jiffies> {
         let groups = GROUPS.get()?;
         let now = now();
@@ -207,7 +207,7 @@ impl Job for Clock {
         groups.shrink(&list);
         let next = list
             .iter()
-            .filter_map(|group| group.look_if_due(now))
+            .filter_map(|group| group.run_timer_if_due(now))
             .min()?;
         Some(jiffies(next.saturating_since(now)))
     }
@@ -219,10 +219,10 @@ fn jiffies(delay: Duration) -> Jiffies {
 }
 
 /// The list as its groups see it.
-pub(crate) struct List;
+pub(crate) struct Scheduler;
 
-impl Keeper for List {
-    fn tend_soon(&self, group: Arc<LinkGroup>) {
+impl LgrScheduler for Scheduler {
+    fn schedule_free_work(&self, group: Arc<LinkGroup>) {
         // What is on the queue already does what is to be done by then.
         GROUPS.with(|groups| {
             let _ = groups.works.enqueue::<Arc<LinkGroup>, 0>(group);
@@ -235,8 +235,8 @@ impl Keeper for List {
         });
     }
 
-    fn look_within(&self, delay: Duration) {
-        GROUPS.with(|groups| groups.clock.run_within(jiffies(delay)));
+    fn arm_timer(&self, delay: Duration) {
+        GROUPS.with(|groups| groups.timer.run_within(jiffies(delay)));
     }
 }
 

@@ -268,7 +268,7 @@ fn begin_group(
         slot: FIRST,
         link: link.clone(),
     };
-    let group = LinkGroup::new(id, terms, link, &groups::KEEPER).map_err(internal)?;
+    let group = LinkGroup::new(id, terms, link, &groups::SCHEDULER).map_err(internal)?;
     // The peer may offer the group to another connection as soon as the link is active, so it has to be
     // in the list by then.
     let result = match groups::add(&group, peer) {

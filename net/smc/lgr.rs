@@ -81,15 +81,15 @@ pub(crate) use terms::{
 pub(crate) use view::System;
 
 /// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
-pub(crate) trait Keeper: Sync {
+pub(crate) trait LgrScheduler: Sync {
     /// [`LinkGroup::terminate`] is to be called where sleeping is allowed, or if the group does not end,
     /// [`LinkGroup::trim`].
-    fn tend_soon(&self, group: Arc<LinkGroup>);
+    fn schedule_free_work(&self, group: Arc<LinkGroup>);
     /// Something is to be done about the links of the group where sleeping is allowed: see
     /// [`LinkGroup::next_link_work`].
     fn schedule_link_work(&self, group: Arc<LinkGroup>);
     /// Time demands something of a group in `delay` at the latest.
-    fn look_within(&self, delay: Duration);
+    fn arm_timer(&self, delay: Duration);
 }
 
 /// The connections of a group and the peer's buffers.
@@ -126,8 +126,8 @@ pub(crate) struct LinkGroup {
     /// One exchange of remote keys at a time.
     #[pin]
     pub(crate) flow: Mutex<()>,
-    keeper: &'static dyn Keeper,
-    /// When the keeper has to look at the group, ns.
+    scheduler: &'static dyn LgrScheduler,
+    /// When the scheduler has to look at the group, ns.
     due: Atomic<u64>,
     #[pin]
     work: Work<LinkGroup>,
@@ -159,7 +159,7 @@ impl LinkGroup {
         id: u32,
         terms: Terms,
         link: Arc<Link>,
-        keeper: &'static dyn Keeper,
+        scheduler: &'static dyn LgrScheduler,
     ) -> Result<Arc<Self>> {
         let conns = ConnTable::new(terms.role, terms.limits)?;
         let echoes = Echoes::new(conns.limit())?;
@@ -186,7 +186,7 @@ impl LinkGroup {
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
-                keeper,
+                scheduler,
                 due: Atomic::new(life::NEVER),
                 work <- new_work!("smc::LinkGroup::work"),
                 link_work <- new_work!("smc::LinkGroup::link_work"),
@@ -218,7 +218,7 @@ impl LinkGroup {
         // The last reference may go with the node: not under the lock.
         drop(node);
         self.trim_by(now().saturating_add(self.keeps_unused()));
-        self.look_if_idle();
+        self.arm_idle_timer();
     }
 
     /// Connections in the group, and those that are about to join.

@@ -5,7 +5,7 @@
 //!
 //! Messages are answered where they arrive. What may sleep (bringing the queue pair up, registering
 //! memory) is left to the thread that runs the handshake and waits here. What time demands of a group
-//! that nobody waits for is done when its keeper looks at it.
+//! that nobody waits for is done when its scheduler looks at it.
 
 mod flows;
 mod rx;
@@ -76,7 +76,7 @@ struct Todo {
     /// A link on which nothing can be sent.
     broken: Option<usize>,
     /// When time demands something again.
-    look_by: Option<Instant>,
+    arm_timer_at: Option<Instant>,
     /// There is new link work.
     link_work: bool,
     /// Nothing was to be done.
@@ -134,7 +134,7 @@ impl LinkGroup {
     }
 
     /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event. The
-    /// keeper looks when the flow under way runs out of time: not every flow has somebody who waits for it.
+    /// scheduler looks when the flow under way runs out of time: not every flow has somebody who waits for it.
     pub(crate) fn run_llc<'a>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
@@ -158,8 +158,8 @@ impl LinkGroup {
         if todo.link_work {
             self.schedule_link_work();
         }
-        if let Some(at) = [todo.look_by, deadline].into_iter().flatten().min() {
-            self.look_by(at);
+        if let Some(at) = [todo.arm_timer_at, deadline].into_iter().flatten().min() {
+            self.arm_timer_at(at);
         }
         if let Some(why) = todo.end {
             self.terminate_soon(why);
@@ -213,7 +213,7 @@ impl LinkGroup {
                 link.activate(*peer_uid);
                 let now = now();
                 let watch = KeepAlive::new(self.terms.times.test_after, now);
-                todo.look_by = watch.deadline();
+                todo.arm_timer_at = watch.deadline();
                 *place = Some(watch);
                 if !state.is_first {
                     todo.queue(state, LinkWork::Rebalance);
@@ -266,7 +266,7 @@ impl LinkGroup {
                     let is_final = state.add_why == Occasion::OwnPort
                         && matches!(error, add::Error::Rejected(_));
                     if !is_final {
-                        todo.look_by = Some(state.add_later());
+                        todo.arm_timer_at = Some(state.add_later());
                     }
                 }
             },
@@ -276,7 +276,7 @@ impl LinkGroup {
     // --- What time demands.
 
     /// Does what is due, and says when there is something next. Does not sleep.
-    pub(crate) fn look(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+    pub(crate) fn on_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         if self.terminating().is_some() {
             return None;
         }
@@ -294,7 +294,7 @@ impl LinkGroup {
             }
         }
         let trim = self.trim_if_due(now);
-        let closing = self.look_at_closing(now);
+        let closing = self.on_closing_timer(now);
         let is_due = |at: &mut Instant| at.is_due(now);
         let again = self.with_llc(|state, _| {
             let is_now = state.add_at.take_if(is_due).is_some();
@@ -318,7 +318,7 @@ impl LinkGroup {
     /// Has another link looked for after a while. Does not sleep.
     pub(crate) fn add_later(self: &Arc<Self>) {
         let at = self.with_llc(|state, _| state.add_later());
-        self.look_by(at);
+        self.arm_timer_at(at);
     }
 
     /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.

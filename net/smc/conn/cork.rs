@@ -31,7 +31,7 @@ impl Inner {
 impl Conn {
     /// Has data looked at that are held back from now on. Does not sleep.
     pub(crate) fn watch_cork(&self) {
-        self.group.watch_closing(MOST);
+        self.group.arm_closing_timer(MOST);
     }
 
     /// Has such data leave if they were held back for long enough, or says when they will have been.

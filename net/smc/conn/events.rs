@@ -252,10 +252,10 @@ impl LgrConn for Conn {
         self.look_at_row();
     }
 
-    fn look(self: Arc<Self>, now: Instant) -> Option<Instant> {
+    fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant> {
         self.end_shortage();
         let silence = self.look_at_silence(now);
-        let left = self.look_at_left(now);
+        let left = self.on_orphan_timer(now);
         let cork = self.look_at_cork(now);
         [silence, left, cork].into_iter().flatten().min()
     }
@@ -298,7 +298,7 @@ impl Conn {
     /// There is no memory for a send buffer: tries again in a while. Does not sleep.
     pub(crate) fn await_memory(&self) {
         self.inner.lock().is_short = true;
-        self.group.watch_closing(SHORTAGE);
+        self.group.arm_closing_timer(SHORTAGE);
     }
 
     fn end_shortage(&self) {

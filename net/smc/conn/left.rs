@@ -158,7 +158,7 @@ impl Conn {
         let is_one_too_many = left.is_some_and(|left| left.counted.is_one_too_many);
         drop(inner);
         if let Some(end) = end {
-            self.group.watch_closing(end.saturating_since(now()));
+            self.group.arm_closing_timer(end.saturating_since(now()));
         }
         if is_one_too_many {
             pr_warn_once!("too many connections wait for their peers, more are aborted\n");
@@ -168,7 +168,7 @@ impl Conn {
 
     /// Does what time demands of what is left of the connection, and says when to look again; `None` if nothing
     /// is left. Does not sleep.
-    pub(super) fn look_at_left(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+    pub(super) fn on_orphan_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         match self.with(|inner| inner.verdict(now))? {
             Verdict::Waits(end) => Some(end),
             Verdict::Abort => {

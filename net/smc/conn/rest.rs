@@ -44,7 +44,7 @@ impl Conn {
     /// The peer answered.
     pub(super) fn note_echo(&self) {
         self.inner.lock().silent_at = Some(now().saturating_add(SILENCE));
-        self.group.watch_closing(SILENCE);
+        self.group.arm_closing_timer(SILENCE);
     }
 
     /// Takes note if the peer has been silent for long enough after its answer, or says when it will have been.

@@ -126,7 +126,7 @@ impl Conn {
             Some((When::Now, link)) => link.ask(),
             Some((When::Later, link)) => {
                 if let Some(at) = link.ask_later() {
-                    self.group.look_by(at);
+                    self.group.arm_timer_at(at);
                 }
             }
         }

@@ -40,7 +40,7 @@ impl Shrinker for Groups {
             // What there is now: more asked for would have what is unused later go, too.
             let rest = (wanted - freed).min(rmb::unused_bytes());
             self.demand.fetch_add(rest, Relaxed);
-            self.clock.run_within(1);
+            self.timer.run_within(1);
         }
         pages(freed)
     }

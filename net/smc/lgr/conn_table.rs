@@ -50,7 +50,7 @@ pub(crate) trait LgrConn: Send + Sync {
     fn on_rows_gone(self: Arc<Self>);
     /// Does what time demands of a connection that its application has closed, or that waits for what its peer may
     /// send after its close, and says when to look again.
-    fn look(self: Arc<Self>, now: Instant) -> Option<Instant>;
+    fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);
     /// The link was shut down: the connection leaves, and lets go of all that belongs to the device.
@@ -286,7 +286,7 @@ impl Drop for ConnReservation {
                 table.conns.load(slot, -1);
             }
             drop(table);
-            self.group.look_if_idle();
+            self.group.arm_idle_timer();
         }
     }
 }

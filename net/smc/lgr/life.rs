@@ -86,10 +86,10 @@ impl LinkGroup {
     }
 
     /// The group ends: no connection joins any more, and what else there is to do is done by its
-    /// keeper. Only the first reason counts. Does not sleep.
+    /// scheduler. Only the first reason counts. Does not sleep.
     pub(crate) fn terminate_soon(self: &Arc<Self>, why: End) {
         if self.mark_terminating(why) {
-            self.keeper.tend_soon(self.clone());
+            self.scheduler.schedule_free_work(self.clone());
         }
     }
 
@@ -146,10 +146,10 @@ impl LinkGroup {
         true
     }
 
-    /// Has the keeper look at the group again, no later than at `at`.
-    pub(crate) fn look_by(&self, at: Instant) {
+    /// Has the scheduler look at the group again, no later than at `at`.
+    pub(crate) fn arm_timer_at(&self, at: Instant) {
         self.due_by(at);
-        self.keeper.look_within(at.saturating_since(now()));
+        self.scheduler.arm_timer(at.saturating_since(now()));
     }
 
     fn due_by(&self, at: Instant) {
@@ -163,13 +163,13 @@ impl LinkGroup {
         }
     }
 
-    /// Looks at the group if that is due at `now`, which costs next to nothing if it is not: the keeper asks all
+    /// Looks at the group if that is due at `now`, which costs next to nothing if it is not: the scheduler asks all
     /// groups when one is due. Says when it is due again.
-    pub(crate) fn look_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+    pub(crate) fn run_timer_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         if self.due.load(Relaxed) <= now.as_nanos() {
             // Before the look: who comes from now on is not served by it.
             self.due.xchg(NEVER, Full);
-            if let Some(next) = self.look(now) {
+            if let Some(next) = self.on_timer(now) {
                 self.due_by(next);
             }
         }
@@ -179,10 +179,10 @@ impl LinkGroup {
         }
     }
 
-    /// If there is no connection, has the keeper look when that has been so for long.
-    pub(super) fn look_if_idle(&self) {
+    /// If there is no connection, has the scheduler look when that has been so for long.
+    pub(super) fn arm_idle_timer(&self) {
         if let Some(at) = self.idle_end() {
-            self.look_by(at);
+            self.arm_timer_at(at);
         }
     }
 
@@ -201,7 +201,7 @@ impl LinkGroup {
         if table.trim_at.is_none_or(|earlier| at < earlier) {
             table.trim_at = Some(at);
             drop(table);
-            self.look_by(at);
+            self.arm_timer_at(at);
         }
     }
 
@@ -212,23 +212,23 @@ impl LinkGroup {
             return Some(at);
         }
         self.table.lock().trim_at = None;
-        self.keeper.tend_soon(self.clone());
+        self.scheduler.schedule_free_work(self.clone());
         None
     }
 
     /// A connection waits for its peer, for nothing to come of it, or for more to send: has it looked at after `delay` at the latest.
-    pub(crate) fn watch_closing(&self, delay: Duration) {
+    pub(crate) fn arm_closing_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut table = self.table.lock();
         if table.closing_at.is_none_or(|earlier| at < earlier) {
             table.closing_at = Some(at);
             drop(table);
-            self.look_by(at);
+            self.arm_timer_at(at);
         }
     }
 
     /// When to look at such connections. If that is due at `now`, it is done.
-    pub(crate) fn look_at_closing(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn on_closing_timer(&self, now: Instant) -> Option<Instant> {
         let at = self.table.lock().closing_at?;
         if !at.is_due(now) {
             return Some(at);
@@ -236,7 +236,7 @@ impl LinkGroup {
         self.table.lock().closing_at = None;
         let next = Cell::new(None::<Instant>);
         self.for_each(|member| {
-            let times = next.get().into_iter().chain(member.look(now));
+            let times = next.get().into_iter().chain(member.on_timer(now));
             next.set(times.min());
         });
         let mut table = self.table.lock();
@@ -265,7 +265,7 @@ impl LinkGroup {
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
         let part = self.rmbs.demand(bytes);
         if part > 0 {
-            self.keeper.tend_soon(self.clone());
+            self.scheduler.schedule_free_work(self.clone());
         }
         part
     }

@@ -123,7 +123,7 @@ impl LinkGroup {
 
     /// Has the worker of the group run. Does not sleep.
     pub(crate) fn schedule_link_work(self: &Arc<Self>) {
-        self.keeper.schedule_link_work(self.clone());
+        self.scheduler.schedule_link_work(self.clone());
     }
 
     /// As [`LinkGroup::queue_link_work`], by the worker itself.

@@ -144,7 +144,7 @@ impl LinkGroup {
             watch.deadline()
         });
         if let Some(at) = due {
-            self.look_by(at);
+            self.arm_timer_at(at);
         }
     }
 
