@@ -91,7 +91,7 @@ impl Conn {
         });
         self.detach();
         self.conclude(sk, &fx);
-        self.leave_behind(patience);
+        self.make_orphan(patience);
         self.settle();
     }
 
@@ -108,7 +108,7 @@ impl Conn {
         if fx.transmit {
             self.transmit();
         }
-        self.leave_behind(Duration::from_nanos(patience));
+        self.make_orphan(Duration::from_nanos(patience));
         self.settle();
     }
 

@@ -11,7 +11,7 @@ mod claim;
 mod cork;
 mod events;
 mod failover;
-mod left;
+mod orphan;
 mod rest;
 mod transmit;
 
@@ -141,7 +141,7 @@ pub(crate) struct Inner {
     /// How many wait for the last data to leave.
     flushing: u32,
     /// The application has gone, and the peer is waited for.
-    left: Option<left::Left>,
+    orphan: Option<orphan::Orphan>,
     /// The peer answered: when its close is the end if it says nothing until then.
     silent_at: Option<Instant>,
     /// When data that were held back for more to come leave without it.
@@ -200,7 +200,7 @@ impl Conn {
             reading: 0,
             queued: false,
             flushing: 0,
-            left: None,
+            orphan: None,
             silent_at: None,
             corked_until: None,
         };

@@ -99,7 +99,7 @@ impl Conn {
         let has_changed = is_through && stream.aborted();
         let is_finished = stream.is_finished();
         let claim = inner.claim_done();
-        let left = inner.left.take_if(|_| is_finished);
+        let left = inner.orphan.take_if(|_| is_finished);
         if is_finished {
             // The group does not find the connection any more when it ends.
             inner.let_go();

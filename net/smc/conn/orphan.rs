@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is left of a connection that its application closed: it goes on by itself until the peer has all data and
-//! has closed, too, as over TCP, but not for ever.
+//! Orphans: connections whose application has closed them (as in TCP). They go on by themselves until the peer has all
+//! data and has closed, too, but not for ever.
 //!
 //! Data go to the peer as long as that takes some. A peer that takes none for `net.ipv4.tcp_fin_timeout`, or that
 //! does not close for as long after our close, has the connection aborted, as TCP ends FIN_WAIT2. One that does not
 //! answer the abort either may go on to write: the receive element goes into quarantine, the place in the
-//! link group is free. There may be [`MAX_LEFT`] of these connections; what more applications close is
+//! link group is free. There may be [`MAX_ORPHANS`] of these connections; what more applications close is
 //! aborted at once, as TCP does beyond `tcp_max_orphans`.
 //!
 //! The C module has no limit here.
@@ -34,13 +34,13 @@ use super::{
 use crate::clock::now;
 
 /// Connections of all namespaces together that are left of applications and may wait for their peers.
-const MAX_LEFT: usize = 8192;
+const MAX_ORPHANS: usize = 8192;
 
 /// How long a peer may leave an abort of ours unanswered.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// How many connections are left.
-static LEFT: Atomic<usize> = Atomic::new(0);
+static ORPHANS: Atomic<usize> = Atomic::new(0);
 
 /// Counts a connection among those that are left.
 struct Counted {
@@ -50,14 +50,14 @@ struct Counted {
 impl Counted {
     fn new() -> Self {
         Self {
-            is_one_too_many: LEFT.fetch_add(1, Relaxed) >= MAX_LEFT,
+            is_one_too_many: ORPHANS.fetch_add(1, Relaxed) >= MAX_ORPHANS,
         }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        LEFT.fetch_sub(1, Relaxed);
+        ORPHANS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -73,20 +73,20 @@ enum Stage {
 }
 
 /// What is left of a connection.
-pub(super) struct Left {
+pub(super) struct Orphan {
     /// How long the peer may do nothing.
-    patience: Duration,
+    fin_timeout: Duration,
     stage: Stage,
     /// When it came to that.
     since: Instant,
     counted: Counted,
 }
 
-impl Left {
+impl Orphan {
     /// Until when the peer may do nothing more.
     fn end(&self) -> Instant {
         self.since.saturating_add(match self.stage {
-            Stage::Data(_) | Stage::Closed => self.patience,
+            Stage::Data(_) | Stage::Closed => self.fin_timeout,
             Stage::Aborted => ABORT_WAIT,
         })
     }
@@ -103,20 +103,20 @@ enum Verdict {
 }
 
 impl Inner {
-    /// The application has gone, and the peer may do nothing for `patience`. Says until when it is not looked at
+    /// The application has gone, and the peer may do nothing for `fin_timeout`. Says until when it is not looked at
     /// again; `None` if nothing is left.
-    fn leave_behind(&mut self, patience: Duration) -> Option<Instant> {
+    fn make_orphan(&mut self, fin_timeout: Duration) -> Option<Instant> {
         if self.stream.is_finished() {
             return None;
         }
-        let left = Left {
-            patience,
+        let orphan = Orphan {
+            fin_timeout,
             stage: self.stage(),
             since: now(),
             counted: Counted::new(),
         };
-        let end = left.end();
-        self.left = Some(left);
+        let end = orphan.end();
+        self.orphan = Some(orphan);
         Some(end)
     }
 
@@ -133,11 +133,11 @@ impl Inner {
 
     fn verdict(&mut self, now: Instant) -> Option<Verdict> {
         let (stage, is_quiet) = (self.stage(), self.stream.is_quiet());
-        let left = self.left.as_mut()?;
-        if left.stage != stage {
-            (left.stage, left.since) = (stage, now);
+        let orphan = self.orphan.as_mut()?;
+        if orphan.stage != stage {
+            (orphan.stage, orphan.since) = (stage, now);
         }
-        let end = left.end();
+        let end = orphan.end();
         Some(match stage {
             _ if !end.is_due(now) => Verdict::Waits(end),
             // Work requests may read the send buffer, until the link is taken down.
@@ -149,13 +149,13 @@ impl Inner {
 }
 
 impl Conn {
-    /// The application has gone: from now on the peer may do nothing for at most `patience` at a time. Does not
+    /// The application has gone: from now on the peer may do nothing for at most `fin_timeout` at a time. Does not
     /// sleep.
-    pub(crate) fn leave_behind(self: &Arc<Self>, patience: Duration) {
+    pub(crate) fn make_orphan(self: &Arc<Self>, fin_timeout: Duration) {
         let mut inner = self.inner.lock();
-        let end = inner.leave_behind(patience);
-        let left = inner.left.as_ref();
-        let is_one_too_many = left.is_some_and(|left| left.counted.is_one_too_many);
+        let end = inner.make_orphan(fin_timeout);
+        let orphan = inner.orphan.as_ref();
+        let is_one_too_many = orphan.is_some_and(|orphan| orphan.counted.is_one_too_many);
         drop(inner);
         if let Some(end) = end {
             self.group.arm_closing_timer(end.saturating_since(now()));
@@ -189,7 +189,7 @@ impl Conn {
         if let Some(rmbe) = &inner.rmbe {
             rmbe.quarantine();
         }
-        let gone = (inner.rmbe.take(), inner.left.take());
+        let gone = (inner.rmbe.take(), inner.orphan.take());
         drop(inner);
         drop(gone);
         self.settle();
