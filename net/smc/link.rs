@@ -11,7 +11,7 @@ mod facts;
 mod hardware;
 mod iwarp;
 mod slot;
-mod unsure;
+mod unacked;
 
 use core::mem;
 
@@ -80,16 +80,16 @@ pub(crate) use hardware::Hardware;
 use iwarp::Streaming;
 pub(crate) use iwarp::Wanted;
 pub(crate) use slot::Slot;
-use unsure::Unsure;
+use unacked::Unacked;
 
 /// Who gets to know that a message arrived, or did not. Nothing here sleeps.
 pub(crate) trait Sender: Send + Sync {
     /// The message of `record` has arrived, or was lost.
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
-    /// A message has left, of which `on_told` tells the rest.
-    fn on_left(self: Arc<Self>);
+    /// A message has left, of which `on_acked` tells the rest.
+    fn on_local_completion(self: Arc<Self>);
     /// The message of `record`, which has left, has arrived, or is not known to.
-    fn on_told(self: Arc<Self>, record: &SentRecord, arrived: bool);
+    fn on_acked(self: Arc<Self>, record: &SentRecord, arrived: bool);
 }
 
 /// Who takes what a link brings. Does not sleep.
@@ -145,7 +145,7 @@ pub(crate) struct Link {
     credits: SpinLock<Option<Credits>>,
     /// Messages that it has yet to say to have.
     #[pin]
-    unsure: SpinLock<Unsure>,
+    unacked: SpinLock<Unacked>,
     #[pin]
     inner: SpinLock<Inner>,
     /// Who waits for a registration, or for the first message of a stream.
@@ -171,7 +171,7 @@ impl Link {
             true => Hardware::new(device, depth.with_receives(FIRST), TRAILER_LEN as u32)?,
         };
         let credits = is_credited.then(|| Credits::new(hardware.recv_slots));
-        let unsure = Unsure::new(credits.as_ref().map_or(0, Credits::window))?;
+        let unacked = Unacked::new(credits.as_ref().map_or(0, Credits::window))?;
         if is_credited && hardware.recv_slots < FIRST {
             return Err(EINVAL);
         }
@@ -200,7 +200,7 @@ impl Link {
                 has_controls: Atomic::new(false),
                 is_ending: Atomic::new(false),
                 credits <- new_spinlock!(credits, "smc::Link::credits"),
-                unsure <- new_spinlock!(unsure, "smc::Link::unsure"),
+                unacked <- new_spinlock!(unacked, "smc::Link::unacked"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 changed <- new_condvar!("smc::Link::changed"),
                 heard: Atomic::new(0),
@@ -433,7 +433,7 @@ impl Link {
             // It fails when the device is gone, and then nothing is in flight.
             let _ = hardware.qp.to_error();
         });
-        self.tell_lost();
+        self.report_lost();
     }
 
     /// Has all messages told that arrived and all that left by now. May sleep.

@@ -470,7 +470,7 @@ impl Pair {
         let stream = &mut self.host(side).stream;
         let fx = match completion {
             Completion::Sent(delivered) => stream.on_sent(&record, delivered),
-            Completion::Left => stream.on_left(),
+            Completion::Left => stream.on_local_completion(),
         };
         self.apply(side, fx);
         self.release_sndbuf(side);
@@ -479,7 +479,7 @@ impl Pair {
     /// The peer says what it has.
     fn tell(&mut self, side: Side, link: usize) {
         for record in self.fabric.tell(side, link) {
-            let fx = self.host(side).stream.on_told(&record, true);
+            let fx = self.host(side).stream.on_acked(&record, true);
             self.apply(side, fx);
         }
         self.release_sndbuf(side);
@@ -488,7 +488,7 @@ impl Pair {
     /// Takes the queue pair of a link that is down into the error state.
     fn stop(&mut self, side: Side, link: usize) {
         for record in self.fabric.stop(side, link) {
-            let fx = self.host(side).stream.on_told(&record, false);
+            let fx = self.host(side).stream.on_acked(&record, false);
             self.apply(side, fx);
         }
     }

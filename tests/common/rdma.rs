@@ -73,7 +73,7 @@ struct QueuePair {
     /// On the way to the other end.
     stream: VecDeque<Segment>,
     /// Messages that left, of which is not known whether they arrived.
-    unsure: VecDeque<SentRecord>,
+    awaiting_ack: VecDeque<SentRecord>,
     /// How many of them the other end has handled.
     handled: usize,
     /// The other end was asked.
@@ -160,7 +160,7 @@ impl Fabric {
     pub fn has_slot(&self, side: Side, link: usize) -> bool {
         let qp = &self.qps[link][side.index()];
         let used = qp.slots_used();
-        used < self.slots && used + qp.unsure.len() < WINDOW
+        used < self.slots && used + qp.awaiting_ack.len() < WINDOW
     }
 
     /// Posts a plan; false if the link is down, and then nothing of it was posted.
@@ -229,9 +229,9 @@ impl Fabric {
                 Transport::Iwarp => {
                     let qp = &mut self.qps[link][side.index()];
                     qp.stream.push_back(Segment::Send(cdc));
-                    qp.unsure.push_back(record);
+                    qp.awaiting_ack.push_back(record);
                     qp.completions.push_back((record, Completion::Left));
-                    qp.asking |= qp.unsure.len() >= WINDOW / 2;
+                    qp.asking |= qp.awaiting_ack.len() >= WINDOW / 2;
                 }
             },
         }
@@ -268,9 +268,9 @@ impl Fabric {
     /// The records of those messages of which the other end says that it has them.
     pub fn tell(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
         let qp = &mut self.qps[link][side.index()];
-        qp.asking &= qp.handled < qp.unsure.len() || !qp.posted.is_empty();
+        qp.asking &= qp.handled < qp.awaiting_ack.len() || !qp.posted.is_empty();
         let handled = std::mem::take(&mut qp.handled);
-        qp.unsure.drain(..handled).collect()
+        qp.awaiting_ack.drain(..handled).collect()
     }
 
     /// Takes one end of a link over iWARP down: nothing arrives there any more. The records of messages of
@@ -282,7 +282,7 @@ impl Fabric {
         let qp = &mut self.qps[link][side.index()];
         qp.stopped = true;
         qp.handled = 0;
-        qp.unsure.drain(..).collect()
+        qp.awaiting_ack.drain(..).collect()
     }
 
     pub fn can_ack(&self, side: Side, link: usize) -> bool {
@@ -312,7 +312,7 @@ impl Fabric {
     pub fn poll_message(&mut self, side: Side, link: usize) -> Option<Cdc> {
         let cdc = self.qps[link][side.index()].received.pop_front()?;
         let sender = &mut self.qps[link][side.peer().index()];
-        sender.handled = (sender.handled + 1).min(sender.unsure.len());
+        sender.handled = (sender.handled + 1).min(sender.awaiting_ack.len());
         Some(cdc)
     }
 

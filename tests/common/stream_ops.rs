@@ -181,10 +181,10 @@ impl Model {
     fn complete(&mut self, input: &mut Input<'_>) {
         if self.told > 0 && input.flag() {
             self.told -= 1;
-            self.stream.on_left();
+            self.stream.on_local_completion();
         }
         if let Some(record) = self.left.pop_if(|_| input.flag()) {
-            self.stream.on_told(&record, input.flag());
+            self.stream.on_acked(&record, input.flag());
         }
         if self.records.is_empty() {
             return;
@@ -198,11 +198,11 @@ impl Model {
         let is_good = input.byte() % 4 != 0;
         match input.byte() % 4 {
             0 => {
-                self.stream.on_left();
+                self.stream.on_local_completion();
                 self.left.push(record);
             }
             1 => {
-                self.stream.on_told(&record, is_good);
+                self.stream.on_acked(&record, is_good);
                 self.told += 1;
             }
             _ => _ = self.stream.on_sent(&record, is_good),

@@ -285,12 +285,12 @@ impl Sender for Conn {
         self.on_completion(|stream| stream.on_sent(record, good));
     }
 
-    fn on_left(self: Arc<Self>) {
-        self.on_completion(Stream::on_left);
+    fn on_local_completion(self: Arc<Self>) {
+        self.on_completion(Stream::on_local_completion);
     }
 
-    fn on_told(self: Arc<Self>, record: &SentRecord, arrived: bool) {
-        self.on_completion(|stream| stream.on_told(record, arrived));
+    fn on_acked(self: Arc<Self>, record: &SentRecord, arrived: bool) {
+        self.on_completion(|stream| stream.on_acked(record, arrived));
     }
 }
 

@@ -99,7 +99,7 @@ impl ib::Handler for Link {
             }
         }
         match what {
-            what if good && this.is_iwarp() => this.on_left(what),
+            what if good && this.is_iwarp() => this.on_local_completion(what),
             Sent::Data(sender, record) => sender.on_sent(&record, good),
             Sent::Control => {}
         }

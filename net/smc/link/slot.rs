@@ -156,7 +156,7 @@ impl Link {
         if !self.is_iwarp() {
             return;
         }
-        self.tell_arrived();
+        self.report_acked();
         // Who said after our look that he waits has seen the credits.
         smp_mb(Full);
         let posted = match self.has_controls.load(Relaxed) {

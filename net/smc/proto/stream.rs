@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a
-//! completion does not say that the message has arrived, `on_sent` is in two parts: `on_left` at the
-//! completion, `on_told` when the peer said so, or the link is gone; and when `wants_word`, the peer is asked
+//! completion does not say that the message has arrived, `on_sent` is in two parts: `on_local_completion` at the
+//! completion, `on_acked` when the peer said so, or the link is gone; and when `wants_word`, the peer is asked
 //! at once, and when `wants_last_word`, after a while.
 //!
 //! ```text
@@ -140,7 +140,7 @@ pub struct Stream {
     /// Messages posted and not completed: work requests may read the send buffer.
     pending: u16,
     /// Messages posted and not known to have arrived, or not to.
-    unsure: u16,
+    unacked: u16,
     /// Counts link switches, to know late completions.
     epoch: u8,
     /// A message has to go out even without data.
@@ -186,7 +186,7 @@ impl Stream {
             seq_fin: 0,
             seq_peer: 0,
             pending: 0,
-            unsure: 0,
+            unacked: 0,
             epoch: 0,
             cdc_due: false,
             validation_due: false,

@@ -195,7 +195,7 @@ impl Stream {
     /// Whether no message of ours is in flight.
     #[inline]
     pub const fn is_quiet(&self) -> bool {
-        self.unsure == 0 && self.pending == 0
+        self.unacked == 0 && self.pending == 0
     }
 
     /// Whether the connection can be freed: closed on both sides, the application gone, nothing in

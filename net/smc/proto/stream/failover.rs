@@ -30,7 +30,7 @@ impl Stream {
     /// [stale](Stream::is_stale). Only that a byte is urgent is said once; the peer shows that it heard by
     /// reading the byte.
     pub const fn handover(&self) -> Handover {
-        match (self.unsure, self.seq == self.seq_fin) {
+        match (self.unacked, self.seq == self.seq_fin) {
             _ if self.send.is_urgent_posted() => Handover::Later,
             (0, true) => Handover::Now,
             // A link was lost: what it took along has to be said again before.
@@ -50,7 +50,7 @@ impl Stream {
     pub fn on_link_switch(&mut self) -> Effects {
         self.epoch = self.epoch.wrapping_add(1);
         self.forget_echo(false);
-        let unsure = self.seq != self.seq_fin;
+        let unacked = self.seq != self.seq_fin;
         let has_closed = !self.own.is_empty() || !self.peer.is_empty();
         // A C peer that is closing, or knows that we are, moves without a word.
         if !core::mem::take(&mut self.peer_moved) && !has_closed {
@@ -58,10 +58,10 @@ impl Stream {
         }
         let space = self.send.space();
         self.send.rewind();
-        self.cdc_due |= unsure;
+        self.cdc_due |= unacked;
         self.validation_due = match self.state {
             State::Init | State::Listen => false,
-            State::Closed => unsure,
+            State::Closed => unacked,
             _ => true,
         };
         Effects {

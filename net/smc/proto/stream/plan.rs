@@ -208,7 +208,7 @@ impl Stream {
     /// same hold of the lock as [`Stream::plan`].
     pub fn plan_failed(&mut self, record: &SentRecord) {
         self.pending = self.pending.saturating_sub(1);
-        self.unsure = self.unsure.saturating_sub(1);
+        self.unacked = self.unacked.saturating_sub(1);
         if record.validation {
             self.validation_due = true;
             return;
@@ -222,14 +222,14 @@ impl Stream {
 
     fn count_posted(&mut self) {
         self.pending = self.pending.saturating_add(1);
-        self.unsure = self.unsure.saturating_add(1);
+        self.unacked = self.unacked.saturating_add(1);
     }
 
     /// The message of a plan was completed; `delivered` if without error. For links whose completions say that a
     /// message has arrived.
     pub fn on_sent(&mut self, record: &SentRecord, delivered: bool) -> Effects {
-        let left = self.on_left();
-        let told = self.on_told(record, delivered);
+        let left = self.on_local_completion();
+        let told = self.on_acked(record, delivered);
         Effects {
             transmit: left.transmit || told.transmit,
             wake_writers: left.wake_writers || told.wake_writers,
@@ -238,8 +238,8 @@ impl Stream {
     }
 
     /// The message of a plan was completed, which says only that no work request reads the send buffer for it
-    /// any more: [`Stream::on_told`] says what became of it, before or after this.
-    pub fn on_left(&mut self) -> Effects {
+    /// any more: [`Stream::on_acked`] says what became of it, before or after this.
+    pub fn on_local_completion(&mut self) -> Effects {
         self.pending = self.pending.saturating_sub(1);
         let space = self.send.space();
         if self.pending == 0 {
@@ -254,8 +254,8 @@ impl Stream {
     }
 
     /// The peer has the message of a plan and the data before it, or will not get it by its link (`arrived`).
-    pub fn on_told(&mut self, record: &SentRecord, arrived: bool) -> Effects {
-        self.unsure = self.unsure.saturating_sub(1);
+    pub fn on_acked(&mut self, record: &SentRecord, arrived: bool) -> Effects {
+        self.unacked = self.unacked.saturating_sub(1);
         let space = self.send.space();
         if arrived && !record.validation {
             if record.epoch == self.epoch {
@@ -269,7 +269,7 @@ impl Stream {
             }
         }
         Effects {
-            transmit: self.unsure == 0 && self.has_work(),
+            transmit: self.unacked == 0 && self.has_work(),
             wake_writers: self.send.space() > space,
             quiet: self.is_quiet(),
             ..Effects::default()
@@ -282,12 +282,12 @@ impl Stream {
         let is_closing = self.own.any_close() && !self.close_posted;
         let has_posted_all = self.send.unsent() == 0 && self.send.window() > 0;
         let is_short = has_posted_all && self.send.space() < self.send.sndbuf_size() / 2;
-        self.unsure > 0 && (is_closing || is_short)
+        self.unacked > 0 && (is_closing || is_short)
     }
 
     /// Whether nothing else will be said that the peer answers, so that it has to be asked some day: the
     /// connection is kept until our last message has arrived.
     pub fn wants_last_word(&self) -> bool {
-        self.unsure > 0 && (self.close_posted || self.killed)
+        self.unacked > 0 && (self.close_posted || self.killed)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages over iWARP that left, until the peer says that it has them: see `smc_proto::link::credits`.
+//! Messages over iWARP whose sends were completed here, and which the peer has yet to acknowledge: see `smc_proto::link::credits`.
 
 use kernel::{
     prelude::*,
@@ -30,19 +30,19 @@ const ASK_AFTER: u64 = 20_000_000;
 type Message = (Arc<dyn Sender>, SentRecord);
 
 /// Those messages about connections, oldest first.
-pub(super) struct Unsure {
+pub(super) struct Unacked {
     /// A ring, with the number of each.
     ring: KVVec<Option<(u16, Message)>>,
     /// Place of the oldest.
     first: usize,
     len: usize,
-    /// Messages of any kind that left.
-    left: u16,
+    /// Messages of any kind whose sends were completed.
+    completed: u16,
     /// The peer says nothing any more.
     is_over: bool,
 }
 
-impl Unsure {
+impl Unacked {
     /// With room for so many.
     pub(super) fn new(room: u16) -> Result<Self> {
         let mut ring = KVVec::with_capacity(usize::from(room), GFP_KERNEL)?;
@@ -53,15 +53,15 @@ impl Unsure {
             ring,
             first: 0,
             len: 0,
-            left: 0,
+            completed: 0,
             is_over: false,
         })
     }
 
-    /// A message left, in the order in which they went. Gives one back for which it is too late. (There is room:
+    /// A send was completed, in the order in which they were posted. Gives one back for which it is too late. (There is room:
     /// no more are on their way than `Credits::window`.)
-    fn on_left(&mut self, message: Option<Message>) -> Result<(), Message> {
-        self.left = self.left.wrapping_add(1);
+    fn on_local_completion(&mut self, message: Option<Message>) -> Result<(), Message> {
+        self.completed = self.completed.wrapping_add(1);
         let Some(message) = message else {
             return Ok(());
         };
@@ -72,7 +72,7 @@ impl Unsure {
         let place = self.first.saturating_add(self.len).checked_rem(room);
         let place = place.and_then(|place| self.ring.get_mut(place));
         if let Some(place) = place {
-            *place = Some((self.left, message));
+            *place = Some((self.completed, message));
             self.len = self.len.saturating_add(1);
         }
         Ok(())
@@ -94,50 +94,50 @@ impl Unsure {
 
 impl Link {
     /// A message was completed without error, which over iWARP says only that it left. Does not sleep.
-    pub(super) fn on_left(&self, what: Sent) {
+    pub(super) fn on_local_completion(&self, what: Sent) {
         let message = match what {
             Sent::Control => None,
             Sent::Data(sender, record) => Some((sender, record)),
         };
         let sender = message.as_ref().map(|(sender, _)| sender.clone());
         // The peer's word made room for more messages, and those that it tells of may still be here.
-        self.tell_arrived();
-        let kept = self.unsure.lock().on_left(message);
+        self.report_acked();
+        let kept = self.unacked.lock().on_local_completion(message);
         match kept {
             Ok(()) => {
                 if let Some(sender) = sender {
-                    sender.on_left();
+                    sender.on_local_completion();
                 }
                 // The peer's word may have been faster.
-                self.tell_arrived();
+                self.report_acked();
             }
             Err((sender, record)) => sender.on_sent(&record, false),
         }
     }
 
     /// Tells of messages which the peer says that it has. Does not sleep.
-    pub(super) fn tell_arrived(&self) {
+    pub(super) fn report_acked(&self) {
         let Some(arrived) = self.with_credits(|credits| credits.arrived()) else {
             return;
         };
         loop {
-            let next = self.unsure.lock().next(arrived);
+            let next = self.unacked.lock().next(arrived);
             let Some((sender, record)) = next else {
                 return;
             };
-            sender.on_told(&record, true);
+            sender.on_acked(&record, true);
         }
     }
 
     /// The peer says nothing any more: tells of messages that it did not say to have. Does not sleep.
-    pub(super) fn tell_lost(&self) {
-        self.unsure.lock().is_over = true;
+    pub(super) fn report_lost(&self) {
+        self.unacked.lock().is_over = true;
         loop {
-            let next = self.unsure.lock().next(0);
+            let next = self.unacked.lock().next(0);
             let Some((sender, record)) = next else {
                 return;
             };
-            sender.on_told(&record, false);
+            sender.on_acked(&record, false);
         }
     }
 
