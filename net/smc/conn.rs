@@ -69,8 +69,8 @@ use crate::{
     },
     link::Link,
     rmb::{
-        Lent,
         Rmbe, //
+        SndbufGuard,
     }, //
 };
 
@@ -114,7 +114,7 @@ pub(crate) struct Inner {
     /// By which links it says so, where what they write has to be synchronised.
     arrivals: Arrivals,
     /// Lent by the link group while data are in flight.
-    pub(crate) sndbuf: Option<Lent>,
+    pub(crate) sndbuf: Option<SndbufGuard>,
     /// The send buffer as the link's device sees it.
     source: Option<Arc<Mapping>>,
     /// The link that carries what we send.
@@ -277,14 +277,14 @@ impl Conn {
     /// # Errors
     ///
     /// Gives the buffer back if the connection uses another link by now, or this one is gone.
-    pub(crate) fn lend(
+    pub(crate) fn attach_sndbuf(
         &self,
         inner: &mut Inner,
-        buf: Lent,
+        buf: SndbufGuard,
         link: &Arc<Link>,
         source: Arc<Mapping>,
         charge: &mut Option<Charge>,
-    ) -> Result<(), Lent> {
+    ) -> Result<(), SndbufGuard> {
         self.turn(inner);
         if !Arc::ptr_eq(&inner.at.link, link) {
             return Err(buf);

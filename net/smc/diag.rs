@@ -152,10 +152,10 @@ impl<const LEN: usize> Fields<LEN> {
 /// `struct smc_diag_conninfo`.
 fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
     // A send buffer is lent while data are in flight; this is what would be.
-    let unlent = SizeClass::for_bytes(sock.sk.sndbuf());
-    let rings = conn.with(|inner| inner.stream.rings(unlent));
+    let default_size = SizeClass::for_bytes(sock.sk.sndbuf());
+    let rings = conn.with(|inner| inner.stream.rings(default_size));
     let sndbuf = match rings.sndbuf {
-        0 => unlent.bytes(),
+        0 => default_size.bytes(),
         bytes => bytes,
     };
     let sizes = [conn.token().0, sndbuf, rings.rmbe, rings.peer_rmbe];

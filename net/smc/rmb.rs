@@ -64,9 +64,9 @@ use crate::{
 };
 use quarantine::Quarantine;
 pub(crate) use send::{
-    Lent,
     SendBuf,
     SendPool, //
+    SndbufGuard,
 };
 pub(crate) use used::unused_bytes;
 use used::Used;

@@ -33,8 +33,8 @@ use crate::{
     },
     namespace,
     rmb::{
-        Lent,
         SendBuf, //
+        SndbufGuard,
     }, //
 };
 
@@ -233,22 +233,22 @@ impl Conn {
 
     fn try_lend(&self, sk: &Sk) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
-        let (mut lent, charge, is_new) = self.take_send_buffer(sk, want)?;
+        let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want)?;
         let mut charge = Some(charge);
         // Its memory is not to be freed under a spinlock, whatever becomes of it there.
-        let buf = Arc::clone(&lent);
+        let buf = Arc::clone(&guard);
         loop {
             let link = self.link();
             let source = match buf.map(&link) {
                 Ok(source) => source,
                 Err(e) => {
-                    self.group.sndbufs.give_back(lent);
+                    self.group.sndbufs.release(guard);
                     return if link.is_up() { Err(e) } else { Ok(false) };
                 }
             };
             // Only a writer lends, and there is one at a time.
             let result = self.with(|inner| {
-                self.lend(inner, lent, &link, source, &mut charge)?;
+                self.attach_sndbuf(inner, guard, &link, source, &mut charge)?;
                 Ok(mem::replace(&mut inner.has_sent, true))
             });
             match result {
@@ -260,24 +260,24 @@ impl Conn {
                     }
                     return Ok(true);
                 }
-                Err(back) => lent = back,
+                Err(back) => guard = back,
             }
         }
     }
 
     /// Takes a send buffer for which the socket is charged, and says whether it is new. Where the socket's cgroup
     /// may not have more it is one of the smallest: nothing is under way, so that nothing would ever wake the writer.
-    fn take_send_buffer(&self, sk: &Sk, want: SizeClass) -> Result<(Lent, Charge, bool)> {
+    fn alloc_sndbuf(&self, sk: &Sk, want: SizeClass) -> Result<(SndbufGuard, Charge, bool)> {
         let stats = &namespace::of(sk).stats.send_buffers;
         let pool = &self.group.sndbufs;
-        let (lent, is_new) = pool.take(want, stats)?;
-        match Charge::new(sk, Purpose::Send, lent.size().bytes()) {
-            Ok(charge) => Ok((lent, charge, is_new)),
+        let (guard, is_new) = pool.take(want, stats)?;
+        match Charge::new(sk, Purpose::Send, guard.size().bytes()) {
+            Ok(charge) => Ok((guard, charge, is_new)),
             Err(_) => {
-                pool.give_back(lent);
-                let (lent, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
-                let charge = Charge::force(sk, lent.size().bytes())?;
-                Ok((lent, charge, is_new))
+                pool.release(guard);
+                let (guard, is_new) = pool.take(SizeClass::SMALLEST, stats)?;
+                let charge = Charge::force(sk, guard.size().bytes())?;
+                Ok((guard, charge, is_new))
             }
         }
     }

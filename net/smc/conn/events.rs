@@ -334,7 +334,7 @@ impl Conn {
         let after = inner.after(fx);
         drop(inner);
         if let Some((Some(buf), ..)) = idle {
-            self.group.sndbufs.give_back(buf);
+            self.group.sndbufs.release(buf);
         }
         self.act(&after);
     }

@@ -52,13 +52,13 @@ pub(crate) struct SendBuf {
 }
 
 /// A send buffer that a connection has, until it is given back.
-pub(crate) struct Lent {
+pub(crate) struct SndbufGuard {
     buf: Arc<SendBuf>,
     /// Counts it as used.
     _counted: InUse,
 }
 
-impl Deref for Lent {
+impl Deref for SndbufGuard {
     type Target = Arc<SendBuf>;
 
     fn deref(&self) -> &Arc<SendBuf> {
@@ -159,13 +159,13 @@ impl SendPool {
 
     /// Lends a buffer of size class `want` or the next smaller one that can be had, and says whether it
     /// is new. It counts as used until it is given back. May sleep.
-    pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(Lent, bool)> {
+    pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(SndbufGuard, bool)> {
         let (buf, is_new) = self.take_any(want)?;
-        let lent = Lent {
+        let guard = SndbufGuard {
             _counted: stats.hold(buf.size.bytes()),
             buf,
         };
-        Ok((lent, is_new))
+        Ok((guard, is_new))
     }
 
     fn take_any(&self, want: SizeClass) -> Result<(Arc<SendBuf>, bool)> {
@@ -230,8 +230,8 @@ impl SendPool {
 
     /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed, and while the memory of
     /// sockets is short all.
-    pub(crate) fn give_back(&self, lent: Lent) {
-        let Lent { buf, _counted } = lent;
+    pub(crate) fn release(&self, guard: SndbufGuard) {
+        let SndbufGuard { buf, _counted } = guard;
         let mut idle = self.idle.lock();
         let same = idle.iter().filter(|idle| idle.buf.size == buf.size);
         if same.count() < IDLE_SEND_BUFS && !memory::is_short() {

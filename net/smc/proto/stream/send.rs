@@ -95,10 +95,10 @@ impl Sender {
     }
 
     /// In the peer's RMBE: what it has read, and what was written; in the send buffer, or one of class
-    /// `unlent`: what was taken, what was written, and what is known to have arrived (diagnosis).
-    pub(super) fn view(&self, unlent: SizeClass) -> ([Cursor; 2], [Cursor; 3]) {
+    /// `default_size`: what was taken, what was written, and what is known to have arrived (diagnosis).
+    pub(super) fn view(&self, default_size: SizeClass) -> ([Cursor; 2], [Cursor; 3]) {
         let peer = |pos| self.peer.map_or(Cursor::default(), |ring| ring.cursor(pos));
-        let buffer = self.sndbuf.unwrap_or(Ring::new(unlent));
+        let buffer = self.sndbuf.unwrap_or(Ring::new(default_size));
         (
             [self.acked, self.sent].map(peer),
             [self.prepared, self.sent, self.fin].map(|pos| buffer.cursor(pos)),

@@ -126,10 +126,10 @@ impl Stream {
         !self.peer.is_empty()
     }
 
-    /// The rings as they are now. Places in the send buffer are told for one of class `unlent` while
+    /// The rings as they are now. Places in the send buffer are told for one of class `default_size` while
     /// there is none.
-    pub fn rings(&self, unlent: SizeClass) -> Rings {
-        let ([rx_cons, tx_prod], [tx_prep, tx_sent, tx_fin]) = self.send.view(unlent);
+    pub fn rings(&self, default_size: SizeClass) -> Rings {
+        let ([rx_cons, tx_prod], [tx_prep, tx_sent, tx_fin]) = self.send.view(default_size);
         let ([rx_prod, tx_cons], rx_flags) = self.recv.view();
         let (peer_rmbe, sndbuf) = self.send.sizes();
         let tx_flags = ProducerFlags::default()
