@@ -12,7 +12,7 @@ mod cork;
 mod events;
 mod failover;
 mod orphan;
-mod rest;
+mod post_close;
 mod transmit;
 
 pub(crate) use abort::Registry;
@@ -260,7 +260,7 @@ impl Conn {
         };
         if !takes_any_link {
             inner.stream.tell_late();
-            inner.stream.expect_rest();
+            inner.stream.expect_data_after_close();
         }
         inner.stream.establish(remote.size);
         let was_killed = inner.stream.is_killed();

@@ -91,7 +91,7 @@ impl WithC {
         let mut ours = Stream::new(rmbe);
         ours.establish(SizeClass::SMALLEST);
         ours.tell_late();
-        ours.expect_rest();
+        ours.expect_data_after_close();
         Self {
             ours,
             peer: CPeer {

@@ -297,7 +297,7 @@ impl Model {
             3 => _ = self.stream.close(true),
             4 => _ = self.stream.abort(),
             5 => _ = self.stream.aborted(),
-            6 => self.stream.expect_rest(),
+            6 => self.stream.expect_data_after_close(),
             7 | 8 => _ = self.stream.begin_echo(),
             9 => self.silence(),
             10 => _ = self.stream.on_peer_freed(),

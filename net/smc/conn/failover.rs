@@ -89,7 +89,7 @@ impl Conn {
     /// the connection: what is not known to have arrived is sent again on another link. Without one that
     /// reaches the peer's buffer the connection is aborted. May sleep.
     pub(super) fn fail_over(self: &Arc<Self>, slot: usize) {
-        if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_rest()) {
+        if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_data_after_close()) {
             self.kill(ECONNABORTED);
         }
         loop {

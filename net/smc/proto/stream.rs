@@ -68,8 +68,8 @@ mod failover;
 mod gate;
 mod message;
 mod plan;
+mod post_close;
 mod recv;
-mod rest;
 mod send;
 mod view;
 
@@ -166,7 +166,7 @@ pub struct Stream {
     /// The peer gave up the link that the connection uses here.
     peer_moved: bool,
     /// The peer is one that may send data after its close.
-    sends_rest: bool,
+    sends_after_close: bool,
     /// It was asked since the last message whether it does.
     is_asked: bool,
     /// It does not.
@@ -199,7 +199,7 @@ impl Stream {
             unheard: false,
             out_of_sync: false,
             peer_moved: false,
-            sends_rest: false,
+            sends_after_close: false,
             is_asked: false,
             is_silent: false,
         }
@@ -318,7 +318,7 @@ impl Stream {
 
     /// Has the peer told the read position if that is `due`, and of use to it.
     fn update_peer(&mut self, due: bool) {
-        let is_heard = !self.peer.any_close() || self.may_miss_rest();
+        let is_heard = !self.peer.any_close() || self.may_miss_data_after_close();
         self.cdc_due |= due && is_heard && !self.killed;
     }
 

@@ -207,7 +207,7 @@ impl Stream {
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
         let alone = !self.send.has_peer() || self.cut;
-        let through = self.peer.any_close() && !self.awaits_rest();
+        let through = self.peer.any_close() && !self.awaits_data_after_close();
         let ended = alone || (!owed && (through || !self.killed && !self.peer.any_close()));
         matches!(self.state, State::Closed) && self.released && self.is_quiet() && ended
     }
@@ -270,7 +270,7 @@ impl Stream {
         if self.own.any_close() {
             return;
         }
-        if self.readable() > 0 || self.refuses_rest() {
+        if self.readable() > 0 || self.refuses_data_after_close() {
             self.say_abort();
         } else {
             self.own.insert(StateFlags::CLOSED);

@@ -141,7 +141,7 @@ impl Stream {
         let first_close = state.any_close() && !self.close_posted;
         let seq = self.seq.wrapping_add(1);
 
-        let cons = match self.is_last_word(state) {
+        let cons = match self.is_final_message(state) {
             true => self.recv.cons_told(),
             false => self.recv.tell_cons(),
         };

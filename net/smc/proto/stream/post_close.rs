@@ -22,40 +22,40 @@ use crate::stream::{
 
 impl Stream {
     /// The peer is a C module, or may be one: data may follow its close.
-    pub fn expect_rest(&mut self) {
-        self.sends_rest = true;
+    pub fn expect_data_after_close(&mut self) {
+        self.sends_after_close = true;
     }
 
     /// Whether the peer may write to our RMBE though it is done or closed.
     ///
     /// shutdown(2) of a C peer sends what was held back, so that what may follow its D flag is only what our RMBE
     /// had no room for.
-    pub(super) const fn awaits_rest(&self) -> bool {
+    pub(super) const fn awaits_data_after_close(&self) -> bool {
         let has_sent_all = self.peer.contains(StateFlags::DONE_WRITING) && !self.recv.is_blocked();
-        self.sends_rest && !self.peer.is_empty() && !self.is_silent && !has_sent_all
+        self.sends_after_close && !self.peer.is_empty() && !self.is_silent && !has_sent_all
     }
 
     /// Whether the peer has ended its stream, and all that it sent is here or lost.
     pub(super) const fn has_peer_ended(&self) -> bool {
         let is_lost = self.peer.contains(StateFlags::ABORTED);
-        !self.peer.is_empty() && (is_lost || !self.awaits_rest())
+        !self.peer.is_empty() && (is_lost || !self.awaits_data_after_close())
     }
 
     /// Whether the reader may miss data that the connection's link took along when it failed: a C peer that closed
     /// moves to another link without repeating them.
-    pub const fn may_miss_rest(&self) -> bool {
-        self.awaits_rest() && !self.has_peer_ended() && !self.shut_read && !self.killed
+    pub const fn may_miss_data_after_close(&self) -> bool {
+        self.awaits_data_after_close() && !self.has_peer_ended() && !self.shut_read && !self.killed
     }
 
     /// Whether the close that is to be said loses data of the peer: it has closed, and waits for room.
-    pub(super) const fn refuses_rest(&self) -> bool {
-        self.peer.any_close() && self.awaits_rest() && self.recv.is_blocked()
+    pub(super) const fn refuses_data_after_close(&self) -> bool {
+        self.peer.any_close() && self.awaits_data_after_close() && self.recv.is_blocked()
     }
 
     /// Whether a message that says that we close is the last that a peer hears which may send on: it does not do
     /// so if the cursor stands.
-    pub(super) const fn is_last_word(&self, flags: StateFlags) -> bool {
-        flags.any_close() && self.peer.any_close() && self.awaits_rest()
+    pub(super) const fn is_final_message(&self, flags: StateFlags) -> bool {
+        flags.any_close() && self.peer.any_close() && self.awaits_data_after_close()
     }
 
     /// Whether the peer is to be asked whether anything follows its close: it may, and all was said that makes
@@ -63,7 +63,11 @@ impl Stream {
     fn wants_echo(&self) -> bool {
         let has_room = !self.recv.is_blocked() || self.recv.has_told_all();
         let is_told = has_room || self.close_posted;
-        self.awaits_rest() && is_told && !self.has_work() && self.send.has_peer() && !self.cut
+        self.awaits_data_after_close()
+            && is_told
+            && !self.has_work()
+            && self.send.has_peer()
+            && !self.cut
     }
 
     /// Begins to ask the peer whether anything follows its close, if that is to be done and was not since
@@ -92,7 +96,7 @@ impl Stream {
     /// all that it sent had arrived. To be told of once the application has gone; before, nothing is done.
     pub fn on_peer_freed(&mut self) -> Effects {
         let mut fx = Effects::default();
-        if self.sends_rest && self.released {
+        if self.sends_after_close && self.released {
             self.is_silent = true;
             self.on_peer_state(StateFlags::CLOSED, &mut fx);
         }

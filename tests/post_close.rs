@@ -174,7 +174,7 @@ fn an_answer_by_another_link_says_nothing_and_the_reader_may_miss_data() {
     pair.c_sends(50_000, false);
     pair.c_closes();
     we_hear_all(&mut pair);
-    assert!(pair.ours.may_miss_rest());
+    assert!(pair.ours.may_miss_data_after_close());
     pair.we_read(RING);
     pair.ours.on_link_switch();
     assert!(!pair.ours.on_silence().wake_readers);
@@ -189,7 +189,7 @@ fn peers_of_ours_end_at_once() {
     duo.settle();
     assert_eq!(duo.read(Server), RING);
     assert_eq!(duo.server().recv_state(), Recv::Eof);
-    assert!(!duo.server().begin_echo() && !duo.server().may_miss_rest());
+    assert!(!duo.server().begin_echo() && !duo.server().may_miss_data_after_close());
 }
 
 /// A C peer that sends in pieces of any size and goes without a warning; a reader who is slow, and may go, too.
