@@ -10,12 +10,12 @@
 
 mod active;
 mod connect;
+mod crossed_decline;
 mod fallback;
 mod list;
 mod listen;
 mod ops;
 mod options;
-mod stray;
 
 use kernel::{
     impl_has_work,
@@ -67,9 +67,9 @@ use crate::{
     namespace,
     stats::End, //
 };
+use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
 use listen::Listener;
-use stray::Stray;
 
 /// What a socket is doing.
 pub(crate) enum State {
@@ -158,7 +158,7 @@ pub(crate) struct Sock {
     #[pin]
     hook: Mutex<Option<Hook<Sock>>>,
     #[pin]
-    stray: Stray,
+    crossed_decline: CrossedDecline,
     #[pin]
     work: Work<Sock>,
 }
@@ -199,7 +199,7 @@ impl Sock {
                 defer_accept_s: Atomic::new(0),
                 setup <- new_mutex!((), "smc::Sock::setup"),
                 hook <- new_mutex!(None, "smc::Sock::hook"),
-                stray <- Stray::new(),
+                crossed_decline <- CrossedDecline::new(),
                 work <- new_work!("smc::Sock::work"),
             }),
             GFP_KERNEL,
@@ -367,7 +367,7 @@ impl TcpEvents for Sock {
     fn on_readable(this: ArcBorrow<'_, Self>) {
         match this.phase() {
             Phase::Fallback => {
-                if this.stray.is_awaited() {
+                if this.crossed_decline.is_awaited() {
                     Self::kick(this);
                 }
                 this.sk.wake_readable();

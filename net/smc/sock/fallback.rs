@@ -28,7 +28,7 @@ use crate::namespace;
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
 pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     if why.may_cross {
-        this.stray.expect();
+        this.crossed_decline.expect();
     }
     if Sock::hook_connection(this).is_err() {
         // Without memory nobody would hear of TCP's events.

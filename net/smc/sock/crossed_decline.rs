@@ -34,7 +34,7 @@ const REST_WAIT: u64 = 1_000_000_000;
 
 /// Whether such a DECLINE may come.
 #[pin_data]
-pub(super) struct Stray {
+pub(super) struct CrossedDecline {
     /// Written under `turn`, but for the first time.
     is_awaited: Atomic<bool>,
     /// One thread at a time looks. Lock order: TCP's own lock is taken inside.
@@ -42,12 +42,12 @@ pub(super) struct Stray {
     turn: Mutex<()>,
 }
 
-impl Stray {
+impl CrossedDecline {
     /// None will come.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             is_awaited: Atomic::new(false),
-            turn <- new_mutex!((), "smc::Stray::turn"),
+            turn <- new_mutex!((), "smc::CrossedDecline::turn"),
         })
     }
 
@@ -76,15 +76,15 @@ impl Sock {
     /// Whether what is to be read from TCP is the application's. Takes away a DECLINE that is not. May sleep
     /// for a lock, not for the peer.
     pub(super) fn is_front_clear(&self) -> bool {
-        if !self.stray.is_awaited() {
+        if !self.crossed_decline.is_awaited() {
             return true;
         }
-        let _turn = self.stray.turn.lock();
+        let _turn = self.crossed_decline.turn.lock();
         matches!(self.look_in_front(), Front::Clear)
     }
 
     fn look_in_front(&self) -> Front {
-        if !self.stray.is_awaited() {
+        if !self.crossed_decline.is_awaited() {
             return Front::Clear;
         }
         // Before the look, so that nothing comes behind it.
@@ -110,7 +110,7 @@ impl Sock {
         match front {
             Front::Nothing | Front::Open if !is_all => front,
             _ => {
-                self.stray.is_awaited.store(false, Release);
+                self.crossed_decline.is_awaited.store(false, Release);
                 Front::Clear
             }
         }
@@ -120,7 +120,7 @@ impl Sock {
     /// the application's. May sleep.
     pub(super) fn settle_front(this: &Arc<Self>) {
         let front = {
-            let _turn = this.stray.turn.lock();
+            let _turn = this.crossed_decline.turn.lock();
             this.look_in_front()
         };
         if matches!(front, Front::Open) {
@@ -129,9 +129,9 @@ impl Sock {
             let _ = this
                 .tcp
                 .peek_until(&mut [0; Head::LEN], &mut left, is_clear);
-            let _turn = this.stray.turn.lock();
+            let _turn = this.crossed_decline.turn.lock();
             if matches!(this.look_in_front(), Front::Open) {
-                this.stray.is_awaited.store(false, Release);
+                this.crossed_decline.is_awaited.store(false, Release);
             }
         }
         this.sk.wake_readable();
