@@ -13,7 +13,7 @@ use smc_proto::lgr::{
     Role, //
 };
 use smc_proto::llc::first::Error as FirstError;
-use smc_proto::llc::first::Slack;
+use smc_proto::llc::first::Grace;
 use smc_proto::llc::rkey::Error as RkeyError;
 use smc_proto::llc::{
     Action,
@@ -123,35 +123,35 @@ fn a_server_whose_test_is_not_answered_gives_up() {
 
 #[test]
 fn who_is_slow_over_tcp_has_more_time() {
-    let slack = |millis| Slack::new(Duration::from_millis(millis));
-    let gives_up = |role, slack, busy: u64, after: u64| {
-        let (mut end, _) = begin_with(role, Version::V1, slack);
+    let grace = |millis| Grace::new(Duration::from_millis(millis));
+    let gives_up = |role, grace, busy: u64, after: u64| {
+        let (mut end, _) = begin_with(role, Version::V1, grace);
         (0..busy).for_each(|_| end.llc.on_late(Duration::from_secs(1)));
         // At a server the request is repeated then.
         end.sleep(1500);
-        assert_eq!(end.sleep(after - 1501), [], "{role:?} {slack:?} {busy}");
+        assert_eq!(end.sleep(after - 1501), [], "{role:?} {grace:?} {busy}");
         let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
-        assert_eq!(end.sleep(1), [silent], "{role:?} {slack:?} {busy}");
+        assert_eq!(end.sleep(1), [silent], "{role:?} {grace:?} {busy}");
     };
     // A firewall makes nothing slow.
-    gives_up(Role::Client, slack(1), 0, 2504);
-    gives_up(Role::Server, slack(1), 0, 2004);
-    gives_up(Role::Client, slack(500), 0, 4500);
+    gives_up(Role::Client, grace(1), 0, 2504);
+    gives_up(Role::Server, grace(1), 0, 2004);
+    gives_up(Role::Client, grace(500), 0, 4500);
     // There is an end to it, before which a client that has answered does not give up.
-    gives_up(Role::Server, slack(100_000), 0, 5000);
-    gives_up(Role::Server, slack(1), 10, 5000);
-    gives_up(Role::Server, slack(1), 1, 3004);
+    gives_up(Role::Server, grace(100_000), 0, 5000);
+    gives_up(Role::Server, grace(1), 10, 5000);
+    gives_up(Role::Server, grace(1), 1, 3004);
     // A C client may have gone on by then.
-    gives_up(Role::Server, Slack::NONE, 10, 2000);
+    gives_up(Role::Server, Grace::NONE, 10, 2000);
 }
 
 #[test]
 fn a_server_that_tests_a_slow_client_gives_it_more_time() {
-    for (slack, millis) in [
-        (Slack::NONE, 2000),
-        (Slack::new(Duration::from_millis(750)), 4000),
+    for (grace, millis) in [
+        (Grace::NONE, 2000),
+        (Grace::new(Duration::from_millis(750)), 4000),
     ] {
-        let (mut server, _) = begin_with(Role::Server, Version::V1, slack);
+        let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
         server.receive(0, &vector("L2"));
         assert_eq!(server.sleep(millis - 1), []);
         let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));

@@ -16,7 +16,7 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first::Slack;
+use smc_proto::llc::first::Grace;
 use smc_proto::llc::rkey::Announcement;
 use smc_proto::llc::{
     Action,
@@ -121,13 +121,13 @@ pub fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
 }
 
 /// An end that begins the first contact, with more time than usual for the peer.
-pub fn begin_with(role: Role, version: Version, slack: Slack) -> (End, Vec<Action<'static>>) {
+pub fn begin_with(role: Role, version: Version, grace: Grace) -> (End, Vec<Action<'static>>) {
     let mut end = End::new(role, version);
     let link = match role {
         Role::Client => client_link(version),
         Role::Server => server_link(version),
     };
-    let actions = end.llc.begin_first_contact(link, slack, end.now).unwrap();
+    let actions = end.llc.begin_first_contact(link, grace, end.now).unwrap();
     (end, list(actions))
 }
 
@@ -191,5 +191,5 @@ pub fn server_link(version: Version) -> LocalEnd {
 }
 
 pub fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
-    begin_with(role, version, Slack::NONE)
+    begin_with(role, version, Grace::NONE)
 }

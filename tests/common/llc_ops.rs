@@ -23,7 +23,7 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first::Slack;
+use smc_proto::llc::first::Grace;
 use smc_proto::llc::rkey::{
     Announcement,
     Deletion, //
@@ -213,7 +213,7 @@ impl Model {
     fn begin_first_contact(&mut self, byte: u8) {
         let link = end(0, LinkNum(1), byte);
         let was_idle = self.llc.is_idle();
-        let begun = self.llc.begin_first_contact(link, Slack::NONE, self.now);
+        let begun = self.llc.begin_first_contact(link, Grace::NONE, self.now);
         self.begun(was_idle, begun.is_ok());
     }
 

@@ -246,12 +246,12 @@ fn first_contact(
         .and_then(|rx| link.ready_to_receive(PeerEnd::of(server, mtu), rx))
         .map_err(|_| Reason::LinkNotReady)?;
     // The server's first request may be here before the confirm left.
-    let slack = first::slack(group, exchange);
-    group.begin_first_contact(group.local_end(*slot, link), slack);
+    let grace = first::grace(group, exchange);
+    group.begin_first_contact(group.local_end(*slot, link), grace);
     let Some(iwarp) = agreed.iwarp() else {
         confirm(local, exchange, agreed, conn, &at, None)?;
         exchange.set_confirmed();
-        return first::finish(exchange, conn, path, slack);
+        return first::finish(exchange, conn, path, grace);
     };
     let wanted = Wanted::new(iwarp.nonce, Role::Client, link, server.into())
         .map_err(|_| Reason::LinkNotReady)?;
@@ -269,7 +269,7 @@ fn first_contact(
     }
     .as_client()
     .map_err(|_| NO_STREAM)?;
-    first::finish(exchange, conn, path, slack)
+    first::finish(exchange, conn, path, grace)
 }
 
 /// The connection joins a group that both sides have.

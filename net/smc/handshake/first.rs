@@ -19,7 +19,7 @@ use smc_proto::{
     llc::first::{
         patience,
         Error,
-        Slack, //
+        Grace, //
     },
     reason::Reason,
     time::Duration,
@@ -54,10 +54,10 @@ fn is_over(exchange: &Exchange<'_>, role: Role, has_answered: bool) -> bool {
 
 /// How much longer than usual the peer of a group gets. Only one with this module waits for the decision however long
 /// that takes.
-pub(super) fn slack(group: &LinkGroup, exchange: &Exchange<'_>) -> Slack {
+pub(super) fn grace(group: &LinkGroup, exchange: &Exchange<'_>) -> Grace {
     match group.peer().takes_any_link {
-        true => Slack::new(exchange.round_trip()),
-        false => Slack::NONE,
+        true => Grace::new(exchange.round_trip()),
+        false => Grace::NONE,
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn finish(
     exchange: &mut Exchange<'_>,
     conn: &Arc<Conn>,
     path: &Path<'_>,
-    slack: Slack,
+    grace: Grace,
 ) -> Result<(), Failure> {
     let group = &conn.group;
     let start = now();
@@ -107,7 +107,7 @@ pub(super) fn finish(
         Err(Error::Failed(reason)) => Err(reason.into()),
         Err(Error::Undecided) => Err(Fatal::TimedOut.into()),
         Err(Error::Silent) => {
-            let end = start.saturating_add(patience(role, slack));
+            let end = start.saturating_add(patience(role, grace));
             Err(hear(exchange, end.saturating_since(now())))
         }
     }

@@ -304,9 +304,9 @@ fn first_contact(
     rmbe.rmb()
         .register(*slot, link)
         .map_err(|_| Reason::RegistrationFailed)?;
-    let slack = first::slack(group, exchange);
-    group.begin_first_contact(group.local_end(*slot, link), slack);
-    first::finish(exchange, conn, path, slack)
+    let grace = first::grace(group, exchange);
+    group.begin_first_contact(group.local_end(*slot, link), grace);
+    first::finish(exchange, conn, path, grace)
 }
 
 /// The connection joins a group that both sides have.

@@ -58,9 +58,9 @@ const OTHERS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, slack: first::Slack) {
+    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, grace: first::Grace) {
         self.run_llc(|llc, _, now| {
-            llc.begin_first_contact(link, slack, now)
+            llc.begin_first_contact(link, grace, now)
                 .unwrap_or_default()
         });
     }

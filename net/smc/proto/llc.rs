@@ -215,11 +215,11 @@ impl Llc {
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
-        slack: first::Slack,
+        grace: first::Grace,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
         self.check_free()?;
-        let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, slack, now);
+        let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, grace, now);
         self.flow = Some(Flow::FirstContact(flow));
         Ok(actions)
     }

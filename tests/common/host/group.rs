@@ -173,10 +173,10 @@ impl Machine {
             Side::Client => Role::Client,
             Side::Server => Role::Server,
         };
-        let slack = first::Slack::NONE;
+        let grace = first::Grace::NONE;
         let conn = self.conn(id);
         conn.stage = Stage::FirstContact;
-        conn.patience = net.now().saturating_add(first::patience(role, slack));
+        conn.patience = net.now().saturating_add(first::patience(role, grace));
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
         let link = LocalEnd {
@@ -194,7 +194,7 @@ impl Machine {
         group.owner = Some(id);
         let actions = group
             .llc
-            .begin_first_contact(link, slack, net.now())
+            .begin_first_contact(link, grace, net.now())
             .expect("the group is new");
         self.act(g, actions, net);
     }

@@ -51,13 +51,13 @@ pub const CLIENT_WAIT: Duration = Duration::from_millis(2500);
 /// What a peer gets on top of these times if it took long to answer over TCP, or this machine is late to look: it is far
 /// away, or one of the two machines is busy. A firewall slows down nothing of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slack {
+pub struct Grace {
     length: Duration,
     /// How much longer it may get.
     spare: Duration,
 }
 
-impl Slack {
+impl Grace {
     /// That of a C peer, which reads a DECLINE for one second only: a server from two seconds after its request, a client
     /// after its answer.
     pub const NONE: Self = Self {
@@ -91,12 +91,12 @@ impl Slack {
 
 /// Time from its beginning after which a first contact that came to nothing is declined. What fails before,
 /// other than for a [`Reason`], may be because the peer declines: that is awaited so long.
-pub const fn patience(role: Role, slack: Slack) -> Duration {
+pub const fn patience(role: Role, grace: Grace) -> Duration {
     let wait = match role {
         Role::Client => CLIENT_WAIT,
         Role::Server => ANSWER_WAIT,
     };
-    wait.saturating_add(slack.length)
+    wait.saturating_add(grace.length)
 }
 
 /// Time that the client waits for the server's decision after its answer. A C server's DECLINE comes after
@@ -129,7 +129,7 @@ pub enum Error {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstContact {
     link: LocalEnd,
-    slack: Slack,
+    grace: Grace,
     state: State,
 }
 
@@ -167,10 +167,10 @@ impl FirstContact {
         role: Role,
         version: Version,
         link: LocalEnd,
-        slack: Slack,
+        grace: Grace,
         now: Instant,
     ) -> (Self, Actions<'static>) {
-        let deadline = now.saturating_add(patience(role, slack));
+        let deadline = now.saturating_add(patience(role, grace));
         let state = match role {
             Role::Client => State::Waiting { deadline },
             Role::Server => State::Asked {
@@ -179,7 +179,7 @@ impl FirstContact {
                 test_deadline: now.saturating_add(ANSWER_WAIT),
             },
         };
-        let flow = Self { link, slack, state };
+        let flow = Self { link, grace, state };
         let actions = match role {
             Role::Client => Actions::default(),
             Role::Server => flow.request(version).into(),
@@ -199,7 +199,7 @@ impl FirstContact {
             | State::Answered { deadline, .. } => deadline,
             State::Preparing { .. } => return,
         };
-        *deadline = deadline.saturating_add(self.slack.grow(late));
+        *deadline = deadline.saturating_add(self.grace.grow(late));
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -313,7 +313,7 @@ impl FirstContact {
         self.state = State::Testing {
             peer_uid: answer.uid,
             deadline: test_deadline
-                .max(now.saturating_add(TEST_WAIT.saturating_add(self.slack.length))),
+                .max(now.saturating_add(TEST_WAIT.saturating_add(self.grace.length))),
         };
         send(version, Kind::Request, slot, TEST).into()
     }
