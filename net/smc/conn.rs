@@ -113,7 +113,7 @@ pub(crate) struct Inner {
     gate: Gate,
     /// By which links it says so, where what they write has to be synchronised.
     arrivals: Arrivals,
-    /// Lent by the link group while data are in flight.
+    /// From the link group, while data are in flight.
     pub(crate) sndbuf: Option<SndbufGuard>,
     /// The send buffer as the link's device sees it.
     source: Option<Arc<Mapping>>,

@@ -434,11 +434,11 @@ impl RmbPool {
     /// Takes regions back of which it is not known whether the peer has deleted their keys, if it might write
     /// to elements of theirs. No connection gets an element of them. May sleep.
     pub(crate) fn put_back(&self, gone: Gone) {
-        let unsure = gone
+        let maybe_written = gone
             .into_iter()
             .flatten()
             .filter(|rmb| rmb.quarantined() > 0);
-        for rmb in unsure {
+        for rmb in maybe_written {
             rmb.used.lock().retire();
             // Without memory it goes: who writes to it then loses the link.
             let _ = self.rmbs.lock().push(rmb, GFP_KERNEL);

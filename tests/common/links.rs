@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Runs a step of a core and carries out what it wants.
-    pub fn converse(
+    pub fn run_llc(
         &mut self,
         side: Side,
         step: impl FnOnce(&mut Llc, Instant) -> Actions<'static>,
@@ -224,10 +224,10 @@ impl World {
                     link.peer_qp = Some(peer.qp_num.get() as u8);
                     link.peer.gid = peer.gid;
                 }
-                self.converse(side, |llc, now| llc.on_link_prepared(slot, result, now));
+                self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
             }
             Work::Prepare { slot } => {
-                self.converse(side, |llc, now| llc.on_link_prepared(slot, result, now));
+                self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
             }
         }
     }
@@ -241,7 +241,7 @@ impl World {
         if machine.active().is_empty() {
             machine.is_dead = true;
         }
-        self.converse(side, |llc, now| llc.on_link_down(slot, now));
+        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
     }
 
     fn send(&mut self, side: Side, slot: usize, message: &Message<'_>) {
@@ -257,7 +257,7 @@ impl World {
     pub fn test_links(&mut self) {
         for side in [Side::Client, Side::Server] {
             for slot in self.machine(side).active() {
-                self.converse(side, |llc, _| llc.test_link(slot));
+                self.run_llc(side, |llc, _| llc.test_link(slot));
             }
         }
     }
@@ -283,7 +283,7 @@ impl World {
             None => return false,
             Some(Event::Timer { side, id }) => match self.machine(side).work.remove(&id) {
                 Some(work) => self.do_work(side, work),
-                None => self.converse(side, |llc, now| llc.on_timeout(now)),
+                None => self.run_llc(side, |llc, now| llc.on_timeout(now)),
             },
             Some(Event::Arrived(packet)) => {
                 self.arrive(packet.from, packet.channel, &packet.message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link layer control (LLC): the conversation of two machines about the links and buffers of one
+//! Link layer control (LLC): what two hosts agree about the links and buffers of one
 //! link group, over its links.
 //!
 //! [`Llc`] decides what a message, a timeout or the end of a link means, and what the caller does

@@ -83,7 +83,7 @@ impl World {
         };
         let Some(port) = port else {
             let reason = which.err().unwrap_or(RejectReason::NO_ALTERNATE_PATH);
-            self.converse(side, |llc, now| {
+            self.run_llc(side, |llc, now| {
                 llc.on_offer_answered(offer, Err(reason), now)
             });
             return;
@@ -227,14 +227,14 @@ impl World {
         let (Some(on), Some(link)) = (other, machine.links[slot]) else {
             return;
         };
-        let doomed = DeleteLinkParams {
+        let params = DeleteLinkParams {
             on,
             slot,
             link_num: link.number,
             reason,
         };
         if link.is_active {
-            self.converse(side, |llc, now| llc.delete_link(doomed, now));
+            self.run_llc(side, |llc, now| llc.delete_link(params, now));
         }
     }
 }

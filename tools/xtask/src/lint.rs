@@ -4,6 +4,7 @@
 mod files;
 mod ranks;
 mod rust;
+mod words;
 
 use std::fs;
 use std::path::Path;
@@ -63,6 +64,7 @@ pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
 
 fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let ranks = ranks::Ranks::read(&dirs.repo.join("Documentation/layers.md"))?;
+    let words = words::Words::read(&dirs.repo)?;
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
     for path in &paths {
@@ -70,6 +72,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             continue;
         };
         files::check(path, &text, &mut findings);
+        words.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);
             ranks.check(path, &text, &mut findings);
