@@ -80,27 +80,27 @@ pub(crate) use terms::{
 };
 pub(crate) use view::System;
 
-/// Who looks after link groups: their list, which is above this module. Nothing here sleeps.
+/// Schedules work and timers of link groups. Implemented by the list of groups, which is above this module. No method
+/// sleeps.
 pub(crate) trait LgrScheduler: Sync {
-    /// [`LinkGroup::terminate`] is to be called where sleeping is allowed, or if the group does not end,
-    /// [`LinkGroup::trim`].
+    /// Schedules [`LinkGroup::terminate`], or [`LinkGroup::trim`] if the group does not end (C function
+    /// `smc_lgr_schedule_free_work`).
     fn schedule_free_work(&self, group: Arc<LinkGroup>);
-    /// Something is to be done about the links of the group where sleeping is allowed: see
-    /// [`LinkGroup::next_link_work`].
+    /// Schedules the work that takes from [`LinkGroup::next_link_work`].
     fn schedule_link_work(&self, group: Arc<LinkGroup>);
-    /// Time demands something of a group in `delay` at the latest.
+    /// Has [`LinkGroup::run_timer_if_due`] called in `delay` at the latest.
     fn arm_timer(&self, delay: Duration);
 }
 
-/// The connections of a group and the peer's buffers.
+/// What the spinlock of a group guards: its connections, the peer's RMBs, and the LLC state.
 struct Table {
     conns: ConnTable,
     rtokens: KVec<Row>,
-    /// Why the group ends, once it does.
+    /// Why the group is terminated, once it is.
     end: Option<End>,
-    /// When to look for regions that nobody uses.
+    /// When to look for unused RMBs.
     trim_at: Option<Instant>,
-    /// When to look at connections that wait for their peer or for nothing to come of it.
+    /// When the next timer of an orphan, or of a connection that waits for data after the peer's close, is due.
     closing_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,
@@ -127,7 +127,7 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) flow: Mutex<()>,
     scheduler: &'static dyn LgrScheduler,
-    /// When the scheduler has to look at the group, ns.
+    /// When the timer of the group is due, ns.
     due: Atomic<u64>,
     #[pin]
     work: Work<LinkGroup>,
@@ -140,7 +140,7 @@ impl_has_work! {
     impl HasWork<Self, LINK_WORK> for LinkGroup { self.link_work }
 }
 
-/// Which of a group's works looks after its links.
+/// The id of the work item that runs [`LinkGroup::next_link_work`].
 pub(crate) const LINK_WORK: u64 = 1;
 
 /// Time after which a link that could not be added is tried again; twice as long each time that fails,
@@ -226,8 +226,7 @@ impl LinkGroup {
         self.table.lock().conns.len()
     }
 
-    /// Hands a message of the peer, which came by the link in `slot`, to the connection that it names. Does not
-    /// sleep.
+    /// Delivers a CDC message, received on the link in `slot`, to the connection with that alert token. Does not sleep.
     pub(crate) fn on_cdc(&self, slot: usize, token: Token, cdc: &Cdc) {
         let member = self.table.lock().conns.find(token);
         if let Some(member) = member {
@@ -251,7 +250,7 @@ impl LinkGroup {
         self.table.lock().conns.stop_waiting(token);
     }
 
-    /// Send slots of the link in `slot` are free: who has waited longest may send. Does not sleep.
+    /// Send slots of the link in `slot` are free: the connection that has waited longest may send. Does not sleep.
     pub(crate) fn on_free_slot(&self, slot: usize) {
         let Some(link) = self.link(slot) else {
             return;

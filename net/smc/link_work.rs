@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The links of a group come and go: what its worker does when a link is offered, accepted or lost, or
-//! another one may be of use (RFC 7609 sections 4.4.3 and 4.6; C file `smc_llc.c`).
+//! Adds and deletes links of a group, and moves connections between them (RFC 7609 sections 4.4.3 and 4.6; C functions
+//! `smc_llc_add_link_work`, `smc_llc_delete_link_work`). Runs as one work item for each group; may sleep.
 //!
 //! What is said to the peer and when is decided in `smc_proto::llc`, which links are of use in
 //! `smc_proto::lgr::redundancy`; here ports are found, queue pairs made and connections moved.
@@ -56,8 +56,8 @@ impl WorkItem<LINK_WORK> for LinkGroup {
     }
 }
 
-/// Connections that moved wait until all that was received by any link has been told, and nothing more comes by
-/// those that are down.
+/// Empties the completion queues of all links, for connections that moved and wait for what was received before; links
+/// that are down receive nothing more.
 fn flush_rx(group: &LinkGroup) {
     group.for_each(|member| member.before_rx_flush());
     for link in group.links().iter().flatten() {
@@ -97,7 +97,7 @@ fn rebalance(group: &LinkGroup) {
     }
 }
 
-/// The link in a slot goes: connections use other links, and the peer is told if it does not know.
+/// Deletes the link in a slot: its connections use other links, and the peer is sent a DELETE LINK if it does not know.
 fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
     let Some(link) = group.link(slot) else {
         return;
@@ -140,7 +140,7 @@ fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
     }
 }
 
-/// Empties a slot: nothing of the link's device is left in the group.
+/// Empties a slot, so that nothing of the link's device is left in the group (C function `smcr_link_clear`).
 fn clear_link(group: &LinkGroup, slot: usize) {
     let Some(link) = group.link(slot) else {
         return;

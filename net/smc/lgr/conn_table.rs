@@ -30,11 +30,11 @@ use crate::clock::now;
 
 /// A connection, as its link group sees it. The methods do not sleep, but for two.
 pub(crate) trait LgrConn: Send + Sync {
-    /// A message of the peer arrived by the link in `slot`.
+    /// A CDC message was received on the link in `slot`.
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
-    /// What was received by any link is about to be looked at.
+    /// The completion queues of all links are about to be emptied.
     fn before_rx_flush(self: Arc<Self>);
-    /// It was.
+    /// They were.
     fn after_rx_flush(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
@@ -48,8 +48,8 @@ pub(crate) trait LgrConn: Send + Sync {
     fn on_echo(self: Arc<Self>);
     /// The peer deleted keys of its buffers.
     fn on_rows_gone(self: Arc<Self>);
-    /// Does what time demands of a connection that its application has closed, or that waits for what its peer may
-    /// send after its close, and says when to look again.
+    /// Runs the timers of an orphan, or of a connection that waits for data after the peer's close. Returns the next
+    /// deadline.
     fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant>;
     /// The group ends: the connection is aborted, and its peer told while the link still works.
     fn on_group_end(self: Arc<Self>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is to be done about a group's links where sleeping is allowed: noted under the group's lock when
-//! a message or a failure asks for it, done by a worker of the group, one after the other.
+//! Work on the links of a group that may sleep: queued under the group's lock when a message or a failure asks for it,
+//! done by one work item of the group, one after the other.
 
 use smc_proto::{
     lgr::{
@@ -11,41 +11,41 @@ use smc_proto::{
     wire::llc::NewLink, //
 };
 
-/// Why a link goes.
+/// Why a link is deleted.
 #[derive(Clone, Copy)]
 pub(crate) enum DeleteCause {
-    /// It failed here: the peer is to be told.
+    /// It failed here: the peer is sent a DELETE LINK.
     LostPath,
-    /// The server does not need it: the client is to be told, then it goes.
+    /// The server does not need it: the client is sent a DELETE LINK, then it is cleared.
     AsymmetricUnneeded,
-    /// Both know.
+    /// Both sides know.
     Agreed,
 }
 
-/// One thing to do.
+/// One item of work.
 #[derive(Clone, Copy)]
 pub(crate) enum LinkWork {
-    /// A connection waits for what may have been received by another link.
+    /// A connection waits for messages that another link may have received.
     FlushRx,
-    /// The link in a slot goes.
+    /// Delete the link in a slot.
     DeleteLink(usize, DeleteCause),
-    /// The server offered a link: on the link in slot `on`, for `slot`.
+    /// Client: answer the server's ADD LINK, which came on the link in slot `on` and is for `slot`.
     AcceptAddLink {
         on: usize,
         slot: usize,
         link: NewLink,
     },
-    /// The client accepted the link in a slot.
+    /// Server: the client accepted the link in a slot; connect it.
     ConnectLink(usize, NewLink),
-    /// The server tries the link in a slot.
+    /// Client: the server's CONFIRM LINK is here; bring the link in a slot up.
     PrepareLink(usize),
-    /// There is one more link: connections of others use it.
+    /// There is one more link: move connections of others to it.
     Rebalance,
-    /// Another link may be of use.
+    /// Add another link, if one is of use.
     AddLink(Occasion),
 }
 
-/// What is to be done. A flow asks for one thing at a time, so that nothing is lost here.
+/// The queue. A flow asks for one item at a time, so that one place for each kind suffices.
 #[derive(Default)]
 pub(crate) struct LinkWorkQueue {
     flush_rx: bool,
@@ -56,7 +56,7 @@ pub(crate) struct LinkWorkQueue {
 }
 
 impl LinkWorkQueue {
-    /// Notes something to do.
+    /// Queues an item.
     pub(crate) fn push(&mut self, work: LinkWork) {
         match work {
             LinkWork::FlushRx => self.flush_rx = true,
@@ -77,9 +77,9 @@ impl LinkWorkQueue {
         }
     }
 
-    /// Takes the next: first what connections wait for, then slots become free, and what the peer waits
-    /// for comes before what it does not know of. A flow of ours cannot begin unless `is_idle`: at the end of
-    /// the one under way [`LinkWorkQueue::wants_flow`] tells of it.
+    /// Takes the next item: first what connections wait for, then deletions, which free slots, then what the peer waits
+    /// for, then what it does not know of. A flow of ours cannot begin unless `is_idle`; at the end of the one under
+    /// way [`LinkWorkQueue::wants_flow`] says that one waits.
     pub(crate) fn pop(&mut self, is_idle: bool) -> Option<LinkWork> {
         if core::mem::take(&mut self.flush_rx) {
             return Some(LinkWork::FlushRx);
@@ -98,7 +98,7 @@ impl LinkWorkQueue {
         self.add.take_if(|_| is_idle).map(LinkWork::AddLink)
     }
 
-    /// Whether a link is to go.
+    /// Whether a link is to be deleted.
     pub(crate) fn has_deletes(&self) -> bool {
         self.deletes.iter().any(Option::is_some)
     }

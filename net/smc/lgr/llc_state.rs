@@ -43,14 +43,14 @@ use super::{
 /// The LLC state of a group.
 pub(crate) struct LlcState {
     pub(crate) core: Llc,
-    /// The core asked to prepare the link, and nobody did yet.
+    /// The core asked to bring the first link up, and its handshake has not done so yet.
     pub(crate) prepare: bool,
     /// How the first contact ended, until the handshake that waits for it takes it: by then another connection may
     /// have begun a flow.
     pub(crate) first_contact: Option<Result<(), first::Error>>,
-    /// How the last other flow ended, until who waits for it takes it.
+    /// How the last other flow ended, until the thread that waits for it takes it.
     pub(crate) finished: Option<Finished>,
-    /// What is to be done about the links.
+    /// Work on the links that is to be done.
     pub(crate) link_work: LinkWorkQueue,
     /// When to look for another link again.
     pub(crate) add_at: Option<Instant>,
@@ -59,7 +59,7 @@ pub(crate) struct LlcState {
     /// Why there may be another link then.
     pub(crate) add_why: Occasion,
     /// The client knows whether there will be a second link.
-    pub(crate) is_promise_kept: bool,
+    pub(crate) is_second_link_known: bool,
     /// The first contact is not over.
     pub(crate) is_first: bool,
     /// The peer ended the group, too.
@@ -82,7 +82,7 @@ impl LlcState {
             add_at: None,
             add_wait: ADD_AGAIN,
             add_why: Occasion::OwnPort,
-            is_promise_kept: false,
+            is_second_link_known: false,
             is_first: true,
             is_over: false,
             watches: [None; LINK_SLOTS],
@@ -109,7 +109,7 @@ impl LlcState {
 impl LinkGroup {
     // --- Link work.
 
-    /// Has something done about the links. Does not sleep.
+    /// Queues an item of work on the links, and schedules the work. Does not sleep.
     pub(crate) fn queue_link_work(self: &Arc<Self>, work: LinkWork) {
         self.table.lock().llc.link_work.push(work);
         self.schedule_link_work();
@@ -121,19 +121,18 @@ impl LinkGroup {
         self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
     }
 
-    /// Has the worker of the group run. Does not sleep.
+    /// Schedules the work on the links. Does not sleep.
     pub(crate) fn schedule_link_work(self: &Arc<Self>) {
         self.scheduler.schedule_link_work(self.clone());
     }
 
-    /// As [`LinkGroup::queue_link_work`], by the worker itself.
+    /// Queues an item without scheduling the work: for the work itself.
     pub(crate) fn push_link_work(&self, work: LinkWork) {
         self.table.lock().llc.link_work.push(work);
     }
 
-    /// Keeps flows from beginning, as `Llc::hold` does, for a link that is to be added. Says no if a flow
-    /// is under way, or if a link is to go, which comes first: the worker is told to add one again. Does
-    /// not sleep.
+    /// Reserves the LLC flow for ADD LINK. Returns false, and queues the attempt again, if a flow is under way or a link
+    /// is to be deleted, which comes first. Does not sleep.
     pub(crate) fn hold_to_add(&self, why: Occasion) -> bool {
         let llc = &mut self.table.lock().llc;
         let is_held = !llc.link_work.has_deletes() && llc.core.hold().is_ok();
@@ -144,20 +143,19 @@ impl LinkGroup {
         is_held
     }
 
-    /// Says whether the client need not be told any more that no second link comes: the first time that
-    /// is not so, if there can be one.
-    pub(crate) fn keep_promise(&self) -> bool {
-        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_promise_kept, true);
+    /// Returns true if the client already knows whether a second link follows, and has it count as known from now on.
+    pub(crate) fn mark_second_link_known(&self) -> bool {
+        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_second_link_known, true);
         is_kept || self.terms.limits.max_links <= 1
     }
 
-    /// A link is not watched any more; says whether it was, as it is from when it is active.
+    /// Stops the TEST LINK timer of a link. Returns whether it ran, as it does from when the link is active.
     pub(crate) fn stop_watching(&self, slot: usize) -> bool {
         let watches = &mut self.table.lock().llc.watches;
         watches.get_mut(slot).and_then(Option::take).is_some()
     }
 
-    /// What the worker does next, if the group does not end.
+    /// The next item of work on the links; `None` once the group is terminated.
     pub(crate) fn next_link_work(&self) -> Option<LinkWork> {
         let mut table = self.table.lock();
         match table.end {
@@ -180,7 +178,7 @@ impl LinkGroup {
         f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
     }
 
-    /// Wakes who waits in [`LinkGroup::wait_llc_event`].
+    /// Wakes threads in [`LinkGroup::wait_llc_event`].
     pub(crate) fn wake_llc_waiters(&self) {
         self.llc_waiters.notify_all();
     }

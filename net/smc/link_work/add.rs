@@ -370,7 +370,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
     if !is_begun {
         group.release();
     }
-    if !group.keep_promise() && !is_begun {
+    if !group.mark_second_link_known() && !is_begun {
         if let Some((slot, link)) = group.active_link() {
             let end = group.local_end(slot, &link);
             group.run_llc(|llc, _, _| llc.offer_nothing(&end));

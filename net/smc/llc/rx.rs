@@ -29,14 +29,14 @@ use crate::{
     }, //
 };
 
-/// A group as the link in one of its slots sees it.
+/// Receives the events of the link in one slot of a group. Called from completion context: does not sleep.
 pub(crate) struct LinkRx {
     group: Arc<LinkGroup>,
     slot: usize,
 }
 
 impl LinkRx {
-    /// Ties the link in `slot` to its group.
+    /// For the link in `slot` of `group`.
     pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
         let group = group.clone();
         Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)
