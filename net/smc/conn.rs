@@ -63,14 +63,14 @@ use smc_proto::{
 
 use crate::{
     lgr::{
-        ConnReservation, //
+        ConnReservation,
         LinkGroup,
-        LinkRef,
+        LinkRef, //
     },
     link::Link,
     rmb::{
-        Rmbe, //
-        SndbufGuard,
+        Rmbe,
+        SndbufGuard, //
     }, //
 };
 

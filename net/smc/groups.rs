@@ -65,8 +65,8 @@ use crate::{
     clock::now,
     lgr::{
         link_work_queue::{
-            DeleteCause, //
-            LinkWork,
+            DeleteCause,
+            LinkWork, //
         },
         ConnReservation,
         LgrScheduler,

@@ -64,8 +64,8 @@ use crate::{
 };
 use conn_table::ConnTable;
 pub(crate) use conn_table::{
-    ConnReservation, //
-    LgrConn,
+    ConnReservation,
+    LgrConn, //
 };
 use echo::Echoes;
 use links::Links;

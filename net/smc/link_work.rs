@@ -31,8 +31,8 @@ use smc_proto::{
 
 use crate::lgr::{
     link_work_queue::{
-        DeleteCause, //
-        LinkWork,
+        DeleteCause,
+        LinkWork, //
     },
     LinkGroup,
     LINK_WORK, //

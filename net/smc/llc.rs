@@ -55,8 +55,8 @@ use crate::{
     clock::now,
     lgr::{
         link_work_queue::{
-            DeleteCause, //
-            LinkWork,
+            DeleteCause,
+            LinkWork, //
         },
         LinkGroup,
         LlcState,

@@ -65,8 +65,8 @@ use crate::{
 use quarantine::Quarantine;
 pub(crate) use send::{
     SendBuf,
-    SendPool, //
-    SndbufGuard,
+    SendPool,
+    SndbufGuard, //
 };
 pub(crate) use used::unused_bytes;
 use used::Used;

@@ -33,8 +33,8 @@ use crate::{
     },
     namespace,
     rmb::{
-        SendBuf, //
-        SndbufGuard,
+        SendBuf,
+        SndbufGuard, //
     }, //
 };
 

@@ -24,12 +24,12 @@ use crate::{
     genl::Attrs,
     module::is_live,
     net::{
-        __this_module, //
+        __this_module,
         this_module,
         IpVersion,
         NetNs,
         Sk,
-        TcpSocket,
+        TcpSocket, //
     }, //
 };
 

@@ -99,13 +99,13 @@ impl Conn {
         let has_changed = is_through && stream.aborted();
         let is_finished = stream.is_finished();
         let claim = inner.claim_done();
-        let left = inner.orphan.take_if(|_| is_finished);
+        let orphan = inner.orphan.take_if(|_| is_finished);
         if is_finished {
             // The group does not find the connection any more when it ends.
             inner.let_go();
         }
         drop(inner);
-        drop(left);
+        drop(orphan);
         self.release_claim(claim);
         if has_changed {
             if let Some(sk) = self.sk() {

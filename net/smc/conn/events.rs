@@ -255,9 +255,9 @@ impl LgrConn for Conn {
     fn on_timer(self: Arc<Self>, now: Instant) -> Option<Instant> {
         self.end_shortage();
         let silence = self.look_at_silence(now);
-        let left = self.on_orphan_timer(now);
+        let orphan = self.on_orphan_timer(now);
         let cork = self.look_at_cork(now);
-        [silence, left, cork].into_iter().flatten().min()
+        [silence, orphan, cork].into_iter().flatten().min()
     }
 
     fn on_group_end(self: Arc<Self>) {

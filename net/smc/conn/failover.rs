@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     lgr::{
-        LgrConn, //
-        LinkRef,
+        LgrConn,
+        LinkRef, //
     },
     link::Link,
     rmb::SendBuf, //

@@ -36,8 +36,8 @@ use crate::{
     clock::now,
     conn::Conn,
     lgr::{
-        LinkGroup, //
-        LinkRef,
+        LinkGroup,
+        LinkRef, //
     }, //
 };
 

@@ -57,9 +57,9 @@ use crate::{
     },
     groups,
     lgr::{
-        ConnReservation, //
+        ConnReservation,
         LinkGroup,
-        LinkRef,
+        LinkRef, //
     }, //
 };
 

@@ -28,8 +28,8 @@ use crate::{
     clc::Exchange,
     clock::now,
     lgr::{
-        LinkGroup, //
-        LinkRef,
+        LinkGroup,
+        LinkRef, //
     },
     namespace, //
 };

@@ -20,8 +20,8 @@ use smc_proto::{
 };
 
 use super::{
-    LgrConn, //
-    LinkGroup,
+    LgrConn,
+    LinkGroup, //
 };
 
 /// A request on its way: its number, and the queue pair of the link that carried it.

@@ -32,8 +32,8 @@ use smc_proto::{
 };
 
 use super::{
-    LgrConn, //
-    LinkGroup,
+    LgrConn,
+    LinkGroup, //
 };
 use crate::clock::now;
 

@@ -41,8 +41,8 @@ use smc_proto::{
 
 use super::{
     conn_table::ConnTable,
-    ConnReservation, //
-    LinkGroup,
+    ConnReservation,
+    LinkGroup, //
 };
 use crate::{
     clock::now,

@@ -18,8 +18,8 @@ use smc_proto::{
 use crate::{
     lgr::{
         link_work_queue::{
-            DeleteCause, //
-            LinkWork,
+            DeleteCause,
+            LinkWork, //
         },
         LinkGroup, //
     },
