@@ -357,10 +357,7 @@ matrix() {
 # What a script runs by itself; words after its name are phases to run instead.
 [ $# != 0 ] || set -- "${PHASES[@]}"
 
-require "RDMA modules load" load_rdma
-require "module loads" load_smc
-require "wire" up_wire
-require "enterprise ID" common_eid
+require_pair
 case $ROLE in
 a) matrix "$@" ;;
 b) check "orders until the dismissal" obey ;;

@@ -85,14 +85,8 @@ crowd() {
 	check "$name: the other end goes" far unhold
 }
 
-require "RDMA modules load" load_rdma
-require "module loads" load_smc
-require "wire" up_wire
-require "enterprise ID" common_eid
-if [ "$ROLE" = b ]; then
-	check "orders until the dismissal" obey
-	finish
-fi
+require_pair
+follow
 echo $FIN_TIMEOUT >/proc/sys/net/ipv4/tcp_fin_timeout
 # So that memory is enough for all of them at both ends.
 for name in rmem wmem; do

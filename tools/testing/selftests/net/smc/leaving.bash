@@ -98,11 +98,5 @@ all_ways() {
 	done
 }
 
-require "RDMA modules load" load_rdma
-require "module loads" load_smc
-require "wire" up_wire
-require "enterprise ID" common_eid
-if [ "$ROLE" = b ]; then
-	check "orders until the dismissal" obey
-	finish
-fi
+require_pair
+follow

@@ -38,6 +38,21 @@ dismiss() {
 	mv "$OUT/order.new" "$OUT/order.$((ORDER + 1))"
 }
 
+# follow: guest b does nothing else from here on; guest a goes on.
+follow() {
+	[ "$ROLE" = b ] || return 0
+	check "orders until the dismissal" obey
+	finish
+}
+
+# require_pair: this guest's modules, and its end of the wire.
+require_pair() {
+	require "RDMA modules load" load_rdma
+	require "module loads" load_smc
+	require "wire" up_wire
+	require "enterprise ID" common_eid
+}
+
 # at_c COMMAND... and at_ours COMMAND...: in the guest with that module.
 at_c() {
 	if [ "$MODULE" = c ]; then "$@"; else far "$@"; fi
