@@ -10,8 +10,8 @@ use common::{
         Server, //
     },
 };
-use smc_proto::conn::State;
-use smc_proto::stream::{
+use smc_proto::conn::{
+    ConnState,
     Readiness,
     Recv, //
 };
@@ -42,7 +42,7 @@ fn data_that_arrived_before_the_peers_abort_are_read_after_a_half_close_too() {
     duo.settle();
     duo.client().abort();
     duo.settle();
-    assert_eq!(duo.server().state(), State::Closed);
+    assert_eq!(duo.server().state(), ConnState::Closed);
     assert_eq!(duo.server().recv_state(), Recv::Ready(5));
 }
 

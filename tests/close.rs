@@ -21,11 +21,9 @@ use common::{
     },
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::conn::State;
-use smc_proto::cursor::Cursor;
-use smc_proto::link::Transport;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
+    ConnState,
     ProducerFlags,
     Queues,
     Readiness,
@@ -34,19 +32,21 @@ use smc_proto::stream::{
     StateFlags,
     Stream, //
 };
+use smc_proto::cursor::Cursor;
+use smc_proto::link::Transport;
 
 #[test]
 fn orderly_close_by_the_client_first() {
     let mut duo = Duo::new();
     let fx = duo.client().close(true);
     assert!(fx.transmit && fx.state_changed && fx.shutdown_tcp);
-    assert_eq!(duo.client().state(), State::PeerCloseWait1);
+    assert_eq!(duo.client().state(), ConnState::PeerCloseWait1);
 
     let plans = duo.post(Client);
     assert_eq!(plans.len(), 1);
     assert_eq!(plans[0].cdc.state, StateFlags::CLOSED);
     duo.arrive(Client);
-    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait1);
     assert!(duo.effects[Server.index()].peer_done);
     assert_eq!(duo.server().recv_state(), Recv::Eof);
 
@@ -57,10 +57,10 @@ fn orderly_close_by_the_client_first() {
     assert!(!duo.server().has_work());
 
     duo.server().close(true);
-    assert_eq!(duo.server().state(), State::Closed);
+    assert_eq!(duo.server().state(), ConnState::Closed);
     assert!(!duo.server().is_finished(), "its last message is not out");
     duo.settle();
-    assert_eq!(duo.client().state(), State::Closed);
+    assert_eq!(duo.client().state(), ConnState::Closed);
     assert!(duo.client().is_finished() && duo.server().is_finished());
 }
 
@@ -81,8 +81,8 @@ fn half_close_lets_the_other_direction_go_on() {
     let mut duo = Duo::new();
     duo.client().shutdown_write().unwrap();
     duo.settle();
-    assert_eq!(duo.client().state(), State::PeerCloseWait1);
-    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert_eq!(duo.client().state(), ConnState::PeerCloseWait1);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait1);
     assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
     assert_eq!(duo.client().recv_state(), Recv::Wait);
 
@@ -92,14 +92,14 @@ fn half_close_lets_the_other_direction_go_on() {
     assert_eq!(duo.client().recv_state(), Recv::Ready(10));
     duo.server().shutdown_write().unwrap();
     duo.settle();
-    assert_eq!(duo.client().state(), State::PeerCloseWait2);
-    assert_eq!(duo.server().state(), State::AppCloseWait2);
+    assert_eq!(duo.client().state(), ConnState::PeerCloseWait2);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait2);
     assert_eq!(duo.read(Client), 10);
     assert_eq!(duo.client().recv_state(), Recv::Eof);
 
     duo.client().close(true);
     duo.settle();
-    assert_eq!(duo.client().state(), State::PeerCloseWait2);
+    assert_eq!(duo.client().state(), ConnState::PeerCloseWait2);
     duo.server().close(true);
     duo.settle();
     assert!(duo.client().is_finished() && duo.server().is_finished());
@@ -111,9 +111,9 @@ fn close_after_the_peers_half_close_waits_for_its_close() {
     duo.client().shutdown_write().unwrap();
     duo.settle();
     duo.server().close(true);
-    assert_eq!(duo.server().state(), State::PeerFinCloseWait);
+    assert_eq!(duo.server().state(), ConnState::PeerFinCloseWait);
     duo.settle();
-    assert_eq!(duo.client().state(), State::AppFinCloseWait);
+    assert_eq!(duo.client().state(), ConnState::AppFinCloseWait);
     let fx = duo.client().close(true);
     assert!(fx.transmit && !fx.shutdown_tcp);
     duo.settle();
@@ -140,7 +140,7 @@ fn shutdown_of_both_directions_is_not_the_end_of_the_socket() {
     duo.settle();
     duo.server().close(true);
     duo.settle();
-    assert_eq!(duo.client().state(), State::AppFinCloseWait);
+    assert_eq!(duo.client().state(), ConnState::AppFinCloseWait);
     assert!(!duo.client().is_finished());
     let fx = duo.client().close(true);
     assert!(!fx.transmit, "the close was sent before");
@@ -156,7 +156,7 @@ fn close_with_unread_data_aborts() {
     let plans = duo.post(Server);
     assert_eq!(plans[0].cdc.state, StateFlags::ABORTED);
     duo.arrive(Server);
-    assert_eq!(duo.client().state(), State::ProcessAbort);
+    assert_eq!(duo.client().state(), ConnState::ProcessAbort);
     assert!(duo.effects[Client.index()].reset);
     assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
     assert_eq!(duo.client().recv_state(), Recv::Eof);
@@ -176,11 +176,11 @@ fn an_abort_is_answered_once() {
     duo.settle();
     duo.server().shutdown_write().unwrap();
     duo.settle();
-    assert_eq!(duo.server().state(), State::AppCloseWait2);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait2);
     duo.client().abort();
     duo.post(Client);
     duo.arrive(Client);
-    assert_eq!(duo.server().state(), State::Closed);
+    assert_eq!(duo.server().state(), ConnState::Closed);
     assert_eq!(duo.post(Server).len(), 1);
     duo.arrive(Server);
     assert!(duo.post(Client).is_empty() && duo.post(Server).is_empty());
@@ -193,7 +193,7 @@ fn data_unread_when_the_peer_aborts_stay_readable() {
     duo.settle();
     duo.client().abort();
     duo.settle();
-    assert_eq!(duo.server().state(), State::ProcessAbort);
+    assert_eq!(duo.server().state(), ConnState::ProcessAbort);
     assert_eq!(duo.server().recv_state(), Recv::Ready(5));
     assert_eq!(duo.read(Server), 5);
     assert_eq!(duo.server().recv_state(), Recv::Eof);
@@ -214,13 +214,13 @@ fn local_abort_ends_in_closed_from_every_state_that_has_a_peer() {
         duo.settle();
         assert!(duo.client().abort().transmit);
         assert!(duo.client().is_killed());
-        assert_eq!(duo.client().state(), State::PeerAbortWait);
+        assert_eq!(duo.client().state(), ConnState::PeerAbortWait);
         assert_eq!(duo.client().can_send(), Err(SendError::Pipe));
         let plans = duo.post(Client);
         assert!(plans[0].cdc.state.contains(StateFlags::ABORTED));
         duo.lose(Client);
         assert!(duo.client().aborted());
-        assert_eq!(duo.client().state(), State::Closed);
+        assert_eq!(duo.client().state(), ConnState::Closed);
     }
 }
 
@@ -253,7 +253,7 @@ fn an_aborted_connection_stays_until_the_peer_writes_no_more() {
     // The abort is on its way, and so are data of the peer, who knows nothing of it.
     duo.arrive(Server);
     duo.arrive(Client);
-    assert_eq!(duo.client().state(), State::Closed);
+    assert_eq!(duo.client().state(), ConnState::Closed);
     assert!(
         !duo.client().is_finished(),
         "the peer may write to the RMBE"
@@ -349,7 +349,7 @@ fn data_of_a_failed_link_go_out_before_a_close_that_was_not_posted() {
     duo.client().on_link_switch();
     duo.settle();
     assert_eq!(duo.server().recv_state(), Recv::Ready(100));
-    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait1);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_close_lost_with_its_link_is_repeated() {
     assert_eq!(plans[0].cdc.flags, ProducerFlags::FAILOVER);
     assert_eq!(plans[1].cdc.state, StateFlags::CLOSED);
     duo.arrive(Client);
-    assert_eq!(duo.server().state(), State::AppCloseWait1);
+    assert_eq!(duo.server().state(), ConnState::AppCloseWait1);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn the_last_close_is_repeated_too() {
     duo.client().close(true);
     duo.settle();
     duo.server().close(true);
-    assert_eq!(duo.server().state(), State::Closed);
+    assert_eq!(duo.server().state(), ConnState::Closed);
     duo.post(Server);
     duo.lose(Server);
     assert!(duo.server().on_link_switch().transmit);
@@ -423,7 +423,7 @@ fn nothing_is_repeated_behind_a_posted_abort() {
         "nothing is known to have arrived"
     );
     duo.arrive(Client);
-    assert_eq!(duo.server().state(), State::ProcessAbort);
+    assert_eq!(duo.server().state(), ConnState::ProcessAbort);
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn shutdown_is_refused_without_a_connection() {
     assert_eq!(stream.shutdown_write().err(), Some(SendError::NotConnected));
     assert_eq!(stream.shutdown_read(), Err(SendError::NotConnected));
     stream.close(true);
-    assert_eq!(stream.state(), State::Closed);
+    assert_eq!(stream.state(), ConnState::Closed);
     assert_eq!(stream.shutdown_write().err(), Some(SendError::NotConnected));
     assert!(stream.is_finished());
 }
@@ -460,7 +460,7 @@ fn a_close_that_overtakes_the_handshake_is_kept() {
     assert!(server.plan().is_none(), "where to is not known yet");
     assert!(server.establish(SizeClass::SMALLEST));
     assert!(server.plan().is_some());
-    assert_eq!(server.state(), State::AppCloseWait1);
+    assert_eq!(server.state(), ConnState::AppCloseWait1);
     assert_eq!(server.recv_state(), Recv::Ready(7));
 }
 

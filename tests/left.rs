@@ -10,7 +10,7 @@ use common::{
         Server, //
     },
 };
-use smc_proto::stream::{
+use smc_proto::conn::{
     Recv,
     StateFlags, //
 };

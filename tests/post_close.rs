@@ -17,7 +17,7 @@ use common::{
     },
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     Readiness,
     Recv,

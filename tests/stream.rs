@@ -18,7 +18,7 @@ use common::{
     Side, //
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::conn::State;
+use smc_proto::conn::ConnState;
 use smc_proto::link::Transport;
 
 /// Runs to the end and checks that both ends got everything and hold nothing.
@@ -35,7 +35,7 @@ fn run_to_the_end(mut pair: Pair) -> Pair {
         assert_eq!(host.written, host.plan.send, "{detail}");
         assert_eq!(host.place(), sent, "{detail}");
         assert!(host.ended && !host.reset, "{detail}");
-        assert_eq!(host.stream.state(), State::Closed, "{detail}");
+        assert_eq!(host.stream.state(), ConnState::Closed, "{detail}");
         assert!(host.stream.is_finished(), "{detail}");
         assert!(
             host.stream.needs_sndbuf() || host.stream.may_release_sndbuf(),

@@ -5,13 +5,13 @@ mod common;
 
 use common::{duo::Duo, Side::Client};
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::Cursor;
-use smc_proto::error::PeerMisbehaved;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     Fault,
     Stream, //
 };
+use smc_proto::cursor::Cursor;
+use smc_proto::error::PeerMisbehaved;
 
 /// Bytes of the rings that [`Duo::new`] makes.
 const RING: u32 = 16_384;

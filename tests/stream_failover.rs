@@ -11,12 +11,12 @@ use common::{
         Server, //
     },
 };
-use smc_proto::cursor::Cursor;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Fault,
     ProducerFlags,
     StateFlags, //
 };
+use smc_proto::cursor::Cursor;
 
 /// Bytes of the rings that [`Duo::new`] makes.
 const RING: u32 = 16_384;

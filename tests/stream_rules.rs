@@ -11,12 +11,7 @@ use common::{
     },
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::{
-    Chunk,
-    Cursor, //
-};
-use smc_proto::id::Token;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     ProducerFlags,
     Readiness,
@@ -25,6 +20,11 @@ use smc_proto::stream::{
     Stream,
     UrgentState, //
 };
+use smc_proto::cursor::{
+    Chunk,
+    Cursor, //
+};
+use smc_proto::id::Token;
 use smc_proto::wire::cdc::Message;
 
 /// Bytes of the rings that [`Duo::new`] makes.

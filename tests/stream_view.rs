@@ -11,12 +11,12 @@ use common::{
     },
 };
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::Cursor;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     ProducerFlags,
     StateFlags, //
 };
+use smc_proto::cursor::Cursor;
 
 #[test]
 fn the_rings_show_how_far_each_side_is() {

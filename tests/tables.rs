@@ -10,7 +10,10 @@ use std::fmt::{
 use std::path::Path;
 
 use smc_proto::{
-    conn,
+    conn::{
+        ConnEvent,
+        ConnState, //
+    },
     link, //
 };
 
@@ -48,7 +51,7 @@ fn compare(name: &str, text: &str) {
 
 #[test]
 fn close_states_are_as_written_down() {
-    let text = matrix(&conn::State::ALL, &conn::Event::ALL, conn::State::after);
+    let text = matrix(&ConnState::ALL, &ConnEvent::ALL, ConnState::after);
     compare("conn.txt", &text);
 }
 
@@ -68,25 +71,24 @@ fn link_states_are_as_written_down() {
 
 #[test]
 fn close_state_numbers_are_those_of_sock_diag() {
-    let numbers = conn::State::ALL.map(conn::State::number);
+    let numbers = ConnState::ALL.map(ConnState::number);
     assert_eq!(numbers, [1, 2, 7, 10, 20, 21, 22, 23, 24, 25, 26, 27]);
 }
 
 #[test]
 fn closed_is_final() {
-    for event in conn::Event::ALL {
-        assert_eq!(conn::State::Closed.after(event), conn::State::Closed);
+    for event in ConnEvent::ALL {
+        assert_eq!(ConnState::Closed.after(event), ConnState::Closed);
     }
 }
 
 #[test]
 fn every_state_ends_when_the_application_closes_and_the_peer_aborts() {
-    use conn::Event;
-    for state in conn::State::ALL {
+    for state in ConnState::ALL {
         let end = state
-            .after(Event::Close)
-            .after(Event::PeerAbortedLast)
-            .after(Event::CloseLast);
-        assert_eq!(end, conn::State::Closed, "{state:?}");
+            .after(ConnEvent::Close)
+            .after(ConnEvent::PeerAbortedLast)
+            .after(ConnEvent::CloseLast);
+        assert_eq!(end, ConnState::Closed, "{state:?}");
     }
 }

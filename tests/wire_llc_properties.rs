@@ -12,6 +12,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use smc_proto::conn::{
+    Cdc,
+    ProducerFlags,
+    StateFlags, //
+};
 use smc_proto::cursor::Cursor;
 use smc_proto::error::Malformed;
 use smc_proto::id::{
@@ -20,11 +25,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     Token, //
-};
-use smc_proto::stream::{
-    Cdc,
-    ProducerFlags,
-    StateFlags, //
 };
 use smc_proto::wire::iwarp::{
     Awaited,

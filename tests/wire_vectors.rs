@@ -6,6 +6,11 @@
 mod vectors;
 
 use smc_proto::buffer::SizeClass;
+use smc_proto::conn::{
+    Cdc,
+    ProducerFlags,
+    StateFlags, //
+};
 use smc_proto::cursor::Cursor;
 use smc_proto::id::{
     Eid,
@@ -25,11 +30,6 @@ use smc_proto::id::{
     Token, //
 };
 use smc_proto::reason::Reason;
-use smc_proto::stream::{
-    Cdc,
-    ProducerFlags,
-    StateFlags, //
-};
 use smc_proto::wire::{
     cdc,
     clc,

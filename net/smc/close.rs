@@ -9,7 +9,7 @@ use kernel::{
 };
 use kernel_ext::net::Sk;
 use smc_proto::{
-    stream::{
+    conn::{
         CloseEffects,
         Queues, //
     },

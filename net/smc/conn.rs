@@ -47,17 +47,17 @@ use kernel_ext::{
 };
 use smc_proto::{
     buffer::SizeClass,
-    conn::State,
+    conn::{
+        Arrivals,
+        ConnState,
+        Gate,
+        Stream, //
+    },
     id::{
         RmbeIndex,
         Token, //
     },
     lgr::rtoken::RowId,
-    stream::{
-        Arrivals,
-        Gate,
-        Stream, //
-    },
     time::Instant, //
 };
 
@@ -308,7 +308,7 @@ impl Conn {
     }
 
     /// The state, for poll and diagnosis.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ConnState {
         self.inner.lock().stream.state()
     }
 

@@ -35,6 +35,7 @@ use kernel::{
     workqueue::Work, //
 };
 use smc_proto::{
+    conn::Cdc,
     id::Token,
     lgr::{
         rtoken::{
@@ -47,7 +48,6 @@ use smc_proto::{
         token,
         End, //
     },
-    stream::Cdc,
     time::{
         Duration,
         Instant, //

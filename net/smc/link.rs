@@ -43,6 +43,7 @@ use kernel_ext::{
     trace, //
 };
 use smc_proto::{
+    conn::SentRecord,
     id::{
         Gid,
         LinkNum,
@@ -61,7 +62,6 @@ use smc_proto::{
         State,
         Transport, //
     },
-    stream::SentRecord,
     time::Instant,
     wire::iwarp::TRAILER_LEN, //
 };

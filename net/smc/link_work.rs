@@ -80,7 +80,7 @@ fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
 
 /// Connections of links that have more than their share use others, if the peer can do with that. A C peer
 /// keeps to its own links, and where it loses one it must not be told by another meanwhile that more was read
-/// (see `smc_proto::stream`).
+/// (see `smc_proto::conn`).
 fn rebalance(group: &LinkGroup) {
     if !group.peer().takes_any_link {
         return;

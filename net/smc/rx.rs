@@ -13,7 +13,7 @@ use kernel_ext::{
     },
     trace, //
 };
-use smc_proto::stream::{
+use smc_proto::conn::{
     ConsumeEffects,
     Recv,
     UrgentState, //

@@ -59,7 +59,7 @@ use kernel_ext::{
     },
     queue::OwnedQueue, //
 };
-use smc_proto::conn;
+use smc_proto::conn::ConnState;
 
 use crate::{
     conn::Conn,
@@ -112,12 +112,12 @@ impl State {
     }
 
     /// The state's number for user space; `None` if the connection itself says it.
-    fn number(&self) -> Option<conn::State> {
+    fn number(&self) -> Option<ConnState> {
         match self {
-            Self::Init | Self::Connecting => Some(conn::State::Init),
-            Self::Listening(_) => Some(conn::State::Listen),
-            Self::Fallback(_) => Some(conn::State::Active),
-            Self::Closed => Some(conn::State::Closed),
+            Self::Init | Self::Connecting => Some(ConnState::Init),
+            Self::Listening(_) => Some(ConnState::Listen),
+            Self::Fallback(_) => Some(ConnState::Active),
+            Self::Closed => Some(ConnState::Closed),
             Self::Active(_) => None,
         }
     }
@@ -181,7 +181,7 @@ impl Sock {
             Some((parent, orphan)) => (End::Server, Some(parent), Some(orphan)),
             None => (End::Client, None, None),
         };
-        sk.set_state(conn::State::Init.number());
+        sk.set_state(ConnState::Init.number());
         let this = Arc::pin_init(
             pin_init!(Self {
                 serial: list::next_serial(),
@@ -337,7 +337,7 @@ impl Sock {
             _ => {}
         }
         // Whatever the connection does from now on, the socket is no part of it.
-        this.sk.set_state(conn::State::Closed.number());
+        this.sk.set_state(ConnState::Closed.number());
     }
 }
 

@@ -19,11 +19,11 @@ use kernel_ext::{
 };
 use smc_proto::{
     buffer::SizeClass,
-    cursor::Chunks,
-    stream::{
+    conn::{
         SendError,
         SendHow, //
-    }, //
+    },
+    cursor::Chunks, //
 };
 
 use crate::{
@@ -56,7 +56,7 @@ pub(crate) struct SendOptions {
 
 /// What there is for the bytes of a writer.
 enum Space {
-    /// They go here, and [`Stream::commit`](smc_proto::stream::Stream::commit) has to follow.
+    /// They go here, and [`Stream::commit`](smc_proto::conn::Stream::commit) has to follow.
     Reserved(Chunks, Arc<SendBuf>),
     /// The send buffer is full.
     Full,

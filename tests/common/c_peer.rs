@@ -7,8 +7,7 @@
 use std::collections::VecDeque;
 
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::Ring;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     Effects,
     ProducerFlags,
@@ -17,6 +16,7 @@ use smc_proto::stream::{
     StateFlags,
     Stream, //
 };
+use smc_proto::cursor::Ring;
 
 use super::rng::Rng;
 

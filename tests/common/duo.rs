@@ -2,7 +2,7 @@
 //! Two streams on a wire without delay, moved by hand: for tests of single steps.
 
 use smc_proto::buffer::SizeClass;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Admission,
     Cdc,
     Effects,

@@ -11,9 +11,7 @@ mod app;
 use std::collections::BTreeSet;
 
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::Chunks;
-use smc_proto::link::Transport;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Admission,
     Cdc,
     Effects,
@@ -25,6 +23,8 @@ use smc_proto::stream::{
     SendHow,
     Stream, //
 };
+use smc_proto::cursor::Chunks;
+use smc_proto::link::Transport;
 
 use super::{
     rdma::{

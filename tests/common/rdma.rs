@@ -11,15 +11,15 @@
 
 use std::collections::VecDeque;
 
-use smc_proto::cursor::Chunk;
-use smc_proto::id::LinkNum;
-use smc_proto::lgr::LINK_SLOTS;
-use smc_proto::link::Transport;
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     SentRecord,
     WritePlan, //
 };
+use smc_proto::cursor::Chunk;
+use smc_proto::id::LinkNum;
+use smc_proto::lgr::LINK_SLOTS;
+use smc_proto::link::Transport;
 
 use super::{
     rng::Rng,

@@ -6,12 +6,7 @@
 //! after the close.
 
 use smc_proto::buffer::SizeClass;
-use smc_proto::cursor::{
-    Chunks,
-    Cursor,
-    Ring, //
-};
-use smc_proto::stream::{
+use smc_proto::conn::{
     Cdc,
     Fault,
     ProducerFlags,
@@ -20,6 +15,11 @@ use smc_proto::stream::{
     StateFlags,
     Stream,
     WritePlan, //
+};
+use smc_proto::cursor::{
+    Chunks,
+    Cursor,
+    Ring, //
 };
 
 /// Reads numbers from the bytes; zeros when they are used up.

@@ -16,9 +16,9 @@ use kernel_ext::{
     queue::OwnedQueue,
     ratelimit, //
 };
-use smc_proto::{
-    conn::State,
-    stream::Fault, //
+use smc_proto::conn::{
+    ConnState,
+    Fault, //
 };
 
 use super::Conn;
@@ -53,7 +53,7 @@ impl Conn {
         // That the peer aborted, or that both ends have finished, the application knows.
         let is_news = inner.stream.is_connected();
         inner.stream.abort();
-        let is_up = inner.stream.state() != State::Init;
+        let is_up = inner.stream.state() != ConnState::Init;
         if is_news {
             inner.note_err(err);
         }

@@ -13,7 +13,7 @@ use kernel::{
 };
 use kernel_ext::net::Sk;
 use smc_proto::{
-    stream::{
+    conn::{
         Admission,
         Cdc,
         Effects,

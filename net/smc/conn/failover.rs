@@ -13,11 +13,11 @@ use kernel::{
 };
 use kernel_ext::ib::Mapping;
 use smc_proto::{
-    lgr::RowId,
-    stream::{
+    conn::{
         Effects,
         Handover, //
-    }, //
+    },
+    lgr::RowId, //
 };
 
 use super::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A C peer may send after its close (see `smc_proto::stream`): it is asked whether it does.
+//! A C peer may send after its close (see `smc_proto::conn`): it is asked whether it does.
 
 use kernel::sync::Arc;
 use smc_proto::{

@@ -20,7 +20,7 @@ use kernel_ext::{
     net::Sk, //
 };
 use smc_proto::{
-    stream::{
+    conn::{
         RdmaWrite,
         WritePlan, //
     },

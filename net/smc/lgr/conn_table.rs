@@ -14,13 +14,13 @@ use kernel::{
     sync::Arc, //
 };
 use smc_proto::{
+    conn::Cdc,
     id::Token,
     lgr::{
         balance::Loads,
         Role,
         LINK_SLOTS, //
     },
-    stream::Cdc,
     time::Instant,
     wire::clc::Limits, //
 };

@@ -11,6 +11,7 @@ use kernel::{
     }, //
 };
 use smc_proto::{
+    conn::Cdc,
     id::{
         Gid,
         LinkNum,
@@ -34,7 +35,6 @@ use smc_proto::{
     },
     link::next_number,
     llc::LocalEnd,
-    stream::Cdc,
     time::Duration,
     wire::Version, //
 };

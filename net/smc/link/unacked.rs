@@ -11,8 +11,8 @@ use kernel::{
 };
 use kernel_ext::time;
 use smc_proto::{
+    conn::SentRecord,
     link::credits::is_ahead,
-    stream::SentRecord,
     time::Instant, //
 };
 

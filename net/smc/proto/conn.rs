@@ -1,159 +1,435 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The states of an SMC socket, and what moves it from one to the next (RFC 7609 section 4.8).
+//! One connection's data transfer: cursors, window, urgent data, close state, failover (RFC 7609
+//! sections 4.3 to 4.8), as one small value that decides and never acts.
 //!
-//! The table is that of Linux `smc_close.c`, which differs from the RFC in that no state has a timer.
-//! Where a row of it depends on what was sent or received before, the dependence is part of the event
-//! (`Close` and `CloseLast`), so that the whole behaviour is one state x event matrix. Who finds the
-//! event is [`crate::stream::Stream`].
+//! # How the kernel side uses it
+//!
+//! Each connection holds one [`Stream`] in one spinlock, here called *the lock*. No call sleeps. "Post" is
+//! done **under the lock**: the order of sequence numbers must be the order on the queue pair.
+//!
+//! Everything that is ever sent comes out of one place:
+//!
+//! ```text
+//! transmit():                              // any context; after every call that says `transmit`
+//!     get a send slot of the link          // none free: come back when one is
+//!     lock
+//!     while let Some(plan) = stream.plan() {
+//!         slot.record = plan.record        // kept until the completion of the SEND
+//!         post each plan.writes() as RDMA WRITE (unsignalled), then plan.cdc as SEND (signalled)
+//!         post failed: stream.plan_failed(&plan.record); break, and report the link
+//!     }
+//!     unlock                               // unused slot: give back
+//! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
+//! ```
+//!
+//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a
+//! completion does not say that the message has arrived, `on_sent` is in two parts: `on_local_completion` at the
+//! completion, `on_acked` when the peer said so, or the link is gone; and when `wants_word`, the peer is asked
+//! at once, and when `wants_last_word`, after a while.
+//!
+//! ```text
+//! sendmsg (socket lock held, so one writer at a time), in a loop:
+//!     lock; can_send()?; needs_sndbuf() -> take one from the link group, attach_sndbuf(class);
+//!     writable() == 0 -> return what was taken, or wait; chunks = reserve(rest); unlock
+//!     copy from the application into the send buffer at the chunks   // may sleep
+//!     lock; now = commit(copied, how); unlock                        // 0 if the copy failed
+//!     now -> transmit()
+//!
+//! recvmsg (socket lock held), in a loop:
+//!     lock; set_oob_inline(); before_read(); match recv_state(); chunks = peek_chunks(offset, len); unlock
+//!     copy from the RMBE at the chunks to the application            // may sleep
+//!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
+//!     fx.transmit -> transmit();  fx.at_mark -> the read ends
+//!
+//! a CDC message for this connection's token arrives:
+//!     lock; match stream.on_cdc(&cdc)
+//!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
+//!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
+//!     a message with the F flag comes after everything that arrived by failed links: [`Gate`]
+//! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
+//!
+//! close, and shutdown of both directions (socket lock held):
+//!     lock; needs_flush() -> unlock, transmit(), wait until it does not; lock
+//!     fx = close(released); unlock; fx.transmit -> transmit(); fx.shutdown_tcp -> shut the TCP socket down
+//! free the connection when is_finished(), here or after on_cdc() and on_sent()
+//!
+//! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;
+//!     act on fx
+//! another link has fewer connections: transmit() goes over to it when handover() says so
+//! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
+//! after each of these: begin_echo() -> TEST_LINK; some time after its answer: lock; fx = on_silence(); unlock;
+//!     act on fx
+//! ```
 
-use crate::transitions;
+mod arrivals;
+mod cdc;
+mod cdc_hold;
+mod close;
+mod effects;
+mod failover;
+mod plan;
+mod post_close;
+mod recv;
+mod send;
+mod state;
+mod view;
 
-/// The state of a connection; the numbers are visible to user space through sock_diag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum State {
-    /// Data phase. Equals `TCP_ESTABLISHED`.
-    Active = 1,
-    /// Before or in the handshake.
-    Init = 2,
-    /// Over. Equals `TCP_CLOSE`.
-    Closed = 7,
-    /// Accepts connections. Equals `TCP_LISTEN`.
-    Listen = 10,
-    /// We started closing; nothing was heard from the peer.
-    PeerCloseWait1 = 20,
-    /// We started closing; the peer is done writing.
-    PeerCloseWait2 = 21,
-    /// The peer started closing; we can still send.
-    AppCloseWait1 = 22,
-    /// The peer started closing; we shut down writing.
-    AppCloseWait2 = 23,
-    /// The peer closed completely; the application has yet to close.
-    AppFinCloseWait = 24,
-    /// We closed after the peer was done writing; its close is missing.
-    PeerFinCloseWait = 25,
-    /// We abort.
-    PeerAbortWait = 26,
-    /// The peer aborted; the application has yet to close.
-    ProcessAbort = 27,
+pub use self::arrivals::Arrivals;
+pub use self::cdc::{
+    Cdc,
+    ProducerFlags,
+    StateFlags, //
+};
+pub use self::cdc_hold::{
+    Admission,
+    Admitted,
+    Gate, //
+};
+pub use self::effects::{
+    CloseEffects,
+    ConsumeEffects,
+    Effects,
+    Fault,
+    SendHow, //
+};
+pub use self::failover::Handover;
+pub use self::plan::{
+    RdmaWrite,
+    SentRecord,
+    WritePlan, //
+};
+pub use self::recv::UrgentState;
+pub use self::state::{
+    ConnEvent,
+    ConnState, //
+};
+pub use self::view::{
+    Queues,
+    Readiness,
+    Recv,
+    Rings,
+    SendError, //
+};
+
+use self::{
+    recv::Receiver,
+    send::Sender, //
+};
+use crate::buffer::SizeClass;
+use crate::cursor::{
+    Chunks,
+    Ring, //
+};
+
+// It lives under a spinlock in each connection, and a record in each send slot.
+const _: () = assert!(size_of::<Stream>() <= 192);
+const _: () = assert!(size_of::<SentRecord>() <= 24);
+
+/// The state of data transfer of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    send: Sender,
+    recv: Receiver,
+    state: ConnState,
+    /// Our state flags; they go out with every message.
+    own: StateFlags,
+    /// The peer's, as last received.
+    peer: StateFlags,
+    /// Number of the last message sent.
+    seq: u16,
+    /// Number of the last message known to have arrived.
+    seq_fin: u16,
+    /// Number of the last message taken from the peer.
+    seq_peer: u16,
+    /// Messages posted and not completed: work requests may read the send buffer.
+    pending: u16,
+    /// Messages posted and not known to have arrived, or not to.
+    unacked: u16,
+    /// Counts link switches, to know late completions.
+    epoch: u8,
+    /// A message has to go out even without data.
+    cdc_due: bool,
+    /// A failover validation has to go out first.
+    validation_due: bool,
+    /// The message with our close or abort flag was posted: the peer may reuse its RMBE.
+    close_posted: bool,
+    /// The application holds the socket no more.
+    released: bool,
+    /// Ended from here by [`Stream::abort`].
+    killed: bool,
+    /// There is no link any more.
+    cut: bool,
+    /// The application shut down reading.
+    shut_read: bool,
+    /// The application shut down writing.
+    shut_write: bool,
+    /// Something was sent after the peer's close.
+    unheard: bool,
+    /// Messages of the peer are not accepted any more.
+    out_of_sync: bool,
+    /// The peer gave up the link that the connection uses here.
+    peer_moved: bool,
+    /// The peer is one that may send data after its close.
+    sends_after_close: bool,
+    /// It was asked since the last message whether it does.
+    is_asked: bool,
+    /// It does not.
+    is_silent: bool,
 }
 
-/// What happens to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// The application listens.
-    Listen,
-    /// The handshake is done.
-    Established,
-    /// The application closes, or shuts down both directions, and the peer has not closed.
-    Close,
-    /// As `Close`, after the peer's close or abort: nothing is waited for.
-    CloseLast,
-    /// The application shuts down writing.
-    ShutdownWrite,
-    /// The peer is done writing (D flag).
-    PeerDone,
-    /// The peer closed (C flag).
-    PeerClosed,
-    /// As `PeerClosed`, when our close was sent and the application is gone.
-    PeerClosedLast,
-    /// The peer aborted (A flag).
-    PeerAborted,
-    /// As `PeerAborted`, when our close was sent.
-    PeerAbortedLast,
-    /// We abort: the link group ends, or the peer broke the protocol.
-    Abort,
-    /// The abort is through: no message of ours is in flight any more.
-    Aborted,
-}
-
-impl State {
-    /// All states, in numeric order.
-    pub const ALL: [Self; 12] = [
-        Self::Active,
-        Self::Init,
-        Self::Closed,
-        Self::Listen,
-        Self::PeerCloseWait1,
-        Self::PeerCloseWait2,
-        Self::AppCloseWait1,
-        Self::AppCloseWait2,
-        Self::AppFinCloseWait,
-        Self::PeerFinCloseWait,
-        Self::PeerAbortWait,
-        Self::ProcessAbort,
-    ];
-
-    /// The number that sock_diag reports.
-    #[inline]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The state after `event`: this one if the event means nothing here.
-    #[must_use]
-    pub const fn after(self, event: Event) -> Self {
-        match self.on(event) {
-            Some(next) => next,
-            None => self,
+impl Stream {
+    /// A connection in the handshake, with its own RMBE. The peer may send from now on.
+    pub const fn new(own_rmbe: SizeClass) -> Self {
+        Self {
+            send: Sender::new(),
+            recv: Receiver::new(Ring::new(own_rmbe)),
+            state: ConnState::Init,
+            own: StateFlags::from_bits(0),
+            peer: StateFlags::from_bits(0),
+            seq: 0,
+            seq_fin: 0,
+            seq_peer: 0,
+            pending: 0,
+            unacked: 0,
+            epoch: 0,
+            cdc_due: false,
+            validation_due: false,
+            close_posted: false,
+            released: false,
+            killed: false,
+            cut: false,
+            shut_read: false,
+            shut_write: false,
+            unheard: false,
+            out_of_sync: false,
+            peer_moved: false,
+            sends_after_close: false,
+            is_asked: false,
+            is_silent: false,
         }
     }
+
+    // --- Send buffer.
+
+    /// Whether a send buffer has to be attached before data can be taken.
+    #[inline]
+    pub const fn needs_sndbuf(&self) -> bool {
+        !self.send.has_sndbuf()
+    }
+
+    /// Lends the connection a send buffer. Its cursor starts at 0, the cursor in the peer's RMBE goes on.
+    ///
+    /// Returns whether it was taken; not if one is attached.
+    pub fn attach_sndbuf(&mut self, class: SizeClass) -> bool {
+        self.send.attach_sndbuf(class)
+    }
+
+    /// Whether the send buffer can go back: all data were completed, and no work request that
+    /// could read the buffer is in flight, nor a copy into it under way.
+    #[inline]
+    pub const fn may_release_sndbuf(&self) -> bool {
+        self.send.is_sndbuf_idle() && self.pending == 0
+    }
+
+    /// Takes the send buffer away if [`Stream::may_release_sndbuf`], or if no work request can read it
+    /// any more because the connection is over (`force`). Returns whether one was taken away.
+    pub fn detach_sndbuf(&mut self, force: bool) -> bool {
+        let detach = self.send.has_sndbuf() && (force || self.may_release_sndbuf());
+        if detach {
+            self.send.detach_sndbuf();
+        }
+        detach
+    }
+
+    // --- Sending.
+
+    /// Bytes that [`Stream::reserve`] will give; 0 without a send buffer.
+    #[inline]
+    pub fn writable(&self) -> u32 {
+        self.send.space()
+    }
+
+    /// Where in the send buffer to copy at most `len` bytes. Ends with [`Stream::commit`].
+    pub fn reserve(&mut self, len: u32) -> Chunks {
+        self.send.reserve(len.min(self.writable()))
+    }
+
+    /// The first `len` reserved bytes were filled. Returns whether to transmit now; if not, the data
+    /// are corked until a later commit, completion, window update or [`Stream::uncork`].
+    pub fn commit(&mut self, len: u32, how: SendHow) -> bool {
+        self.send.commit(len, how);
+        if len == 0 || self.send.unsent() == 0 {
+            return false;
+        }
+        if self.send.is_urgent_outstanding() {
+            // As with TCP nothing is held back for the sake of larger messages then.
+            return true;
+        }
+        let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
+        let autocorked = self.pending > 0 && self.send.unsent() <= bound;
+        let corked = how.corked && self.send.space() > 0;
+        !autocorked && !corked
+    }
+
+    /// Ends corking (TCP_NODELAY set, TCP_CORK cleared, delayed work). Returns whether to transmit.
+    pub fn uncork(&self) -> bool {
+        self.has_work()
+    }
+
+    // --- Receiving.
+
+    /// SO_OOBINLINE of the socket; to be set before reading and polling.
+    pub fn set_oob_inline(&mut self, inline: bool) {
+        self.recv.set_oob_inline(inline);
+    }
+
+    /// Bytes that can be read.
+    #[inline]
+    pub fn readable(&self) -> u32 {
+        self.recv.readable()
+    }
+
+    /// Where in our RMBE the readable bytes are, from the `offset`th on (peeked or spliced before),
+    /// at most `len`. Ends at an urgent mark, so it may be shorter than [`Stream::readable`].
+    pub fn peek_chunks(&self, offset: u32, len: u32) -> Chunks {
+        self.recv.peek(offset, len)
+    }
+
+    /// To be called before each read, but not for a peek: steps over an urgent byte that comes next.
+    pub fn before_read(&mut self) -> ConsumeEffects {
+        let consumed = self.recv.before_read();
+        self.after_consume(consumed)
+    }
+
+    /// Whether a read would step over an urgent byte. One that a signal is about to interrupt leaves it.
+    pub fn is_at_hole(&self) -> bool {
+        self.recv.is_at_hole()
+    }
+
+    /// The first `len` readable bytes were read and their place may be overwritten.
+    pub fn consume(&mut self, len: u32) -> ConsumeEffects {
+        let consumed = self.recv.consume(len);
+        self.after_consume(consumed)
+    }
+
+    fn after_consume(&mut self, consumed: recv::Consumed) -> ConsumeEffects {
+        self.update_peer(consumed.update_due);
+        ConsumeEffects {
+            transmit: self.cdc_due,
+            at_mark: consumed.at_mark,
+        }
+    }
+
+    /// Has the peer told the read position if that is `due`, and of use to it.
+    fn update_peer(&mut self, due: bool) {
+        let is_heard = !self.peer.any_close() || self.may_miss_data_after_close();
+        self.cdc_due |= due && is_heard && !self.killed;
+    }
+
+    /// What is known of the peer's urgent byte.
+    #[inline]
+    pub const fn urgent_state(&self) -> UrgentState {
+        self.recv.urgent_state()
+    }
+
+    /// The urgent byte for recv(MSG_OOB); `None` (EINVAL) with SO_OOBINLINE, without one, or once read.
+    pub const fn urgent(&self) -> Option<u8> {
+        self.recv.urgent_byte()
+    }
+
+    /// The urgent byte was read by recv(MSG_OOB) without MSG_PEEK.
+    pub fn take_urgent(&mut self) -> ConsumeEffects {
+        let consumed = self.recv.take_urgent();
+        self.after_consume(consumed)
+    }
+
+    /// Saves the byte that [`Effects::urgent_at`] pointed at, under the same lock.
+    pub fn store_urgent(&mut self, byte: u8) {
+        self.recv.store_urgent(byte);
+    }
+
+    /// Whether nothing can be written to the peer now (statistics).
+    pub fn is_peer_full(&self) -> bool {
+        self.send.has_peer() && self.send.window() == 0
+    }
+
+    /// Whether our RMBE is full (statistics).
+    pub fn is_rmbe_full(&self) -> bool {
+        self.recv.is_full()
+    }
+
+    /// Bytes of our RMBE.
+    pub const fn rmbe_size(&self) -> u32 {
+        self.recv.size()
+    }
+
+    /// Takes a message of the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault`] if the message cannot be true, or says that others were lost; call
+    /// [`Stream::abort`] then. Old messages are ignored.
+    pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Fault> {
+        if self.killed {
+            // Only the peer's end is of interest: from then on it writes no more.
+            self.peer.insert(cdc.state);
+            self.forget_echo(true);
+            return Ok(Effects::default());
+        }
+        if self.out_of_sync {
+            return Ok(Effects::default());
+        }
+        if self.is_stale(cdc) {
+            return Ok(Effects::default());
+        }
+        if cdc.is_validation() {
+            self.on_validation(cdc.seq)?;
+            return Ok(Effects {
+                transmit: self.cdc_due,
+                ..Effects::default()
+            });
+        }
+        if is_before(cdc.seq, self.seq_peer) {
+            return Ok(Effects::default());
+        }
+        let cons = self.send.check_cons(cdc.cons)?;
+        let prod = self.recv.check_prod(cdc.prod)?;
+        self.seq_peer = cdc.seq;
+        self.forget_echo(prod.is_some());
+        self.cdc_due |= self.recv.go_on(cdc.prod);
+
+        let mut fx = Effects {
+            wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),
+            urgent_at: self.recv.on_prod(prod, cdc.flags),
+            ..Effects::default()
+        };
+        if fx.urgent_at.is_some() {
+            let due = self.recv.answer_urgent();
+            self.update_peer(due);
+        }
+        if let Some(cons) = cons {
+            let space = self.send.space();
+            fx.wake_writers = self.send.acknowledge(cons);
+            if self.pending == 0 {
+                self.send.complete_read();
+            }
+            fx.wake_writers |= self.send.space() > space;
+        }
+        if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {
+            //= rfc7609#section-4.3
+            // The C module answers at the next read only.
+            self.cdc_due = true;
+        }
+        self.on_peer_state(cdc.state, &mut fx);
+        self.refuse_data();
+        let is_asked = cons.is_some() || self.is_close_ready();
+        fx.transmit = self.cdc_due || (is_asked && self.has_work());
+        Ok(fx)
+    }
 }
 
-transitions! {
-    State, Event;
-
-    Init: Listen => Listen;
-    Init: Established => Active;
-
-    // The application.
-    Init | Listen | AppFinCloseWait | ProcessAbort | PeerAbortWait: Close => Closed;
-    Active: Close => PeerCloseWait1;
-    AppCloseWait1 | AppCloseWait2: Close => PeerFinCloseWait;
-    Init | Listen | AppFinCloseWait | ProcessAbort | PeerAbortWait: CloseLast => Closed;
-    Active: CloseLast => PeerCloseWait1;
-    AppCloseWait1 | AppCloseWait2: CloseLast => Closed;
-    Active: ShutdownWrite => PeerCloseWait1;
-    AppCloseWait1: ShutdownWrite => AppCloseWait2;
-
-    // The peer ends in order.
-    Init | Active: PeerDone => AppCloseWait1;
-    PeerCloseWait1: PeerDone => PeerCloseWait2;
-    Init | Active: PeerClosed => AppCloseWait1;
-    PeerCloseWait1 | PeerCloseWait2: PeerClosed => AppFinCloseWait;
-    PeerFinCloseWait: PeerClosed => Closed;
-    Init | Active: PeerClosedLast => AppCloseWait1;
-    PeerCloseWait1 | PeerCloseWait2 | PeerFinCloseWait: PeerClosedLast => Closed;
-
-    // The peer aborts.
-    Init | Active | AppCloseWait1 | AppFinCloseWait: PeerAborted => ProcessAbort;
-    PeerCloseWait1 | PeerCloseWait2: PeerAborted => ProcessAbort;
-    AppCloseWait2 | PeerFinCloseWait | PeerAbortWait: PeerAborted => Closed;
-    Init | Active | AppCloseWait1 | AppFinCloseWait: PeerAbortedLast => ProcessAbort;
-    PeerCloseWait1 | PeerCloseWait2: PeerAbortedLast => Closed;
-    AppCloseWait2 | PeerFinCloseWait | PeerAbortWait: PeerAbortedLast => Closed;
-
-    // We abort.
-    Active | AppCloseWait1 | AppCloseWait2: Abort => PeerAbortWait;
-    PeerCloseWait1 | PeerCloseWait2 | PeerFinCloseWait: Abort => PeerAbortWait;
-    AppFinCloseWait | ProcessAbort: Abort => PeerAbortWait;
-    PeerAbortWait: Aborted => Closed;
-}
-
-impl Event {
-    /// All events, in the order of their declaration.
-    pub const ALL: [Self; 12] = [
-        Self::Listen,
-        Self::Established,
-        Self::Close,
-        Self::CloseLast,
-        Self::ShutdownWrite,
-        Self::PeerDone,
-        Self::PeerClosed,
-        Self::PeerClosedLast,
-        Self::PeerAborted,
-        Self::PeerAbortedLast,
-        Self::Abort,
-        Self::Aborted,
-    ];
+/// Whether sequence number `a` comes before `b`.
+const fn is_before(a: u16, b: u16) -> bool {
+    // CAST: the sign of the difference is the order, as for TCP.
+    (a.wrapping_sub(b) as i16) < 0
 }

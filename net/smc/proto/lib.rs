@@ -13,7 +13,7 @@
 //! | [`mod@transitions`] | state tables as data |
 //! | [`handshake`], [`pnet`], [`reason`], [`cause`] | which technology, version, device, link and buffer two peers agree on |
 //! | [`link`], [`lgr`], [`llc`] | links and link groups, and the flows that change them |
-//! | [`buffer`], [`cursor`], [`stream`], [`conn`] | one connection: sizes, rings, data, close |
+//! | [`buffer`], [`cursor`], [`conn`] | one connection: sizes, rings, data, close |
 
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![crate_name = "smc_proto"]
@@ -47,7 +47,6 @@ pub mod link;
 pub mod llc;
 pub mod pnet;
 pub mod reason;
-pub mod stream;
 pub mod time;
 pub mod transitions;
 pub mod wire;

@@ -203,7 +203,7 @@ pub(super) fn disconnect(this: &Sock) {
     // Those who wait find no connection any more, and nobody hears of the end of this one.
     let _ = this.tcp.disconnect();
     let _ = this.tcp.take_err();
-    this.sk.set_state(smc_proto::conn::State::Init.number());
+    this.sk.set_state(smc_proto::conn::ConnState::Init.number());
     if was_connected {
         // So does TCP.
         this.sk.note_err(ECONNRESET);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use smc_proto::stream::{
+use smc_proto::conn::{
     Gate,
     Stream, //
 };

@@ -18,14 +18,14 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-use crate::cursor::Cursor;
-use crate::error::Malformed;
-use crate::id::Token;
-use crate::stream::{
+use crate::conn::{
     Cdc,
     ProducerFlags,
     StateFlags, //
 };
+use crate::cursor::Cursor;
+use crate::error::Malformed;
+use crate::id::Token;
 
 use super::{
     Reader,

@@ -5,6 +5,7 @@
 //! Places are stream positions: `confirmed` (told to the peer) <= `consumed` (read) <= `received`. Where the
 //! urgent byte is next, `confirmed` may be one ahead of `consumed`.
 
+use crate::conn::ProducerFlags;
 use crate::cursor::{
     Chunk,
     Chunks,
@@ -12,7 +13,6 @@ use crate::cursor::{
     Ring, //
 };
 use crate::error::PeerMisbehaved;
-use crate::stream::message::ProducerFlags;
 
 /// What is known of the peer's last urgent byte. As with TCP there is one: the byte before it, if nobody has
 /// read that far, is part of the stream again.

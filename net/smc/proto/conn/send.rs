@@ -10,6 +10,10 @@
 use core::num::NonZeroU64;
 
 use crate::buffer::SizeClass;
+use crate::conn::{
+    RdmaWrite,
+    SendHow, //
+};
 use crate::cursor::{
     Chunk,
     Chunks,
@@ -17,10 +21,6 @@ use crate::cursor::{
     Ring, //
 };
 use crate::error::PeerMisbehaved;
-use crate::stream::{
-    RdmaWrite,
-    SendHow, //
-};
 
 /// Where the urgent byte of this direction is, the last one that was sent (RFC 7609 section 4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 //! What the application sees of a connection in each state: send, recv, poll, ioctl (Linux `af_smc.c`).
 
 use crate::buffer::SizeClass;
-use crate::conn::State;
-use crate::cursor::Cursor;
-use crate::stream::{
+use crate::conn::{
+    ConnState,
     ProducerFlags,
     StateFlags,
     Stream,
     UrgentState, //
 };
+use crate::cursor::Cursor;
 
 /// Why nothing can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,16 +163,16 @@ impl Stream {
     /// The errno of send(2), once `sk_err` was looked at.
     pub fn can_send(&self) -> Result<(), SendError> {
         match self.state {
-            State::Init => Err(SendError::NotConnected),
+            ConnState::Init => Err(SendError::NotConnected),
             _ if self.killed => Err(SendError::Pipe),
-            State::Active | State::AppCloseWait1 if self.peer.any_close() => {
+            ConnState::Active | ConnState::AppCloseWait1 if self.peer.any_close() => {
                 Err(match self.send.unsent() {
                     _ if self.unheard => SendError::Pipe,
                     0 => SendError::Unheard,
                     _ => SendError::ConnReset,
                 })
             }
-            State::Active | State::AppCloseWait1 => Ok(()),
+            ConnState::Active | ConnState::AppCloseWait1 => Ok(()),
             _ => Err(SendError::Pipe),
         }
     }
@@ -191,10 +191,10 @@ impl Stream {
     /// What recv(2) finds, in this order: state, data, end of stream.
     pub fn recv_state(&self) -> Recv {
         match self.state {
-            State::Init | State::Listen => return Recv::NotConnected,
-            State::Closed if !self.is_read_shut() => return Recv::NotConnected,
+            ConnState::Init | ConnState::Listen => return Recv::NotConnected,
+            ConnState::Closed if !self.is_read_shut() => return Recv::NotConnected,
             // Nothing is given after a close of ours. What arrived before a reset is, as over TCP.
-            State::Closed | State::PeerFinCloseWait if self.shut_read => return Recv::Eof,
+            ConnState::Closed | ConnState::PeerFinCloseWait if self.shut_read => return Recv::Eof,
             _ => {}
         }
         match self.readable() {
@@ -207,7 +207,7 @@ impl Stream {
     /// Whether the connection is one still for getpeername(2): until it was reset, or both ends have finished.
     pub const fn is_connected(&self) -> bool {
         let is_over = self.is_reset() || (!self.peer.is_empty() && self.is_write_shut());
-        !is_over && !matches!(self.state, State::Init | State::Listen)
+        !is_over && !matches!(self.state, ConnState::Init | ConnState::Listen)
     }
 
     /// Whether the connection was aborted, by either side.
@@ -236,8 +236,8 @@ impl Stream {
             true => can_lend,
             false => self.writable() > 0,
         };
-        let out = room && !matches!(self.state, State::Init | State::Listen);
-        let closed = self.state == State::Closed;
+        let out = room && !matches!(self.state, ConnState::Init | ConnState::Listen);
+        let closed = self.state == ConnState::Closed;
         ready.add(
             out || self.is_write_shut(),
             &[Readiness::OUT, Readiness::WRNORM],
@@ -270,9 +270,9 @@ impl Stream {
     /// The values of the socket ioctls; `None` (EINVAL) for a listener.
     pub fn queues(&self) -> Option<Queues> {
         match self.state {
-            State::Listen => None,
-            State::Init => Some(Queues::default()),
-            State::Closed if self.shut_read => Some(Queues::default()),
+            ConnState::Listen => None,
+            ConnState::Init => Some(Queues::default()),
+            ConnState::Closed if self.shut_read => Some(Queues::default()),
             _ => Some(Queues {
                 inq: self.recv.readable_now(),
                 outq: self.send.outstanding(),

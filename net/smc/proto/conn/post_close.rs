@@ -14,7 +14,7 @@
 //!
 //! A peer of ours says that it closed after its last data arrived.
 
-use crate::stream::{
+use crate::conn::{
     Effects,
     StateFlags,
     Stream, //

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A connection moves to another link (RFC 7609 section 4.6, "failover").
 
-use crate::conn::State;
-use crate::stream::{
+use crate::conn::{
     is_before,
     recv::Hold,
     Cdc,
+    ConnState,
     Effects,
     Fault,
     Stream, //
@@ -60,8 +60,8 @@ impl Stream {
         self.send.rewind();
         self.cdc_due |= unacked;
         self.validation_due = match self.state {
-            State::Init | State::Listen => false,
-            State::Closed => unacked,
+            ConnState::Init | ConnState::Listen => false,
+            ConnState::Closed => unacked,
             _ => true,
         };
         Effects {

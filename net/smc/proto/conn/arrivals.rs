@@ -8,14 +8,14 @@
 //!
 //! Only connections whose RMBE needs it keep an [`Arrivals`].
 
-use crate::cursor::{
-    Chunks,
-    Cursor, //
-};
-use crate::stream::{
+use crate::conn::{
     is_before,
     Cdc,
     Stream, //
+};
+use crate::cursor::{
+    Chunks,
+    Cursor, //
 };
 
 /// How far the peer had written at some moment.
@@ -39,7 +39,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Whether messages before this one, which came by the link in `slot`, may be in the completion queue of another
-    /// link, so that [`Gate::admit`](crate::stream::Gate::admit) has to hold it back.
+    /// link, so that [`Gate::admit`](crate::conn::Gate::admit) has to hold it back.
     pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
         !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
     }
@@ -116,12 +116,12 @@ impl Stream {
 mod tests {
     use super::*;
     use crate::buffer::SizeClass;
-    use crate::cursor::Chunk;
-    use crate::stream::{
+    use crate::conn::{
         Admission,
         Gate,
         ProducerFlags, //
     };
+    use crate::cursor::Chunk;
 
     fn data(seq: u16, offset: u32) -> Cdc {
         Cdc {

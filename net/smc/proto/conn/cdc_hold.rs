@@ -8,7 +8,7 @@
 //! What is held back is one message: cursors and state flags say all that earlier ones said. Only where the
 //! last urgent byte is may be said by one before it, which is kept, too.
 
-use crate::stream::{
+use crate::conn::{
     is_before,
     Cdc,
     ProducerFlags,
@@ -133,13 +133,13 @@ impl Held {
 mod tests {
     use super::*;
     use crate::buffer::SizeClass;
-    use crate::cursor::Cursor;
-    use crate::stream::{
+    use crate::conn::{
         Fault,
         Readiness,
         StateFlags,
         UrgentState, //
     };
+    use crate::cursor::Cursor;
 
     /// A gate and a stream behind it, which has taken message 1.
     struct Rig {

@@ -3,11 +3,9 @@
 
 use crate::buffer::SizeClass;
 use crate::conn::{
-    Event,
-    State, //
-};
-use crate::stream::{
     CloseEffects,
+    ConnEvent,
+    ConnState,
     Effects,
     SendError,
     StateFlags,
@@ -17,7 +15,7 @@ use crate::stream::{
 impl Stream {
     /// The connection's state.
     #[inline]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> ConnState {
         self.state
     }
 
@@ -25,7 +23,7 @@ impl Stream {
     /// whether to transmit, for the peer may have sent, asked and closed already.
     pub fn establish(&mut self, peer_rmbe: SizeClass) -> bool {
         self.send.set_peer_rmbe(peer_rmbe);
-        self.step(Event::Established);
+        self.step(ConnEvent::Established);
         self.has_work()
     }
 
@@ -42,8 +40,8 @@ impl Stream {
     /// that (SO_LINGER) transmits, then waits until this is false; who transmits wakes him.
     pub fn needs_flush(&self) -> bool {
         let state = match self.state {
-            State::Active => true,
-            State::AppCloseWait1 | State::AppCloseWait2 => !self.peer.any_close(),
+            ConnState::Active => true,
+            ConnState::AppCloseWait1 | ConnState::AppCloseWait2 => !self.peer.any_close(),
             _ => false,
         };
         state && self.send.unsent() > 0 && !self.killed
@@ -60,29 +58,29 @@ impl Stream {
         self.shut_read = true;
         self.shut_write = true;
         match before {
-            State::Active
-            | State::AppCloseWait1
-            | State::AppCloseWait2
-            | State::PeerCloseWait1
-            | State::PeerCloseWait2
-            | State::AppFinCloseWait => self.close_once(),
+            ConnState::Active
+            | ConnState::AppCloseWait1
+            | ConnState::AppCloseWait2
+            | ConnState::PeerCloseWait1
+            | ConnState::PeerCloseWait2
+            | ConnState::AppFinCloseWait => self.close_once(),
             // An abort of the peer was answered when it came.
-            State::ProcessAbort
-            | State::Init
-            | State::Listen
-            | State::PeerFinCloseWait
-            | State::PeerAbortWait
-            | State::Closed => {}
+            ConnState::ProcessAbort
+            | ConnState::Init
+            | ConnState::Listen
+            | ConnState::PeerFinCloseWait
+            | ConnState::PeerAbortWait
+            | ConnState::Closed => {}
         }
         let event = if self.peer.any_close() {
-            Event::CloseLast
+            ConnEvent::CloseLast
         } else {
-            Event::Close
+            ConnEvent::Close
         };
         CloseEffects {
             state_changed: self.step(event),
             transmit: self.has_work() || self.wants_word() || self.wants_last_word(),
-            shutdown_tcp: before == State::Active,
+            shutdown_tcp: before == ConnState::Active,
         }
     }
 
@@ -112,12 +110,12 @@ impl Stream {
             return Err(SendError::NotConnected);
         }
         self.shut_write = true;
-        if matches!(self.state, State::Active | State::AppCloseWait1) {
+        if matches!(self.state, ConnState::Active | ConnState::AppCloseWait1) {
             self.own.insert(StateFlags::DONE_WRITING);
             self.cdc_due |= self.send.unsent() == 0;
         }
         Ok(CloseEffects {
-            state_changed: self.step(Event::ShutdownWrite),
+            state_changed: self.step(ConnEvent::ShutdownWrite),
             transmit: self.has_work(),
             shutdown_tcp: false,
         })
@@ -140,12 +138,12 @@ impl Stream {
     pub const fn can_shutdown(&self) -> bool {
         let has_state = matches!(
             self.state,
-            State::Active
-                | State::PeerCloseWait1
-                | State::PeerCloseWait2
-                | State::AppCloseWait1
-                | State::AppCloseWait2
-                | State::AppFinCloseWait
+            ConnState::Active
+                | ConnState::PeerCloseWait1
+                | ConnState::PeerCloseWait2
+                | ConnState::AppCloseWait1
+                | ConnState::AppCloseWait2
+                | ConnState::AppFinCloseWait
         );
         has_state && self.is_connected()
     }
@@ -155,11 +153,11 @@ impl Stream {
     /// everyone, waits until there is no work and [`Stream::is_quiet`], and calls [`Stream::aborted`].
     pub fn abort(&mut self) -> CloseEffects {
         self.killed = true;
-        if !matches!(self.state, State::Closed | State::Listen) {
+        if !matches!(self.state, ConnState::Closed | ConnState::Listen) {
             self.say_abort();
         }
         CloseEffects {
-            state_changed: self.step(Event::Abort),
+            state_changed: self.step(ConnEvent::Abort),
             transmit: self.has_work(),
             shutdown_tcp: false,
         }
@@ -167,7 +165,7 @@ impl Stream {
 
     /// The abort is through. Returns whether the state changed.
     pub fn aborted(&mut self) -> bool {
-        self.step(Event::Aborted)
+        self.step(ConnEvent::Aborted)
     }
 
     /// The connection lost its last link: nothing can be sent, and the peer writes no more.
@@ -209,7 +207,7 @@ impl Stream {
         let alone = !self.send.has_peer() || self.cut;
         let through = self.peer.any_close() && !self.awaits_data_after_close();
         let ended = alone || (!owed && (through || !self.killed && !self.peer.any_close()));
-        matches!(self.state, State::Closed) && self.released && self.is_quiet() && ended
+        matches!(self.state, ConnState::Closed) && self.released && self.is_quiet() && ended
     }
 
     // --- Inside.
@@ -232,20 +230,20 @@ impl Stream {
                 self.say_abort();
             }
             fx.state_changed = self.step(if closing {
-                Event::PeerAbortedLast
+                ConnEvent::PeerAbortedLast
             } else {
-                Event::PeerAborted
+                ConnEvent::PeerAborted
             });
             return;
         }
         if self.peer.contains(StateFlags::DONE_WRITING) {
-            fx.state_changed |= self.step(Event::PeerDone);
+            fx.state_changed |= self.step(ConnEvent::PeerDone);
         }
         if self.peer.contains(StateFlags::CLOSED) {
             fx.state_changed |= self.step(if closing && self.released {
-                Event::PeerClosedLast
+                ConnEvent::PeerClosedLast
             } else {
-                Event::PeerClosed
+                ConnEvent::PeerClosed
             });
         }
     }
@@ -292,7 +290,7 @@ impl Stream {
     }
 
     /// Applies an event; whether the state changed.
-    fn step(&mut self, event: Event) -> bool {
+    fn step(&mut self, event: ConnEvent) -> bool {
         let before = self.state;
         self.state = before.after(event);
         self.state != before

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What goes out next, and what its completion means.
 
-use crate::cursor::{
-    Chunk,
-    Chunks,
-    Cursor, //
-};
-use crate::stream::{
+use crate::conn::{
     is_before,
     Cdc,
     Effects,
     ProducerFlags,
     StateFlags,
     Stream, //
+};
+use crate::cursor::{
+    Chunk,
+    Chunks,
+    Cursor, //
 };
 
 /// One RDMA write: `len` bytes of the send buffer, in one or two pieces, to one place in the peer's RMBE.
