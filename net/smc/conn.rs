@@ -8,16 +8,22 @@
 
 mod abort;
 mod claim;
+mod close;
 mod cork;
 mod events;
 mod failover;
 mod orphan;
+mod poll;
 mod post_close;
+mod rx;
 mod transmit;
+mod tx;
 
 pub(crate) use abort::Registry;
 use claim::Claim;
 use failover::Next;
+pub(crate) use rx::RecvOptions;
+pub(crate) use tx::SendOptions;
 
 use kernel::{
     impl_has_work,
@@ -224,6 +230,11 @@ impl Conn {
         Ok(conn)
     }
 
+    /// The number of the link group, for diagnosis.
+    pub(crate) fn group_id(&self) -> u32 {
+        self.group.id
+    }
+
     /// Our alert token: what the peer puts into every message to us.
     pub(crate) fn token(&self) -> Token {
         self.token
@@ -378,12 +389,6 @@ impl Inner {
         let is_kept = self.unread.is_some();
         let charge = self.charges(|all| all.rmbe.take_if(|_| !is_kept));
         (rmbe, charge)
-    }
-
-    /// Whether a writer without a send buffer has a chance to get one: if the link that carries what we send does
-    /// not work another one will soon, and memory comes back.
-    pub(crate) fn can_lend(&self) -> bool {
-        self.at.link.is_up() && !self.is_short
     }
 
     /// The error that the application gets. Who sets it under the lock leaves nobody the time to take the end of

@@ -24,7 +24,6 @@ use smc_proto::{
 
 mod clc;
 mod clock;
-mod close;
 mod config;
 mod conn;
 mod diag;
@@ -41,10 +40,8 @@ mod netlink;
 mod paths;
 mod pnet;
 mod rmb;
-mod rx;
 mod sock;
 mod stats;
-mod tx;
 
 module! {
     type: Smc,

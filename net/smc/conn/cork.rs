@@ -29,6 +29,13 @@ impl Inner {
 }
 
 impl Conn {
+    /// TCP_NODELAY or TCP_CORK was set; unless `corked` now, what was held back goes out.
+    pub(crate) fn uncork(self: &Arc<Self>, corked: bool) {
+        if !corked && self.with(|inner| inner.stream.uncork()) {
+            self.transmit();
+        }
+    }
+
     /// Has data looked at that are held back from now on. Does not sleep.
     pub(crate) fn watch_cork(&self) {
         self.group.arm_closing_timer(MOST);

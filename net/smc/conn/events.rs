@@ -2,8 +2,6 @@
 
 //! What happens to a connection: messages of the peer, completions, what its group tells it.
 
-use core::mem;
-
 use kernel::{
     prelude::*,
     sync::{
@@ -22,10 +20,7 @@ use smc_proto::{
         SentRecord,
         Stream, //
     },
-    time::{
-        Duration,
-        Instant, //
-    }, //
+    time::Instant, //
 };
 
 use super::{
@@ -40,9 +35,6 @@ use crate::{
     link::Sender,
     rmb::Rmbe, //
 };
-
-/// How long a writer waits for memory before another try, about as long as over TCP.
-const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
 pub(super) struct After {
@@ -174,12 +166,6 @@ impl Inner {
         self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
     }
 
-    /// What poll(2) reports of a connection of the socket `sk`.
-    pub(crate) fn readiness(&self, sk: &Sk) -> Readiness {
-        let lowat = u32::try_from(sk.lowat()).unwrap_or(1);
-        self.stream.readiness(lowat, self.can_lend())
-    }
-
     /// Saves the urgent byte while nobody can overwrite it.
     fn save_urgent(&mut self, offset: Option<u32>) {
         let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
@@ -295,32 +281,6 @@ impl Sender for Conn {
 }
 
 impl Conn {
-    /// There is no memory for a send buffer: tries again in a while. Does not sleep.
-    pub(crate) fn await_memory(&self) {
-        self.inner.lock().is_short = true;
-        self.group.arm_closing_timer(SHORTAGE);
-    }
-
-    fn end_shortage(&self) {
-        let mut inner = self.inner.lock();
-        let sk = match mem::take(&mut inner.is_short) {
-            true => inner.sk(),
-            false => None,
-        };
-        drop(inner);
-        if let Some(sk) = sk {
-            sk.wake_writable();
-        }
-    }
-
-    /// Runs `wait`, during which the socket is woken whenever there is anything to read.
-    pub(crate) fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {
-        self.inner.lock().reading += 1;
-        let result = wait();
-        self.inner.lock().reading -= 1;
-        result
-    }
-
     fn on_completion(self: Arc<Self>, take: impl FnOnce(&mut Stream) -> Effects) {
         let mut inner = self.inner.lock();
         let fx = take(&mut inner.stream);

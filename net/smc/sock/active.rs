@@ -19,10 +19,12 @@ use super::{
     State, //
 };
 use crate::{
-    conn::Conn,
-    namespace,
-    rx::RecvOptions,
-    tx::SendOptions, //
+    conn::{
+        Conn,
+        RecvOptions,
+        SendOptions, //
+    },
+    namespace, //
 };
 
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an application sees and ends a connection over RDMA (RFC 7609 section 4.8; C file
-//! `smc_close.c`).
+//! shutdown(2) and close(2) of a connection over RDMA (RFC 7609 section 4.8; C file `smc_close.c`).
 
 use kernel::{
     prelude::*,
@@ -9,44 +8,13 @@ use kernel::{
 };
 use kernel_ext::net::Sk;
 use smc_proto::{
-    conn::{
-        CloseEffects,
-        Queues, //
-    },
+    conn::CloseEffects,
     time::Duration, //
 };
 
-use crate::conn::Conn;
+use super::Conn;
 
 impl Conn {
-    /// What poll(2) reports but for errors: EPOLL bits.
-    pub(crate) fn poll(&self, sk: &Sk) -> u32 {
-        self.with(|inner| inner.readiness(sk).bits())
-    }
-
-    /// The values of the socket ioctls.
-    pub(crate) fn queues(&self) -> Queues {
-        self.with(|inner| inner.stream.queues()).unwrap_or_default()
-    }
-
-    /// What TCP_INQ tells after a message: bytes to read.
-    pub(crate) fn inq(&self) -> i32 {
-        let bytes = self.with(|inner| inner.stream.inq_hint());
-        i32::try_from(bytes).unwrap_or(i32::MAX)
-    }
-
-    /// The number of the link group, for diagnosis.
-    pub(crate) fn group_id(&self) -> u32 {
-        self.group.id
-    }
-
-    /// TCP_NODELAY or TCP_CORK was set; unless `corked` now, what was held back goes out.
-    pub(crate) fn uncork(self: &Arc<Self>, corked: bool) {
-        if !corked && self.with(|inner| inner.stream.uncork()) {
-            self.transmit();
-        }
-    }
-
     /// shutdown(2), with its `how`. May sleep.
     ///
     /// # Errors

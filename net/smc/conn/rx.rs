@@ -19,10 +19,8 @@ use smc_proto::conn::{
     UrgentState, //
 };
 
-use crate::{
-    conn::Conn,
-    namespace, //
-};
+use super::Conn;
+use crate::namespace;
 
 /// How one call receives.
 #[derive(Clone, Copy)]

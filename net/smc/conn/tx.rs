@@ -26,11 +26,11 @@ use smc_proto::{
     cursor::Chunks, //
 };
 
+use super::{
+    Conn,
+    Inner, //
+};
 use crate::{
-    conn::{
-        Conn,
-        Inner, //
-    },
     namespace,
     rmb::{
         SendBuf,

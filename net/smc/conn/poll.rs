@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What poll(2), the ioctls and waiting readers and writers see of a connection (C functions `smc_poll`, `smc_ioctl`).
+
+use core::mem;
+
+use kernel_ext::net::Sk;
+use smc_proto::{
+    conn::{
+        Queues,
+        Readiness, //
+    },
+    time::Duration, //
+};
+
+use super::{
+    Conn,
+    Inner, //
+};
+
+/// How long a writer waits for memory before another try, about as long as over TCP.
+const SHORTAGE: Duration = Duration::from_millis(100);
+
+impl Inner {
+    /// What poll(2) reports of a connection of the socket `sk`.
+    pub(crate) fn readiness(&self, sk: &Sk) -> Readiness {
+        let lowat = u32::try_from(sk.lowat()).unwrap_or(1);
+        self.stream.readiness(lowat, self.can_lend())
+    }
+
+    /// Whether a writer without a send buffer has a chance to get one: if the link that carries what we send does
+    /// not work another one will soon, and memory comes back.
+    pub(crate) fn can_lend(&self) -> bool {
+        self.at.link.is_up() && !self.is_short
+    }
+}
+
+impl Conn {
+    /// What poll(2) reports but for errors: EPOLL bits.
+    pub(crate) fn poll(&self, sk: &Sk) -> u32 {
+        self.with(|inner| inner.readiness(sk).bits())
+    }
+
+    /// The values of the socket ioctls.
+    pub(crate) fn queues(&self) -> Queues {
+        self.with(|inner| inner.stream.queues()).unwrap_or_default()
+    }
+
+    /// What TCP_INQ tells after a message: bytes to read.
+    pub(crate) fn inq(&self) -> i32 {
+        let bytes = self.with(|inner| inner.stream.inq_hint());
+        i32::try_from(bytes).unwrap_or(i32::MAX)
+    }
+
+    /// Runs `wait`, during which the socket is woken whenever there is anything to read.
+    pub(crate) fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.inner.lock().reading += 1;
+        let result = wait();
+        self.inner.lock().reading -= 1;
+        result
+    }
+
+    /// There is no memory for a send buffer: tries again in a while. Does not sleep.
+    pub(crate) fn await_memory(&self) {
+        self.inner.lock().is_short = true;
+        self.group.arm_closing_timer(SHORTAGE);
+    }
+
+    pub(super) fn end_shortage(&self) {
+        let mut inner = self.inner.lock();
+        let sk = match mem::take(&mut inner.is_short) {
+            true => inner.sk(),
+            false => None,
+        };
+        drop(inner);
+        if let Some(sk) = sk {
+            sk.wake_writable();
+        }
+    }
+}
