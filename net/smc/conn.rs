@@ -56,7 +56,7 @@ use smc_proto::{
     conn::{
         Arrivals,
         ConnState,
-        Gate,
+        CdcHold,
         Stream, //
     },
     id::{
@@ -116,7 +116,7 @@ pub(crate) struct Charges {
 pub(crate) struct Inner {
     pub(crate) stream: Stream,
     /// What the peer says goes through here.
-    gate: Gate,
+    cdc_hold: CdcHold,
     /// By which links it says so, where what they write has to be synchronised.
     arrivals: Arrivals,
     /// From the link group, while data are in flight.
@@ -190,7 +190,7 @@ impl Conn {
         let (slot, link) = (at.slot, at.link.clone());
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
-            gate: Gate::default(),
+            cdc_hold: CdcHold::default(),
             arrivals: Arrivals::default(),
             sndbuf: None,
             source: None,

@@ -3,10 +3,10 @@
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
-    Admission,
     Cdc,
+    CdcHold,
     Effects,
-    Gate,
+    RxVerdict,
     SendHow,
     Stream,
     WritePlan, //
@@ -17,7 +17,7 @@ use super::Side;
 /// Two established connections' ends, both rings of the smallest class unless said otherwise.
 pub struct Duo {
     streams: [Stream; 2],
-    gates: [Gate; 2],
+    cdc_holds: [CdcHold; 2],
     /// What was posted and neither arrived nor completed.
     wire: [Vec<WritePlan>; 2],
     /// The effects of all messages that an end took.
@@ -37,7 +37,7 @@ impl Duo {
         };
         Self {
             streams: [stream(), stream()],
-            gates: [Gate::default(); 2],
+            cdc_holds: [CdcHold::default(); 2],
             wire: [Vec::new(), Vec::new()],
             effects: [Effects::default(); 2],
         }
@@ -138,16 +138,13 @@ impl Duo {
 
     /// Nothing lies in a queue: a validation goes on at once.
     fn take(&mut self, side: Side, cdc: &Cdc) {
-        let gate = &mut self.gates[side.index()];
-        if gate.admit(cdc, &mut self.streams[side.index()], false) == Admission::Pass {
+        let cdc_hold = &mut self.cdc_holds[side.index()];
+        if cdc_hold.filter(cdc, &mut self.streams[side.index()], false) == RxVerdict::Deliver {
             return self.tell(side, cdc);
         }
-        gate.begin();
-        let admitted = gate.open();
-        admitted
-            .iter()
-            .flatten()
-            .for_each(|cdc| self.tell(side, cdc));
+        cdc_hold.begin_flush();
+        let held = cdc_hold.release();
+        held.iter().flatten().for_each(|cdc| self.tell(side, cdc));
     }
 
     fn tell(&mut self, side: Side, cdc: &Cdc) {

@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
-    Admission,
     Cdc,
+    CdcHold,
     Effects,
     Fault,
-    Gate,
     Handover,
     Recv,
+    RxVerdict,
     SendError,
     SendHow,
     Stream, //
@@ -78,7 +78,7 @@ impl Default for Plan {
 /// One end.
 pub struct Host {
     pub stream: Stream,
-    gate: Gate,
+    cdc_hold: CdcHold,
     /// The completion queues are to be emptied.
     drain: bool,
     pub plan: Plan,
@@ -513,10 +513,10 @@ impl Pair {
         }
         let closes = cdc.is_validation() && self.give_up(side, &cdc);
         let host = self.host(side);
-        match host.gate.admit(&cdc, &mut host.stream, closes) {
-            Admission::Pass => self.deliver(side, &cdc),
-            Admission::Hold => {}
-            Admission::Drain => host.drain = true,
+        match host.cdc_hold.filter(&cdc, &mut host.stream, closes) {
+            RxVerdict::Deliver => self.deliver(side, &cdc),
+            RxVerdict::Hold => {}
+            RxVerdict::HoldAndFlush => host.drain = true,
         }
     }
 
@@ -539,7 +539,7 @@ impl Pair {
     fn drain(&mut self, side: Side) {
         let host = self.host(side);
         host.drain = false;
-        host.gate.begin();
+        host.cdc_hold.begin_flush();
         for link in LINKS {
             if !self.fabric.is_up(link) {
                 self.stop(side, link);
@@ -548,7 +548,7 @@ impl Pair {
                 self.message(side, link);
             }
         }
-        for cdc in self.host(side).gate.open().into_iter().flatten() {
+        for cdc in self.host(side).cdc_hold.release().into_iter().flatten() {
             self.deliver(side, &cdc);
         }
     }

@@ -12,7 +12,7 @@ use kernel::{
 use kernel_ext::net::Sk;
 use smc_proto::{
     conn::{
-        Admission,
+        RxVerdict,
         Cdc,
         Effects,
         Fault,
@@ -116,7 +116,7 @@ impl Inner {
 
     /// Takes the messages that were held back, if any is to be taken now.
     fn take_held(&mut self) -> [Option<Result<After, Fault>>; 4] {
-        let held = self.gate.open();
+        let held = self.cdc_hold.release();
         if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
             for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
                 rmbe.sync_for_cpu(*slot, chunks);
@@ -182,13 +182,13 @@ impl Inner {
 
 impl LgrConn for Conn {
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
-        // Before the look at the gate: who opens it takes down what is down by then.
+        // Before the filter: a flush retires the links that are marked by then.
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
         let is_early = inner.is_early(slot, cdc);
-        let Inner { gate, stream, .. } = &mut *inner;
-        let admission = gate.admit(cdc, stream, is_given_up || is_early);
-        if admission == Admission::Pass {
+        let Inner { cdc_hold, stream, .. } = &mut *inner;
+        let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
+        if verdict == RxVerdict::Deliver {
             let result = inner.take(Some(slot), cdc);
             drop(inner);
             return self.conclude_message(result);
@@ -198,13 +198,13 @@ impl LgrConn for Conn {
         if !is_held {
             self.kill(ECONNABORTED);
         }
-        if admission == Admission::Drain {
+        if verdict == RxVerdict::HoldAndFlush {
             self.group.queue_link_work(LinkWork::FlushRx);
         }
     }
 
     fn before_rx_flush(self: Arc<Self>) {
-        self.inner.lock().gate.begin();
+        self.inner.lock().cdc_hold.begin_flush();
     }
 
     fn after_rx_flush(self: Arc<Self>) {

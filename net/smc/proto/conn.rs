@@ -45,7 +45,7 @@
 //!     lock; match stream.on_cdc(&cdc)
 //!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
 //!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
-//!     a message with the F flag comes after everything that arrived by failed links: [`Gate`]
+//!     a message with the F flag comes after everything that arrived by failed links: [`CdcHold`]
 //! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
 //!
 //! close, and shutdown of both directions (socket lock held):
@@ -81,9 +81,9 @@ pub use self::cdc::{
     StateFlags, //
 };
 pub use self::cdc_hold::{
-    Admission,
-    Admitted,
-    Gate, //
+    CdcHold, //
+    HeldCdcs,
+    RxVerdict,
 };
 pub use self::effects::{
     CloseEffects,

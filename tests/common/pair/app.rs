@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use smc_proto::conn::{
-    Gate,
+    CdcHold,
     Stream, //
 };
 
@@ -19,7 +19,7 @@ impl Host {
     pub(super) fn new(stream: Stream, plan: Plan) -> Self {
         Self {
             stream,
-            gate: Gate::default(),
+            cdc_hold: CdcHold::default(),
             drain: false,
             plan,
             link: 0,

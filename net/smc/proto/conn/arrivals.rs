@@ -39,7 +39,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Whether messages before this one, which came by the link in `slot`, may be in the completion queue of another
-    /// link, so that [`Gate::admit`](crate::conn::Gate::admit) has to hold it back.
+    /// link, so that [`CdcHold::admit`](crate::conn::CdcHold::admit) has to hold it back.
     pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
         !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
     }
@@ -117,9 +117,9 @@ mod tests {
     use super::*;
     use crate::buffer::SizeClass;
     use crate::conn::{
-        Admission,
-        Gate,
+        CdcHold,
         ProducerFlags, //
+        RxVerdict,
     };
     use crate::cursor::Chunk;
 
@@ -138,7 +138,7 @@ mod tests {
     /// A connection as the module keeps it: what it synchronises, in order.
     struct Rig {
         stream: Stream,
-        gate: Gate,
+        cdc_hold: CdcHold,
         arrivals: Arrivals,
         synced: std::vec::Vec<Part>,
     }
@@ -149,17 +149,17 @@ mod tests {
             stream.establish(SizeClass::SMALLEST);
             Self {
                 stream,
-                gate: Gate::default(),
+                cdc_hold: CdcHold::default(),
                 arrivals: Arrivals::default(),
                 synced: std::vec::Vec::new(),
             }
         }
 
-        fn arrive(&mut self, slot: usize, cdc: &Cdc) -> Admission {
+        fn arrive(&mut self, slot: usize, cdc: &Cdc) -> RxVerdict {
             let is_early = self.arrivals.is_early(slot, cdc, &self.stream);
-            let admission = self.gate.admit(cdc, &mut self.stream, is_early);
-            match admission {
-                Admission::Pass => {
+            let verdict = self.cdc_hold.filter(cdc, &mut self.stream, is_early);
+            match verdict {
+                RxVerdict::Deliver => {
                     let before = self.stream.arrived();
                     self.stream.on_cdc(cdc).unwrap();
                     self.arrivals.took(slot, cdc, &self.stream);
@@ -167,16 +167,16 @@ mod tests {
                     self.synced
                         .extend((chunks[0].len > 0).then_some((slot, chunks)));
                 }
-                Admission::Hold | Admission::Drain => assert!(self.arrivals.hold(slot, cdc)),
+                RxVerdict::Hold | RxVerdict::HoldAndFlush => assert!(self.arrivals.hold(slot, cdc)),
             }
-            admission
+            verdict
         }
 
         fn open(&mut self) {
-            self.gate.begin();
+            self.cdc_hold.begin_flush();
             let parts = self.arrivals.release(&self.stream);
             self.synced.extend(parts.into_iter().flatten());
-            for cdc in self.gate.open().iter().flatten() {
+            for cdc in self.cdc_hold.release().iter().flatten() {
                 self.stream.on_cdc(cdc).unwrap();
             }
         }
@@ -186,7 +186,7 @@ mod tests {
     fn what_one_link_brings_is_its_own() {
         let mut rig = Rig::new();
         for (seq, to) in [(1, 10), (2, 30), (4, 40)] {
-            assert_eq!(rig.arrive(0, &data(seq, to)), Admission::Pass);
+            assert_eq!(rig.arrive(0, &data(seq, to)), RxVerdict::Deliver);
         }
         assert_eq!(
             rig.synced,
@@ -198,27 +198,27 @@ mod tests {
     fn a_message_by_another_link_waits_for_those_before_it() {
         let mut rig = Rig::new();
         rig.arrive(0, &data(1, 10));
-        assert_eq!(rig.arrive(1, &data(3, 30)), Admission::Drain);
-        assert_eq!(rig.arrive(1, &data(4, 40)), Admission::Hold);
-        assert_eq!(rig.arrive(0, &data(2, 20)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(3, 30)), RxVerdict::HoldAndFlush);
+        assert_eq!(rig.arrive(1, &data(4, 40)), RxVerdict::Hold);
+        assert_eq!(rig.arrive(0, &data(2, 20)), RxVerdict::Deliver);
         rig.open();
         assert_eq!(
             rig.synced,
             [(0, chunk(0, 10)), (0, chunk(10, 10)), (1, chunk(20, 20))]
         );
-        assert_eq!(rig.arrive(1, &data(6, 60)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(6, 60)), RxVerdict::Deliver);
     }
 
     #[test]
     fn a_message_by_another_link_in_its_turn_waits_for_nothing() {
         let mut rig = Rig::new();
         rig.arrive(0, &data(1, 10));
-        assert_eq!(rig.arrive(1, &data(2, 30)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(2, 30)), RxVerdict::Deliver);
         assert_eq!(rig.synced, [(0, chunk(0, 10)), (1, chunk(10, 20))]);
     }
 
     #[test]
-    fn a_second_change_of_the_link_is_remembered_while_the_gate_is_closed() {
+    fn a_second_change_of_the_link_is_remembered_while_messages_are_held() {
         let mut rig = Rig::new();
         rig.arrive(0, &data(1, 10));
         rig.arrive(1, &data(3, 30));
@@ -254,8 +254,8 @@ mod tests {
             flags: ProducerFlags::FAILOVER,
             ..data(1, 99)
         };
-        assert_eq!(rig.arrive(1, &validation), Admission::Pass);
-        assert_eq!(rig.arrive(1, &data(2, 20)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &validation), RxVerdict::Deliver);
+        assert_eq!(rig.arrive(1, &data(2, 20)), RxVerdict::Deliver);
         assert_eq!(rig.synced, [(0, chunk(0, 10)), (1, chunk(10, 10))]);
     }
 
@@ -264,8 +264,8 @@ mod tests {
         let mut rig = Rig::new();
         rig.arrive(0, &data(1, 10));
         rig.arrive(0, &data(2, 20));
-        assert_eq!(rig.arrive(1, &data(3, 15)), Admission::Pass);
-        assert_eq!(rig.arrive(1, &data(4, 40)), Admission::Pass);
+        assert_eq!(rig.arrive(1, &data(3, 15)), RxVerdict::Deliver);
+        assert_eq!(rig.arrive(1, &data(4, 40)), RxVerdict::Deliver);
         assert_eq!(
             rig.synced,
             [(0, chunk(0, 10)), (0, chunk(10, 10)), (1, chunk(20, 20))]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Holds back what came by a new link until what came by the old one was taken.
+//! Holds CDC messages of a new link back until those of the old link have been processed.
 //!
-//! A peer that moves a connection says which of its messages arrived last, and goes on by another link
-//! (RFC 7609 section 4.6). Each link has a completion queue of its own, so that those messages may be here
-//! and not have been looked at. Only when the queues are empty is a missing one lost.
+//! A peer that fails a connection over sends a validation with the number of its last message that arrived, and goes
+//! on by another link (RFC 7609 section 4.6). Each link has a completion queue (CQ) of its own, so that message may
+//! have arrived and wait there. Only if it is still missing after all CQs were flushed is it lost.
 //!
-//! What is held back is one message: cursors and state flags say all that earlier ones said. Only where the
-//! last urgent byte is may be said by one before it, which is kept, too.
+//! One message is held: its cursors and state flags include those of all earlier ones. The position of the last
+//! urgent byte may stand in an earlier one only, which is held as well.
 
 use crate::conn::{
     is_before,
@@ -15,86 +15,86 @@ use crate::conn::{
     Stream, //
 };
 
-/// Whether messages go on to a stream.
+/// The CDC messages of one connection that wait for a flush of the CQs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gate(Option<Held>);
+pub struct CdcHold(Option<Held>);
 
-/// What a closed gate holds.
+/// What is held.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The message that closed it, a validation mostly.
+    /// The message that began it, a validation mostly.
     first: Cdc,
-    /// The newest of those after it that brings an urgent byte with others behind.
+    /// The newest message after it with an urgent byte that others follow.
     urgent: Option<Cdc>,
-    /// The newest message of those after it.
+    /// The newest message after it.
     newest: Option<Cdc>,
-    /// A later validation: the peer moved again.
+    /// A later validation: the peer failed over again.
     last: Option<Cdc>,
-    /// The queues are being emptied.
-    is_draining: bool,
+    /// The CQs are being flushed.
+    is_flushing: bool,
 }
 
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum RxVerdict {
     /// It goes to [`Stream::on_cdc`] now.
-    Pass,
-    /// It is kept.
+    Deliver,
+    /// It is held.
     Hold,
-    /// It is kept, and the completion queues of all links are to be emptied: [`Gate::begin`] before,
-    /// [`Gate::open`] after that.
-    Drain,
+    /// It is held, and the CQs of all links are to be flushed: [`CdcHold::begin_flush`] before, [`CdcHold::release`]
+    /// after that.
+    HoldAndFlush,
 }
 
 /// Messages for [`Stream::on_cdc`], in order.
-pub type Admitted = [Option<Cdc>; 4];
+pub type HeldCdcs = [Option<Cdc>; 4];
 
-impl Gate {
-    /// Takes a message of the peer. A validation `closes` the gate even if nothing is missing where the link that
-    /// the peer gave up may bring more: it does not any more once the queues were emptied. Any other message does
-    /// where those before it have to be taken first, though they say nothing that it does not.
-    pub fn admit(&mut self, cdc: &Cdc, stream: &mut Stream, closes: bool) -> Admission {
+impl CdcHold {
+    /// Decides about a message of the peer. With `needs_flush` it is held though none before it is missing: a
+    /// validation because the old link may still bring messages, which it cannot after a flush; any other because
+    /// the data of those before it have to be synchronised first.
+    pub fn filter(&mut self, cdc: &Cdc, stream: &mut Stream, needs_flush: bool) -> RxVerdict {
         let is_stale = stream.is_stale(cdc);
         let is_validation = cdc.is_validation() && !is_stale;
         if is_validation {
             stream.on_peer_switch();
         }
         match &mut self.0 {
-            None if (closes && !is_stale) || (is_validation && stream.misses(cdc.seq)) => {
+            None if (needs_flush && !is_stale) || (is_validation && stream.is_missing(cdc.seq)) => {
                 self.0 = Some(Held {
                     first: *cdc,
                     urgent: None,
                     newest: None,
                     last: None,
-                    is_draining: false,
+                    is_flushing: false,
                 });
-                Admission::Drain
+                RxVerdict::HoldAndFlush
             }
-            None => Admission::Pass,
+            None => RxVerdict::Deliver,
             Some(held) if is_validation => {
                 held.last = Some(*cdc);
-                held.is_draining = false;
-                Admission::Drain
+                held.is_flushing = false;
+                RxVerdict::HoldAndFlush
             }
             Some(held) if is_before(held.first.seq, cdc.seq) => {
                 held.keep(*cdc);
-                Admission::Hold
+                RxVerdict::Hold
             }
-            // One of those that are waited for, or that come too late.
-            Some(_) => Admission::Pass,
+            // One that is waited for, or one that comes too late.
+            Some(_) => RxVerdict::Deliver,
         }
     }
 
-    /// The completion queues are about to be emptied.
-    pub fn begin(&mut self) {
+    /// The CQs are about to be flushed.
+    pub fn begin_flush(&mut self) {
         if let Some(held) = &mut self.0 {
-            held.is_draining = true;
+            held.is_flushing = true;
         }
     }
 
-    /// They were. What was held back goes to the stream at once, before anything else.
-    pub fn open(&mut self) -> Admitted {
-        match self.0.take_if(|held| held.is_draining) {
+    /// They were. What was held is to be delivered at once, before any other message.
+    pub fn release(&mut self) -> HeldCdcs {
+        match self.0.take_if(|held| held.is_flushing) {
             Some(held) => [Some(held.first), held.urgent, held.newest, held.last],
             None => [None; 4],
         }
@@ -141,9 +141,9 @@ mod tests {
     };
     use crate::cursor::Cursor;
 
-    /// A gate and a stream behind it, which has taken message 1.
+    /// A connection that has received message 1.
     struct Rig {
-        gate: Gate,
+        cdc_hold: CdcHold,
         stream: Stream,
     }
 
@@ -172,20 +172,20 @@ mod tests {
             let mut stream = Stream::new(SizeClass::SMALLEST);
             stream.establish(SizeClass::SMALLEST);
             stream.on_cdc(&data(1, 10)).unwrap();
-            let gate = Gate::default();
-            Self { gate, stream }
+            let cdc_hold = CdcHold::default();
+            Self { cdc_hold, stream }
         }
 
-        fn arrive(&mut self, cdc: &Cdc) -> Admission {
-            let admission = self.gate.admit(cdc, &mut self.stream, false);
-            if admission == Admission::Pass {
+        fn arrive(&mut self, cdc: &Cdc) -> RxVerdict {
+            let verdict = self.cdc_hold.filter(cdc, &mut self.stream, false);
+            if verdict == RxVerdict::Deliver {
                 self.stream.on_cdc(cdc).unwrap();
             }
-            admission
+            verdict
         }
 
         fn open(&mut self) -> Result<(), Fault> {
-            for cdc in self.gate.open().iter().flatten() {
+            for cdc in self.cdc_hold.release().iter().flatten() {
                 self.stream.on_cdc(cdc)?;
             }
             Ok(())
@@ -195,17 +195,17 @@ mod tests {
     #[test]
     fn a_validation_of_what_was_taken_passes() {
         let mut rig = Rig::new();
-        assert_eq!(rig.arrive(&validation(1)), Admission::Pass);
-        assert_eq!(rig.arrive(&data(2, 20)), Admission::Pass);
+        assert_eq!(rig.arrive(&validation(1)), RxVerdict::Deliver);
+        assert_eq!(rig.arrive(&data(2, 20)), RxVerdict::Deliver);
     }
 
     #[test]
-    fn a_link_that_may_bring_more_closes_the_gate() {
+    fn a_link_that_may_bring_more_needs_a_flush() {
         let mut rig = Rig::new();
-        let admission = rig.gate.admit(&validation(1), &mut rig.stream, true);
-        assert_eq!(admission, Admission::Drain);
-        assert_eq!(rig.arrive(&data(2, 20)), Admission::Hold);
-        rig.gate.begin();
+        let verdict = rig.cdc_hold.filter(&validation(1), &mut rig.stream, true);
+        assert_eq!(verdict, RxVerdict::HoldAndFlush);
+        assert_eq!(rig.arrive(&data(2, 20)), RxVerdict::Hold);
+        rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert_eq!(rig.stream.readable(), 20);
     }
@@ -213,16 +213,16 @@ mod tests {
     #[test]
     fn what_came_by_the_old_link_is_taken_before_what_comes_by_the_new_one() {
         let mut rig = Rig::new();
-        assert_eq!(rig.arrive(&validation(3)), Admission::Drain);
-        assert_eq!(rig.arrive(&data(5, 50)), Admission::Hold);
-        assert_eq!(rig.arrive(&data(2, 20)), Admission::Pass);
+        assert_eq!(rig.arrive(&validation(3)), RxVerdict::HoldAndFlush);
+        assert_eq!(rig.arrive(&data(5, 50)), RxVerdict::Hold);
+        assert_eq!(rig.arrive(&data(2, 20)), RxVerdict::Deliver);
         assert_eq!(rig.stream.readable(), 20);
-        rig.gate.begin();
-        assert_eq!(rig.arrive(&data(3, 30)), Admission::Pass);
-        assert_eq!(rig.arrive(&data(6, 60)), Admission::Hold);
+        rig.cdc_hold.begin_flush();
+        assert_eq!(rig.arrive(&data(3, 30)), RxVerdict::Deliver);
+        assert_eq!(rig.arrive(&data(6, 60)), RxVerdict::Hold);
         rig.open().unwrap();
         assert_eq!(rig.stream.readable(), 60);
-        assert_eq!(rig.arrive(&data(7, 70)), Admission::Pass);
+        assert_eq!(rig.arrive(&data(7, 70)), RxVerdict::Deliver);
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         rig.stream.consume(20);
         assert_eq!(told(&mut rig), Some(0));
         // It knew that the second had arrived, and goes on with the third.
-        rig.gate.begin();
+        rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert_eq!(told(&mut rig), Some(20));
     }
@@ -251,7 +251,7 @@ mod tests {
         rig.arrive(&validation(3));
         rig.arrive(&data(2, 20));
         rig.arrive(&data(4, 40));
-        rig.gate.begin();
+        rig.cdc_hold.begin_flush();
         assert_eq!(rig.open(), Err(Fault::LostMessages));
         assert_eq!(rig.stream.readable(), 20);
     }
@@ -261,14 +261,14 @@ mod tests {
         let mut rig = Rig::new();
         rig.arrive(&validation(2));
         rig.open().unwrap();
-        assert_eq!(rig.arrive(&data(3, 30)), Admission::Hold);
-        rig.gate.begin();
+        assert_eq!(rig.arrive(&data(3, 30)), RxVerdict::Hold);
+        rig.cdc_hold.begin_flush();
         rig.arrive(&data(2, 20));
         // The peer moves again, to a third link: message 4 may be in the queue of the second.
-        assert_eq!(rig.arrive(&validation(4)), Admission::Drain);
+        assert_eq!(rig.arrive(&validation(4)), RxVerdict::HoldAndFlush);
         rig.open().unwrap();
-        assert_eq!(rig.arrive(&data(4, 40)), Admission::Hold);
-        rig.gate.begin();
+        assert_eq!(rig.arrive(&data(4, 40)), RxVerdict::Hold);
+        rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert_eq!(rig.stream.readable(), 40);
     }
@@ -280,12 +280,12 @@ mod tests {
         rig.arrive(&data(2, 20));
         rig.arrive(&data(3, 30));
         rig.arrive(&validation(4));
-        rig.gate.begin();
+        rig.cdc_hold.begin_flush();
         assert_eq!(rig.open(), Err(Fault::LostMessages));
     }
 
     #[test]
-    fn nothing_that_is_said_once_gets_lost_behind_the_gate() {
+    fn what_one_message_alone_says_is_kept() {
         let mut rig = Rig::new();
         rig.arrive(&validation(2));
         let urgent = Cdc {
@@ -297,7 +297,7 @@ mod tests {
         done.state.insert(StateFlags::DONE_WRITING);
         rig.arrive(&done);
         rig.arrive(&data(2, 20));
-        rig.gate.begin();
+        rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert_eq!(rig.stream.urgent_state(), UrgentState::Valid);
         assert!(rig.stream.has_work(), "the update that was asked for");
@@ -321,7 +321,7 @@ mod tests {
         rig.arrive(&data(5, 40));
         rig.arrive(&data(6, 50));
         rig.arrive(&data(2, 20));
-        rig.gate.begin();
+        rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert!(ready(&rig).contains(Readiness::PRI));
         // The earlier one is part of the stream again.

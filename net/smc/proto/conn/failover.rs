@@ -80,7 +80,7 @@ impl Stream {
     }
 
     /// Whether message `seq` of the peer was not taken yet.
-    pub(super) const fn misses(&self, seq: u16) -> bool {
+    pub(super) const fn is_missing(&self, seq: u16) -> bool {
         is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
     }
 
