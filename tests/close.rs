@@ -50,8 +50,8 @@ fn orderly_close_by_the_client_first() {
     assert!(duo.effects[Server.index()].peer_done);
     assert_eq!(duo.server().recv_state(), Recv::Eof);
 
-    assert_eq!(duo.server().can_send(), Err(SendError::Unheard));
-    duo.server().send_unheard();
+    assert_eq!(duo.server().can_send(), Err(SendError::PeerClosed));
+    duo.server().discard_after_close();
     assert_eq!(duo.server().can_send(), Err(SendError::Pipe));
     assert!(duo.server().readiness(1, true).contains(Readiness::HUP));
     assert!(!duo.server().has_work());
@@ -237,7 +237,7 @@ fn an_abort_over_a_dead_link_ends_too() {
         "work requests may be in flight"
     );
     duo.lose(Client);
-    duo.client().cut();
+    duo.client().set_no_link();
     assert!(duo.client().is_finished());
     assert!(duo.post(Client).is_empty(), "there is no link");
 }

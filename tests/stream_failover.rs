@@ -111,7 +111,7 @@ fn a_validation_that_comes_after_what_followed_it_holds_nothing_up() {
     duo.settle();
     assert_eq!(duo.client().writable(), RING);
     // The word of a C peer, which has anything there, is taken as it is.
-    duo.server().tell_late();
+    duo.server().advertise_late();
     assert!(!duo.server().is_stale(&late.cdc));
 }
 
@@ -124,7 +124,7 @@ fn told(duo: &mut Duo, side: Side) -> Cursor {
 /// A server whose client is a C peer that has sent 100 bytes and knows that they arrived.
 fn with_c_client() -> Duo {
     let mut duo = Duo::new();
-    duo.server().tell_late();
+    duo.server().advertise_late();
     duo.write(Client, 100);
     duo.settle();
     duo.write(Client, 100);

@@ -64,7 +64,7 @@ fn the_first_message_is_the_golden_one() {
 #[test]
 fn the_validation_is_the_golden_one_whatever_was_lost_after_it() {
     let mut duo = Duo::new();
-    duo.client().tell_late();
+    duo.client().advertise_late();
     for _ in 0..65 {
         duo.write(Client, 1);
         duo.settle();
@@ -265,7 +265,7 @@ fn a_peer_that_closed_is_told_nothing_more() {
 #[test]
 fn a_c_peer_is_told_one_message_late_unless_it_waits() {
     let mut duo = Duo::new();
-    duo.server().tell_late();
+    duo.server().advertise_late();
     let told = |duo: &mut Duo| {
         duo.write(Server, 1);
         duo.post(Server).last().unwrap().cdc.cons.offset
@@ -313,7 +313,7 @@ fn what_follows_an_urgent_byte_waits_in_the_send_buffer_for_a_c_peer_only() {
     for is_c in [false, true] {
         let mut duo = Duo::new();
         if is_c {
-            duo.client().tell_late();
+            duo.client().advertise_late();
         }
         duo.write_as(Client, 3, URGENT);
         assert!(duo.client().writable() > 0, "a writer never waits for it");
@@ -372,7 +372,7 @@ fn a_later_urgent_byte_supersedes_one_that_was_not_read() {
 #[test]
 fn a_c_peer_reads_each_urgent_byte_before_the_next_comes() {
     let mut duo = Duo::new();
-    duo.client().tell_late();
+    duo.client().advertise_late();
     for _ in 0..3 {
         duo.write_as(Client, 2, URGENT);
         duo.settle();
@@ -389,7 +389,7 @@ fn a_c_peer_reads_each_urgent_byte_before_the_next_comes() {
 fn a_c_peer_that_waits_for_an_urgent_byte_to_be_read_goes_on() {
     // Nothing is before it, so that a reader who waits for data would not read it.
     let mut duo = Duo::new();
-    duo.server().tell_late();
+    duo.server().advertise_late();
     duo.write_as(Client, 1, URGENT);
     duo.settle();
     assert_eq!(duo.server().readable(), 0);

@@ -270,7 +270,7 @@ impl Conn {
             return;
         };
         if !takes_any_link {
-            inner.stream.tell_late();
+            inner.stream.advertise_late();
             inner.stream.expect_data_after_close();
         }
         inner.stream.establish(remote.size);

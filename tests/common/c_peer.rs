@@ -90,7 +90,7 @@ impl WithC {
     pub fn new(rmbe: SizeClass, sndbuf: SizeClass) -> Self {
         let mut ours = Stream::new(rmbe);
         ours.establish(SizeClass::SMALLEST);
-        ours.tell_late();
+        ours.advertise_late();
         ours.expect_data_after_close();
         Self {
             ours,
@@ -269,7 +269,7 @@ impl WithC {
 
     /// Our application reads at most `len` bytes, and each is the one that was sent.
     pub fn we_read(&mut self, len: u32) -> Recv {
-        self.ours.before_read();
+        self.ours.skip_urgent();
         let state = self.ours.recv_state();
         self.has_ended |= state == Recv::Eof;
         if let Recv::Ready(_) = state {

@@ -115,7 +115,7 @@ impl Duo {
         let stream = self.at(side);
         let mut read = 0;
         loop {
-            stream.before_read();
+            stream.skip_urgent();
             let chunks = stream.peek_chunks(0, u32::MAX);
             let len = chunks[0].len + chunks[1].len;
             if len == 0 {
@@ -129,7 +129,7 @@ impl Duo {
     /// One read, which ends at an urgent mark; returns how much it gave.
     pub fn read_once(&mut self, side: Side) -> u32 {
         let stream = self.at(side);
-        stream.before_read();
+        stream.skip_urgent();
         let chunks = stream.peek_chunks(0, u32::MAX);
         let len = chunks[0].len + chunks[1].len;
         stream.consume(len);

@@ -152,7 +152,7 @@ impl Pair {
             stream.establish(peer.rmbe);
             stream.set_oob_inline(plan.inline);
             if seed % 2 == 0 {
-                stream.tell_late();
+                stream.advertise_late();
             }
             Host::new(stream, plan)
         };
@@ -373,7 +373,7 @@ impl Pair {
             self.read_urgent(side);
             host = &mut self.hosts[side.index()];
         }
-        host.transmit |= host.stream.before_read().transmit;
+        host.transmit |= host.stream.skip_urgent().transmit;
         match host.stream.recv_state() {
             Recv::Wait => host.reader_awake = false,
             Recv::Eof | Recv::NotConnected => host.ended = true,

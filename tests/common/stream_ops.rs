@@ -269,7 +269,7 @@ impl Model {
     }
 
     fn read(&mut self, input: &mut Input<'_>) {
-        self.stream.before_read();
+        self.stream.skip_urgent();
         if self.stream.urgent().is_some() && input.flag() {
             self.stream.take_urgent();
         }

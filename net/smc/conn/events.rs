@@ -252,7 +252,7 @@ impl LgrConn for Conn {
 
     fn on_link_gone(self: Arc<Self>) {
         let mut inner = self.inner.lock();
-        inner.stream.cut();
+        inner.stream.set_no_link();
         inner.stream.detach_sndbuf(true);
         inner.let_go();
         let rmbe = inner.give_up_rmbe();

@@ -185,7 +185,7 @@ impl Conn {
     /// The peer may go on to write for ever: the receive element stays out of use.
     fn abandon(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
-        inner.stream.cut();
+        inner.stream.set_no_link();
         if let Some(rmbe) = &inner.rmbe {
             rmbe.quarantine();
         }

@@ -96,7 +96,7 @@ impl Conn {
                 Ok(Step::Eof) => {
                     // The end of a connection that was reset is an error, told once. One that the peer
                     // closed has come to its end, whatever was sent after that.
-                    if done == 0 && !self.with(|inner| inner.stream.is_unheard()) {
+                    if done == 0 && !self.with(|inner| inner.stream.has_sent_after_close()) {
                         sk.take_err()?;
                     }
                     break;
@@ -162,7 +162,7 @@ impl Conn {
             inner.stream.set_oob_inline(inline);
             let fx = match how.peek || want == 0 {
                 true => ConsumeEffects::default(),
-                false => inner.stream.before_read(),
+                false => inner.stream.skip_urgent(),
             };
             let state = inner.stream.recv_state();
             let chunks = inner.stream.peek_chunks(skip as u32, want);

@@ -61,9 +61,9 @@ enum Space {
     /// The send buffer is full.
     Full,
     /// A send buffer has to be borrowed first.
-    NoBuffer,
+    NoSndbuf,
     /// Nobody will read them, and the caller is not to know yet.
-    Nowhere,
+    Discard,
 }
 
 impl Inner {
@@ -74,13 +74,13 @@ impl Inner {
             Err(SendError::NotConnected) => return Err(ENOTCONN),
             Err(SendError::Pipe) => return Err(EPIPE),
             Err(SendError::ConnReset) => return Err(ECONNRESET),
-            Err(SendError::Unheard) => {
-                self.stream.send_unheard();
-                return Ok(Space::Nowhere);
+            Err(SendError::PeerClosed) => {
+                self.stream.discard_after_close();
+                return Ok(Space::Discard);
             }
         }
         let Some(buf) = &self.sndbuf else {
-            return Ok(Space::NoBuffer);
+            return Ok(Space::NoSndbuf);
         };
         if self.stream.writable() == 0 {
             return Ok(Space::Full);
@@ -165,7 +165,7 @@ impl Conn {
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
-        if let Space::NoBuffer = space {
+        if let Space::NoSndbuf = space {
             if !self.lend_send_buffer(sk)? {
                 return Ok(0);
             }
@@ -173,8 +173,8 @@ impl Conn {
         }
         let (chunks, buf) = match space {
             Space::Reserved(chunks, buf) => (chunks, buf),
-            Space::Full | Space::NoBuffer => return Ok(0),
-            Space::Nowhere => {
+            Space::Full | Space::NoSndbuf => return Ok(0),
+            Space::Discard => {
                 sk.set_err(EPIPE);
                 sk.wake_state();
                 let len = msg.len();

@@ -36,7 +36,7 @@
 //!     now -> transmit()
 //!
 //! recvmsg (socket lock held), in a loop:
-//!     lock; set_oob_inline(); before_read(); match recv_state(); chunks = peek_chunks(offset, len); unlock
+//!     lock; set_oob_inline(); skip_urgent(); match recv_state(); chunks = peek_chunks(offset, len); unlock
 //!     copy from the RMBE at the chunks to the application            // may sleep
 //!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
 //!     fx.transmit -> transmit();  fx.at_mark -> the read ends
@@ -158,13 +158,13 @@ pub struct Stream {
     /// Ended from here by [`Stream::abort`].
     killed: bool,
     /// There is no link any more.
-    cut: bool,
+    has_no_link: bool,
     /// The application shut down reading.
     shut_read: bool,
     /// The application shut down writing.
     shut_write: bool,
     /// Something was sent after the peer's close.
-    unheard: bool,
+    sent_after_close: bool,
     /// Messages of the peer are not accepted any more.
     out_of_sync: bool,
     /// The peer gave up the link that the connection uses here.
@@ -197,10 +197,10 @@ impl Stream {
             close_posted: false,
             released: false,
             killed: false,
-            cut: false,
+            has_no_link: false,
             shut_read: false,
             shut_write: false,
-            unheard: false,
+            sent_after_close: false,
             out_of_sync: false,
             peer_moved: false,
             sends_after_close: false,
@@ -296,8 +296,8 @@ impl Stream {
     }
 
     /// To be called before each read, but not for a peek: steps over an urgent byte that comes next.
-    pub fn before_read(&mut self) -> ConsumeEffects {
-        let consumed = self.recv.before_read();
+    pub fn skip_urgent(&mut self) -> ConsumeEffects {
+        let consumed = self.recv.skip_urgent();
         self.after_consume(consumed)
     }
 
@@ -312,7 +312,7 @@ impl Stream {
         self.after_consume(consumed)
     }
 
-    fn after_consume(&mut self, consumed: recv::Consumed) -> ConsumeEffects {
+    fn after_consume(&mut self, consumed: recv::ConsUpdate) -> ConsumeEffects {
         self.update_peer(consumed.update_due);
         ConsumeEffects {
             transmit: self.cdc_due,
@@ -396,7 +396,7 @@ impl Stream {
         let prod = self.recv.check_prod(cdc.prod)?;
         self.seq_peer = cdc.seq;
         self.forget_echo(prod.is_some());
-        self.cdc_due |= self.recv.go_on(cdc.prod);
+        self.cdc_due |= self.recv.release_if_resent(cdc.prod);
 
         let mut fx = Effects {
             wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),
@@ -421,7 +421,7 @@ impl Stream {
             self.cdc_due = true;
         }
         self.on_peer_state(cdc.state, &mut fx);
-        self.refuse_data();
+        self.abort_on_data_after_close();
         let is_asked = cons.is_some() || self.is_close_ready();
         fx.transmit = self.cdc_due || (is_asked && self.has_work());
         Ok(fx)

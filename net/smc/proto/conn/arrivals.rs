@@ -39,7 +39,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Whether messages before this one, which came by the link in `slot`, may be in the completion queue of another
-    /// link, so that [`CdcHold::admit`](crate::conn::CdcHold::admit) has to hold it back.
+    /// link, so that [`CdcHold::filter`](crate::conn::CdcHold::filter) has to hold it back.
     pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
         !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
     }

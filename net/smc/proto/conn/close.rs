@@ -31,8 +31,8 @@ impl Stream {
     /// sent was read. See `recv`.
     ///
     /// What follows an urgent byte waits until such a peer has read that one.
-    pub fn tell_late(&mut self) {
-        self.recv.tell_late();
+    pub fn advertise_late(&mut self) {
+        self.recv.advertise_late();
         self.send.wait_behind_urgent();
     }
 
@@ -87,7 +87,7 @@ impl Stream {
     /// Whether the peer has yet to take what was given before the close, and to be told of that.
     pub fn is_closing(&self) -> bool {
         let is_waiting = self.own.any_close() && !self.close_posted;
-        is_waiting && !self.killed && !self.cut
+        is_waiting && !self.killed && !self.has_no_link
     }
 
     /// The application closes and wants the connection reset (SO_LINGER of no time, connect(2) to no address). As
@@ -96,7 +96,7 @@ impl Stream {
     pub fn reset(&mut self) {
         if self.is_connected() && !self.close_posted {
             self.own = self.own.without(StateFlags::CLOSED);
-            self.say_abort();
+            self.set_abort_flag();
         }
     }
 
@@ -154,7 +154,7 @@ impl Stream {
     pub fn abort(&mut self) -> CloseEffects {
         self.killed = true;
         if !matches!(self.state, ConnState::Closed | ConnState::Listen) {
-            self.say_abort();
+            self.set_abort_flag();
         }
         CloseEffects {
             state_changed: self.step(ConnEvent::Abort),
@@ -169,8 +169,8 @@ impl Stream {
     }
 
     /// The connection lost its last link: nothing can be sent, and the peer writes no more.
-    pub fn cut(&mut self) {
-        self.cut = true;
+    pub fn set_no_link(&mut self) {
+        self.has_no_link = true;
     }
 
     /// Whether [`Stream::abort`] was called.
@@ -182,7 +182,7 @@ impl Stream {
     /// Whether nothing is written to the peer's RMBE any more: either side has closed or aborted the connection,
     /// and has said so.
     pub const fn has_stopped_writing(&self) -> bool {
-        self.killed || self.cut || self.close_posted || self.peer.any_close()
+        self.killed || self.has_no_link || self.close_posted || self.peer.any_close()
     }
 
     /// Whether the peer has said anything: it has the connection, or had it.
@@ -204,7 +204,7 @@ impl Stream {
     /// whose peer may write after its close.
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
-        let alone = !self.send.has_peer() || self.cut;
+        let alone = !self.send.has_peer() || self.has_no_link;
         let through = self.peer.any_close() && !self.awaits_data_after_close();
         let ended = alone || (!owed && (through || !self.killed && !self.peer.any_close()));
         matches!(self.state, ConnState::Closed) && self.released && self.is_quiet() && ended
@@ -227,7 +227,7 @@ impl Stream {
             if !closing {
                 // The peer waits for a close of ours. The C module leaves the answer to close(), and
                 // sends none at all from APPCLOSEWAIT2, so that the peer's socket stays for ever.
-                self.say_abort();
+                self.set_abort_flag();
             }
             fx.state_changed = self.step(if closing {
                 ConnEvent::PeerAbortedLast
@@ -260,7 +260,7 @@ impl Stream {
         } else if is_new(StateFlags::CLOSED) && !self.own.any_close() && !self.is_reset() {
             fx.broken_pipe = self.send.unsent() > 0;
         }
-        self.unheard |= fx.broken_pipe;
+        self.sent_after_close |= fx.broken_pipe;
     }
 
     /// Says "abort" if data are unread, or known to follow, else "closed", unless either was said.
@@ -269,7 +269,7 @@ impl Stream {
             return;
         }
         if self.readable() > 0 || self.refuses_data_after_close() {
-            self.say_abort();
+            self.set_abort_flag();
         } else {
             self.own.insert(StateFlags::CLOSED);
         }
@@ -277,14 +277,14 @@ impl Stream {
 
     /// Data came after the application had closed. Nobody will read them, so that the peer may never take what
     /// was left behind here: it is told that they are lost, as TCP does by a reset.
-    pub(super) fn refuse_data(&mut self) {
+    pub(super) fn abort_on_data_after_close(&mut self) {
         if self.is_closing() && self.readable() > 0 && !self.peer.any_close() {
             self.own = self.own.without(StateFlags::CLOSED);
-            self.say_abort();
+            self.set_abort_flag();
         }
     }
 
-    fn say_abort(&mut self) {
+    fn set_abort_flag(&mut self) {
         self.own.insert(StateFlags::ABORTED);
         self.cdc_due = true;
     }

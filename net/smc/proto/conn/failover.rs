@@ -3,7 +3,7 @@
 
 use crate::conn::{
     is_before,
-    recv::Hold,
+    recv::ConsHold,
     Cdc,
     ConnState,
     Effects,
@@ -54,7 +54,7 @@ impl Stream {
         let has_closed = !self.own.is_empty() || !self.peer.is_empty();
         // A C peer that is closing, or knows that we are, moves without a word.
         if !core::mem::take(&mut self.peer_moved) && !has_closed {
-            self.recv.hold_if_late();
+            self.recv.hold_cons_if_late();
         }
         let space = self.send.space();
         self.send.rewind();
@@ -76,7 +76,9 @@ impl Stream {
     /// the peer used between the two. One of ours has the number of the last message sent before it in the
     /// producer cursor's place of the wrap count; what a C peer has there is not looked at.
     pub const fn is_stale(&self, cdc: &Cdc) -> bool {
-        cdc.is_validation() && !self.recv.tells_late() && is_before(cdc.prod.wrap, self.seq_peer)
+        cdc.is_validation()
+            && !self.recv.advertises_late()
+            && is_before(cdc.prod.wrap, self.seq_peer)
     }
 
     /// Whether message `seq` of the peer was not taken yet.
@@ -87,8 +89,8 @@ impl Stream {
     /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and
     /// until then is not told that this was read.
     pub(super) fn on_peer_switch(&mut self) {
-        self.peer_moved = !self.recv.awaits_move();
-        self.recv.hold(Hold::Validated);
+        self.peer_moved = !self.recv.awaits_peer_switch();
+        self.recv.hold_cons(ConsHold::PeerValidating);
     }
 
     /// The peer moved the connection and says which of its messages arrived last.
@@ -99,8 +101,8 @@ impl Stream {
         }
         match seq == self.seq_peer {
             // There is nothing that it would repeat.
-            true => self.cdc_due |= self.recv.release(),
-            false => self.recv.hold(Hold::Repeated),
+            true => self.cdc_due |= self.recv.release_cons(),
+            false => self.recv.hold_cons(ConsHold::PeerResending),
         }
         Ok(())
     }

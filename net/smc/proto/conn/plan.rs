@@ -81,7 +81,7 @@ impl Stream {
     /// Whether [`Stream::plan`] would give something. Nothing before [`Stream::establish`].
     pub fn has_work(&self) -> bool {
         let due = self.validation_due || self.cdc_due || self.is_close_ready();
-        self.send.has_peer() && !self.cut && (due || self.can_write_data())
+        self.send.has_peer() && !self.has_no_link && (due || self.can_write_data())
     }
 
     /// Whether our close waits to be posted and can be: everything that was given has been posted, unless
@@ -142,8 +142,8 @@ impl Stream {
         let seq = self.seq.wrapping_add(1);
 
         let cons = match self.is_final_message(state) {
-            true => self.recv.cons_told(),
-            false => self.recv.tell_cons(),
+            true => self.recv.advertised_cursor(),
+            false => self.recv.advertise(),
         };
         let record = SentRecord {
             start,
@@ -178,7 +178,7 @@ impl Stream {
 
     /// What a validation has in place of the producer cursor: see [`Stream::is_stale`].
     fn last_before_move(&self) -> Cursor {
-        let wrap = match self.recv.tells_late() {
+        let wrap = match self.recv.advertises_late() {
             true => 0,
             false => self.seq,
         };

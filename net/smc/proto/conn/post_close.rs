@@ -61,13 +61,13 @@ impl Stream {
     /// Whether the peer is to be asked whether anything follows its close: it may, and all was said that makes
     /// the peer send it.
     fn wants_echo(&self) -> bool {
-        let has_room = !self.recv.is_blocked() || self.recv.has_told_all();
+        let has_room = !self.recv.is_blocked() || self.recv.is_all_advertised();
         let is_told = has_room || self.close_posted;
         self.awaits_data_after_close()
             && is_told
             && !self.has_work()
             && self.send.has_peer()
-            && !self.cut
+            && !self.has_no_link
     }
 
     /// Begins to ask the peer whether anything follows its close, if that is to be done and was not since

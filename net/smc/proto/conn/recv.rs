@@ -2,8 +2,8 @@
 //! The receiving half: what the peer has written, what the application has read, when to tell the
 //! peer, and the urgent byte.
 //!
-//! Places are stream positions: `confirmed` (told to the peer) <= `consumed` (read) <= `received`. Where the
-//! urgent byte is next, `confirmed` may be one ahead of `consumed`.
+//! Places are stream positions: `advertised` (told to the peer) <= `consumed` (read) <= `received`. Where the
+//! urgent byte is next, `advertised` may be one ahead of `consumed`.
 
 use crate::conn::ProducerFlags;
 use crate::cursor::{
@@ -29,15 +29,15 @@ pub enum UrgentState {
 
 /// Until when the peer is not told that more was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum ConsHold {
     #[default]
     No,
     /// We moved, and it was not heard by another link since.
-    Moved,
+    LocalSwitch,
     /// It moved, and its word which of its messages arrived last waits for those that came by the old link.
-    Validated,
+    PeerValidating,
     /// It was heard, and repeats those that it does not know of.
-    Repeated,
+    PeerResending,
 }
 
 /// Ring and read position of one connection.
@@ -46,7 +46,7 @@ pub(super) struct Receiver {
     ring: Ring,
     received: u64,
     consumed: u64,
-    confirmed: u64,
+    advertised: u64,
     /// One past the urgent byte.
     urgent_end: u64,
     urgent: UrgentState,
@@ -59,20 +59,20 @@ pub(super) struct Receiver {
     /// The peer has more to send than fits, and waits.
     peer_blocked: bool,
     /// Whether the peer repeats what is here: see [`Self::hold`].
-    held: Hold,
+    cons_hold: ConsHold,
     /// The peer is told no more than what was here before its newest message, unless it waits for it.
-    tells_late: bool,
+    advertises_late: bool,
     /// What was here before that.
-    before: u64,
+    received_before: u64,
     /// The peer waits to be told all.
-    tells_all: bool,
+    advertises_all: bool,
     /// As last received.
     flags: ProducerFlags,
 }
 
 /// What reading did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Consumed {
+pub(super) struct ConsUpdate {
     /// The peer has to be told now.
     pub(super) update_due: bool,
     /// The read ends here, at the urgent mark.
@@ -88,17 +88,17 @@ impl Receiver {
             ring,
             received: 0,
             consumed: 0,
-            confirmed: 0,
+            advertised: 0,
             urgent_end: 0,
             urgent: UrgentState::Read,
             urgent_byte: 0,
             has_mark: false,
             inline: false,
             peer_blocked: false,
-            held: Hold::No,
-            tells_late: false,
-            before: 0,
-            tells_all: false,
+            cons_hold: ConsHold::No,
+            advertises_late: false,
+            received_before: 0,
+            advertises_all: false,
             flags: ProducerFlags::from_bits(0),
         }
     }
@@ -128,7 +128,7 @@ impl Receiver {
             .ok_or(PeerMisbehaved::CursorOutsideRing)?;
         match u64::try_from(ahead) {
             Ok(0) => Ok(None),
-            Ok(ahead) if ahead <= size.saturating_sub(self.untold()) => {
+            Ok(ahead) if ahead <= size.saturating_sub(self.not_advertised()) => {
                 Ok(Some(self.received.wrapping_add(ahead)))
             }
             Ok(_) => Err(PeerMisbehaved::ProducerOverrun),
@@ -141,8 +141,8 @@ impl Receiver {
     /// Takes over a position that [`Self::check_prod`] gave. Returns the ring offset of an urgent
     /// byte that came with it.
     pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
-        self.before = self.received;
-        self.tells_all |= flags.contains(ProducerFlags::UPDATE_REQUESTED);
+        self.received_before = self.received;
+        self.advertises_all |= flags.contains(ProducerFlags::UPDATE_REQUESTED);
         self.flags = flags;
         self.peer_blocked = flags.contains(ProducerFlags::WRITE_BLOCKED);
         let present = flags.contains(ProducerFlags::URGENT_PRESENT);
@@ -177,8 +177,8 @@ impl Receiver {
     /// Whether the peer has to be told at once of an urgent byte that came: it waits until that was read, and
     /// a reader who stands before it may never read it.
     pub(super) fn answer_urgent(&mut self) -> bool {
-        let is_asked = self.tells_late && self.is_at_hole();
-        is_asked && self.settle(true, false).update_due
+        let is_asked = self.advertises_late && self.is_at_hole();
+        is_asked && self.cons_update(true, false).update_due
     }
 
     pub(super) fn store_urgent(&mut self, byte: u8) {
@@ -190,9 +190,9 @@ impl Receiver {
     }
 
     /// Bytes of the ring that the peer may not write.
-    fn untold(&self) -> u64 {
+    fn not_advertised(&self) -> u64 {
         self.received
-            .wrapping_sub(self.consumed.max(self.confirmed))
+            .wrapping_sub(self.consumed.max(self.advertised))
     }
 
     /// How far the peer has written, how far the application has read, and the flags of the peer's
@@ -256,7 +256,7 @@ impl Receiver {
     pub(super) fn is_worth_reading(&self, lowat: u32) -> bool {
         let wanted = u64::from(lowat).saturating_add(self.is_at_hole().into());
         let room = u64::from(self.ring.size())
-            .saturating_sub(self.received.saturating_sub(self.confirmed));
+            .saturating_sub(self.received.saturating_sub(self.advertised));
         let is_tight = room <= self.least_update().into();
         let unread = self.unread();
         self.readable() > 0 && (unread >= wanted || is_tight)
@@ -278,17 +278,17 @@ impl Receiver {
     }
 
     /// The application is about to read: it passes the urgent byte that is next, unless that is in line.
-    pub(super) fn before_read(&mut self) -> Consumed {
+    pub(super) fn skip_urgent(&mut self) -> ConsUpdate {
         let steps = self.is_at_hole();
         if steps {
             self.step_over();
         }
-        self.settle(steps, false)
+        self.cons_update(steps, false)
     }
 
     /// The application has read `len` bytes.
-    pub(super) fn consume(&mut self, len: u32) -> Consumed {
-        let stepped = self.before_read();
+    pub(super) fn consume(&mut self, len: u32) -> ConsUpdate {
+        let stepped = self.skip_urgent();
         let had_mark = self.has_mark;
         let len = total(&self.peek(0, len));
         self.consumed = self.consumed.wrapping_add(len.into());
@@ -297,8 +297,8 @@ impl Receiver {
             self.pass_mark();
         }
         let at_mark = self.is_at_mark();
-        let settled = self.settle(passes && had_mark || self.is_at_hole(), at_mark);
-        Consumed {
+        let settled = self.cons_update(passes && had_mark || self.is_at_hole(), at_mark);
+        ConsUpdate {
             update_due: settled.update_due || stepped.update_due,
             ..settled
         }
@@ -313,9 +313,9 @@ impl Receiver {
     }
 
     /// The urgent byte was read by itself. The mark stays where it is.
-    pub(super) fn take_urgent(&mut self) -> Consumed {
+    pub(super) fn take_urgent(&mut self) -> ConsUpdate {
         self.urgent = UrgentState::Read;
-        self.settle(self.is_at_hole(), false)
+        self.cons_update(self.is_at_hole(), false)
     }
 
     pub(super) const fn urgent_state(&self) -> UrgentState {
@@ -327,20 +327,21 @@ impl Receiver {
     /// Whether the peer has to learn the read position now (`smc_tx_consumer_update`).
     ///
     /// Unlike the C module this also answers a blocked peer when the ring was read empty.
-    fn settle(&mut self, forced: bool, at_mark: bool) -> Consumed {
+    fn cons_update(&mut self, forced: bool, at_mark: bool) -> ConsUpdate {
         let size = u64::from(self.ring.size());
-        let unconfirmed = self.given_back().saturating_sub(self.confirmed);
-        let free = size.saturating_sub(self.received.saturating_sub(self.confirmed));
+        let unadvertised = self.given_back().saturating_sub(self.advertised);
+        let free = size.saturating_sub(self.received.saturating_sub(self.advertised));
         let least = self.least_update();
         let empty = self.unread() == 0;
-        let worth = unconfirmed > least.into() && (free <= size / 2 || self.peer_blocked);
-        let starved = unconfirmed > 0 && empty && self.peer_blocked;
-        self.tells_all |= forced || self.peer_blocked;
+        let is_large = unadvertised > least.into() && (free <= size / 2 || self.peer_blocked);
+        let is_starved = unadvertised > 0 && empty && self.peer_blocked;
+        self.advertises_all |= forced || self.peer_blocked;
         if empty {
             self.peer_blocked = false;
         }
-        Consumed {
-            update_due: self.held == Hold::No && (forced && unconfirmed > 0 || worth || starved),
+        ConsUpdate {
+            update_due: self.cons_hold == ConsHold::No
+                && (forced && unadvertised > 0 || is_large || is_starved),
             at_mark,
         }
     }
@@ -354,14 +355,17 @@ impl Receiver {
     /// sender may wait until the peer is past it.
     fn given_back(&self) -> u64 {
         let apart = u64::from(self.is_at_hole());
-        self.consumed.wrapping_add(apart).max(self.confirmed)
+        self.consumed.wrapping_add(apart).max(self.advertised)
     }
 
     /// The read position as the peer may know it.
-    fn told(&self) -> u64 {
-        match self.tells_late && !self.tells_all {
-            _ if self.held != Hold::No => self.confirmed,
-            true => self.given_back().min(self.before).max(self.confirmed),
+    fn advertisable(&self) -> u64 {
+        match self.advertises_late && !self.advertises_all {
+            _ if self.cons_hold != ConsHold::No => self.advertised,
+            true => self
+                .given_back()
+                .min(self.received_before)
+                .max(self.advertised),
             false => self.given_back(),
         }
     }
@@ -369,30 +373,30 @@ impl Receiver {
     /// The peer is one for which [`Self::hold`] comes too late now and then: it may lose its link just after it
     /// sent something, and may hear that this was read before it knows that it arrived. What it sent before
     /// that it knows by then.
-    pub(super) fn tell_late(&mut self) {
-        self.tells_late = true;
+    pub(super) fn advertise_late(&mut self) {
+        self.advertises_late = true;
     }
 
     /// Whether the peer is one of those.
-    pub(super) const fn tells_late(&self) -> bool {
-        self.tells_late
+    pub(super) const fn advertises_late(&self) -> bool {
+        self.advertises_late
     }
 
     /// The cursor of the read position for the peer, which is being told it.
-    pub(super) fn tell_cons(&mut self) -> Cursor {
-        self.confirmed = self.told();
-        self.tells_all &= self.held != Hold::No;
-        self.cons_told()
+    pub(super) fn advertise(&mut self) -> Cursor {
+        self.advertised = self.advertisable();
+        self.advertises_all &= self.cons_hold != ConsHold::No;
+        self.advertised_cursor()
     }
 
     /// The cursor of the read position that the peer was told last.
-    pub(super) fn cons_told(&self) -> Cursor {
-        self.ring.cursor(self.confirmed)
+    pub(super) fn advertised_cursor(&self) -> Cursor {
+        self.ring.cursor(self.advertised)
     }
 
     /// Whether the peer was told that all was read, so that there is room.
-    pub(super) const fn has_told_all(&self) -> bool {
-        self.confirmed == self.received
+    pub(super) const fn is_all_advertised(&self) -> bool {
+        self.advertised == self.received
     }
 
     /// Whether the peer's last message said that it may have more to send than there is room for.
@@ -405,40 +409,40 @@ impl Receiver {
     ///
     /// A C peer does not expect a consumer cursor ahead of its producer cursor: where the ring wraps between
     /// the two, it repeats to the ring's end and beyond, into what belongs to another connection.
-    pub(super) fn hold(&mut self, until: Hold) {
-        self.held = until;
+    pub(super) fn hold_cons(&mut self, until: ConsHold) {
+        self.cons_hold = until;
     }
 
     /// The connection's link is gone, and the peer has not moved: it will, and what it is told meanwhile may
     /// reach it just after that.
-    pub(super) fn hold_if_late(&mut self) {
-        if self.tells_late && self.held == Hold::No {
-            self.held = Hold::Moved;
+    pub(super) fn hold_cons_if_late(&mut self) {
+        if self.advertises_late && self.cons_hold == ConsHold::No {
+            self.cons_hold = ConsHold::LocalSwitch;
         }
     }
 
     /// Whether it is waited for that the peer moves as we did.
-    pub(super) const fn awaits_move(&self) -> bool {
-        matches!(self.held, Hold::Moved)
+    pub(super) const fn awaits_peer_switch(&self) -> bool {
+        matches!(self.cons_hold, ConsHold::LocalSwitch)
     }
 
     /// The peer says how far it has written. Whether it has to be told the read position, as it has repeated
     /// all that was read, or has nothing to repeat.
-    pub(super) fn go_on(&mut self, prod: Cursor) -> bool {
-        match self.held {
-            Hold::No | Hold::Validated => false,
-            Hold::Moved => self.release(),
-            Hold::Repeated => {
+    pub(super) fn release_if_resent(&mut self, prod: Cursor) -> bool {
+        match self.cons_hold {
+            ConsHold::No | ConsHold::PeerValidating => false,
+            ConsHold::LocalSwitch => self.release_cons(),
+            ConsHold::PeerResending => {
                 let behind = self.ring.distance(self.received, prod).unwrap_or(0);
                 let position = self.received.saturating_add_signed(behind);
-                position >= self.consumed && self.release()
+                position >= self.consumed && self.release_cons()
             }
         }
     }
 
     /// The peer repeated what it had to. Whether it has to be told the read position.
-    pub(super) fn release(&mut self) -> bool {
-        core::mem::take(&mut self.held) != Hold::No && self.confirmed != self.given_back()
+    pub(super) fn release_cons(&mut self) -> bool {
+        core::mem::take(&mut self.cons_hold) != ConsHold::No && self.advertised != self.given_back()
     }
 
     /// Whether the ring is full.

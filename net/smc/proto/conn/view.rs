@@ -20,9 +20,9 @@ pub enum SendError {
     Pipe,
     /// ECONNRESET; what was taken before counts first.
     ConnReset,
-    /// None: the peer has closed in order. What is sent now is lost, and [`Stream::send_unheard`] has to
+    /// None: the peer has closed in order. What is sent now is lost, and [`Stream::discard_after_close`] has to
     /// follow.
-    Unheard,
+    PeerClosed,
 }
 
 /// What a reader finds, before `sk_err` is looked at.
@@ -167,8 +167,8 @@ impl Stream {
             _ if self.killed => Err(SendError::Pipe),
             ConnState::Active | ConnState::AppCloseWait1 if self.peer.any_close() => {
                 Err(match self.send.unsent() {
-                    _ if self.unheard => SendError::Pipe,
-                    0 => SendError::Unheard,
+                    _ if self.sent_after_close => SendError::Pipe,
+                    0 => SendError::PeerClosed,
                     _ => SendError::ConnReset,
                 })
             }
@@ -179,13 +179,13 @@ impl Stream {
 
     /// Something was sent to a peer that has closed: from now on nothing can be, as after the reset that it
     /// would answer over TCP. The caller sets `sk_err` to EPIPE.
-    pub fn send_unheard(&mut self) {
-        self.unheard = true;
+    pub fn discard_after_close(&mut self) {
+        self.sent_after_close = true;
     }
 
-    /// Whether [`Stream::send_unheard`] was called.
-    pub const fn is_unheard(&self) -> bool {
-        self.unheard
+    /// Whether [`Stream::discard_after_close`] was called.
+    pub const fn has_sent_after_close(&self) -> bool {
+        self.sent_after_close
     }
 
     /// What recv(2) finds, in this order: state, data, end of stream.
@@ -225,7 +225,7 @@ impl Stream {
     /// was sent to a peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.shut_write || self.unheard || self.is_reset()
+        self.shut_write || self.sent_after_close || self.is_reset()
     }
 
     /// What poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` says whether a send buffer
