@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The state tables, every state against every event, compared with what lies in `snapshots/`.
+//! The state tables, every state against every event, compared with what lies in `snapshots/`, and as diagrams in
+//! `Documentation/states.md`.
 //!
 //! After a wanted change run once with `SMC_UPDATE_SNAPSHOTS=1` and read the difference.
 
@@ -38,10 +39,31 @@ where
     text
 }
 
+/// A state diagram in Mermaid: one arrow for each pair of states, with the events that lead from one to the other.
+fn diagram<S, E>(table: &[(S, E, S)]) -> String
+where
+    S: Copy + Debug + PartialEq,
+    E: Copy + Debug,
+{
+    let mut arrows: Vec<(S, S, String)> = Vec::new();
+    for (from, event, to) in table {
+        match arrows
+            .iter_mut()
+            .find(|arrow| (arrow.0, arrow.1) == (*from, *to))
+        {
+            Some((.., label)) => write!(label, ", {event:?}").unwrap(),
+            None => arrows.push((*from, *to, format!("{event:?}"))),
+        }
+    }
+    let mut text = "```mermaid\nstateDiagram-v2\n".to_owned();
+    for (from, to, label) in arrows {
+        writeln!(text, "    {from:?} --> {to:?}: {label}").unwrap();
+    }
+    text + "```\n"
+}
+
 fn compare(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SMC_UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(&path, text).expect("the snapshot can be written");
     }
@@ -52,7 +74,7 @@ fn compare(name: &str, text: &str) {
 #[test]
 fn close_states_are_as_written_down() {
     let text = matrix(&ConnState::ALL, &ConnEvent::ALL, ConnState::after);
-    compare("conn.txt", &text);
+    compare("tests/snapshots/conn.txt", &text);
 }
 
 #[test]
@@ -66,7 +88,19 @@ fn link_states_are_as_written_down() {
     let text = matrix(&link::State::ALL, &events, |state, event| {
         state.on(event).unwrap_or(state)
     });
-    compare("link.txt", &text);
+    compare("tests/snapshots/link.txt", &text);
+}
+
+#[test]
+fn diagrams_are_those_of_the_tables() {
+    let text = format!(
+        "# States\n\nMade from the tables in `net/smc/proto` by `tests/tables.rs`; do not edit.\n\n\
+         ## A connection\n\nRFC 7609 section 4.8, as `smc_close.c` has it: `net/smc/proto/conn/state.rs`.\n\n{}\n\
+         ## A link\n\n`enum smc_link_state` of the C module: `net/smc/proto/link.rs`.\n\n{}",
+        diagram(ConnState::TRANSITIONS),
+        diagram(link::State::TRANSITIONS),
+    );
+    compare("Documentation/states.md", &text);
 }
 
 #[test]

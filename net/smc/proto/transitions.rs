@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State tables as data: one macro call gives the transition function, the full matrix for the
-//! tests, and a graph in `dot` for the documentation.
+//! State tables as data: one macro call gives the transition function, and the table itself for the tests and for
+//! `Documentation/states.md`.
 //!
 //! For state machines that a specification draws and that keep no data of their own per state
 //! (connection close, links, link-group types). A machine whose data differ by state is an enum of
@@ -13,8 +13,7 @@
 /// implements on `State`:
 ///
 /// - `on(self, Event) -> Option<State>`: the next state, `None` if the event is not allowed here;
-/// - `TRANSITIONS: &[(State, Event, State)]`: the same as data, one entry per allowed pair;
-/// - `write_dot(&mut impl fmt::Write, name)`: the graph, one edge per entry.
+/// - `TRANSITIONS: &[(State, Event, State)]`: the same as data, one entry per allowed pair.
 ///
 /// States and events are variants of field-less enums that are `Copy`, `Debug` and `PartialEq`. A
 /// pair that is named twice is refused by the compiler (unreachable pattern).
@@ -46,22 +45,6 @@ macro_rules! transitions {
                     #[allow(unreachable_patterns)]
                     _ => ::core::option::Option::None,
                 }
-            }
-
-            /// Writes the table as a graph in the `dot` language.
-            ///
-            /// # Errors
-            ///
-            /// Those of `out`.
-            pub fn write_dot(
-                out: &mut impl ::core::fmt::Write,
-                name: &str,
-            ) -> ::core::fmt::Result {
-                ::core::writeln!(out, "digraph {name} {{")?;
-                for (from, event, to) in Self::TRANSITIONS {
-                    ::core::writeln!(out, "    {from:?} -> {to:?} [label=\"{event:?}\"];")?;
-                }
-                out.write_str("}\n")
             }
         }
     };
@@ -106,13 +89,5 @@ mod tests {
             }
         }
         assert_eq!(allowed, Door::TRANSITIONS.len());
-    }
-
-    #[test]
-    fn the_graph_has_an_edge_per_entry() {
-        let mut dot = String::new();
-        Door::write_dot(&mut dot, "door").unwrap();
-        assert!(dot.contains("    Shut -> Locked [label=\"KeyTurned\"];\n"));
-        assert_eq!(dot.matches("->").count(), Door::TRANSITIONS.len());
     }
 }
