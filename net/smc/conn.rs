@@ -55,8 +55,8 @@ use smc_proto::{
     buffer::SizeClass,
     conn::{
         Arrivals,
-        ConnState,
         CdcHold,
+        ConnState,
         Stream, //
     },
     id::{

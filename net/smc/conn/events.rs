@@ -12,11 +12,11 @@ use kernel::{
 use kernel_ext::net::Sk;
 use smc_proto::{
     conn::{
-        RxVerdict,
         Cdc,
         Effects,
         Fault,
         Readiness,
+        RxVerdict,
         SentRecord,
         Stream, //
     },
@@ -186,7 +186,9 @@ impl LgrConn for Conn {
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
         let is_early = inner.is_early(slot, cdc);
-        let Inner { cdc_hold, stream, .. } = &mut *inner;
+        let Inner {
+            cdc_hold, stream, ..
+        } = &mut *inner;
         let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
         if verdict == RxVerdict::Deliver {
             let result = inner.take(Some(slot), cdc);
