@@ -25,23 +25,20 @@ use smc_proto::{
     wire::clc::Limits, //
 };
 
-/// The settings, and their numbers in [`ENTRIES`].
-#[derive(Clone, Copy)]
-enum Setting {
-    Autocorking,
-    BufType,
-    TestLink,
-    IdleTime,
-    Wmem,
-    Rmem,
-    MaxLinks,
-    MaxConns,
-    LimitHandshakes,
-    MaxSendWr,
-    MaxRecvWr,
-}
+/// The table of settings: gives each its place in [`ENTRIES`].
+macro_rules! settings {
+    ($($setting:ident: $entry:expr,)+) => {
+        /// The settings, and their places in [`ENTRIES`].
+        #[derive(Clone, Copy)]
+        enum Setting {
+            $($setting,)+
+        }
 
-const COUNT: usize = 11;
+        const COUNT: usize = [$(Setting::$setting),+].len();
+
+        static ENTRIES: [Entry; COUNT] = [$($entry),+];
+    };
+}
 
 /// Buffers are not smaller than this, in bytes.
 const BUF_MIN: u32 = 16 * 1024;
@@ -70,21 +67,21 @@ const fn seconds(name: &'static CStr, default: u32) -> Entry {
     }
 }
 
-static ENTRIES: [Entry; COUNT] = [
-    range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
-    range(c"smcr_buf_type", 0, 2, 0),
-    seconds(c"smcr_testlink_time", 30),
+settings! {
+    Autocorking: range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
+    BufType: range(c"smcr_buf_type", 0, 2, 0),
+    TestLink: seconds(c"smcr_testlink_time", 30),
     // The C module has no such setting.
-    seconds(c"smcr_lgr_idle_time", 600),
-    range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
-    range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
+    IdleTime: seconds(c"smcr_lgr_idle_time", 600),
+    Wmem: range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
+    Rmem: range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
     // CAST: it is small.
-    range(c"smcr_max_links_per_lgr", 1, LINK_SLOTS as u32, 2),
-    range(c"smcr_max_conns_per_lgr", 16, 255, 255),
-    range(c"limit_smc_hs", 0, 1, 0),
-    range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),
-    range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
-];
+    MaxLinks: range(c"smcr_max_links_per_lgr", 1, LINK_SLOTS as u32, 2),
+    MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
+    LimitHandshakes: range(c"limit_smc_hs", 0, 1, 0),
+    MaxSendWr: range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),
+    MaxRecvWr: range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
+}
 
 /// Where the files are, below `/proc/sys`.
 pub(crate) const DIRECTORY: &CStr = c"net/smc";
