@@ -6,6 +6,7 @@
 
 mod bench;
 mod cli;
+mod compile;
 mod dirs;
 mod guests;
 mod host;

@@ -20,7 +20,7 @@ use crate::run;
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
 use crate::vm::Outcome;
-use crate::{host, lint};
+use crate::{compile, host, lint};
 
 /// Results so far.
 #[derive(Default)]
@@ -79,6 +79,13 @@ pub(crate) struct Choice {
     pub(crate) soak: bool,
 }
 
+impl Choice {
+    /// Whether all guest scripts of the folder are to run.
+    fn is_whole(&self) -> bool {
+        self.folder == TESTS && self.names.is_empty() && self.flavours.is_empty()
+    }
+}
+
 /// How much longer a script may take then.
 const SOAK_FACTOR: u32 = 10;
 
@@ -99,7 +106,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
     }
     if choice.guests {
         // Whatever stops the guests is one failure more; the count is printed all the same.
-        if let Err(e) = guests(dirs, &scripts, choice.soak, order, &mut tally) {
+        if let Err(e) = guests(dirs, &scripts, choice, order, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
         }
     }
@@ -109,7 +116,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, Ask)],
-    soak: bool,
+    choice: &Choice,
     order: &Order<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
@@ -118,11 +125,14 @@ fn guests(
         dirs,
         tools: &tools,
         order,
-        soak,
+        soak: choice.soak,
         sets: HashMap::new(),
     };
     tally.add(stage.self_test()?);
     host::build_tools(dirs)?;
+    if choice.is_whole() {
+        tally.add(stage.compile()?);
+    }
     let mut ready = Vec::new();
     for (script, ask) in scripts {
         if stage.prepare(script, ask, tally)? {
@@ -266,6 +276,17 @@ impl Stage<'_> {
         }
         tell(dirs, "planted.sh", &play.ask, &[outcome], &tally);
         Ok(tally)
+    }
+
+    /// Compiles the programs that must not build, as the module is for the guests.
+    fn compile(&mut self) -> Result<Tally> {
+        let dirs = self.dirs;
+        let set = self.set(Flavour::UmDebug, true)?;
+        match &set.module {
+            Ok(_) => compile::test(dirs, &set.kernel),
+            // The scripts say so.
+            Err(_) => Ok(Tally::default()),
+        }
     }
 
     /// Builds what a script needs; false if that cannot be, which is a failure of the script.
