@@ -12,6 +12,24 @@ MIB=$((1 << 20))
 CG=/tmp/cgroup
 LIMIT=16
 
+# The kernel's tracepoint ---------------------------------------------------------------------
+
+LIMITS=/sys/kernel/tracing/instances/limits
+
+# traces_limits: sock_exceed_buf_limit, which reads the protocol's limits for a single socket, is recorded.
+traces_limits() {
+	[ -e ${LIMITS%/*/*}/events ] || mount -t tracefs none ${LIMITS%/*/*} || return
+	mkdir $LIMITS && echo 1 >$LIMITS/events/sock/sock_exceed_buf_limit/enable
+}
+
+# traced_limits: it was, for one of our sockets, with the limits of TCP.
+traced_limits() {
+	local rmem wmem
+	read -r rmem _ </proc/sys/net/ipv4/tcp_rmem
+	read -r wmem _ </proc/sys/net/ipv4/tcp_wmem
+	grep -m1 "proto:SMC.* sysctl_rmem=$rmem .* sysctl_wmem=$wmem " $LIMITS/trace && rmdir $LIMITS
+}
+
 # Connections of a cgroup ---------------------------------------------------------------------
 
 # mount_cgroup VERSION: cgroups with memory limits.
@@ -137,6 +155,7 @@ require "soft RoCE" up_rxe
 check "the limit of all sockets is that of TCP by default" defaults_as_tcp
 require "large buffers" set_sysctl rmem $MIB
 
+require "the tracepoint of sockets beyond a limit is on" traces_limits
 require "cgroups of version 2" mount_cgroup 2
 check "a cgroup stays within memory.max, and its connections go over TCP" fills memory.current memory.max
 check "those of others do not" beside fills memory.current memory.max
@@ -146,6 +165,7 @@ require "cgroups of version 1" within 20 mount_cgroup 1
 check "a cgroup stays within kmem.tcp.limit_in_bytes, too" \
 	fills memory.kmem.tcp.usage_in_bytes memory.kmem.tcp.limit_in_bytes
 require "no cgroups again" unmount_cgroup
+check "the tracepoint of sockets beyond a limit has those of SMC, with TCP's limits" traced_limits
 
 require "small buffers" set_sysctl rmem 65536
 require "all buffers can go" sh -c "echo 2 >/proc/sys/vm/drop_caches"
