@@ -11,7 +11,6 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
     self,
-    Contact,
     Iwarp,
     Means,
     Proposed,
@@ -20,11 +19,13 @@ use smc_proto::handshake::client::{
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::server::{
     Accepted,
-    Beginning,
     Chosen,
     Local, //
 };
-use smc_proto::handshake::Failure;
+use smc_proto::handshake::{
+    Failure,
+    OwnInfo, //
+};
 use smc_proto::id::{
     Gid,
     Ipv4,
@@ -138,13 +139,16 @@ fn propose<R>(
     then(proposed, local.judge(&read, |_| false))
 }
 
+fn info(listener: Option<u16>) -> OwnInfo {
+    OwnInfo {
+        hostname: Hostname::new(b"name"),
+        listener,
+    }
+}
+
 fn accept(chosen: Chosen, gid: Gid) -> (Accepted, Accept) {
-    let beginning = Beginning {
-        is_direct: true,
-        hostname: Hostname::new(b"server"),
-        listener: SERVER_PORT,
-    };
-    let (accepted, accept) = chosen.accept(end(gid), Some(beginning));
+    let own = info((chosen.transport() == Transport::Iwarp).then_some(SERVER_PORT));
+    let (accepted, accept) = chosen.accept(end(gid), Some((chosen.new_lgr(true), own)));
     let mut buf = [0; 1000];
     let bytes = Message::Accept(accept).emit(&mut buf).unwrap();
     assert_eq!(Message::parse(bytes), Ok(Message::Accept(accept)));
@@ -175,8 +179,7 @@ fn until_confirm(then: impl FnOnce(Accepted, client::Agreed)) {
 }
 
 fn confirm(agreed: &client::Agreed, gid: Gid, port: u16) -> Confirm<'static> {
-    let name = Hostname::new(b"client");
-    agreed.confirm_iwarp(end(gid), name, List::EMPTY, port)
+    agreed.confirm(end(gid), info(Some(port)), List::EMPTY)
 }
 
 const MISBEHAVED: PeerMisbehaved = PeerMisbehaved::ModeNotOffered;
@@ -186,10 +189,8 @@ fn two_machines_with_iwarp_alone_agree_on_it() {
     until_confirm(|accepted, agreed| {
         assert_eq!(agreed.transport(), Transport::Iwarp);
         assert_eq!(agreed.iwarp().unwrap().nonce, NONCE);
-        let Contact::First(beginning) = agreed.contact() else {
-            panic!("not a first contact");
-        };
-        assert_eq!(beginning.limits().max_links, 2);
+        let new = agreed.new_lgr().expect("a first contact");
+        assert_eq!(new.limits.max_links, 2);
         assert_eq!(agreed.listener(), SERVER_PORT);
         let confirm = confirm(&agreed, named(CLIENT), PORT);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
@@ -220,7 +221,7 @@ fn roce_comes_first_and_iwarp_where_it_fails() {
         let chosen = chosen.unwrap();
         assert_eq!(chosen.transport(), Transport::Roce);
         assert_eq!(chosen.peer_gid(), Gid::from_ipv4(CLIENT));
-        assert_eq!(chosen.limits().max_links, 2);
+        assert_eq!(chosen.new_lgr(true).limits.max_links, 2);
         let (_, over_roce) = accept(chosen, Gid::from_ipv4(SERVER));
         let agreed = proposed.on_message(&Message::Accept(over_roce)).unwrap();
         assert_eq!(agreed.transport(), Transport::Roce);
@@ -305,8 +306,7 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
         });
     }
     until_confirm(|accepted, agreed| {
-        let name = Hostname::new(b"client");
-        let silent = agreed.confirm(end(named(CLIENT)), name, List::EMPTY);
+        let silent = agreed.confirm(end(named(CLIENT)), info(None), List::EMPTY);
         let result = accepted.on_message(&Message::Confirm(silent));
         assert_eq!(result.unwrap_err(), MISBEHAVED.into());
     });
@@ -318,10 +318,9 @@ fn a_group_is_found_again_by_the_names_of_both_ends() {
         let reuse = chosen.unwrap().accept(end(named(SERVER)), None);
         let (accepted, accept) = reuse;
         let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
-        assert_eq!(*agreed.contact(), Contact::Reuse);
+        assert_eq!(agreed.new_lgr(), None);
         assert_eq!(agreed.wanted(0, ENDS).peer_gid, named(SERVER));
-        let name = Hostname::new(b"client");
-        let confirm = agreed.confirm(end(named(CLIENT)), name, List::EMPTY);
+        let confirm = agreed.confirm(end(named(CLIENT)), info(None), List::EMPTY);
         let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
         assert_eq!(agreed.listener(), 0);
     });
@@ -337,10 +336,9 @@ fn a_group_is_joined_by_any_of_its_links() {
         propose(IWARP_ALONE, true, |proposed, chosen| {
             let (accepted, accept) = chosen.unwrap().accept(end(theirs), None);
             let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
-            assert_eq!(*agreed.contact(), Contact::Reuse);
+            assert_eq!(agreed.new_lgr(), None);
             assert_eq!(agreed.wanted(0, ENDS).peer_gid, theirs);
-            let name = Hostname::new(b"client");
-            let confirm = agreed.confirm(end(ours), name, List::EMPTY);
+            let confirm = agreed.confirm(end(ours), info(None), List::EMPTY);
             let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
             assert_eq!(agreed.client().gid, ours);
         });

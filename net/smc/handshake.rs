@@ -12,9 +12,6 @@ mod path;
 mod server;
 mod stream;
 
-pub(crate) use client::connect;
-pub(crate) use server::accept;
-
 use kernel::{
     prelude::*,
     sync::{
@@ -35,11 +32,13 @@ use smc_proto::{
     handshake::{
         Failure,
         Fatal,
+        NewLgr,
         Then, //
     },
     lgr::{
-        rtoken::Rtoken,
-        End, //
+        End,
+        Role,
+        TcpEnds, //
     },
     reason::Reason,
     time::Duration,
@@ -57,18 +56,22 @@ use crate::{
         Owner, //
     },
     groups,
-    ib::PortGid,
     lgr::{
         ConnReservation,
         LinkGroup,
         LinkRef,
         Terms,
+        Times,
         FIRST, //
     },
     link::Link,
-    local::Local,
+    local::{
+        Local,
+        LOCAL, //
+    },
     namespace, //
 };
+use path::Path;
 
 /// How a handshake ended.
 pub(crate) enum Outcome {
@@ -111,41 +114,232 @@ impl From<Reason> for Why {
     }
 }
 
-/// Carries out what a failure means for the connection.
-fn conclude(exchange: &Exchange<'_>, local: &Local, failure: Failure) -> Result<Outcome> {
-    if let Failure::Peer(error) = failure {
-        exchange.complain(error);
-    }
-    let failure = heed_decline(exchange, failure);
-    let verdict = failure.verdict();
-    let diagnosis = match failure {
-        Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
-        Failure::Declined(..) | Failure::Peer(_) | Failure::Fatal(_) => 0,
+/// Runs the handshake on an established TCP connection. May sleep.
+///
+/// # Errors
+///
+/// The TCP connection is lost as well: connect(2) fails with that errno, accept(2) never shows the connection.
+pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Outcome> {
+    let Some(local) = LOCAL.get() else {
+        return Ok(Outcome::Fallback(Reason::Internal.into()));
     };
-    if let Some(reason) = verdict.decline {
-        exchange
-            .decline(reason, local.peer_id())
-            .map_err(|_| EPROTO)?;
+    if !tcp.syn_smc() {
+        return Ok(Outcome::Fallback(Reason::PeerNoSmc.into()));
     }
-    match verdict.then {
-        Then::Fallback(reason) => Ok(Outcome::Fallback(Why {
-            reason,
-            diagnosis,
-            cause: failure.cause(),
-            may_cross: verdict.decline.is_some() && exchange.is_confirmed(),
-        })),
-        Then::Fail(fatal) => Err(errno(fatal)),
+    let mut session = Session {
+        local: &local,
+        sk,
+        tcp,
+        clc: Exchange::new(tcp)?,
+    };
+    let result = match role {
+        Role::Client => client::connect(&mut session),
+        Role::Server => server::accept(&mut session),
+    };
+    match result {
+        Ok(conn) => Ok(Outcome::Smc(conn)),
+        Err(failure) => session.finish_failed(failure),
     }
 }
 
-/// A DECLINE of the peer that is here already speaks for both sides: the failure is that, then.
-fn heed_decline(exchange: &Exchange<'_>, failure: Failure) -> Failure {
-    if failure.verdict().decline.is_none() || !exchange.is_confirmed() {
-        return failure;
+/// A handshake under way.
+struct Session<'a> {
+    /// This host.
+    local: &'a Local,
+    /// The socket of the application.
+    sk: &'a ARef<Sk>,
+    /// The TCP connection below it.
+    tcp: &'a Arc<TcpSocket>,
+    /// The CLC messages on that.
+    clc: Exchange<'a>,
+}
+
+impl Session<'_> {
+    /// The TCP connection, as far as it decides whose link group it may join.
+    ///
+    /// # Errors
+    ///
+    /// [`Fatal::Reset`] if there is no connection any more.
+    fn tcp_ends(&self) -> Result<TcpEnds, Failure> {
+        let (Ok(local), Ok(peer)) = (self.tcp.local(), self.tcp.peer()) else {
+            return Err(Fatal::Reset.into());
+        };
+        Ok(TcpEnds {
+            namespace: self.sk.netns_cookie(),
+            local: local.ip,
+            peer: peer.ip,
+            scope: peer.scope_id,
+        })
     }
-    match exchange.take_decline(Duration::ZERO) {
-        Ok(Heard::Decline(decline)) => Failure::from(&decline),
-        _ => failure,
+
+    /// The parameters of a link group that begins with a port of the VLAN `vlan`.
+    fn lgr_params(&self, new: &NewLgr, vlan: u16) -> Result<Terms, Failure> {
+        Ok(Terms {
+            role: new.role,
+            version: new.version(),
+            release: new.release,
+            limits: new.limits,
+            peer: new.peer,
+            vlan,
+            eid: new.eid,
+            is_direct: new.is_direct,
+            ends: self.tcp_ends()?,
+            net_cookie: self.sk.netns_cookie(),
+            times: Times::of(self.sk, new.role),
+            depth: namespace::depth(self.sk),
+            net: self.tcp.netns_address(),
+        })
+    }
+
+    /// Creates a link group, its first link, from the port of `path`, and the first connection, on which
+    /// `first_contact` runs. May sleep.
+    fn create_lgr(
+        &mut self,
+        new: &NewLgr,
+        path: &Path<'_>,
+        first_contact: impl FnOnce(&mut Self, &Arc<Conn>) -> Result<(), Failure>,
+    ) -> Result<Arc<Conn>, Failure> {
+        let port = &path.port;
+        let params = self.lgr_params(new, port.vlan)?;
+        let peer = params.ends.peer;
+        groups::make_room(peer)?;
+        let link = Link::new(port.device(), port.facts, params.depth).map_err(|e| {
+            groups::spare_queue_pair(port.device());
+            internal(e)
+        })?;
+        let at = LinkRef {
+            slot: FIRST,
+            link: link.clone(),
+        };
+        let id = self.local.next_group_id();
+        let group = LinkGroup::new(id, params, link, &groups::SCHEDULER).map_err(internal)?;
+        // The peer may offer the group to another connection as soon as the link is active, so it has to be
+        // in the list by then.
+        let result = match groups::add(&group, peer) {
+            // A removal of the device before that did not find the group.
+            Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
+            Ok(()) => self.create_conn(group.reserve_conn().ok_or(Reason::Internal)?, at),
+            Err(failure) => Err(failure),
+        };
+        let result = result.and_then(|conn| self.complete(conn, first_contact));
+        match &result {
+            Ok(_) => groups::fail_replaced_links(&group),
+            // Not here: the peer is notified then, and other handshakes wait for their turn.
+            Err(_) => group.terminate_soon(End::LinkLost),
+        }
+        path.note(&result);
+        result
+    }
+
+    /// Creates the connection of the socket in a group, with an RMBE.
+    fn create_conn(&self, reservation: ConnReservation, at: LinkRef) -> Result<Arc<Conn>, Failure> {
+        let sk = self.sk;
+        let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
+        let group = reservation.group();
+        let namespace = namespace::of(sk);
+        let stats = &namespace.stats.receive_buffers;
+        let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
+        if memory::is_short() || rmbe.is_err() {
+            groups::relieve();
+        }
+        let rmbe = rmbe.map_err(|e| match e {
+            e if e == ENOBUFS => Failure::Declined(Reason::Memory, Some(Cause::SocketMemory)),
+            e => internal(e).into(),
+        })?;
+        let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())
+            .map_err(|_| Failure::Declined(Reason::Memory, Some(Cause::CgroupMemory)))?;
+        let owner = Owner {
+            sk: sk.clone(),
+            tcp: self.tcp.clone(),
+            charges: Charges {
+                rmbe: Some(charge),
+                sndbuf: None,
+            },
+        };
+        Ok(Conn::new(reservation, at, rmbe, owner).map_err(internal)?)
+    }
+
+    /// Runs the rest of the handshake on a connection, and establishes or abandons it.
+    fn complete(
+        &mut self,
+        conn: Arc<Conn>,
+        rest: impl FnOnce(&mut Self, &Arc<Conn>) -> Result<(), Failure>,
+    ) -> Result<Arc<Conn>, Failure> {
+        match rest(self, &conn) {
+            Ok(()) => {
+                conn.establish();
+                Ok(conn)
+            }
+            Err(failure) => {
+                // The socket goes on without it.
+                conn.detach();
+                conn.give_up_claim();
+                conn.group.leave(conn.token());
+                if failure.verdict().ends_group {
+                    conn.group.terminate_soon(End::OutOfSync);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Our end of the connection and of its link, as ACCEPT and CONFIRM have it.
+    fn endpoint(&self, conn: &Conn, at: &LinkRef) -> Result<SmcR, Reason> {
+        let LinkRef { slot, link } = at;
+        let port = link.port();
+        let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
+        let rtoken = rmbe.rmb().rtoken(*slot).ok_or(Reason::NoActiveLink)?;
+        Ok(SmcR {
+            peer_id: self.local.peer_id(),
+            gid: port.gid,
+            mac: port.mac,
+            qp_num: link.qp_num(),
+            rkey: rtoken.rkey,
+            rmbe_index: rmbe.index(),
+            token: conn.token(),
+            rmbe_size: rmbe.size(),
+            mtu: port.mtu,
+            rmb_addr: rtoken.addr,
+            psn: link.psn(),
+        })
+    }
+
+    /// Carries out what a failure means for the connection.
+    fn finish_failed(&self, failure: Failure) -> Result<Outcome> {
+        if let Failure::Peer(error) = failure {
+            self.clc.complain(error);
+        }
+        let failure = self.received_decline(failure);
+        let verdict = failure.verdict();
+        let diagnosis = match failure {
+            Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
+            Failure::Declined(..) | Failure::Peer(_) | Failure::Fatal(_) => 0,
+        };
+        if let Some(reason) = verdict.decline {
+            self.clc
+                .decline(reason, self.local.peer_id())
+                .map_err(|_| EPROTO)?;
+        }
+        match verdict.then {
+            Then::Fallback(reason) => Ok(Outcome::Fallback(Why {
+                reason,
+                diagnosis,
+                cause: failure.cause(),
+                may_cross: verdict.decline.is_some() && self.clc.is_confirmed(),
+            })),
+            Then::Fail(fatal) => Err(errno(fatal)),
+        }
+    }
+
+    /// A DECLINE of the peer that has arrived already counts in place of the failure: both sides know then.
+    fn received_decline(&self, failure: Failure) -> Failure {
+        if failure.verdict().decline.is_none() || !self.clc.is_confirmed() {
+            return failure;
+        }
+        match self.clc.take_decline(Duration::ZERO) {
+            Ok(Heard::Decline(decline)) => Failure::from(&decline),
+            _ => failure,
+        }
     }
 }
 
@@ -168,40 +362,6 @@ fn internal(e: Error) -> Reason {
     }
 }
 
-/// The socket of an application and the TCP connection below it.
-type Ends<'a> = (&'a ARef<Sk>, &'a Arc<TcpSocket>);
-
-/// Makes the connection of a socket in a group: takes an element to receive into.
-fn make_conn(
-    reservation: ConnReservation,
-    at: LinkRef,
-    (sk, tcp): Ends<'_>,
-) -> Result<Arc<Conn>, Failure> {
-    let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
-    let group = reservation.group();
-    let namespace = namespace::of(sk);
-    let stats = &namespace.stats.receive_buffers;
-    let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
-    if memory::is_short() || rmbe.is_err() {
-        groups::relieve();
-    }
-    let rmbe = rmbe.map_err(|e| match e {
-        e if e == ENOBUFS => Failure::Declined(Reason::Memory, Some(Cause::SocketMemory)),
-        e => internal(e).into(),
-    })?;
-    let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())
-        .map_err(|_| Failure::Declined(Reason::Memory, Some(Cause::CgroupMemory)))?;
-    let owner = Owner {
-        sk: sk.clone(),
-        tcp: tcp.clone(),
-        charges: Charges {
-            rmbe: Some(charge),
-            sndbuf: None,
-        },
-    };
-    Ok(Conn::new(reservation, at, rmbe, owner).map_err(internal)?)
-}
-
 /// Makes sure that the peer can write into the connection's element: its region is registered and
 /// announced. Nothing is to be done if another connection did it before. May sleep.
 fn announce(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
@@ -212,99 +372,4 @@ fn announce(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
         return Err(Reason::RegistrationFailed);
     }
     Ok(())
-}
-
-/// Our end, as the handshake says it.
-fn endpoint(local: &Local, conn: &Conn, at: &LinkRef) -> Result<SmcR, Reason> {
-    let LinkRef { slot, link } = at;
-    let port = link.port();
-    let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    let rtoken = rmbe.rmb().rtoken(*slot).ok_or(Reason::NoActiveLink)?;
-    Ok(SmcR {
-        peer_id: local.peer_id(),
-        gid: port.gid,
-        mac: port.mac,
-        qp_num: link.qp_num(),
-        rkey: rtoken.rkey,
-        rmbe_index: rmbe.index(),
-        token: conn.token(),
-        rmbe_size: rmbe.size(),
-        mtu: port.mtu,
-        rmb_addr: rtoken.addr,
-        psn: link.psn(),
-    })
-}
-
-/// Learns the peer's end of the first connection of a group, and its first buffer.
-fn learn(conn: &Conn, at: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
-    let rtoken = Rtoken {
-        rkey: peer.rkey,
-        addr: peer.rmb_addr,
-    };
-    let row = conn
-        .group
-        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken));
-    row.map_err(|_| Reason::NoRtoken)?;
-    join::learn(conn, at, peer)
-}
-
-/// Makes a link group and its first connection, on which `contact` runs the first contact.
-fn begin_group(
-    local: &Local,
-    port: PortGid,
-    terms: Terms,
-    ends: Ends<'_>,
-    contact: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
-) -> Result<Arc<Conn>, Failure> {
-    let (_, tcp) = ends;
-    let peer = tcp.peer().map_err(|_| Reason::Internal)?.ip;
-    groups::make_room(peer)?;
-    let link = Link::new(port.device(), port.facts, terms.depth).map_err(|e| {
-        groups::spare_queue_pair(port.device());
-        internal(e)
-    })?;
-    let id = local.next_group_id();
-    let at = LinkRef {
-        slot: FIRST,
-        link: link.clone(),
-    };
-    let group = LinkGroup::new(id, terms, link, &groups::SCHEDULER).map_err(internal)?;
-    // The peer may offer the group to another connection as soon as the link is active, so it has to be
-    // in the list by then.
-    let result = match groups::add(&group, peer) {
-        // A device that went before that did not find the group.
-        Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
-        Ok(()) => make_conn(group.reserve_conn().ok_or(Reason::Internal)?, at, ends),
-        Err(failure) => Err(failure),
-    };
-    let result = result.and_then(|conn| settle(conn, contact));
-    match &result {
-        Ok(_) => groups::fail_replaced_links(&group),
-        // Not here: the peer is to hear of it, and others wait for their turn.
-        Err(_) => group.terminate_soon(End::LinkLost),
-    }
-    result
-}
-
-/// Runs the rest of the handshake on a connection, and establishes or abandons it.
-fn settle(
-    conn: Arc<Conn>,
-    rest: impl FnOnce(&Arc<Conn>) -> Result<(), Failure>,
-) -> Result<Arc<Conn>, Failure> {
-    match rest(&conn) {
-        Ok(()) => {
-            conn.establish();
-            Ok(conn)
-        }
-        Err(failure) => {
-            // The socket goes on without it.
-            conn.detach();
-            conn.give_up_claim();
-            conn.group.leave(conn.token());
-            if failure.verdict().ends_group {
-                conn.group.terminate_soon(End::OutOfSync);
-            }
-            Err(failure)
-        }
-    }
 }

@@ -10,20 +10,18 @@ use std::net::{
 };
 
 use smc_proto::handshake::client::{
-    Beginning,
-    Contact,
     Means,
     V1Port,
     V2Port, //
 };
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::server::{
-    self,
     Chosen,
     Local, //
 };
 use smc_proto::handshake::{
     Failure,
+    OwnInfo,
     Then,
     RELEASE, //
 };
@@ -51,6 +49,7 @@ use smc_proto::wire::clc::{
     IpPrefix,
     Limits,
     Message,
+    Mode,
     SmcR,
     MAX_LEN, //
 };
@@ -167,13 +166,12 @@ fn client(circumstances: u8, answer: &[u8]) {
                 .is_some_and(|eid| eids.as_slice().contains(&eid)));
         }
     }
-    if let Contact::First(beginning) = agreed.contact() {
-        assert!(beginning.release() <= RELEASE);
-        assert!(beginning.limits().max_conns >= 16);
-        assert!((1..=2).contains(&beginning.limits().max_links));
-        if let Beginning::V1 = beginning {
-            assert_eq!(agreed.version(), Version::V1);
-        }
+    if let Some(new) = agreed.new_lgr() {
+        assert!(new.release <= RELEASE);
+        assert!(new.limits.max_conns >= 16);
+        assert!((1..=2).contains(&new.limits.max_links));
+        assert_eq!((new.version(), new.eid), (agreed.version(), agreed.eid()));
+        assert_eq!(agreed.peer().is_some(), new.version() == Version::V2);
     }
     let wanted = agreed.wanted(0, ENDS);
     assert_eq!(wanted.role(), Role::Client);
@@ -184,7 +182,7 @@ fn client(circumstances: u8, answer: &[u8]) {
     );
     let gids = [end().gid];
     let gids = List::new(&gids).expect("one fits");
-    let confirm = agreed.confirm(end(), Hostname::new(b"client"), gids);
+    let confirm = agreed.confirm(end(), own(), gids);
     let Endpoint::SmcR(sent) = confirm.endpoint else {
         panic!("another technology");
     };
@@ -233,12 +231,9 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         },
     };
     check_chosen(&chosen, &eids);
-    let beginning = (circumstances & 16 == 0).then_some(server::Beginning {
-        is_direct: circumstances & 32 == 0,
-        hostname: Hostname::new(b"server"),
-        listener: 0,
-    });
-    let (accepted, accept) = chosen.accept(end(), beginning);
+    let new = chosen.new_lgr(circumstances & 32 == 0);
+    let new = (circumstances & 16 == 0).then_some((new, own()));
+    let (accepted, accept) = chosen.accept(end(), new);
     check_sent(&Message::Accept(accept));
     let Ok(answer) = Message::parse(second) else {
         return;
@@ -247,19 +242,33 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         Err(failure) => check_failure(failure),
         Ok(agreed) => {
             assert_eq!(agreed.mtu(), end().mtu.min(agreed.client().mtu));
-            if let Some(peer) = agreed.peer() {
-                assert_eq!(peer.release, chosen.release());
-                assert!(peer.limits().is_none_or(|limits| limits == chosen.limits()));
+            let Message::Confirm(confirm) = answer else {
+                panic!("agreed without a CONFIRM");
+            };
+            let new = new.filter(|_| chosen.version() == Version::V2);
+            assert_eq!(agreed.peer().is_some(), new.is_some());
+            if let (Some((new, _)), Mode::V2 { first_contact, .. }) = (new, confirm.mode) {
+                let peer = first_contact.expect("what begins a group");
+                assert_eq!(peer.release, new.release);
+                assert!(peer.limits().is_none_or(|limits| limits == new.limits));
             }
         }
     }
 }
 
+fn own() -> OwnInfo {
+    OwnInfo {
+        hostname: Hostname::new(b"fuzzed"),
+        listener: None,
+    }
+}
+
 fn check_chosen(chosen: &Chosen, eids: &Ueids) {
-    let limits = chosen.limits();
-    assert!(chosen.release() <= RELEASE);
-    assert!(limits.max_conns >= 16);
-    assert!((1..=2).contains(&limits.max_links));
+    let new = chosen.new_lgr(true);
+    assert!(new.release <= RELEASE);
+    assert!(new.limits.max_conns >= 16);
+    assert!((1..=2).contains(&new.limits.max_links));
+    assert_eq!((new.version(), new.eid), (chosen.version(), chosen.eid()));
     assert_eq!(chosen.wanted(0, ENDS).role(), Role::Server);
     match chosen.version() {
         Version::V1 => assert!(chosen.eid().is_none()),

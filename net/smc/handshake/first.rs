@@ -13,9 +13,13 @@ use smc_proto::{
         after_silence,
         Failure,
         Fatal,
+        PeerInfo,
         CLC_WAIT, //
     },
-    lgr::Role,
+    lgr::{
+        rtoken::Rtoken,
+        Role, //
+    },
     llc::first::{
         patience,
         Error,
@@ -23,10 +27,16 @@ use smc_proto::{
     },
     reason::Reason,
     time::Duration,
-    wire::clc::Message, //
+    wire::clc::{
+        Message,
+        SmcR, //
+    }, //
 };
 
-use super::path::Path;
+use super::{
+    join,
+    path::Path, //
+};
 use crate::{
     clc::{
         Exchange,
@@ -36,9 +46,11 @@ use crate::{
     clock::now,
     conn::Conn,
     lgr::{
-        LinkGroup,
-        LinkRef, //
-    }, //
+        LinkRef,
+        System, //
+    },
+    link::PeerEnd,
+    llc::LinkRx, //
 };
 
 /// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
@@ -52,13 +64,53 @@ fn is_over(exchange: &Exchange<'_>, role: Role, has_answered: bool) -> bool {
     }
 }
 
-/// How much longer than usual the peer of a group gets. Only one with this module waits for the decision however long
-/// that takes.
-pub(super) fn grace(group: &LinkGroup, exchange: &Exchange<'_>) -> Grace {
-    match group.peer().takes_any_link {
+/// Saves the peer's end of the first connection of a group, its first RMB, and what it says of itself.
+pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Result<(), Reason> {
+    let (group, at) = (&conn.group, conn.link_ref());
+    if let Some(info) = info {
+        group.set_peer(System {
+            os: info.os,
+            hostname: info.hostname,
+            takes_any_link: info.takes_any_link,
+        });
+    }
+    let rtoken = Rtoken {
+        rkey: end.rkey,
+        addr: end.rmb_addr,
+    };
+    group
+        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
+        .map_err(|_| Reason::NoRtoken)?;
+    join::save_peer_rmbe(conn, &at, end)
+}
+
+/// Has the first link receive from that queue pair of the peer.
+pub(super) fn ready_to_receive(conn: &Conn, peer: PeerEnd) -> Result<(), Reason> {
+    let LinkRef { slot, link } = conn.link_ref();
+    LinkRx::new(&conn.group, slot)
+        .and_then(|rx| link.ready_to_receive(peer, rx))
+        .map_err(|_| Reason::LinkNotReady)
+}
+
+/// Registers the connection's RMB with the first link.
+pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
+    let LinkRef { slot, link } = conn.link_ref();
+    let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
+    rmbe.rmb()
+        .register(slot, &link)
+        .map_err(|_| Reason::RegistrationFailed)
+}
+
+/// Begins with the LLC messages of the first contact. Returns how much longer than usual the peer gets: only one with
+/// this module waits for the decision however long that takes.
+pub(super) fn begin(exchange: &Exchange<'_>, conn: &Conn) -> Grace {
+    let (group, at) = (&conn.group, conn.link_ref());
+    let grace = match group.peer().takes_any_link {
         true => Grace::new(exchange.round_trip()),
         false => Grace::NONE,
-    }
+    };
+    group.begin_first_contact(group.local_end(at.slot, &at.link), grace);
+    grace
 }
 
 /// A client's answer that has not arrived after so long will hardly do so.
@@ -78,11 +130,9 @@ pub(super) fn finish(
     let role = group.terms.role;
     let prepare = || {
         if role == Role::Client {
-            let LinkRef { slot, link } = conn.link_ref();
+            let link = conn.link_ref().link;
             link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
-            let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-            let registered = rmbe.rmb().register(slot, &link);
-            registered.map_err(|_| Reason::RegistrationFailed)?;
+            register_rmb(conn)?;
             // From now on this thread is woken when something that was sent has arrived.
             link.want_slot(true);
         }

@@ -8,10 +8,7 @@ use kernel::{
     time::Jiffies, //
 };
 use kernel_ext::{
-    net::{
-        Sk,
-        TcpSocket, //
-    },
+    net::TcpSocket,
     ratelimit,
     time, //
 };
@@ -31,7 +28,6 @@ use smc_proto::{
             Refused,
             Rtoken, //
         },
-        TcpEnds,
         Wanted, //
     },
     reason::Reason,
@@ -70,23 +66,6 @@ const IN_USE_WAIT: Duration = Duration::from_secs(1);
 /// Time between two looks, jiffies.
 const TICK: Jiffies = time::HZ / 50 + 1;
 
-/// The TCP connection, as far as it says whose link group a handshake may join.
-///
-/// # Errors
-///
-/// [`Fatal::Reset`] if there is no connection any more.
-pub(super) fn tcp_ends(tcp: &TcpSocket, sk: &Sk) -> Result<TcpEnds, Failure> {
-    let (Ok(local), Ok(peer)) = (tcp.local(), tcp.peer()) else {
-        return Err(Fatal::Reset.into());
-    };
-    Ok(TcpEnds {
-        namespace: sk.netns_cookie(),
-        local: local.ip,
-        peer: peer.ip,
-        scope: peer.scope_id,
-    })
-}
-
 /// A place in the group that the server wants the connection to join. `wanted` are the forms of what it said.
 ///
 /// # Errors
@@ -107,9 +86,9 @@ pub(super) fn find_named(
     )
 }
 
-/// Learns the peer's end of a connection that joins a group, as it is named on the link `named`: an element of a
+/// Saves the peer's end of a connection that joins a group, as it is named on the link `named`: an element of a
 /// buffer that the peer has announced by that group's links, and that no other connection writes to. May sleep.
-pub(super) fn learn(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
+pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
     let group = &conn.group;
     let rtoken = Rtoken {
         rkey: peer.rkey,
@@ -161,7 +140,7 @@ fn use_link_of(conn: &Conn, agreed: &Agreed) -> Result<(), Reason> {
     let named = conn.group.link_of(|end| agreed.is_on(end));
     let named = named.ok_or(Reason::NoActiveLink)?;
     conn.use_link(&named)?;
-    learn(conn, &named, agreed.client())
+    save_peer_rmbe(conn, &named, agreed.client())
 }
 
 fn reset(tcp: &TcpSocket, failure: Failure) -> Failure {

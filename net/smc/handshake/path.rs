@@ -4,10 +4,7 @@
 //! avoided for a while, by TCP at once ([`smc_proto::handshake::paths`]).
 
 use kernel::sync::Arc;
-use kernel_ext::net::{
-    Sk,
-    TcpSocket, //
-};
+use kernel_ext::net::Sk;
 use smc_proto::{
     cause::Cause,
     handshake::{
@@ -24,9 +21,11 @@ use smc_proto::{
     reason::Reason, //
 };
 
+use super::Session;
 use crate::{
     clc::Exchange,
     clock::now,
+    ib::PortGid,
     lgr::{
         LinkGroup,
         LinkRef, //
@@ -35,9 +34,9 @@ use crate::{
 };
 
 /// The path from a port of ours to the peer of a TCP connection, as one connection sees it.
-#[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     sk: &'a Sk,
+    pub(super) port: PortGid,
     /// `None` when TCP has no peer any more.
     path: Option<paths::Path>,
     role: Role,
@@ -64,24 +63,17 @@ pub(super) const NO_STREAM: Failure =
     Failure::Declined(Reason::LinkNotReady, Some(Cause::PathSilent));
 
 impl<'a> Path<'a> {
-    /// The path of a client from its port `ours`. It does not know the server's port before the ACCEPT.
-    pub(super) fn of_client(sk: &'a Sk, tcp: &TcpSocket, ours: Gid) -> Self {
-        Self::new(sk, tcp, Role::Client, (ours, Gid::NONE))
-    }
-
-    /// The path of a server from its port `ours` to the port that the client named.
-    pub(super) fn of_server(sk: &'a Sk, tcp: &TcpSocket, ours: Gid, theirs: Gid) -> Self {
-        Self::new(sk, tcp, Role::Server, (ours, theirs))
-    }
-
-    fn new(sk: &'a Sk, tcp: &TcpSocket, role: Role, (ours, theirs): (Gid, Gid)) -> Self {
+    /// The path from `port` to the peer's port `theirs`, which a client does not know before the ACCEPT.
+    pub(super) fn new(session: &Session<'a>, role: Role, port: PortGid, theirs: Gid) -> Self {
+        let ours = port.gid;
         Self {
-            sk,
-            path: tcp.peer().ok().map(|peer| paths::Path {
+            sk: session.sk,
+            path: session.tcp.peer().ok().map(|peer| paths::Path {
                 peer: peer.ip,
                 ours,
                 theirs,
             }),
+            port,
             role,
             is_trial: false,
         }

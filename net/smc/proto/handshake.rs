@@ -39,9 +39,16 @@ use crate::wire::Version;
 
 pub mod client;
 pub mod eid;
+mod new_lgr;
 pub mod paths;
 pub mod select;
 pub mod server;
+
+pub use new_lgr::{
+    NewLgr,
+    OwnInfo,
+    PeerInfo, //
+};
 
 /// Time to wait for a PROPOSAL, ACCEPT or CONFIRM.
 pub const CLC_WAIT: Duration = Duration::from_secs(6);
@@ -154,6 +161,16 @@ impl Failure {
         }
     }
 
+    /// What a message means that came in place of the one awaited.
+    pub fn not_awaited(message: &Message<'_>) -> Self {
+        match message {
+            Message::Decline(decline) => decline.into(),
+            Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_) => {
+                PeerMisbehaved::UnexpectedMessage.into()
+            }
+        }
+    }
+
     /// Whether RDMA packets did not get through though TCP did, as this side or the peer found.
     pub fn is_silent_path(self) -> bool {
         match self {
@@ -249,10 +266,7 @@ pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decl
 pub fn after_silence(heard: Option<&Message<'_>>) -> Failure {
     match heard {
         None => Failure::Declined(Reason::TimeoutConfirmLink, Some(Cause::PathSilent)),
-        Some(Message::Decline(decline)) => decline.into(),
-        Some(Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_)) => {
-            PeerMisbehaved::UnexpectedMessage.into()
-        }
+        Some(message) => Failure::not_awaited(message),
     }
 }
 

@@ -22,7 +22,7 @@ use kernel_ext::net::{
     WaitEnd,
     FOREVER, //
 };
-use smc_proto::reason::Reason;
+use smc_proto::lgr::Role;
 
 use super::{
     active,
@@ -38,7 +38,6 @@ use crate::{
         self,
         Outcome, //
     },
-    local::LOCAL,
     namespace, //
 };
 
@@ -190,11 +189,7 @@ pub(super) fn run(this: &Arc<Sock>) {
     if let Err(e) = this.tcp.finish_connect() {
         return fail(this, e);
     }
-    let outcome = match LOCAL.get() {
-        Some(local) => handshake::connect(&local, &this.tcp, &this.sk),
-        None => Ok(Outcome::Fallback(Reason::Internal.into())),
-    };
-    match outcome {
+    match handshake::run(Role::Client, &this.sk, &this.tcp) {
         Ok(Outcome::Smc(conn)) => {
             this.uncollected.store(true, Relaxed);
             active::enter(this, &[Phase::Connecting], conn);

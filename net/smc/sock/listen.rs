@@ -41,7 +41,10 @@ use kernel_ext::{
     },
     time, //
 };
-use smc_proto::reason::Reason;
+use smc_proto::{
+    lgr::Role,
+    reason::Reason, //
+};
 
 use super::{
     active,
@@ -57,7 +60,6 @@ use crate::{
         self,
         Outcome, //
     },
-    local::LOCAL,
     namespace, //
 };
 
@@ -363,10 +365,7 @@ pub(super) fn serve(child: &Arc<Sock>) {
     let Some(listener) = child.parent.lock().take() else {
         return;
     };
-    let outcome = match LOCAL.get() {
-        Some(local) => handshake::accept(&local, &child.tcp, &child.sk),
-        None => Ok(Outcome::Fallback(Reason::Internal.into())),
-    };
+    let outcome = handshake::run(Role::Server, &child.sk, &child.tcp);
     listener.count_handshake(false);
     hand_over(child, &listener, outcome);
 }

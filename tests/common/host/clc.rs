@@ -3,10 +3,8 @@
 
 use std::collections::VecDeque;
 
-use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
     self,
-    Contact,
     Means, //
 };
 use smc_proto::handshake::select::{
@@ -14,7 +12,6 @@ use smc_proto::handshake::select::{
     Path, //
 };
 use smc_proto::handshake::server::{
-    Beginning,
     Chosen,
     Local, //
 };
@@ -22,6 +19,7 @@ use smc_proto::handshake::{
     self,
     Failure,
     Fatal,
+    OwnInfo,
     Then, //
 };
 use smc_proto::id::LinkNum;
@@ -164,10 +162,7 @@ impl Machine {
                     })?;
                     self.try_way(id, chosen, net)
                 }
-                Message::Decline(decline) => Err(decline.into()),
-                Message::Accept(_) | Message::Confirm(_) => {
-                    Err(PeerMisbehaved::UnexpectedMessage.into())
-                }
+                other => Err(Failure::not_awaited(other)),
             },
             Stage::Proposed(proposed) => {
                 let agreed = proposed.on_message(message)?;
@@ -215,7 +210,7 @@ impl Machine {
                 chosen.version(),
                 chosen.wanted(0, ENDS).peer,
                 channel,
-                chosen.limits(),
+                chosen.new_lgr(true).limits,
             )
         });
         let conn = self.conn(id);
@@ -249,12 +244,10 @@ impl Machine {
     pub(super) fn send_accept(&mut self, id: u8, chosen: Chosen, net: &mut Wire) {
         let is_direct = self.config.route == Some(Path::Direct);
         let conn = &self.conns[&id];
-        let beginning = conn.first.then_some(Beginning {
-            is_direct,
-            hostname: Hostname::new(b"server"),
-            listener: 0,
-        });
-        let (accepted, accept) = chosen.accept(conn.local.unwrap(), beginning);
+        let new = conn
+            .first
+            .then_some((chosen.new_lgr(is_direct), named(b"server")));
+        let (accepted, accept) = chosen.accept(conn.local.unwrap(), new);
         self.conn(id).stage = Stage::Accepted(accepted);
         self.wait(id, handshake::CLC_WAIT, net);
         self.send_clc(id, &Message::Accept(accept), net);
@@ -300,19 +293,18 @@ impl Machine {
     ) -> Result<(), Failure> {
         let server = *agreed.server();
         self.conn(id).peer = Some(server);
-        let g = match agreed.contact() {
-            Contact::First(beginning) => {
-                beginning.path(|| self.config.route)?;
+        let g = match agreed.new_lgr() {
+            Some(new) => {
+                new.path(|| self.config.route)?;
                 let channel = server.qp_num.get() as u8;
-                let limits = beginning.limits();
-                let g = self.add_group(agreed.version(), server.peer_id, channel, limits);
+                let g = self.add_group(new.version(), new.peer, channel, new.limits);
                 self.groups[g].end.peer_qp = server.qp_num;
                 self.groups[g].end.peer_gid = server.gid;
                 self.groups[g].end.peer_mac = server.mac;
                 self.conn(id).first = true;
                 g
             }
-            Contact::Reuse => {
+            None => {
                 let wanted = agreed.wanted(0, ENDS);
                 let found = self.groups.iter().position(|group| {
                     group.is_alive && group.candidate(self.side).matches(&wanted)
@@ -349,7 +341,7 @@ impl Machine {
         let local = self.conns[&id].local.unwrap();
         let gids = [local.gid];
         let gids = List::new(&gids).unwrap();
-        let confirm = agreed.confirm(local, Hostname::new(b"client"), gids);
+        let confirm = agreed.confirm(local, named(b"client"), gids);
         self.send_clc(id, &Message::Confirm(confirm), net);
     }
 
@@ -435,6 +427,13 @@ impl Machine {
         let mut bytes = message.emit(&mut buf).expect("it fits").to_vec();
         (self.config.mangle_clc)(&mut bytes);
         net.send(self.side, id, bytes);
+    }
+}
+
+fn named(name: &[u8]) -> OwnInfo {
+    OwnInfo {
+        hostname: Hostname::new(name),
+        listener: None,
     }
 }
 

@@ -6,13 +6,14 @@
 //! what is offered and whether the server's choice is one of the things offered (RFC 7609 sections
 //! 3.5.1 and 3.5.2; C functions `__smc_connect`, `smc_connect_rdma`).
 
-use super::select::{
+use super::new_lgr::{
     self,
-    Path, //
+    NewLgr,
+    OwnInfo,
+    PeerInfo, //
 };
 use super::{
     Failure,
-    DEFAULT_LIMITS,
     RELEASE, //
 };
 use crate::error::{
@@ -27,6 +28,7 @@ use crate::id::{
     PeerId, //
 };
 use crate::lgr::{
+    Role,
     TcpEnds,
     Wanted, //
 };
@@ -37,15 +39,12 @@ use crate::wire::clc::{
     Confirm,
     Endpoint,
     FirstContact,
-    Hostname,
     IpPrefix,
     Limits,
     Message,
     Mode,
     Offer,
-    OsType,
     Proposal,
-    Release,
     SmcR,
     SmcdArea,
     Technologies,
@@ -194,10 +193,7 @@ impl Proposed<'_> {
     pub fn on_message(self, message: &Message<'_>) -> Result<Agreed, Failure> {
         match message {
             Message::Accept(accept) => Ok(self.on_accept(accept)?),
-            Message::Decline(decline) => Err(decline.into()),
-            Message::Proposal(_) | Message::Confirm(_) => {
-                Err(PeerMisbehaved::UnexpectedMessage.into())
-            }
+            other => Err(Failure::not_awaited(other)),
         }
     }
 
@@ -205,45 +201,42 @@ impl Proposed<'_> {
         let Endpoint::SmcR(server) = accept.endpoint else {
             return Err(PeerMisbehaved::ModeNotOffered.into());
         };
-        let (terms, contact) = match accept.mode {
+        let (eid, first) = match accept.mode {
             Mode::V1 { first_contact } if self.has_v1 => {
-                let contact = match first_contact {
-                    true => Contact::First(Beginning::V1),
-                    false => Contact::Reuse,
-                };
-                (Terms::V1, contact)
+                let new = NewLgr::v1(Role::Client, server.peer_id);
+                (None, first_contact.then_some(First::v1(new)))
             }
             Mode::V2 { eid, first_contact } if self.has_v2 || self.iwarp.is_some() => {
                 if !self.eids.contains(&eid) {
                     return Err(PeerMisbehaved::EidNotOffered.into());
                 }
-                let iwarp = self.iwarp_for(&server, first_contact.as_ref())?;
-                (
-                    Terms::V2 { eid, iwarp },
-                    self.contact(first_contact, iwarp.is_some())?,
-                )
+                let first = first_contact.map(|first| self.on_first_contact(&server, eid, &first));
+                (Some(eid), first.transpose()?)
             }
             Mode::V1 { .. } | Mode::V2 { .. } => return Err(PeerMisbehaved::ModeNotOffered.into()),
         };
-        Ok(Agreed {
-            server,
-            terms,
-            contact,
+        Ok(Agreed { server, eid, first })
+    }
+
+    fn on_first_contact(
+        &self,
+        server: &SmcR,
+        eid: Eid,
+        first: &FirstContact,
+    ) -> Result<First, PeerError> {
+        let iwarp = self.iwarp_for(server, first)?;
+        Ok(First {
+            new: NewLgr::of_server(server.peer_id, eid, first, self.limits)?,
+            peer: Some(PeerInfo::of(first, iwarp.is_some())),
+            iwarp,
         })
     }
 
-    /// What carries the first link of a group: the form of the server's GID and its options say so. An iWARP end
-    /// is believed at the address of the TCP connection only. Where no group begins the one that there is has
-    /// the link that the server names, or has not.
-    fn iwarp_for(
-        &self,
-        server: &SmcR,
-        first: Option<&FirstContact>,
-    ) -> Result<Option<Iwarp>, PeerError> {
-        let Some(first) = first else {
-            return Ok(None);
-        };
-        // The port is 0 where the server cannot await a stream.
+    /// What carries the first link of a group: the form of the server's GID and its options show it. An iWARP
+    /// endpoint is accepted at the address of the TCP connection only. A group that is reused has the link that the
+    /// server names, or has not.
+    fn iwarp_for(&self, server: &SmcR, first: &FirstContact) -> Result<Option<Iwarp>, PeerError> {
+        // The port is 0 where the server cannot accept a connection.
         let is_chosen = match first.vendor() {
             Vendor::Iwarp { port } => port == 0 || port >= Awaited::FIRST_PORT,
             Vendor::Unknown | Vendor::AnyLink => false,
@@ -254,103 +247,24 @@ impl Proposed<'_> {
             _ => Err(PeerMisbehaved::ModeNotOffered.into()),
         }
     }
-
-    fn contact(
-        &self,
-        first_contact: Option<FirstContact>,
-        is_iwarp: bool,
-    ) -> Result<Contact, PeerError> {
-        let Some(first) = first_contact else {
-            return Ok(Contact::Reuse);
-        };
-        if first.release > RELEASE {
-            return Err(PeerMisbehaved::ReleaseNotOffered.into());
-        }
-        let limits = match first.limits() {
-            Some(chosen) => select::check_limits(chosen, self.limits)?,
-            None => DEFAULT_LIMITS,
-        };
-        Ok(Contact::First(Beginning::V2 {
-            release: first.release,
-            limits,
-            is_direct: first.direct,
-            os: first.os,
-            hostname: first.hostname,
-            takes_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
-            listener: match first.vendor() {
-                Vendor::Iwarp { port } if is_iwarp => port,
-                Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink => 0,
-            },
-        }))
-    }
 }
 
-/// The version, and what goes with it.
+/// A link group begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Terms {
-    V1,
-    V2 { eid: Eid, iwarp: Option<Iwarp> },
+struct First {
+    new: NewLgr,
+    /// What the server says of itself, in version 2.
+    peer: Option<PeerInfo>,
+    /// What goes with the first link over iWARP.
+    iwarp: Option<Iwarp>,
 }
 
-/// Whether a link group begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contact {
-    /// A new link group begins.
-    First(Beginning),
-    /// One is reused. If [`Agreed::wanted`] matches none: [`Reason::SyncError`].
-    Reuse,
-}
-
-/// What is agreed on for a new link group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginning {
-    /// Version 1, with [`DEFAULT_LIMITS`].
-    V1,
-    /// Version 2.
-    V2 {
-        /// The release of version 2.
-        release: Release,
-        /// The limits of the link group.
-        limits: Limits,
-        /// The server says that there is no gateway between the two.
-        is_direct: bool,
-        /// The server's operating system.
-        os: OsType,
-        /// The server's name, for people.
-        hostname: Hostname,
-        /// See [`Vendor::AnyLink`].
-        takes_any_link: bool,
-        /// The TCP port at which the server awaits the stream if it cannot open it; 0 for none.
-        listener: u16,
-    },
-}
-
-impl Beginning {
-    /// The limits of the link group.
-    pub const fn limits(&self) -> Limits {
-        match self {
-            Self::V1 => DEFAULT_LIMITS,
-            Self::V2 { limits, .. } => *limits,
-        }
-    }
-
-    /// The release of version 2; [`Release::R0`] in version 1.
-    pub const fn release(&self) -> Release {
-        match self {
-            Self::V1 => Release::R0,
-            Self::V2 { release, .. } => *release,
-        }
-    }
-
-    /// Decides how the server is reached; see [`select::path`].
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::NoRoute`], [`Reason::NoIndirect`].
-    pub fn path(&self, route: impl FnOnce() -> Option<Path>) -> Result<Path, Reason> {
-        match self {
-            Self::V1 => Ok(Path::Direct),
-            Self::V2 { is_direct, .. } => select::path(*is_direct, route),
+impl First {
+    const fn v1(new: NewLgr) -> Self {
+        Self {
+            new,
+            peer: None,
+            iwarp: None,
         }
     }
 }
@@ -359,8 +273,8 @@ impl Beginning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     server: SmcR,
-    terms: Terms,
-    contact: Contact,
+    eid: Option<Eid>,
+    first: Option<First>,
 }
 
 impl Agreed {
@@ -371,47 +285,41 @@ impl Agreed {
 
     /// The version agreed on.
     pub const fn version(&self) -> Version {
-        match self.terms {
-            Terms::V1 => Version::V1,
-            Terms::V2 { .. } => Version::V2,
-        }
+        new_lgr::version(self.eid)
     }
 
     /// The EID agreed on; `None` in version 1.
     pub const fn eid(&self) -> Option<Eid> {
-        match self.terms {
-            Terms::V1 => None,
-            Terms::V2 { eid, .. } => Some(eid),
-        }
+        self.eid
+    }
+
+    /// What is agreed on for a new link group; `None` if one is reused. If [`Agreed::wanted`] matches none then:
+    /// [`Reason::SyncError`].
+    pub fn new_lgr(&self) -> Option<&NewLgr> {
+        self.first.as_ref().map(|first| &first.new)
+    }
+
+    /// What the server says of itself when a link group of version 2 begins.
+    pub fn peer(&self) -> Option<&PeerInfo> {
+        self.first.as_ref().and_then(|first| first.peer.as_ref())
     }
 
     /// What goes with the link, if it is the first of a group, over iWARP.
-    pub const fn iwarp(&self) -> Option<Iwarp> {
-        match self.terms {
-            Terms::V1 => None,
-            Terms::V2 { iwarp, .. } => iwarp,
-        }
-    }
-
-    /// The TCP port at which the server awaits the stream if it cannot open it; 0 for none.
-    pub const fn listener(&self) -> u16 {
-        match self.contact {
-            Contact::First(Beginning::V2 { listener, .. }) => listener,
-            Contact::First(Beginning::V1) | Contact::Reuse => 0,
-        }
+    pub fn iwarp(&self) -> Option<Iwarp> {
+        self.first.and_then(|first| first.iwarp)
     }
 
     /// What carries the first link of a group.
-    pub const fn transport(&self) -> Transport {
+    pub fn transport(&self) -> Transport {
         match self.iwarp() {
             Some(_) => Transport::Iwarp,
             None => Transport::Roce,
         }
     }
 
-    /// Whether a link group begins.
-    pub const fn contact(&self) -> &Contact {
-        &self.contact
+    /// The TCP port at which the server accepts our iWARP connection if it cannot open one; 0 for none.
+    pub fn listener(&self) -> u16 {
+        self.peer().map_or(0, |peer| peer.listener)
     }
 
     /// What to look for among the link groups that exist, if one is to be reused by the TCP connection with
@@ -427,67 +335,16 @@ impl Agreed {
         }
     }
 
-    /// Makes the CONFIRM of a first contact over iWARP, as [`Agreed::confirm`] does: the server opens the
-    /// stream to `port`.
-    pub fn confirm_iwarp<'a>(
-        &self,
-        local: SmcR,
-        hostname: Hostname,
-        gids: List<'a, Gid, 255>,
-        port: u16,
-    ) -> Confirm<'a> {
-        self.confirm_as(local, hostname, gids, Vendor::Iwarp { port })
-    }
-
-    /// Makes the CONFIRM. `local` is our end, with the lower of both MTUs; `hostname` our name;
-    /// `gids` the ports at which we could add links, that of the first link first.
-    pub fn confirm<'a>(
-        &self,
-        local: SmcR,
-        hostname: Hostname,
-        gids: List<'a, Gid, 255>,
-    ) -> Confirm<'a> {
-        self.confirm_as(local, hostname, gids, Vendor::AnyLink)
-    }
-
-    fn confirm_as<'a>(
-        &self,
-        local: SmcR,
-        hostname: Hostname,
-        gids: List<'a, Gid, 255>,
-        vendor: Vendor,
-    ) -> Confirm<'a> {
-        let mode = match self.terms {
-            Terms::V1 => Mode::V1 {
-                first_contact: matches!(self.contact, Contact::First(_)),
-            },
-            Terms::V2 { eid, .. } => Mode::V2 {
-                eid,
-                first_contact: self.first_contact(hostname, vendor),
-            },
-        };
+    /// Makes the CONFIRM. `local` is our end; the lower of both MTUs is sent. `own` is sent if a link group begins.
+    /// `gids` are the ports at which we could add links, that of the first link first.
+    pub fn confirm<'a>(&self, local: SmcR, own: OwnInfo, gids: List<'a, Gid, 255>) -> Confirm<'a> {
         Confirm {
             endpoint: Endpoint::SmcR(SmcR {
                 mtu: local.mtu.min(self.server.mtu),
                 ..local
             }),
-            mode,
+            mode: new_lgr::mode(self.eid, self.first.map(|first| (first.new, own))),
             gids,
         }
-    }
-
-    fn first_contact(&self, hostname: Hostname, vendor: Vendor) -> Option<FirstContact> {
-        let Contact::First(Beginning::V2 {
-            release,
-            limits,
-            is_direct,
-            ..
-        }) = self.contact
-        else {
-            return None;
-        };
-        Some(select::first_contact(
-            release, limits, is_direct, hostname, vendor,
-        ))
     }
 }

@@ -3,24 +3,14 @@
 //! The choices of the handshake, as functions of what both sides say.
 
 use super::RELEASE;
-use crate::error::{
-    PeerIncompatible,
-    PeerMisbehaved, //
-};
-use crate::id::{
-    Features,
-    Ipv4, //
-};
+use crate::error::PeerIncompatible;
+use crate::id::Ipv4;
 use crate::lgr;
 use crate::reason::Reason;
 use crate::wire::clc::{
-    FirstContact,
-    Hostname,
     IpPrefix,
     Limits,
-    OsType,
-    Release,
-    Vendor, //
+    Release, //
 };
 
 /// An address of the interface that the TCP connection uses, with its prefix.
@@ -78,31 +68,6 @@ pub fn release(offered: Release) -> Release {
     offered.min(RELEASE)
 }
 
-/// Makes the part of an ACCEPT or CONFIRM that begins a link group of version 2. Release 0 has no
-/// limits and no vendor's options, and sends zeros.
-pub fn first_contact(
-    release: Release,
-    limits: Limits,
-    is_direct: bool,
-    hostname: Hostname,
-    vendor: Vendor,
-) -> FirstContact {
-    let has_limits = release >= Release::R1;
-    FirstContact {
-        direct: is_direct,
-        os: OsType::LINUX,
-        release,
-        hostname,
-        raw_limits: if has_limits {
-            limits
-        } else {
-            Limits::default()
-        },
-        features: Features::default(),
-        vendor_options: if has_limits { vendor.options() } else { 0 },
-    }
-}
-
 /// Chooses the limits at the server: the lower of both sides'.
 ///
 /// # Errors
@@ -140,31 +105,6 @@ pub fn check_limits(chosen: Limits, offered: Limits) -> Result<Limits, PeerIncom
     Ok(chosen)
 }
 
-/// Judges, at the server, whether the client repeats what was agreed on.
-///
-/// # Errors
-///
-/// [`PeerMisbehaved`] names what differs.
-pub fn check_repeated(
-    release: Release,
-    limits: Limits,
-    repeated: &FirstContact,
-) -> Result<(), PeerMisbehaved> {
-    if repeated.release != release {
-        return Err(PeerMisbehaved::ReleaseChanged);
-    }
-    let Some(again) = repeated.limits() else {
-        return Ok(());
-    };
-    if again.max_conns != limits.max_conns {
-        return Err(PeerMisbehaved::MaxConnsChanged);
-    }
-    if again.max_links != limits.max_links {
-        return Err(PeerMisbehaved::MaxLinksChanged);
-    }
-    Ok(())
-}
-
 /// How packets of a link in version 2 reach the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
@@ -199,21 +139,6 @@ mod tests {
 
     use crate::wire::clc::Ipv6Prefix;
     use crate::wire::List;
-
-    #[test]
-    fn vendors_have_their_say_from_release_1_on() {
-        let ours = |release| {
-            let name = Hostname([0; 32]);
-            first_contact(release, lim(255, 2), true, name, Vendor::AnyLink)
-        };
-        assert_eq!(ours(Release::R1).vendor(), Vendor::AnyLink);
-        assert_eq!(ours(Release::R0).vendor_options, 0);
-        let early = FirstContact {
-            vendor_options: Vendor::AnyLink.options(),
-            ..ours(Release::R0)
-        };
-        assert_eq!(early.vendor(), Vendor::Unknown);
-    }
 
     const fn lim(max_conns: u8, max_links: u8) -> Limits {
         Limits {
@@ -292,32 +217,6 @@ mod tests {
             check_limits(lim(64, 0), lim(255, 1)),
             Err(PeerIncompatible::MaxLinks)
         );
-    }
-
-    #[test]
-    fn a_repeated_agreement_is_compared_field_by_field() {
-        let said = |release, limits| {
-            first_contact(release, limits, true, Hostname::new(b"x"), Vendor::AnyLink)
-        };
-        let agreed = (Release::R1, lim(100, 2));
-        let check = |ext: FirstContact| check_repeated(agreed.0, agreed.1, &ext);
-        let reason = |ext| check(ext).unwrap_err().reason();
-        assert_eq!(check(said(Release::R1, lim(100, 2))), Ok(()));
-        assert_eq!(
-            reason(said(Release::R0, lim(100, 2))),
-            Some(Reason::ReleaseError)
-        );
-        assert_eq!(
-            reason(said(Release::R1, lim(99, 2))),
-            Some(Reason::MaxConnsError)
-        );
-        assert_eq!(
-            reason(said(Release::R1, lim(100, 1))),
-            Some(Reason::MaxLinksError)
-        );
-        let old = said(Release::R0, lim(1, 1));
-        assert_eq!(old.raw_limits, Limits::default());
-        assert_eq!(check_repeated(Release::R0, lim(255, 2), &old), Ok(()));
     }
 
     #[test]

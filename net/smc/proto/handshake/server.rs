@@ -11,6 +11,12 @@
 mod ways;
 
 use super::eid::Ueids;
+use super::new_lgr::{
+    self,
+    NewLgr,
+    OwnInfo,
+    PeerInfo, //
+};
 use super::{
     select,
     Failure,
@@ -29,6 +35,7 @@ use crate::id::{
 };
 use crate::lgr::{
     LinkEnd,
+    Role,
     TcpEnds,
     Wanted, //
 };
@@ -38,8 +45,6 @@ use crate::wire::clc::{
     Accept,
     Confirm,
     Endpoint,
-    FirstContact,
-    Hostname,
     IpPrefix,
     Limits,
     Message,
@@ -47,8 +52,7 @@ use crate::wire::clc::{
     Proposal,
     Release,
     SmcR,
-    V2Offer,
-    Vendor, //
+    V2Offer, //
 };
 use crate::wire::iwarp::{
     Awaited,
@@ -241,14 +245,16 @@ impl Chosen {
         self.way.v2().map(|way| way.eid)
     }
 
-    /// The limits of a link group that begins now.
-    pub fn limits(&self) -> Limits {
-        self.way.v2().map_or(DEFAULT_LIMITS, |way| way.limits)
-    }
-
-    /// The release of version 2 of a link group that begins now; [`Release::R0`] in version 1.
-    pub fn release(&self) -> Release {
-        self.way.v2().map_or(Release::R0, |way| way.release)
+    /// What is agreed on if a link group begins now; `is_direct` says that no gateway is between the two.
+    pub fn new_lgr(&self, is_direct: bool) -> NewLgr {
+        let v1 = NewLgr::v1(Role::Server, self.rest.peer);
+        self.way.v2().map_or(v1, |way| NewLgr {
+            eid: Some(way.eid),
+            release: way.release,
+            limits: way.limits,
+            is_direct,
+            ..v1
+        })
     }
 
     /// What to look for among the link groups that exist, for the TCP connection with these `ends`. If none
@@ -287,56 +293,31 @@ impl Chosen {
         self.rest.choose()
     }
 
-    /// Makes the ACCEPT. `local` is our end; `beginning` describes the link group if it is new.
-    pub fn accept(self, local: SmcR, beginning: Option<Beginning>) -> (Accepted, Accept) {
-        let vendor = match self.transport() {
-            Transport::Roce => Vendor::AnyLink,
-            Transport::Iwarp => Vendor::Iwarp {
-                port: beginning.map_or(0, |new| new.listener),
-            },
-        };
-        let mode = match self.way.v2() {
-            None => Mode::V1 {
-                first_contact: beginning.is_some(),
-            },
-            Some(way) => Mode::V2 {
-                eid: way.eid,
-                first_contact: beginning.map(|new| {
-                    let (release, limits) = (way.release, way.limits);
-                    select::first_contact(release, limits, new.is_direct, new.hostname, vendor)
-                }),
-            },
-        };
+    /// Makes the ACCEPT. `local` is our end; `new` describes the link group if one begins.
+    pub fn accept(self, local: SmcR, new: Option<(NewLgr, OwnInfo)>) -> (Accepted, Accept) {
         let accepted = Accepted {
             version: self.version(),
-            agreed: beginning.map(|_| (self.release(), self.limits())),
-            iwarp: beginning
-                .filter(|_| self.transport() == Transport::Iwarp)
-                .map(|_| self.peer_gid()),
+            new: new.map(|(new, _)| new),
+            iwarp: match (&new, self.transport()) {
+                (Some(_), Transport::Iwarp) => Some(self.peer_gid()),
+                (None, _) | (_, Transport::Roce) => None,
+            },
             mtu: local.mtu,
         };
-        let endpoint = Endpoint::SmcR(local);
-        (accepted, Accept { endpoint, mode })
+        let accept = Accept {
+            endpoint: Endpoint::SmcR(local),
+            mode: new_lgr::mode(self.eid(), new),
+        };
+        (accepted, accept)
     }
-}
-
-/// What the server says about a new link group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beginning {
-    /// Whether the client's port is reached without a gateway. Not said in version 1.
-    pub is_direct: bool,
-    /// Our name. Not said in version 1.
-    pub hostname: Hostname,
-    /// Over iWARP the TCP port at which we await the stream if we cannot open it; 0 for none.
-    pub listener: u16,
 }
 
 /// The ACCEPT is out; the CONFIRM is awaited for [`super::CLC_WAIT`].
 #[derive(Clone, Copy, Debug)]
 pub struct Accepted {
     version: Version,
-    /// Release and limits, if a link group begins.
-    agreed: Option<(Release, Limits)>,
+    /// What is agreed on, if a link group begins.
+    new: Option<NewLgr>,
     /// The client's end, if a link group begins, over iWARP.
     iwarp: Option<Gid>,
     mtu: Mtu,
@@ -351,10 +332,7 @@ impl Accepted {
     pub fn on_message(self, message: &Message<'_>) -> Result<Agreed, Failure> {
         match message {
             Message::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
-            Message::Decline(decline) => Err(decline.into()),
-            Message::Proposal(_) | Message::Accept(_) => {
-                Err(PeerMisbehaved::UnexpectedMessage.into())
-            }
+            other => Err(Failure::not_awaited(other)),
         }
     }
 
@@ -365,34 +343,26 @@ impl Accepted {
         if confirm.mode.version() != self.version {
             return Err(PeerMisbehaved::ModeNotOffered.into());
         }
-        let peer = match (confirm.mode, self.agreed) {
+        let peer = match (confirm.mode, self.new) {
             (Mode::V1 { .. }, _) | (Mode::V2 { .. }, None) => None,
-            (Mode::V2 { first_contact, .. }, Some((release, limits))) => {
-                let peer = first_contact.ok_or(PeerMisbehaved::ReleaseChanged)?;
-                select::check_repeated(release, limits, &peer)?;
-                Some(peer)
+            (Mode::V2 { first_contact, .. }, Some(new)) => {
+                let first = first_contact.ok_or(PeerMisbehaved::ReleaseChanged)?;
+                new.check_repeated(&first)?;
+                Some(PeerInfo::of(&first, self.iwarp.is_some()))
             }
         };
-        let is_elsewhere = self.iwarp.is_some_and(|end| end != client.gid);
-        let listener = self.iwarp.and(peer.as_ref()).map(listener);
-        // No service is to be poked.
-        if is_elsewhere || listener.is_some_and(|port| port < Awaited::FIRST_PORT) {
-            return Err(PeerMisbehaved::ModeNotOffered.into());
+        if let Some(gid) = self.iwarp {
+            let port = peer.map_or(0, |peer| peer.listener);
+            // No well-known service is connected to.
+            if gid != client.gid || port < Awaited::FIRST_PORT {
+                return Err(PeerMisbehaved::ModeNotOffered.into());
+            }
         }
         Ok(Agreed {
             client,
             mtu: self.mtu.min(client.mtu),
             peer,
-            listener: listener.unwrap_or(0),
         })
-    }
-}
-
-/// The TCP port at which the client awaits the stream, 0 for none.
-fn listener(peer: &FirstContact) -> u16 {
-    match peer.vendor() {
-        Vendor::Iwarp { port } => port,
-        Vendor::Unknown | Vendor::AnyLink => 0,
     }
 }
 
@@ -401,8 +371,7 @@ fn listener(peer: &FirstContact) -> u16 {
 pub struct Agreed {
     client: SmcR,
     mtu: Mtu,
-    peer: Option<FirstContact>,
-    listener: u16,
+    peer: Option<PeerInfo>,
 }
 
 impl Agreed {
@@ -417,19 +386,13 @@ impl Agreed {
     }
 
     /// What the client says of itself when a link group of version 2 begins.
-    pub const fn peer(&self) -> Option<&FirstContact> {
+    pub const fn peer(&self) -> Option<&PeerInfo> {
         self.peer.as_ref()
     }
 
-    /// See [`Vendor::AnyLink`].
-    pub fn takes_any_link(&self) -> bool {
-        let vendor = self.peer.as_ref().map(FirstContact::vendor);
-        self.listener != 0 || vendor == Some(Vendor::AnyLink)
-    }
-
-    /// The TCP port to open the stream to; 0 unless a link over iWARP begins.
-    pub const fn listener(&self) -> u16 {
-        self.listener
+    /// The TCP port to connect to; 0 unless a link over iWARP begins.
+    pub fn listener(&self) -> u16 {
+        self.peer.map_or(0, |peer| peer.listener)
     }
 
     /// Says whether the client uses the link with this end. It should use the one that the ACCEPT
