@@ -23,7 +23,7 @@ use common::Side;
 use smc_proto::cause::Cause;
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::select::Path;
-use smc_proto::handshake::server::Local;
+use smc_proto::handshake::server::ServerCaps;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
     Eid,
@@ -147,14 +147,14 @@ fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
     let mut eids = Ueids::EMPTY;
     eids.add(Eid::from_name(b"SMCV2-TEST").unwrap()).unwrap();
     let config = Config::new(Side::Server);
-    let local = Local {
+    let caps = ServerCaps {
         eids: &eids,
         limits: config.limits,
         has_ipsec: false,
         has_interface: true,
         iwarp: None,
     };
-    let version_2 = local.judge(&proposal, |_| true).unwrap();
+    let version_2 = caps.judge(&proposal, |_| true).unwrap();
     assert_eq!(version_2.wanted(0, ENDS).peer_mac, None);
     assert_eq!(version_2.wanted(7, ENDS).vlan, 7);
     let version_1 = version_2.without_port().unwrap();
@@ -542,15 +542,15 @@ fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
         let mut eids = Ueids::EMPTY;
         eids.add(Eid::from_name(name).unwrap()).unwrap();
         let config = Config::new(Side::Server);
-        let local = Local {
+        let caps = ServerCaps {
             eids: &eids,
             limits: config.limits,
             has_ipsec: false,
             has_interface,
             iwarp: None,
         };
-        let reason = local.judge(&proposal, |_| true).err();
-        reason.map(|reason| (reason, local.cause(&proposal, reason)))
+        let reason = caps.judge(&proposal, |_| true).err();
+        reason.map(|reason| (reason, caps.cause(&proposal, reason)))
     };
     assert_eq!(judge(b"SMCV2-TEST", true), None);
     let unknown = (Reason::NoSmcDevice, Some(Cause::NoCommonEid));

@@ -11,8 +11,8 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
     self,
+    ClientCaps,
     Iwarp,
-    Means,
     Proposed,
     V2Port, //
 };
@@ -20,7 +20,7 @@ use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::server::{
     Accepted,
     Chosen,
-    Local, //
+    ServerCaps, //
 };
 use smc_proto::handshake::{
     Failure,
@@ -107,7 +107,7 @@ fn propose<R>(
     then: impl FnOnce(Proposed<'_>, Result<Chosen, Reason>) -> R,
 ) -> R {
     let eids = Ueids::DEFAULT;
-    let means = Means {
+    let caps = ClientCaps {
         peer_id: end(Gid::NONE).peer_id,
         v1: None,
         v2: client.roce.then_some(V2Port {
@@ -123,20 +123,20 @@ fn propose<R>(
         eids: List::new(eids.as_slice()).unwrap(),
         limits: LIMITS,
     };
-    let (proposed, proposal) = means.propose().unwrap();
+    let (proposed, proposal) = caps.propose().unwrap();
     let mut buf = [0; 1000];
     let bytes = Message::Proposal(proposal).emit(&mut buf).unwrap();
     let Ok(Message::Proposal(read)) = Message::parse(bytes) else {
         panic!("the proposal cannot be read");
     };
-    let local = Local {
+    let caps = ServerCaps {
         eids: &eids,
         limits: LIMITS,
         has_ipsec: false,
         has_interface: true,
         iwarp: server_knows.then_some(named(CLIENT)),
     };
-    then(proposed, local.judge(&read, |_| false))
+    then(proposed, caps.judge(&read, |_| false))
 }
 
 fn info(listener: Option<u16>) -> OwnInfo {

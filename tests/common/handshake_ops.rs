@@ -10,14 +10,14 @@ use std::net::{
 };
 
 use smc_proto::handshake::client::{
-    Means,
+    ClientCaps,
     V1Port,
     V2Port, //
 };
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::server::{
     Chosen,
-    Local, //
+    ServerCaps, //
 };
 use smc_proto::handshake::{
     Failure,
@@ -127,7 +127,7 @@ fn check_failure(failure: Failure) {
 fn client(circumstances: u8, answer: &[u8]) {
     let eids = eids();
     let mac = end().mac;
-    let means = Means {
+    let caps = ClientCaps {
         peer_id: end().peer_id,
         v1: (circumstances & 2 != 0).then_some(V1Port {
             gid: Gid([7; 16]),
@@ -145,7 +145,7 @@ fn client(circumstances: u8, answer: &[u8]) {
         eids: List::new(eids.as_slice()).expect("two fit"),
         limits: OWN_LIMITS,
     };
-    let Ok((proposed, proposal)) = means.propose() else {
+    let Ok((proposed, proposal)) = caps.propose() else {
         assert_eq!(circumstances & 6, 0);
         return;
     };
@@ -158,9 +158,9 @@ fn client(circumstances: u8, answer: &[u8]) {
         Err(failure) => return check_failure(failure),
     };
     match agreed.version() {
-        Version::V1 => assert!(means.v1.is_some() && agreed.eid().is_none()),
+        Version::V1 => assert!(caps.v1.is_some() && agreed.eid().is_none()),
         Version::V2 => {
-            assert!(means.v2.is_some());
+            assert!(caps.v2.is_some());
             assert!(agreed
                 .eid()
                 .is_some_and(|eid| eids.as_slice().contains(&eid)));
@@ -197,7 +197,7 @@ fn client(circumstances: u8, answer: &[u8]) {
 
 fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     let eids = eids();
-    let local = Local {
+    let caps = ServerCaps {
         eids: &eids,
         limits: OWN_LIMITS,
         has_ipsec: false,
@@ -208,7 +208,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         return;
     };
     let mut asked = 0;
-    let chosen = local.judge(&proposal, |_| {
+    let chosen = caps.judge(&proposal, |_| {
         asked += 1;
         circumstances & 4 == 0
     });

@@ -12,8 +12,8 @@ use smc_proto::{
     handshake::{
         client::{
             Agreed,
+            ClientCaps,
             Iwarp,
-            Means,
             V2Port, //
         },
         Failure,
@@ -68,8 +68,8 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     }
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
-    let means = ports.means(session, eids.as_slice());
-    let (proposed, proposal) = means.propose().map_err(|reason| ports.failure(reason))?;
+    let caps = ports.caps(session, eids.as_slice());
+    let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&Message::Proposal(proposal))?;
     let agreed = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
     if let (Err(_), Ok(path)) = (&agreed, &ports.roce) {
@@ -107,7 +107,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    fn means<'e>(&self, session: &Session<'_>, eids: &'e [Eid]) -> Means<'e> {
+    fn caps<'e>(&self, session: &Session<'_>, eids: &'e [Eid]) -> ClientCaps<'e> {
         let iwarp = self.iwarp.as_ref().ok().and_then(|path| {
             Some(Iwarp {
                 nonce: Nonce(random::bytes()),
@@ -115,7 +115,7 @@ impl<'a> Ports<'a> {
                 server: Gid::of_iwarp(session.tcp.peer().ok()?.ip)?,
             })
         });
-        Means {
+        ClientCaps {
             peer_id: session.local.peer_id(),
             iwarp,
             v1: None,

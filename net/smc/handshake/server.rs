@@ -13,7 +13,7 @@ use smc_proto::{
         select,
         server::{
             Chosen,
-            Local as Facts, //
+            ServerCaps, //
         },
         Failure,
         Fatal,
@@ -106,7 +106,7 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
     }
     let ueids = session.local.ueids.lock().clone();
-    let facts = Facts {
+    let caps = ServerCaps {
         eids: &ueids,
         limits: namespace::of(session.sk).config.limits(),
         has_ipsec: tcp.has_xfrm_policy(),
@@ -114,9 +114,8 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
     };
     // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
-    facts
-        .judge(&proposal, |_| false)
-        .map_err(|reason| Failure::Declined(reason, facts.cause(&proposal, reason)))
+    caps.judge(&proposal, |_| false)
+        .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 
 /// Finds a port for the way that was chosen, or another way.

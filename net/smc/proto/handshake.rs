@@ -9,7 +9,7 @@
 //! both sides share: time limits, and what a handshake that fails means for the application.
 //!
 //! ```text
-//! client::Means::propose -> Proposed ----- PROPOSAL ---> server::Local::judge -> Judged
+//! client::ClientCaps::propose -> Proposed ----- PROPOSAL ---> server::ServerCaps::judge -> Judged
 //!                                                        Judged::attempt ... -> Chosen
 //! Proposed::on_message -> Agreed   <------ ACCEPT ------ Chosen::accept -> Accepted
 //! Agreed::confirm                  ------- CONFIRM ----> Accepted::on_message -> server::Agreed
@@ -143,7 +143,7 @@ pub enum Then {
 }
 
 impl Failure {
-    /// Decides what the failure means. A connection with a [`Reason`] goes on over TCP, one
+    /// Decides what the failure caps. A connection with a [`Reason`] goes on over TCP, one
     /// whose TCP stream is unusable ends without a DECLINE.
     pub const fn verdict(self) -> Verdict {
         match self {

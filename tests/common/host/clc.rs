@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use smc_proto::handshake::client::{
     self,
-    Means, //
+    ClientCaps, //
 };
 use smc_proto::handshake::select::{
     Address,
@@ -13,7 +13,7 @@ use smc_proto::handshake::select::{
 };
 use smc_proto::handshake::server::{
     Chosen,
-    Local, //
+    ServerCaps, //
 };
 use smc_proto::handshake::{
     self,
@@ -78,7 +78,7 @@ impl Machine {
             return self.fail(id, Reason::Ipsec.into(), net);
         }
         let config = self.config;
-        let means = Means {
+        let caps = ClientCaps {
             peer_id: config.peer_id,
             v1: config.v1,
             v2: config.v2,
@@ -90,7 +90,7 @@ impl Machine {
             eids: List::new(config.eids.as_slice()).unwrap(),
             limits: config.limits,
         };
-        match means.propose() {
+        match caps.propose() {
             Ok((proposed, proposal)) => {
                 self.conn(id).stage = Stage::Proposed(proposed);
                 self.send_clc(id, &Message::Proposal(proposal), net);
@@ -149,7 +149,7 @@ impl Machine {
             Stage::Fresh => match message {
                 Message::Proposal(proposal) => {
                     let config = self.config;
-                    let local = Local {
+                    let caps = ServerCaps {
                         eids: &config.eids,
                         limits: config.limits,
                         has_ipsec: config.has_ipsec,
@@ -157,7 +157,7 @@ impl Machine {
                         iwarp: None,
                     };
                     let own = config.address;
-                    let chosen = local.judge(proposal, |prefix| {
+                    let chosen = caps.judge(proposal, |prefix| {
                         own.is_some_and(|(address, len)| Address::V4 { address, len }.is_in(prefix))
                     })?;
                     self.try_way(id, chosen, net)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connecting side of the handshake: [`Means`] → [`Proposed`] → [`Agreed`].
+//! The connecting side of the handshake: [`ClientCaps`] → [`Proposed`] → [`Agreed`].
 //!
 //! The caller looks for ports, sends what it is given, and hands in what arrives; here is decided
 //! what is offered and whether the server's choice is one of the things offered (RFC 7609 sections
@@ -64,7 +64,7 @@ use crate::wire::{
 
 /// What the client has to offer for one connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Means<'a> {
+pub struct ClientCaps<'a> {
     /// This machine.
     pub peer_id: PeerId,
     /// The port for version 1, if there is one.
@@ -112,7 +112,7 @@ pub struct Iwarp {
     pub server: Gid,
 }
 
-impl<'a> Means<'a> {
+impl<'a> ClientCaps<'a> {
     /// Makes the PROPOSAL.
     ///
     /// # Errors

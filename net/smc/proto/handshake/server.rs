@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The listening side of the handshake: [`Local`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
+//! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
 //!
 //! A PROPOSAL may leave three ways: version 2 over RoCE, the same over iWARP, and version 1. Whether
 //! one works shows only when a port was found, a link group joined and a buffer registered, so the
@@ -70,7 +70,7 @@ use ways::{
 
 /// What the server knows about itself and about the TCP connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Local<'a> {
+pub struct ServerCaps<'a> {
     /// Our user EIDs.
     pub eids: &'a Ueids,
     /// The limits that the administrator allows for a link group.
@@ -83,7 +83,7 @@ pub struct Local<'a> {
     pub iwarp: Option<Gid>,
 }
 
-impl Local<'_> {
+impl ServerCaps<'_> {
     /// Judges a PROPOSAL and chooses the way to try first. `is_our_subnet` compares the client's
     /// subnets with those of the TCP connection's interface; it is asked at most once, and only
     /// if version 1 is offered.
