@@ -66,7 +66,7 @@ use crate::{
     },
     link::Link,
     local::{
-        Local,
+        LocalSystem,
         LOCAL, //
     },
     namespace, //
@@ -145,7 +145,7 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Out
 /// A handshake under way.
 struct Session<'a> {
     /// This host.
-    local: &'a Local,
+    local: &'a LocalSystem,
     /// The socket of the application.
     sk: &'a ARef<Sk>,
     /// The TCP connection below it.

@@ -70,7 +70,7 @@ struct Smc {
     _groups: groups::Registry,
     _devices: ib::Registry,
     _connections: conn::Registry,
-    _local: Published<local::Local>,
+    _local: Published<local::LocalSystem>,
     _memory: memory::Limits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
@@ -95,7 +95,7 @@ impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
         let memory = memory::Limits::new(config::DIRECTORY, c"smcr_mem")?;
-        let local = local::LOCAL.publish(local::Local::new(first_ueids(param::ueid())?)?)?;
+        let local = local::LOCAL.publish(local::LocalSystem::new(first_ueids(param::ueid())?)?)?;
         let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;

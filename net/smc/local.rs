@@ -29,11 +29,11 @@ use smc_proto::{
 };
 
 /// This machine, while the module is loaded.
-pub(crate) static LOCAL: Global<Local> = Global::new();
+pub(crate) static LOCAL: Global<LocalSystem> = Global::new();
 
 /// What peers get to know of this machine.
 #[pin_data]
-pub(crate) struct Local {
+pub(crate) struct LocalSystem {
     instance: [u8; 2],
     /// For a port that has no address of its own.
     made_up: Mac,
@@ -46,15 +46,15 @@ pub(crate) struct Local {
     next_group: Atomic<u32>,
 }
 
-impl Local {
+impl LocalSystem {
     /// Draws the instance id, and takes the host's name as it is now.
     pub(crate) fn new(ueids: Ueids) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 instance: random::bytes(),
                 made_up: made_up(),
-                mac <- new_spinlock!(Mac::NONE, "smc::Local::mac"),
-                ueids <- new_spinlock!(ueids, "smc::Local::ueids"),
+                mac <- new_spinlock!(Mac::NONE, "smc::LocalSystem::mac"),
+                ueids <- new_spinlock!(ueids, "smc::LocalSystem::ueids"),
                 hostname: Hostname::new(&utsname::nodename()),
                 next_group: Atomic::new(0),
             }),
