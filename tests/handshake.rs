@@ -154,7 +154,7 @@ fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
         has_interface: true,
         iwarp: None,
     };
-    let version_2 = caps.judge(&proposal, |_| true).unwrap();
+    let version_2 = caps.evaluate(&proposal, |_| true).unwrap();
     assert_eq!(version_2.wanted(0, ENDS).peer_mac, None);
     assert_eq!(version_2.wanted(7, ENDS).vlan, 7);
     let version_1 = version_2.without_port().unwrap();
@@ -549,7 +549,7 @@ fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
             has_interface,
             iwarp: None,
         };
-        let reason = caps.judge(&proposal, |_| true).err();
+        let reason = caps.evaluate(&proposal, |_| true).err();
         reason.map(|reason| (reason, caps.cause(&proposal, reason)))
     };
     assert_eq!(judge(b"SMCV2-TEST", true), None);

@@ -136,7 +136,7 @@ fn propose<R>(
         has_interface: true,
         iwarp: server_knows.then_some(named(CLIENT)),
     };
-    then(proposed, caps.judge(&read, |_| false))
+    then(proposed, caps.evaluate(&read, |_| false))
 }
 
 fn info(listener: Option<u16>) -> OwnInfo {

@@ -208,7 +208,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         return;
     };
     let mut asked = 0;
-    let chosen = caps.judge(&proposal, |_| {
+    let chosen = caps.evaluate(&proposal, |_| {
         asked += 1;
         circumstances & 4 == 0
     });

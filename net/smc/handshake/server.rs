@@ -114,7 +114,7 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
     };
     // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
-    caps.judge(&proposal, |_| false)
+    caps.evaluate(&proposal, |_| false)
         .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 

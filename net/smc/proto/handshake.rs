@@ -9,7 +9,7 @@
 //! both sides share: time limits, and what a handshake that fails means for the application.
 //!
 //! ```text
-//! client::ClientCaps::propose -> Proposed ----- PROPOSAL ---> server::ServerCaps::judge -> Judged
+//! client::ClientCaps::propose -> Proposed ----- PROPOSAL ---> server::ServerCaps::evaluate -> Chosen
 //!                                                        Judged::attempt ... -> Chosen
 //! Proposed::on_message -> Agreed   <------ ACCEPT ------ Chosen::accept -> Accepted
 //! Agreed::confirm                  ------- CONFIRM ----> Accepted::on_message -> server::Agreed

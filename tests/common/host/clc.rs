@@ -157,7 +157,7 @@ impl Machine {
                         iwarp: None,
                     };
                     let own = config.address;
-                    let chosen = caps.judge(proposal, |prefix| {
+                    let chosen = caps.evaluate(proposal, |prefix| {
                         own.is_some_and(|(address, len)| Address::V4 { address, len }.is_in(prefix))
                     })?;
                     self.try_way(id, chosen, net)

@@ -91,7 +91,7 @@ impl ServerCaps<'_> {
     /// # Errors
     ///
     /// The reason to decline, if neither version is possible.
-    pub fn judge(
+    pub fn evaluate(
         &self,
         proposal: &Proposal<'_>,
         is_our_subnet: impl FnOnce(&IpPrefix<'_>) -> bool,
@@ -130,7 +130,7 @@ impl ServerCaps<'_> {
         .choose()
     }
 
-    /// What exactly is missing when [`Self::judge`] gives this reason: the lack of an EID in common has
+    /// What exactly is missing when [`Self::evaluate`] gives this reason: the lack of an EID in common has
     /// none of its own.
     pub fn cause(&self, proposal: &Proposal<'_>, reason: Reason) -> Option<Cause> {
         let v2 = proposal.v2().filter(|v2| v2.technologies.has_smcr())?;
