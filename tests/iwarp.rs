@@ -285,7 +285,7 @@ fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
             spoil(end, &mut first.vendor_options, max_links);
             let failure = proposed.on_message(&Message::Accept(accept)).unwrap_err();
             assert!(matches!(failure, Failure::Peer(_)), "case {number}");
-            assert!(failure.verdict().decline.is_some(), "case {number}");
+            assert!(failure.actions().decline.is_some(), "case {number}");
         });
     }
 }

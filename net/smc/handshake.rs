@@ -30,10 +30,10 @@ use smc_proto::{
     buffer::SizeClass,
     cause::Cause,
     handshake::{
+        Disposition,
         Failure,
         Fatal,
-        NewLgr,
-        Then, //
+        NewLgr, //
     },
     lgr::{
         End,
@@ -275,7 +275,7 @@ impl Session<'_> {
                 conn.detach();
                 conn.give_up_claim();
                 conn.group.leave(conn.token());
-                if failure.verdict().ends_group {
+                if failure.actions().ends_group {
                     conn.group.terminate_soon(End::OutOfSync);
                 }
                 Err(failure)
@@ -310,30 +310,30 @@ impl Session<'_> {
             self.clc.complain(error);
         }
         let failure = self.received_decline(failure);
-        let verdict = failure.verdict();
+        let actions = failure.actions();
         let diagnosis = match failure {
             Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
             Failure::Declined(..) | Failure::Peer(_) | Failure::Fatal(_) => 0,
         };
-        if let Some(reason) = verdict.decline {
+        if let Some(reason) = actions.decline {
             self.clc
                 .decline(reason, self.local.peer_id())
                 .map_err(|_| EPROTO)?;
         }
-        match verdict.then {
-            Then::Fallback(reason) => Ok(Outcome::Fallback(Why {
+        match actions.disposition {
+            Disposition::Fallback(reason) => Ok(Outcome::Fallback(Why {
                 reason,
                 diagnosis,
                 cause: failure.cause(),
-                may_cross: verdict.decline.is_some() && self.clc.is_confirmed(),
+                may_cross: actions.decline.is_some() && self.clc.is_confirmed(),
             })),
-            Then::Fail(fatal) => Err(errno(fatal)),
+            Disposition::Fail(fatal) => Err(errno(fatal)),
         }
     }
 
     /// A DECLINE of the peer that has arrived already counts in place of the failure: both sides know then.
     fn received_decline(&self, failure: Failure) -> Failure {
-        if failure.verdict().decline.is_none() || !self.clc.is_confirmed() {
+        if failure.actions().decline.is_none() || !self.clc.is_confirmed() {
             return failure;
         }
         match self.clc.take_decline(Duration::ZERO) {

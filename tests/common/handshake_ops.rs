@@ -20,9 +20,9 @@ use smc_proto::handshake::server::{
     ServerCaps, //
 };
 use smc_proto::handshake::{
+    Disposition,
     Failure,
     OwnInfo,
-    Then,
     RELEASE, //
 };
 use smc_proto::id::{
@@ -116,11 +116,11 @@ fn check_sent(message: &Message<'_>) {
 
 /// A failure never leaves the application with a connection that nobody knows how to use.
 fn check_failure(failure: Failure) {
-    let verdict = failure.verdict();
-    match verdict.then {
-        Then::Fallback(Reason::PeerDeclined) => assert_eq!(verdict.decline, None),
-        Then::Fallback(reason) => assert_eq!(verdict.decline, Some(reason)),
-        Then::Fail(_) => assert_eq!(verdict.decline, None),
+    let actions = failure.actions();
+    match actions.disposition {
+        Disposition::Fallback(Reason::PeerDeclined) => assert_eq!(actions.decline, None),
+        Disposition::Fallback(reason) => assert_eq!(actions.decline, Some(reason)),
+        Disposition::Fail(_) => assert_eq!(actions.decline, None),
     }
 }
 

@@ -123,19 +123,19 @@ pub enum Fatal {
 
 /// What to do after a [`Failure`], for the caller to carry out in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct FailureActions {
     /// The link group that the connection joined must be ended: the peer lost it.
     pub ends_group: bool,
     /// Send a DECLINE with this reason. If that fails, the connection fails with
-    /// [`Fatal::Protocol`] whatever `then` says.
+    /// [`Fatal::Protocol`] whatever `disposition` is.
     pub decline: Option<Reason>,
     /// What becomes of the application's connection.
-    pub then: Then,
+    pub disposition: Disposition,
 }
 
 /// What becomes of a connection without SMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Disposition {
     /// It goes on over TCP, and shows this reason.
     Fallback(Reason),
     /// `connect` fails; at the server the connection is closed and never shown to `accept`.
@@ -145,19 +145,19 @@ pub enum Then {
 impl Failure {
     /// Decides what the failure caps. A connection with a [`Reason`] goes on over TCP, one
     /// whose TCP stream is unusable ends without a DECLINE.
-    pub const fn verdict(self) -> Verdict {
+    pub const fn actions(self) -> FailureActions {
         match self {
-            Self::Declined(reason, _) => Verdict::fallback(reason),
+            Self::Declined(reason, _) => FailureActions::fallback(reason),
             Self::Peer(error) => match error.reason() {
-                Some(reason) => Verdict::fallback(reason),
-                None => Verdict::fail(Fatal::Protocol),
+                Some(reason) => FailureActions::fallback(reason),
+                None => FailureActions::fail(Fatal::Protocol),
             },
-            Self::PeerDeclined { is_out_of_sync, .. } => Verdict {
+            Self::PeerDeclined { is_out_of_sync, .. } => FailureActions {
                 ends_group: is_out_of_sync,
                 decline: None,
-                then: Then::Fallback(Reason::PeerDeclined),
+                disposition: Disposition::Fallback(Reason::PeerDeclined),
             },
-            Self::Fatal(fatal) => Verdict::fail(fatal),
+            Self::Fatal(fatal) => FailureActions::fail(fatal),
         }
     }
 
@@ -191,12 +191,12 @@ impl Failure {
     }
 }
 
-impl Verdict {
+impl FailureActions {
     const fn fallback(reason: Reason) -> Self {
         Self {
             ends_group: false,
             decline: if reason.is_sent() { Some(reason) } else { None },
-            then: Then::Fallback(reason),
+            disposition: Disposition::Fallback(reason),
         }
     }
 
@@ -204,7 +204,7 @@ impl Verdict {
         Self {
             ends_group: false,
             decline: None,
-            then: Then::Fail(fatal),
+            disposition: Disposition::Fail(fatal),
         }
     }
 }
@@ -276,13 +276,16 @@ mod tests {
 
     #[test]
     fn a_reason_leads_to_tcp_and_a_broken_stream_does_not() {
-        let verdict = Failure::Declined(Reason::NoSmcDevice, Some(Cause::NoDevice)).verdict();
-        assert_eq!(verdict.decline, Some(Reason::NoSmcDevice));
-        assert_eq!(verdict.then, Then::Fallback(Reason::NoSmcDevice));
+        let actions = Failure::Declined(Reason::NoSmcDevice, Some(Cause::NoDevice)).actions();
+        assert_eq!(actions.decline, Some(Reason::NoSmcDevice));
+        assert_eq!(
+            actions.disposition,
+            Disposition::Fallback(Reason::NoSmcDevice)
+        );
 
-        let verdict = Failure::from(Malformed::Truncated).verdict();
-        assert_eq!(verdict.decline, None);
-        assert_eq!(verdict.then, Then::Fail(Fatal::Protocol));
+        let actions = Failure::from(Malformed::Truncated).actions();
+        assert_eq!(actions.decline, None);
+        assert_eq!(actions.disposition, Disposition::Fail(Fatal::Protocol));
     }
 
     #[test]
@@ -291,17 +294,23 @@ mod tests {
             diagnosis: Diagnosis(7),
             is_out_of_sync: true,
         };
-        let verdict = failure.verdict();
-        assert_eq!(verdict.decline, None);
-        assert!(verdict.ends_group);
-        assert_eq!(verdict.then, Then::Fallback(Reason::PeerDeclined));
+        let actions = failure.actions();
+        assert_eq!(actions.decline, None);
+        assert!(actions.ends_group);
+        assert_eq!(
+            actions.disposition,
+            Disposition::Fallback(Reason::PeerDeclined)
+        );
     }
 
     #[test]
     fn an_impossible_value_is_declined_and_not_fatal() {
-        let verdict = Failure::from(Malformed::Mtu).verdict();
-        assert_eq!(verdict.decline, Some(Reason::ModeUnsupported));
-        assert_eq!(verdict.then, Then::Fallback(Reason::ModeUnsupported));
+        let actions = Failure::from(Malformed::Mtu).actions();
+        assert_eq!(actions.decline, Some(Reason::ModeUnsupported));
+        assert_eq!(
+            actions.disposition,
+            Disposition::Fallback(Reason::ModeUnsupported)
+        );
     }
 
     #[test]

@@ -17,10 +17,10 @@ use smc_proto::handshake::server::{
 };
 use smc_proto::handshake::{
     self,
+    Disposition,
     Failure,
     Fatal,
-    OwnInfo,
-    Then, //
+    OwnInfo, //
 };
 use smc_proto::id::LinkNum;
 use smc_proto::lgr::Rtokens;
@@ -380,8 +380,8 @@ impl Machine {
     }
 
     pub(super) fn fail(&mut self, id: u8, failure: Failure, net: &mut Wire) {
-        let verdict = failure.verdict();
-        if let Some(reason) = verdict.decline {
+        let actions = failure.actions();
+        if let Some(reason) = actions.decline {
             // Nobody looks at TCP on this side any more.
             self.conn(id).may_cross = true;
             let received = self.conns[&id].received;
@@ -391,13 +391,13 @@ impl Machine {
         }
         let conn = self.conn(id);
         conn.stage = Stage::Done;
-        conn.outcome = Some(match verdict.then {
-            Then::Fallback(reason) => Outcome::Fallback(reason),
-            Then::Fail(fatal) => Outcome::Failed(fatal),
+        conn.outcome = Some(match actions.disposition {
+            Disposition::Fallback(reason) => Outcome::Fallback(reason),
+            Disposition::Fail(fatal) => Outcome::Failed(fatal),
         });
         let (first, group) = (conn.first, conn.group);
-        if let Some(g) = group.filter(|_| first || verdict.ends_group) {
-            self.groups[g].is_out_of_sync |= verdict.ends_group;
+        if let Some(g) = group.filter(|_| first || actions.ends_group) {
+            self.groups[g].is_out_of_sync |= actions.ends_group;
             self.terminate(g, net);
         }
     }
