@@ -157,7 +157,7 @@ fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
     let version_2 = caps.evaluate(&proposal, |_| true).unwrap();
     assert_eq!(version_2.wanted(0, ENDS).peer_mac, None);
     assert_eq!(version_2.wanted(7, ENDS).vlan, 7);
-    let version_1 = version_2.without_port().unwrap();
+    let version_1 = version_2.next_without_port().unwrap();
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     assert_eq!(version_1.wanted(0, ENDS).peer_mac, Some(mac));
     assert_ne!(

@@ -206,7 +206,7 @@ fn the_server_knows_the_client_by_its_tcp_address() {
         assert_eq!(chosen.nonce(), Some(NONCE));
         assert_eq!(chosen.peer_gid(), named(CLIENT));
         assert_eq!(chosen.wanted(0, ENDS).peer_gid, named(CLIENT));
-        let reason = chosen.without_port().err();
+        let reason = chosen.next_without_port().err();
         assert_eq!(reason, Some(Reason::NoSmcrDevice));
     });
 }
@@ -226,7 +226,7 @@ fn roce_comes_first_and_iwarp_where_it_fails() {
         let agreed = proposed.on_message(&Message::Accept(over_roce)).unwrap();
         assert_eq!(agreed.transport(), Transport::Roce);
 
-        let chosen = chosen.without_port().unwrap();
+        let chosen = chosen.next_without_port().unwrap();
         assert_eq!(chosen.transport(), Transport::Iwarp);
         let (_, over_iwarp) = accept(chosen, named(SERVER));
         let agreed = proposed.on_message(&Message::Accept(over_iwarp)).unwrap();
@@ -240,7 +240,7 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
         let chosen = chosen.unwrap();
         assert_eq!(chosen.transport(), Transport::Roce);
         assert_eq!(chosen.peer_gid().ipv4(), None);
-        assert_eq!(chosen.without_port(), Err(Reason::NoSmcrDevice));
+        assert_eq!(chosen.next_without_port(), Err(Reason::NoSmcrDevice));
     });
     let roce = Client {
         roce: true,
@@ -248,7 +248,7 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
     };
     propose(roce, true, |proposed, chosen| {
         let chosen = chosen.unwrap();
-        assert_eq!(chosen.without_port(), Err(Reason::NoSmcrDevice));
+        assert_eq!(chosen.next_without_port(), Err(Reason::NoSmcrDevice));
         // Other vendors' options mean nothing to a client that offered none.
         let (_, mut accept) = accept(chosen, Gid::from_ipv4(SERVER));
         if let Mode::V2 {

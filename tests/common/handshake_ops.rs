@@ -218,13 +218,13 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     };
     let chosen = match circumstances & 8 {
         0 => chosen,
-        _ => match chosen.failed(Reason::Memory) {
+        _ => match chosen.next_after(Reason::Memory) {
             Ok(next) => {
                 assert_eq!(
                     (chosen.version(), next.version()),
                     (Version::V2, Version::V1)
                 );
-                assert!(next.failed(Reason::NoSmcDevice).is_err());
+                assert!(next.next_after(Reason::NoSmcDevice).is_err());
                 next
             }
             Err(_) => return,

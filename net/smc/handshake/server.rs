@@ -118,7 +118,7 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 
-/// Finds a port for the way that was chosen, or another way.
+/// Finds a port for the candidate that was chosen, or another candidate.
 fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Failure> {
     let mut missing = None;
     loop {
@@ -131,7 +131,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
             found => {
                 missing = missing.max(found.err());
                 chosen = chosen
-                    .without_port()
+                    .next_without_port()
                     .map_err(|reason| Failure::Declined(reason, missing))?;
             }
         }

@@ -160,7 +160,7 @@ impl Machine {
                     let chosen = caps.evaluate(proposal, |prefix| {
                         own.is_some_and(|(address, len)| Address::V4 { address, len }.is_in(prefix))
                     })?;
-                    self.try_way(id, chosen, net)
+                    self.try_candidate(id, chosen, net)
                 }
                 other => Err(Failure::not_awaited(other)),
             },
@@ -181,7 +181,7 @@ impl Machine {
 
     // The server.
 
-    pub(super) fn try_way(
+    pub(super) fn try_candidate(
         &mut self,
         id: u8,
         chosen: Chosen,
@@ -193,10 +193,10 @@ impl Machine {
             Version::V2 => self.config.v2.is_some() && self.config.route.is_some(),
         };
         while !has_port(chosen.version()) {
-            chosen = chosen.without_port()?;
+            chosen = chosen.next_without_port()?;
         }
         if !self.config.has_memory {
-            return self.next_way(id, chosen, Reason::Memory, net);
+            return self.next_candidate(id, chosen, Reason::Memory, net);
         }
         let wanted = chosen.wanted(0, ENDS);
         let found = self
@@ -230,15 +230,15 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn next_way(
+    pub(super) fn next_candidate(
         &mut self,
         id: u8,
         chosen: Chosen,
         reason: Reason,
         net: &mut Wire,
     ) -> Result<(), Failure> {
-        let next = chosen.failed(reason)?;
-        self.try_way(id, next, net)
+        let next = chosen.next_after(reason)?;
+        self.try_candidate(id, next, net)
     }
 
     pub(super) fn send_accept(&mut self, id: u8, chosen: Chosen, net: &mut Wire) {

@@ -337,10 +337,10 @@ impl Machine {
             }
             // The group is gone, which says nothing against the way: begin a new one.
             (Finished::ConfirmRkey(Err(rkey::Error::LinkLost)), Stage::Announcing(chosen)) => {
-                self.try_way(id, chosen, net)
+                self.try_candidate(id, chosen, net)
             }
             (Finished::ConfirmRkey(Err(_)), Stage::Announcing(chosen)) => {
-                self.next_way(id, chosen, Reason::RegistrationFailed, net)
+                self.next_candidate(id, chosen, Reason::RegistrationFailed, net)
             }
             (Finished::ConfirmRkey(Ok(())), Stage::Confirming(agreed)) => {
                 self.note_announced(id);
@@ -407,7 +407,7 @@ impl Machine {
         {
             let stage = std::mem::replace(&mut self.conn(id).stage, Stage::Done);
             let result = match stage {
-                Stage::Announcing(chosen) => self.try_way(id, chosen, net),
+                Stage::Announcing(chosen) => self.try_candidate(id, chosen, net),
                 _ => Err(Reason::NoActiveLink.into()),
             };
             if let Err(failure) = result {

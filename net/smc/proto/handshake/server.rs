@@ -2,13 +2,13 @@
 
 //! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
 //!
-//! A PROPOSAL may leave three ways: version 2 over RoCE, the same over iWARP, and version 1. Whether
+//! A PROPOSAL may leave three candidates: version 2 over RoCE, the same over iWARP, and version 1. Whether
 //! one works shows only when a port was found, a link group joined and a buffer registered, so the
-//! caller tries the way that was chosen and reports if it failed; then the next is chosen. If none is
+//! caller tries the candidate that was chosen and reports if it failed; then the next is chosen. If none is
 //! left, the *first* failure is what the client is told (RFC 7609 section 3.5.2; C functions
 //! `smc_listen_v2_check`, `smc_listen_find_device`).
 
-mod ways;
+mod candidates;
 
 use super::eid::Ueids;
 use super::new_lgr::{
@@ -60,12 +60,12 @@ use crate::wire::iwarp::{
 };
 use crate::wire::Version;
 
-use ways::{
+use candidates::{
+    Candidate,
+    Candidates,
     FirstReason,
-    IwarpWay,
-    V2Way,
-    Way,
-    Ways, //
+    IwarpCandidate,
+    V2Candidate, //
 };
 
 /// What the server knows about itself and about the TCP connection.
@@ -84,7 +84,7 @@ pub struct ServerCaps<'a> {
 }
 
 impl ServerCaps<'_> {
-    /// Judges a PROPOSAL and chooses the way to try first. `is_our_subnet` compares the client's
+    /// Judges a PROPOSAL and chooses the candidate to try first. `is_our_subnet` compares the client's
     /// subnets with those of the TCP connection's interface; it is asked at most once, and only
     /// if version 1 is offered.
     ///
@@ -116,13 +116,13 @@ impl ServerCaps<'_> {
         let v1 = proposal
             .v1()
             .filter(|v1| in_subnet && v1.technologies.has_smcr());
-        let v2 = v2.and_then(|offer| self.v2_way(offer, release, limits));
-        let iwarp = v2.and_then(|way| self.iwarp_way(proposal, way));
-        Ways {
+        let v2 = v2.and_then(|offer| self.v2_candidate(offer, release, limits));
+        let iwarp = v2.and_then(|candidate| self.iwarp_candidate(proposal, candidate));
+        Candidates {
             peer: proposal.peer_id,
             mac: proposal.mac,
             // A client that has iWARP alone names that end.
-            v2: v2.filter(|way| iwarp.is_none() || way.gid.iwarp().is_none()),
+            v2: v2.filter(|candidate| iwarp.is_none() || candidate.gid.iwarp().is_none()),
             iwarp,
             v1: v1.map(|_| proposal.gid),
             first,
@@ -171,8 +171,13 @@ impl ServerCaps<'_> {
     }
 
     /// An EID in common is needed; its absence has no reason of its own, version 1 is next.
-    fn v2_way(&self, offer: &V2Offer<'_>, release: Release, limits: Limits) -> Option<V2Way> {
-        Some(V2Way {
+    fn v2_candidate(
+        &self,
+        offer: &V2Offer<'_>,
+        release: Release,
+        limits: Limits,
+    ) -> Option<V2Candidate> {
+        Some(V2Candidate {
             eid: self.eids.choose(offer.eids.iter().copied())?,
             gid: offer.gid,
             release,
@@ -181,55 +186,59 @@ impl ServerCaps<'_> {
     }
 
     /// The same version over iWARP, if the client offers that.
-    fn iwarp_way(&self, proposal: &Proposal<'_>, way: V2Way) -> Option<IwarpWay> {
+    fn iwarp_candidate(
+        &self,
+        proposal: &Proposal<'_>,
+        candidate: V2Candidate,
+    ) -> Option<IwarpCandidate> {
         let nonce = proposal.area().and_then(Nonce::offered)?;
-        let way = V2Way {
+        let candidate = V2Candidate {
             gid: self.iwarp?,
-            ..way
+            ..candidate
         };
-        (way.release >= Release::R1).then_some(IwarpWay { way, nonce })
+        (candidate.release >= Release::R1).then_some(IwarpCandidate { candidate, nonce })
     }
 }
 
-/// The way to try now: find a port, find or make a link group, get and register buffers.
+/// The candidate to try now: find a port, find or make a link group, get and register buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    way: Way,
-    rest: Ways,
+    candidate: Candidate,
+    rest: Candidates,
 }
 
 impl Chosen {
     /// The version.
     pub const fn version(&self) -> Version {
-        match self.way {
-            Way::V1(_) => Version::V1,
-            Way::V2(_) | Way::Iwarp(_) => Version::V2,
+        match self.candidate {
+            Candidate::V1(_) => Version::V1,
+            Candidate::V2(_) | Candidate::Iwarp(_) => Version::V2,
         }
     }
 
     /// What would carry the link.
     pub const fn transport(&self) -> Transport {
-        match self.way {
-            Way::V1(_) | Way::V2(_) => Transport::Roce,
-            Way::Iwarp(_) => Transport::Iwarp,
+        match self.candidate {
+            Candidate::V1(_) | Candidate::V2(_) => Transport::Roce,
+            Candidate::Iwarp(_) => Transport::Iwarp,
         }
     }
 
     /// The client's nonce, if the link is one over iWARP.
     pub const fn nonce(&self) -> Option<Nonce> {
-        match self.way {
-            Way::V1(_) | Way::V2(_) => None,
-            Way::Iwarp(IwarpWay { nonce, .. }) => Some(nonce),
+        match self.candidate {
+            Candidate::V1(_) | Candidate::V2(_) => None,
+            Candidate::Iwarp(IwarpCandidate { nonce, .. }) => Some(nonce),
         }
     }
 
     /// The client's port: in version 2 the one to find a route to.
     pub const fn peer_gid(&self) -> Gid {
-        match self.way {
-            Way::V1(gid) => gid,
-            Way::V2(V2Way { gid, .. })
-            | Way::Iwarp(IwarpWay {
-                way: V2Way { gid, .. },
+        match self.candidate {
+            Candidate::V1(gid) => gid,
+            Candidate::V2(V2Candidate { gid, .. })
+            | Candidate::Iwarp(IwarpCandidate {
+                candidate: V2Candidate { gid, .. },
                 ..
             }) => gid,
         }
@@ -242,16 +251,16 @@ impl Chosen {
 
     /// The EID agreed on; `None` in version 1.
     pub fn eid(&self) -> Option<Eid> {
-        self.way.v2().map(|way| way.eid)
+        self.candidate.v2().map(|candidate| candidate.eid)
     }
 
     /// What is agreed on if a link group begins now; `is_direct` says that no gateway is between the two.
     pub fn new_lgr(&self, is_direct: bool) -> NewLgr {
         let v1 = NewLgr::v1(Role::Server, self.rest.peer);
-        self.way.v2().map_or(v1, |way| NewLgr {
-            eid: Some(way.eid),
-            release: way.release,
-            limits: way.limits,
+        self.candidate.v2().map_or(v1, |candidate| NewLgr {
+            eid: Some(candidate.eid),
+            release: candidate.release,
+            limits: candidate.limits,
             is_direct,
             ..v1
         })
@@ -270,25 +279,25 @@ impl Chosen {
         }
     }
 
-    /// Gives up this way because no port is suitable, and chooses the next.
+    /// Gives up this candidate because no port is suitable, and chooses the next.
     ///
     /// # Errors
     ///
     /// The reason to decline, if none is left.
-    pub fn without_port(self) -> Result<Self, Reason> {
+    pub fn next_without_port(self) -> Result<Self, Reason> {
         let reason = match self.version() {
             Version::V1 => Reason::NoSmcDevice,
             Version::V2 => Reason::NoSmcrDevice,
         };
-        self.failed(reason)
+        self.next_after(reason)
     }
 
-    /// Gives up this way because of `reason`, and chooses the next.
+    /// Gives up this candidate because of `reason`, and chooses the next.
     ///
     /// # Errors
     ///
     /// The reason to decline, if none is left: the first one noted.
-    pub fn failed(mut self, reason: Reason) -> Result<Self, Reason> {
+    pub fn next_after(mut self, reason: Reason) -> Result<Self, Reason> {
         self.rest.first.note(reason);
         self.rest.choose()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ways that a PROPOSAL leaves, in the order in which they are tried.
+//! The candidates that a PROPOSAL leaves, in the order in which they are tried.
 
 use super::Chosen;
 use crate::id::{
@@ -30,13 +30,13 @@ impl FirstReason {
     }
 }
 
-/// The ways that have not been tried.
+/// The candidates that have not been tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ways {
+pub(super) struct Candidates {
     pub(super) peer: PeerId,
     pub(super) mac: Mac,
-    pub(super) v2: Option<V2Way>,
-    pub(super) iwarp: Option<IwarpWay>,
+    pub(super) v2: Option<V2Candidate>,
+    pub(super) iwarp: Option<IwarpCandidate>,
     /// Version 1, with the client's GID.
     pub(super) v1: Option<Gid>,
     pub(super) first: FirstReason,
@@ -44,7 +44,7 @@ pub(super) struct Ways {
 
 /// What version 2 would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct V2Way {
+pub(super) struct V2Candidate {
     pub(super) eid: Eid,
     pub(super) gid: Gid,
     pub(super) release: Release,
@@ -53,44 +53,53 @@ pub(super) struct V2Way {
 
 /// What version 2 over iWARP would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IwarpWay {
-    pub(super) way: V2Way,
+pub(super) struct IwarpCandidate {
+    pub(super) candidate: V2Candidate,
     pub(super) nonce: Nonce,
 }
 
-impl Ways {
+impl Candidates {
     /// RoCE comes first: it is what everybody has.
     pub(super) fn choose(mut self) -> Result<Chosen, Reason> {
-        if let Some(way) = self.v2.take() {
-            let way = Way::V2(way);
-            return Ok(Chosen { way, rest: self });
+        if let Some(candidate) = self.v2.take() {
+            let candidate = Candidate::V2(candidate);
+            return Ok(Chosen {
+                candidate,
+                rest: self,
+            });
         }
-        if let Some(way) = self.iwarp.take() {
-            let way = Way::Iwarp(way);
-            return Ok(Chosen { way, rest: self });
+        if let Some(candidate) = self.iwarp.take() {
+            let candidate = Candidate::Iwarp(candidate);
+            return Ok(Chosen {
+                candidate,
+                rest: self,
+            });
         }
         if let Some(gid) = self.v1.take() {
-            let way = Way::V1(gid);
-            return Ok(Chosen { way, rest: self });
+            let candidate = Candidate::V1(gid);
+            return Ok(Chosen {
+                candidate,
+                rest: self,
+            });
         }
         Err(self.first.or(Reason::NoSmcDevice))
     }
 }
 
-/// A way that is being tried.
+/// A candidate that is being tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Candidate {
     V1(Gid),
-    V2(V2Way),
-    Iwarp(IwarpWay),
+    V2(V2Candidate),
+    Iwarp(IwarpCandidate),
 }
 
-impl Way {
+impl Candidate {
     /// What version 2 is, over whatever.
-    pub(super) const fn v2(&self) -> Option<V2Way> {
+    pub(super) const fn v2(&self) -> Option<V2Candidate> {
         match self {
             Self::V1(_) => None,
-            Self::V2(way) | Self::Iwarp(IwarpWay { way, .. }) => Some(*way),
+            Self::V2(candidate) | Self::Iwarp(IwarpCandidate { candidate, .. }) => Some(*candidate),
         }
     }
 }
