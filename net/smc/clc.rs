@@ -58,7 +58,7 @@ pub(crate) enum News {
 }
 
 /// One side of the exchange on one TCP connection.
-pub(crate) struct Exchange<'a> {
+pub(crate) struct ClcChannel<'a> {
     tcp: &'a TcpSocket,
     /// For the log: at its end the connection may have no peer any more.
     peer: Option<Endpoint>,
@@ -84,7 +84,7 @@ pub(crate) enum Heard {
     Other,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> ClcChannel<'a> {
     /// Begins on an established connection.
     pub(crate) fn new(tcp: &'a TcpSocket) -> Result<Self> {
         Ok(Self {

@@ -47,7 +47,7 @@ use smc_proto::{
 
 use crate::{
     clc::{
-        Exchange,
+        ClcChannel,
         Heard, //
     },
     conn::{
@@ -130,7 +130,7 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Out
         local: &local,
         sk,
         tcp,
-        clc: Exchange::new(tcp)?,
+        clc: ClcChannel::new(tcp)?,
     };
     let result = match role {
         Role::Client => client::connect(&mut session),
@@ -151,7 +151,7 @@ struct Session<'a> {
     /// The TCP connection below it.
     tcp: &'a Arc<TcpSocket>,
     /// The CLC messages on that.
-    clc: Exchange<'a>,
+    clc: ClcChannel<'a>,
 }
 
 impl Session<'_> {

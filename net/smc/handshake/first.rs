@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     clc::{
-        Exchange,
+        ClcChannel,
         Heard,
         News, //
     },
@@ -56,11 +56,11 @@ use crate::{
 /// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
 /// there before it has its answer, but to decline or because it dies; who has it, or `has_answered`, may have a
 /// peer that has had all it wanted, and closes, when what it said last on the link is still on the way.
-fn is_over(exchange: &Exchange<'_>, role: Role, has_answered: bool) -> bool {
-    match exchange.news() {
+fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
+    match clc.news() {
         News::Nothing => false,
         News::Words => true,
-        News::End => role == Role::Client && (!has_answered || exchange.is_closed()),
+        News::End => role == Role::Client && (!has_answered || clc.is_closed()),
     }
 }
 
@@ -103,10 +103,10 @@ pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
 
 /// Begins with the LLC messages of the first contact. Returns how much longer than usual the peer gets: only one with
 /// this module waits for the decision however long that takes.
-pub(super) fn begin(exchange: &Exchange<'_>, conn: &Conn) -> Grace {
+pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     let (group, at) = (&conn.group, conn.link_ref());
     let grace = match group.peer().takes_any_link {
-        true => Grace::new(exchange.round_trip()),
+        true => Grace::new(clc.round_trip()),
         false => Grace::NONE,
     };
     group.begin_first_contact(group.local_end(at.slot, &at.link), grace);
@@ -119,7 +119,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// Waits until the link works both ways; the client brings it up when the server asked. Other connections avoid
 /// the `path` when it seems not to.
 pub(super) fn finish(
-    exchange: &mut Exchange<'_>,
+    clc: &mut ClcChannel<'_>,
     conn: &Arc<Conn>,
     path: &Path<'_>,
     grace: Grace,
@@ -143,9 +143,9 @@ pub(super) fn finish(
         if has_answered && is_due && !is_late.replace(true) {
             path.suspect();
         }
-        is_over(exchange, role, has_answered)
+        is_over(clc, role, has_answered)
     };
-    let result = exchange.wakeful(|| group.await_first_contact(prepare, is_vain));
+    let result = clc.wakeful(|| group.await_first_contact(prepare, is_vain));
     match result {
         Ok(()) => {
             // The handshake itself told the peer of the first region.
@@ -158,22 +158,22 @@ pub(super) fn finish(
         Err(Error::Undecided) => Err(Fatal::TimedOut.into()),
         Err(Error::Silent) => {
             let end = start.saturating_add(patience(role, grace));
-            Err(hear(exchange, end.saturating_since(now())))
+            Err(hear(clc, end.saturating_since(now())))
         }
     }
 }
 
 /// What a link means that stays silent: a DECLINE tells, for which there is so much time.
-fn hear(exchange: &mut Exchange<'_>, left: Duration) -> Failure {
-    let wait = match exchange.news() {
+fn hear(clc: &mut ClcChannel<'_>, left: Duration) -> Failure {
+    let wait = match clc.news() {
         // The rest of it follows at once.
         News::Words => left.max(LATE),
         News::Nothing | News::End => left,
     };
-    match exchange.take_decline(wait) {
+    match clc.take_decline(wait) {
         Ok(Heard::Decline(decline)) => after_silence(Some(&Message::Decline(decline))),
         Ok(Heard::Nothing) => after_silence(None),
-        Ok(Heard::Other) => match exchange.receive(CLC_WAIT) {
+        Ok(Heard::Other) => match clc.receive(CLC_WAIT) {
             Ok(message) => after_silence(Some(&message)),
             Err(failure) => failure,
         },

@@ -43,7 +43,7 @@ use smc_proto::{
 
 use crate::{
     clc::{
-        Exchange,
+        ClcChannel,
         News, //
     },
     clock::now,
@@ -173,14 +173,14 @@ pub(super) fn while_told<R>(
 ///
 /// If the server has given up, or is about to when the CONFIRM comes: its element may be another connection's
 /// then.
-pub(super) fn may_confirm(exchange: &mut Exchange<'_>, accepted: Instant) -> Result<(), Failure> {
-    match exchange.news() {
+pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted: Instant) -> Result<(), Failure> {
+    match clc.news() {
         News::Nothing if accepted.saturating_add(CONFIRM_WAIT).is_due(now()) => {
             Err(Reason::RegistrationFailed.into())
         }
         News::Nothing => Ok(()),
         News::End => Err(Fatal::Reset.into()),
-        News::Words => match exchange.receive(REST_WAIT)? {
+        News::Words => match clc.receive(REST_WAIT)? {
             Message::Decline(decline) => Err(Failure::from(&decline)),
             _ => Err(Fatal::Protocol.into()),
         },

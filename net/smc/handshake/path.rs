@@ -23,7 +23,7 @@ use smc_proto::{
 
 use super::Session;
 use crate::{
-    clc::Exchange,
+    clc::ClcChannel,
     clock::now,
     ib::PortGid,
     lgr::{
@@ -117,7 +117,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Tests a link before a connection joins its group, if nothing was heard there just now. `exchange` says how slow the
+/// Tests a link before a connection joins its group, if nothing was heard there just now. `clc` says how slow the
 /// peer is over TCP. What is found counts for this link only, and until something is heard: a machine may be too busy to
 /// answer for a while. May sleep.
 ///
@@ -127,7 +127,7 @@ impl<'a> Path<'a> {
 pub(super) fn check_link(
     group: &Arc<LinkGroup>,
     at: &LinkRef,
-    exchange: &Exchange<'_>,
+    clc: &ClcChannel<'_>,
 ) -> Result<(), Failure> {
     if at.is_fresh() {
         return Ok(());
@@ -135,7 +135,7 @@ pub(super) fn check_link(
     if at.link.is_suspect() {
         return Err(LINK_AVOIDED);
     }
-    match group.probe(at, exchange.round_trip()) {
+    match group.probe(at, clc.round_trip()) {
         true => Ok(()),
         false => Err(LINK_SILENT),
     }

@@ -15,7 +15,7 @@ use smc_proto::lgr::Role;
 
 use crate::{
     clc::{
-        Exchange,
+        ClcChannel,
         News, //
     },
     link::{
@@ -43,7 +43,7 @@ fn after(start: u64, wait: u64) -> u64 {
 /// The two ends of a stream that is to be.
 pub(super) struct Meeting<'a> {
     pub(super) link: &'a Arc<Link>,
-    pub(super) exchange: &'a Exchange<'a>,
+    pub(super) exchange: &'a ClcChannel<'a>,
     pub(super) net: &'a NetNs,
     pub(super) wanted: &'a Wanted,
     /// The TCP port at which the peer awaits the stream; 0 for none.
