@@ -46,15 +46,15 @@ use crate::clock::now;
 /// Longest message that we send: a confirm with two GIDs is 196 bytes, a proposal 652.
 const SEND_LEN: usize = MAX_LEN;
 
-/// What a peer did.
+/// What a peer did on the TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum TcpActivity {
     /// Nothing.
-    Nothing,
-    /// It sent something.
-    Words,
-    /// It sends nothing any more.
-    End,
+    None,
+    /// It sent data.
+    Data,
+    /// It has closed its direction, or the connection is lost.
+    Eof,
 }
 
 /// One side of the exchange on one TCP connection.
@@ -73,14 +73,14 @@ pub(crate) struct ClcChannel<'a> {
     round_trip: Duration,
 }
 
-/// What came in place of silence.
+/// What [`ClcChannel::take_decline`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum PendingMessage {
     /// Nothing, or only the first part of a message.
-    Nothing,
-    /// A DECLINE, which is taken.
+    None,
+    /// A DECLINE, which has been read.
     Decline(Decline),
-    /// Something else, which is left.
+    /// Something else, which is left to be read.
     Other,
 }
 
@@ -154,37 +154,37 @@ impl<'a> ClcChannel<'a> {
     /// # Errors
     ///
     /// [`Fatal`] when the connection has ended.
-    pub(crate) fn take_decline(&self, wait: Duration) -> Result<Heard, Failure> {
+    pub(crate) fn take_decline(&self, wait: Duration) -> Result<PendingMessage, Failure> {
         let mut left = time::timeout(wait.as_nanos());
         let mut head = [0; Head::LEN];
         let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
         let len = match self.tcp.peek_until(&mut head, &mut left, is_clear) {
             Ok(0) => return Err(Fatal::Reset.into()),
             Ok(len) => len,
-            Err(e) if e == EAGAIN => return Ok(Heard::Nothing),
+            Err(e) if e == EAGAIN => return Ok(PendingMessage::None),
             Err(e) => return Err(fatal(e).into()),
         };
         let bytes = head.get_mut(..len).ok_or(Fatal::Protocol)?;
         let Head::Decline(len) = Head::of(bytes) else {
-            return Ok(Heard::Other);
+            return Ok(PendingMessage::Other);
         };
         let bytes = bytes.get_mut(..len).ok_or(Fatal::Protocol)?;
         self.read(bytes, &mut left)?;
-        Ok(Heard::Decline(Decline::parse(bytes)?))
+        Ok(PendingMessage::Decline(Decline::parse(bytes)?))
     }
 
-    /// Waits until the peer does something, and says whether it has in time. May sleep.
-    pub(crate) fn await_news(&self, wait: Duration) -> bool {
+    /// Waits for activity of the peer; returns whether there was any within `wait`. May sleep.
+    pub(crate) fn wait_tcp_activity(&self, wait: Duration) -> bool {
         let mut left = time::timeout(wait.as_nanos());
         !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
     }
 
-    /// What the peer did since its last message, which is looked at and not taken. Does not wait.
-    pub(crate) fn news(&self) -> News {
+    /// What the peer did since its last message. Reads nothing, does not wait.
+    pub(crate) fn tcp_activity(&self) -> TcpActivity {
         match self.tcp.recv(&mut [0], true, &mut 0) {
-            Err(e) if e == EAGAIN => News::Nothing,
-            Ok(0) | Err(_) => News::End,
-            Ok(_) => News::Words,
+            Err(e) if e == EAGAIN => TcpActivity::None,
+            Ok(0) | Err(_) => TcpActivity::Eof,
+            Ok(_) => TcpActivity::Data,
         }
     }
 

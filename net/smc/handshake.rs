@@ -48,7 +48,7 @@ use smc_proto::{
 use crate::{
     clc::{
         ClcChannel,
-        Heard, //
+        PendingMessage, //
     },
     conn::{
         Charges,
@@ -337,7 +337,7 @@ impl Session<'_> {
             return failure;
         }
         match self.clc.take_decline(Duration::ZERO) {
-            Ok(Heard::Decline(decline)) => Failure::from(&decline),
+            Ok(PendingMessage::Decline(decline)) => Failure::from(&decline),
             _ => failure,
         }
     }

@@ -40,8 +40,8 @@ use super::{
 use crate::{
     clc::{
         ClcChannel,
-        Heard,
-        News, //
+        PendingMessage,
+        TcpActivity, //
     },
     clock::now,
     conn::Conn,
@@ -57,10 +57,10 @@ use crate::{
 /// there before it has its answer, but to decline or because it dies; who has it, or `has_answered`, may have a
 /// peer that has had all it wanted, and closes, when what it said last on the link is still on the way.
 fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
-    match clc.news() {
-        News::Nothing => false,
-        News::Words => true,
-        News::End => role == Role::Client && (!has_answered || clc.is_closed()),
+    match clc.tcp_activity() {
+        TcpActivity::None => false,
+        TcpActivity::Data => true,
+        TcpActivity::Eof => role == Role::Client && (!has_answered || clc.is_closed()),
     }
 }
 
@@ -165,15 +165,15 @@ pub(super) fn finish(
 
 /// What a link means that stays silent: a DECLINE tells, for which there is so much time.
 fn hear(clc: &mut ClcChannel<'_>, left: Duration) -> Failure {
-    let wait = match clc.news() {
+    let wait = match clc.tcp_activity() {
         // The rest of it follows at once.
-        News::Words => left.max(LATE),
-        News::Nothing | News::End => left,
+        TcpActivity::Data => left.max(LATE),
+        TcpActivity::None | TcpActivity::Eof => left,
     };
     match clc.take_decline(wait) {
-        Ok(Heard::Decline(decline)) => after_silence(Some(&Message::Decline(decline))),
-        Ok(Heard::Nothing) => after_silence(None),
-        Ok(Heard::Other) => match clc.receive(CLC_WAIT) {
+        Ok(PendingMessage::Decline(decline)) => after_silence(Some(&Message::Decline(decline))),
+        Ok(PendingMessage::None) => after_silence(None),
+        Ok(PendingMessage::Other) => match clc.receive(CLC_WAIT) {
             Ok(message) => after_silence(Some(&message)),
             Err(failure) => failure,
         },

@@ -44,7 +44,7 @@ use smc_proto::{
 use crate::{
     clc::{
         ClcChannel,
-        News, //
+        TcpActivity, //
     },
     clock::now,
     conn::{
@@ -174,13 +174,13 @@ pub(super) fn while_told<R>(
 /// If the server has given up, or is about to when the CONFIRM comes: its element may be another connection's
 /// then.
 pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted: Instant) -> Result<(), Failure> {
-    match clc.news() {
-        News::Nothing if accepted.saturating_add(CONFIRM_WAIT).is_due(now()) => {
+    match clc.tcp_activity() {
+        TcpActivity::None if accepted.saturating_add(CONFIRM_WAIT).is_due(now()) => {
             Err(Reason::RegistrationFailed.into())
         }
-        News::Nothing => Ok(()),
-        News::End => Err(Fatal::Reset.into()),
-        News::Words => match clc.receive(REST_WAIT)? {
+        TcpActivity::None => Ok(()),
+        TcpActivity::Eof => Err(Fatal::Reset.into()),
+        TcpActivity::Data => match clc.receive(REST_WAIT)? {
             Message::Decline(decline) => Err(Failure::from(&decline)),
             _ => Err(Fatal::Protocol.into()),
         },

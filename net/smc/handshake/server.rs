@@ -47,7 +47,7 @@ use super::{
     Session, //
 };
 use crate::{
-    clc::News,
+    clc::TcpActivity,
     clock::now,
     conn::Conn,
     groups::{
@@ -146,7 +146,7 @@ fn wait_turn<'g>(
     end: Instant,
 ) -> Result<Entry<'g>, Failure> {
     let clc = &session.clc;
-    let has_left = || clc.news() == News::End;
+    let has_left = || clc.tcp_activity() == TcpActivity::Eof;
     let wanted = (wanted, session.tcp.netns_address());
     let entry = clc.wakeful(|| gate.enter(wanted, end, has_left));
     if has_left() {
@@ -172,7 +172,7 @@ fn first_contact(
     let new = chosen.new_lgr(group.terms.is_direct);
     let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, Some((new, own)));
     session.clc.send(&Message::Accept(message))?;
-    if !session.clc.await_news(CONFIRM_SOON) {
+    if !session.clc.wait_tcp_activity(CONFIRM_SOON) {
         drop(turn.take());
     }
     let agreed = accepted.on_message(&session.clc.receive(CLC_WAIT)?)?;

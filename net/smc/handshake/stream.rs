@@ -16,7 +16,7 @@ use smc_proto::lgr::Role;
 use crate::{
     clc::{
         ClcChannel,
-        News, //
+        TcpActivity, //
     },
     link::{
         Link,
@@ -108,6 +108,6 @@ impl Meeting<'_> {
     }
 
     fn has_news(&self) -> bool {
-        self.exchange.news() != News::Nothing
+        self.exchange.tcp_activity() != TcpActivity::None
     }
 }
