@@ -188,9 +188,9 @@ impl<'a> ClcChannel<'a> {
         }
     }
 
-    /// Runs `f`, whose sleeps news of the peer end early, unless they come just before: each needs an end
-    /// of its own.
-    pub(crate) fn wakeful<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Runs `f`, whose sleeps end early on activity of the TCP connection. Activity just before a sleep does not end
+    /// it: each needs a timeout of its own.
+    pub(crate) fn wake_on_tcp<R>(&self, f: impl FnOnce() -> R) -> R {
         self.tcp.wakeful(f)
     }
 
@@ -226,18 +226,18 @@ impl<'a> ClcChannel<'a> {
         Ok(())
     }
 
-    /// Tells the administrator what the peer did wrong.
-    pub(crate) fn complain(&self, error: PeerError) {
+    /// Logs what the peer did wrong. Rate limited.
+    pub(crate) fn log_peer_error(&self, error: PeerError) {
         if !ratelimit::peer() {
             return;
         }
         match &self.peer {
             Some(peer) => pr_warn!("handshake with {peer}: {error:?}\n"),
-            None => pr_warn!("handshake with a peer that left at once: {error:?}\n"),
+            None => pr_warn!("handshake with a disconnected peer: {error:?}\n"),
         }
     }
 
-    /// Tells the peer that TCP goes on.
+    /// Sends a DECLINE: the connection goes on over TCP. May sleep.
     pub(crate) fn decline(&self, reason: Reason, local: PeerId) -> Result<(), Failure> {
         let decline = handshake::decline(reason, self.received, local);
         self.send(&Message::Decline(decline))

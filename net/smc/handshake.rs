@@ -307,7 +307,7 @@ impl Session<'_> {
     /// Carries out what a failure means for the connection.
     fn finish_failed(&self, failure: Failure) -> Result<Outcome> {
         if let Failure::Peer(error) = failure {
-            self.clc.complain(error);
+            self.clc.log_peer_error(error);
         }
         let failure = self.received_decline(failure);
         let actions = failure.actions();

@@ -145,7 +145,7 @@ pub(super) fn finish(
         }
         is_over(clc, role, has_answered)
     };
-    let result = clc.wakeful(|| group.await_first_contact(prepare, is_vain));
+    let result = clc.wake_on_tcp(|| group.await_first_contact(prepare, is_vain));
     match result {
         Ok(()) => {
             // The handshake itself told the peer of the first region.

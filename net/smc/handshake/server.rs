@@ -148,7 +148,7 @@ fn wait_turn<'g>(
     let clc = &session.clc;
     let has_left = || clc.tcp_activity() == TcpActivity::Eof;
     let wanted = (wanted, session.tcp.netns_address());
-    let entry = clc.wakeful(|| gate.enter(wanted, end, has_left));
+    let entry = clc.wake_on_tcp(|| gate.enter(wanted, end, has_left));
     if has_left() {
         return Err(Fatal::Reset.into());
     }
