@@ -78,12 +78,12 @@ pub(crate) enum Outcome {
     /// The connection is over RDMA.
     Smc(Arc<Conn>),
     /// It goes on over TCP.
-    Fallback(Why),
+    Fallback(FallbackInfo),
 }
 
 /// Why a connection goes over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Why {
+pub(crate) struct FallbackInfo {
     pub(crate) reason: Reason,
     /// What the peer said, or 0.
     pub(crate) diagnosis: u32,
@@ -93,7 +93,7 @@ pub(crate) struct Why {
     pub(crate) may_cross: bool,
 }
 
-impl Why {
+impl FallbackInfo {
     /// The TCP connection is protected by keys.
     pub(crate) fn keys() -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Why {
     }
 }
 
-impl From<Reason> for Why {
+impl From<Reason> for FallbackInfo {
     fn from(reason: Reason) -> Self {
         Self {
             reason,
@@ -321,7 +321,7 @@ impl Session<'_> {
                 .map_err(|_| EPROTO)?;
         }
         match actions.disposition {
-            Disposition::Fallback(reason) => Ok(Outcome::Fallback(Why {
+            Disposition::Fallback(reason) => Ok(Outcome::Fallback(FallbackInfo {
                 reason,
                 diagnosis,
                 cause: failure.cause(),

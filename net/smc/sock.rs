@@ -63,7 +63,7 @@ use smc_proto::conn::ConnState;
 
 use crate::{
     conn::Conn,
-    handshake::Why,
+    handshake::FallbackInfo,
     namespace,
     stats::End, //
 };
@@ -82,7 +82,7 @@ pub(crate) enum State {
     /// Connected over RDMA.
     Active(Arc<Conn>),
     /// TCP answers, for good.
-    Fallback(Why),
+    Fallback(FallbackInfo),
     /// The application has closed the socket.
     Closed,
 }
@@ -251,9 +251,9 @@ impl Sock {
     }
 
     /// Why the connection goes over TCP, if it does.
-    pub(crate) fn why(&self) -> Option<Why> {
+    pub(crate) fn why(&self) -> Option<FallbackInfo> {
         match &*self.state.lock() {
-            State::Fallback(why) => Some(*why),
+            State::Fallback(info) => Some(*info),
             _ => None,
         }
     }

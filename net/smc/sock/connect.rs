@@ -28,10 +28,10 @@ use super::{
     active,
     fallback,
     listen,
+    FallbackInfo,
     Phase,
     Sock,
-    State,
-    Why, //
+    State, //
 };
 use crate::{
     handshake::{
@@ -93,7 +93,7 @@ fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     match phase {
         Phase::Active => Err(EISCONN),
         Phase::Init if this.tcp.has_keys() => {
-            fallback::enter(this, &[Phase::Init], Why::keys());
+            fallback::enter(this, &[Phase::Init], FallbackInfo::keys());
             Ok(Begun::Delegate)
         }
         Phase::Init => start(this, addr),
@@ -194,9 +194,9 @@ pub(super) fn run(this: &Arc<Sock>) {
             this.uncollected.store(true, Relaxed);
             active::enter(this, &[Phase::Connecting], conn);
         }
-        Ok(Outcome::Fallback(why)) => {
+        Ok(Outcome::Fallback(info)) => {
             this.uncollected.store(true, Relaxed);
-            fallback::enter(this, &[Phase::Connecting], why);
+            fallback::enter(this, &[Phase::Connecting], info);
         }
         Err(e) => {
             namespace::of(&this.sk).stats.client.errors.add(1);

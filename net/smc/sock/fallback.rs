@@ -18,16 +18,16 @@ use kernel_ext::{
 };
 
 use super::{
+    FallbackInfo,
     Phase,
     Sock,
-    State,
-    Why, //
+    State, //
 };
 use crate::namespace;
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
-pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
-    if why.may_cross {
+pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> bool {
+    if info.may_cross {
         this.crossed_decline.expect();
     }
     if Sock::hook_connection(this).is_err() {
@@ -35,15 +35,15 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
         this.sk.set_err(ENOMEM);
         this.tcp.abort(ENOMEM);
     }
-    if this.go(from, State::Fallback(why)).is_err() {
+    if this.go(from, State::Fallback(info)).is_err() {
         return false;
     }
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     namespace::of(&this.sk)
         .stats
-        .fell_back(this.end, why.reason);
-    trace::switch_to_fallback(&this.sk, &this.tcp, why.reason.code());
+        .fell_back(this.end, info.reason);
+    trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
@@ -51,7 +51,7 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], why: Why) -> bool {
     this.sk.wake_state();
     this.sk.wake_readable();
     this.sk.wake_writable();
-    if why.may_cross {
+    if info.may_cross {
         // What was here before this has told nobody.
         Sock::kick(this.as_arc_borrow());
     }

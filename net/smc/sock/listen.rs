@@ -50,10 +50,10 @@ use super::{
     active,
     connect::O_NONBLOCK,
     fallback,
+    FallbackInfo,
     Phase,
     Sock,
-    State,
-    Why, //
+    State, //
 };
 use crate::{
     handshake::{
@@ -100,7 +100,7 @@ pub(crate) struct Listener {
     /// The work stopped for want of room.
     is_starved: Atomic<bool>,
     /// Why connections go over TCP without a handshake, if they do.
-    fallback: Option<Why>,
+    fallback: Option<FallbackInfo>,
 }
 
 impl Listener {
@@ -205,7 +205,7 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
 fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     this.tcp.follow(&this.sk)?;
     if this.tcp.has_keys() {
-        fallback::enter(this, &[Phase::Init], Why::keys());
+        fallback::enter(this, &[Phase::Init], FallbackInfo::keys());
     }
     let listener = Listener::new(this, backlog)?;
     let offers_smc = listener.fallback.is_none();
@@ -346,17 +346,17 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let (sk, from) = (orphan.sk(), (listener.clone(), orphan));
     sk.take_marks(&tcp);
     let child = Sock::new(sk, this.version, tcp, Some(from))?;
-    let why = match listener.fallback {
+    let info = match listener.fallback {
         None if child.tcp.syn_smc() => {
             listener.count_handshake(true);
             Sock::kick(child.as_arc_borrow());
             return Ok(());
         }
         None => Reason::PeerNoSmc.into(),
-        Some(why) => why,
+        Some(info) => info,
     };
     drop(child.parent.lock().take());
-    hand_over(&child, listener, Ok(Outcome::Fallback(why)));
+    hand_over(&child, listener, Ok(Outcome::Fallback(info)));
     Ok(())
 }
 
@@ -374,7 +374,7 @@ pub(super) fn serve(child: &Arc<Sock>) {
 fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
     let is_up = match outcome {
         Ok(Outcome::Smc(conn)) => active::enter(child, &[Phase::Init], conn),
-        Ok(Outcome::Fallback(why)) => fallback::enter(child, &[Phase::Init], why),
+        Ok(Outcome::Fallback(info)) => fallback::enter(child, &[Phase::Init], info),
         Err(_) => {
             namespace::of(&child.sk).stats.server.errors.add(1);
             false
