@@ -169,7 +169,7 @@ fn until_accept(then: impl FnOnce(Proposed<'_>, Accepted, Accept)) {
 }
 
 /// As far as the CONFIRM.
-fn until_confirm(then: impl FnOnce(Accepted, client::Agreed)) {
+fn until_confirm(then: impl FnOnce(Accepted, client::Accepted)) {
     until_accept(|proposed, accepted, accept| {
         then(
             accepted,
@@ -178,7 +178,7 @@ fn until_confirm(then: impl FnOnce(Accepted, client::Agreed)) {
     });
 }
 
-fn confirm(agreed: &client::Agreed, gid: Gid, port: u16) -> Confirm<'static> {
+fn confirm(agreed: &client::Accepted, gid: Gid, port: u16) -> Confirm<'static> {
     agreed.confirm(end(gid), info(Some(port)), List::EMPTY)
 }
 
@@ -186,15 +186,15 @@ const MISBEHAVED: PeerMisbehaved = PeerMisbehaved::ModeNotOffered;
 
 #[test]
 fn two_machines_with_iwarp_alone_agree_on_it() {
-    until_confirm(|accepted, agreed| {
-        assert_eq!(agreed.transport(), Transport::Iwarp);
-        assert_eq!(agreed.iwarp().unwrap().nonce, NONCE);
-        let new = agreed.new_lgr().expect("a first contact");
+    until_confirm(|sent, accepted| {
+        assert_eq!(accepted.transport(), Transport::Iwarp);
+        assert_eq!(accepted.iwarp().unwrap().nonce, NONCE);
+        let new = accepted.new_lgr().expect("a first contact");
         assert_eq!(new.limits.max_links, 2);
-        assert_eq!(agreed.listener(), SERVER_PORT);
-        let confirm = confirm(&agreed, named(CLIENT), PORT);
-        let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
-        assert_eq!(agreed.listener(), PORT);
+        assert_eq!(accepted.listener(), SERVER_PORT);
+        let confirm = confirm(&accepted, named(CLIENT), PORT);
+        let confirmed = sent.on_message(&Message::Confirm(confirm)).unwrap();
+        assert_eq!(confirmed.listener(), PORT);
     });
 }
 
@@ -299,15 +299,15 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
         (named(CLIENT), 22),
         (named(CLIENT), 49_151),
     ] {
-        until_confirm(|accepted, agreed| {
-            let confirm = confirm(&agreed, gid, port);
-            let result = accepted.on_message(&Message::Confirm(confirm));
+        until_confirm(|sent, accepted| {
+            let confirm = confirm(&accepted, gid, port);
+            let result = sent.on_message(&Message::Confirm(confirm));
             assert_eq!(result.unwrap_err(), MISBEHAVED.into());
         });
     }
-    until_confirm(|accepted, agreed| {
-        let silent = agreed.confirm(end(named(CLIENT)), info(None), List::EMPTY);
-        let result = accepted.on_message(&Message::Confirm(silent));
+    until_confirm(|sent, accepted| {
+        let silent = accepted.confirm(end(named(CLIENT)), info(None), List::EMPTY);
+        let result = sent.on_message(&Message::Confirm(silent));
         assert_eq!(result.unwrap_err(), MISBEHAVED.into());
     });
 }
@@ -321,8 +321,8 @@ fn a_group_is_found_again_by_the_names_of_both_ends() {
         assert_eq!(agreed.new_lgr(), None);
         assert_eq!(agreed.wanted(0, ENDS).peer_gid, named(SERVER));
         let confirm = agreed.confirm(end(named(CLIENT)), info(None), List::EMPTY);
-        let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
-        assert_eq!(agreed.listener(), 0);
+        let confirmed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+        assert_eq!(confirmed.listener(), 0);
     });
 }
 
@@ -339,8 +339,8 @@ fn a_group_is_joined_by_any_of_its_links() {
             assert_eq!(agreed.new_lgr(), None);
             assert_eq!(agreed.wanted(0, ENDS).peer_gid, theirs);
             let confirm = agreed.confirm(end(ours), info(None), List::EMPTY);
-            let agreed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
-            assert_eq!(agreed.client().gid, ours);
+            let confirmed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+            assert_eq!(confirmed.client().gid, ours);
         });
     }
 }

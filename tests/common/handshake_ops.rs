@@ -153,40 +153,43 @@ fn client(circumstances: u8, answer: &[u8]) {
     let Ok(message) = Message::parse(answer) else {
         return;
     };
-    let agreed = match proposed.on_message(&message) {
-        Ok(agreed) => agreed,
+    let accepted = match proposed.on_message(&message) {
+        Ok(accepted) => accepted,
         Err(failure) => return check_failure(failure),
     };
-    match agreed.version() {
-        Version::V1 => assert!(caps.v1.is_some() && agreed.eid().is_none()),
+    match accepted.version() {
+        Version::V1 => assert!(caps.v1.is_some() && accepted.eid().is_none()),
         Version::V2 => {
             assert!(caps.v2.is_some());
-            assert!(agreed
+            assert!(accepted
                 .eid()
                 .is_some_and(|eid| eids.as_slice().contains(&eid)));
         }
     }
-    if let Some(new) = agreed.new_lgr() {
+    if let Some(new) = accepted.new_lgr() {
         assert!(new.release <= RELEASE);
         assert!(new.limits.max_conns >= 16);
         assert!((1..=2).contains(&new.limits.max_links));
-        assert_eq!((new.version(), new.eid), (agreed.version(), agreed.eid()));
-        assert_eq!(agreed.peer().is_some(), new.version() == Version::V2);
+        assert_eq!(
+            (new.version(), new.eid),
+            (accepted.version(), accepted.eid())
+        );
+        assert_eq!(accepted.peer().is_some(), new.version() == Version::V2);
     }
-    let wanted = agreed.wanted(0, ENDS);
+    let wanted = accepted.wanted(0, ENDS);
     assert_eq!(wanted.role(), Role::Client);
-    let is_mac_needed = agreed.version() == Version::V1;
+    let is_mac_needed = accepted.version() == Version::V1;
     assert_eq!(
         wanted.peer_mac,
-        is_mac_needed.then_some(agreed.server().mac)
+        is_mac_needed.then_some(accepted.server().mac)
     );
     let gids = [end().gid];
     let gids = List::new(&gids).expect("one fits");
-    let confirm = agreed.confirm(end(), own(), gids);
+    let confirm = accepted.confirm(end(), own(), gids);
     let Endpoint::SmcR(sent) = confirm.endpoint else {
         panic!("another technology");
     };
-    assert_eq!(sent.mtu, end().mtu.min(agreed.server().mtu));
+    assert_eq!(sent.mtu, end().mtu.min(accepted.server().mtu));
     let mut buf = [0; MAX_LEN];
     let bytes = Message::Confirm(confirm).emit(&mut buf).expect("it fits");
     let Ok(Message::Confirm(read)) = Message::parse(bytes) else {
@@ -240,13 +243,13 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     };
     match accepted.on_message(&answer) {
         Err(failure) => check_failure(failure),
-        Ok(agreed) => {
-            assert_eq!(agreed.mtu(), end().mtu.min(agreed.client().mtu));
+        Ok(confirmed) => {
+            assert_eq!(confirmed.mtu(), end().mtu.min(confirmed.client().mtu));
             let Message::Confirm(confirm) = answer else {
                 panic!("agreed without a CONFIRM");
             };
             let new = new.filter(|_| chosen.version() == Version::V2);
-            assert_eq!(agreed.peer().is_some(), new.is_some());
+            assert_eq!(confirmed.peer().is_some(), new.is_some());
             if let (Some((new, _)), Mode::V2 { first_contact, .. }) = (new, confirm.mode) {
                 let peer = first_contact.expect("what begins a group");
                 assert_eq!(peer.release, new.release);

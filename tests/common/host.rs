@@ -178,7 +178,7 @@ enum Stage {
     Announcing(Chosen),
     Accepted(Accepted),
     /// Client: the buffer is being announced, then the CONFIRM goes out.
-    Confirming(client::Agreed),
+    Confirming(client::Accepted),
     /// A DECLINE may come instead.
     FirstContact,
     /// The link is silent; a DECLINE may come.

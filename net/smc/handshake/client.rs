@@ -11,7 +11,7 @@ use smc_proto::{
     cause::Cause,
     handshake::{
         client::{
-            Agreed,
+            Accepted,
             ClientCaps,
             Iwarp,
             V2Port, //
@@ -71,20 +71,20 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let caps = ports.caps(session, eids.as_slice());
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&Message::Proposal(proposal))?;
-    let agreed = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
-    if let (Err(_), Ok(path)) = (&agreed, &ports.roce) {
-        path.note(&agreed);
+    let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
+    if let (Err(_), Ok(path)) = (&accepted, &ports.roce) {
+        path.note(&accepted);
     }
-    let agreed = agreed?;
-    let Some(new) = agreed.new_lgr() else {
-        return reuse(session, &agreed, ports.vlans());
+    let accepted = accepted?;
+    let Some(new) = accepted.new_lgr() else {
+        return reuse(session, &accepted, ports.vlans());
     };
-    let mut path = ports.path(agreed.transport())?;
+    let mut path = ports.path(accepted.transport())?;
     // Another connection may have found out meanwhile.
     path.check()?;
-    new.path(|| path.port.route_to(session.tcp, agreed.server().gid))?;
+    new.path(|| path.port.route_to(session.tcp, accepted.server().gid))?;
     session.create_lgr(new, &path, |session, conn| {
-        first_contact(session, conn, &agreed, &path)
+        first_contact(session, conn, &accepted, &path)
     })
 }
 
@@ -156,23 +156,23 @@ impl<'a> Ports<'a> {
 fn first_contact(
     session: &mut Session<'_>,
     conn: &Arc<Conn>,
-    agreed: &Agreed,
+    accepted: &Accepted,
     path: &Path<'_>,
 ) -> Result<(), Failure> {
-    let (server, at) = (agreed.server(), conn.link_ref());
+    let (server, at) = (accepted.server(), conn.link_ref());
     let (link, net) = (&at.link, session.tcp.netns());
-    first::save_peer(conn, server, agreed.peer())?;
+    first::save_peer(conn, server, accepted.peer())?;
     let mtu = link.port().mtu.min(server.mtu);
     first::ready_to_receive(conn, PeerEnd::of(server, mtu))?;
     // The server's first request may be here before the CONFIRM left.
     let grace = first::begin(&session.clc, conn);
-    let wanted = agreed
+    let wanted = accepted
         .iwarp()
         .map(|iwarp| Wanted::new(iwarp.nonce, Role::Client, link, server.into()));
     let wanted = wanted.transpose().map_err(|_| Reason::LinkNotReady)?;
     let listener = wanted.as_ref().map(|wanted| link.await_server(net, wanted));
     let listener = listener.transpose().map_err(|_| Reason::LinkNotReady)?;
-    confirm(session, conn, &at, agreed, listener)?;
+    confirm(session, conn, &at, accepted, listener)?;
     session.clc.set_confirmed();
     if let Some(wanted) = &wanted {
         Meeting {
@@ -180,7 +180,7 @@ fn first_contact(
             exchange: &session.clc,
             net,
             wanted,
-            port: agreed.listener(),
+            port: accepted.listener(),
         }
         .as_client()
         .map_err(|_| NO_STREAM)?;
@@ -191,23 +191,23 @@ fn first_contact(
 /// The connection joins a group that both sides have, with a port of one of the VLANs.
 fn reuse(
     session: &mut Session<'_>,
-    agreed: &Agreed,
+    accepted: &Accepted,
     vlans: [Option<u16>; 2],
 ) -> Result<Arc<Conn>, Failure> {
-    let accepted = now();
+    let accepted_at = now();
     let ends = session.tcp_ends()?;
-    let wanted = vlans.map(|vlan| Some(agreed.wanted(vlan?, ends)));
+    let wanted = vlans.map(|vlan| Some(accepted.wanted(vlan?, ends)));
     let (reservation, wanted) = join::find_named(&wanted, session.tcp.netns_address())?;
     let named = reservation.group().named_link(&wanted);
     let (slot, link) = named.ok_or(Reason::NoServerLink)?;
     let at = LinkRef { slot, link };
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
-        join::save_peer_rmbe(conn, &at, agreed.server())?;
+        join::save_peer_rmbe(conn, &at, accepted.server())?;
         announce(conn, &at)?;
         path::check_link(&conn.group, &at, &session.clc)?;
-        join::may_confirm(&mut session.clc, accepted)?;
-        join::while_told(conn, || confirm(session, conn, &at, agreed, None))
+        join::may_confirm(&mut session.clc, accepted_at)?;
+        join::while_told(conn, || confirm(session, conn, &at, accepted, None))
     })
 }
 
@@ -215,7 +215,7 @@ fn confirm(
     session: &Session<'_>,
     conn: &Conn,
     at: &LinkRef,
-    agreed: &Agreed,
+    accepted: &Accepted,
     listener: Option<u16>,
 ) -> Result<(), Failure> {
     let ours = session.endpoint(conn, at)?;
@@ -225,6 +225,6 @@ fn confirm(
         hostname: session.local.hostname,
         listener,
     };
-    let message = agreed.confirm(ours, own, gids);
+    let message = accepted.confirm(ours, own, gids);
     session.clc.send(&Message::Confirm(message))
 }

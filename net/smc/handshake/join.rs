@@ -16,7 +16,7 @@ use smc_proto::{
     handshake::{
         server::{
             Accepted,
-            Agreed, //
+            Confirmed, //
         },
         Failure,
         Fatal,
@@ -128,19 +128,19 @@ pub(super) fn on_answer(
     answer: &Message<'_>,
 ) -> Result<(), Failure> {
     let is_confirm = matches!(answer, Message::Confirm(_));
-    let agreed = accepted.on_message(answer);
-    let result = agreed.and_then(|agreed| Ok(use_link_of(conn, &agreed)?));
+    let confirmed = accepted.on_message(answer);
+    let result = confirmed.and_then(|confirmed| Ok(use_link_of(conn, &confirmed)?));
     result.map_err(|failure| match is_confirm {
         true => reset(tcp, failure),
         false => failure,
     })
 }
 
-fn use_link_of(conn: &Conn, agreed: &Agreed) -> Result<(), Reason> {
-    let named = conn.group.link_of(|end| agreed.is_on(end));
+fn use_link_of(conn: &Conn, confirmed: &Confirmed) -> Result<(), Reason> {
+    let named = conn.group.link_of(|end| confirmed.is_on(end));
     let named = named.ok_or(Reason::NoActiveLink)?;
     conn.use_link(&named)?;
-    save_peer_rmbe(conn, &named, agreed.client())
+    save_peer_rmbe(conn, &named, confirmed.client())
 }
 
 fn reset(tcp: &TcpSocket, failure: Failure) -> Failure {
@@ -167,15 +167,15 @@ pub(super) fn while_told<R>(
     result
 }
 
-/// Whether a client may still send its CONFIRM, for an ACCEPT that came at `accepted`.
+/// Whether a client may still send its CONFIRM, for an ACCEPT that came at `accepted_at`.
 ///
 /// # Errors
 ///
 /// If the server has given up, or is about to when the CONFIRM comes: its element may be another connection's
 /// then.
-pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted: Instant) -> Result<(), Failure> {
+pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Result<(), Failure> {
     match clc.tcp_activity() {
-        TcpActivity::None if accepted.saturating_add(CONFIRM_WAIT).is_due(now()) => {
+        TcpActivity::None if accepted_at.saturating_add(CONFIRM_WAIT).is_due(now()) => {
             Err(Reason::RegistrationFailed.into())
         }
         TcpActivity::None => Ok(()),

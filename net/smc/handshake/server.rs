@@ -175,11 +175,14 @@ fn first_contact(
     if !session.clc.wait_tcp_activity(CONFIRM_SOON) {
         drop(turn.take());
     }
-    let agreed = accepted.on_message(&session.clc.receive(CLC_WAIT)?)?;
+    let confirmed = accepted.on_message(&session.clc.receive(CLC_WAIT)?)?;
     session.clc.set_confirmed();
-    let client = agreed.client();
-    first::save_peer(conn, client, agreed.peer())?;
-    first::ready_to_receive(conn, peer_end(&chosen, PeerEnd::of(client, agreed.mtu())))?;
+    let client = confirmed.client();
+    first::save_peer(conn, client, confirmed.peer())?;
+    first::ready_to_receive(
+        conn,
+        peer_end(&chosen, PeerEnd::of(client, confirmed.mtu())),
+    )?;
     match nonce {
         None => link.ready_to_send().map_err(|_| Reason::LinkNotReady)?,
         Some(nonce) => {
@@ -190,7 +193,7 @@ fn first_contact(
                 exchange: &session.clc,
                 net,
                 wanted: &wanted,
-                port: agreed.listener(),
+                port: confirmed.listener(),
             }
             .as_server()
             .map_err(|_| NO_STREAM)?;

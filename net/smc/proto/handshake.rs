@@ -11,8 +11,8 @@
 //! ```text
 //! client::ClientCaps::propose -> Proposed ----- PROPOSAL ---> server::ServerCaps::evaluate -> Chosen
 //!                                                        Judged::attempt ... -> Chosen
-//! Proposed::on_message -> Agreed   <------ ACCEPT ------ Chosen::accept -> Accepted
-//! Agreed::confirm                  ------- CONFIRM ----> Accepted::on_message -> server::Agreed
+//! Proposed::on_message -> Accepted <------ ACCEPT ------ Chosen::accept -> Accepted
+//! client::Accepted::confirm        ------- CONFIRM ----> Accepted::on_message -> Confirmed
 //! ```
 
 use crate::cause::Cause;

@@ -165,12 +165,12 @@ impl Machine {
                 other => Err(Failure::not_awaited(other)),
             },
             Stage::Proposed(proposed) => {
-                let agreed = proposed.on_message(message)?;
-                self.join(id, agreed, net)
+                let accepted = proposed.on_message(message)?;
+                self.join(id, accepted, net)
             }
             Stage::Accepted(accepted) => {
-                let agreed = accepted.on_message(message)?;
-                self.on_agreed(id, *agreed.client(), net)
+                let confirmed = accepted.on_message(message)?;
+                self.on_confirmed(id, *confirmed.client(), net)
             }
             Stage::FirstContact | Stage::Silence => Err(handshake::after_silence(Some(message))),
             Stage::Announcing(_) | Stage::Confirming(_) | Stage::Done => {
@@ -254,7 +254,7 @@ impl Machine {
         self.pump(id, net);
     }
 
-    pub(super) fn on_agreed(
+    pub(super) fn on_confirmed(
         &mut self,
         id: u8,
         client: SmcR,
@@ -288,12 +288,12 @@ impl Machine {
     pub(super) fn join(
         &mut self,
         id: u8,
-        agreed: client::Agreed,
+        accepted: client::Accepted,
         net: &mut Wire,
     ) -> Result<(), Failure> {
-        let server = *agreed.server();
+        let server = *accepted.server();
         self.conn(id).peer = Some(server);
-        let g = match agreed.new_lgr() {
+        let g = match accepted.new_lgr() {
             Some(new) => {
                 new.path(|| self.config.route)?;
                 let channel = server.qp_num.get() as u8;
@@ -305,7 +305,7 @@ impl Machine {
                 g
             }
             None => {
-                let wanted = agreed.wanted(0, ENDS);
+                let wanted = accepted.wanted(0, ENDS);
                 let found = self.groups.iter().position(|group| {
                     group.is_alive && group.candidate(self.side).matches(&wanted)
                 });
@@ -319,29 +319,29 @@ impl Machine {
         if !self.config.has_memory {
             return Err(Reason::Memory.into());
         }
-        let is_new = self.take_buffer(id, agreed.version());
+        let is_new = self.take_buffer(id, accepted.version());
         self.learn_buffer(id, g, &server)?;
         if self.conns[&id].first {
             if !self.config.link_gets_ready {
                 return Err(Reason::LinkNotReady.into());
             }
             self.begin_first_contact(id, g, net);
-            self.send_confirm(id, &agreed, net);
+            self.send_confirm(id, &accepted, net);
         } else if is_new {
-            self.conn(id).stage = Stage::Confirming(agreed);
+            self.conn(id).stage = Stage::Confirming(accepted);
             self.queue_flow(id, net);
         } else {
-            self.send_confirm(id, &agreed, net);
+            self.send_confirm(id, &accepted, net);
             self.succeed(id);
         }
         Ok(())
     }
 
-    pub(super) fn send_confirm(&mut self, id: u8, agreed: &client::Agreed, net: &mut Wire) {
+    pub(super) fn send_confirm(&mut self, id: u8, accepted: &client::Accepted, net: &mut Wire) {
         let local = self.conns[&id].local.unwrap();
         let gids = [local.gid];
         let gids = List::new(&gids).unwrap();
-        let confirm = agreed.confirm(local, named(b"client"), gids);
+        let confirm = accepted.confirm(local, named(b"client"), gids);
         self.send_clc(id, &Message::Confirm(confirm), net);
     }
 

@@ -342,9 +342,9 @@ impl Machine {
             (Finished::ConfirmRkey(Err(_)), Stage::Announcing(chosen)) => {
                 self.next_candidate(id, chosen, Reason::RegistrationFailed, net)
             }
-            (Finished::ConfirmRkey(Ok(())), Stage::Confirming(agreed)) => {
+            (Finished::ConfirmRkey(Ok(())), Stage::Confirming(accepted)) => {
                 self.note_announced(id);
-                self.send_confirm(id, &agreed, net);
+                self.send_confirm(id, &accepted, net);
                 self.succeed(id);
                 Ok(())
             }

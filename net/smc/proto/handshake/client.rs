@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connecting side of the handshake: [`ClientCaps`] → [`Proposed`] → [`Agreed`].
+//! The connecting side of the handshake: [`ClientCaps`] → [`Proposed`] → [`Accepted`].
 //!
 //! The caller looks for ports, sends what it is given, and hands in what arrives; here is decided
 //! what is offered and whether the server's choice is one of the things offered (RFC 7609 sections
@@ -190,14 +190,14 @@ impl Proposed<'_> {
     /// # Errors
     ///
     /// [`Failure`] if the server declined, or chose what was not offered.
-    pub fn on_message(self, message: &Message<'_>) -> Result<Agreed, Failure> {
+    pub fn on_message(self, message: &Message<'_>) -> Result<Accepted, Failure> {
         match message {
             Message::Accept(accept) => Ok(self.on_accept(accept)?),
             other => Err(Failure::not_awaited(other)),
         }
     }
 
-    fn on_accept(self, accept: &Accept) -> Result<Agreed, PeerError> {
+    fn on_accept(self, accept: &Accept) -> Result<Accepted, PeerError> {
         let Endpoint::SmcR(server) = accept.endpoint else {
             return Err(PeerMisbehaved::ModeNotOffered.into());
         };
@@ -215,7 +215,7 @@ impl Proposed<'_> {
             }
             Mode::V1 { .. } | Mode::V2 { .. } => return Err(PeerMisbehaved::ModeNotOffered.into()),
         };
-        Ok(Agreed { server, eid, first })
+        Ok(Accepted { server, eid, first })
     }
 
     fn on_first_contact(
@@ -271,13 +271,13 @@ impl First {
 
 /// The server's choice is acceptable. The link group and the buffers come next, then the CONFIRM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct Accepted {
     server: SmcR,
     eid: Option<Eid>,
     first: Option<First>,
 }
 
-impl Agreed {
+impl Accepted {
     /// The server's end of the link, and of the connection.
     pub const fn server(&self) -> &SmcR {
         &self.server
@@ -293,7 +293,7 @@ impl Agreed {
         self.eid
     }
 
-    /// What is agreed on for a new link group; `None` if one is reused. If [`Agreed::wanted`] matches none then:
+    /// What is agreed on for a new link group; `None` if one is reused. If [`Accepted::wanted`] matches none then:
     /// [`Reason::SyncError`].
     pub fn new_lgr(&self) -> Option<&NewLgr> {
         self.first.as_ref().map(|first| &first.new)

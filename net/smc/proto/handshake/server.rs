@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Agreed`].
+//! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Confirmed`].
 //!
 //! A PROPOSAL may leave three candidates: version 2 over RoCE, the same over iWARP, and version 1. Whether
 //! one works shows only when a port was found, a link group joined and a buffer registered, so the
@@ -338,14 +338,14 @@ impl Accepted {
     /// # Errors
     ///
     /// [`Failure`] if the client declined, or confirmed something else.
-    pub fn on_message(self, message: &Message<'_>) -> Result<Agreed, Failure> {
+    pub fn on_message(self, message: &Message<'_>) -> Result<Confirmed, Failure> {
         match message {
             Message::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
             other => Err(Failure::not_awaited(other)),
         }
     }
 
-    fn on_confirm(self, confirm: &Confirm<'_>) -> Result<Agreed, PeerError> {
+    fn on_confirm(self, confirm: &Confirm<'_>) -> Result<Confirmed, PeerError> {
         let Endpoint::SmcR(client) = confirm.endpoint else {
             return Err(PeerMisbehaved::ModeNotOffered.into());
         };
@@ -367,7 +367,7 @@ impl Accepted {
                 return Err(PeerMisbehaved::ModeNotOffered.into());
             }
         }
-        Ok(Agreed {
+        Ok(Confirmed {
             client,
             mtu: self.mtu.min(client.mtu),
             peer,
@@ -377,13 +377,13 @@ impl Accepted {
 
 /// Both sides agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct Confirmed {
     client: SmcR,
     mtu: Mtu,
     peer: Option<PeerInfo>,
 }
 
-impl Agreed {
+impl Confirmed {
     /// The client's end of the link, and of the connection.
     pub const fn client(&self) -> &SmcR {
         &self.client
