@@ -262,19 +262,19 @@ impl Shape {
             seid: self.seid.0,
         });
         let area = self.area;
-        let offer = match v1 {
-            Some(v1) if self.is_v1_form => clc::Offer::V1 {
+        let modes = match v1 {
+            Some(v1) if self.is_v1_form => clc::ProposedModes::V1 {
                 v1,
                 area: self.has_area.then_some(area),
             },
-            _ => clc::Offer::V2 { v1, area, v2 },
+            _ => clc::ProposedModes::V2 { v1, area, v2 },
         };
         let (peer_id, gid, mac) = self.head;
         clc::Proposal {
             peer_id,
             gid,
             mac,
-            offer,
+            modes,
         }
     }
 }

@@ -127,12 +127,12 @@ fn the_form_of_the_rfc_is_a_proposal() {
         peer_id: CLIENT,
         gid: CLIENT_GID,
         mac: CLIENT_MAC,
-        offer: clc::Offer::V1 { v1, area: None },
+        modes: clc::ProposedModes::V1 { v1, area: None },
     };
     assert_eq!(clc::Proposal::parse(vector("P1")), Ok(expected));
 
     let expected = clc::Proposal {
-        offer: clc::Offer::V2 {
+        modes: clc::ProposedModes::V2 {
             v1: Some(v1),
             area: clc::SmcdArea::default(),
             v2: None,

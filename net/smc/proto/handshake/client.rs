@@ -43,8 +43,8 @@ use crate::wire::clc::{
     Limits,
     Message,
     Mode,
-    Offer,
     Proposal,
+    ProposedModes,
     SmcR,
     SmcdArea,
     Technologies,
@@ -142,7 +142,7 @@ impl<'a> ClientCaps<'a> {
             mac: v1.map_or(v2_port.map_or(Mac::NONE, |port| port.mac), |(port, _)| {
                 port.mac
             }),
-            offer: Offer::V2 {
+            modes: ProposedModes::V2 {
                 v1: v1.map(|(_, prefix)| V1Offer {
                     technologies: Technologies::SmcR,
                     prefix,

@@ -51,12 +51,12 @@ pub struct Proposal<'a> {
     /// Ethernet address of that port; [`Mac::NONE`] unless version 1 SMC-R is offered.
     pub mac: Mac,
     /// What is offered.
-    pub offer: Offer<'a>,
+    pub modes: ProposedModes<'a>,
 }
 
 /// The two forms of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer<'a> {
+pub enum ProposedModes<'a> {
     /// The form of the RFC, which Linux accepts and does not send.
     V1 {
         /// The offer.
@@ -196,33 +196,33 @@ impl<'a> Proposal<'a> {
 
     /// The version of the message; not what is offered.
     pub const fn version(&self) -> Version {
-        match self.offer {
-            Offer::V1 { .. } => Version::V1,
-            Offer::V2 { .. } => Version::V2,
+        match self.modes {
+            ProposedModes::V1 { .. } => Version::V1,
+            ProposedModes::V2 { .. } => Version::V2,
         }
     }
 
     /// What is offered in version 1.
     pub const fn v1(&self) -> Option<&V1Offer<'a>> {
-        match &self.offer {
-            Offer::V1 { v1, .. } => Some(v1),
-            Offer::V2 { v1, .. } => v1.as_ref(),
+        match &self.modes {
+            ProposedModes::V1 { v1, .. } => Some(v1),
+            ProposedModes::V2 { v1, .. } => v1.as_ref(),
         }
     }
 
     /// What is offered in version 2.
     pub const fn v2(&self) -> Option<&V2Offer<'a>> {
-        match &self.offer {
-            Offer::V1 { .. } => None,
-            Offer::V2 { v2, .. } => v2.as_ref(),
+        match &self.modes {
+            ProposedModes::V1 { .. } => None,
+            ProposedModes::V2 { v2, .. } => v2.as_ref(),
         }
     }
 
     /// The SMC-D area, which also carries the vendor's options.
     pub const fn area(&self) -> Option<&SmcdArea> {
-        match &self.offer {
-            Offer::V1 { area, .. } => area.as_ref(),
-            Offer::V2 { area, .. } => Some(area),
+        match &self.modes {
+            ProposedModes::V1 { area, .. } => area.as_ref(),
+            ProposedModes::V2 { area, .. } => Some(area),
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::wire::{
 use super::{
     raw,
     IpPrefix,
-    Offer,
     Proposal,
+    ProposedModes,
     SmcdArea,
     Technologies,
     V1Offer,
@@ -30,10 +30,10 @@ use super::{
 
 pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
     let types = Technologies::bits(this.v1().map(|v1| v1.technologies));
-    let types = match &this.offer {
+    let types = match &this.modes {
         // Reserved in the version 1 form.
-        Offer::V1 { .. } => types,
-        Offer::V2 { v2, .. } => {
+        ProposedModes::V1 { .. } => types,
+        ProposedModes::V2 { v2, .. } => {
             Technologies::bits(v2.map(|v2| v2.technologies.technologies())) << 2 | types
         }
     };

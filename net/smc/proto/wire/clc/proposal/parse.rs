@@ -17,8 +17,8 @@ use crate::wire::{
 use super::{
     raw,
     IpPrefix,
-    Offer,
     Proposal,
+    ProposedModes,
     SmcdArea,
     SmcdV2Offer,
     Technologies,
@@ -35,7 +35,7 @@ pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
         return Err(Malformed::Offset);
     }
     let types_v1 = Technologies::from_bits(header.type_v1());
-    let offer = match header.version() {
+    let modes = match header.version() {
         Version::V1 => version_1(&mut reader, types_v1, prefix_offset)?,
         Version::V2 => {
             let types_v2 = Technologies::from_bits(header.type_v2());
@@ -47,7 +47,7 @@ pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
         peer_id: base.peer_id,
         gid: base.gid,
         mac: base.mac,
-        offer,
+        modes,
     })
 }
 
@@ -55,7 +55,7 @@ fn version_1<'a>(
     reader: &mut Reader<'a>,
     types_v1: Option<Technologies>,
     prefix_offset: usize,
-) -> Result<Offer<'a>, Malformed> {
+) -> Result<ProposedModes<'a>, Malformed> {
     let technologies = types_v1.ok_or(Malformed::Technology)?;
     let area = if prefix_offset == raw::AREA_LEN {
         Some(smcd_area(reader.take()?))
@@ -67,7 +67,7 @@ fn version_1<'a>(
         technologies,
         prefix: ip_prefix(reader)?,
     };
-    Ok(Offer::V1 { v1, area })
+    Ok(ProposedModes::V1 { v1, area })
 }
 
 fn version_2<'a>(
@@ -75,7 +75,7 @@ fn version_2<'a>(
     types_v1: Option<Technologies>,
     types_v2: Option<Technologies>,
     prefix_offset: usize,
-) -> Result<Offer<'a>, Malformed> {
+) -> Result<ProposedModes<'a>, Malformed> {
     let area: &raw::Area = reader.take()?;
     let behind_area = reader.remaining();
     let v1 = match types_v1 {
@@ -97,7 +97,7 @@ fn version_2<'a>(
             Some(v2_offer(reader, technologies)?)
         }
     };
-    Ok(Offer::V2 {
+    Ok(ProposedModes::V2 {
         v1,
         area: smcd_area(area),
         v2,
