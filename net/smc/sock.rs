@@ -227,7 +227,7 @@ impl Sock {
 
     /// Goes from one of the phases `from` to `to` and returns what was before, or `to` if the socket
     /// is in another phase.
-    fn go(&self, from: &[Phase], to: State) -> Result<State, State> {
+    fn transition(&self, from: &[Phase], to: State) -> Result<State, State> {
         let mut state = self.state.lock();
         if !from.contains(&state.phase()) {
             drop(state);
@@ -266,7 +266,7 @@ impl Sock {
     }
 
     /// Has the work of the socket run, now or again. Any context.
-    fn kick(this: ArcBorrow<'_, Self>) {
+    fn schedule_work(this: ArcBorrow<'_, Self>) {
         let sock: Arc<Self> = this.into();
         let namespace = namespace::of(&this.sk);
         // Whoever waits for a peer is to be in nobody's way but of the same kind.
@@ -303,7 +303,7 @@ impl Sock {
 
     /// Ends the socket: the application has closed it, or nobody will ever accept it. May sleep.
     fn end(this: Arc<Self>) {
-        let old = this.go(
+        let old = this.transition(
             &[
                 Phase::Init,
                 Phase::Connecting,
@@ -360,7 +360,7 @@ impl WorkItem for Sock {
 impl TcpEvents for Sock {
     fn on_connection(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Listening {
-            Self::kick(this);
+            Self::schedule_work(this);
         }
     }
 
@@ -368,19 +368,19 @@ impl TcpEvents for Sock {
         match this.phase() {
             Phase::Fallback => {
                 if this.crossed_decline.is_awaited() {
-                    Self::kick(this);
+                    Self::schedule_work(this);
                 }
                 this.sk.wake_readable();
             }
             // A peer that uses SMC says nothing here.
-            Phase::Active if this.tcp.state().may_receive() => Self::kick(this),
+            Phase::Active if this.tcp.state().may_receive() => Self::schedule_work(this),
             _ => {}
         }
     }
 
     fn on_state_change(this: ArcBorrow<'_, Self>) {
         match this.phase() {
-            Phase::Connecting if !this.tcp.state().is_connecting() => Self::kick(this),
+            Phase::Connecting if !this.tcp.state().is_connecting() => Self::schedule_work(this),
             Phase::Fallback => this.sk.wake_state(),
             _ => {}
         }
@@ -394,7 +394,7 @@ impl TcpEvents for Sock {
 
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
         match this.phase() {
-            Phase::Connecting | Phase::Active => Self::kick(this),
+            Phase::Connecting | Phase::Active => Self::schedule_work(this),
             Phase::Fallback => {
                 if let Err(e) = take() {
                     this.sk.set_err(e);

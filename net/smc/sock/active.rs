@@ -29,10 +29,10 @@ use crate::{
 
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
 /// was; otherwise nobody wants the connection.
-pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
+pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     note_options(&this.sk, &conn);
     let version = conn.group.terms.version;
-    match this.go(from, State::Active(conn)) {
+    match this.transition(from, State::Active(conn)) {
         Ok(_) => {
             let namespace = namespace::of(&this.sk);
             let handshakes = namespace.stats.handshakes(this.end);
@@ -58,7 +58,7 @@ fn watch_tcp(this: &Arc<Sock>) {
     // Without memory the connection does without, as those of the C module do.
     let _ = Sock::hook_connection(this);
     if this.tcp.state().is_closed() || has_words(this) {
-        Sock::kick(this.as_arc_borrow());
+        Sock::schedule_work(this.as_arc_borrow());
     }
 }
 
@@ -198,7 +198,7 @@ pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
 /// The application undoes the connect, or accept, and may use the socket for something else.
 pub(super) fn disconnect(this: &Sock) {
     let was_connected = this.conn().is_some_and(|conn| has_peer(&conn));
-    let Ok(State::Active(conn)) = this.go(&[Phase::Active], State::Init) else {
+    let Ok(State::Active(conn)) = this.transition(&[Phase::Active], State::Init) else {
         return;
     };
     conn.disconnect(&this.sk);

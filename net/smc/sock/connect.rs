@@ -93,7 +93,7 @@ fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     match phase {
         Phase::Active => Err(EISCONN),
         Phase::Init if this.tcp.has_keys() => {
-            fallback::enter(this, &[Phase::Init], FallbackInfo::keys());
+            fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::keys());
             Ok(Begun::Delegate)
         }
         Phase::Init => start(this, addr),
@@ -103,7 +103,7 @@ fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
 
 fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     Sock::hook_connection(this)?;
-    this.go(&[Phase::Init], State::Connecting)
+    this.transition(&[Phase::Init], State::Connecting)
         .map_err(|_| EINVAL)?;
     this.tcp.set_syn_smc(true);
     // What became of an earlier attempt does not matter any more.
@@ -111,10 +111,10 @@ fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
     match this.tcp.connect(addr, O_NONBLOCK) {
         Err(e) if e == EINPROGRESS && this.tcp.state().is_connecting() => {}
         // The event came before the phase was there for it.
-        Err(e) if e == EINPROGRESS => Sock::kick(this.as_arc_borrow()),
-        Ok(()) => Sock::kick(this.as_arc_borrow()),
+        Err(e) if e == EINPROGRESS => Sock::schedule_work(this.as_arc_borrow()),
+        Ok(()) => Sock::schedule_work(this.as_arc_borrow()),
         Err(e) => {
-            let _ = this.go(&[Phase::Connecting], State::Init);
+            let _ = this.transition(&[Phase::Connecting], State::Init);
             return Err(e);
         }
     }
@@ -128,7 +128,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     // Its work may be anywhere in the handshake. Without TCP it comes to an end.
     while this.phase() == Phase::Connecting {
         this.tcp.disconnect()?;
-        Sock::kick(this.as_arc_borrow());
+        Sock::schedule_work(this.as_arc_borrow());
         this.sk
             .wait_until(FOREVER, false, || this.phase() != Phase::Connecting)
             .map_err(|end| end.errno())?;
@@ -192,11 +192,11 @@ pub(super) fn run(this: &Arc<Sock>) {
     match handshake::run(Role::Client, &this.sk, &this.tcp) {
         Ok(Outcome::Smc(conn)) => {
             this.uncollected.store(true, Relaxed);
-            active::enter(this, &[Phase::Connecting], conn);
+            active::activate(this, &[Phase::Connecting], conn);
         }
         Ok(Outcome::Fallback(info)) => {
             this.uncollected.store(true, Relaxed);
-            fallback::enter(this, &[Phase::Connecting], info);
+            fallback::switch_to_fallback(this, &[Phase::Connecting], info);
         }
         Err(e) => {
             namespace::of(&this.sk).stats.client.errors.add(1);
@@ -213,7 +213,7 @@ fn fail(this: &Sock, e: Error) {
     let e = this.tcp.take_err().err().unwrap_or(e);
     this.uncollected.store(true, Relaxed);
     this.sk.note_err(e);
-    let _ = this.go(&[Phase::Connecting], State::Init);
+    let _ = this.transition(&[Phase::Connecting], State::Init);
     this.sk.wake_err();
     this.sk.wake_state();
 }
@@ -223,7 +223,7 @@ pub(super) fn give_up(this: &Sock) {
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    let _ = this.go(&[Phase::Connecting], State::Init);
+    let _ = this.transition(&[Phase::Connecting], State::Init);
     this.sk.wake_state();
 }
 

@@ -26,7 +26,7 @@ use super::{
 use crate::namespace;
 
 /// Makes TCP answer from now on, if the socket is in one of the phases `from`. Returns whether it was.
-pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> bool {
+pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> bool {
     if info.may_cross {
         this.crossed_decline.expect();
     }
@@ -35,7 +35,7 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> boo
         this.sk.set_err(ENOMEM);
         this.tcp.abort(ENOMEM);
     }
-    if this.go(from, State::Fallback(info)).is_err() {
+    if this.transition(from, State::Fallback(info)).is_err() {
         return false;
     }
     // Without it TCP wakes too often, which is harmless.
@@ -53,7 +53,7 @@ pub(super) fn enter(this: &Arc<Sock>, from: &[Phase], info: FallbackInfo) -> boo
     this.sk.wake_writable();
     if info.may_cross {
         // What was here before this has told nobody.
-        Sock::kick(this.as_arc_borrow());
+        Sock::schedule_work(this.as_arc_borrow());
     }
     true
 }

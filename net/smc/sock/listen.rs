@@ -136,7 +136,7 @@ impl Listener {
         if let Some(owner) = &*self.owner.lock() {
             owner.tcp.set_max_backlog(left);
             if !self.is_full() && self.is_starved.xchg(false, Full) {
-                Sock::kick(owner.as_arc_borrow());
+                Sock::schedule_work(owner.as_arc_borrow());
             }
         }
     }
@@ -205,7 +205,7 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
 fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     this.tcp.follow(&this.sk)?;
     if this.tcp.has_keys() {
-        fallback::enter(this, &[Phase::Init], FallbackInfo::keys());
+        fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::keys());
     }
     let listener = Listener::new(this, backlog)?;
     let offers_smc = listener.fallback.is_none();
@@ -219,7 +219,7 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     let before = this.sk.take_err();
     this.tcp.set_syn_smc(offers_smc);
     let old = this
-        .go(
+        .transition(
             &[Phase::Init, Phase::Fallback],
             State::Listening(listener.clone()),
         )
@@ -227,7 +227,7 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
     if let Err(e) = this.tcp.listen(backlog) {
         listener.close();
         this.tcp.set_syn_smc(false);
-        let _ = this.go(&[Phase::Listening], old);
+        let _ = this.transition(&[Phase::Listening], old);
         unhook(this);
         if let Err(e) = before {
             this.sk.note_err(e);
@@ -244,7 +244,7 @@ pub(super) fn stop(this: &Arc<Sock>) {
         return;
     };
     let next = listener.fallback.map_or(State::Init, State::Fallback);
-    if this.go(&[Phase::Listening], next).is_ok() {
+    if this.transition(&[Phase::Listening], next).is_ok() {
         listener.close();
         unhook(this);
         this.sk.wake_state();
@@ -274,7 +274,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Orphan, A
         }
         if let Err(e) = this.sk.take_err() {
             // The work stopped at the error, and there may be more to take.
-            Sock::kick(this);
+            Sock::schedule_work(this);
             return Err(e);
         }
         if this.phase() != Phase::Listening {
@@ -336,7 +336,7 @@ pub(super) fn run(this: &Arc<Sock>) {
         }
     }
     // Other listeners first, and who closes this one.
-    Sock::kick(this.as_arc_borrow());
+    Sock::schedule_work(this.as_arc_borrow());
 }
 
 /// Takes one connection from TCP and has its handshake run.
@@ -349,7 +349,7 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let info = match listener.fallback {
         None if child.tcp.syn_smc() => {
             listener.count_handshake(true);
-            Sock::kick(child.as_arc_borrow());
+            Sock::schedule_work(child.as_arc_borrow());
             return Ok(());
         }
         None => Reason::PeerNoSmc.into(),
@@ -373,8 +373,8 @@ pub(super) fn serve(child: &Arc<Sock>) {
 /// Has a connection wait for accept(2), or ends it if it came to nothing.
 fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
     let is_up = match outcome {
-        Ok(Outcome::Smc(conn)) => active::enter(child, &[Phase::Init], conn),
-        Ok(Outcome::Fallback(info)) => fallback::enter(child, &[Phase::Init], info),
+        Ok(Outcome::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
+        Ok(Outcome::Fallback(info)) => fallback::switch_to_fallback(child, &[Phase::Init], info),
         Err(_) => {
             namespace::of(&child.sk).stats.server.errors.add(1);
             false

@@ -68,7 +68,7 @@ pub(super) fn set(
             let _setup = this.setup.lock();
             set_of_tcp(&this, name, value)?;
             // What it connects has had no handshake.
-            fallback::enter(&sock, &[Phase::Init], Reason::OptionUnsupported.into());
+            fallback::switch_to_fallback(&sock, &[Phase::Init], Reason::OptionUnsupported.into());
             Ok(())
         }
         (
@@ -230,7 +230,7 @@ pub(super) fn give_up_smc(this: &Arc<Sock>, reason: Reason) -> Result {
     let _setup = this.setup.lock();
     match this.phase() {
         Phase::Fallback => Ok(()),
-        _ if fallback::enter(this, &[Phase::Init], reason.into()) => Ok(()),
+        _ if fallback::switch_to_fallback(this, &[Phase::Init], reason.into()) => Ok(()),
         _ => Err(EINVAL),
     }
 }
