@@ -144,7 +144,7 @@ pub(crate) struct Sock {
     /// Written with `state`; read where its lock may not be taken.
     phase: Atomic<u32>,
     /// The outcome of a connect has not been told to the application yet.
-    uncollected: Atomic<bool>,
+    connect_result_pending: Atomic<bool>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
     /// Handshakes under way of connections to this listener.
@@ -193,7 +193,7 @@ impl Sock {
                 orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
                 state <- new_spinlock!(State::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
-                uncollected: Atomic::new(false),
+                connect_result_pending: Atomic::new(false),
                 limit_hs: Atomic::new(limit_hs),
                 handshakes: Atomic::new(0),
                 defer_accept_s: Atomic::new(0),
@@ -346,7 +346,7 @@ impl WorkItem for Sock {
 
     fn run(this: Arc<Self>) {
         match this.phase() {
-            Phase::Connecting => connect::run(&this),
+            Phase::Connecting => connect::connect_work(&this),
             Phase::Listening => listen::run(&this),
             Phase::Init => listen::serve(&this),
             Phase::Active => active::on_tcp_event(&this),

@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// What the beginning of connect(2) found or did.
-enum Begun {
+enum ConnectStart {
     /// An attempt is under way since now.
     Started,
     /// An attempt was under way before.
@@ -59,12 +59,12 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) 
     if addr.family() == Some(AF_UNSPEC) {
         return disconnect(&this.into());
     }
-    match begin(&this.into(), addr)? {
-        Begun::Started if nonblock => return Err(EINPROGRESS),
-        Begun::Earlier if nonblock => return Err(EALREADY),
-        Begun::Started | Begun::Earlier => {}
-        Begun::Ended(result) => return result,
-        Begun::Delegate => return fallback::connect(&this, addr, flags),
+    match start_connect(&this.into(), addr)? {
+        ConnectStart::Started if nonblock => return Err(EINPROGRESS),
+        ConnectStart::Earlier if nonblock => return Err(EALREADY),
+        ConnectStart::Started | ConnectStart::Earlier => {}
+        ConnectStart::Ended(result) => return result,
+        ConnectStart::Delegate => return fallback::connect(&this, addr, flags),
     }
     let timeout = this.sk.sndtimeo(false);
     let waited = this
@@ -73,35 +73,35 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) 
     match waited {
         Ok(_) => {
             let _setup = this.setup.lock();
-            collect(&this).unwrap_or_else(|| result_of(&this))
+            take_connect_result(&this).unwrap_or_else(|| result_of(&this))
         }
         Err(WaitEnd::Timeout) => Err(EINPROGRESS),
         Err(WaitEnd::Signal(e)) => Err(e),
     }
 }
 
-fn begin(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
+fn start_connect(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<ConnectStart> {
     let _setup = this.setup.lock();
     let phase = this.phase();
     if phase == Phase::Connecting {
-        return Ok(Begun::Earlier);
+        return Ok(ConnectStart::Earlier);
     }
     this.tcp.follow(&this.sk)?;
-    if let Some(result) = collect(this) {
-        return Ok(Begun::Ended(result));
+    if let Some(result) = take_connect_result(this) {
+        return Ok(ConnectStart::Ended(result));
     }
     match phase {
         Phase::Active => Err(EISCONN),
         Phase::Init if this.tcp.has_keys() => {
             fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::keys());
-            Ok(Begun::Delegate)
+            Ok(ConnectStart::Delegate)
         }
-        Phase::Init => start(this, addr),
-        _ => Ok(Begun::Delegate),
+        Phase::Init => start_tcp(this, addr),
+        _ => Ok(ConnectStart::Delegate),
     }
 }
 
-fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
+fn start_tcp(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
     this.transition(&[Phase::Init], State::Connecting)
         .map_err(|_| EINVAL)?;
@@ -118,7 +118,7 @@ fn start(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<Begun> {
             return Err(e);
         }
     }
-    Ok(Begun::Started)
+    Ok(ConnectStart::Started)
 }
 
 /// connect(2) with no address: there is no connection any more, nor a listener, and the socket can be used for
@@ -133,7 +133,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
             .wait_until(FOREVER, false, || this.phase() != Phase::Connecting)
             .map_err(|end| end.errno())?;
     }
-    this.uncollected.store(false, Relaxed);
+    this.connect_result_pending.store(false, Relaxed);
     match this.phase() {
         Phase::Active => active::disconnect(this),
         _ => this.tcp.disconnect()?,
@@ -152,8 +152,8 @@ fn disconnect(this: &Arc<Sock>) -> Result {
 
 /// How the attempt ended whose end the application has not heard of yet. Once it has heard of a failure another
 /// may be made. The caller holds `setup`.
-fn collect(this: &Sock) -> Option<Result> {
-    if !this.uncollected.xchg(false, Full) {
+fn take_connect_result(this: &Sock) -> Option<Result> {
+    if !this.connect_result_pending.xchg(false, Full) {
         return None;
     }
     let result = result_of(this);
@@ -174,7 +174,7 @@ fn result_of(this: &Sock) -> Result {
 }
 
 /// The work of a socket that connects: TCP has something to say.
-pub(super) fn run(this: &Arc<Sock>) {
+pub(super) fn connect_work(this: &Arc<Sock>) {
     let (state, has_attempt) = (this.tcp.state(), this.tcp.has_attempt());
     if state.is_connecting() {
         return;
@@ -183,7 +183,7 @@ pub(super) fn run(this: &Arc<Sock>) {
         return match has_attempt {
             true => fail(this, ECONNABORTED),
             // The application has shut the socket down meanwhile.
-            false => give_up(this),
+            false => cancel_connect(this),
         };
     }
     if let Err(e) = this.tcp.finish_connect() {
@@ -191,11 +191,11 @@ pub(super) fn run(this: &Arc<Sock>) {
     }
     match handshake::run(Role::Client, &this.sk, &this.tcp) {
         Ok(Outcome::Smc(conn)) => {
-            this.uncollected.store(true, Relaxed);
+            this.connect_result_pending.store(true, Relaxed);
             active::activate(this, &[Phase::Connecting], conn);
         }
         Ok(Outcome::Fallback(info)) => {
-            this.uncollected.store(true, Relaxed);
+            this.connect_result_pending.store(true, Relaxed);
             fallback::switch_to_fallback(this, &[Phase::Connecting], info);
         }
         Err(e) => {
@@ -206,12 +206,12 @@ pub(super) fn run(this: &Arc<Sock>) {
 }
 
 /// The attempt has failed, with the error of TCP or `e`. TCP is left as failed attempts leave it, and answers for
-/// what the application sees of that, until [`collect`].
+/// what the application sees of that, until [`take_connect_result`].
 fn fail(this: &Sock, e: Error) {
     // Of no effect where there is no connection any more.
     this.tcp.abort(e);
     let e = this.tcp.take_err().err().unwrap_or(e);
-    this.uncollected.store(true, Relaxed);
+    this.connect_result_pending.store(true, Relaxed);
     this.sk.note_err(e);
     let _ = this.transition(&[Phase::Connecting], State::Init);
     this.sk.wake_err();
@@ -219,7 +219,7 @@ fn fail(this: &Sock, e: Error) {
 }
 
 /// There is no attempt any more; whoever waits for it hears of the pending error, or of an abort.
-pub(super) fn give_up(this: &Sock) {
+pub(super) fn cancel_connect(this: &Sock) {
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }

@@ -129,7 +129,7 @@ impl StreamSocket for Sock {
         }
         match this.phase() {
             // There was no connection yet.
-            Phase::Connecting if this.tcp.state().is_closed() => connect::give_up(&this),
+            Phase::Connecting if this.tcp.state().is_closed() => connect::cancel_connect(&this),
             // CAST: 0, 1 or 2.
             Phase::Fallback => this.sk.add_shutdown((how + 1) as u8),
             _ => {}
@@ -158,7 +158,7 @@ impl StreamSocket for Sock {
 
     fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
         if msg.flags() & net::MSG_FASTOPEN != 0 {
-            options::give_up_smc(&this.into(), Reason::OptionUnsupported)?;
+            options::fall_back(&this.into(), Reason::OptionUnsupported)?;
         }
         let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
         match this.connected(this.sk.sndtimeo(nonblock))? {

@@ -79,7 +79,7 @@ pub(super) fn set(
             | net::TCP_FASTOPEN_NO_COOKIE,
         ) => {
             this.tcp.setsockopt(level, name, value)?;
-            give_up_smc(&this.into(), Reason::OptionUnsupported)
+            fall_back(&this.into(), Reason::OptionUnsupported)
         }
         (net::SOL_TCP, net::TCP_DEFER_ACCEPT) => {
             this.tcp.setsockopt(level, name, value)?;
@@ -226,7 +226,7 @@ fn info(this: &Sock) -> [u32; 6] {
 /// # Errors
 ///
 /// `EINVAL` if the socket is in use already.
-pub(super) fn give_up_smc(this: &Arc<Sock>, reason: Reason) -> Result {
+pub(super) fn fall_back(this: &Arc<Sock>, reason: Reason) -> Result {
     let _setup = this.setup.lock();
     match this.phase() {
         Phase::Fallback => Ok(()),
