@@ -347,8 +347,8 @@ impl WorkItem for Sock {
     fn run(this: Arc<Self>) {
         match this.phase() {
             Phase::Connecting => connect::connect_work(&this),
-            Phase::Listening => listen::run(&this),
-            Phase::Init => listen::serve(&this),
+            Phase::Listening => listen::tcp_listen_work(&this),
+            Phase::Init => listen::listen_work(&this),
             Phase::Active => active::on_tcp_event(&this),
             Phase::Fallback => Self::settle_front(&this),
             Phase::Closed => {}
@@ -411,7 +411,7 @@ impl TcpEvents for Sock {
     }
 
     fn is_congested(this: ArcBorrow<'_, Self>) -> bool {
-        this.handshakes.load(Relaxed) >= listen::HANDSHAKES
+        this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
             || (this.limit_hs.load(Relaxed) && namespace::of(&this.sk).handshakes.is_congested())
     }
 }

@@ -139,7 +139,7 @@ fn disconnect(this: &Arc<Sock>) -> Result {
         _ => this.tcp.disconnect()?,
     }
     if this.phase() == Phase::Listening {
-        listen::stop(this);
+        listen::stop_listening(this);
     }
     if let Err(e) = this.tcp.take_err() {
         this.sk.note_err(e);

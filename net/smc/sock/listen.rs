@@ -64,24 +64,24 @@ use crate::{
 };
 
 /// Handshakes of one listener's connections at a time; further connections are TCP's alone.
-pub(super) const HANDSHAKES: u32 = 1024;
+pub(super) const MAX_HANDSHAKES: u32 = 1024;
 
 /// Connections that the work of a listener takes before it is another one's turn.
 const BATCH: usize = 64;
 
 /// A connection that waits for accept(2).
 #[pin_data]
-struct Ready {
+struct AcceptEntry {
     sock: Arc<Sock>,
     #[pin]
     links: ListLinks,
 }
 
 impl_list_arc_safe! {
-    impl ListArcSafe<0> for Ready { untracked; }
+    impl ListArcSafe<0> for AcceptEntry { untracked; }
 }
 impl_list_item! {
-    impl ListItem<0> for Ready { using ListLinks { self.links }; }
+    impl ListItem<0> for AcceptEntry { using ListLinks { self.links }; }
 }
 
 /// What a socket has while it listens.
@@ -93,12 +93,12 @@ pub(crate) struct Listener {
     owner: SpinLock<Option<Arc<Sock>>>,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
-    queue: SpinLock<List<Ready>>,
+    queue: SpinLock<List<AcceptEntry>>,
     /// Connections in `queue`.
     ready: Atomic<u32>,
     backlog: Atomic<u32>,
     /// The work stopped for want of room.
-    is_starved: Atomic<bool>,
+    is_work_stopped: Atomic<bool>,
     /// Why connections go over TCP without a handshake, if they do.
     fallback: Option<FallbackInfo>,
 }
@@ -113,7 +113,7 @@ impl Listener {
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
                 ready: Atomic::new(0),
                 backlog: Atomic::new(u32::try_from(backlog).unwrap_or(0)),
-                is_starved: Atomic::new(false),
+                is_work_stopped: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -135,7 +135,7 @@ impl Listener {
         // Whoever closes the listener waits for work that was queued before the owner was taken out.
         if let Some(owner) = &*self.owner.lock() {
             owner.tcp.set_max_backlog(left);
-            if !self.is_full() && self.is_starved.xchg(false, Full) {
+            if !self.is_full() && self.is_work_stopped.xchg(false, Full) {
                 Sock::schedule_work(owner.as_arc_borrow());
             }
         }
@@ -155,28 +155,28 @@ impl Listener {
         self.owner.lock().is_some()
     }
 
-    fn push(&self, ready: ListArc<Ready>) {
-        self.queue.lock().push_back(ready);
+    fn push(&self, entry: ListArc<AcceptEntry>) {
+        self.queue.lock().push_back(entry);
         self.ready.fetch_add(1, Full);
         self.adjust();
     }
 
     fn pop(&self) -> Option<Arc<Sock>> {
-        let ready = self.queue.lock().pop_front()?;
+        let entry = self.queue.lock().pop_front()?;
         self.ready.fetch_sub(1, Full);
         self.adjust();
-        Some(ready.sock.clone())
+        Some(entry.sock.clone())
     }
 
     /// The socket does not listen any more. May sleep.
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);
-        self.drain();
+        self.cleanup_listen();
     }
 
     /// Ends all connections that nobody will accept.
-    fn drain(&self) {
+    fn cleanup_listen(&self) {
         while let Some(child) = self.pop() {
             Sock::end(child);
         }
@@ -199,10 +199,10 @@ pub(super) fn listen(this: ArcBorrow<'_, Sock>, backlog: i32) -> Result {
         Phase::Init | Phase::Fallback if this.tcp.state().is_closed() => {}
         _ => return Err(EINVAL),
     }
-    begin(&this.into(), backlog)
+    start_listen(&this.into(), backlog)
 }
 
-fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
+fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     this.tcp.follow(&this.sk)?;
     if this.tcp.has_keys() {
         fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::keys());
@@ -239,7 +239,7 @@ fn begin(this: &Arc<Sock>, backlog: i32) -> Result {
 }
 
 /// The TCP socket has stopped to listen, since it was shut down.
-pub(super) fn stop(this: &Arc<Sock>) {
+pub(super) fn stop_listening(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
         return;
     };
@@ -267,7 +267,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Orphan, A
     loop {
         if let Some(child) = listener.pop() {
             if timeout != 0 {
-                await_data(&this, &child);
+                defer_accept(&this, &child);
             }
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
             return Ok((orphan, child));
@@ -294,7 +294,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Orphan, A
 
 /// TCP_DEFER_ACCEPT. TCP itself saw to it that there were data, but those of the handshake: the
 /// application's are still to come. As with TCP a connection without any is accepted in the end.
-fn await_data(this: &Sock, child: &Sock) {
+fn defer_accept(this: &Sock, child: &Sock) {
     let seconds = this.defer_accept_s.load(Relaxed);
     if seconds == 0 {
         return;
@@ -309,20 +309,20 @@ fn await_data(this: &Sock, child: &Sock) {
 }
 
 /// The work of a listener: takes connections from TCP.
-pub(super) fn run(this: &Arc<Sock>) {
+pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
         return;
     };
     for _ in 0..BATCH {
         if listener.is_full() {
-            listener.is_starved.xchg(true, Full);
+            listener.is_work_stopped.xchg(true, Full);
             // Room may have come before the flag was there to ask for it.
             if listener.is_full() {
                 return;
             }
-            listener.is_starved.xchg(false, Full);
+            listener.is_work_stopped.xchg(false, Full);
         }
-        match take(this, &listener) {
+        match clcsock_accept(this, &listener) {
             Ok(()) => {}
             Err(e) => {
                 if e == ECONNABORTED {
@@ -340,7 +340,7 @@ pub(super) fn run(this: &Arc<Sock>) {
 }
 
 /// Takes one connection from TCP and has its handshake run.
-fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
+fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let tcp = this.tcp.accept()?;
     let orphan = this.sk.new_child()?;
     let (sk, from) = (orphan.sk(), (listener.clone(), orphan));
@@ -356,22 +356,22 @@ fn take(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
         Some(info) => info,
     };
     drop(child.parent.lock().take());
-    hand_over(&child, listener, Ok(Outcome::Fallback(info)));
+    accept_enqueue(&child, listener, Ok(Outcome::Fallback(info)));
     Ok(())
 }
 
 /// The work of a connection that came to a listener.
-pub(super) fn serve(child: &Arc<Sock>) {
+pub(super) fn listen_work(child: &Arc<Sock>) {
     let Some(listener) = child.parent.lock().take() else {
         return;
     };
     let outcome = handshake::run(Role::Server, &child.sk, &child.tcp);
     listener.count_handshake(false);
-    hand_over(child, &listener, outcome);
+    accept_enqueue(child, &listener, outcome);
 }
 
 /// Has a connection wait for accept(2), or ends it if it came to nothing.
-fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
+fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
     let is_up = match outcome {
         Ok(Outcome::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
         Ok(Outcome::Fallback(info)) => fallback::switch_to_fallback(child, &[Phase::Init], info),
@@ -380,17 +380,17 @@ fn hand_over(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
             false
         }
     };
-    let ready = try_pin_init!(Ready {
+    let entry = try_pin_init!(AcceptEntry {
         sock: child.clone(),
         links <- ListLinks::new(),
     });
-    match ListArc::pin_init(ready, GFP_KERNEL) {
-        Ok(ready) if is_up => {
-            listener.push(ready);
+    match ListArc::pin_init(entry, GFP_KERNEL) {
+        Ok(entry) if is_up => {
+            listener.push(entry);
             listener.sk.wake_readable();
             // The listener may have been closed in between.
             if !listener.is_open() {
-                listener.drain();
+                listener.cleanup_listen();
             }
         }
         _ => Sock::end(child.clone()),

@@ -125,7 +125,7 @@ impl StreamSocket for Sock {
         let _setup = this.setup.lock();
         this.tcp.shutdown(how)?;
         if this.phase() == Phase::Listening && !this.tcp.state().is_listening() {
-            listen::stop(&this.into());
+            listen::stop_listening(&this.into());
         }
         match this.phase() {
             // There was no connection yet.
