@@ -30,7 +30,7 @@ use crate::{
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
 /// was; otherwise nobody wants the connection.
 pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
-    note_options(&this.sk, &conn);
+    sync_sockopts(&this.sk, &conn);
     let version = conn.group.terms.version;
     match this.transition(from, State::Active(conn)) {
         Ok(_) => {
@@ -42,7 +42,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
             }
             this.sk.wake_state();
             this.sk.wake_writable();
-            watch_tcp(this);
+            hook_tcp(this);
             true
         }
         Err(State::Active(conn)) => {
@@ -54,16 +54,16 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
 }
 
 /// Sees to it that the end of the TCP connection is heard of.
-fn watch_tcp(this: &Arc<Sock>) {
+fn hook_tcp(this: &Arc<Sock>) {
     // Without memory the connection does without, as those of the C module do.
     let _ = Sock::hook_connection(this);
-    if this.tcp.state().is_closed() || has_words(this) {
+    if this.tcp.state().is_closed() || has_tcp_data(this) {
         Sock::schedule_work(this.as_arc_borrow());
     }
 }
 
 /// Whether there may be something to read from TCP, other than its end.
-fn has_words(this: &Sock) -> bool {
+fn has_tcp_data(this: &Sock) -> bool {
     this.tcp.poll() & net::POLLIN != 0 && this.tcp.state().may_receive()
 }
 
@@ -71,7 +71,7 @@ fn has_words(this: &Sock) -> bool {
 /// that is sent over RDMA.
 pub(super) fn on_tcp_event(this: &Sock) {
     on_tcp_error(this);
-    let Some(conn) = this.conn().filter(|_| has_words(this)) else {
+    let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
         return;
     };
     match this.tcp.recv(&mut [0], true, &mut 0) {
@@ -103,7 +103,7 @@ fn is_late(conn: &Conn, e: Error) -> bool {
 }
 
 /// Tells the connection of options that matter when data arrive.
-pub(super) fn note_options(sk: &Sk, conn: &Conn) {
+pub(super) fn sync_sockopts(sk: &Sk, conn: &Conn) {
     let inline = sk.is_urg_inline();
     conn.with(|inner| inner.stream.set_oob_inline(inline));
 }

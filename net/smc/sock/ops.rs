@@ -161,16 +161,16 @@ impl StreamSocket for Sock {
             options::fall_back(&this.into(), Reason::OptionUnsupported)?;
         }
         let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
-        match this.connected(this.sk.sndtimeo(nonblock))? {
-            Carrier::Rdma(conn) => active::send(&this, &conn, msg),
-            Carrier::Tcp(_setup) => fallback::send(&this, msg),
+        match this.wait_connected(this.sk.sndtimeo(nonblock))? {
+            DataPath::Rdma(conn) => active::send(&this, &conn, msg),
+            DataPath::Tcp(_setup) => fallback::send(&this, msg),
         }
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
-        match this.connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
-            Carrier::Rdma(conn) => active::recv(&this, &conn, msg, flags),
-            Carrier::Tcp(_setup) => fallback::recv(&this, msg, flags),
+        match this.wait_connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
+            DataPath::Rdma(conn) => active::recv(&this, &conn, msg, flags),
+            DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
         }
     }
 
@@ -187,7 +187,7 @@ impl StreamSocket for Sock {
 }
 
 /// What carries the data of a socket that does not connect just now.
-enum Carrier<'a> {
+enum DataPath<'a> {
     Rdma(Arc<Conn>),
     /// TCP. If it has no connection, it says so at once, and none begins meanwhile: the data of the
     /// application must not get among the messages of a handshake.
@@ -200,7 +200,7 @@ impl Sock {
     /// # Errors
     ///
     /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal.
-    fn connected(&self, timeout: isize) -> Result<Carrier<'_>> {
+    fn wait_connected(&self, timeout: isize) -> Result<DataPath<'_>> {
         let mut left = timeout;
         loop {
             left = self
@@ -208,14 +208,14 @@ impl Sock {
                 .wait_until(left, false, || self.phase() != Phase::Connecting)
                 .map_err(|end| end.errno())?;
             if let Some(conn) = self.conn() {
-                return Ok(Carrier::Rdma(conn));
+                return Ok(DataPath::Rdma(conn));
             }
             if self.phase() == Phase::Fallback {
-                return Ok(Carrier::Tcp(None));
+                return Ok(DataPath::Tcp(None));
             }
             let setup = self.setup.lock();
             if !matches!(self.phase(), Phase::Connecting | Phase::Active) {
-                return Ok(Carrier::Tcp(Some(setup)));
+                return Ok(DataPath::Tcp(Some(setup)));
             }
         }
     }

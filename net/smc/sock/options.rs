@@ -174,7 +174,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> R
         let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
     }
     match (name, this.conn()) {
-        (net::SO_OOBINLINE, Some(conn)) => active::note_options(&this.sk, &conn),
+        (net::SO_OOBINLINE, Some(conn)) => active::sync_sockopts(&this.sk, &conn),
         // There may be enough to read now.
         (net::SO_RCVLOWAT, Some(_)) => this.sk.wake_readable(),
         (_, _) => {}
