@@ -2,7 +2,7 @@
 
 //! Handshake messages over the TCP connection (RFC 7609 section 3.5; C function `smc_clc_wait_msg`).
 //!
-//! Nothing behind a message is read: it is the application's.
+//! Bytes behind a message are not read: they are the application's.
 
 use core::cell::Cell;
 
@@ -57,15 +57,15 @@ pub(crate) enum TcpActivity {
     Eof,
 }
 
-/// One side of the exchange on one TCP connection.
+/// The CLC messages of one handshake, as one side sends and receives them.
 pub(crate) struct ClcChannel<'a> {
     tcp: &'a TcpSocket,
-    /// For the log: at its end the connection may have no peer any more.
+    /// For the log. A connection that has ended has no peer any more.
     peer: Option<Endpoint>,
     buf: KVec<u8>,
     /// Version of the last message received.
     received: Option<Version>,
-    /// The CONFIRM of a first contact went over: from now on either side may decline at any time.
+    /// The CONFIRM of a first contact was exchanged: from now on either side may decline at any time.
     is_confirmed: bool,
     /// When the last message was sent.
     sent: Cell<Option<Instant>>,
@@ -98,12 +98,11 @@ impl<'a> ClcChannel<'a> {
         })
     }
 
-    /// Receives the next message. May sleep for `wait`, which is the time for all of it: a peer that
-    /// sends byte by byte has no more.
+    /// Receives the next message. May sleep for `wait`, the time for the whole of it, however slowly its bytes arrive.
     ///
     /// # Errors
     ///
-    /// [`Failure::Fatal`] when there is none, [`Failure::Peer`] when it is none.
+    /// [`Failure::Fatal`] if none arrives in time, [`Failure::Peer`] if it is malformed.
     pub(crate) fn receive(&mut self, wait: Duration) -> Result<Message<'_>, Failure> {
         let mut left = time::timeout(wait.as_nanos());
         let mut head = [0; HEADER_LEN];
@@ -129,7 +128,7 @@ impl<'a> ClcChannel<'a> {
         Ok(Message::parse(bytes)?)
     }
 
-    /// The longest time that the peer took to answer a message: its distance, and how busy the two machines are.
+    /// The longest time that the peer took to answer a message: network latency, and the load of both hosts.
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip
     }
@@ -139,7 +138,7 @@ impl<'a> ClcChannel<'a> {
         self.is_confirmed = true;
     }
 
-    /// Whether the peer may decline without having been asked anything.
+    /// Whether the peer may send a DECLINE at any time, not only in answer to a message of ours.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.is_confirmed
     }
@@ -149,7 +148,7 @@ impl<'a> ClcChannel<'a> {
         self.tcp.state().is_closed()
     }
 
-    /// Takes a DECLINE, for which it waits so long, and nothing else. May sleep.
+    /// Reads a DECLINE, for which it waits up to `wait`, and leaves anything else unread. May sleep.
     ///
     /// # Errors
     ///
@@ -199,7 +198,7 @@ impl<'a> ClcChannel<'a> {
         Ok(self.tcp.recv_exact(buf, left).map_err(fatal)?)
     }
 
-    /// Reads and throws away what a longer message has beyond what is understood.
+    /// Reads and discards the end of a message that is longer than the known format.
     fn discard(&self, mut len: usize, left: &mut isize) -> Result<(), Failure> {
         let mut waste = [0; 64];
         while len > 0 {
@@ -215,7 +214,7 @@ impl<'a> ClcChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Fatal`] when it could not be sent whole.
+    /// [`Fatal`] if it could not be sent as a whole.
     pub(crate) fn send(&self, message: &Message<'_>) -> Result<(), Failure> {
         let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
             .map_err(|_| Failure::from(Reason::Memory))?;
@@ -244,7 +243,7 @@ impl<'a> ClcChannel<'a> {
     }
 }
 
-/// What an error of TCP means for the handshake.
+/// The failure that follows from an errno of TCP.
 fn fatal(e: Error) -> Fatal {
     match e {
         e if e == EAGAIN || e == ETIMEDOUT => Fatal::TimedOut,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From an established TCP connection to one over RDMA, or the reason why not (RFC 7609 section 3.5).
+//! The handshake on an established TCP connection, which leads to a connection over RDMA or to a fallback to TCP
+//! (RFC 7609 section 3.5).
 //!
-//! What to offer, accept or decline is decided in `smc_proto::handshake`; here ports, link groups and
-//! buffers are found, and messages exchanged.
+//! `smc_proto::handshake` decides what to propose, accept or decline. A [`Session`] finds ports, creates link groups,
+//! connections and buffers, and exchanges the messages.
 
 mod client;
 mod first;
@@ -85,16 +86,16 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FallbackInfo {
     pub(crate) reason: Reason,
-    /// What the peer said, or 0.
+    /// The diagnosis in the DECLINE of the peer, or 0.
     pub(crate) diagnosis: u32,
     /// What exactly was missing here, if it is known.
     pub(crate) cause: Option<Cause>,
-    /// A DECLINE of the peer may be on its way, which crosses ours: it is not the application's.
+    /// A DECLINE of the peer may still arrive, which crossed ours: it must not reach the application.
     pub(crate) may_cross: bool,
 }
 
 impl FallbackInfo {
-    /// The TCP connection is protected by keys.
+    /// For a TCP connection that is protected by keys (TCP MD5, TCP-AO).
     pub(crate) fn keys() -> Self {
         Self {
             cause: Some(Cause::TcpKeys),
@@ -114,11 +115,11 @@ impl From<Reason> for FallbackInfo {
     }
 }
 
-/// Runs the handshake on an established TCP connection. May sleep.
+/// Runs the handshake of the socket `sk` on the established connection `tcp`. May sleep.
 ///
 /// # Errors
 ///
-/// The TCP connection is lost as well: connect(2) fails with that errno, accept(2) never shows the connection.
+/// If the TCP connection is lost as well: connect(2) fails with that errno, accept(2) never returns the connection.
 pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Outcome> {
     let Some(local) = LOCAL.get() else {
         return Ok(Outcome::Fallback(Reason::Internal.into()));
@@ -155,11 +156,11 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// The TCP connection, as far as it decides whose link group it may join.
+    /// The addresses and the network namespace that decide which link groups the connection may join.
     ///
     /// # Errors
     ///
-    /// [`Fatal::Reset`] if there is no connection any more.
+    /// [`Fatal::Reset`] if the TCP connection has ended.
     fn tcp_ends(&self) -> Result<TcpEnds, Failure> {
         let (Ok(local), Ok(peer)) = (self.tcp.local(), self.tcp.peer()) else {
             return Err(Fatal::Reset.into());
@@ -216,7 +217,7 @@ impl Session<'_> {
         // The peer may offer the group to another connection as soon as the link is active, so it has to be
         // in the list by then.
         let result = match groups::add(&group, peer) {
-            // A removal of the device before that did not find the group.
+            // The removal of the device, if it began before the group was listed, did not find the group.
             Ok(()) if port.is_gone() => Err(Reason::NoSmcDevice.into()),
             Ok(()) => self.create_conn(group.reserve_conn().ok_or(Reason::Internal)?, at),
             Err(failure) => Err(failure),
@@ -224,7 +225,7 @@ impl Session<'_> {
         let result = result.and_then(|conn| self.complete(conn, first_contact));
         match &result {
             Ok(_) => groups::fail_replaced_links(&group),
-            // Not here: the peer is notified then, and other handshakes wait for their turn.
+            // Later: that notifies the peer, and other handshakes wait for their turn now.
             Err(_) => group.terminate_soon(End::LinkLost),
         }
         path.note(&result);
@@ -259,7 +260,8 @@ impl Session<'_> {
         Ok(Conn::new(reservation, at, rmbe, owner).map_err(internal)?)
     }
 
-    /// Runs the rest of the handshake on a connection, and establishes or abandons it.
+    /// Runs the `rest` of the handshake on a connection; then establishes it, or detaches it from the socket and the
+    /// group. May sleep.
     fn complete(
         &mut self,
         conn: Arc<Conn>,
@@ -271,7 +273,6 @@ impl Session<'_> {
                 Ok(conn)
             }
             Err(failure) => {
-                // The socket goes on without it.
                 conn.detach();
                 conn.give_up_claim();
                 conn.group.leave(conn.token());
@@ -331,7 +332,7 @@ impl Session<'_> {
         }
     }
 
-    /// A DECLINE of the peer that has arrived already counts in place of the failure: both sides know then.
+    /// If a DECLINE of the peer has arrived already it replaces the failure: no DECLINE of ours is needed then.
     fn received_decline(&self, failure: Failure) -> Failure {
         if failure.actions().decline.is_none() || !self.clc.is_confirmed() {
             return failure;
@@ -353,7 +354,7 @@ fn errno(fatal: Fatal) -> Error {
     }
 }
 
-/// What fails here leads to TCP.
+/// The reason for a fallback after a failure of this host.
 fn internal(e: Error) -> Reason {
     match e {
         e if e == ENOMEM => Reason::Memory,
@@ -362,8 +363,8 @@ fn internal(e: Error) -> Reason {
     }
 }
 
-/// Makes sure that the peer can write into the connection's element: its region is registered and
-/// announced. Nothing is to be done if another connection did it before. May sleep.
+/// Makes sure that the peer can write into the connection's RMBE: registers the RMB with all links and sends its rkeys
+/// (CONFIRM RKEY), unless another connection has done so. May sleep.
 fn announce(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;

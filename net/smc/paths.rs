@@ -52,12 +52,12 @@ impl Paths {
     }
 
     /// Whether a connection may use a path.
-    pub(crate) fn ask(&self, path: &Path, now: Instant) -> Verdict {
+    pub(crate) fn check(&self, path: &Path, now: Instant) -> Verdict {
         let generation = GENERATION.load(Relaxed);
-        paths::Paths::new(&mut self.table.lock()).ask(path, generation, now)
+        paths::Paths::new(&mut self.table.lock()).check(path, generation, now)
     }
 
-    /// RDMA packets did not get through: it is avoided for that long.
+    /// RDMA packets did not get through: avoids the path for that time.
     pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
         let generation = GENERATION.load(Relaxed);
         paths::Paths::new(&mut self.table.lock()).failed(path, generation, avoids, now);

@@ -80,7 +80,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
         return reuse(session, &accepted, ports.vlans());
     };
     let mut path = ports.path(accepted.transport())?;
-    // Another connection may have found out meanwhile.
+    // Another connection may have failed on it meanwhile.
     path.check()?;
     new.path(|| path.port.route_to(session.tcp, accepted.server().gid))?;
     session.create_lgr(new, &path, |session, conn| {
@@ -88,7 +88,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     })
 }
 
-/// The ports to offer, each with the path from it, or what is missing.
+/// The ports to propose, each with the path from it, or why there is none.
 struct Ports<'a> {
     roce: Result<Path<'a>, Cause>,
     iwarp: Result<Path<'a>, Cause>,
@@ -129,7 +129,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Why nothing can be offered.
+    /// The failure of a client that has nothing to propose.
     fn failure(&self, reason: Reason) -> Failure {
         match (&self.roce, &self.iwarp) {
             (Err(Cause::PathFailed), _) | (_, Err(Cause::PathFailed)) => path::AVOIDED,
@@ -138,7 +138,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// The VLANs that a group may have that begins with one of the ports.
+    /// The VLANs of the ports: a group to reuse has one of them.
     fn vlans(&self) -> [Option<u16>; 2] {
         [&self.roce, &self.iwarp].map(|path| path.as_ref().ok().map(|path| path.port.vlan))
     }
@@ -164,7 +164,7 @@ fn first_contact(
     first::save_peer(conn, server, accepted.peer())?;
     let mtu = link.port().mtu.min(server.mtu);
     first::ready_to_receive(conn, PeerEnd::of(server, mtu))?;
-    // The server's first request may be here before the CONFIRM left.
+    // Before the CONFIRM: the server's first LLC request may arrive while that is being sent.
     let grace = first::begin(&session.clc, conn);
     let wanted = accepted
         .iwarp()
@@ -188,7 +188,7 @@ fn first_contact(
     first::finish(&mut session.clc, conn, path, grace)
 }
 
-/// The connection joins a group that both sides have, with a port of one of the VLANs.
+/// The connection joins a group that both sides have, on one of the `vlans`.
 fn reuse(
     session: &mut Session<'_>,
     accepted: &Accepted,
@@ -207,7 +207,7 @@ fn reuse(
         announce(conn, &at)?;
         path::check_link(&conn.group, &at, &session.clc)?;
         join::may_confirm(&mut session.clc, accepted_at)?;
-        join::while_told(conn, || confirm(session, conn, &at, accepted, None))
+        join::while_rmbe_is_known(conn, || confirm(session, conn, &at, accepted, None))
     })
 }
 

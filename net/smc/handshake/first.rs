@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a first contact: the new link is tried from both sides (RFC 7609 section 3.5.1.7).
+//! The first contact: both sides set up the first link of a group and confirm it over that link (RFC 7609 section
+//! 3.5.1.7).
 
 use core::cell::Cell;
 
@@ -53,9 +54,9 @@ use crate::{
     llc::LinkRx, //
 };
 
-/// Whether the link is not awaited any more for what came over TCP instead. A server says and closes nothing
-/// there before it has its answer, but to decline or because it dies; who has it, or `has_answered`, may have a
-/// peer that has had all it wanted, and closes, when what it said last on the link is still on the way.
+/// Whether activity on the TCP connection ends the wait for the link. Until the first contact is over a server sends data
+/// there only to decline, and closes it only if its process dies. A server, and a client that `has_answered`, ignore the
+/// end of the stream: the peer may be done, with its last LLC message still on its way.
 fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
     match clc.tcp_activity() {
         TcpActivity::None => false,
@@ -64,7 +65,7 @@ fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
     }
 }
 
-/// Saves the peer's end of the first connection of a group, its first RMB, and what it says of itself.
+/// Saves what the peer sent of the first connection of a group: its RMBE, its first RMB, and its system.
 pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Result<(), Reason> {
     let (group, at) = (&conn.group, conn.link_ref());
     if let Some(info) = info {
@@ -84,7 +85,7 @@ pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Res
     join::save_peer_rmbe(conn, &at, end)
 }
 
-/// Has the first link receive from that queue pair of the peer.
+/// Connects the first link to that queue pair of the peer, and makes it ready to receive.
 pub(super) fn ready_to_receive(conn: &Conn, peer: PeerEnd) -> Result<(), Reason> {
     let LinkRef { slot, link } = conn.link_ref();
     LinkRx::new(&conn.group, slot)
@@ -101,8 +102,8 @@ pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
         .map_err(|_| Reason::RegistrationFailed)
 }
 
-/// Begins with the LLC messages of the first contact. Returns how much longer than usual the peer gets: only one with
-/// this module waits for the decision however long that takes.
+/// Starts the LLC flow of the first contact. Returns the extra time for a peer that is slow over TCP as well. Only peers
+/// with this module get any: others do not wait that long.
 pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     let (group, at) = (&conn.group, conn.link_ref());
     let grace = match group.peer().takes_any_link {
@@ -113,11 +114,11 @@ pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     grace
 }
 
-/// A client's answer that has not arrived after so long will hardly do so.
+/// Time after which an answer of the client on the link is late, so that the path is suspected.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Waits until the link works both ways; the client brings it up when the server asked. Other connections avoid
-/// the `path` when it seems not to.
+/// Waits until the link is confirmed in both directions. The client makes it ready to send when the server's request is
+/// there. If no packets get through, other connections avoid the `path`. May sleep.
 pub(super) fn finish(
     clc: &mut ClcChannel<'_>,
     conn: &Arc<Conn>,
@@ -133,7 +134,7 @@ pub(super) fn finish(
             let link = conn.link_ref().link;
             link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
             register_rmb(conn)?;
-            // From now on this thread is woken when something that was sent has arrived.
+            // From now on send completions wake this thread.
             link.want_slot(true);
         }
         Ok(())
@@ -148,7 +149,7 @@ pub(super) fn finish(
     let result = clc.wake_on_tcp(|| group.await_first_contact(prepare, is_vain));
     match result {
         Ok(()) => {
-            // The handshake itself told the peer of the first region.
+            // The CLC messages had the rkey of the first RMB.
             if let Some(rmbe) = conn.rmbe() {
                 rmbe.rmb().set_known();
             }
@@ -158,15 +159,15 @@ pub(super) fn finish(
         Err(Error::Undecided) => Err(Fatal::TimedOut.into()),
         Err(Error::Silent) => {
             let end = start.saturating_add(patience(role, grace));
-            Err(hear(clc, end.saturating_since(now())))
+            Err(after_silent_link(clc, end.saturating_since(now())))
         }
     }
 }
 
-/// What a link means that stays silent: a DECLINE tells, for which there is so much time.
-fn hear(clc: &mut ClcChannel<'_>, left: Duration) -> Failure {
+/// The failure after a link that stays silent. Waits up to `left` for a DECLINE, which has the peer's reason.
+fn after_silent_link(clc: &mut ClcChannel<'_>, left: Duration) -> Failure {
     let wait = match clc.tcp_activity() {
-        // The rest of it follows at once.
+        // The rest of the message follows at once.
         TcpActivity::Data => left.max(LATE),
         TcpActivity::None | TcpActivity::Eof => left,
     };

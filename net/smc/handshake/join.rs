@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Joining a link group that both sides have: whose it is, which of the peer's elements the connection writes to,
-//! and what becomes of ours when the handshake does not come to its end (RFC 7609 sections 3.5.2 and 4.4.2).
+//! Joining a link group that both sides have: which group the peer named, which RMBE of the peer the connection writes
+//! to, and what becomes of our RMBE if the handshake fails (RFC 7609 sections 3.5.2 and 4.4.2).
 
 use kernel::{
     prelude::*,
@@ -59,18 +59,19 @@ use crate::{
     }, //
 };
 
-/// How long an element of the peer may still be in use here that the peer gives to another connection: what it
-/// said of the end of the last one is on its way through a completion queue.
+/// Time for which an RMBE of the peer may still be in use here when the peer assigns it to another connection: the CDC
+/// message that closed the last one may be in a completion queue.
 const IN_USE_WAIT: Duration = Duration::from_secs(1);
 
-/// Time between two looks, jiffies.
+/// Time between two attempts, in jiffies.
 const TICK: Jiffies = time::HZ / 50 + 1;
 
-/// A place in the group that the server wants the connection to join. `wanted` are the forms of what it said.
+/// Reserves a place in the group that the server named. `wanted` has the keys that its ACCEPT may stand for.
 ///
 /// # Errors
 ///
-/// [`Reason::SyncError`], which ends the server's group, only if the server can have meant none of ours.
+/// [`Reason::NoServerLink`] if the group is there, but not for this TCP connection; else [`Reason::SyncError`], after
+/// which the server terminates its group.
 pub(super) fn find_named(
     wanted: &[Option<Wanted>],
     net: usize,
@@ -86,8 +87,8 @@ pub(super) fn find_named(
     )
 }
 
-/// Saves the peer's end of a connection that joins a group, as it is named on the link `named`: an element of a
-/// buffer that the peer has announced by that group's links, and that no other connection writes to. May sleep.
+/// Saves the peer's RMBE of a connection, with the rkey for the link `named`: it has to be in an RMB that the peer has
+/// announced on the group's links, and in use by no other connection. May sleep.
 pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
     let group = &conn.group;
     let rtoken = Rtoken {
@@ -103,7 +104,7 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
     }
     let row = claimed.map_err(|why| {
         if ratelimit::peer() {
-            pr_warn!("a peer names a buffer for a connection that it cannot have: {why:?}\n");
+            pr_warn!("peer assigned an unusable RMBE to a connection: {why:?}\n");
         }
         Reason::RegistrationFailed
     })?;
@@ -116,11 +117,11 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
     conn.learn(named, remote)
 }
 
-/// The server's view of a CONFIRM: learns the client's end by the link that the client named, and uses that link.
+/// The CONFIRM, at a server: saves the client's end of the connection and uses the link that the client named.
 ///
 /// # Errors
 ///
-/// The client uses RDMA already, and reads no DECLINE: if the CONFIRM is of no use TCP is reset.
+/// The client uses RDMA already and reads no DECLINE: if the CONFIRM cannot be used TCP is reset.
 pub(super) fn on_answer(
     conn: &Conn,
     tcp: &TcpSocket,
@@ -145,15 +146,15 @@ fn use_link_of(conn: &Conn, confirmed: &Confirmed) -> Result<(), Reason> {
 
 fn reset(tcp: &TcpSocket, failure: Failure) -> Failure {
     if ratelimit::peer() {
-        pr_warn!("a connection is reset, as its peer's CONFIRM cannot be used: {failure:?}\n");
+        pr_warn!("connection reset, unusable CONFIRM of the peer: {failure:?}\n");
     }
     tcp.abort(ECONNABORTED);
     Fatal::Reset.into()
 }
 
-/// Runs the part of a handshake in which the peer may begin to write to our element. Unless it ends well, or the
-/// peer declines, it may go on to do so.
-pub(super) fn while_told<R>(
+/// Runs the part of a handshake in which the peer knows our RMBE and may begin to write to it. If that fails without a
+/// DECLINE of the peer, the RMBE is quarantined: the peer may still write.
+pub(super) fn while_rmbe_is_known<R>(
     conn: &Conn,
     rest: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -171,7 +172,7 @@ pub(super) fn while_told<R>(
 ///
 /// # Errors
 ///
-/// If the server has given up, or is about to when the CONFIRM comes: its element may be another connection's
+/// If the server has given up, or would have before the CONFIRM arrives: its RMBE may belong to another connection
 /// then.
 pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Result<(), Failure> {
     match clc.tcp_activity() {
@@ -188,7 +189,7 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
 }
 
 impl LinkGroup {
-    /// Whether the handshake means the group, but of a TCP connection that may not use it. Does not sleep.
+    /// Whether `wanted` names the group, but for a TCP connection that may not use it. Does not sleep.
     pub(crate) fn is_of_others(&self, wanted: &Wanted, net: usize) -> bool {
         let ends = self.terms.ends;
         wanted.ends != ends && self.matches(&Wanted { ends, ..*wanted }, net)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether RDMA packets get through to a peer, as far as earlier connections found: a path that failed is
-//! avoided for a while, by TCP at once ([`smc_proto::handshake::paths`]).
+//! Paths on which RDMA packets of earlier connections did not get through: for a while later connections fall back to
+//! TCP at once ([`smc_proto::handshake::paths`]).
 
 use kernel::sync::Arc;
 use kernel_ext::net::Sk;
@@ -33,32 +33,32 @@ use crate::{
     namespace, //
 };
 
-/// The path from a port of ours to the peer of a TCP connection, as one connection sees it.
+/// The path of one connection, from a port of ours to the peer.
 pub(super) struct Path<'a> {
     sk: &'a Sk,
     pub(super) port: PortGid,
-    /// `None` when TCP has no peer any more.
+    /// `None` if the TCP connection has ended.
     path: Option<paths::Path>,
     role: Role,
-    /// This connection tries it, after it had failed.
+    /// This connection is the one that tries the path again after it failed.
     is_trial: bool,
 }
 
-/// Why a connection does not use a path that has failed.
+/// The path failed a short time ago.
 pub(super) const AVOIDED: Failure =
     Failure::Declined(Reason::TimeoutConfirmLink, Some(Cause::PathFailed));
 
-/// Another connection makes a group with the same peer, and that takes too long.
+/// Another handshake creates a group with the same peer, and takes too long.
 pub(super) const BUSY: Failure = Failure::Declined(Reason::Internal, Some(Cause::PeerBusy));
 
-/// The link that a connection was to join did not answer. The reason is not that of a first contact, by which the
-/// peer would avoid the path.
+/// No answer on the link of the group to join. The reason is not that of a first contact: the peer would avoid the path
+/// then.
 const LINK_SILENT: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause::PathSilent));
 
-/// It did not answer an earlier connection.
+/// No answer on that link, for an earlier connection.
 const LINK_AVOIDED: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause::PathFailed));
 
-/// Over iWARP the stream of the first link could be opened from neither side.
+/// Neither side could open the iWARP connection of the first link.
 pub(super) const NO_STREAM: Failure =
     Failure::Declined(Reason::LinkNotReady, Some(Cause::PathSilent));
 
@@ -79,16 +79,16 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Looks whether this connection may use it, for the first time or again.
+    /// Checks whether this connection may use the path; may be called again.
     ///
     /// # Errors
     ///
-    /// It has failed a moment ago.
+    /// [`AVOIDED`].
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let Some(path) = self.path.as_ref().filter(|_| !self.is_trial) else {
             return Ok(());
         };
-        match namespace::of(self.sk).paths.ask(path, now()) {
+        match namespace::of(self.sk).paths.check(path, now()) {
             Verdict::Usable => {}
             Verdict::Trial => self.is_trial = true,
             Verdict::Avoided => return Err(AVOIDED),
@@ -96,7 +96,7 @@ impl<'a> Path<'a> {
         Ok(())
     }
 
-    /// Takes note of how a connection fared on it.
+    /// Notes for later connections whether this one worked.
     pub(super) fn note<T>(&self, result: &Result<T, Failure>) {
         match (result, &self.path) {
             (Ok(_), Some(path)) => namespace::of(self.sk).paths.worked(path),
@@ -105,7 +105,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// RDMA packets seem not to get through.
+    /// Notes that RDMA packets seem not to get through.
     pub(super) fn suspect(&self) {
         let avoids = match self.role {
             Role::Client => CLIENT_AVOIDS,
@@ -117,9 +117,9 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Tests a link before a connection joins its group, if nothing was heard there just now. `clc` says how slow the
-/// peer is over TCP. What is found counts for this link only, and until something is heard: a machine may be too busy to
-/// answer for a while. May sleep.
+/// Tests a link before a connection joins its group, unless something was received on it just now. `clc` knows how slow
+/// the peer is over TCP. A failure counts for this link alone, and until something is received: the peer may be too busy
+/// to answer. May sleep.
 ///
 /// # Errors
 ///

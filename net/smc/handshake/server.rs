@@ -73,8 +73,7 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let chosen = choose(session)?;
     let end = now().saturating_add(TURN_WAIT);
     let (chosen, port) = with_port(session.tcp, chosen)?;
-    // One handshake at a time makes a link group with this peer; others wait, those of other peers
-    // do not.
+    // One handshake at a time creates a link group with this peer. Other handshakes with it wait.
     let wanted = chosen.wanted(port.vlan, session.tcp_ends()?);
     let mut path = Path::new(session, Role::Server, port, chosen.peer_gid());
     if let Some(reservation) = groups::find(&wanted, session.tcp.netns_address()) {
@@ -86,7 +85,7 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
         Entry::Reserved(reservation) => return reuse(session, chosen, reservation),
         Entry::Turn(turn) => Some(turn),
     };
-    // Another connection may have found out meanwhile.
+    // Another connection may have failed on it meanwhile.
     path.check()?;
     let new = chosen.new_lgr(path.port.path() == select::Path::Direct);
     session.create_lgr(&new, &path, |session, conn| {
@@ -94,7 +93,7 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     })
 }
 
-/// Awaits the PROPOSAL, and chooses what to try first.
+/// Receives the PROPOSAL, and chooses the candidate to try first.
 fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
     let tcp = session.tcp;
     let proposal = match session.clc.receive(CLC_WAIT)? {
@@ -113,12 +112,12 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         has_interface: tcp.route_device().is_some(),
         iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
     };
-    // Version 1 needs RoCE v1 GIDs, which are not looked for: its subnets match nothing.
+    // Version 1 needs RoCE v1 GIDs, which this module does not use: no subnet matches.
     caps.evaluate(&proposal, |_| false)
         .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 
-/// Finds a port for the candidate that was chosen, or another candidate.
+/// Finds a port for the chosen candidate, or for the next one that has a port.
 fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Failure> {
     let mut missing = None;
     loop {
@@ -138,7 +137,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
     }
 }
 
-/// Waits until `end` for the turn to make a link group, or for a place in one that another handshake makes.
+/// Waits until `end` for the turn to create a link group, or for a place in one that another handshake creates.
 fn wait_turn<'g>(
     session: &Session<'_>,
     gate: &'g GateRef,
@@ -155,7 +154,7 @@ fn wait_turn<'g>(
     entry.ok_or(path::BUSY)
 }
 
-/// Others get their `turn` early if the client is slow to answer.
+/// The first contact on the new link. The next handshake gets its `turn` early if the client is slow to answer.
 fn first_contact(
     session: &mut Session<'_>,
     conn: &Arc<Conn>,
@@ -204,12 +203,12 @@ fn first_contact(
     first::finish(&mut session.clc, conn, path, grace)
 }
 
-/// The client's end of the first link is at the port of its PROPOSAL.
+/// The client's end of the first link: GID and MAC are those of the PROPOSAL, the rest those of the CONFIRM.
 fn peer_end(chosen: &Chosen, confirmed: PeerEnd) -> PeerEnd {
     let mac = chosen.peer_mac();
     PeerEnd {
         gid: chosen.peer_gid(),
-        // A C client that offers version 2 alone leaves the address out of its proposal.
+        // A C client that offers version 2 alone sends no MAC in its PROPOSAL.
         mac: if mac.is_zero() { confirmed.mac } else { mac },
         ..confirmed
     }
@@ -222,8 +221,8 @@ fn reuse(
     mut reservation: ConnReservation,
 ) -> Result<Arc<Conn>, Failure> {
     let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
-    // A client of ours tests the link itself, and can say that it does not know the group any more, which a silent
-    // link does not.
+    // A client with this module tests the link itself. It can also report that it has lost the group, which a test that
+    // gets no answer cannot show.
     if !reservation.group().peer().takes_any_link {
         path::check_link(reservation.group(), &at, &session.clc)?;
     }
@@ -231,7 +230,7 @@ fn reuse(
     session.complete(conn, |session, conn| {
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, None);
-        join::while_told(conn, || {
+        join::while_rmbe_is_known(conn, || {
             session.clc.send(&Message::Accept(message))?;
             let answer = session.clc.receive(CLC_WAIT)?;
             join::on_answer(conn, session.tcp, accepted, &answer)

@@ -143,7 +143,7 @@ pub enum Disposition {
 }
 
 impl Failure {
-    /// Decides what the failure caps. A connection with a [`Reason`] goes on over TCP, one
+    /// Decides what the failure means. A connection with a [`Reason`] goes on over TCP, one
     /// whose TCP stream is unusable ends without a DECLINE.
     pub const fn actions(self) -> FailureActions {
         match self {

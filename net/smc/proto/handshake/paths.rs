@@ -18,7 +18,7 @@ pub const CLIENT_AVOIDS: Duration = Duration::from_secs(40);
 /// The same of a server.
 pub const SERVER_AVOIDS: Duration = Duration::from_secs(30);
 
-/// Paths that a network namespace remembers; of more, those are forgotten that were asked for longest ago.
+/// Paths that a network namespace remembers; of more, those are forgotten that were last_used for longest ago.
 pub const MAX: usize = 64;
 
 /// What makes a path.
@@ -49,7 +49,7 @@ pub struct Entry {
     path: Path,
     avoided_until: Instant,
     avoids: Duration,
-    asked: Instant,
+    last_used: Instant,
     generation: u32,
 }
 
@@ -69,8 +69,8 @@ impl<'a> Paths<'a> {
     }
 
     /// Whether a connection may use the path at `now`. An entry of another `generation` does not count:
-    /// ports have changed since. Who tries counts as if the path failed now, until that is known.
-    pub fn ask(&mut self, path: &Path, generation: u32, now: Instant) -> Verdict {
+    /// ports have changed since. A trial counts as a failure at `now` until its result is known.
+    pub fn check(&mut self, path: &Path, generation: u32, now: Instant) -> Verdict {
         let Some(place) = self.place(path) else {
             return Verdict::Usable;
         };
@@ -81,7 +81,7 @@ impl<'a> Paths<'a> {
             *place = None;
             return Verdict::Usable;
         }
-        entry.asked = now;
+        entry.last_used = now;
         if !entry.avoided_until.is_due(now) {
             return Verdict::Avoided;
         }
@@ -95,15 +95,15 @@ impl<'a> Paths<'a> {
             path: *path,
             avoided_until: now.saturating_add(avoids),
             avoids,
-            asked: now,
+            last_used: now,
             generation,
         };
         let is_known = self.place(path).is_some();
         let place = match is_known {
             true => self.place(path),
             false => {
-                let asked = |place: &&mut Place| place.map(|entry| entry.asked);
-                self.places.iter_mut().min_by_key(asked)
+                let last_used = |place: &&mut Place| place.map(|entry| entry.last_used);
+                self.places.iter_mut().min_by_key(last_used)
             }
         };
         if let Some(place) = place {
@@ -144,16 +144,16 @@ mod tests {
     fn a_path_that_failed_is_avoided_and_then_tried_by_one() {
         let mut places = [None; MAX];
         let mut paths = Paths::new(&mut places);
-        assert_eq!(paths.ask(&path(1), 0, at(0)), Verdict::Usable);
+        assert_eq!(paths.check(&path(1), 0, at(0)), Verdict::Usable);
         paths.failed(&path(1), 0, SERVER_AVOIDS, at(0));
-        assert_eq!(paths.ask(&path(1), 0, at(29)), Verdict::Avoided);
-        assert_eq!(paths.ask(&path(2), 0, at(29)), Verdict::Usable);
-        assert_eq!(paths.ask(&path(1), 0, at(30)), Verdict::Trial);
-        assert_eq!(paths.ask(&path(1), 0, at(30)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(1), 0, at(29)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(2), 0, at(29)), Verdict::Usable);
+        assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Trial);
+        assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Avoided);
         // Who tried never said how it ended.
-        assert_eq!(paths.ask(&path(1), 0, at(60)), Verdict::Trial);
+        assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Trial);
         paths.worked(&path(1));
-        assert_eq!(paths.ask(&path(1), 0, at(60)), Verdict::Usable);
+        assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Usable);
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         let mut places = [None; MAX];
         let mut paths = Paths::new(&mut places);
         paths.failed(&path(1), 7, CLIENT_AVOIDS, at(0));
-        assert_eq!(paths.ask(&path(1), 8, at(1)), Verdict::Usable);
+        assert_eq!(paths.check(&path(1), 8, at(1)), Verdict::Usable);
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
         for number in 0..MAX as u8 {
             paths.failed(&path(number), 0, CLIENT_AVOIDS, at(number.into()));
         }
-        assert_eq!(paths.ask(&path(0), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided);
         paths.failed(&path(200), 0, CLIENT_AVOIDS, at(39));
-        assert_eq!(paths.ask(&path(0), 0, at(39)), Verdict::Avoided);
-        assert_eq!(paths.ask(&path(1), 0, at(39)), Verdict::Usable);
-        assert_eq!(paths.ask(&path(200), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(0), 0, at(39)), Verdict::Avoided);
+        assert_eq!(paths.check(&path(1), 0, at(39)), Verdict::Usable);
+        assert_eq!(paths.check(&path(200), 0, at(39)), Verdict::Avoided);
     }
 }
