@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This machine: how it names itself to peers, its RDMA ports, its link groups.
+//! The local system: how this host identifies itself to peers.
 
 use kernel::{
     new_spinlock,
@@ -28,10 +28,10 @@ use smc_proto::{
     wire::clc::Hostname, //
 };
 
-/// This machine, while the module is loaded.
+/// The local system, while the module is loaded.
 pub(crate) static LOCAL: Global<LocalSystem> = Global::new();
 
-/// What peers get to know of this machine.
+/// What this host sends of itself to peers.
 #[pin_data]
 pub(crate) struct LocalSystem {
     instance: [u8; 2],
@@ -62,18 +62,18 @@ impl LocalSystem {
         )
     }
 
-    /// The name of this machine: two bytes that change with each start, and the address of the first
+    /// The peer id of this host: two bytes that change with each start, and the address of the first
     /// active port. Not valid before there was one.
     pub(crate) fn peer_id(&self) -> PeerId {
         PeerId::new(self.instance, *self.mac.lock())
     }
 
-    /// The address of a port that has none: one that nobody else has.
+    /// The MAC address for a port that has none: a random one.
     pub(crate) fn made_up_mac(&self) -> Mac {
         self.made_up
     }
 
-    /// A port is active; the first one names the machine.
+    /// A port is active; the first one names the host.
     pub(crate) fn note_port(&self, mac: Mac) {
         let mut known = self.mac.lock();
         if known.is_zero() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The handshake over TCP: which technology, version, link and buffer two machines agree on.
+//! The handshake over TCP: which technology, version, link and buffer two hosts agree on.
 //!
 //! Connection layer control (CLC) messages are the first bytes of the TCP connection in both
 //! directions: PROPOSAL, ACCEPT, CONFIRM, and DECLINE in place of any of them (RFC 7609 sections
@@ -69,11 +69,11 @@ pub const TURN_WAIT: Duration = Duration::from_secs(4);
 /// other connections of the same peer go on.
 pub const CONFIRM_SOON: Duration = Duration::from_secs(1);
 
-/// The enterprise id that every machine with this module has unless the administrator removes it,
+/// The enterprise id that every host with this module has unless the administrator removes it,
 /// so that version 2 works without configuration between two of them.
 pub const DEFAULT_UEID: Eid = Eid(*b"SMCV2-DEFAULT-UEID              ");
 
-/// User EIDs that a machine can have.
+/// User EIDs that a host can have.
 pub const MAX_LOCAL_UEIDS: usize = 4;
 
 /// The newest release of version 2 that is spoken here.
@@ -88,18 +88,18 @@ pub const DEFAULT_LIMITS: Limits = Limits {
 /// How a handshake ended without SMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// SMC is not possible: tell the peer, go on with TCP. What exactly is missing may be known here; the
-    /// peer is told the reason alone.
+    /// SMC is not possible: a DECLINE with the reason is sent, and the connection goes on over TCP. What exactly is missing
+    /// may be known here; it is not sent.
     Declined(Reason, Option<Cause>),
-    /// The peer said so first.
+    /// The peer sent a DECLINE.
     PeerDeclined {
-        /// Its diagnosis; any number.
+        /// Its diagnosis, which may be any number.
         diagnosis: Diagnosis,
-        /// Whether it does not have the link group that was to be reused any more.
+        /// Whether the peer has lost the link group that was to be reused.
         is_out_of_sync: bool,
     },
-    /// The peer sent what it must not, or what cannot be accepted. It is told the error's reason; if
-    /// there is none, the connection is lost as by [`Fatal::Protocol`].
+    /// The peer violated the protocol, or sent what cannot be accepted. A DECLINE with the error's reason is sent; if
+    /// it has none, the connection is lost as by [`Fatal::Protocol`].
     Peer(PeerError),
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.
@@ -161,7 +161,7 @@ impl Failure {
         }
     }
 
-    /// What a message means that came in place of the one awaited.
+    /// The failure after a message that came in place of the one awaited.
     pub fn not_awaited(message: &Message<'_>) -> Self {
         match message {
             Message::Decline(decline) => decline.into(),
@@ -250,7 +250,7 @@ impl From<PeerMisbehaved> for Failure {
 
 /// Makes the DECLINE for `reason`, in the version of the last message that the peer sent.
 ///
-/// A peer that sent none gets version 1, which everybody understands; a client does so although
+/// A peer that sent none gets version 1, which every peer understands; a client does so although
 /// its PROPOSAL said 2, as the C module does. An identity without an address is not sent.
 pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decline {
     let sender = if local.is_valid() {
@@ -261,10 +261,9 @@ pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decl
     Decline::new(received.unwrap_or(Version::V1), sender, reason)
 }
 
-/// Decides what it means that the first link stays silent, from what came over TCP by then; `None` if nothing
-/// did.
-pub fn after_silence(heard: Option<&Message<'_>>) -> Failure {
-    match heard {
+/// The failure after a first link that stays silent; `received` is the CLC message that came by then, if any.
+pub fn after_silence(received: Option<&Message<'_>>) -> Failure {
+    match received {
         None => Failure::Declined(Reason::TimeoutConfirmLink, Some(Cause::PathSilent)),
         Some(message) => Failure::not_awaited(message),
     }

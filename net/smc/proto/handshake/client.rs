@@ -65,13 +65,13 @@ use crate::wire::{
 /// What the client has to offer for one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientCaps<'a> {
-    /// This machine.
+    /// The name of this host.
     pub peer_id: PeerId,
     /// The port for version 1, if there is one.
     pub v1: Option<V1Port>,
     /// The port for version 2, if there is one and the TCP connection is over IPv4.
     pub v2: Option<V2Port>,
-    /// What goes with an iWARP port, if there is one at the TCP connection's own address.
+    /// The parameters of iWARP, if there is such a port at the TCP connection's own address.
     pub iwarp: Option<Iwarp>,
     /// The subnets of the TCP connection's interface; `None` if it has none, which rules out
     /// version 1.
@@ -101,7 +101,7 @@ pub struct V2Port {
     pub mac: Mac,
 }
 
-/// What goes with a link over iWARP.
+/// The parameters of a link over iWARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iwarp {
     /// Drawn for this handshake.
@@ -122,7 +122,7 @@ impl<'a> ClientCaps<'a> {
     pub fn propose(&self) -> Result<(Proposed<'a>, Proposal<'a>), Reason> {
         let v2_port = self.v2.filter(|_| !self.eids.is_empty());
         let iwarp = self.iwarp.filter(|_| !self.eids.is_empty());
-        // Without a RoCE port the GID is one to which nobody who knows RoCE only finds a way.
+        // Without a RoCE port the GID is one that servers without iWARP have no route to.
         let v2_gid = v2_port
             .map(|port| port.gid)
             .or(iwarp.map(|iwarp| iwarp.client));
@@ -138,7 +138,7 @@ impl<'a> ClientCaps<'a> {
             peer_id: self.peer_id,
             gid: v1.map_or(Gid::NONE, |(port, _)| port.gid),
             // One field for both ports. Without version 1 the C module leaves it zero, and the
-            // server then sends its frames to nobody; see `smc_find_rdma_v2_device_serv`.
+            // server then has no destination address; see `smc_find_rdma_v2_device_serv`.
             mac: v1.map_or(v2_port.map_or(Mac::NONE, |port| port.mac), |(port, _)| {
                 port.mac
             }),
@@ -185,7 +185,7 @@ pub struct Proposed<'a> {
 }
 
 impl Proposed<'_> {
-    /// Judges the server's answer.
+    /// Takes the server's answer.
     ///
     /// # Errors
     ///
@@ -253,9 +253,9 @@ impl Proposed<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct First {
     new: NewLgr,
-    /// What the server says of itself, in version 2.
+    /// The server's first contact extension, in version 2.
     peer: Option<PeerInfo>,
-    /// What goes with the first link over iWARP.
+    /// The parameters of the first link, if it is over iWARP.
     iwarp: Option<Iwarp>,
 }
 
@@ -299,12 +299,12 @@ impl Accepted {
         self.first.as_ref().map(|first| &first.new)
     }
 
-    /// What the server says of itself when a link group of version 2 begins.
+    /// The server's first contact extension, if a link group of version 2 begins.
     pub fn peer(&self) -> Option<&PeerInfo> {
         self.first.as_ref().and_then(|first| first.peer.as_ref())
     }
 
-    /// What goes with the link, if it is the first of a group, over iWARP.
+    /// The parameters of the link, if it is the first of a group, over iWARP.
     pub fn iwarp(&self) -> Option<Iwarp> {
         self.first.and_then(|first| first.iwarp)
     }

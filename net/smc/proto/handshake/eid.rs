@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The user enterprise ids (UEIDs) of this machine.
+//! The user enterprise ids (UEIDs) of this host.
 //!
 //! Version 2 is offered with all of them, in the order of configuration, and is accepted with the
 //! first one of the peer's that is among ours (C file `smc_clc.c`, `smc_clc_ueid_*`).
@@ -52,7 +52,7 @@ impl Ueids {
     ///
     /// # Errors
     ///
-    /// [`UeidError::Invalid`], [`UeidError::Full`] or [`UeidError::Exists`], asked in this order.
+    /// [`UeidError::Invalid`], [`UeidError::Full`] or [`UeidError::Exists`], checked in this order.
     pub fn add(&mut self, eid: Eid) -> Result<(), UeidError> {
         if !eid.is_valid_ueid() {
             return Err(UeidError::Invalid);

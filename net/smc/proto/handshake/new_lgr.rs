@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A link group that begins with a handshake: what both sides agree on for it, and what each says of itself in the
-//! first contact extension of ACCEPT and CONFIRM.
+//! A link group that begins with a handshake: what both sides agree on for it, and the first contact extension
+//! that each sends of itself in ACCEPT or CONFIRM.
 
 use super::select::{
     self,
@@ -50,7 +50,7 @@ pub struct NewLgr {
     pub is_direct: bool,
 }
 
-/// What we say of ourselves.
+/// What we send in the first contact extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnInfo {
     /// Our name. Not sent in version 1.
@@ -59,7 +59,7 @@ pub struct OwnInfo {
     pub listener: Option<u16>,
 }
 
-/// What the peer says of itself, in version 2.
+/// What the peer sent in the first contact extension, in version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
     /// Its operating system.
@@ -148,7 +148,7 @@ impl NewLgr {
         }
     }
 
-    /// Judges, at the server, whether the client repeats what was agreed on.
+    /// Checks, at the server, that the client repeats what was agreed on.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl NewLgr {
 }
 
 impl PeerInfo {
-    /// What its first contact extension says, for a link over iWARP or not.
+    /// Takes what is needed of the first contact extension, for a link over iWARP or not.
     pub(super) fn of(first: &FirstContact, is_iwarp: bool) -> Self {
         Self {
             os: first.os,

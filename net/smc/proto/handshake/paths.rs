@@ -18,7 +18,7 @@ pub const CLIENT_AVOIDS: Duration = Duration::from_secs(40);
 /// The same of a server.
 pub const SERVER_AVOIDS: Duration = Duration::from_secs(30);
 
-/// Paths that a network namespace remembers; of more, those are forgotten that were last_used for longest ago.
+/// Paths that a network namespace remembers; the least recently used ones make room for others.
 pub const MAX: usize = 64;
 
 /// What makes a path.
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(paths.check(&path(2), 0, at(29)), Verdict::Usable);
         assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Trial);
         assert_eq!(paths.check(&path(1), 0, at(30)), Verdict::Avoided);
-        // Who tried never said how it ended.
+        // The trial's result was never noted.
         assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Trial);
         paths.worked(&path(1));
         assert_eq!(paths.check(&path(1), 0, at(60)), Verdict::Usable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The choices of the handshake, as functions of what both sides say.
+//! The choices of the handshake, as functions of both sides' messages.
 
 use super::RELEASE;
 use crate::error::PeerIncompatible;
@@ -23,7 +23,7 @@ pub enum Address {
         /// Length of the mask in bits.
         len: u8,
     },
-    /// IPv6. Link-local ones are left out by whoever collects them.
+    /// IPv6. The caller leaves link-local ones out.
     V6 {
         /// The address, with or without its host part.
         address: [u8; 16],
@@ -33,7 +33,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Says whether the client's proposal names the subnet of this address: of the same family,
+    /// Whether the client's PROPOSAL names the subnet of this address: of the same family,
     /// with a mask of the same length and with equal bits.
     pub fn is_in(&self, offered: &IpPrefix<'_>) -> bool {
         match (self, offered) {
@@ -88,7 +88,7 @@ pub fn limits(offered: Limits, own: Limits) -> Result<Limits, PeerIncompatible> 
     Ok(chosen)
 }
 
-/// Judges, at the client, the limits that the server chose.
+/// Checks, at the client, the limits that the server chose.
 ///
 /// More connections than offered are accepted: the server alone counts them. More links are not.
 ///
@@ -114,9 +114,9 @@ pub enum Path {
     Gateway,
 }
 
-/// Decides, at the client, how to reach a server that says whether it reaches us directly.
+/// Decides, at the client, how to reach a server that has sent whether it reaches us directly.
 ///
-/// `route` is the local lookup of the server's address, needed only if the server says it does
+/// `route` is the local lookup of the server's address, needed only if it does
 /// not: `None` without route or neighbour, else the path of the route.
 ///
 /// # Errors

@@ -2,10 +2,10 @@
 
 //! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Confirmed`].
 //!
-//! A PROPOSAL may leave three candidates: version 2 over RoCE, the same over iWARP, and version 1. Whether
+//! A PROPOSAL has up to three candidates: version 2 over RoCE, the same over iWARP, and version 1. Whether
 //! one works shows only when a port was found, a link group joined and a buffer registered, so the
 //! caller tries the candidate that was chosen and reports if it failed; then the next is chosen. If none is
-//! left, the *first* failure is what the client is told (RFC 7609 section 3.5.2; C functions
+//! left, the *first* failure is the reason in the DECLINE (RFC 7609 section 3.5.2; C functions
 //! `smc_listen_v2_check`, `smc_listen_find_device`).
 
 mod candidates;
@@ -68,7 +68,7 @@ use candidates::{
     V2Candidate, //
 };
 
-/// What the server knows about itself and about the TCP connection.
+/// What the server has for one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerCaps<'a> {
     /// Our user EIDs.
@@ -84,8 +84,8 @@ pub struct ServerCaps<'a> {
 }
 
 impl ServerCaps<'_> {
-    /// Judges a PROPOSAL and chooses the candidate to try first. `is_our_subnet` compares the client's
-    /// subnets with those of the TCP connection's interface; it is asked at most once, and only
+    /// Evaluates a PROPOSAL and chooses the candidate to try first. `is_our_subnet` compares the client's
+    /// subnets with those of the TCP connection's interface; it is called at most once, and only
     /// if version 1 is offered.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl ServerCaps<'_> {
         (is_unknown && reason == Reason::NoSmcDevice).then_some(Cause::NoCommonEid)
     }
 
-    /// Returns the version 2 offer if SMC-R is possible by it, as far as the PROPOSAL alone says.
+    /// Returns the version 2 offer if SMC-R is possible by it, as far as the PROPOSAL alone shows.
     fn check_v2<'p>(&self, proposal: &'p Proposal<'_>) -> Result<Option<&'p V2Offer<'p>>, Reason> {
         let Some(v2) = proposal.v2() else {
             // Version 1 in the form of version 2 without any type: nothing is offered at all.
@@ -244,7 +244,7 @@ impl Chosen {
         }
     }
 
-    /// The Ethernet address of the client's port; [`Mac::NONE`] if it did not say.
+    /// The Ethernet address of the client's port; [`Mac::NONE`] if it sent none.
     pub const fn peer_mac(&self) -> Mac {
         self.rest.mac
     }
@@ -254,7 +254,7 @@ impl Chosen {
         self.candidate.v2().map(|candidate| candidate.eid)
     }
 
-    /// What is agreed on if a link group begins now; `is_direct` says that no gateway is between the two.
+    /// What is agreed on if a link group begins now; `is_direct`: no gateway is between the two ports.
     pub fn new_lgr(&self, is_direct: bool) -> NewLgr {
         let v1 = NewLgr::v1(Role::Server, self.rest.peer);
         self.candidate.v2().map_or(v1, |candidate| NewLgr {
@@ -279,7 +279,7 @@ impl Chosen {
         }
     }
 
-    /// Gives up this candidate because no port is suitable, and chooses the next.
+    /// Chooses the next candidate, as no port is suitable for this one.
     ///
     /// # Errors
     ///
@@ -292,7 +292,7 @@ impl Chosen {
         self.next_after(reason)
     }
 
-    /// Gives up this candidate because of `reason`, and chooses the next.
+    /// Chooses the next candidate, as this one has failed for `reason`.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Judges the client's answer.
+    /// Takes the client's answer.
     ///
     /// # Errors
     ///
@@ -375,7 +375,7 @@ impl Accepted {
     }
 }
 
-/// Both sides agreed.
+/// The CONFIRM is here and acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     client: SmcR,
@@ -394,7 +394,7 @@ impl Confirmed {
         self.mtu
     }
 
-    /// What the client says of itself when a link group of version 2 begins.
+    /// The client's first contact extension, if a link group of version 2 begins.
     pub const fn peer(&self) -> Option<&PeerInfo> {
         self.peer.as_ref()
     }
@@ -404,7 +404,7 @@ impl Confirmed {
         self.peer.map_or(0, |peer| peer.listener)
     }
 
-    /// Says whether the client uses the link with this end. It should use the one that the ACCEPT
+    /// Whether the client uses the link with this end. It should use the one that the ACCEPT
     /// named, but the RFC lets it take another of the group.
     pub fn is_on(&self, link: &LinkEnd) -> bool {
         link.peer_qp == self.client.qp_num && link.peer_gid == self.client.gid

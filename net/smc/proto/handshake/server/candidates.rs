@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The candidates that a PROPOSAL leaves, in the order in which they are tried.
+//! What a server can try for a PROPOSAL, in this order.
 
 use super::Chosen;
 use crate::id::{
@@ -59,7 +59,7 @@ pub(super) struct IwarpCandidate {
 }
 
 impl Candidates {
-    /// RoCE comes first: it is what everybody has.
+    /// RoCE comes first: every peer has it.
     pub(super) fn choose(mut self) -> Result<Chosen, Reason> {
         if let Some(candidate) = self.v2.take() {
             let candidate = Candidate::V2(candidate);
