@@ -87,7 +87,7 @@ pub(crate) enum State {
     Closed,
 }
 
-/// The [`State`] without what belongs to it, for those who may not take its lock.
+/// The [`State`] without what belongs to it, for readers that may not take its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Phase {
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// The state's number for user space; `None` if the connection itself says it.
+    /// The state's number for user space; `None` if the connection has its own.
     fn number(&self) -> Option<ConnState> {
         match self {
             Self::Init | Self::Connecting => Some(ConnState::Init),
@@ -143,11 +143,11 @@ pub(crate) struct Sock {
     state: SpinLock<State>,
     /// Written with `state`; read where its lock may not be taken.
     phase: Atomic<u32>,
-    /// The outcome of a connect has not been told to the application yet.
+    /// connect(2) has not returned the result of the last attempt yet.
     connect_result_pending: Atomic<bool>,
     /// SMC_LIMIT_HS: take on no more handshakes than can be worked on at once.
     limit_hs: Atomic<bool>,
-    /// Handshakes under way of connections to this listener.
+    /// Handshakes in progress, of connections to this listener.
     handshakes: Atomic<u32>,
     /// TCP_DEFER_ACCEPT: how long accept(2) waits for data of a connection, in seconds.
     defer_accept_s: Atomic<u32>,
@@ -265,11 +265,11 @@ impl Sock {
         }
     }
 
-    /// Has the work of the socket run, now or again. Any context.
+    /// Queues the work of the socket, again if it runs now. Any context.
     fn schedule_work(this: ArcBorrow<'_, Self>) {
         let sock: Arc<Self> = this.into();
         let namespace = namespace::of(&this.sk);
-        // Whoever waits for a peer is to be in nobody's way but of the same kind.
+        // Work that waits for a peer delays work of its own kind only.
         let queue = match this.phase() {
             Phase::Closed => return,
             Phase::Listening => {
@@ -282,11 +282,11 @@ impl Sock {
             Phase::Active => &namespace.events,
             Phase::Init | Phase::Fallback => &namespace.handshakes,
         };
-        // It is fine if the work waits to run already: whatever happened, it will see it.
+        // If the work is queued already it will find what has happened.
         let _ = queue.enqueue::<Arc<Self>, 0>(sock);
     }
 
-    /// Sees to it that TCP's events are heard, unless the socket has ended.
+    /// Hooks the events of the TCP connection, unless the socket has ended.
     fn hook_connection(this: &Arc<Self>) -> Result {
         let mut hook = this.hook.lock();
         // The end changes the phase first and then takes the hook out.
@@ -296,12 +296,12 @@ impl Sock {
         Ok(())
     }
 
-    /// Whether it came by a listener, and no application has it yet.
+    /// Whether it is a listener's connection that accept(2) has not returned yet.
     fn is_unaccepted(&self) -> bool {
         self.orphan.lock().is_some()
     }
 
-    /// Ends the socket: the application has closed it, or nobody will ever accept it. May sleep.
+    /// Ends the socket: the application has closed it, or will never accept it. May sleep.
     fn end(this: Arc<Self>) {
         let old = this.transition(
             &[
@@ -314,7 +314,7 @@ impl Sock {
             State::Closed,
         );
         list::remove(&this);
-        // What comes from TCP from now on is nobody's business.
+        // TCP's events are not needed from now on.
         let hook = this.hook.lock().take();
         drop(hook);
         match old {
@@ -372,7 +372,7 @@ impl TcpEvents for Sock {
                 }
                 this.sk.wake_readable();
             }
-            // A peer that uses SMC says nothing here.
+            // A peer that uses SMC sends no data here.
             Phase::Active if this.tcp.state().may_receive() => Self::schedule_work(this),
             _ => {}
         }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
-/// was; otherwise nobody wants the connection.
+/// was; otherwise the connection is discarded.
 pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     sync_sockopts(&this.sk, &conn);
     let version = conn.group.terms.version;
@@ -53,7 +53,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
     }
 }
 
-/// Sees to it that the end of the TCP connection is heard of.
+/// Hooks the TCP connection, so that its end is noticed.
 fn hook_tcp(this: &Arc<Sock>) {
     // Without memory the connection does without, as those of the C module do.
     let _ = Sock::hook_connection(this);
@@ -67,8 +67,8 @@ fn has_tcp_data(this: &Sock) -> bool {
     this.tcp.poll() & net::POLLIN != 0 && this.tcp.state().may_receive()
 }
 
-/// TCP has something to say. What a peer sends over it is a DECLINE: it does not use SMC, and hears of nothing
-/// that is sent over RDMA.
+/// Handles an event of the TCP connection. Data on it can only be a DECLINE: that peer does not use SMC and receives
+/// nothing over RDMA.
 pub(super) fn on_tcp_event(this: &Sock) {
     on_tcp_error(this);
     let Some(conn) = this.conn().filter(|_| has_tcp_data(this)) else {
@@ -84,7 +84,7 @@ pub(super) fn on_tcp_event(this: &Sock) {
 }
 
 /// The TCP connection was reset, and with it the one over RDMA (RFC 7609 section 4.8.2). The C module
-/// takes no notice.
+/// ignores that.
 fn on_tcp_error(this: &Sock) {
     let (Some(conn), Err(e)) = (this.conn(), this.tcp.take_err()) else {
         return;
@@ -95,14 +95,14 @@ fn on_tcp_error(this: &Sock) {
     }
 }
 
-/// Whether an error of TCP says nothing of a connection over RDMA. A peer that has closed in order may answer what
-/// follows with a reset: that is EPIPE. It comes as well from one that has given up the handshake and closed TCP,
-/// and knows of no connection: nothing was ever heard from that one over RDMA.
+/// Whether the connection over RDMA outlives an error of TCP. A peer that has closed TCP in order may answer later
+/// segments with a reset, which is EPIPE here. A peer that gave up the handshake does so too, but has no connection:
+/// nothing was ever received from it over RDMA.
 fn is_late(conn: &Conn, e: Error) -> bool {
     e == EPIPE && conn.with(|inner| inner.stream.is_heard())
 }
 
-/// Tells the connection of options that matter when data arrive.
+/// Copies the socket options to the connection that matter when data arrive.
 pub(super) fn sync_sockopts(sk: &Sk, conn: &Conn) {
     let inline = sk.is_urg_inline();
     conn.with(|inner| inner.stream.set_oob_inline(inline));
@@ -202,7 +202,7 @@ pub(super) fn disconnect(this: &Sock) {
         return;
     };
     conn.disconnect(&this.sk);
-    // Those who wait find no connection any more, and nobody hears of the end of this one.
+    // Waiting calls find no connection any more; the events of this one are dropped.
     let _ = this.tcp.disconnect();
     let _ = this.tcp.take_err();
     this.sk.set_state(smc_proto::conn::ConnState::Init.number());

@@ -2,9 +2,8 @@
 
 //! connect(2).
 //!
-//! TCP connects, and then the handshake runs, always in the work of the socket: whoever called
-//! connect(2) waits for it, or does not. So a call that is interrupted or timed out, and one that did
-//! not want to wait, leave the same behind: an attempt that goes on.
+//! TCP connects, and then the handshake runs, always in the work of the socket. connect(2) waits for that work unless the
+//! socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt running.
 
 use kernel::{
     prelude::*,
@@ -41,15 +40,15 @@ use crate::{
     namespace, //
 };
 
-/// What the beginning of connect(2) found or did.
+/// What the start of connect(2) found or did.
 enum ConnectStart {
-    /// An attempt is under way since now.
+    /// It started an attempt.
     Started,
-    /// An attempt was under way before.
+    /// An attempt was in progress.
     Earlier,
-    /// An attempt had ended, which is told to the application only now.
+    /// An attempt had ended; this is its result, not returned so far.
     Ended(Result),
-    /// It is TCP's business alone.
+    /// TCP alone answers.
     Delegate,
 }
 
@@ -150,8 +149,8 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     Ok(())
 }
 
-/// How the attempt ended whose end the application has not heard of yet. Once it has heard of a failure another
-/// may be made. The caller holds `setup`.
+/// Takes the result of the last attempt, if connect(2) has not returned it yet. After a failure that was returned another
+/// attempt may be made. The caller holds `setup`.
 fn take_connect_result(this: &Sock) -> Option<Result> {
     if !this.connect_result_pending.xchg(false, Full) {
         return None;
@@ -173,7 +172,7 @@ fn result_of(this: &Sock) -> Result {
     }
 }
 
-/// The work of a socket that connects: TCP has something to say.
+/// The work of a socket that connects, after an event of TCP (C function `smc_connect_work`).
 pub(super) fn connect_work(this: &Arc<Sock>) {
     let (state, has_attempt) = (this.tcp.state(), this.tcp.has_attempt());
     if state.is_connecting() {
@@ -218,7 +217,7 @@ fn fail(this: &Sock, e: Error) {
     this.sk.wake_state();
 }
 
-/// There is no attempt any more; whoever waits for it hears of the pending error, or of an abort.
+/// There is no attempt any more. A waiting connect(2) returns the pending error, or ECONNABORTED.
 pub(super) fn cancel_connect(this: &Sock) {
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
@@ -231,5 +230,5 @@ pub(super) fn cancel_connect(this: &Sock) {
 // CAST: a small number.
 pub(super) const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
-/// The family of an address that is none: it undoes a connect.
+/// The address family that dissolves a connection in connect(2).
 const AF_UNSPEC: u16 = 0;

@@ -3,7 +3,7 @@
 //! Sockets that go over TCP.
 //!
 //! Errors are moved from the TCP socket to the application's as they occur, since the kernel answers
-//! SO_ERROR from there; whoever asks first gets them, as with TCP.
+//! SO_ERROR from there; the first call that returns one clears it, as with TCP.
 
 use kernel::{
     prelude::*,
@@ -31,7 +31,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.crossed_decline.expect();
     }
     if Sock::hook_connection(this).is_err() {
-        // Without memory nobody would hear of TCP's events.
+        // Without the hook TCP's events would be lost.
         this.sk.set_err(ENOMEM);
         this.tcp.abort(ENOMEM);
     }
@@ -52,7 +52,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     this.sk.wake_readable();
     this.sk.wake_writable();
     if info.may_cross {
-        // What was here before this has told nobody.
+        // No event follows for what has arrived before.
         Sock::schedule_work(this.as_arc_borrow());
     }
     true
@@ -97,7 +97,7 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
 }
 
 /// The application has closed the socket: waits as SO_LINGER says. The TCP socket itself has no such option, as
-/// it may be released where nobody is to sleep for long.
+/// it may be released in a context that must not sleep for long.
 pub(super) fn close(this: &Sock) {
     match this.sk.linger() {
         None => {}
@@ -114,14 +114,14 @@ pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> 
     let room = msg.len();
     this.await_front(flags)?;
     let len = match this.tcp.recvmsg(msg, flags) {
-        // Why there is no connection says more than that there is none.
+        // The pending error says why there is no connection.
         Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),
         result => result?,
     };
     if len == 0 && room > 0 {
         // Not the end of the stream but of the connection, if there was an error.
         match this.sk.take_err() {
-            // The end came before the reset, which is for the next send to tell.
+            // The end of the stream came before the reset: the next send returns the error.
             Err(e) if e == EPIPE => this.sk.set_err(e),
             result => result?,
         }

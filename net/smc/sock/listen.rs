@@ -3,11 +3,11 @@
 //! listen(2) and accept(2).
 //!
 //! The work of a listener takes connections from TCP as long as there is room in the backlog, and the
-//! work of each of them runs its handshake. What is finished waits for accept(2). Connections that
-//! find no room stay with TCP, whose own backlog is shortened by those that wait here.
+//! work of each of them runs its handshake. Finished connections wait for accept(2). Connections beyond
+//! the backlog stay in TCP's queue, whose limit is lowered by the number of those that wait here.
 //!
-//! Handshakes do not count: a peer that says nothing for as long as it may is to take nobody's place.
-//! If there are very many of them, further connections are not offered SMC.
+//! Handshakes in progress do not count: silent peers must not fill the backlog. If there are very many of
+//! them, further connections are not offered SMC.
 
 use kernel::{
     list::{
@@ -88,7 +88,7 @@ impl_list_item! {
 #[pin_data]
 pub(crate) struct Listener {
     sk: ARef<Sk>,
-    /// Who listens, while he does.
+    /// The listening socket, until it stops to listen.
     #[pin]
     owner: SpinLock<Option<Arc<Sock>>>,
     /// Lock order: see `Documentation/locking.md`.
@@ -97,7 +97,7 @@ pub(crate) struct Listener {
     /// Connections in `queue`.
     ready: Atomic<u32>,
     backlog: Atomic<u32>,
-    /// The work stopped for want of room.
+    /// The work stopped, as the backlog was full.
     is_work_stopped: Atomic<bool>,
     /// Why connections go over TCP without a handshake, if they do.
     fallback: Option<FallbackInfo>,
@@ -124,15 +124,15 @@ impl Listener {
         self.ready.load(Acquire)
     }
 
-    /// Whether no more may wait: as with TCP, one more may than the backlog says.
+    /// Whether the backlog is full. As with TCP, it takes one connection more than listen(2) was given.
     fn is_full(&self) -> bool {
         self.ready() > self.backlog.load(Relaxed)
     }
 
-    /// Leaves to TCP what the backlog has left, and has the work go on if it stopped for want of room.
+    /// Limits TCP's queue to the room that the backlog has left, and restarts the work if it stopped and there is room.
     fn adjust(&self) {
         let left = self.backlog.load(Relaxed).saturating_sub(self.ready());
-        // Whoever closes the listener waits for work that was queued before the owner was taken out.
+        // Closing the listener waits for work that was queued before the owner was taken out.
         if let Some(owner) = &*self.owner.lock() {
             owner.tcp.set_max_backlog(left);
             if !self.is_full() && self.is_work_stopped.xchg(false, Full) {
@@ -175,7 +175,7 @@ impl Listener {
         self.cleanup_listen();
     }
 
-    /// Ends all connections that nobody will accept.
+    /// Ends all connections that wait for accept(2), as it will not come.
     fn cleanup_listen(&self) {
         while let Some(child) = self.pop() {
             Sock::end(child);
@@ -215,7 +215,7 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     *hook = Some(Hook::listener(this.tcp.clone(), this.clone())?);
     drop(hook);
     this.handshakes.store(0, Relaxed);
-    // What became of connections before is nothing that accept(2) tells.
+    // accept(2) does not return errors of earlier connections.
     let before = this.sk.take_err();
     this.tcp.set_syn_smc(offers_smc);
     let old = this
@@ -251,11 +251,11 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
     }
 }
 
-/// The socket listens no more: as it is now, it wants to hear of other events, or of none.
+/// Exchanges the hook of a listener for the one of a connection, or none, as the socket is now.
 fn unhook(this: &Arc<Sock>) {
     *this.hook.lock() = None;
     if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
-        // Without memory nobody would hear of TCP's events.
+        // Without the hook TCP's events would be lost.
         this.sk.set_err(ENOMEM);
     }
 }
@@ -308,7 +308,7 @@ fn defer_accept(this: &Sock, child: &Sock) {
     });
 }
 
-/// The work of a listener: takes connections from TCP.
+/// The work of a listener: takes connections from TCP (C function `smc_tcp_listen_work`).
 pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
         return;
@@ -316,7 +316,7 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
     for _ in 0..BATCH {
         if listener.is_full() {
             listener.is_work_stopped.xchg(true, Full);
-            // Room may have come before the flag was there to ask for it.
+            // Room may have come before the flag was set.
             if listener.is_full() {
                 return;
             }
@@ -335,11 +335,11 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
             }
         }
     }
-    // Other listeners first, and who closes this one.
+    // Lets other listeners go first, and a close of this one.
     Sock::schedule_work(this.as_arc_borrow());
 }
 
-/// Takes one connection from TCP and has its handshake run.
+/// Takes one connection from TCP and queues its handshake.
 fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     let tcp = this.tcp.accept()?;
     let orphan = this.sk.new_child()?;
@@ -360,7 +360,7 @@ fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
     Ok(())
 }
 
-/// The work of a connection that came to a listener.
+/// The work of a listener's connection: runs the handshake (C function `smc_listen_work`).
 pub(super) fn listen_work(child: &Arc<Sock>) {
     let Some(listener) = child.parent.lock().take() else {
         return;
@@ -370,7 +370,7 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
     accept_enqueue(child, &listener, outcome);
 }
 
-/// Has a connection wait for accept(2), or ends it if it came to nothing.
+/// Queues a connection for accept(2), or ends it if its handshake failed.
 fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
     let is_up = match outcome {
         Ok(Outcome::Smc(conn)) => active::activate(child, &[Phase::Init], conn),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The system calls: who answers them in which state.
+//! The system calls, and what answers them in each state.
 
 use kernel::{
     prelude::*,
@@ -89,7 +89,7 @@ impl StreamSocket for Sock {
         wait.register();
         let ready = match this.phase() {
             Phase::Connecting => 0,
-            // As with TCP, accept(2) tells what keeps it from taking a connection.
+            // As with TCP, accept(2) returns the error that keeps it from taking a connection.
             Phase::Listening => {
                 let ready = this.listener().map_or(0, |listener| listener.ready());
                 return match ready > 0 || this.sk.has_err() {
@@ -189,7 +189,7 @@ impl StreamSocket for Sock {
 /// What carries the data of a socket that does not connect just now.
 enum DataPath<'a> {
     Rdma(Arc<Conn>),
-    /// TCP. If it has no connection, it says so at once, and none begins meanwhile: the data of the
+    /// TCP. If it has no connection, it returns that error at once, and none begins meanwhile: the data of the
     /// application must not get among the messages of a handshake.
     Tcp(Option<MutexGuard<'a, ()>>),
 }
