@@ -56,7 +56,7 @@ use smc_proto::{
     link::{
         credits::{
             Credits,
-            FIRST, //
+            INITIAL, //
         },
         Event,
         State,
@@ -143,7 +143,7 @@ pub(crate) struct Link {
     /// What the peer can take; `None` where it need not say.
     #[pin]
     credits: SpinLock<Option<Credits>>,
-    /// Messages that it has yet to say to have.
+    /// Messages that it has yet to acknowledge.
     #[pin]
     unacked: SpinLock<Unacked>,
     #[pin]
@@ -155,8 +155,8 @@ pub(crate) struct Link {
     heard: Atomic<u64>,
     /// When a message had arrived last as a test of the link got no answer, ns; `u64::MAX` if none did.
     unanswered: Atomic<u64>,
-    /// When the peer is to be asked what has arrived, ns of the clock; 0 for never.
-    ask_at: Atomic<u64>,
+    /// When an acknowledgement is to be requested, ns of the clock; 0 for never.
+    ack_request_at: Atomic<u64>,
     /// One registration at a time.
     #[pin]
     registrar: Mutex<()>,
@@ -168,11 +168,11 @@ impl Link {
         let is_credited = port.transport == Transport::Iwarp;
         let hardware = match is_credited {
             false => Hardware::new(device, depth, 0)?,
-            true => Hardware::new(device, depth.with_receives(FIRST), TRAILER_LEN as u32)?,
+            true => Hardware::new(device, depth.with_receives(INITIAL), TRAILER_LEN as u32)?,
         };
         let credits = is_credited.then(|| Credits::new(hardware.recv_slots));
         let unacked = Unacked::new(credits.as_ref().map_or(0, Credits::window))?;
-        if is_credited && hardware.recv_slots < FIRST {
+        if is_credited && hardware.recv_slots < INITIAL {
             return Err(EINVAL);
         }
         let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
@@ -205,7 +205,7 @@ impl Link {
                 changed <- new_condvar!("smc::Link::changed"),
                 heard: Atomic::new(0),
                 unanswered: Atomic::new(u64::MAX),
-                ask_at: Atomic::new(0),
+                ack_request_at: Atomic::new(0),
                 registrar <- new_mutex!((), "smc::Link::registrar"),
             }),
             GFP_KERNEL,

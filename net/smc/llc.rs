@@ -290,7 +290,10 @@ impl LinkGroup {
         for (slot, link) in self.links().iter().enumerate() {
             if let Some(link) = link {
                 self.test_link(slot, link, now);
-                ask = [ask, link.ask_if_due(now)].into_iter().flatten().min();
+                ask = [ask, link.request_ack_if_due(now)]
+                    .into_iter()
+                    .flatten()
+                    .min();
             }
         }
         let trim = self.trim_if_due(now);

@@ -430,7 +430,7 @@ impl Pair {
                 }
                 Handover::Pause => {
                     host.transmit = false;
-                    self.fabric.ask(side, host.link);
+                    self.fabric.request_ack(side, host.link);
                     return;
                 }
                 Handover::Later => {}
@@ -458,8 +458,8 @@ impl Pair {
         }
         let host = &mut self.hosts[side.index()];
         host.transmit = false;
-        if host.stream.wants_word() || host.stream.wants_last_word() {
-            self.fabric.ask(side, host.link);
+        if host.stream.needs_ack() || host.stream.needs_ack_eventually() {
+            self.fabric.request_ack(side, host.link);
         }
     }
 

@@ -76,8 +76,8 @@ struct QueuePair {
     awaiting_ack: VecDeque<SentRecord>,
     /// How many of them the other end has handled.
     handled: usize,
-    /// The other end was asked.
-    asking: bool,
+    /// An acknowledgement was requested.
+    ack_requested: bool,
     /// Takes nothing any more.
     stopped: bool,
 }
@@ -231,7 +231,7 @@ impl Fabric {
                     qp.stream.push_back(Segment::Send(cdc));
                     qp.awaiting_ack.push_back(record);
                     qp.completions.push_back((record, Completion::Left));
-                    qp.asking |= qp.awaiting_ack.len() >= WINDOW / 2;
+                    qp.ack_requested |= qp.awaiting_ack.len() >= WINDOW / 2;
                 }
             },
         }
@@ -253,22 +253,22 @@ impl Fabric {
         }
     }
 
-    /// Asks the other end what it has, unless that will be said anyway.
-    pub fn ask(&mut self, side: Side, link: usize) {
-        self.qps[link][side.index()].asking |= self.is_iwarp(link);
+    /// Requests an acknowledgement, unless one comes anyway.
+    pub fn request_ack(&mut self, side: Side, link: usize) {
+        self.qps[link][side.index()].ack_requested |= self.is_iwarp(link);
     }
 
     /// Whether the other end answers now: the question came behind all that was sent before.
     pub fn can_tell(&self, side: Side, link: usize) -> bool {
         let [from, to] = [side, side.peer()].map(|side| &self.qps[link][side.index()]);
         let is_there = from.posted.is_empty() && from.stream.is_empty() && to.received.is_empty();
-        from.asking && is_there && !to.stopped && !from.stopped
+        from.ack_requested && is_there && !to.stopped && !from.stopped
     }
 
     /// The records of those messages of which the other end says that it has them.
     pub fn tell(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
         let qp = &mut self.qps[link][side.index()];
-        qp.asking &= qp.handled < qp.awaiting_ack.len() || !qp.posted.is_empty();
+        qp.ack_requested &= qp.handled < qp.awaiting_ack.len() || !qp.posted.is_empty();
         let handled = std::mem::take(&mut qp.handled);
         qp.awaiting_ack.drain(..handled).collect()
     }

@@ -61,28 +61,31 @@ struct Outcome {
     is_killed: bool,
     /// The link, if it is broken.
     broken: Option<Arc<Link>>,
-    /// The peer of the link is to say what has arrived.
-    ask: Option<(When, Arc<Link>)>,
+    /// An acknowledgement is to be requested on this link.
+    ack_request: Option<(AckRequest, Arc<Link>)>,
     /// The peer is to be asked whether it sends on, on the link in this slot.
     echo: Option<usize>,
 }
 
-/// When a peer is asked what has arrived.
-enum When {
+/// When an acknowledgement is requested.
+enum AckRequest {
     Now,
     Later,
 }
 
 impl Inner {
-    /// Whether something waits until what was posted has arrived.
-    fn awaits_word(&self) -> bool {
-        self.next.is_some() || self.stream.wants_word()
+    /// Whether something waits until what was posted is acknowledged.
+    fn needs_ack(&self) -> bool {
+        self.next.is_some() || self.stream.needs_ack()
     }
 
-    fn when_to_ask(&self) -> Option<When> {
-        match self.awaits_word() {
-            true => Some(When::Now),
-            false => self.stream.wants_last_word().then_some(When::Later),
+    fn when_to_request_ack(&self) -> Option<AckRequest> {
+        match self.needs_ack() {
+            true => Some(AckRequest::Now),
+            false => self
+                .stream
+                .needs_ack_eventually()
+                .then_some(AckRequest::Later),
         }
     }
 }
@@ -121,11 +124,11 @@ impl Conn {
         if let Some(link) = outcome.broken {
             link.fail(Failure::Post);
         }
-        match outcome.ask {
+        match outcome.ack_request {
             None => {}
-            Some((When::Now, link)) => link.ask(),
-            Some((When::Later, link)) => {
-                if let Some(at) = link.ask_later() {
+            Some((AckRequest::Now, link)) => link.request_ack(),
+            Some((AckRequest::Later, link)) => {
+                if let Some(at) = link.schedule_ack_request() {
                     self.group.arm_timer_at(at);
                 }
             }
@@ -147,7 +150,7 @@ impl Conn {
             outcome.flushed = inner.sk();
         }
         if at.link.is_iwarp() {
-            outcome.ask = inner.when_to_ask().map(|when| (when, at.link));
+            outcome.ack_request = inner.when_to_request_ack().map(|when| (when, at.link));
         }
         outcome.echo = inner.begin_echo();
         outcome
@@ -168,8 +171,8 @@ impl Conn {
                 outcome.slot_left = Some(at.slot);
                 break;
             };
-            if at.link.is_iwarp() && inner.awaits_word() {
-                slot.ask();
+            if at.link.is_iwarp() && inner.needs_ack() {
+                slot.request_ack();
             }
             let Err(blame) = self.post(inner, at, slot, &plan) else {
                 continue;

@@ -67,7 +67,7 @@ impl Meeting<'_> {
         }
         link.settle_stream()?;
         // Who did not open a stream must not be the first to send.
-        match link.await_word(end) {
+        match link.wait_first_msg(end) {
             true => Ok(()),
             false => Err(ETIMEDOUT),
         }

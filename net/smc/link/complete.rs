@@ -105,7 +105,7 @@ impl ib::Handler for Link {
         }
         if !good {
             this.fail(Failure::Send(wc.status));
-        } else if posted.and_then(|()| this.say_word()).is_err() {
+        } else if posted.and_then(|()| this.send_credit_update()).is_err() {
             this.fail(Failure::Post);
         }
     }
@@ -125,7 +125,7 @@ impl ib::Handler for Link {
         } else {
             this.lose_credits();
         }
-        this.heed_word();
+        this.on_credit_update();
     }
 
     fn receive_failed(this: &Arc<Self>, wc: Wc) {

@@ -199,14 +199,14 @@ impl Link {
 
     /// Sends a message that says nothing. Does not sleep.
     pub(crate) fn greet(self: &Arc<Self>) {
-        self.with_credits(|credits| credits.owe_word());
-        if self.say_word().is_err() {
+        self.with_credits(|credits| credits.force_credit_update());
+        if self.send_credit_update().is_err() {
             self.fail(Failure::Post);
         }
     }
 
     /// Waits until the peer has sent something, or the clock says `end` ns. Says whether it has. May sleep.
-    pub(crate) fn await_word(&self, end: u64) -> bool {
+    pub(crate) fn wait_first_msg(&self, end: u64) -> bool {
         let mut inner = self.inner.lock();
         loop {
             let now = time::now_ns();

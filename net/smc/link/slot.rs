@@ -37,10 +37,10 @@ use super::{
 struct Credit<'a>(&'a Link);
 
 impl Credit<'_> {
-    /// What goes behind a message that is posted now.
+    /// The trailer of a message that is posted now.
     fn trailer(&self) -> [u8; TRAILER_LEN] {
-        let word = self.0.with_credits(Credits::tell);
-        word.map_or([0; TRAILER_LEN], iwarp::Word::to_bytes)
+        let ack = self.0.with_credits(Credits::advertise);
+        ack.map_or([0; TRAILER_LEN], iwarp::CreditAck::to_bytes)
     }
 
     /// The message was posted.
@@ -67,10 +67,10 @@ impl Slot<'_> {
         self.slot.write(message)
     }
 
-    /// Has the peer say at once that it has the message, where its completion does not. Does not sleep.
-    pub(crate) fn ask(&self) {
+    /// Requests an acknowledgement of the message, where its completion is none. Does not sleep.
+    pub(crate) fn request_ack(&self) {
         if let Some(Credit(link)) = &self.credit {
-            link.with_credits(Credits::want_word);
+            link.with_credits(Credits::request_ack);
         }
     }
 
@@ -138,11 +138,11 @@ impl Link {
         !self.is_iwarp() || self.with_credits(|credits| credits.has_any()) == Some(true)
     }
 
-    /// Takes the word off a message of the peer; `None` if there is none, which no peer does that knows of
-    /// it. Does not sleep.
+    /// Splits off the trailer of a message and applies it. `None` if there is none, which is a protocol violation.
+    /// Does not sleep.
     pub(super) fn take_credits<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (message, word) = iwarp::split(bytes).ok()?;
-        self.with_credits(|credits| credits.on_message(word));
+        let (message, ack) = iwarp::split(bytes).ok()?;
+        self.with_credits(|credits| credits.on_message(ack));
         Some(message)
     }
 
@@ -151,8 +151,9 @@ impl Link {
         self.with_credits(Credits::on_unread);
     }
 
-    /// Those who waited for the peer's word go on, and it hears ours if that is due. Does not sleep.
-    pub(super) fn heed_word(self: &Arc<Self>) {
+    /// A message with a trailer arrived: reports what it acknowledged, sends what waited for credits, and a credit
+    /// update if that is due. Does not sleep.
+    pub(super) fn on_credit_update(self: &Arc<Self>) {
         if !self.is_iwarp() {
             return;
         }
@@ -168,15 +169,14 @@ impl Link {
                 handler.on_slot();
             }
         }
-        if posted.and_then(|()| self.say_word()).is_err() {
+        if posted.and_then(|()| self.send_credit_update()).is_err() {
             self.fail(Failure::Post);
         }
     }
 
-    /// Tells the peer what the word behind each message says by a message of its own, if that is due. If no slot
-    /// is free, the end of what is in it calls this again.
-    pub(super) fn say_word(self: &Arc<Self>) -> Result {
-        let is_due = |credits: &mut Credits| credits.is_tell_due();
+    /// Sends a credit update if that is due. If no slot is free, the completion of what is in it calls this again.
+    pub(super) fn send_credit_update(self: &Arc<Self>) -> Result {
+        let is_due = |credits: &mut Credits| credits.is_update_due();
         if !self.is_iwarp() || self.with_credits(is_due) != Some(true) {
             return Ok(());
         }

@@ -23,8 +23,8 @@ use super::{
     Sent, //
 };
 
-/// Time until the peer is asked of what nobody waits for in a hurry, ns.
-const ASK_AFTER: u64 = 20_000_000;
+/// Time until an acknowledgement is requested for which nobody waits in a hurry, ns.
+const ACK_REQUEST_DELAY: u64 = 20_000_000;
 
 /// Whose message it is.
 type Message = (Arc<dyn Sender>, SentRecord);
@@ -38,7 +38,7 @@ pub(super) struct Unacked {
     len: usize,
     /// Messages of any kind whose sends were completed.
     completed: u16,
-    /// The peer says nothing any more.
+    /// No acknowledgement comes any more.
     is_over: bool,
 }
 
@@ -78,11 +78,11 @@ impl Unacked {
         Ok(())
     }
 
-    /// Takes the oldest, if it is among the first `arrived`, or if nothing more will be said.
-    fn next(&mut self, arrived: u16) -> Option<Message> {
+    /// Takes the oldest, if it is among the first `acked`, or if no acknowledgement comes any more.
+    fn next(&mut self, acked: u16) -> Option<Message> {
         let is_over = self.is_over;
         let place = self.ring.get_mut(self.first)?;
-        let (_, message) = place.take_if(|(number, _)| is_over || !is_ahead(*number, arrived))?;
+        let (_, message) = place.take_if(|(number, _)| is_over || !is_ahead(*number, acked))?;
         self.first = self.first.saturating_add(1);
         if self.first == self.ring.len() {
             self.first = 0;
@@ -100,7 +100,7 @@ impl Link {
             Sent::Data(sender, record) => Some((sender, record)),
         };
         let sender = message.as_ref().map(|(sender, _)| sender.clone());
-        // The peer's word made room for more messages, and those that it tells of may still be here.
+        // A trailer made room for more messages, and those that it acknowledged may still be here.
         self.report_acked();
         let kept = self.unacked.lock().on_local_completion(message);
         match kept {
@@ -108,20 +108,20 @@ impl Link {
                 if let Some(sender) = sender {
                     sender.on_local_completion();
                 }
-                // The peer's word may have been faster.
+                // The acknowledgement may have been faster.
                 self.report_acked();
             }
             Err((sender, record)) => sender.on_sent(&record, false),
         }
     }
 
-    /// Tells of messages which the peer says that it has. Does not sleep.
+    /// Reports the messages that the peer has acknowledged. Does not sleep.
     pub(super) fn report_acked(&self) {
-        let Some(arrived) = self.with_credits(|credits| credits.arrived()) else {
+        let Some(acked) = self.with_credits(|credits| credits.acked()) else {
             return;
         };
         loop {
-            let next = self.unacked.lock().next(arrived);
+            let next = self.unacked.lock().next(acked);
             let Some((sender, record)) = next else {
                 return;
             };
@@ -129,7 +129,7 @@ impl Link {
         }
     }
 
-    /// The peer says nothing any more: tells of messages that it did not say to have. Does not sleep.
+    /// No acknowledgement comes any more: reports the messages without one as lost. Does not sleep.
     pub(super) fn report_lost(&self) {
         self.unacked.lock().is_over = true;
         loop {
@@ -141,35 +141,37 @@ impl Link {
         }
     }
 
-    /// Has the peer asked after a while, and says when, unless that is to be done already. What is said meanwhile
-    /// may make it needless. Does not sleep.
-    pub(crate) fn ask_later(&self) -> Option<Instant> {
-        if self.ask_at.load(Relaxed) != 0 {
+    /// Schedules a request for an acknowledgement and returns when it is due; `None` if one is scheduled already.
+    /// A trailer may make it needless meanwhile. Does not sleep.
+    pub(crate) fn schedule_ack_request(&self) -> Option<Instant> {
+        if self.ack_request_at.load(Relaxed) != 0 {
             return None;
         }
-        let at = time::now_ns().saturating_add(ASK_AFTER);
-        let is_first = self.ask_at.cmpxchg(0, at, Relaxed).is_ok();
+        let at = time::now_ns().saturating_add(ACK_REQUEST_DELAY);
+        let is_first = self.ack_request_at.cmpxchg(0, at, Relaxed).is_ok();
         is_first.then_some(Instant::from_nanos(at))
     }
 
-    /// Asks the peer if that is due; says when it will be. Does not sleep.
-    pub(crate) fn ask_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let at = match self.ask_at.load(Relaxed) {
+    /// Sends a scheduled request if it is due at `now`; else returns when it will be. Does not sleep.
+    pub(crate) fn request_ack_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let at = match self.ack_request_at.load(Relaxed) {
             0 => return None,
             at => Instant::from_nanos(at),
         };
         if !at.is_due(now) {
             return Some(at);
         }
-        // Who sends something after this has it asked for anew.
-        self.ask_at.store(0, Relaxed);
-        self.ask();
+        // A sender that comes after this schedules another.
+        self.ack_request_at.store(0, Relaxed);
+        self.request_ack();
         None
     }
 
-    /// Has the peer say at once which messages it has, if it did not say so of all. Does not sleep.
-    pub(crate) fn ask(self: &Arc<Self>) {
-        if self.with_credits(|credits| credits.want_word()).is_some() && self.say_word().is_err() {
+    /// Requests an acknowledgement of all messages sent by now, if one is missing. Does not sleep.
+    pub(crate) fn request_ack(self: &Arc<Self>) {
+        if self.with_credits(|credits| credits.request_ack()).is_some()
+            && self.send_credit_update().is_err()
+        {
             self.fail(Failure::Post);
         }
     }

@@ -24,8 +24,8 @@
 //!
 //! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a
 //! completion does not say that the message has arrived, `on_sent` is in two parts: `on_local_completion` at the
-//! completion, `on_acked` when the peer said so, or the link is gone; and when `wants_word`, the peer is asked
-//! at once, and when `wants_last_word`, after a while.
+//! completion, `on_acked` when the peer acknowledged it, or the link is gone; an acknowledgement is requested at
+//! once when `needs_ack`, and after a while when `needs_ack_eventually`.
 //!
 //! ```text
 //! sendmsg (socket lock held, so one writer at a time), in a loop:

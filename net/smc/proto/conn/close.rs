@@ -79,7 +79,7 @@ impl Stream {
         };
         CloseEffects {
             state_changed: self.step(event),
-            transmit: self.has_work() || self.wants_word() || self.wants_last_word(),
+            transmit: self.has_work() || self.needs_ack() || self.needs_ack_eventually(),
             shutdown_tcp: before == ConnState::Active,
         }
     }

@@ -276,18 +276,18 @@ impl Stream {
         }
     }
 
-    /// Whether something waits until what was posted has arrived, and no message of the peer is due that would
-    /// say so: our close, or data for which the send buffer has no room and the peer has.
-    pub fn wants_word(&self) -> bool {
+    /// Whether progress needs an acknowledgement of what was posted, and no message of the peer is due that would be
+    /// one: a close of ours waits for it, or the send buffer is short while the window is open.
+    pub fn needs_ack(&self) -> bool {
         let is_closing = self.own.any_close() && !self.close_posted;
         let has_posted_all = self.send.unsent() == 0 && self.send.window() > 0;
         let is_short = has_posted_all && self.send.space() < self.send.sndbuf_size() / 2;
         self.unacked > 0 && (is_closing || is_short)
     }
 
-    /// Whether nothing else will be said that the peer answers, so that it has to be asked some day: the
-    /// connection is kept until our last message has arrived.
-    pub fn wants_last_word(&self) -> bool {
+    /// Whether an acknowledgement is needed some day, as nothing else will be sent that the peer answers: the
+    /// connection is kept until its last message is acknowledged.
+    pub fn needs_ack_eventually(&self) -> bool {
         self.unacked > 0 && (self.close_posted || self.killed)
     }
 }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many messages each side of an iWARP link may send, and which of them have arrived.
+//! Credits and acknowledgements of an iWARP link: how many messages each side may send, and which of them the
+//! peer has received.
 //!
-//! A RoCE device says "not ready" for a message that meets no receive, and its peer sends it again. iWARP
-//! has nothing of the kind: the stream is ended. And a send completes once TCP has it, so the depth of the
-//! send queue says nothing about how many messages are on their way, nor a completion that one has arrived. So
-//! each message carries the number of receives that its sender has made available so far, and how many
-//! messages it has received; the other side sends no more than the first, and keeps what it may have to send
-//! again until the second counts it.
+//! A RoCE device answers a message that meets no posted receive with RNR NAK, and the message is sent again.
+//! iWARP has nothing of the kind: the connection is ended. And a send completes once TCP has it, so neither does
+//! the depth of the send queue limit the messages in flight, nor does a completion say that one has arrived. So
+//! each message carries a [`CreditAck`] trailer: the number of receives that its sender has granted so far, and
+//! how many messages it has received. The other side sends no more than the first, and keeps what it may have to
+//! send again until the second counts it.
 //!
-//! The last credit is left for a message that brings credits, and such a message is due as soon as half of
-//! the receives can be granted again. So two sides that wait for each other cannot both be without one. Who
-//! waits for word of what has arrived asks for it, in a message that is due anyway or in one of its own.
+//! The last credit is reserved for a credit update, a message of the trailer alone, which is due as soon as half
+//! of the receives can be granted again. So two sides that wait for each other cannot both be without credits. A
+//! side that needs an acknowledgement requests it, in a message that is due anyway or in an update of its own.
 
-use crate::wire::iwarp::Word;
+use crate::wire::iwarp::CreditAck;
 
-/// Receives that each side has posted before there is a stream, whatever it tells.
-pub const FIRST: u16 = 16;
+/// Credits of each side when the connection begins: as many receives are posted before it is there.
+pub const INITIAL: u16 = 16;
 
 /// The credits of one side of a link. All counts are modulo 2^16; no two differ by as much as half of that.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +27,18 @@ pub struct Credits {
     sent: u16,
     /// Messages that may have been sent by now.
     limit: u16,
-    /// Of those sent, what the peer says to have received.
-    arrived: u16,
-    /// The newest of those sent of which somebody wants to know whether it arrived.
-    wanted: u16,
-    /// The peer was asked, and has not answered.
-    is_asking: bool,
-    /// The peer asks.
-    is_asked: bool,
+    /// Of those sent, what the peer has acknowledged.
+    acked: u16,
+    /// The newest of those sent for which an acknowledgement is needed.
+    ack_wanted: u16,
+    /// An acknowledgement was requested, and has not come.
+    is_ack_requested: bool,
+    /// An update is due though nothing is new: the peer requested it.
+    is_update_requested: bool,
     /// Receives made available.
     posted: u16,
-    /// Of these, what the peer was told.
-    told: u16,
+    /// Of these, what was advertised to the peer.
+    advertised: u16,
     /// A message was received whose receive is posted again by the time of the next one.
     is_behind: bool,
 }
@@ -46,7 +47,7 @@ impl Credits {
     /// The deepest receive queue; a deeper one is not used whole.
     pub const MAX_DEPTH: u16 = 0x1000;
 
-    /// Of a side that has posted `depth` receives: [`FIRST`] at least.
+    /// Of a side that has posted `depth` receives: [`INITIAL`] at least.
     pub const fn new(depth: u16) -> Self {
         let depth = match depth {
             depth if depth > Self::MAX_DEPTH => Self::MAX_DEPTH,
@@ -55,72 +56,72 @@ impl Credits {
         Self {
             depth,
             sent: 0,
-            limit: FIRST,
-            arrived: 0,
-            wanted: 0,
-            is_asking: false,
-            is_asked: false,
+            limit: INITIAL,
+            acked: 0,
+            ack_wanted: 0,
+            is_ack_requested: false,
+            is_update_requested: false,
             posted: depth,
-            told: FIRST,
+            advertised: INITIAL,
             is_behind: false,
         }
     }
 
-    /// The most messages of [`Credits::take`] that may be on their way, whatever the peer grants.
+    /// The most messages of [`Credits::take`] that may be in flight, whatever the peer grants.
     pub const fn window(&self) -> u16 {
         self.depth
     }
 
-    /// Takes a credit for a message; says no if there is none but the last, or if too many messages are on
-    /// their way.
+    /// Takes a credit for a message. Returns false if there is none but the last, or if too many messages are in
+    /// flight.
     pub fn take(&mut self) -> bool {
         self.has_any() && self.take_last()
     }
 
-    /// Takes a credit for a message that is to bring credits; says no if there is none.
+    /// Takes a credit for a credit update. Returns false if there is none.
     pub fn take_last(&mut self) -> bool {
-        let is_there = self.left() > 0;
+        let is_there = self.available() > 0;
         if is_there {
             self.sent = self.sent.wrapping_add(1);
         }
         is_there
     }
 
-    /// Whether [`Credits::take`] would say yes.
+    /// Whether [`Credits::take`] would return true.
     pub const fn has_any(&self) -> bool {
-        self.left() > 1 && self.on_their_way() < self.window()
+        self.available() > 1 && self.in_flight() < self.window()
     }
 
-    /// A credit that was taken was not used. What was to be said with it is still to be said.
+    /// Returns a credit that was taken and not used. What was advertised with it is due again.
     pub fn put_back(&mut self) {
         self.sent = self.sent.wrapping_sub(1);
-        if is_ahead(self.wanted, self.sent) {
-            self.wanted = self.sent;
+        if is_ahead(self.ack_wanted, self.sent) {
+            self.ack_wanted = self.sent;
         }
-        self.is_asking = false;
-        self.is_asked = true;
+        self.is_ack_requested = false;
+        self.is_update_requested = true;
     }
 
-    /// A message arrived, with this word behind it. A number that is not above the last one is late, and
-    /// says nothing.
-    pub fn on_message(&mut self, word: Word) {
+    /// A message arrived with this trailer. A count that is not ahead of the last one is late, and ignored.
+    pub fn on_message(&mut self, ack: CreditAck) {
         self.receive();
-        if is_ahead(word.granted, self.limit) {
-            self.limit = word.granted;
+        if is_ahead(ack.granted, self.limit) {
+            self.limit = ack.granted;
         }
-        let arrived = word.received_after(self.arrived);
-        let is_true = !is_ahead(arrived, self.sent);
-        if is_true && is_ahead(arrived, self.arrived) {
-            self.arrived = arrived;
-            self.is_asking = false;
+        let acked = ack.received_after(self.acked);
+        let is_true = !is_ahead(acked, self.sent);
+        if is_true && is_ahead(acked, self.acked) {
+            self.acked = acked;
+            self.is_ack_requested = false;
         }
-        self.is_asked |= word.asks;
+        self.is_update_requested |= ack.requests_ack;
     }
 
-    /// A message arrived that cannot be read; the next one says as much as it did, and it may have asked.
+    /// A message arrived that cannot be read. The next trailer includes its counts; it may have requested an
+    /// acknowledgement.
     pub fn on_unread(&mut self) {
         self.receive();
-        self.is_asked = true;
+        self.is_update_requested = true;
     }
 
     fn receive(&mut self) {
@@ -130,39 +131,39 @@ impl Credits {
         self.is_behind = true;
     }
 
-    /// How many of our messages have arrived, modulo 2^16.
-    pub const fn arrived(&self) -> u16 {
-        self.arrived
+    /// How many of our messages the peer has acknowledged, modulo 2^16.
+    pub const fn acked(&self) -> u16 {
+        self.acked
     }
 
-    /// Somebody wants to know when what was sent by now has arrived.
-    pub fn want_word(&mut self) {
-        self.wanted = self.sent;
+    /// Requests an acknowledgement of all that was sent by now, with the next message.
+    pub fn request_ack(&mut self) {
+        self.ack_wanted = self.sent;
     }
 
-    /// The peer is to be told what it may send, though nothing is new.
-    pub fn owe_word(&mut self) {
-        self.is_asked = true;
+    /// Makes a credit update due, though nothing is new.
+    pub fn force_credit_update(&mut self) {
+        self.is_update_requested = true;
     }
 
-    /// What a message takes with it which goes out now.
-    pub fn tell(&mut self) -> Word {
-        let is_filling = self.on_their_way() >= self.window() / 2;
-        let asks = !self.is_asking && (is_filling || self.is_word_wanted());
-        self.told = self.posted;
-        self.is_asked = false;
-        self.is_asking |= asks;
-        Word::new(self.posted, self.received(), asks)
+    /// The trailer of a message that is posted now.
+    pub fn advertise(&mut self) -> CreditAck {
+        let is_filling = self.in_flight() >= self.window() / 2;
+        let requests_ack = !self.is_ack_requested && (is_filling || self.needs_ack());
+        self.advertised = self.posted;
+        self.is_update_requested = false;
+        self.is_ack_requested |= requests_ack;
+        CreditAck::new(self.posted, self.received(), requests_ack)
     }
 
-    /// Whether the peer has to be told, or asked, if need be by a message of its own.
-    pub const fn is_tell_due(&self) -> bool {
-        let is_due = self.posted.wrapping_sub(self.told) >= self.depth / 2;
-        is_due || self.is_asked || (self.is_word_wanted() && !self.is_asking)
+    /// Whether a credit update is due, if no other message is.
+    pub const fn is_update_due(&self) -> bool {
+        let is_due = self.posted.wrapping_sub(self.advertised) >= self.depth / 2;
+        is_due || self.is_update_requested || (self.needs_ack() && !self.is_ack_requested)
     }
 
-    const fn is_word_wanted(&self) -> bool {
-        is_ahead(self.wanted, self.arrived)
+    const fn needs_ack(&self) -> bool {
+        is_ahead(self.ack_wanted, self.acked)
     }
 
     /// Messages received.
@@ -174,11 +175,11 @@ impl Credits {
         }
     }
 
-    const fn on_their_way(&self) -> u16 {
-        self.sent.wrapping_sub(self.arrived)
+    const fn in_flight(&self) -> u16 {
+        self.sent.wrapping_sub(self.acked)
     }
 
-    const fn left(&self) -> u16 {
+    const fn available(&self) -> u16 {
         if is_ahead(self.limit, self.sent) {
             self.limit.wrapping_sub(self.sent)
         } else {
@@ -202,7 +203,7 @@ mod tests {
     struct Side {
         credits: Credits,
         receives: u16,
-        inbox: VecDeque<Word>,
+        inbox: VecDeque<CreditAck>,
         handled: u16,
     }
 
@@ -224,27 +225,27 @@ mod tests {
             if is_taken {
                 let is_there = peer.inbox.len() < usize::from(peer.receives);
                 assert!(is_there, "a message meets no receive");
-                peer.inbox.push_back(self.credits.tell());
+                peer.inbox.push_back(self.credits.advertise());
             }
             is_taken
         }
 
         /// Handles a message; its receive is posted again after that.
         fn receive(&mut self, peer: &mut Side) -> bool {
-            let Some(word) = self.inbox.front().copied() else {
+            let Some(ack) = self.inbox.front().copied() else {
                 return false;
             };
-            self.credits.on_message(word);
+            self.credits.on_message(ack);
             self.handled = self.handled.wrapping_add(1);
-            let early = is_ahead(self.credits.arrived(), peer.handled);
-            assert!(!early, "what has not arrived is said to have");
-            self.tell(peer);
+            let early = is_ahead(self.credits.acked(), peer.handled);
+            assert!(!early, "acknowledged before it arrived");
+            self.update(peer);
             self.inbox.pop_front();
             true
         }
 
-        fn tell(&mut self, peer: &mut Side) {
-            if self.credits.is_tell_due() {
+        fn update(&mut self, peer: &mut Side) {
+            if self.credits.is_update_due() {
                 self.send(peer, false);
             }
         }
@@ -259,7 +260,7 @@ mod tests {
     fn the_first_credits_are_those_that_everybody_has() {
         let mut credits = Credits::new(48);
         let taken = (0..100).filter(|_| credits.take()).count();
-        assert_eq!(taken, usize::from(FIRST) - 1);
+        assert_eq!(taken, usize::from(INITIAL) - 1);
         assert!(credits.take_last());
         assert!(!credits.take_last());
         credits.put_back();
@@ -269,18 +270,18 @@ mod tests {
     #[test]
     fn a_late_number_takes_nothing_away() {
         let mut credits = Credits::new(48);
-        credits.on_message(Word::new(40, 0, false));
-        credits.on_message(Word::new(20, 0, false));
+        credits.on_message(CreditAck::new(40, 0, false));
+        credits.on_message(CreditAck::new(20, 0, false));
         assert_eq!((0..100).filter(|_| credits.take()).count(), 39);
     }
 
     #[test]
-    fn no_more_are_on_their_way_than_can_be_kept() {
+    fn no_more_are_in_flight_than_can_be_kept() {
         let mut credits = Credits::new(16);
-        credits.on_message(Word::new(400, 0, false));
+        credits.on_message(CreditAck::new(400, 0, false));
         assert_eq!((0..100).filter(|_| credits.take()).count(), 16);
         assert!(credits.take_last());
-        credits.on_message(Word::new(400, 10, false));
+        credits.on_message(CreditAck::new(400, 10, false));
         assert_eq!((0..100).filter(|_| credits.take()).count(), 9);
     }
 
@@ -288,16 +289,16 @@ mod tests {
     fn a_peer_cannot_have_received_what_was_not_sent() {
         let mut credits = Credits::new(16);
         assert!(credits.take());
-        credits.on_message(Word::new(20, 2, false));
-        assert_eq!(credits.arrived(), 0);
-        credits.on_message(Word::new(20, 1, false));
-        assert_eq!(credits.arrived(), 1);
-        credits.on_message(Word::new(20, 0, false));
-        assert_eq!(credits.arrived(), 1);
+        credits.on_message(CreditAck::new(20, 2, false));
+        assert_eq!(credits.acked(), 0);
+        credits.on_message(CreditAck::new(20, 1, false));
+        assert_eq!(credits.acked(), 1);
+        credits.on_message(CreditAck::new(20, 0, false));
+        assert_eq!(credits.acked(), 1);
     }
 
     #[test]
-    fn who_wants_word_gets_it() {
+    fn a_requested_ack_comes() {
         for depth in [16, 48, 2048] {
             let (mut a, mut b) = (Side::new(depth), Side::new(depth));
             for sent in 1..1000 {
@@ -305,43 +306,43 @@ mod tests {
                 if sent % 3 != 0 {
                     continue;
                 }
-                a.credits.want_word();
-                a.tell(&mut b);
+                a.credits.request_ack();
+                a.update(&mut b);
                 settle(&mut a, &mut b);
-                assert!(!a.credits.is_word_wanted());
-                assert!(!a.credits.is_tell_due() && !b.credits.is_tell_due());
+                assert!(!a.credits.needs_ack());
+                assert!(!a.credits.is_update_due() && !b.credits.is_update_due());
             }
         }
     }
 
     #[test]
-    fn who_wants_word_with_a_message_asks_in_it() {
+    fn an_ack_is_requested_in_a_message_that_is_due_anyway() {
         let (mut a, mut b) = (Side::new(16), Side::new(16));
         assert!(a.credits.take());
-        a.credits.want_word();
-        let word = a.credits.tell();
-        assert!(word.asks && !a.credits.is_tell_due());
-        b.credits.on_message(word);
-        assert!(b.credits.is_tell_due());
-        a.credits.on_message(b.credits.tell());
-        assert!(!a.credits.is_word_wanted());
+        a.credits.request_ack();
+        let ack = a.credits.advertise();
+        assert!(ack.requests_ack && !a.credits.is_update_due());
+        b.credits.on_message(ack);
+        assert!(b.credits.is_update_due());
+        a.credits.on_message(b.credits.advertise());
+        assert!(!a.credits.needs_ack());
     }
 
     #[test]
-    fn a_question_that_was_not_sent_is_asked_again() {
+    fn a_request_that_was_not_sent_is_made_again() {
         let mut credits = Credits::new(16);
         assert!(credits.take() && credits.take());
-        credits.want_word();
-        assert!(credits.tell().asks);
+        credits.request_ack();
+        assert!(credits.advertise().requests_ack);
         credits.put_back();
-        assert!(credits.is_tell_due());
-        assert!(credits.take_last() && credits.tell().asks);
-        // Nothing that was sent is left to be asked about.
+        assert!(credits.is_update_due());
+        assert!(credits.take_last() && credits.advertise().requests_ack);
+        // Nothing that was sent is left to be acknowledged.
         let mut credits = Credits::new(16);
         assert!(credits.take());
-        credits.want_word();
+        credits.request_ack();
         credits.put_back();
-        assert!(!credits.is_word_wanted());
+        assert!(!credits.needs_ack());
     }
 
     #[test]
@@ -386,8 +387,8 @@ mod tests {
                 assert!(moved, "both wait at {sent}");
                 // A message that was due and could not go goes with the credits that came.
                 for _ in 0..2 {
-                    a.tell(&mut b);
-                    b.tell(&mut a);
+                    a.update(&mut b);
+                    b.update(&mut a);
                 }
             }
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What SMC-R over iWARP adds to the wire: an offer in the PROPOSAL, the token by which a stream names its
-//! handshake, where the stream of a link that is added is awaited, and a word behind each message of a link about
-//! those of the other side. The choice in ACCEPT and CONFIRM is [`Vendor::Iwarp`](super::clc::Vendor::Iwarp).
+//! What SMC-R over iWARP adds to the wire: an offer in the PROPOSAL, the token by which a connection names its
+//! handshake, the listening address of a link that is added, and the [`CreditAck`] trailer of each message of a
+//! link. The choice in ACCEPT and CONFIRM is [`Vendor::Iwarp`](super::clc::Vendor::Iwarp).
 //!
 //! An extension of this implementation, in the places that version 2.1 leaves to vendors; a peer that does
 //! not know it sees an ordinary handshake. `Documentation/iwarp.md` is its specification.
@@ -145,48 +145,49 @@ impl Awaited {
     }
 }
 
-/// Bytes behind each message of a link.
+/// Bytes of the trailer.
 pub const TRAILER_LEN: usize = size_of::<RawTrailer>();
 
-/// What stands behind each message of a link, about the messages of the other direction.
+/// A [`CreditAck`] on the wire.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawTrailer {
     granted: U16,
-    /// The lower fifteen bits count; the highest asks.
+    /// The lower fifteen bits count; the highest requests an acknowledgement.
     received: U16,
 }
 
 const _: () = assert!(TRAILER_LEN == 4);
 
-/// What the sender of a message says with it about those of the other side.
+/// The trailer of each message of a link: credits for the messages of the other direction, and an acknowledgement
+/// of those that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// How many receives it has made available since the link began, modulo 2^16.
+pub struct CreditAck {
+    /// How many receives its sender has granted since the link began, modulo 2^16.
     pub granted: u16,
-    /// How many messages it has received since, modulo 2^15.
+    /// How many messages its sender has received since then, modulo 2^15.
     received: u16,
-    /// It wants to be told at once what has arrived of its own.
-    pub asks: bool,
+    /// Requests a trailer at once.
+    pub requests_ack: bool,
 }
 
-impl Word {
-    /// Asks for an answer at once.
-    const ASKS: u16 = 0x8000;
+impl CreditAck {
+    /// The bit of [`CreditAck::requests_ack`].
+    const REQUEST_ACK: u16 = 0x8000;
 
-    /// Says how many receives were made available, and how many messages received.
-    pub const fn new(granted: u16, received: u16, asks: bool) -> Self {
+    /// A trailer with these counts, of which that of messages received is taken modulo 2^15.
+    pub const fn new(granted: u16, received: u16, requests_ack: bool) -> Self {
         Self {
             granted,
-            received: received & !Self::ASKS,
-            asks,
+            received: received & !Self::REQUEST_ACK,
+            requests_ack,
         }
     }
 
     /// The count of messages received, modulo 2^16: what is nearest to `last`, and not far behind it.
     pub const fn received_after(self, last: u16) -> u16 {
-        let ahead = self.received.wrapping_sub(last) & !Self::ASKS;
-        match ahead < Self::ASKS / 2 {
+        let ahead = self.received.wrapping_sub(last) & !Self::REQUEST_ACK;
+        match ahead < Self::REQUEST_ACK / 2 {
             true => last.wrapping_add(ahead),
             false => last,
         }
@@ -194,28 +195,34 @@ impl Word {
 
     /// The bytes behind a message.
     pub fn to_bytes(self) -> [u8; TRAILER_LEN] {
-        let question = if self.asks { Self::ASKS } else { 0 };
+        let request = if self.requests_ack {
+            Self::REQUEST_ACK
+        } else {
+            0
+        };
         zerocopy::transmute!(RawTrailer {
             granted: U16::new(self.granted),
-            received: U16::new(self.received | question),
+            received: U16::new(self.received | request),
         })
     }
 }
 
-/// Takes what arrived apart: the message, which is empty if there was nothing else to say, and the word behind
-/// it.
+/// Splits what arrived into the message, which is empty in a credit update, and its trailer.
 ///
 /// # Errors
 ///
-/// [`Malformed::Truncated`] without that.
-pub fn split(bytes: &[u8]) -> Result<(&[u8], Word), Malformed> {
+/// [`Malformed::Truncated`] without a trailer.
+pub fn split(bytes: &[u8]) -> Result<(&[u8], CreditAck), Malformed> {
     let (message, raw) = bytes
         .split_last_chunk::<TRAILER_LEN>()
         .ok_or(Malformed::Truncated)?;
     let raw: &RawTrailer = zerocopy::transmute_ref!(raw);
     let received = raw.received.get();
-    let asks = received & Word::ASKS != 0;
-    Ok((message, Word::new(raw.granted.get(), received, asks)))
+    let requests_ack = received & CreditAck::REQUEST_ACK != 0;
+    Ok((
+        message,
+        CreditAck::new(raw.granted.get(), received, requests_ack),
+    ))
 }
 
 #[cfg(test)]
@@ -256,19 +263,19 @@ mod tests {
     #[test]
     fn a_message_without_its_trailer_is_none() {
         assert_eq!(split(b"abc"), Err(Malformed::Truncated));
-        let word = Word::new(0xabcd, 0x1234, false);
-        assert_eq!(word.to_bytes(), [0xab, 0xcd, 0x12, 0x34]);
-        assert_eq!(split(&word.to_bytes()), Ok((&b""[..], word)));
+        let ack = CreditAck::new(0xabcd, 0x1234, false);
+        assert_eq!(ack.to_bytes(), [0xab, 0xcd, 0x12, 0x34]);
+        assert_eq!(split(&ack.to_bytes()), Ok((&b""[..], ack)));
         let mut bytes = b"message".to_vec();
-        let word = Word::new(7, 0x8001, true);
-        assert_eq!(word.to_bytes(), [0, 7, 0x80, 1]);
-        bytes.extend(word.to_bytes());
-        assert_eq!(split(&bytes), Ok((&b"message"[..], word)));
+        let ack = CreditAck::new(7, 0x8001, true);
+        assert_eq!(ack.to_bytes(), [0, 7, 0x80, 1]);
+        bytes.extend(ack.to_bytes());
+        assert_eq!(split(&bytes), Ok((&b"message"[..], ack)));
     }
 
     #[test]
     fn a_count_goes_on_from_the_last_one_and_never_back() {
-        let after = |count, last| Word::new(0, count, false).received_after(last);
+        let after = |count, last| CreditAck::new(0, count, false).received_after(last);
         assert_eq!(after(5, 3), 5);
         assert_eq!(after(3, 3), 3);
         assert_eq!(after(2, 3), 3);
