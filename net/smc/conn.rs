@@ -300,7 +300,7 @@ impl Conn {
         if !Arc::ptr_eq(&inner.at.link, link) {
             return Err(buf);
         }
-        if link.hardware().is_none() {
+        if link.resources().is_none() {
             return Err(buf);
         }
         // Nobody mapped it for another link.

@@ -177,16 +177,16 @@ fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
     /// Bytes of the text of a GID.
     const GID_LEN: usize = 40;
     let link = conn.link();
-    let (facts, port) = (link.facts(), link.port());
-    let Some(device) = facts.device else {
+    let (info, port) = (link.info(), link.port());
+    let Some(device) = info.device else {
         return Ok(());
     };
     let fields = Fields::<147>::new()
-        .bytes(&[facts.number.0])
+        .bytes(&[info.number.0])
         .text(device.name().as_bytes(), ib::Name::MAX + 1)
         .bytes(&[u8::try_from(port.port)?])
         .text(&port.gid.text(), GID_LEN)
-        .text(&facts.peer_gid.text(), GID_LEN)
+        .text(&info.peer_gid.text(), GID_LEN)
         .bytes(&[conn.group.terms.role.number()]);
     attrs.bytes(SMC_DIAG_LGRINFO, &fields.bytes)
 }

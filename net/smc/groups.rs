@@ -44,7 +44,7 @@ use kernel_ext::{
     time, //
 };
 use smc_proto::{
-    handshake::Failure as Failed,
+    handshake::Failure,
     id::{
         Gid,
         PeerId, //
@@ -75,9 +75,9 @@ use crate::{
         LINK_WORK, //
     },
     link::{
-        Failure,
         Link,
-        PortFacts, //
+        LinkError,
+        PortInfo, //
     },
     paths, //
 };
@@ -263,11 +263,11 @@ fn terminate_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
 }
 
 /// Says whether there may be another group with a peer at that address; see [`add`]. May sleep.
-pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failed> {
+pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let list = groups.list.lock();
     let room = list.make_room(peer, groups.most);
-    room.map_err(|cause| Failed::Declined(Reason::Memory, Some(cause)))
+    room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))
 }
 
 /// Adds a group with a peer at that address. It is found once its link is active. May sleep.
@@ -275,12 +275,12 @@ pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failed> {
 /// # Errors
 ///
 /// What the handshake ends with, if there may not be as many groups.
-pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failed> {
+pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let mut list = groups.list.lock();
     // Others may have come since somebody made room.
     let room = list.make_room(peer, groups.most);
-    room.map_err(|cause| Failed::Declined(Reason::Memory, Some(cause)))?;
+    room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))?;
     let added = list.add(group.clone(), peer);
     Ok(added.map_err(|_| Reason::Memory)?)
 }
@@ -344,8 +344,8 @@ pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
 
 /// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with
 /// the list locked. May sleep.
-pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortFacts) -> bool) {
-    fail_links(Failure::Port, |_, link| {
+pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortInfo) -> bool) {
+    fail_links(LinkError::Port, |_, link| {
         link.is_on(device) && is_gone(link.port())
     });
 }
@@ -357,7 +357,7 @@ pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     let Some(end) = new.link(FIRST).map(|link| link.end()) else {
         return;
     };
-    fail_links(Failure::Replaced, |group, link| {
+    fail_links(LinkError::Replaced, |group, link| {
         !Arc::ptr_eq(group, new)
             && group.terms.is_same_peer(&new.terms)
             && link.end().is_same_queue_pair(&end)
@@ -365,7 +365,7 @@ pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
 }
 
 /// Takes the links down for which `is_it` holds, which is called with the list locked. May sleep.
-fn fail_links(why: Failure, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
+fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     let Some(groups) = GROUPS.get() else {
         return;
     };

@@ -204,7 +204,7 @@ impl Session<'_> {
         let params = self.lgr_params(new, port.vlan)?;
         let peer = params.ends.peer;
         groups::make_room(peer)?;
-        let link = Link::new(port.device(), port.facts, params.depth).map_err(|e| {
+        let link = Link::new(port.device(), port.info, params.depth).map_err(|e| {
             groups::spare_queue_pair(port.device());
             internal(e)
         })?;

@@ -48,7 +48,7 @@ use smc_proto::{
 
 use crate::{
     groups,
-    link::PortFacts,
+    link::PortInfo,
     namespace, //
 };
 pub(crate) use iwarp::find_iwarp;
@@ -228,7 +228,7 @@ impl Adapter {
     }
 
     /// Whether a port is active and reached by the address that it had. May sleep.
-    fn has(&self, port: &PortFacts) -> bool {
+    fn has(&self, port: &PortInfo) -> bool {
         let attr = self.device.query_port(port.port);
         if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
             return false;

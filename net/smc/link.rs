@@ -6,10 +6,10 @@
 //! a device leaves, nothing of it stays behind in link groups or connections.
 
 mod complete;
-mod control;
 mod facts;
-mod hardware;
 mod iwarp;
+mod llc_txq;
+mod resources;
 mod slot;
 mod unacked;
 
@@ -67,18 +67,18 @@ use smc_proto::{
 };
 
 use crate::config::Depth;
-use control::Controls;
-use facts::Broken;
+use facts::LinkDownInfo;
 pub(crate) use facts::{
-    Facts,
-    Failure,
-    GroupId,
-    PeerEnd,
-    PortFacts, //
+    LinkError,
+    LinkInfo,
+    PeerQp,
+    PortInfo, //
+    TraceLgr,
 };
-pub(crate) use hardware::Hardware;
 use iwarp::Streaming;
 pub(crate) use iwarp::Wanted;
+use llc_txq::LlcTxQueue;
+pub(crate) use resources::IbResources;
 pub(crate) use slot::Slot;
 use unacked::Unacked;
 
@@ -95,7 +95,7 @@ pub(crate) trait Sender: Send + Sync {
 /// Who takes what a link brings. Does not sleep.
 pub(crate) trait Handler: Send + Sync {
     /// The group that the link belongs to.
-    fn group(&self) -> GroupId;
+    fn group(&self) -> TraceLgr;
     /// A message arrived.
     fn on_message(self: Arc<Self>, bytes: &[u8]);
     /// A send slot is free again.
@@ -113,23 +113,23 @@ pub(crate) enum Sent {
 }
 
 struct Inner {
-    hardware: Option<Arc<Hardware>>,
+    resources: Option<Arc<IbResources>>,
     device: Option<Arc<Device>>,
     handler: Option<Arc<dyn Handler>>,
     state: State,
     number: LinkNum,
-    peer: Option<PeerEnd>,
+    peer: Option<PeerQp>,
     peer_uid: LinkUid,
     /// How the registration under way ended.
     registered: Option<bool>,
-    controls: Controls,
+    llc_txq: LlcTxQueue,
     streaming: Streaming,
 }
 
 /// A link.
 #[pin_data]
 pub(crate) struct Link {
-    port: PortFacts,
+    port: PortInfo,
     qp_num: QpNum,
     psn: Psn,
     max_mr_bytes: usize,
@@ -137,7 +137,7 @@ pub(crate) struct Link {
     /// Somebody waits for a send slot. Written under the lock of those who wait.
     is_slot_wanted: Atomic<bool>,
     /// Control messages wait for a slot. Written under `inner`.
-    has_controls: Atomic<bool>,
+    is_llc_waiting: Atomic<bool>,
     /// The group ends, and the link with it.
     is_ending: Atomic<bool>,
     /// What the peer can take; `None` where it need not say.
@@ -150,35 +150,35 @@ pub(crate) struct Link {
     inner: SpinLock<Inner>,
     /// Who waits for a registration, or for the first message of a stream.
     #[pin]
-    changed: CondVar,
+    state_wait: CondVar,
     /// When a message arrived last, ns of the clock.
-    heard: Atomic<u64>,
+    last_rx: Atomic<u64>,
     /// When a message had arrived last as a test of the link got no answer, ns; `u64::MAX` if none did.
     unanswered: Atomic<u64>,
     /// When an acknowledgement is to be requested, ns of the clock; 0 for never.
     ack_request_at: Atomic<u64>,
     /// One registration at a time.
     #[pin]
-    registrar: Mutex<()>,
+    reg_mr_lock: Mutex<()>,
 }
 
 impl Link {
     /// Makes the queue pair of a link. May sleep.
-    pub(crate) fn new(device: &Arc<Device>, port: PortFacts, depth: Depth) -> Result<Arc<Self>> {
+    pub(crate) fn new(device: &Arc<Device>, port: PortInfo, depth: Depth) -> Result<Arc<Self>> {
         let is_credited = port.transport == Transport::Iwarp;
-        let hardware = match is_credited {
-            false => Hardware::new(device, depth, 0)?,
-            true => Hardware::new(device, depth.with_receives(INITIAL), TRAILER_LEN as u32)?,
+        let resources = match is_credited {
+            false => IbResources::new(device, depth, 0)?,
+            true => IbResources::new(device, depth.with_receives(INITIAL), TRAILER_LEN as u32)?,
         };
-        let credits = is_credited.then(|| Credits::new(hardware.recv_slots));
+        let credits = is_credited.then(|| Credits::new(resources.recv_slots));
         let unacked = Unacked::new(credits.as_ref().map_or(0, Credits::window))?;
-        if is_credited && hardware.recv_slots < INITIAL {
+        if is_credited && resources.recv_slots < INITIAL {
             return Err(EINVAL);
         }
-        let qp_num = QpNum::new(hardware.qp.number()).ok_or(EINVAL)?;
+        let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
         let inner = Inner {
-            hardware: Some(hardware),
+            resources: Some(resources),
             device: Some(device.clone()),
             handler: None,
             state: State::Activating,
@@ -186,7 +186,7 @@ impl Link {
             peer: None,
             peer_uid: LinkUid(0),
             registered: None,
-            controls: Controls::new()?,
+            llc_txq: LlcTxQueue::new()?,
             streaming: Streaming::default(),
         };
         Arc::pin_init(
@@ -197,25 +197,25 @@ impl Link {
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
                 max_map_bytes: device.limits().max_map_bytes,
                 is_slot_wanted: Atomic::new(false),
-                has_controls: Atomic::new(false),
+                is_llc_waiting: Atomic::new(false),
                 is_ending: Atomic::new(false),
                 credits <- new_spinlock!(credits, "smc::Link::credits"),
                 unacked <- new_spinlock!(unacked, "smc::Link::unacked"),
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
-                changed <- new_condvar!("smc::Link::changed"),
-                heard: Atomic::new(0),
+                state_wait <- new_condvar!("smc::Link::state_wait"),
+                last_rx: Atomic::new(0),
                 unanswered: Atomic::new(u64::MAX),
                 ack_request_at: Atomic::new(0),
-                registrar <- new_mutex!((), "smc::Link::registrar"),
+                reg_mr_lock <- new_mutex!((), "smc::Link::reg_mr_lock"),
             }),
             GFP_KERNEL,
         )
     }
 
-    // --- Facts.
+    // --- LinkInfo.
 
     /// Our port.
-    pub(crate) fn port(&self) -> &PortFacts {
+    pub(crate) fn port(&self) -> &PortInfo {
         &self.port
     }
 
@@ -263,9 +263,9 @@ impl Link {
     }
 
     /// The link as administrators see it.
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn info(&self) -> LinkInfo {
         let inner = self.inner.lock();
-        Facts {
+        LinkInfo {
             number: inner.number,
             state: inner.state,
             device: inner.device.clone(),
@@ -280,18 +280,18 @@ impl Link {
     }
 
     /// When a message arrived last, whatever it was; up to a tick before.
-    pub(crate) fn heard(&self) -> Instant {
-        Instant::from_nanos(self.heard.load(Relaxed))
+    pub(crate) fn last_rx(&self) -> Instant {
+        Instant::from_nanos(self.last_rx.load(Relaxed))
     }
 
-    /// A test of the link got no answer, and the last message had arrived at `heard`.
-    pub(crate) fn note_unanswered(&self, heard: Instant) {
-        self.unanswered.store(heard.as_nanos(), Relaxed);
+    /// A test of the link got no answer, and the last message had arrived at `last_rx`.
+    pub(crate) fn note_unanswered(&self, last_rx: Instant) {
+        self.unanswered.store(last_rx.as_nanos(), Relaxed);
     }
 
     /// Whether a test of the link got no answer, and nothing has arrived since.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.unanswered.load(Relaxed) == self.heard.load(Relaxed)
+        self.unanswered.load(Relaxed) == self.last_rx.load(Relaxed)
     }
 
     /// The link's device, while it is there.
@@ -314,9 +314,9 @@ impl Link {
     }
 
     /// What belongs to the device, as long as the link is up.
-    pub(crate) fn hardware(&self) -> Option<Arc<Hardware>> {
+    pub(crate) fn resources(&self) -> Option<Arc<IbResources>> {
         let inner = self.inner.lock();
-        inner.hardware.clone().filter(|_| inner.state.is_usable())
+        inner.resources.clone().filter(|_| inner.state.is_usable())
     }
 
     // --- Life.
@@ -324,16 +324,16 @@ impl Link {
     /// Gets ready to receive from `peer`; what arrives goes to `handler`. May sleep.
     pub(crate) fn ready_to_receive(
         self: &Arc<Self>,
-        peer: PeerEnd,
+        peer: PeerQp,
         handler: Arc<dyn Handler>,
     ) -> Result {
-        let hardware = {
+        let resources = {
             let mut inner = self.inner.lock();
             // Once the device is gone nobody takes the handler out again.
-            let hardware = inner.hardware.clone().ok_or(ENOLINK)?;
+            let resources = inner.resources.clone().ok_or(ENOLINK)?;
             inner.peer = Some(peer);
             inner.handler = Some(handler);
-            hardware
+            resources
         };
         let attr = RtrAttr {
             port: self.port.port,
@@ -345,22 +345,22 @@ impl Link {
             hop_limit: if self.port.next_hop.is_some() { 64 } else { 1 },
             dmac: self.port.next_hop.unwrap_or(peer.mac).0,
         };
-        hardware.qp.to_init(self.port.port)?;
+        resources.qp.to_init(self.port.port)?;
         match self.port.transport {
-            Transport::Roce => hardware.qp.to_rtr(&attr)?,
+            Transport::Roce => resources.qp.to_rtr(&attr)?,
             // The stream does the rest, and begins when the receives are there.
             Transport::Iwarp => {}
         }
         // Not before: a device that could not get ready may keep what was posted for ever. Nothing is
         // missed, as the peer sends when it knows of our queue pair, or once more.
-        hardware.qp.post_receives(self).map(drop)
+        resources.qp.post_receives(self).map(drop)
     }
 
     /// Gets ready to send; over iWARP, says whether it is. May sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
-        let hardware = self.hardware().ok_or(ENOLINK)?;
+        let resources = self.resources().ok_or(ENOLINK)?;
         match self.port.transport {
-            Transport::Roce => hardware.qp.to_rts(self.psn.get()),
+            Transport::Roce => resources.qp.to_rts(self.psn.get()),
             Transport::Iwarp => self.settle_stream(),
         }
     }
@@ -377,8 +377,8 @@ impl Link {
     /// The link is broken: its group gets to know, once. Does not sleep.
     // Inline, as the tracepoint tells the place from which this was called.
     #[inline(always)]
-    pub(crate) fn fail(&self, why: Failure) {
-        let Some(broken) = self.break_off(why) else {
+    pub(crate) fn fail(&self, why: LinkError) {
+        let Some(broken) = self.mark_down(why) else {
             return;
         };
         trace::link_down(self, || broken.traced());
@@ -388,25 +388,25 @@ impl Link {
     }
 
     /// Takes note that the link is broken; `None` if that was known.
-    fn break_off(&self, why: Failure) -> Option<Broken> {
+    fn mark_down(&self, why: LinkError) -> Option<LinkDownInfo> {
         let mut inner = self.inner.lock();
         let next = inner.state.on(Event::WentDown)?;
         inner.state = next;
-        let broken = Broken {
+        let broken = LinkDownInfo {
             handler: inner.handler.clone(),
             device: inner.device.clone(),
             state: next,
         };
         let number = inner.number;
         drop(inner);
-        if !self.is_end_due() {
+        if !self.is_teardown_expected() {
             pr_warn!(
                 "link {} of queue pair {} failed: {why}\n",
                 number.0,
                 self.qp_num.get()
             );
         }
-        self.changed.notify_all();
+        self.state_wait.notify_all();
         Some(broken)
     }
 
@@ -416,11 +416,11 @@ impl Link {
     }
 
     /// The group ends: over iWARP the link is gone as soon as one side takes it down.
-    pub(crate) fn expect_end(&self) {
+    pub(crate) fn expect_peer_teardown(&self) {
         self.is_ending.store(true, Relaxed);
     }
 
-    fn is_end_due(&self) -> bool {
+    fn is_teardown_expected(&self) -> bool {
         self.is_iwarp() && self.is_ending.load(Relaxed)
     }
 
@@ -428,10 +428,10 @@ impl Link {
     /// returns; what was in flight is told as not good then or later. May sleep.
     pub(crate) fn stop(&self) {
         self.inner.lock().state = State::Inactive;
-        self.changed.notify_all();
-        self.flush(|hardware| {
+        self.state_wait.notify_all();
+        self.flush(|resources| {
             // It fails when the device is gone, and then nothing is in flight.
-            let _ = hardware.qp.to_error();
+            let _ = resources.qp.to_error();
         });
         self.report_lost();
     }
@@ -441,12 +441,12 @@ impl Link {
         self.flush(|_| ());
     }
 
-    fn flush(&self, first: impl FnOnce(&Hardware)) {
-        let hardware = self.inner.lock().hardware.clone();
-        if let Some(hardware) = hardware {
-            first(&hardware);
-            hardware.recv_cq.flush();
-            hardware.send_cq.flush();
+    fn flush(&self, first: impl FnOnce(&IbResources)) {
+        let resources = self.inner.lock().resources.clone();
+        if let Some(resources) = resources {
+            first(&resources);
+            resources.recv_cq.flush();
+            resources.send_cq.flush();
         }
     }
 
@@ -455,12 +455,12 @@ impl Link {
     pub(crate) fn shut_down(&self) {
         self.stop();
         let mut inner = self.inner.lock();
-        let hardware = inner.hardware.take();
+        let resources = inner.resources.take();
         let device = inner.device.take();
         let handler = inner.handler.take();
         let streaming = mem::take(&mut inner.streaming);
         drop(inner);
-        drop((streaming, hardware, device, handler));
+        drop((streaming, resources, device, handler));
     }
 
     // --- Use.
@@ -468,7 +468,7 @@ impl Link {
     /// Whether a slot for a send is free just now. Does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
         let inner = self.inner.lock();
-        inner.hardware.as_ref().is_some_and(|h| h.qp.has_slot()) && self.has_credit()
+        inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.has_credit()
     }
 
     /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants
@@ -481,8 +481,8 @@ impl Link {
     /// Whether nothing that was sent, or is to be, is on its way. Does not sleep.
     pub(crate) fn is_quiet(&self) -> bool {
         let inner = self.inner.lock();
-        let is_idle = inner.hardware.as_ref().is_none_or(|h| h.qp.is_send_idle());
-        is_idle && inner.controls.is_empty()
+        let is_idle = inner.resources.as_ref().is_none_or(|h| h.qp.is_send_idle());
+        is_idle && inner.llc_txq.is_empty()
     }
 
     fn handler(&self) -> Option<Arc<dyn Handler>> {

@@ -63,8 +63,8 @@ use crate::{
         ADD_AGAIN, //
     },
     link::{
-        Failure,
         Link, //
+        LinkError,
     }, //
 };
 
@@ -153,7 +153,7 @@ impl LinkGroup {
             self.wake_llc_waiters();
         }
         if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
-            link.fail(Failure::Post);
+            link.fail(LinkError::Post);
         }
         if todo.link_work {
             self.schedule_link_work();
@@ -326,7 +326,7 @@ impl LinkGroup {
 
     /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.
     fn test_link(self: &Arc<Self>, slot: usize, link: &Arc<Link>, now: Instant) {
-        let heard = link.heard();
+        let heard = link.last_rx();
         let due = self.with_llc(|state, _| {
             let watch = state.watches.get_mut(slot)?.as_mut()?;
             watch.on_received(heard);
@@ -336,7 +336,7 @@ impl LinkGroup {
             Some(Due::SendTest) => {
                 self.run_llc(|llc, _, _| llc.test_link(slot));
             }
-            Some(Due::LinkDead) => link.fail(Failure::Silence),
+            Some(Due::LinkDead) => link.fail(LinkError::TestLinkTimeout),
             Some(Due::Nothing) | None => {}
         }
     }
@@ -389,7 +389,7 @@ impl LinkGroup {
     /// Writes a message and posts it. Does not sleep.
     fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
         let link = self.link(slot).ok_or(ENOLINK)?;
-        link.send_control(message.wire_len(), |buf| {
+        link.send_llc(message.wire_len(), |buf| {
             message.emit(order, buf).map_err(|_| EMSGSIZE)?;
             Ok(())
         })

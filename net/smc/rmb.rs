@@ -165,8 +165,8 @@ impl Rmb {
         if let Some(mr) = self.mr(slot) {
             return Ok(mr);
         }
-        let hardware = link.hardware().ok_or(ENOLINK)?;
-        let device = hardware.pd.device();
+        let resources = link.resources().ok_or(ENOLINK)?;
+        let device = resources.pd.device();
         let mut maps = KVec::with_capacity(self.blocks.len(), GFP_KERNEL)?;
         for block in &self.blocks {
             let map = Mapping::new(device, block, Direction::FromDevice)?;
@@ -175,7 +175,7 @@ impl Rmb {
             }
             maps.push(map, GFP_KERNEL)?;
         }
-        let mr = Mr::new(&hardware.pd, &maps, self.iova)?;
+        let mr = Mr::new(&resources.pd, &maps, self.iova)?;
         let mut mrs = self.mrs.lock();
         let place = mrs.get_mut(slot).ok_or(EINVAL)?;
         // Somebody else may have been faster.
@@ -185,7 +185,7 @@ impl Rmb {
         });
         let there = there.mr.clone();
         drop(mrs);
-        if link.hardware().is_none() {
+        if link.resources().is_none() {
             // The link went meanwhile, and nobody looks here again.
             self.unmap(slot);
             return Err(ENOLINK);

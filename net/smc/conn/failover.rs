@@ -103,7 +103,7 @@ impl Conn {
             let source = match then.map(&link) {
                 Ok(source) => source,
                 // That link went, too.
-                Err(_) if link.hardware().is_none() => continue,
+                Err(_) if link.resources().is_none() => continue,
                 Err(_) => return self.give_up(),
             };
             self.group.stop_waiting(self.token);

@@ -34,9 +34,9 @@ use super::{
 use crate::{
     lgr::LinkRef,
     link::{
-        Failure,
-        Hardware,
+        IbResources,
         Link,
+        LinkError,
         Sent,
         Slot, //
     }, //
@@ -122,7 +122,7 @@ impl Conn {
             self.announce_kill();
         }
         if let Some(link) = outcome.broken {
-            link.fail(Failure::Post);
+            link.fail(LinkError::Post);
         }
         match outcome.ack_request {
             None => {}
@@ -142,9 +142,9 @@ impl Conn {
         let mut inner = self.inner.lock();
         let is_wanted = begin(&mut inner) && self.turn(&mut inner);
         let at = inner.at.clone();
-        let hardware = at.link.hardware();
-        if let Some(hardware) = hardware.as_ref().filter(|_| is_wanted) {
-            self.post_on(&at, hardware, &mut inner, &mut outcome);
+        let resources = at.link.resources();
+        if let Some(resources) = resources.as_ref().filter(|_| is_wanted) {
+            self.post_on(&at, resources, &mut inner, &mut outcome);
         }
         if inner.flushing > 0 && !inner.stream.needs_flush() {
             outcome.flushed = inner.sk();
@@ -159,12 +159,12 @@ impl Conn {
     fn post_on(
         self: &Arc<Self>,
         at: &LinkRef,
-        hardware: &Hardware,
+        resources: &IbResources,
         inner: &mut Inner,
         outcome: &mut Outcome,
     ) {
         while inner.stream.has_work() {
-            let Some(slot) = self.take_slot(&at.link, hardware, inner) else {
+            let Some(slot) = self.take_slot(&at.link, resources, inner) else {
                 break;
             };
             let Some(plan) = inner.stream.plan() else {
@@ -198,15 +198,15 @@ impl Conn {
     fn take_slot<'a>(
         &self,
         link: &'a Link,
-        hardware: &'a Hardware,
+        resources: &'a IbResources,
         inner: &mut Inner,
     ) -> Option<Slot<'a>> {
-        link.take_slot(hardware).or_else(|| {
+        link.take_slot(resources).or_else(|| {
             if !mem::replace(&mut inner.queued, true) {
                 self.group.wait_for_slot(self.token, inner.at.slot);
             }
             // A slot that was freed before this woke nobody.
-            link.take_slot(hardware)
+            link.take_slot(resources)
         })
     }
 

@@ -52,7 +52,7 @@ use crate::{
     ib,
     lgr::LinkRef,
     link::{
-        PeerEnd,
+        PeerQp,
         Wanted, //
     },
     namespace, //
@@ -163,7 +163,7 @@ fn first_contact(
     let (link, net) = (&at.link, session.tcp.netns());
     first::save_peer(conn, server, accepted.peer())?;
     let mtu = link.port().mtu.min(server.mtu);
-    first::ready_to_receive(conn, PeerEnd::of(server, mtu))?;
+    first::ready_to_receive(conn, PeerQp::of(server, mtu))?;
     // Before the CONFIRM: the server's first LLC request may arrive while that is being sent.
     let grace = first::begin(&session.clc, conn);
     let wanted = accepted

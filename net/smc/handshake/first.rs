@@ -50,7 +50,7 @@ use crate::{
         LinkRef,
         System, //
     },
-    link::PeerEnd,
+    link::PeerQp,
     llc::LinkRx, //
 };
 
@@ -87,7 +87,7 @@ pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Res
 }
 
 /// Connects the first link to that queue pair of the peer, and makes it ready to receive.
-pub(super) fn ready_to_receive(conn: &Conn, peer: PeerEnd) -> Result<(), Reason> {
+pub(super) fn ready_to_receive(conn: &Conn, peer: PeerQp) -> Result<(), Reason> {
     let LinkRef { slot, link } = conn.link_ref();
     LinkRx::new(&conn.group, slot)
         .and_then(|rx| link.ready_to_receive(peer, rx))

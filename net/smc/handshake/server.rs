@@ -62,7 +62,7 @@ use crate::{
     },
     lgr::ConnReservation,
     link::{
-        PeerEnd,
+        PeerQp,
         Wanted, //
     },
     namespace, //
@@ -180,7 +180,7 @@ fn first_contact(
     first::save_peer(conn, client, confirmed.peer())?;
     first::ready_to_receive(
         conn,
-        peer_end(&chosen, PeerEnd::of(client, confirmed.mtu())),
+        peer_end(&chosen, PeerQp::of(client, confirmed.mtu())),
     )?;
     match nonce {
         None => link.ready_to_send().map_err(|_| Reason::LinkNotReady)?,
@@ -204,9 +204,9 @@ fn first_contact(
 }
 
 /// The client's end of the first link: GID and MAC are those of the PROPOSAL, the rest those of the CONFIRM.
-fn peer_end(chosen: &Chosen, confirmed: PeerEnd) -> PeerEnd {
+fn peer_end(chosen: &Chosen, confirmed: PeerQp) -> PeerQp {
     let mac = chosen.peer_mac();
-    PeerEnd {
+    PeerQp {
         gid: chosen.peer_gid(),
         // A C client that offers version 2 alone sends no MAC in its PROPOSAL.
         mac: if mac.is_zero() { confirmed.mac } else { mac },

@@ -41,7 +41,7 @@ use super::{
     ADAPTERS, //
 };
 use crate::{
-    link::PortFacts,
+    link::PortInfo,
     local::LOCAL, //
 };
 
@@ -101,14 +101,9 @@ fn name_of(address: [u8; 4]) -> Option<Gid> {
 }
 
 /// The port with the address from which the peer's end is reached. May sleep.
-pub(super) fn toward(
-    device: &Device,
-    port: &PortFacts,
-    net: usize,
-    peer: Gid,
-) -> Option<PortFacts> {
+pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) -> Option<PortInfo> {
     let source = device.port_source(port.port, net, Some(v4(peer)?))?;
-    Some(PortFacts {
+    Some(PortInfo {
         gid: name_of(source)?,
         ..*port
     })
@@ -145,7 +140,7 @@ impl Adapter {
         let local = LOCAL.get().ok_or(Cause::NoDevice)?;
         let mac = self.iwarp_mac(port).unwrap_or(local.made_up_mac());
         local.note_port(mac);
-        let facts = PortFacts {
+        let info = PortInfo {
             transport: Transport::Iwarp,
             port,
             gid: name,
@@ -155,7 +150,7 @@ impl Adapter {
             next_hop: None,
             pnetid: self.pnetid(port),
         };
-        Ok(PortGid::without_vlan(self.clone(), facts))
+        Ok(PortGid::without_vlan(self.clone(), info))
     }
 
     /// The GID of an iWARP port is an Ethernet address; `lo` has none.

@@ -39,7 +39,7 @@ use super::{
     ADAPTERS, //
 };
 use crate::{
-    link::PortFacts,
+    link::PortInfo,
     local::LOCAL,
     namespace, //
 };
@@ -50,26 +50,26 @@ const NO_VLAN: u16 = 0;
 /// A port with the GID to use.
 pub(crate) struct PortGid {
     adapter: Arc<Adapter>,
-    pub(crate) facts: PortFacts,
+    pub(crate) info: PortInfo,
     /// The id of the VLAN that packets from the GID go to; 0 for none.
     pub(crate) vlan: u16,
     has_gateway: bool,
 }
 
 impl core::ops::Deref for PortGid {
-    type Target = PortFacts;
+    type Target = PortInfo;
 
-    fn deref(&self) -> &PortFacts {
-        &self.facts
+    fn deref(&self) -> &PortInfo {
+        &self.info
     }
 }
 
 impl PortGid {
     /// A port whose packets go to no VLAN, directly.
-    pub(super) fn without_vlan(adapter: Arc<Adapter>, facts: PortFacts) -> Self {
+    pub(super) fn without_vlan(adapter: Arc<Adapter>, info: PortInfo) -> Self {
         Self {
             adapter,
-            facts,
+            info,
             vlan: NO_VLAN,
             has_gateway: false,
         }
@@ -103,10 +103,10 @@ impl PortGid {
 
     /// Learns how `peer` is reached, if it is.
     pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Path> {
-        let (from, to) = (self.facts.gid.ipv4()?, peer.ipv4()?);
+        let (from, to) = (self.info.gid.ipv4()?, peer.ipv4()?);
         let path = tcp.path(from.0, to.0).ok()?;
         self.has_gateway = path.has_gateway;
-        self.facts.next_hop = path.has_gateway.then_some(Mac(path.mac));
+        self.info.next_hop = path.has_gateway.then_some(Mac(path.mac));
         Some(self.path())
     }
 }
@@ -229,21 +229,21 @@ pub(crate) fn find_other(
 /// as `is_direct` says, or, over iWARP, either way. May sleep.
 pub(crate) fn toward(
     device: &Device,
-    port: &PortFacts,
+    port: &PortInfo,
     net: usize,
     peer: Gid,
     is_direct: bool,
-) -> Option<PortFacts> {
+) -> Option<PortInfo> {
     match port.transport {
         Transport::Roce => toward_roce(device, port, peer, is_direct),
         Transport::Iwarp => iwarp::toward(device, port, net, peer),
     }
 }
 
-fn toward_roce(device: &Device, port: &PortFacts, peer: Gid, is_direct: bool) -> Option<PortFacts> {
+fn toward_roce(device: &Device, port: &PortInfo, peer: Gid, is_direct: bool) -> Option<PortInfo> {
     let index = u32::from(port.sgid_index);
     let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
-    (path.has_gateway != is_direct).then_some(PortFacts {
+    (path.has_gateway != is_direct).then_some(PortInfo {
         next_hop: path.has_gateway.then_some(Mac(path.mac)),
         ..*port
     })
@@ -302,7 +302,7 @@ impl Adapter {
         }
         Some(PortGid {
             adapter: self.clone(),
-            facts: PortFacts {
+            info: PortInfo {
                 transport: Transport::Roce,
                 port,
                 gid: Gid(gid.gid),
@@ -334,7 +334,7 @@ impl Adapter {
                 return None;
             }
             let found = self.port_gid(port, wanted.vlan, is_in_net)?;
-            return (found.facts.pnetid == wanted.pnetid).then_some(found);
+            return (found.info.pnetid == wanted.pnetid).then_some(found);
         }
         let Ipv4(address) = peer.ipv4()?;
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
@@ -342,8 +342,8 @@ impl Adapter {
             is_in_net(gid) && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
         })?;
         found.has_gateway = !wanted.is_direct;
-        found.facts = toward_roce(&self.device, &found.facts, peer, wanted.is_direct)?;
-        (found.facts.pnetid == wanted.pnetid).then_some(found)
+        found.info = toward_roce(&self.device, &found.info, peer, wanted.is_direct)?;
+        (found.info.pnetid == wanted.pnetid).then_some(found)
     }
 
     fn gid_of(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {

@@ -102,7 +102,7 @@ impl LinkGroup {
         // Whoever waits for the last message to leave is to be told.
         self.links().iter().flatten().for_each(|link| {
             link.want_slot(true);
-            link.expect_end();
+            link.expect_peer_teardown();
         });
         is_first
     }

@@ -47,8 +47,8 @@ use super::{
 use crate::{
     clock::now,
     link::{
-        Failure,
         Link, //
+        LinkError,
     }, //
 };
 
@@ -68,7 +68,7 @@ pub(crate) const FRESH: Duration = Duration::from_millis(50);
 impl LinkRef {
     /// Whether something was heard on the link just now.
     pub(crate) fn is_fresh(&self) -> bool {
-        now().saturating_since(self.link.heard()) < FRESH
+        now().saturating_since(self.link.last_rx()) < FRESH
     }
 }
 
@@ -260,7 +260,7 @@ impl LinkGroup {
         for link in self.links().iter().flatten() {
             let number = link.number();
             if link.is_iwarp() && validation.names().contains(&number) {
-                link.fail(Failure::GivenUp);
+                link.fail(LinkError::Retired);
                 is_any = true;
             }
         }

@@ -23,8 +23,8 @@ use kernel_ext::{
 };
 
 use super::{
-    Failure,
     Link,
+    LinkError,
     Sent, //
 };
 
@@ -38,10 +38,10 @@ const REGISTER_NS: u64 = 5_000_000_000;
 impl Link {
     /// Registers a region, whose key works afterwards. May sleep.
     pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
-        let _turn = self.registrar.lock();
-        let hardware = self.hardware().ok_or(ENOLINK)?;
+        let _turn = self.reg_mr_lock.lock();
+        let resources = self.resources().ok_or(ENOLINK)?;
         self.inner.lock().registered = None;
-        hardware.qp.post_register(self, mr)?;
+        resources.qp.post_register(self, mr)?;
         let end = time::now_ns().saturating_add(REGISTER_NS);
         let mut inner = self.inner.lock();
         loop {
@@ -49,14 +49,14 @@ impl Link {
                 return if good { Ok(()) } else { Err(EIO) };
             }
             let now = time::now_ns();
-            if inner.hardware.is_none() || now >= end {
+            if inner.resources.is_none() || now >= end {
                 drop(inner);
-                self.fail(Failure::Register);
+                self.fail(LinkError::Register);
                 return Err(ENOLINK);
             }
             let left = time::jiffies(end.saturating_sub(now));
             // A signal does not stop the device from registering.
-            let _ = self.changed.wait_interruptible_timeout(&mut inner, left);
+            let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
     }
 }
@@ -72,7 +72,7 @@ impl Link {
             true => match self.take_credits(bytes) {
                 Some([]) => return,
                 Some(bytes) => bytes,
-                None => return self.fail(Failure::Credits),
+                None => return self.fail(LinkError::MissingTrailer),
             },
         };
         if let Some(handler) = self.handler() {
@@ -88,8 +88,8 @@ impl ib::Handler for Link {
         let good = wc.status.is_success();
         // The slot is free by now: who said after our look that he wants one has found it.
         smp_mb(Full);
-        let posted = match this.has_controls.load(Relaxed) {
-            true => this.send_controls(&mut this.inner.lock()),
+        let posted = match this.is_llc_waiting.load(Relaxed) {
+            true => this.flush_llc_txq(&mut this.inner.lock()),
             false => Ok(()),
         };
         // Those who wait for a slot come before the one who had it.
@@ -104,19 +104,19 @@ impl ib::Handler for Link {
             Sent::Control => {}
         }
         if !good {
-            this.fail(Failure::Send(wc.status));
+            this.fail(LinkError::Send(wc.status));
         } else if posted.and_then(|()| this.send_credit_update()).is_err() {
-            this.fail(Failure::Post);
+            this.fail(LinkError::Post);
         }
     }
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
-        let is_first = this.is_iwarp() && this.heard.load(Relaxed) == 0;
-        this.heard.store(time::coarse_ns(), Relaxed);
+        let is_first = this.is_iwarp() && this.last_rx.load(Relaxed) == 0;
+        this.last_rx.store(time::coarse_ns(), Relaxed);
         if is_first {
             // Who looked under the lock waits by now.
             drop(this.inner.lock());
-            this.changed.notify_all();
+            this.state_wait.notify_all();
         }
         if message.len() <= MAX_RECV {
             this.tell(message, &mut [0; MAX_RECV]);
@@ -129,11 +129,11 @@ impl ib::Handler for Link {
     }
 
     fn receive_failed(this: &Arc<Self>, wc: Wc) {
-        this.fail(Failure::Receive(wc.status));
+        this.fail(LinkError::Receive(wc.status));
     }
 
     fn registered(this: &Arc<Self>, _mr: Arc<ib::Mr>, wc: Wc) {
         this.inner.lock().registered = Some(wc.status.is_success());
-        this.changed.notify_all();
+        this.state_wait.notify_all();
     }
 }

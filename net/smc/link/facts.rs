@@ -36,7 +36,7 @@ use super::Handler;
 
 /// Why a link is broken.
 #[derive(Clone, Copy)]
-pub(crate) enum Failure {
+pub(crate) enum LinkError {
     /// A work request could not be posted.
     Post,
     /// A message, or the data before it, did not arrive.
@@ -46,28 +46,28 @@ pub(crate) enum Failure {
     /// The registration of memory did not end in time.
     Register,
     /// The peer did not answer when the link was tested.
-    Silence,
+    TestLinkTimeout,
     /// Its port does not work any more, or is gone.
     Port,
     /// The peer's message says nothing about credits.
-    Credits,
+    MissingTrailer,
     /// The peer does not use it any more.
-    GivenUp,
+    Retired,
     /// The peer's queue pair has the number of another link's: the device at the other end is not that of before.
     Replaced,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Post => f.write_str("cannot post to its queues"),
             Self::Send(status) => f.write_fmt(fmt!("a send ended with: {status}")),
             Self::Receive(status) => f.write_fmt(fmt!("a receive ended with: {status}")),
             Self::Register => f.write_str("memory was not registered in time"),
-            Self::Silence => f.write_str("the peer does not answer"),
+            Self::TestLinkTimeout => f.write_str("the peer does not answer"),
             Self::Port => f.write_str("its port is gone"),
-            Self::Credits => f.write_str("the peer does not account for its receives"),
-            Self::GivenUp => f.write_str("the peer gave it up"),
+            Self::MissingTrailer => f.write_str("the peer does not account for its receives"),
+            Self::Retired => f.write_str("the peer gave it up"),
             Self::Replaced => f.write_str("the peer's queue pair is that of another link now"),
         }
     }
@@ -75,20 +75,20 @@ impl fmt::Display for Failure {
 
 /// Which link group it is, for those who trace links.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct GroupId {
+pub(crate) struct TraceLgr {
     pub(crate) address: usize,
     /// That of its network namespace.
     pub(crate) net_cookie: u64,
 }
 
 /// A link that has just gone down.
-pub(super) struct Broken {
+pub(super) struct LinkDownInfo {
     pub(super) handler: Option<Arc<dyn Handler>>,
     pub(super) device: Option<Arc<Device>>,
     pub(super) state: State,
 }
 
-impl Broken {
+impl LinkDownInfo {
     /// What the tracepoint shows of it.
     #[cold]
     pub(super) fn traced(&self) -> LinkDown {
@@ -105,7 +105,7 @@ impl Broken {
 
 /// The peer's end of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerEnd {
+pub(crate) struct PeerQp {
     pub(crate) qp: QpNum,
     pub(crate) gid: Gid,
     pub(crate) mac: Mac,
@@ -114,7 +114,7 @@ pub(crate) struct PeerEnd {
     pub(crate) mtu: Mtu,
 }
 
-impl PeerEnd {
+impl PeerQp {
     /// The end that a peer named in the handshake.
     pub(crate) fn of(peer: &SmcR, mtu: Mtu) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl PeerEnd {
 }
 
 /// What administrators see of a link.
-pub(crate) struct Facts {
+pub(crate) struct LinkInfo {
     pub(crate) number: LinkNum,
     pub(crate) state: State,
     /// Gone once the link is down.
@@ -137,9 +137,9 @@ pub(crate) struct Facts {
     pub(crate) peer_uid: LinkUid,
 }
 
-/// Facts of our port.
+/// LinkInfo of our port.
 #[derive(Clone, Copy)]
-pub(crate) struct PortFacts {
+pub(crate) struct PortInfo {
     pub(crate) transport: Transport,
     pub(crate) port: u32,
     pub(crate) gid: Gid,

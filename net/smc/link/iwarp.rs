@@ -39,8 +39,8 @@ use smc_proto::{
 };
 
 use super::{
-    Failure,
     Link, //
+    LinkError,
 };
 
 /// What there is of a link's stream.
@@ -121,9 +121,9 @@ impl Link {
     }
 
     fn listen_for(&self, net: &NetNs, theirs: IpAddr) -> Result<u16> {
-        let hardware = self.hardware().ok_or(ENOLINK)?;
+        let resources = self.resources().ok_or(ENOLINK)?;
         let ours = self.port().gid.iwarp().ok_or(EINVAL)?;
-        let listener = Listener::new(&hardware.qp, net, ours, theirs)?;
+        let listener = Listener::new(&resources.qp, net, ours, theirs)?;
         let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
         self.keep(|streaming| streaming.listener = Some(listener))?;
@@ -168,10 +168,10 @@ impl Link {
         (opener, port): (Role, u16),
         end: u64,
     ) -> Result {
-        let hardware = self.hardware().ok_or(ENOLINK)?;
+        let resources = self.resources().ok_or(ENOLINK)?;
         let ends = (wanted.ours, SocketAddr::new(wanted.theirs, port));
         let token = wanted.token(opener);
-        let stream = Stream::connect(&hardware.qp, net, ends, &token, end);
+        let stream = Stream::connect(&resources.qp, net, ends, &token, end);
         // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
         let stream = stream.inspect_err(|_| self.flush_cqs())?;
         self.keep(|streaming| streaming.stream = Some(stream))
@@ -201,7 +201,7 @@ impl Link {
     pub(crate) fn greet(self: &Arc<Self>) {
         self.with_credits(|credits| credits.force_credit_update());
         if self.send_credit_update().is_err() {
-            self.fail(Failure::Post);
+            self.fail(LinkError::Post);
         }
     }
 
@@ -210,13 +210,13 @@ impl Link {
         let mut inner = self.inner.lock();
         loop {
             let now = time::now_ns();
-            let has_heard = self.heard.load(Relaxed) != 0;
-            if has_heard || now >= end || !inner.state.is_usable() {
-                return has_heard;
+            let has_received = self.last_rx.load(Relaxed) != 0;
+            if has_received || now >= end || !inner.state.is_usable() {
+                return has_received;
             }
             let left = time::jiffies(end.saturating_sub(now));
             // The wait is short, and a signal no reason to end it.
-            let _ = self.changed.wait_interruptible_timeout(&mut inner, left);
+            let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
     }
 
@@ -227,7 +227,7 @@ impl Link {
     /// Keeps something of the stream while the link has its device; if that is gone, so is this.
     fn keep(&self, put: impl FnOnce(&mut Streaming)) -> Result {
         let mut inner = self.inner.lock();
-        match inner.hardware {
+        match inner.resources {
             Some(_) => {
                 put(&mut inner.streaming);
                 Ok(())

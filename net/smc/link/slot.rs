@@ -27,9 +27,9 @@ use smc_proto::{
 };
 
 use super::{
-    Failure,
-    Hardware,
+    IbResources,
     Link,
+    LinkError,
     Sent, //
 };
 
@@ -102,13 +102,13 @@ impl Slot<'_> {
 impl Link {
     /// Takes a slot for a message about a connection, if one is free and the peer can take the message. Does
     /// not sleep.
-    pub(crate) fn take_slot<'a>(&'a self, hardware: &'a Hardware) -> Option<Slot<'a>> {
-        self.with_credit(hardware.qp.take_slot()?, Credits::take)
+    pub(crate) fn take_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
+        self.with_credit(resources.qp.take_slot()?, Credits::take)
     }
 
     /// As [`Link::take_slot`], for a long message.
-    pub(super) fn take_large_slot<'a>(&'a self, hardware: &'a Hardware) -> Option<Slot<'a>> {
-        self.with_credit(hardware.qp.take_large_slot()?, Credits::take)
+    pub(super) fn take_large_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
+        self.with_credit(resources.qp.take_large_slot()?, Credits::take)
     }
 
     fn with_credit<'a>(
@@ -160,8 +160,8 @@ impl Link {
         self.report_acked();
         // Who said after our look that he waits has seen the credits.
         smp_mb(Full);
-        let posted = match self.has_controls.load(Relaxed) {
-            true => self.send_controls(&mut self.inner.lock()),
+        let posted = match self.is_llc_waiting.load(Relaxed) {
+            true => self.flush_llc_txq(&mut self.inner.lock()),
             false => Ok(()),
         };
         if self.is_slot_wanted.load(Relaxed) {
@@ -170,7 +170,7 @@ impl Link {
             }
         }
         if posted.and_then(|()| self.send_credit_update()).is_err() {
-            self.fail(Failure::Post);
+            self.fail(LinkError::Post);
         }
     }
 
@@ -180,11 +180,11 @@ impl Link {
         if !self.is_iwarp() || self.with_credits(is_due) != Some(true) {
             return Ok(());
         }
-        let Some(hardware) = self.hardware() else {
+        let Some(resources) = self.resources() else {
             return Ok(());
         };
-        let slot = hardware.qp.take_large_slot();
-        let Some(slot) = slot.or_else(|| hardware.qp.take_slot()) else {
+        let slot = resources.qp.take_large_slot();
+        let Some(slot) = slot.or_else(|| resources.qp.take_slot()) else {
             return Ok(());
         };
         let Some(mut slot) = self.with_credit(slot, Credits::take_last) else {

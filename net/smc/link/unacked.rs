@@ -17,8 +17,8 @@ use smc_proto::{
 };
 
 use super::{
-    Failure,
     Link,
+    LinkError,
     Sender,
     Sent, //
 };
@@ -172,7 +172,7 @@ impl Link {
         if self.with_credits(|credits| credits.request_ack()).is_some()
             && self.send_credit_update().is_err()
         {
-            self.fail(Failure::Post);
+            self.fail(LinkError::Post);
         }
     }
 }

@@ -52,8 +52,8 @@ use crate::{
     lgr::LinkGroup,
     link::{
         Link,
-        PeerEnd,
-        PortFacts,
+        PeerQp,
+        PortInfo,
         Wanted, //
     },
     llc::LinkRx, //
@@ -68,14 +68,14 @@ const MAX_KEYS: usize = 255;
 /// A port for another link: one of a device, with what is to be known of it.
 struct Place {
     device: Arc<Device>,
-    facts: PortFacts,
+    info: PortInfo,
 }
 
 impl Place {
     fn of(port: &PortGid) -> Self {
         Self {
             device: port.device().clone(),
-            facts: port.facts,
+            info: port.info,
         }
     }
 }
@@ -134,11 +134,11 @@ fn place(
                 transport.is_none_or(|transport| link.port().transport == transport)
             })?;
             let device = link.device()?;
-            let facts = match peer {
+            let info = match peer {
                 Some(peer) => way(group, &device, &link, peer)?,
                 None => *link.port(),
             };
-            Some(Place { device, facts })
+            Some(Place { device, info })
         }
     }
 }
@@ -153,7 +153,7 @@ fn transport_of(peer: Gid) -> Transport {
 
 /// The port of a link with the way from it to the peer's port `peer`: that of a link which there is, or
 /// one of the same kind.
-fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Option<PortFacts> {
+fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Option<PortInfo> {
     let port = link.port();
     let links = group.links();
     let mut known = links
@@ -168,7 +168,7 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
 
 /// Makes a link and puts it into a slot.
 fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
-    let link = Link::new(&place.device, place.facts, group.terms.depth)?;
+    let link = Link::new(&place.device, place.info, group.terms.depth)?;
     group
         .put_link(slot, &link)
         .inspect_err(|_| link.shut_down())?;
@@ -222,7 +222,7 @@ fn ready_to_receive(
     link: &Arc<Link>,
     peer: &NewLink,
 ) -> Result {
-    let end = PeerEnd {
+    let end = PeerQp {
         qp: peer.qp_num,
         gid: peer.gid,
         mac: peer.mac,
@@ -387,7 +387,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let place = place(group, which, unused, None)?;
     // A port of ours that is offered again is new to the C module if the offer comes by another one.
     let on = group
-        .active_link_beside(place.facts.gid)
+        .active_link_beside(place.info.gid)
         .map_or(on, |(other, _)| other);
     let slot = group.spare_slot()?;
     let number = group.next_link_number()?;

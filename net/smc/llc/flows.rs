@@ -109,7 +109,7 @@ impl LinkGroup {
             return true;
         }
         let (LinkRef { slot, link }, start) = (at, now());
-        let before = link.heard();
+        let before = link.last_rx();
         let since = before.saturating_add(FRESH);
         let is_mine = self.with_llc(|state, _| state.begin_probe(*slot, since, start));
         if is_mine {
@@ -118,7 +118,7 @@ impl LinkGroup {
         let end = start.saturating_add(PROBE_MAX);
         let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
         let mut late = Duration::ZERO;
-        while link.heard() == before && link.is_up() && self.terminating().is_none() {
+        while link.last_rx() == before && link.is_up() && self.terminating().is_none() {
             if left == Duration::ZERO || end.is_due(now()) {
                 if late >= PROBE_LATE {
                     return true;
@@ -128,12 +128,12 @@ impl LinkGroup {
                 return false;
             }
             let (asleep, tick) = (now(), time::jiffies(left.as_nanos()).min(TICK));
-            self.wait_llc_event(tick, |_| link.heard() != before);
+            self.wait_llc_event(tick, |_| link.last_rx() != before);
             let slept = now().saturating_since(asleep);
             late = late.saturating_add(overslept(slept));
             left = left.saturating_sub(slept.saturating_sub(overslept(slept)));
         }
-        link.heard() != before && link.is_up()
+        link.last_rx() != before && link.is_up()
     }
 
     /// Has a link tested from now on that did not answer.

@@ -24,8 +24,8 @@ use crate::{
         LinkGroup, //
     },
     link::{
-        GroupId,
         Handler, //
+        TraceLgr,
     }, //
 };
 
@@ -55,8 +55,8 @@ impl Handler for LinkRx {
         }
     }
 
-    fn group(&self) -> GroupId {
-        GroupId {
+    fn group(&self) -> TraceLgr {
+        TraceLgr {
             address: ptr::from_ref(&*self.group).addr(),
             net_cookie: self.group.terms.net_cookie,
         }

@@ -104,23 +104,23 @@ fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
 
 /// A link that carries `load` connections, unless something has gone wrong with it.
 fn put_link(unit: &mut Unit<'_, '_>, group: &LinkGroup, link: &Link, load: usize) -> Result {
-    let (facts, port) = (link.facts(), link.port());
-    let Some(device) = facts.device.filter(|_| facts.state.is_usable()) else {
+    let (info, port) = (link.info(), link.port());
+    let Some(device) = info.device.filter(|_| info.state.is_usable()) else {
         return Ok(());
     };
     let netdev = device.port_netdev(port.port);
     unit.message(number(SMC_NETLINK_GET_LINK_SMCR)?, |attrs| {
         attrs.nest(SMC_GEN_LINK_SMCR, |attrs| {
-            attrs.u8(SMC_NLA_LINK_ID, facts.number.0)?;
-            attrs.u32(SMC_NLA_LINK_STATE, facts.state.code().into())?;
+            attrs.u8(SMC_NLA_LINK_ID, info.number.0)?;
+            attrs.u32(SMC_NLA_LINK_STATE, info.state.code().into())?;
             attrs.u32(SMC_NLA_LINK_CONN_CNT, count(load))?;
             attrs.u8(SMC_NLA_LINK_IB_PORT, number(port.port)?)?;
             attrs.u32(SMC_NLA_LINK_NET_DEV, netdev.map_or(0, |dev| dev.ifindex))?;
             attrs.string(SMC_NLA_LINK_IB_DEV, device.name().as_bytes())?;
-            attrs.u32(SMC_NLA_LINK_UID, raw(group.link_uid(facts.number)))?;
-            attrs.u32(SMC_NLA_LINK_PEER_UID, raw(facts.peer_uid))?;
+            attrs.u32(SMC_NLA_LINK_UID, raw(group.link_uid(info.number)))?;
+            attrs.u32(SMC_NLA_LINK_PEER_UID, raw(info.peer_uid))?;
             attrs.string(SMC_NLA_LINK_GID, &port.gid.text())?;
-            attrs.string(SMC_NLA_LINK_PEER_GID, &facts.peer_gid.text())
+            attrs.string(SMC_NLA_LINK_PEER_GID, &info.peer_gid.text())
         })
     })
 }

@@ -92,8 +92,8 @@ impl SendBuf {
 
     /// The memory as the device of a link sees it, and no other device any more. May sleep.
     pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
-        let hardware = link.hardware().ok_or(ENOLINK)?;
-        let device = hardware.pd.device();
+        let resources = link.resources().ok_or(ENOLINK)?;
+        let device = resources.pd.device();
         let there = self.map.lock().clone();
         if let Some(map) = there.filter(|map| Arc::ptr_eq(map.device(), device)) {
             return Ok(map);

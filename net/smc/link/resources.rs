@@ -16,7 +16,7 @@ use kernel_ext::ib::{
 };
 
 use super::{
-    control::MAX_CONTROL,
+    llc_txq::MAX_CONTROL,
     Link, //
 };
 use crate::config::Depth;
@@ -28,7 +28,7 @@ pub(super) const MSG_LEN: u32 = 44;
 const MAX_LEN: u32 = 8192;
 
 /// What belongs to the RDMA device.
-pub(crate) struct Hardware {
+pub(crate) struct IbResources {
     pub(crate) qp: Arc<Qp<Link>>,
     /// Receives that are posted at a time.
     pub(super) recv_slots: u16,
@@ -37,7 +37,7 @@ pub(crate) struct Hardware {
     pub(super) recv_cq: Arc<Cq>,
 }
 
-impl Hardware {
+impl IbResources {
     /// As deep as `depth` says, or less where there is no memory for that: not below the default. There is
     /// room for `trailer` bytes behind each message.
     pub(super) fn new(device: &Arc<Device>, mut depth: Depth, trailer: u32) -> Result<Arc<Self>> {
@@ -72,13 +72,13 @@ impl Hardware {
         let recv_cq = cq(config.recv_work_requests())?;
         let pd = Pd::new(device)?;
         let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
-        let hardware = Self {
+        let resources = Self {
             qp: Arc::new(qp, GFP_KERNEL)?,
             recv_slots: config.recv_slots,
             pd,
             send_cq,
             recv_cq,
         };
-        Ok(Arc::new(hardware, GFP_KERNEL)?)
+        Ok(Arc::new(resources, GFP_KERNEL)?)
     }
 }

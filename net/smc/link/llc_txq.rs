@@ -16,7 +16,7 @@ use kernel::{
 use smc_proto::wire::llc;
 
 use super::{
-    hardware::MSG_LEN,
+    resources::MSG_LEN,
     Inner,
     Link,
     Sent, //
@@ -27,24 +27,24 @@ pub(super) const MAX_CONTROL: usize = llc::MAX_LEN;
 
 /// Control messages that may wait. There is one request of ours at a time, and answers to the peer's,
 /// who has no reason to ask for as many before it heard of the first.
-const MAX_WAITING: usize = 8;
+const LLC_TXQ_LEN: usize = 8;
 
 /// Their bytes together: one that was given up may still be there when the next long one comes.
-const MAX_WAITING_LEN: usize = 2 * MAX_CONTROL;
+const LLC_TXQ_BYTES: usize = 2 * MAX_CONTROL;
 
-/// Control messages that wait for a slot, oldest first. Never allocates after [`Controls::new`].
-pub(super) struct Controls {
+/// Control messages that wait for a slot, oldest first. Never allocates after [`LlcTxQueue::new`].
+pub(super) struct LlcTxQueue {
     /// The messages, each where the one before ends.
     bytes: KVec<u8>,
     /// How long each is.
     lens: KVec<usize>,
 }
 
-impl Controls {
+impl LlcTxQueue {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
-            bytes: KVec::with_capacity(MAX_WAITING_LEN, GFP_KERNEL)?,
-            lens: KVec::with_capacity(MAX_WAITING, GFP_KERNEL)?,
+            bytes: KVec::with_capacity(LLC_TXQ_BYTES, GFP_KERNEL)?,
+            lens: KVec::with_capacity(LLC_TXQ_LEN, GFP_KERNEL)?,
         })
     }
 
@@ -55,7 +55,7 @@ impl Controls {
     /// Appends a message of `len` bytes, which `write` writes.
     fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8]) -> Result) -> Result {
         let start = self.bytes.len();
-        let has_room = len <= MAX_WAITING_LEN.saturating_sub(start);
+        let has_room = len <= LLC_TXQ_BYTES.saturating_sub(start);
         if !has_room || self.lens.push_within_capacity(len).is_err() {
             return Err(EBUSY);
         }
@@ -94,25 +94,25 @@ impl Link {
     ///
     /// `EBUSY` when as many wait already as no peer has reason to ask for; else what `write` or the device
     /// answers.
-    pub(crate) fn send_control(
+    pub(crate) fn send_llc(
         self: &Arc<Self>,
         len: usize,
         write: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result {
         let mut inner = self.inner.lock();
-        inner.controls.push(len, write)?;
-        self.send_controls(&mut inner)
+        inner.llc_txq.push(len, write)?;
+        self.flush_llc_txq(&mut inner)
     }
 
     /// Sends the control messages that wait, as far as there are slots. Posts under the lock, so that
     /// they stay in order.
-    pub(super) fn send_controls(self: &Arc<Self>, inner: &mut Inner) -> Result {
-        let hardware = inner.hardware.clone().ok_or(ENOLINK)?;
+    pub(super) fn flush_llc_txq(self: &Arc<Self>, inner: &mut Inner) -> Result {
+        let resources = inner.resources.clone().ok_or(ENOLINK)?;
         let mut has_noted = false;
-        while let Some(message) = inner.controls.first() {
-            let slot = match self.take_large_slot(&hardware) {
+        while let Some(message) = inner.llc_txq.first() {
+            let slot = match self.take_large_slot(&resources) {
                 // A short message may take one of those for data.
-                None if message.len() <= MSG_LEN as usize => self.take_slot(&hardware),
+                None if message.len() <= MSG_LEN as usize => self.take_slot(&resources),
                 slot => slot,
             };
             let Some(mut slot) = slot else {
@@ -120,16 +120,16 @@ impl Link {
                     return Ok(());
                 }
                 // A slot that was freed before this has told nobody.
-                self.has_controls.store(true, Relaxed);
+                self.is_llc_waiting.store(true, Relaxed);
                 smp_mb(Full);
                 has_noted = true;
                 continue;
             };
             slot.write(message)?;
             slot.post(self, Sent::Control, &[])?;
-            inner.controls.pop();
+            inner.llc_txq.pop();
         }
-        self.has_controls.store(false, Relaxed);
+        self.is_llc_waiting.store(false, Relaxed);
         Ok(())
     }
 }
