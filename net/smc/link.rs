@@ -6,7 +6,7 @@
 //! a device leaves, nothing of it stays behind in link groups or connections.
 
 mod complete;
-mod facts;
+mod down;
 mod iwarp;
 mod llc_txq;
 mod resources;
@@ -39,8 +39,7 @@ use kernel_ext::{
         Device,
         RtrAttr, //
     },
-    random,
-    trace, //
+    random, //
 };
 use smc_proto::{
     conn::SentRecord,
@@ -49,6 +48,7 @@ use smc_proto::{
         LinkNum,
         LinkUid,
         Mac,
+        Mtu,
         Psn,
         QpNum, //
     },
@@ -62,19 +62,16 @@ use smc_proto::{
         State,
         Transport, //
     },
+    pnet::PnetId,
     time::Instant,
-    wire::iwarp::TRAILER_LEN, //
+    wire::{
+        clc::SmcR,
+        iwarp::TRAILER_LEN, //
+    }, //
 };
 
 use crate::config::Depth;
-use facts::LinkDownInfo;
-pub(crate) use facts::{
-    LinkError,
-    LinkInfo,
-    PeerQp,
-    PortInfo, //
-    TraceLgr,
-};
+pub(crate) use down::LinkError;
 use iwarp::Streaming;
 pub(crate) use iwarp::Wanted;
 use llc_txq::LlcTxQueue;
@@ -82,7 +79,63 @@ pub(crate) use resources::IbResources;
 pub(crate) use slot::Slot;
 use unacked::Unacked;
 
-/// Who gets to know that a message arrived, or did not. Nothing here sleeps.
+/// Our port, as a link uses it.
+#[derive(Clone, Copy)]
+pub(crate) struct PortInfo {
+    pub(crate) transport: Transport,
+    pub(crate) port: u32,
+    pub(crate) gid: Gid,
+    pub(crate) sgid_index: u8,
+    pub(crate) mac: Mac,
+    pub(crate) mtu: Mtu,
+    pub(crate) next_hop: Option<Mac>,
+    /// The physical network that it is on, if that has a name.
+    pub(crate) pnetid: Option<PnetId>,
+}
+
+/// The peer's queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerQp {
+    pub(crate) qp: QpNum,
+    pub(crate) gid: Gid,
+    pub(crate) mac: Mac,
+    pub(crate) psn: Psn,
+    /// The lower of both sides' path MTUs.
+    pub(crate) mtu: Mtu,
+}
+
+impl PeerQp {
+    /// The queue pair that a peer named in the handshake.
+    pub(crate) fn of(peer: &SmcR, mtu: Mtu) -> Self {
+        Self {
+            qp: peer.qp_num,
+            gid: peer.gid,
+            mac: peer.mac,
+            psn: peer.psn,
+            mtu,
+        }
+    }
+}
+
+/// What administrators see of a link.
+pub(crate) struct LinkInfo {
+    pub(crate) number: LinkNum,
+    pub(crate) state: State,
+    /// Gone once the link is down.
+    pub(crate) device: Option<Arc<Device>>,
+    pub(crate) peer_gid: Gid,
+    pub(crate) peer_uid: LinkUid,
+}
+
+/// The link group of a link, as tracepoints name it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TraceLgr {
+    pub(crate) address: usize,
+    /// That of its network namespace.
+    pub(crate) net_cookie: u64,
+}
+
+/// Gets the completions of messages. Nothing here sleeps.
 pub(crate) trait Sender: Send + Sync {
     /// The message of `record` has arrived, or was lost.
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
@@ -92,7 +145,7 @@ pub(crate) trait Sender: Send + Sync {
     fn on_acked(self: Arc<Self>, record: &SentRecord, arrived: bool);
 }
 
-/// Who takes what a link brings. Does not sleep.
+/// Receives a link's events. Called from completion context: must not sleep.
 pub(crate) trait Handler: Send + Sync {
     /// The group that the link belongs to.
     fn group(&self) -> TraceLgr;
@@ -374,54 +427,9 @@ impl Link {
         }
     }
 
-    /// The link is broken: its group gets to know, once. Does not sleep.
-    // Inline, as the tracepoint tells the place from which this was called.
-    #[inline(always)]
-    pub(crate) fn fail(&self, why: LinkError) {
-        let Some(broken) = self.mark_down(why) else {
-            return;
-        };
-        trace::link_down(self, || broken.traced());
-        if let Some(handler) = broken.handler {
-            handler.on_failure();
-        }
-    }
-
-    /// Takes note that the link is broken; `None` if that was known.
-    fn mark_down(&self, why: LinkError) -> Option<LinkDownInfo> {
-        let mut inner = self.inner.lock();
-        let next = inner.state.on(Event::WentDown)?;
-        inner.state = next;
-        let broken = LinkDownInfo {
-            handler: inner.handler.clone(),
-            device: inner.device.clone(),
-            state: next,
-        };
-        let number = inner.number;
-        drop(inner);
-        if !self.is_teardown_expected() {
-            pr_warn!(
-                "link {} of queue pair {} failed: {why}\n",
-                number.0,
-                self.qp_num.get()
-            );
-        }
-        self.state_wait.notify_all();
-        Some(broken)
-    }
-
     /// Whether the link is a stream, and messages need the peer's credits.
     pub(crate) fn is_iwarp(&self) -> bool {
         self.port.transport == Transport::Iwarp
-    }
-
-    /// The group ends: over iWARP the link is gone as soon as one side takes it down.
-    pub(crate) fn expect_peer_teardown(&self) {
-        self.is_ending.store(true, Relaxed);
-    }
-
-    fn is_teardown_expected(&self) -> bool {
-        self.is_iwarp() && self.is_ending.load(Relaxed)
     }
 
     /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Control messages of a link: they go out in order, and before data that wait for a slot.
+//! LLC messages of a link: they go out in order, and before data that wait for a slot.
 
 use kernel::{
     prelude::*,
@@ -13,26 +13,25 @@ use kernel::{
         Arc, //
     }, //
 };
-use smc_proto::wire::llc;
+use smc_proto::wire::{
+    llc,
+    SEND_LEN, //
+};
 
 use super::{
-    resources::MSG_LEN,
     Inner,
     Link,
     Sent, //
 };
 
-/// Longest control message that is sent: one of version 2 that names all regions of a group.
-pub(super) const MAX_CONTROL: usize = llc::MAX_LEN;
-
-/// Control messages that may wait. There is one request of ours at a time, and answers to the peer's,
+/// LLC messages that may wait. There is one request of ours at a time, and answers to the peer's,
 /// who has no reason to ask for as many before it heard of the first.
 const LLC_TXQ_LEN: usize = 8;
 
 /// Their bytes together: one that was given up may still be there when the next long one comes.
-const LLC_TXQ_BYTES: usize = 2 * MAX_CONTROL;
+const LLC_TXQ_BYTES: usize = 2 * llc::MAX_LEN;
 
-/// Control messages that wait for a slot, oldest first. Never allocates after [`LlcTxQueue::new`].
+/// LLC messages that wait for a send slot, oldest first. Never allocates after [`LlcTxQueue::new`].
 pub(super) struct LlcTxQueue {
     /// The messages, each where the one before ends.
     bytes: KVec<u8>,
@@ -87,7 +86,7 @@ impl LlcTxQueue {
 }
 
 impl Link {
-    /// Sends a control message of `len` bytes, which `write` writes under a lock, or keeps it until there
+    /// Sends an LLC message of `len` bytes, which `write` writes under a lock, or keeps it until there
     /// is a slot. Does not sleep.
     ///
     /// # Errors
@@ -104,7 +103,7 @@ impl Link {
         self.flush_llc_txq(&mut inner)
     }
 
-    /// Sends the control messages that wait, as far as there are slots. Posts under the lock, so that
+    /// Sends the LLC messages that wait, as far as there are slots. Posts under the lock, so that
     /// they stay in order.
     pub(super) fn flush_llc_txq(self: &Arc<Self>, inner: &mut Inner) -> Result {
         let resources = inner.resources.clone().ok_or(ENOLINK)?;
@@ -112,7 +111,7 @@ impl Link {
         while let Some(message) = inner.llc_txq.first() {
             let slot = match self.take_large_slot(&resources) {
                 // A short message may take one of those for data.
-                None if message.len() <= MSG_LEN as usize => self.take_slot(&resources),
+                None if message.len() <= SEND_LEN => self.take_slot(&resources),
                 slot => slot,
             };
             let Some(mut slot) = slot else {

@@ -14,15 +14,16 @@ use kernel_ext::ib::{
     PollContext,
     Qp, //
 };
-
-use super::{
-    llc_txq::MAX_CONTROL,
-    Link, //
+use smc_proto::wire::{
+    llc,
+    SEND_LEN, //
 };
+
+use super::Link;
 use crate::config::Depth;
 
 /// Bytes of a message of any kind but the long ones of version 2.
-pub(super) const MSG_LEN: u32 = 44;
+const MSG_LEN: u32 = SEND_LEN as u32;
 
 /// Bytes of the longest message that a peer may send.
 const MAX_LEN: u32 = 8192;
@@ -59,7 +60,7 @@ impl IbResources {
             send_slots: depth.send,
             send_len: MSG_LEN + trailer,
             // For control messages, which must not wait behind data.
-            large_len: MAX_CONTROL as u32 + trailer,
+            large_len: llc::MAX_LEN as u32 + trailer,
             // All messages, and the data of small requests and answers.
             inline_len: 128,
             recv_slots: depth.recv,

@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is to be known of the two ends of a link, and why one breaks.
+//! Why and how a link goes down.
 
 use kernel::{
     fmt,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 use kernel_ext::{
     ib::{
         self,
         Device, //
     },
-    trace::LinkDown, //
+    trace::{
+        self,
+        LinkDown, //
+    }, //
 };
-use smc_proto::{
-    id::{
-        Gid,
-        LinkNum,
-        LinkUid,
-        Mac,
-        Mtu,
-        Psn,
-        QpNum, //
-    },
-    link::{
-        State,
-        Transport, //
-    },
-    pnet::PnetId,
-    wire::clc::SmcR, //
+use smc_proto::link::{
+    Event,
+    State, //
 };
 
-use super::Handler;
+use super::{
+    Handler,
+    Link, //
+};
 
 /// Why a link is broken.
 #[derive(Clone, Copy)]
@@ -73,25 +69,17 @@ impl fmt::Display for LinkError {
     }
 }
 
-/// Which link group it is, for those who trace links.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct TraceLgr {
-    pub(crate) address: usize,
-    /// That of its network namespace.
-    pub(crate) net_cookie: u64,
-}
-
 /// A link that has just gone down.
-pub(super) struct LinkDownInfo {
-    pub(super) handler: Option<Arc<dyn Handler>>,
-    pub(super) device: Option<Arc<Device>>,
-    pub(super) state: State,
+struct LinkDownInfo {
+    handler: Option<Arc<dyn Handler>>,
+    device: Option<Arc<Device>>,
+    state: State,
 }
 
 impl LinkDownInfo {
     /// What the tracepoint shows of it.
     #[cold]
-    pub(super) fn traced(&self) -> LinkDown {
+    fn traced(&self) -> LinkDown {
         let group = self.handler.as_ref().map(|handler| handler.group());
         let group = group.unwrap_or_default();
         LinkDown {
@@ -103,50 +91,49 @@ impl LinkDownInfo {
     }
 }
 
-/// The peer's end of a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerQp {
-    pub(crate) qp: QpNum,
-    pub(crate) gid: Gid,
-    pub(crate) mac: Mac,
-    pub(crate) psn: Psn,
-    /// The lower of both sides' path MTUs.
-    pub(crate) mtu: Mtu,
-}
-
-impl PeerQp {
-    /// The end that a peer named in the handshake.
-    pub(crate) fn of(peer: &SmcR, mtu: Mtu) -> Self {
-        Self {
-            qp: peer.qp_num,
-            gid: peer.gid,
-            mac: peer.mac,
-            psn: peer.psn,
-            mtu,
+impl Link {
+    /// The link is broken: its group gets to know, once. Does not sleep.
+    // Inline, as the tracepoint tells the place from which this was called.
+    #[inline(always)]
+    pub(crate) fn fail(&self, why: LinkError) {
+        let Some(down) = self.mark_down(why) else {
+            return;
+        };
+        trace::link_down(self, || down.traced());
+        if let Some(handler) = down.handler {
+            handler.on_failure();
         }
     }
-}
 
-/// What administrators see of a link.
-pub(crate) struct LinkInfo {
-    pub(crate) number: LinkNum,
-    pub(crate) state: State,
-    /// Gone once the link is down.
-    pub(crate) device: Option<Arc<Device>>,
-    pub(crate) peer_gid: Gid,
-    pub(crate) peer_uid: LinkUid,
-}
+    /// Takes note that the link is broken; `None` if that was known.
+    fn mark_down(&self, why: LinkError) -> Option<LinkDownInfo> {
+        let mut inner = self.inner.lock();
+        let next = inner.state.on(Event::WentDown)?;
+        inner.state = next;
+        let down = LinkDownInfo {
+            handler: inner.handler.clone(),
+            device: inner.device.clone(),
+            state: next,
+        };
+        let number = inner.number;
+        drop(inner);
+        if !self.is_teardown_expected() {
+            pr_warn!(
+                "link {} of queue pair {} failed: {why}\n",
+                number.0,
+                self.qp_num.get()
+            );
+        }
+        self.state_wait.notify_all();
+        Some(down)
+    }
 
-/// LinkInfo of our port.
-#[derive(Clone, Copy)]
-pub(crate) struct PortInfo {
-    pub(crate) transport: Transport,
-    pub(crate) port: u32,
-    pub(crate) gid: Gid,
-    pub(crate) sgid_index: u8,
-    pub(crate) mac: Mac,
-    pub(crate) mtu: Mtu,
-    pub(crate) next_hop: Option<Mac>,
-    /// The physical network that it is on, if that has a name.
-    pub(crate) pnetid: Option<PnetId>,
+    /// The group ends: over iWARP the link is gone as soon as one side takes it down.
+    pub(crate) fn expect_peer_teardown(&self) {
+        self.is_ending.store(true, Relaxed);
+    }
+
+    fn is_teardown_expected(&self) -> bool {
+        self.is_iwarp() && self.is_ending.load(Relaxed)
+    }
 }
