@@ -27,7 +27,7 @@ use smc_proto::id::{
     Token, //
 };
 use smc_proto::wire::iwarp::{
-    Awaited,
+    IwListenAddr,
     Nonce, //
 };
 use smc_proto::wire::{
@@ -55,10 +55,10 @@ prop_compose! {
         link_num in 1u8..=255,
         mtu in option::of(mtu()),
         psn in psn(),
-        awaited in option::of((Awaited::FIRST_PORT.., any::<[u8; 4]>())),
+        listen_addr in option::of((IwListenAddr::FIRST_PORT.., any::<[u8; 4]>())),
     ) -> llc::NewLink {
-        let awaited = awaited.map(|(port, nonce)| Awaited { port, nonce: Nonce(nonce) });
-        llc::NewLink { mac, gid, qp_num, link_num: LinkNum(link_num), mtu, psn, awaited }
+        let listen_addr = listen_addr.map(|(port, nonce)| IwListenAddr { port, nonce: Nonce(nonce) });
+        llc::NewLink { mac, gid, qp_num, link_num: LinkNum(link_num), mtu, psn, listen_addr }
     }
 }
 

@@ -320,7 +320,7 @@ fn second_link(gid: Gid) -> llc::NewLink {
         link_num: LinkNum(2),
         mtu: Some(Mtu::B1024),
         psn: psn(0x11_1111),
-        awaited: None,
+        listen_addr: None,
     }
 }
 

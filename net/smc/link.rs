@@ -72,7 +72,7 @@ use smc_proto::{
 
 use crate::config::Depth;
 pub(crate) use down::LinkError;
-use iwarp::Streaming;
+use iwarp::IwState;
 pub(crate) use iwarp::Wanted;
 use llc_txq::LlcTxQueue;
 pub(crate) use resources::IbResources;
@@ -176,7 +176,7 @@ struct Inner {
     /// How the registration under way ended.
     registered: Option<bool>,
     llc_txq: LlcTxQueue,
-    streaming: Streaming,
+    iw: IwState,
 }
 
 /// A link.
@@ -240,7 +240,7 @@ impl Link {
             peer_uid: LinkUid(0),
             registered: None,
             llc_txq: LlcTxQueue::new()?,
-            streaming: Streaming::default(),
+            iw: IwState::default(),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -414,7 +414,7 @@ impl Link {
         let resources = self.resources().ok_or(ENOLINK)?;
         match self.port.transport {
             Transport::Roce => resources.qp.to_rts(self.psn.get()),
-            Transport::Iwarp => self.settle_stream(),
+            Transport::Iwarp => self.take_iw_conn(),
         }
     }
 
@@ -466,9 +466,9 @@ impl Link {
         let resources = inner.resources.take();
         let device = inner.device.take();
         let handler = inner.handler.take();
-        let streaming = mem::take(&mut inner.streaming);
+        let iw = mem::take(&mut inner.iw);
         drop(inner);
-        drop((streaming, resources, device, handler));
+        drop((iw, resources, device, handler));
     }
 
     // --- Use.

@@ -63,8 +63,8 @@ use crate::{
         ADD_AGAIN, //
     },
     link::{
-        Link, //
-        LinkError,
+        Link,
+        LinkError, //
     }, //
 };
 

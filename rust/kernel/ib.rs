@@ -44,7 +44,7 @@ pub use self::{
     cq::{Cq, PollContext},
     device::{Device, Limits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},
-    iwarp::{Listener, Stream},
+    iwarp::{IwConn, Listener},
     map::{Direction, Mapping},
     mr::Mr,
     pd::Pd,

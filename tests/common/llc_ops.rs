@@ -124,7 +124,7 @@ fn new_end(number: LinkNum, byte: u8, keys: &[NewLinkRkey]) -> NewEnd<'_> {
         end: end(SPARE, number, byte),
         mtu: Mtu::B1024,
         psn: Psn::default(),
-        awaited: None,
+        listen_addr: None,
         keys: List::new(keys).expect("few"),
     }
 }

@@ -55,17 +55,17 @@ impl Meeting<'_> {
     pub(super) fn as_server(&self) -> Result {
         let (link, start) = (self.link, time::now_ns());
         let Err(error) = self.open(Role::Server, after(start, SERVER_OPENS)) else {
-            return link.settle_stream();
+            return link.take_iw_conn();
         };
         if !link.is_up() {
             return Err(error);
         }
-        link.expect(self.wanted, Role::Client)?;
+        link.accept_request(self.wanted, Role::Client)?;
         let end = after(start, SERVER_AWAITS);
-        if !self.await_stream(end)? {
+        if !self.wait_iw_conn(end)? {
             return Err(error);
         }
-        link.settle_stream()?;
+        link.take_iw_conn()?;
         // Who did not open a stream must not be the first to send.
         match link.wait_first_msg(end) {
             true => Ok(()),
@@ -80,27 +80,27 @@ impl Meeting<'_> {
             return Ok(());
         }
         let start = time::now_ns();
-        let has_come = self.await_stream(after(start, CLIENT_AWAITS))?;
-        if has_come || self.has_news() || self.link.settle_stream().is_ok() {
+        let has_come = self.wait_iw_conn(after(start, CLIENT_AWAITS))?;
+        if has_come || self.has_news() || self.link.take_iw_conn().is_ok() {
             return Ok(());
         }
         self.open(Role::Client, after(start, CLIENT_OPENS))?;
-        self.link.greet();
+        self.link.send_empty();
         Ok(())
     }
 
-    fn open(&self, opener: Role, end: u64) -> Result {
+    fn open(&self, initiator: Role, end: u64) -> Result {
         self.link
-            .connect(self.net, self.wanted, (opener, self.port), end)
+            .connect(self.net, self.wanted, (initiator, self.port), end)
     }
 
     /// Waits for the stream that is expected, until the clock says `end` ns or the peer says something else. Says
     /// whether it has come.
-    fn await_stream(&self, end: u64) -> Result<bool> {
+    fn wait_iw_conn(&self, end: u64) -> Result<bool> {
         loop {
             let has_come = self
                 .link
-                .await_stream(after(time::now_ns(), TICK).min(end))?;
+                .wait_iw_conn(after(time::now_ns(), TICK).min(end))?;
             if has_come || time::now_ns() >= end || self.has_news() {
                 return Ok(has_come);
             }

@@ -47,8 +47,8 @@ use super::{
 use crate::{
     clock::now,
     link::{
-        Link, //
-        LinkError,
+        Link,
+        LinkError, //
     }, //
 };
 

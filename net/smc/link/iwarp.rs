@@ -18,8 +18,8 @@ use kernel::{
 };
 use kernel_ext::{
     ib::{
-        Listener,
-        Stream, //
+        IwConn,
+        Listener, //
     },
     net::NetNs,
     time, //
@@ -31,23 +31,23 @@ use smc_proto::{
         clc::SmcR,
         iwarp::{
             self,
-            Nonce,
-            StreamEnd, //
+            IwEndpoint,
+            Nonce, //
         },
         llc::NewLink, //
     }, //
 };
 
 use super::{
-    Link, //
-    LinkError,
+    Link,
+    LinkError, //
 };
 
 /// What there is of a link's stream.
 #[derive(Default)]
-pub(super) struct Streaming {
+pub(super) struct IwState {
     listener: Option<Arc<Listener<Link>>>,
-    stream: Option<Stream<Link>>,
+    conn: Option<IwConn<Link>>,
 }
 
 /// A stream that a handshake asks for, or an ADD_LINK.
@@ -55,42 +55,42 @@ pub(crate) struct Wanted {
     ours: IpAddr,
     theirs: IpAddr,
     nonce: Nonce,
-    client: StreamEnd,
-    server: StreamEnd,
+    client: IwEndpoint,
+    server: IwEndpoint,
 }
 
 /// The peer's end of a stream, as it named it.
-pub(crate) struct FarEnd {
+pub(crate) struct IwPeer {
     gid: Gid,
-    end: StreamEnd,
+    end: IwEndpoint,
 }
 
-impl From<&SmcR> for FarEnd {
+impl From<&SmcR> for IwPeer {
     fn from(peer: &SmcR) -> Self {
         let (qp, psn) = (peer.qp_num, peer.psn);
         Self {
             gid: peer.gid,
-            end: StreamEnd { qp, psn },
+            end: IwEndpoint { qp, psn },
         }
     }
 }
 
-impl From<&NewLink> for FarEnd {
+impl From<&NewLink> for IwPeer {
     fn from(peer: &NewLink) -> Self {
         let (qp, psn) = (peer.qp_num, peer.psn);
         Self {
             gid: peer.gid,
-            end: StreamEnd { qp, psn },
+            end: IwEndpoint { qp, psn },
         }
     }
 }
 
 impl Wanted {
     /// The stream between our end and the peer's, where we are `role`.
-    pub(crate) fn new(nonce: Nonce, role: Role, ours: &Link, peer: FarEnd) -> Result<Self> {
+    pub(crate) fn new(nonce: Nonce, role: Role, ours: &Link, peer: IwPeer) -> Result<Self> {
         let (client, server) = match role {
-            Role::Client => (ours.stream_end(), peer.end),
-            Role::Server => (peer.end, ours.stream_end()),
+            Role::Client => (ours.iw_endpoint(), peer.end),
+            Role::Server => (peer.end, ours.iw_endpoint()),
         };
         Ok(Self {
             ours: ours.port().gid.iwarp().ok_or(EINVAL)?,
@@ -101,21 +101,21 @@ impl Wanted {
         })
     }
 
-    fn token(&self, opener: Role) -> [u8; iwarp::TOKEN_LEN] {
-        iwarp::token(opener, self.nonce, self.client, self.server)
+    fn token(&self, initiator: Role) -> [u8; iwarp::TOKEN_LEN] {
+        iwarp::token(initiator, self.nonce, self.client, self.server)
     }
 }
 
 impl Link {
-    fn stream_end(&self) -> StreamEnd {
-        StreamEnd {
+    fn iw_endpoint(&self) -> IwEndpoint {
+        IwEndpoint {
             qp: self.qp_num(),
             psn: self.psn(),
         }
     }
 
     /// Listens for a stream from the peer's end, and tells the TCP port. Requests are rejected until
-    /// [`Link::expect`]. May sleep.
+    /// [`Link::accept_request`]. May sleep.
     pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> Result<u16> {
         self.listen_for(net, peer.iwarp().ok_or(EINVAL)?)
     }
@@ -126,7 +126,7 @@ impl Link {
         let listener = Listener::new(&resources.qp, net, ours, theirs)?;
         let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
-        self.keep(|streaming| streaming.listener = Some(listener))?;
+        self.store(|iw| iw.listener = Some(listener))?;
         Ok(port)
     }
 
@@ -134,14 +134,14 @@ impl Link {
     /// is waited for. May sleep.
     pub(crate) fn await_server(&self, net: &NetNs, wanted: &Wanted) -> Result<u16> {
         let port = self.listen_for(net, wanted.theirs)?;
-        self.expect(wanted, Role::Server)?;
+        self.accept_request(wanted, Role::Server)?;
         Ok(port)
     }
 
-    /// Takes the stream that `opener` opens, after [`Link::ready_to_receive`]. Nobody is waited for. May sleep.
-    pub(crate) fn expect(&self, wanted: &Wanted, opener: Role) -> Result {
+    /// Takes the stream that `initiator` opens, after [`Link::ready_to_receive`]. Nobody is waited for. May sleep.
+    pub(crate) fn accept_request(&self, wanted: &Wanted, initiator: Role) -> Result {
         let listener = self.listener().ok_or(ENOTCONN)?;
-        listener.expect(&wanted.token(opener))
+        listener.accept_request(&wanted.token(initiator))
     }
 
     /// Waits until the stream is there that is expected, or the clock says `end` ns. Says whether it is. May
@@ -150,12 +150,12 @@ impl Link {
     /// # Errors
     ///
     /// `ENOTCONN` if none is expected.
-    pub(crate) fn await_stream(&self, end: u64) -> Result<bool> {
+    pub(crate) fn wait_iw_conn(&self, end: u64) -> Result<bool> {
         let listener = self.listener().ok_or(ENOTCONN)?;
         Ok(listener.wait(end))
     }
 
-    /// Opens the stream, as `opener`, after [`Link::ready_to_receive`]. May sleep, until the clock says `end`
+    /// Opens the stream, as `initiator`, after [`Link::ready_to_receive`]. May sleep, until the clock says `end`
     /// ns.
     ///
     /// # Errors
@@ -165,24 +165,24 @@ impl Link {
         &self,
         net: &NetNs,
         wanted: &Wanted,
-        (opener, port): (Role, u16),
+        (initiator, port): (Role, u16),
         end: u64,
     ) -> Result {
         let resources = self.resources().ok_or(ENOLINK)?;
         let ends = (wanted.ours, SocketAddr::new(wanted.theirs, port));
-        let token = wanted.token(opener);
-        let stream = Stream::connect(&resources.qp, net, ends, &token, end);
+        let token = wanted.token(initiator);
+        let stream = IwConn::connect(&resources.qp, net, ends, &token, end);
         // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
         let stream = stream.inspect_err(|_| self.flush_cqs())?;
-        self.keep(|streaming| streaming.stream = Some(stream))
+        self.store(|iw| iw.conn = Some(stream))
     }
 
     /// Whether there is a stream. None is awaited any more. May sleep.
-    pub(crate) fn settle_stream(&self) -> Result {
+    pub(crate) fn take_iw_conn(&self) -> Result {
         let listener = {
-            let streaming = &mut self.inner.lock().streaming;
-            let listener = streaming.listener.take();
-            if streaming.stream.is_some() {
+            let iw = &mut self.inner.lock().iw;
+            let listener = iw.listener.take();
+            if iw.conn.is_some() {
                 // It is let go of without the lock.
                 Err(listener)
             } else {
@@ -193,12 +193,12 @@ impl Link {
             Ok(listener) => listener.ok_or(ENOTCONN)?,
             Err(_unneeded) => return Ok(()),
         };
-        let stream = listener.take_stream()?;
-        self.keep(|streaming| streaming.stream = Some(stream))
+        let stream = listener.take_conn()?;
+        self.store(|iw| iw.conn = Some(stream))
     }
 
     /// Sends a message that says nothing. Does not sleep.
-    pub(crate) fn greet(self: &Arc<Self>) {
+    pub(crate) fn send_empty(self: &Arc<Self>) {
         self.with_credits(|credits| credits.force_credit_update());
         if self.send_credit_update().is_err() {
             self.fail(LinkError::Post);
@@ -221,15 +221,15 @@ impl Link {
     }
 
     fn listener(&self) -> Option<Arc<Listener<Self>>> {
-        self.inner.lock().streaming.listener.clone()
+        self.inner.lock().iw.listener.clone()
     }
 
     /// Keeps something of the stream while the link has its device; if that is gone, so is this.
-    fn keep(&self, put: impl FnOnce(&mut Streaming)) -> Result {
+    fn store(&self, put: impl FnOnce(&mut IwState)) -> Result {
         let mut inner = self.inner.lock();
         match inner.resources {
             Some(_) => {
-                put(&mut inner.streaming);
+                put(&mut inner.iw);
                 Ok(())
             }
             None => {

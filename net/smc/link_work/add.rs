@@ -30,7 +30,7 @@ use smc_proto::{
     reason::Reason,
     wire::{
         iwarp::{
-            Awaited,
+            IwListenAddr,
             Nonce, //
         },
         llc::{
@@ -239,14 +239,14 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
         Ok(Answer {
             link,
             keys,
-            awaited,
+            listen_addr,
         }) => {
             let end = group.local_end(slot, link);
             let new = NewEnd {
                 end,
                 mtu: link.port().mtu.min(offer.mtu.unwrap_or(link.port().mtu)),
                 psn: link.psn(),
-                awaited: *awaited,
+                listen_addr: *listen_addr,
                 keys: List::new(keys).unwrap_or_default(),
             };
             group.run_llc(|llc, _, now| llc.on_offer_answered(*offer, Ok(new), now))
@@ -266,7 +266,7 @@ struct Answer {
     link: Arc<Link>,
     keys: KVec<NewLinkRkey>,
     /// Where the stream is awaited, over iWARP.
-    awaited: Option<Awaited>,
+    listen_addr: Option<IwListenAddr>,
 }
 
 fn make_answer(
@@ -294,10 +294,10 @@ fn make_answer(
         .and_then(|()| map_regions(group, on, slot, &link))
         .and_then(|keys| Ok((keys, await_stream(group, &link, offer)?)));
     match made {
-        Ok((keys, awaited)) => Ok(Answer {
+        Ok((keys, listen_addr)) => Ok(Answer {
             link,
             keys,
-            awaited,
+            listen_addr,
         }),
         Err(_) => {
             clear_link(group, slot);
@@ -307,14 +307,14 @@ fn make_answer(
 }
 
 /// Over iWARP the client awaits the server's stream from before it answers.
-fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Option<Awaited>> {
+fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Option<IwListenAddr>> {
     if !link.is_iwarp() {
         return Ok(None);
     }
     let nonce = Nonce(random::bytes());
     let wanted = Wanted::new(nonce, Role::Client, link, server.into())?;
     let port = link.await_server(&*netns(group, link)?, &wanted)?;
-    Ok(Some(Awaited { port, nonce }))
+    Ok(Some(IwListenAddr { port, nonce }))
 }
 
 /// Over iWARP the server opens the stream to where the client awaits it.
@@ -322,10 +322,10 @@ fn open_stream(group: &LinkGroup, link: &Link, client: &NewLink) -> Result {
     if !link.is_iwarp() {
         return Ok(());
     }
-    let awaited = client.awaited.ok_or(EINVAL)?;
-    let wanted = Wanted::new(awaited.nonce, Role::Server, link, client.into())?;
+    let listen_addr = client.listen_addr.ok_or(EINVAL)?;
+    let wanted = Wanted::new(listen_addr.nonce, Role::Server, link, client.into())?;
     let end = time::now_ns().saturating_add(OPEN_NS);
-    let by = (Role::Server, awaited.port);
+    let by = (Role::Server, listen_addr.port);
     link.connect(&*netns(group, link)?, &wanted, by, end)
 }
 
@@ -401,7 +401,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         end: group.local_end(slot, &new),
         mtu: new.port().mtu,
         psn: new.psn(),
-        awaited: None,
+        listen_addr: None,
         keys: List::new(&keys).unwrap_or_default(),
     };
     group

@@ -24,8 +24,8 @@ use crate::{
         LinkGroup, //
     },
     link::{
-        Handler, //
-        TraceLgr,
+        Handler,
+        TraceLgr, //
     }, //
 };
 

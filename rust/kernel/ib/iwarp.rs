@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams for queue pairs of iWARP devices.
+//! Connections for queue pairs of iWARP devices.
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 //!
 //! Such a queue pair gets to Ready to Send by a TCP connection of the driver's own: one side listens, the
-//! other connects and says in a few bytes (the private data of the request) what for. The end of the stream
+//! other connects and says in a few bytes (the private data of the request) what for. The end of the connection
 //! is not told here: it puts the queue pair into the error state, which flushes its receives.
 
 mod connect;
@@ -65,21 +65,21 @@ const FIRST_PORT: u16 = 49152;
 /// How many of them it tries.
 const TRIES: usize = 16;
 
-/// How far a stream is.
+/// How far a connection is.
 enum State<H: Handler> {
     /// Every request is rejected for now.
-    Deaf,
+    Idle,
     /// A request with this private data is awaited; all others are rejected.
     Listening(KVec<u8>),
     /// A reply is awaited.
-    Asking,
-    /// There; an accepted one is kept here until the listener becomes a stream.
+    Connecting,
+    /// There; an accepted one is kept here until the listener becomes a connection.
     Open(Option<Deferred<Id<H>>>),
     /// It will not be.
     Failed(Error),
 }
 
-/// What the events of a stream need.
+/// What the events of a connection need.
 #[pin_data]
 struct Context<H: Handler> {
     qp: Arc<Qp<H>>,
@@ -153,7 +153,7 @@ impl<H: Handler> Context<H> {
         self.changed.notify_all();
     }
 
-    /// A peer asks for a stream. An error rejects it.
+    /// A peer asks for a connection. An error rejects it.
     fn on_request(
         self: &Arc<Self>,
         ptr: NonNull<bindings::iw_cm_id>,
@@ -215,7 +215,7 @@ impl<H: Handler> Id<H> {
     }
 }
 
-/// Awaits one stream for a queue pair. Where it is dropped, sleeping is allowed.
+/// Awaits one connection for a queue pair. Where it is dropped, sleeping is allowed.
 pub struct Listener<H: Handler> {
     id: Deferred<Id<H>>,
     port: u16,
@@ -223,13 +223,13 @@ pub struct Listener<H: Handler> {
 
 impl<H: Handler> Listener<H> {
     /// Listens at the address `local` of a network namespace, at a port chosen at random, for a request from
-    /// `remote`; see [`Listener::expect`]. May sleep.
+    /// `remote`; see [`Listener::accept_request`]. May sleep.
     ///
     /// # Errors
     ///
     /// `EADDRINUSE`, `EADDRNOTAVAIL`, else what the driver answers.
     pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, remote: IpAddr) -> Result<Self> {
-        let context = Context::new(qp, remote, State::Deaf)?;
+        let context = Context::new(qp, remote, State::Idle)?;
         let mut result = Err(EADDRINUSE);
         for _ in 0..TRIES {
             let port = FIRST_PORT | u16::from_ne_bytes(random::bytes());
@@ -250,17 +250,17 @@ impl<H: Handler> Listener<H> {
 
     /// The request that has this private data is taken from now on; until then all are rejected. The queue pair
     /// is past Reset, and has its receives posted. May sleep.
-    pub fn expect(&self, data: &[u8]) -> Result {
+    pub fn accept_request(&self, data: &[u8]) -> Result {
         let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         awaited.extend_from_slice(data, GFP_KERNEL)?;
         let mut state = self.id.context.state.lock();
-        if let State::Deaf = *state {
+        if let State::Idle = *state {
             *state = State::Listening(awaited);
         }
         Ok(())
     }
 
-    /// Waits for the stream, until the clock says `end` ns; says whether it is there. May sleep.
+    /// Waits for the connection, until the clock says `end` ns; says whether it is there. May sleep.
     pub fn wait(&self, end: u64) -> bool {
         let context = &self.id.context;
         let mut state = context.state.lock();
@@ -275,14 +275,14 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    /// Ends listening, and gives the stream if it is there. May sleep.
+    /// Ends listening, and gives the connection if it is there. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if it is not.
-    pub fn take_stream(&self) -> Result<Stream<H>> {
+    pub fn take_conn(&self) -> Result<IwConn<H>> {
         match self.close() {
-            Some(id) => Ok(Stream { _id: id }),
+            Some(id) => Ok(IwConn { _id: id }),
             None => Err(ENOTCONN),
         }
     }
@@ -292,7 +292,7 @@ impl<H: Handler> Listener<H> {
         let mut state = self.id.context.state.lock();
         match core::mem::replace(&mut *state, State::Failed(ECONNREFUSED)) {
             State::Open(id) => id,
-            State::Deaf | State::Listening(_) | State::Asking | State::Failed(_) => None,
+            State::Idle | State::Listening(_) | State::Connecting | State::Failed(_) => None,
         }
     }
 }
@@ -316,8 +316,8 @@ fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Resul
     Ok(Listener { id, port })
 }
 
-/// Keeps the stream of a queue pair. Dropping it ends the stream.
-pub struct Stream<H: Handler> {
+/// Keeps the connection of a queue pair. Dropping it ends the connection.
+pub struct IwConn<H: Handler> {
     _id: Deferred<Id<H>>,
 }
 

@@ -98,7 +98,7 @@ impl World {
             end: machine.end(slot, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
-            awaited: None,
+            listen_addr: None,
             keys: List::new(&keys).unwrap(),
         };
         let actions = machine.llc.on_offer_answered(offer, Ok(new), now);
@@ -145,7 +145,7 @@ impl World {
             end: machine.end(slot, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
-            awaited: None,
+            listen_addr: None,
             keys: List::new(&keys).unwrap(),
         };
         machine.llc.hold().expect("it is idle");

@@ -54,7 +54,7 @@ use crate::wire::clc::{
     Vendor, //
 };
 use crate::wire::iwarp::{
-    Awaited,
+    IwListenAddr,
     Nonce, //
 };
 use crate::wire::{
@@ -238,7 +238,7 @@ impl Proposed<'_> {
     fn iwarp_for(&self, server: &SmcR, first: &FirstContact) -> Result<Option<Iwarp>, PeerError> {
         // The port is 0 where the server cannot accept a connection.
         let is_chosen = match first.vendor() {
-            Vendor::Iwarp { port } => port == 0 || port >= Awaited::FIRST_PORT,
+            Vendor::Iwarp { port } => port == 0 || port >= IwListenAddr::FIRST_PORT,
             Vendor::Unknown | Vendor::AnyLink => false,
         };
         match self.iwarp {

@@ -55,7 +55,7 @@ use crate::wire::clc::{
     V2Offer, //
 };
 use crate::wire::iwarp::{
-    Awaited,
+    IwListenAddr,
     Nonce, //
 };
 use crate::wire::Version;
@@ -363,7 +363,7 @@ impl Accepted {
         if let Some(gid) = self.iwarp {
             let port = peer.map_or(0, |peer| peer.listener);
             // No well-known service is connected to.
-            if gid != client.gid || port < Awaited::FIRST_PORT {
+            if gid != client.gid || port < IwListenAddr::FIRST_PORT {
                 return Err(PeerMisbehaved::ModeNotOffered.into());
             }
         }

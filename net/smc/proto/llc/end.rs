@@ -16,7 +16,7 @@ use crate::wire::clc::{
     Limits,
     Release, //
 };
-use crate::wire::iwarp::Awaited;
+use crate::wire::iwarp::IwListenAddr;
 use crate::wire::llc::{
     AddLink,
     AddLinkV2,
@@ -87,7 +87,7 @@ impl LocalEnd {
             link_num: LinkNum(number),
             mtu: None,
             psn: Psn::default(),
-            awaited: None,
+            listen_addr: None,
         };
         let v2 = AddLinkV2 {
             direct: self.is_direct,
@@ -107,8 +107,8 @@ pub struct NewEnd<'a> {
     pub mtu: Mtu,
     /// The first packet number of the queue pair.
     pub psn: Psn,
-    /// Where we await the stream, as the client of a link over iWARP.
-    pub awaited: Option<Awaited>,
+    /// Where we listen for the connection, as the client of a link over iWARP.
+    pub listen_addr: Option<IwListenAddr>,
     /// All buffers that the peer knows, by their keys on the link that the flow runs on.
     pub keys: Keys<'a>,
 }
@@ -126,7 +126,7 @@ impl<'a> NewEnd<'a> {
             link_num: self.end.link_num,
             mtu: Some(self.mtu),
             psn: self.psn,
-            awaited: self.awaited,
+            listen_addr: self.listen_addr,
         };
         let v2 = AddLinkV2 {
             direct: self.end.is_direct,

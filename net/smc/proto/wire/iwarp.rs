@@ -58,9 +58,9 @@ impl Nonce {
     }
 }
 
-/// One end of a link, as the token of its stream names it.
+/// One end of a link, as the token of its connection names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamEnd {
+pub struct IwEndpoint {
     /// The queue pair.
     pub qp: QpNum,
     /// The first packet number of the handshake, which is of no other use here.
@@ -77,7 +77,7 @@ pub const TOKEN_LEN: usize = 28;
 struct RawToken {
     magic: [u8; 4],
     version: u8,
-    opener: u8,
+    initiator: u8,
     reserved: [u8; 2],
     nonce: [u8; 4],
     client_qp: U32,
@@ -88,13 +88,18 @@ struct RawToken {
 
 const _: () = assert!(size_of::<RawToken>() == TOKEN_LEN);
 
-/// The token of the stream that `opener` opens between two ends which a handshake with this nonce brought
+/// The token of the connection that `initiator` opens between two ends which a handshake with this nonce brought
 /// together.
-pub fn token(opener: Role, nonce: Nonce, client: StreamEnd, server: StreamEnd) -> [u8; TOKEN_LEN] {
+pub fn token(
+    initiator: Role,
+    nonce: Nonce,
+    client: IwEndpoint,
+    server: IwEndpoint,
+) -> [u8; TOKEN_LEN] {
     zerocopy::transmute!(RawToken {
         magic: *b"SMCi",
         version: 1,
-        opener: match opener {
+        initiator: match initiator {
             Role::Server => 0,
             Role::Client => 1,
         },
@@ -107,18 +112,18 @@ pub fn token(opener: Role, nonce: Nonce, client: StreamEnd, server: StreamEnd) -
     })
 }
 
-/// Where the client of a link that is added awaits its stream: the last eight bytes of what both versions of
+/// Where the client of a link that is added listens for its connection: the last eight bytes of what both versions of
 /// ADD_LINK have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct IwListenAddr {
     /// The TCP port.
     pub port: u16,
-    /// For the token of this stream.
+    /// For the token of this connection.
     pub nonce: Nonce,
 }
 
-impl Awaited {
-    /// Where ports begin at which a stream may be awaited: no service is there that a peer could have us poke.
+impl IwListenAddr {
+    /// The lowest port at which a peer may listen: no service is there that it could have us poke.
     pub const FIRST_PORT: u16 = 49152;
 
     /// What the bytes say; `None` without such a port.
@@ -133,9 +138,9 @@ impl Awaited {
         }
     }
 
-    /// The bytes; zeroes where no stream is awaited.
-    pub const fn to_bytes(awaited: Option<Self>) -> [u8; 8] {
-        match awaited {
+    /// The bytes; zeroes without such an address.
+    pub const fn to_bytes(listen_addr: Option<Self>) -> [u8; 8] {
+        match listen_addr {
             None => [0; 8],
             Some(Self { port, nonce }) => {
                 let ([high, low], Nonce([a, b, c, d])) = (port.to_be_bytes(), nonce);
@@ -247,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_fact_is_in_the_token_at_its_place() {
-        let end = |qp, psn| StreamEnd {
+        let end = |qp, psn| IwEndpoint {
             qp: QpNum::from_low_bits(qp),
             psn: Psn::from_low_bits(psn),
         };
@@ -286,16 +291,16 @@ mod tests {
 
     #[test]
     fn what_a_client_awaits_is_at_the_end_of_its_answer() {
-        let awaited = Awaited {
+        let listen_addr = IwListenAddr {
             port: 0xc001,
             nonce: Nonce([1, 2, 3, 4]),
         };
-        let bytes = Awaited::to_bytes(Some(awaited));
+        let bytes = IwListenAddr::to_bytes(Some(listen_addr));
         assert_eq!(bytes, [0xc0, 1, 1, 2, 3, 4, 0, 0]);
-        assert_eq!(Awaited::of(bytes), Some(awaited));
-        assert_eq!(Awaited::to_bytes(None), [0; 8]);
-        assert_eq!(Awaited::of([0; 8]), None);
-        assert_eq!(Awaited::of([0, 0, 1, 2, 3, 4, 0, 0]), None);
-        assert_eq!(Awaited::of([0xbf, 0xff, 1, 2, 3, 4, 0, 0]), None);
+        assert_eq!(IwListenAddr::of(bytes), Some(listen_addr));
+        assert_eq!(IwListenAddr::to_bytes(None), [0; 8]);
+        assert_eq!(IwListenAddr::of([0; 8]), None);
+        assert_eq!(IwListenAddr::of([0, 0, 1, 2, 3, 4, 0, 0]), None);
+        assert_eq!(IwListenAddr::of([0xbf, 0xff, 1, 2, 3, 4, 0, 0]), None);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side that opens a stream.
+//! The side that opens a connection.
 //!
 //! Drivers may connect before they return, for as long as TCP tries, which is minutes where packets get
 //! lost without a word. So it is done by a thread of its own, which a signal ends when time is up.
@@ -33,8 +33,8 @@ use super::{
     put_address,
     Context,
     Id,
-    State,
-    Stream, //
+    IwConn,
+    State, //
 };
 use crate::{
     bindings,
@@ -53,8 +53,8 @@ use crate::{
 /// How often a thread that does not heed its signal gets another one, ns.
 const KILL_AGAIN: u64 = 50_000_000;
 
-impl<H: Handler> Stream<H> {
-    /// Opens a stream from the address `local` of a network namespace to `remote`, with `data` in the
+impl<H: Handler> IwConn<H> {
+    /// Opens a connection from the address `local` of a network namespace to `remote`, with `data` in the
     /// request. The queue pair is past Reset, and has its receives posted; it is Ready to Send afterwards.
     /// May sleep, until the clock says `end` ns.
     ///
@@ -69,7 +69,7 @@ impl<H: Handler> Stream<H> {
         data: &[u8],
         end: u64,
     ) -> Result<Self> {
-        let context = Context::new(qp, remote.ip(), State::Asking)?;
+        let context = Context::new(qp, remote.ip(), State::Connecting)?;
         let id = Id::new(&context)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
@@ -80,7 +80,7 @@ impl<H: Handler> Stream<H> {
         let job = KBox::pin_init(Job::new(raw, &context, net, data), GFP_KERNEL)?;
         job.run(end)?;
         if let Err(error) = context.await_reply(end) {
-            // The driver may still have the queue pair in use for this: it cannot be had for another stream.
+            // The driver may still have the queue pair in use for this: it cannot be had for another connection.
             let _ = qp.to_error();
             return Err(error);
         }
@@ -96,7 +96,7 @@ impl<H: Handler> Context<H> {
             match &*state {
                 State::Open(_) => return Ok(()),
                 State::Failed(error) => return Err(*error),
-                State::Deaf | State::Listening(_) | State::Asking => {}
+                State::Idle | State::Listening(_) | State::Connecting => {}
             }
             let now = time::now_ns();
             if now >= end {

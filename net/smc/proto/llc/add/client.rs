@@ -331,7 +331,7 @@ mod tests {
             link_num: LinkNum(number),
             mtu: Mtu::from_code(3),
             psn: Psn::default(),
-            awaited: None,
+            listen_addr: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::id::{
     QpNum, //
 };
 use crate::wire::clc::Limits;
-use crate::wire::iwarp::Awaited;
+use crate::wire::iwarp::IwListenAddr;
 use crate::wire::{
     List,
     NoSpace,
@@ -96,8 +96,8 @@ pub struct NewLink {
     pub mtu: Option<Mtu>,
     /// First packet sequence number of the sender's queue pair.
     pub psn: Psn,
-    /// Where a client awaits the stream of a link over iWARP.
-    pub awaited: Option<Awaited>,
+    /// Where a client listens for the connection of a link over iWARP.
+    pub listen_addr: Option<IwListenAddr>,
 }
 
 /// What version 2 adds to an ADD_LINK: it does without ADD_LINK_CONT.

@@ -21,7 +21,7 @@ use crate::id::{
     QpNum, //
 };
 use crate::wire::clc::Limits;
-use crate::wire::iwarp::Awaited;
+use crate::wire::iwarp::IwListenAddr;
 use crate::wire::llc::{
     NewLinkRkey,
     PeerOrder,
@@ -85,7 +85,7 @@ pub(super) struct AddLink {
     mtu: u8,
     psn: [u8; 3],
     /// Reserved, but for links over iWARP.
-    awaited: [u8; 8],
+    listen_addr: [u8; 8],
 }
 
 const _: () = assert!(size_of::<RawHeader>() + size_of::<AddLink>() == SEND_LEN);
@@ -100,7 +100,7 @@ impl AddLink {
             link_num: link.link_num.0,
             mtu: link.mtu.map_or(0, Mtu::code),
             psn: link.psn.to_be_bytes(),
-            awaited: Awaited::to_bytes(link.awaited),
+            listen_addr: IwListenAddr::to_bytes(link.listen_addr),
         }
     }
 
@@ -113,7 +113,7 @@ impl AddLink {
             link_num: LinkNum::NONE,
             mtu: None,
             psn: Psn::default(),
-            awaited: None,
+            listen_addr: None,
         })
     }
 
@@ -125,7 +125,7 @@ impl AddLink {
             link_num: LinkNum(self.link_num),
             mtu: Mtu::from_code(self.mtu & 0x0f),
             psn: Psn::from_be_bytes(self.psn),
-            awaited: Awaited::of(self.awaited),
+            listen_addr: IwListenAddr::of(self.listen_addr),
         }
     }
 }
