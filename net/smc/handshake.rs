@@ -11,7 +11,6 @@ mod first;
 mod join;
 mod path;
 mod server;
-mod stream;
 
 use kernel::{
     prelude::*,

@@ -234,7 +234,7 @@ impl Adapter {
             return false;
         }
         if port.transport == Transport::Iwarp {
-            // A stream notices by itself when its address is gone.
+            // The link's TCP connection notices by itself when its address is gone.
             return true;
         }
         self.device

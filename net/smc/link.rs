@@ -7,13 +7,10 @@
 
 mod complete;
 mod down;
-mod iwarp;
 mod llc_txq;
 mod resources;
 mod slot;
-mod unacked;
-
-use core::mem;
+mod transport;
 
 use kernel::{
     new_condvar,
@@ -34,12 +31,9 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    ib::{
-        self,
-        Device,
-        RtrAttr, //
-    },
-    random, //
+    ib::Device,
+    random,
+    time, //
 };
 use smc_proto::{
     conn::SentRecord,
@@ -54,30 +48,32 @@ use smc_proto::{
     },
     lgr::find::LinkEnd,
     link::{
-        credits::{
-            Credits,
-            INITIAL, //
-        },
         Event,
         State,
         Transport, //
     },
     pnet::PnetId,
     time::Instant,
-    wire::{
-        clc::SmcR,
-        iwarp::TRAILER_LEN, //
-    }, //
+    wire::clc::SmcR, //
 };
 
-use crate::config::Depth;
+use crate::{
+    clock::now,
+    config::Depth, //
+};
 pub(crate) use down::LinkError;
-use iwarp::IwState;
-pub(crate) use iwarp::Wanted;
 use llc_txq::LlcTxQueue;
 pub(crate) use resources::IbResources;
 pub(crate) use slot::Slot;
-use unacked::Unacked;
+use transport::{
+    LinkTransport,
+    TransportOps,
+    TransportSetup, //
+};
+pub(crate) use transport::{
+    Setup,
+    SetupError, //
+};
 
 /// Our port, as a link uses it.
 #[derive(Clone, Copy)]
@@ -159,10 +155,19 @@ pub(crate) trait Handler: Send + Sync {
 
 /// What a send keeps until it completes.
 pub(crate) enum Sent {
-    /// A control message, for which nobody waits.
+    /// An LLC message or a credit update, for which nobody waits.
     Control,
     /// A message about a connection.
     Data(Arc<dyn Sender>, SentRecord),
+}
+
+impl Sent {
+    /// The peer has the message, or it was lost. Does not sleep.
+    fn complete(self, good: bool) {
+        if let Self::Data(sender, record) = self {
+            sender.on_sent(&record, good);
+        }
+    }
 }
 
 struct Inner {
@@ -176,7 +181,6 @@ struct Inner {
     /// How the registration under way ended.
     registered: Option<bool>,
     llc_txq: LlcTxQueue,
-    iw: IwState,
 }
 
 /// A link.
@@ -189,27 +193,20 @@ pub(crate) struct Link {
     max_map_bytes: usize,
     /// Somebody waits for a send slot. Written under the lock of those who wait.
     is_slot_wanted: Atomic<bool>,
-    /// Control messages wait for a slot. Written under `inner`.
+    /// LLC messages wait for a slot. Written under `inner`.
     is_llc_waiting: Atomic<bool>,
     /// The group ends, and the link with it.
     is_ending: Atomic<bool>,
-    /// What the peer can take; `None` where it need not say.
-    #[pin]
-    credits: SpinLock<Option<Credits>>,
-    /// Messages that it has yet to acknowledge.
-    #[pin]
-    unacked: SpinLock<Unacked>,
+    transport: LinkTransport,
     #[pin]
     inner: SpinLock<Inner>,
-    /// Who waits for a registration, or for the first message of a stream.
+    /// Waits for a registration, or for the peer's first message.
     #[pin]
     state_wait: CondVar,
     /// When a message arrived last, ns of the clock.
     last_rx: Atomic<u64>,
     /// When a message had arrived last as a test of the link got no answer, ns; `u64::MAX` if none did.
     unanswered: Atomic<u64>,
-    /// When an acknowledgement is to be requested, ns of the clock; 0 for never.
-    ack_request_at: Atomic<u64>,
     /// One registration at a time.
     #[pin]
     reg_mr_lock: Mutex<()>,
@@ -218,16 +215,7 @@ pub(crate) struct Link {
 impl Link {
     /// Makes the queue pair of a link. May sleep.
     pub(crate) fn new(device: &Arc<Device>, port: PortInfo, depth: Depth) -> Result<Arc<Self>> {
-        let is_credited = port.transport == Transport::Iwarp;
-        let resources = match is_credited {
-            false => IbResources::new(device, depth, 0)?,
-            true => IbResources::new(device, depth.with_receives(INITIAL), TRAILER_LEN as u32)?,
-        };
-        let credits = is_credited.then(|| Credits::new(resources.recv_slots));
-        let unacked = Unacked::new(credits.as_ref().map_or(0, Credits::window))?;
-        if is_credited && resources.recv_slots < INITIAL {
-            return Err(EINVAL);
-        }
+        let (resources, transport) = LinkTransport::new(port.transport, device, depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
         let inner = Inner {
@@ -240,7 +228,6 @@ impl Link {
             peer_uid: LinkUid(0),
             registered: None,
             llc_txq: LlcTxQueue::new()?,
-            iw: IwState::default(),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -252,20 +239,18 @@ impl Link {
                 is_slot_wanted: Atomic::new(false),
                 is_llc_waiting: Atomic::new(false),
                 is_ending: Atomic::new(false),
-                credits <- new_spinlock!(credits, "smc::Link::credits"),
-                unacked <- new_spinlock!(unacked, "smc::Link::unacked"),
+                transport,
                 inner <- new_spinlock!(inner, "smc::Link::inner"),
                 state_wait <- new_condvar!("smc::Link::state_wait"),
                 last_rx: Atomic::new(0),
                 unanswered: Atomic::new(u64::MAX),
-                ack_request_at: Atomic::new(0),
                 reg_mr_lock <- new_mutex!((), "smc::Link::reg_mr_lock"),
             }),
             GFP_KERNEL,
         )
     }
 
-    // --- LinkInfo.
+    // --- Properties.
 
     /// Our port.
     pub(crate) fn port(&self) -> &PortInfo {
@@ -313,6 +298,11 @@ impl Link {
             peer_gid: peer.map_or(Gid::NONE, |peer| peer.gid),
             peer_mac: peer.map_or(Mac::NONE, |peer| peer.mac),
         }
+    }
+
+    /// The peer's queue pair, once [`Link::ready_to_receive`] was told it.
+    fn peer(&self) -> Option<PeerQp> {
+        self.inner.lock().peer
     }
 
     /// The link as administrators see it.
@@ -388,34 +378,17 @@ impl Link {
             inner.handler = Some(handler);
             resources
         };
-        let attr = RtrAttr {
-            port: self.port.port,
-            path_mtu: ib::Mtu::from_code(peer.mtu.code()).ok_or(EINVAL)?,
-            dest_qpn: peer.qp.get(),
-            rq_psn: peer.psn.get(),
-            dgid: peer.gid.0,
-            sgid_index: self.port.sgid_index,
-            hop_limit: if self.port.next_hop.is_some() { 64 } else { 1 },
-            dmac: self.port.next_hop.unwrap_or(peer.mac).0,
-        };
         resources.qp.to_init(self.port.port)?;
-        match self.port.transport {
-            Transport::Roce => resources.qp.to_rtr(&attr)?,
-            // The stream does the rest, and begins when the receives are there.
-            Transport::Iwarp => {}
-        }
+        self.transport.to_rtr(self, &resources, &peer)?;
         // Not before: a device that could not get ready may keep what was posted for ever. Nothing is
         // missed, as the peer sends when it knows of our queue pair, or once more.
         resources.qp.post_receives(self).map(drop)
     }
 
-    /// Gets ready to send; over iWARP, says whether it is. May sleep.
+    /// Gets ready to send, where the two queue pairs are connected already. May sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
         let resources = self.resources().ok_or(ENOLINK)?;
-        match self.port.transport {
-            Transport::Roce => resources.qp.to_rts(self.psn.get()),
-            Transport::Iwarp => self.take_iw_conn(),
-        }
+        self.transport.to_rts(self, &resources)
     }
 
     /// Both sides have tried the link: it takes connections.
@@ -427,11 +400,6 @@ impl Link {
         }
     }
 
-    /// Whether the link is a stream, and messages need the peer's credits.
-    pub(crate) fn is_iwarp(&self) -> bool {
-        self.port.transport == Transport::Iwarp
-    }
-
     /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this
     /// returns; what was in flight is told as not good then or later. May sleep.
     pub(crate) fn stop(&self) {
@@ -441,7 +409,7 @@ impl Link {
             // It fails when the device is gone, and then nothing is in flight.
             let _ = resources.qp.to_error();
         });
-        self.report_lost();
+        self.transport.on_stop();
     }
 
     /// Has all messages told that arrived and all that left by now. May sleep.
@@ -466,9 +434,9 @@ impl Link {
         let resources = inner.resources.take();
         let device = inner.device.take();
         let handler = inner.handler.take();
-        let iw = mem::take(&mut inner.iw);
         drop(inner);
-        drop((iw, resources, device, handler));
+        self.transport.close();
+        drop((resources, device, handler));
     }
 
     // --- Use.
@@ -476,7 +444,7 @@ impl Link {
     /// Whether a slot for a send is free just now. Does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
         let inner = self.inner.lock();
-        inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.has_credit()
+        inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.transport.has_credit()
     }
 
     /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants
@@ -491,6 +459,21 @@ impl Link {
         let inner = self.inner.lock();
         let is_idle = inner.resources.as_ref().is_none_or(|h| h.qp.is_send_idle());
         is_idle && inner.llc_txq.is_empty()
+    }
+
+    /// Waits until the peer has sent something, or until `end`. Returns whether it has. May sleep.
+    fn wait_first_msg(&self, end: Instant) -> bool {
+        let mut inner = self.inner.lock();
+        loop {
+            let has_received = self.last_rx.load(Relaxed) != 0;
+            let left = end.saturating_since(now());
+            if has_received || left.is_zero() || !inner.state.is_usable() {
+                return has_received;
+            }
+            let left = time::jiffies(left.as_nanos());
+            // The wait is short, and a signal no reason to end it.
+            let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
+        }
     }
 
     fn handler(&self) -> Option<Arc<dyn Handler>> {

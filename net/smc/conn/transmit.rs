@@ -149,7 +149,7 @@ impl Conn {
         if inner.flushing > 0 && !inner.stream.needs_flush() {
             outcome.flushed = inner.sk();
         }
-        if at.link.is_iwarp() {
+        if at.link.needs_acks() {
             outcome.ack_request = inner.when_to_request_ack().map(|when| (when, at.link));
         }
         outcome.echo = inner.begin_echo();
@@ -171,7 +171,7 @@ impl Conn {
                 outcome.slot_left = Some(at.slot);
                 break;
             };
-            if at.link.is_iwarp() && inner.needs_ack() {
+            if at.link.needs_acks() && inner.needs_ack() {
                 slot.request_ack();
             }
             let Err(blame) = self.post(inner, at, slot, &plan) else {

@@ -40,20 +40,19 @@ use super::{
     join,
     path::{
         self,
-        Path,
-        NO_STREAM, //
+        Path, //
     },
-    stream::Meeting,
     Session, //
 };
 use crate::{
+    clc::TcpActivity,
     clock::now,
     conn::Conn,
     ib,
     lgr::LinkRef,
     link::{
         PeerQp,
-        Wanted, //
+        Setup, //
     },
     namespace, //
 };
@@ -166,25 +165,18 @@ fn first_contact(
     first::ready_to_receive(conn, PeerQp::of(server, mtu))?;
     // Before the CONFIRM: the server's first LLC request may arrive while that is being sent.
     let grace = first::begin(&session.clc, conn);
-    let wanted = accepted
-        .iwarp()
-        .map(|iwarp| Wanted::new(iwarp.nonce, Role::Client, link, server.into()));
-    let wanted = wanted.transpose().map_err(|_| Reason::LinkNotReady)?;
-    let listener = wanted.as_ref().map(|wanted| link.await_server(net, wanted));
-    let listener = listener.transpose().map_err(|_| Reason::LinkNotReady)?;
+    let nonce = accepted.iwarp().map(|iwarp| iwarp.nonce);
+    let listener = link
+        .listen_for_server(net, nonce)
+        .map_err(|_| Reason::LinkNotReady)?;
     confirm(session, conn, &at, accepted, listener)?;
     session.clc.set_confirmed();
-    if let Some(wanted) = &wanted {
-        Meeting {
-            link,
-            exchange: &session.clc,
-            net,
-            wanted,
-            port: accepted.listener(),
-        }
-        .as_client()
-        .map_err(|_| NO_STREAM)?;
-    }
+    link.connect_as_client(&Setup {
+        net,
+        nonce,
+        peer_port: accepted.listener(),
+        is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
+    })?;
     first::finish(&mut session.clc, conn, path, grace)
 }
 

@@ -30,6 +30,7 @@ use crate::{
         LinkGroup,
         LinkRef, //
     },
+    link::SetupError,
     namespace, //
 };
 
@@ -58,9 +59,15 @@ const LINK_SILENT: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause:
 /// No answer on that link, for an earlier connection.
 const LINK_AVOIDED: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause::PathFailed));
 
-/// Neither side could open the iWARP connection of the first link.
-pub(super) const NO_STREAM: Failure =
-    Failure::Declined(Reason::LinkNotReady, Some(Cause::PathSilent));
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        let cause = match error {
+            SetupError::LinkNotReady => None,
+            SetupError::PeerUnreachable => Some(Cause::PathSilent),
+        };
+        Self::Declined(Reason::LinkNotReady, cause)
+    }
+}
 
 impl<'a> Path<'a> {
     /// The path from `port` to the peer's port `theirs`, which a client does not know before the ACCEPT.

@@ -40,10 +40,8 @@ use super::{
     join,
     path::{
         self,
-        Path,
-        NO_STREAM, //
+        Path, //
     },
-    stream::Meeting,
     Session, //
 };
 use crate::{
@@ -63,7 +61,7 @@ use crate::{
     lgr::ConnReservation,
     link::{
         PeerQp,
-        Wanted, //
+        Setup, //
     },
     namespace, //
 };
@@ -166,7 +164,7 @@ fn first_contact(
     let (link, nonce) = (&at.link, chosen.nonce());
     let own = OwnInfo {
         hostname: session.local.hostname,
-        listener: nonce.map(|_| link.listen(net, chosen.peer_gid()).unwrap_or(0)),
+        listener: nonce.map(|_| link.listen(net, chosen.peer_gid())),
     };
     let new = chosen.new_lgr(group.terms.is_direct);
     let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, Some((new, own)));
@@ -182,22 +180,12 @@ fn first_contact(
         conn,
         peer_end(&chosen, PeerQp::of(client, confirmed.mtu())),
     )?;
-    match nonce {
-        None => link.ready_to_send().map_err(|_| Reason::LinkNotReady)?,
-        Some(nonce) => {
-            let wanted = Wanted::new(nonce, Role::Server, link, client.into())
-                .map_err(|_| Reason::LinkNotReady)?;
-            Meeting {
-                link,
-                exchange: &session.clc,
-                net,
-                wanted: &wanted,
-                port: confirmed.listener(),
-            }
-            .as_server()
-            .map_err(|_| NO_STREAM)?;
-        }
-    }
+    link.connect_as_server(&Setup {
+        net,
+        nonce,
+        peer_port: confirmed.listener(),
+        is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
+    })?;
     first::register_rmb(conn)?;
     let grace = first::begin(&session.clc, conn);
     first::finish(&mut session.clc, conn, path, grace)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports of iWARP devices. The first stream of a group is between the addresses of the TCP connection itself, so
+//! Ports of iWARP devices. The first link of a group is between the addresses of the TCP connection itself, so
 //! there is nothing to choose but the device; those of links that are added are between any that reach each other.
 
 use core::net::{
@@ -55,7 +55,10 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
     let list = adapters.list.lock();
     // Most machines have none, and nothing more to do for that.
-    if !list.iter().any(|adapter| adapter.is_iwarp()) {
+    if !list
+        .iter()
+        .any(|adapter| adapter.transport() == Transport::Iwarp)
+    {
         return Err(Cause::NoDevice);
     }
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
@@ -63,7 +66,7 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
     let in_reach = |adapter: &&Arc<Adapter>| {
-        adapter.is_iwarp() && adapter.device.accessible_in(tcp.netns_address())
+        adapter.transport() == Transport::Iwarp && adapter.device.accessible_in(tcp.netns_address())
     };
     let mut missing = Cause::NoDevice;
     for adapter in list.iter().filter(in_reach) {
@@ -125,12 +128,15 @@ impl Adapter {
         self.iwarp_port(port, name_of(address?)?).ok()
     }
 
-    /// Whether the device is one for iWARP.
-    pub(super) fn is_iwarp(&self) -> bool {
-        self.device.node_type() == NodeType::Rnic
+    /// What carries links on the device.
+    pub(super) fn transport(&self) -> Transport {
+        match self.device.node_type() {
+            NodeType::Rnic => Transport::Iwarp,
+            _ => Transport::Roce,
+        }
     }
 
-    /// A port, if it is active, for streams from the address of that name.
+    /// A port, if it is active, for links from the address of that name.
     fn iwarp_port(self: &Arc<Self>, port: u32, name: Gid) -> Result<PortGid, Cause> {
         let attr = self.device.query_port(port);
         let attr = attr

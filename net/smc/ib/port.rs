@@ -152,7 +152,7 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
         let in_reach = |adapter: &&Arc<Adapter>| adapter.device.accessible_in(tcp.netns_address());
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
-                let found = match !adapter.is_iwarp() && is_near(adapter, port) {
+                let found = match adapter.transport() == Transport::Roce && is_near(adapter, port) {
                     true => adapter.find_v2(port, &route, own, tcp.netns_address()),
                     false => Err(elsewhere),
                 };
@@ -213,7 +213,7 @@ pub(crate) fn find_other(
     let list = adapters.list.lock();
     list.iter()
         .filter(|adapter| adapter.device.accessible_in(wanted.net))
-        .filter(|adapter| adapter.is_iwarp() == (wanted.transport == Transport::Iwarp))
+        .filter(|adapter| adapter.transport() == wanted.transport)
         .find_map(|adapter| {
             let ports = adapter.ports();
             ports

@@ -116,9 +116,9 @@ impl LinkGroup {
     pub(crate) fn idle_end(&self) -> Option<Instant> {
         let since = self.table.lock().conns.idle_since()?;
         let times = &self.terms.times;
-        let has_stream = self.links().iter().flatten().any(|link| link.is_iwarp());
-        Some(since.saturating_add(match has_stream {
-            true => times.idle_as_stream,
+        let holds_netns = self.links().iter().flatten().any(|link| link.holds_netns());
+        Some(since.saturating_add(match holds_netns {
+            true => times.idle_holding_netns,
             false => times.idle,
         }))
     }

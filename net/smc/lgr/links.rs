@@ -85,7 +85,7 @@ struct Inner {
     last_number: LinkNum,
     /// The group ends: there are no more links.
     is_closed: bool,
-    /// The links over iWARP that were given up last.
+    /// The links that were given up last, as far as they deliver after that.
     given_up: [LinkNum; LINK_SLOTS],
 }
 
@@ -223,10 +223,10 @@ impl LinkGroup {
         inner.slots.clone()
     }
 
-    /// A link was given up, and stopped. A stream may go on to bring what it took: validations name it. Does not
-    /// sleep.
+    /// Remembers a link that was given up, and stopped, if what it took may still arrive at the peer: our failover
+    /// validations name it. Does not sleep.
     pub(crate) fn note_given_up(&self, link: &Link) {
-        if link.is_iwarp() {
+        if link.delivers_after_down() {
             let number = link.number();
             let given_up = &mut self.links.inner.lock().given_up;
             given_up.rotate_right(1);
@@ -259,7 +259,7 @@ impl LinkGroup {
         let mut is_any = false;
         for link in self.links().iter().flatten() {
             let number = link.number();
-            if link.is_iwarp() && validation.names().contains(&number) {
+            if link.delivers_after_down() && validation.names().contains(&number) {
                 link.fail(LinkError::Retired);
                 is_any = true;
             }

@@ -63,9 +63,9 @@ impl Terms {
     }
 }
 
-/// The longest time that a group without connections is kept over iWARP in another namespace than the first:
-/// its stream is a socket there, and a namespace does not go while it has one.
-const HELD: Duration = Duration::from_secs(5);
+/// The longest time that a group without connections is kept while a link of it holds its network namespace, which
+/// is another one than the first.
+const NETNS_HOLD_MAX: Duration = Duration::from_secs(5);
 
 /// What the settings were when the group began.
 #[derive(Clone, Copy)]
@@ -74,8 +74,8 @@ pub(crate) struct Times {
     pub(crate) test_after: Duration,
     /// Time without connections after which the group ends.
     pub(crate) idle: Duration,
-    /// The same while a link is over iWARP.
-    pub(crate) idle_as_stream: Duration,
+    /// The same while a link holds its network namespace.
+    pub(crate) idle_holding_netns: Duration,
     /// Time without connections after which a region goes.
     pub(crate) unused: Duration,
 }
@@ -90,9 +90,9 @@ impl Times {
         Self {
             test_after: config.test_after(),
             idle,
-            idle_as_stream: match sk.netns().is_initial() {
+            idle_holding_netns: match sk.netns().is_initial() {
                 true => idle,
-                false => idle.min(role.idle_time(HELD)),
+                false => idle.min(role.idle_time(NETNS_HOLD_MAX)),
             },
             unused: Duration::from_nanos(kept.as_nanos() / 10),
         }

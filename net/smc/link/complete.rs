@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the device tells of a link: work requests that ended, messages that arrived.
+//! Completions of a link: work requests that ended, messages that arrived. The device calls them from one context at a
+//! time for each queue, today a worker; nothing here sleeps.
 
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        barrier::smp_mb,
+        atomic::Relaxed,
         Arc, //
     }, //
 };
@@ -22,18 +19,22 @@ use kernel_ext::{
     time, //
 };
 
+use smc_proto::time::Duration;
+
 use super::{
+    transport::TransportOps,
     Link,
     LinkError,
     Sent, //
 };
+use crate::clock::now;
 
 /// Longest message for which there is always memory. A longer one offers a link for more regions than
 /// there is reason to have, but a C peer has one for each connection.
 const MAX_RECV: usize = 128;
 
-/// Time for a registration, ns; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
-const REGISTER_NS: u64 = 5_000_000_000;
+/// Time for a registration; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
+const REG_MR_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Link {
     /// Registers a region, whose key works afterwards. May sleep.
@@ -42,19 +43,19 @@ impl Link {
         let resources = self.resources().ok_or(ENOLINK)?;
         self.inner.lock().registered = None;
         resources.qp.post_register(self, mr)?;
-        let end = time::now_ns().saturating_add(REGISTER_NS);
+        let end = now().saturating_add(REG_MR_TIMEOUT);
         let mut inner = self.inner.lock();
         loop {
             if let Some(good) = inner.registered.take() {
                 return if good { Ok(()) } else { Err(EIO) };
             }
-            let now = time::now_ns();
-            if inner.resources.is_none() || now >= end {
+            let left = end.saturating_since(now());
+            if inner.resources.is_none() || left.is_zero() {
                 drop(inner);
                 self.fail(LinkError::Register);
                 return Err(ENOLINK);
             }
-            let left = time::jiffies(end.saturating_sub(now));
+            let left = time::jiffies(left.as_nanos());
             // A signal does not stop the device from registering.
             let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
@@ -62,21 +63,18 @@ impl Link {
 }
 
 impl Link {
-    /// Hands a message on, of which `buf` holds all.
-    fn tell(&self, message: &Received<'_>, buf: &mut [u8]) {
+    /// Hands a message on, for which `buf` has room.
+    fn deliver(&self, message: &Received<'_>, buf: &mut [u8]) {
         let Ok(bytes) = message.read(buf) else {
             return;
         };
-        let bytes = match self.is_iwarp() {
-            false => bytes,
-            true => match self.take_credits(bytes) {
-                Some([]) => return,
-                Some(bytes) => bytes,
-                None => return self.fail(LinkError::MissingTrailer),
-            },
+        let message = match self.transport.on_message(bytes) {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(error) => return self.fail(error),
         };
         if let Some(handler) = self.handler() {
-            handler.on_message(bytes);
+            handler.on_message(message);
         }
     }
 }
@@ -85,33 +83,21 @@ impl ib::Handler for Link {
     type Sent = Sent;
 
     fn sent(this: &Arc<Self>, what: Sent, wc: Wc) {
-        let good = wc.status.is_success();
-        // The slot is free by now: who said after our look that he wants one has found it.
-        smp_mb(Full);
-        let posted = match this.is_llc_waiting.load(Relaxed) {
-            true => this.flush_llc_txq(&mut this.inner.lock()),
-            false => Ok(()),
-        };
         // Those who wait for a slot come before the one who had it.
-        if this.is_slot_wanted.load(Relaxed) {
-            if let Some(handler) = this.handler() {
-                handler.on_slot();
-            }
+        let posted = this.wake_slot_waiters();
+        if !wc.status.is_success() {
+            what.complete(false);
+            return this.fail(LinkError::Send(wc.status));
         }
-        match what {
-            what if good && this.is_iwarp() => this.on_local_completion(what),
-            Sent::Data(sender, record) => sender.on_sent(&record, good),
-            Sent::Control => {}
-        }
-        if !good {
-            this.fail(LinkError::Send(wc.status));
-        } else if posted.and_then(|()| this.send_credit_update()).is_err() {
+        this.transport.on_completion(what);
+        let posted = posted.and_then(|()| this.transport.send_credit_update(this));
+        if posted.is_err() {
             this.fail(LinkError::Post);
         }
     }
 
     fn received(this: &Arc<Self>, message: &Received<'_>) {
-        let is_first = this.is_iwarp() && this.last_rx.load(Relaxed) == 0;
+        let is_first = this.last_rx.load(Relaxed) == 0;
         this.last_rx.store(time::coarse_ns(), Relaxed);
         if is_first {
             // Who looked under the lock waits by now.
@@ -119,13 +105,15 @@ impl ib::Handler for Link {
             this.state_wait.notify_all();
         }
         if message.len() <= MAX_RECV {
-            this.tell(message, &mut [0; MAX_RECV]);
+            this.deliver(message, &mut [0; MAX_RECV]);
         } else if let Ok(mut buf) = KVec::from_elem(0, message.len(), GFP_NOWAIT) {
-            this.tell(message, &mut buf);
+            this.deliver(message, &mut buf);
         } else {
-            this.lose_credits();
+            this.transport.on_unread_message();
         }
-        this.on_credit_update();
+        if this.transport.after_message(this).is_err() {
+            this.fail(LinkError::Post);
+        }
     }
 
     fn receive_failed(this: &Arc<Self>, wc: Wc) {

@@ -26,6 +26,7 @@ use smc_proto::link::{
 };
 
 use super::{
+    transport::TransportOps,
     Handler,
     Link, //
 };
@@ -128,12 +129,12 @@ impl Link {
         Some(down)
     }
 
-    /// The group ends: over iWARP the link is gone as soon as one side takes it down.
+    /// The group ends: that the link goes down as the peer takes it down is no failure.
     pub(crate) fn expect_peer_teardown(&self) {
         self.is_ending.store(true, Relaxed);
     }
 
     fn is_teardown_expected(&self) -> bool {
-        self.is_iwarp() && self.is_ending.load(Relaxed)
+        self.transport.caps().sees_peer_teardown && self.is_ending.load(Relaxed)
     }
 }

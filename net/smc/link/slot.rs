@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slots for sends, and the credits that go with them over iWARP: see `smc_proto::link::credits`.
+//! Slots for sends, with the credit that the transport may want for a message.
 
 use kernel::{
     prelude::*,
@@ -18,29 +18,24 @@ use kernel_ext::ib::{
     SendSlot,
     Write, //
 };
-use smc_proto::{
-    link::credits::Credits,
-    wire::iwarp::{
-        self,
-        TRAILER_LEN, //
-    }, //
-};
 
 use super::{
+    transport::{
+        CreditUse,
+        LinkTransport,
+        TransportOps, //
+    },
     IbResources,
     Link,
-    LinkError,
     Sent, //
 };
 
 /// A credit that was taken; dropping it puts it back.
-struct Credit<'a>(&'a Link);
+struct Credit<'a>(&'a LinkTransport);
 
-impl Credit<'_> {
-    /// The trailer of a message that is posted now.
-    fn trailer(&self) -> [u8; TRAILER_LEN] {
-        let ack = self.0.with_credits(Credits::advertise);
-        ack.map_or([0; TRAILER_LEN], iwarp::CreditAck::to_bytes)
+impl<'a> Credit<'a> {
+    fn take(transport: &'a LinkTransport, for_what: CreditUse) -> Option<Self> {
+        transport.take_credit(for_what).then(|| Self(transport))
     }
 
     /// The message was posted.
@@ -51,14 +46,14 @@ impl Credit<'_> {
 
 impl Drop for Credit<'_> {
     fn drop(&mut self) {
-        self.0.with_credits(Credits::put_back);
+        self.0.put_back_credit();
     }
 }
 
 /// A free slot for a message, with the right to send it; dropping it gives both back.
 pub(crate) struct Slot<'a> {
     slot: SendSlot<'a, Link>,
-    credit: Option<Credit<'a>>,
+    credit: Credit<'a>,
 }
 
 impl Slot<'_> {
@@ -69,9 +64,7 @@ impl Slot<'_> {
 
     /// Requests an acknowledgement of the message, where its completion is none. Does not sleep.
     pub(crate) fn request_ack(&self) {
-        if let Some(Credit(link)) = &self.credit {
-            link.with_credits(Credits::request_ack);
-        }
+        self.credit.0.request_ack();
     }
 
     /// Posts writes and then the message, as [`SendSlot::post`]. Does not sleep.
@@ -82,8 +75,8 @@ impl Slot<'_> {
         writes: &[Write<'_>],
     ) -> Result<(), Rejected<Sent>> {
         let Self { mut slot, credit } = self;
-        if let Some(credit) = &credit {
-            if let Err(error) = slot.append(&credit.trailer()) {
+        if let Some(trailer) = credit.0.trailer() {
+            if let Err(error) = slot.append(&trailer) {
                 return Err(Rejected {
                     error,
                     by_driver: false,
@@ -92,73 +85,43 @@ impl Slot<'_> {
             }
         }
         slot.post(link, what, writes)?;
-        if let Some(credit) = credit {
-            credit.spend();
-        }
+        credit.spend();
         Ok(())
     }
 }
 
 impl Link {
-    /// Takes a slot for a message about a connection, if one is free and the peer can take the message. Does
+    /// Takes a slot for a message about a connection, if one is free and the peer can receive the message. Does
     /// not sleep.
     pub(crate) fn take_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
-        self.with_credit(resources.qp.take_slot()?, Credits::take)
+        self.with_credit(resources.qp.take_slot()?, CreditUse::Message)
     }
 
     /// As [`Link::take_slot`], for a long message.
     pub(super) fn take_large_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
-        self.with_credit(resources.qp.take_large_slot()?, Credits::take)
+        self.with_credit(resources.qp.take_large_slot()?, CreditUse::Message)
+    }
+
+    /// Takes a slot of any kind for a credit update. Does not sleep.
+    pub(super) fn take_update_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
+        let slot = resources.qp.take_large_slot();
+        let slot = slot.or_else(|| resources.qp.take_slot())?;
+        self.with_credit(slot, CreditUse::Update)
     }
 
     fn with_credit<'a>(
         &'a self,
         slot: SendSlot<'a, Link>,
-        take: impl FnOnce(&mut Credits) -> bool,
+        for_what: CreditUse,
     ) -> Option<Slot<'a>> {
-        if !self.is_iwarp() {
-            return Some(Slot { slot, credit: None });
-        }
-        // Who has a slot and no credit waits for the peer's next message, as does who finds no slot
-        // meanwhile: that wakes both.
-        self.with_credits(take)?.then(|| Slot {
-            slot,
-            credit: Some(Credit(self)),
-        })
+        let credit = Credit::take(&self.transport, for_what)?;
+        Some(Slot { slot, credit })
     }
 
-    /// Runs `f` on the credits, if messages need some.
-    pub(super) fn with_credits<R>(&self, f: impl FnOnce(&mut Credits) -> R) -> Option<R> {
-        let mut credits = self.credits.lock();
-        (*credits).as_mut().map(f)
-    }
-
-    /// Whether the peer could take a message. Does not sleep.
-    pub(super) fn has_credit(&self) -> bool {
-        !self.is_iwarp() || self.with_credits(|credits| credits.has_any()) == Some(true)
-    }
-
-    /// Splits off the trailer of a message and applies it. `None` if there is none, which is a protocol violation.
-    /// Does not sleep.
-    pub(super) fn take_credits<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (message, ack) = iwarp::split(bytes).ok()?;
-        self.with_credits(|credits| credits.on_message(ack));
-        Some(message)
-    }
-
-    /// A message of the peer could not be read. Does not sleep.
-    pub(super) fn lose_credits(&self) {
-        self.with_credits(Credits::on_unread);
-    }
-
-    /// A message with a trailer arrived: reports what it acknowledged, sends what waited for credits, and a credit
-    /// update if that is due. Does not sleep.
-    pub(super) fn on_credit_update(self: &Arc<Self>) {
-        if !self.is_iwarp() {
-            return;
-        }
-        self.report_acked();
-        // Who said after our look that he waits has seen the credits.
+    /// A slot or a credit is free again: sends LLC messages that wait for one, and wakes connections that do. Does
+    /// not sleep.
+    pub(super) fn wake_slot_waiters(self: &Arc<Self>) -> Result {
+        // A waiter that we do not see has looked after it was free.
         smp_mb(Full);
         let posted = match self.is_llc_waiting.load(Relaxed) {
             true => self.flush_llc_txq(&mut self.inner.lock()),
@@ -169,29 +132,6 @@ impl Link {
                 handler.on_slot();
             }
         }
-        if posted.and_then(|()| self.send_credit_update()).is_err() {
-            self.fail(LinkError::Post);
-        }
-    }
-
-    /// Sends a credit update if that is due. If no slot is free, the completion of what is in it calls this again.
-    pub(super) fn send_credit_update(self: &Arc<Self>) -> Result {
-        let is_due = |credits: &mut Credits| credits.is_update_due();
-        if !self.is_iwarp() || self.with_credits(is_due) != Some(true) {
-            return Ok(());
-        }
-        let Some(resources) = self.resources() else {
-            return Ok(());
-        };
-        let slot = resources.qp.take_large_slot();
-        let Some(slot) = slot.or_else(|| resources.qp.take_slot()) else {
-            return Ok(());
-        };
-        let Some(mut slot) = self.with_credit(slot, Credits::take_last) else {
-            return Ok(());
-        };
-        slot.write(&[])?;
-        slot.post(self, Sent::Control, &[])?;
-        Ok(())
+        posted
     }
 }

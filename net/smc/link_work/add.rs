@@ -8,12 +8,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    ib::Device,
-    net::NetNsRef,
-    random,
-    time, //
-};
+use kernel_ext::ib::Device;
 use smc_proto::{
     id::Gid,
     lgr::{
@@ -22,17 +17,13 @@ use smc_proto::{
             Occasion,
             Which, //
         },
-        Port,
-        Role, //
+        Port, //
     },
     link::Transport,
     llc::NewEnd,
     reason::Reason,
     wire::{
-        iwarp::{
-            IwListenAddr,
-            Nonce, //
-        },
+        iwarp::IwListenAddr,
         llc::{
             NewLink,
             NewLinkRkey,
@@ -53,14 +44,10 @@ use crate::{
     link::{
         Link,
         PeerQp,
-        PortInfo,
-        Wanted, //
+        PortInfo, //
     },
     llc::LinkRx, //
 };
-
-/// Time to open a stream, ns.
-const OPEN_NS: u64 = 2_000_000_000;
 
 /// Regions that one message can name, which is as many as a peer remembers.
 const MAX_KEYS: usize = 255;
@@ -104,18 +91,16 @@ fn unused_port(
     ib::find_other(&wanted, is_used)
 }
 
-/// A port for another link beside `link`, of the same kind if there is one. A peer that keeps to the links that
-/// the C module knows of has none over iWARP.
+/// A port for another link beside `link`, for the same transport if there is one. A peer that keeps to RFC 7609
+/// has none for others than that knows.
 fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     let peer = Peer::Other(link.end().peer_gid);
     let find = |transport| unused_port(group, link, transport, peer);
-    match link.is_iwarp() {
-        true => find(Transport::Iwarp).or_else(|| find(Transport::Roce)),
-        false => find(Transport::Roce).or_else(|| {
-            let knows_iwarp = group.peer().takes_any_link;
-            knows_iwarp.then(|| find(Transport::Iwarp))?
-        }),
-    }
+    let (same, other) = (link.port().transport, link.port().transport.other());
+    find(same).or_else(|| {
+        let is_known = other.is_standard() || group.peer().takes_any_link;
+        is_known.then(|| find(other))?
+    })
 }
 
 /// The port for a new link, to the peer's port `peer` if that is known. One that is in use is that of the
@@ -129,7 +114,7 @@ fn place(
     match which {
         Which::Unused => unused.as_ref().map(Place::of),
         Which::Same => {
-            let transport = peer.map(transport_of);
+            let transport = peer.map(Transport::of);
             let link = group.idlest_link(|link| {
                 transport.is_none_or(|transport| link.port().transport == transport)
             })?;
@@ -140,14 +125,6 @@ fn place(
             };
             Some(Place { device, info })
         }
-    }
-}
-
-/// What carries a link to that port of the peer.
-fn transport_of(peer: Gid) -> Transport {
-    match peer.iwarp() {
-        None => Transport::Roce,
-        Some(_) => Transport::Iwarp,
     }
 }
 
@@ -265,7 +242,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
 struct Answer {
     link: Arc<Link>,
     keys: KVec<NewLinkRkey>,
-    /// Where the stream is awaited, over iWARP.
+    /// Where the server's connection is listened for, if the link needs one.
     listen_addr: Option<IwListenAddr>,
 }
 
@@ -277,7 +254,7 @@ fn make_answer(
 ) -> Result<Answer, RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let transport = transport_of(offer.gid);
+    let transport = Transport::of(offer.gid);
     let unused = unused_port(group, &link, transport, Peer::Known(offer.gid));
     let ports = group.ports();
     let port = Port {
@@ -292,7 +269,7 @@ fn make_answer(
     link.set_number(offer.link_num);
     let made = ready_to_receive(group, slot, &link, offer)
         .and_then(|()| map_regions(group, on, slot, &link))
-        .and_then(|keys| Ok((keys, await_stream(group, &link, offer)?)));
+        .and_then(|keys| Ok((keys, link.listen_added(group.terms.net)?)));
     match made {
         Ok((keys, listen_addr)) => Ok(Answer {
             link,
@@ -306,36 +283,6 @@ fn make_answer(
     }
 }
 
-/// Over iWARP the client awaits the server's stream from before it answers.
-fn await_stream(group: &LinkGroup, link: &Link, server: &NewLink) -> Result<Option<IwListenAddr>> {
-    if !link.is_iwarp() {
-        return Ok(None);
-    }
-    let nonce = Nonce(random::bytes());
-    let wanted = Wanted::new(nonce, Role::Client, link, server.into())?;
-    let port = link.await_server(&*netns(group, link)?, &wanted)?;
-    Ok(Some(IwListenAddr { port, nonce }))
-}
-
-/// Over iWARP the server opens the stream to where the client awaits it.
-fn open_stream(group: &LinkGroup, link: &Link, client: &NewLink) -> Result {
-    if !link.is_iwarp() {
-        return Ok(());
-    }
-    let listen_addr = client.listen_addr.ok_or(EINVAL)?;
-    let wanted = Wanted::new(listen_addr.nonce, Role::Server, link, client.into())?;
-    let end = time::now_ns().saturating_add(OPEN_NS);
-    let by = (Role::Server, listen_addr.port);
-    link.connect(&*netns(group, link)?, &wanted, by, end)
-}
-
-/// The group's network namespace, where the port of the link is as well.
-fn netns(group: &LinkGroup, link: &Link) -> Result<NetNsRef> {
-    let device = link.device().ok_or(ENOLINK)?;
-    let netns = device.port_netns(link.port().port, group.terms.net);
-    netns.ok_or(ENOLINK)
-}
-
 /// The client accepted. That its port can be reached is up to it, but is found out here sooner than by
 /// waiting for an answer on the new link.
 pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
@@ -343,7 +290,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
         let device = link.device().ok_or(ENOLINK)?;
         way(group, &device, &link, peer.gid).ok_or(EHOSTUNREACH)?;
         ready_to_receive(group, slot, &link, peer)?;
-        open_stream(group, &link, peer)?;
+        link.connect_added(group.terms.net, peer)?;
         link.ready_to_send()?;
         register_regions(group, slot, &link)
     });

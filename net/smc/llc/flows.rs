@@ -92,7 +92,7 @@ impl LinkGroup {
         let has_answered = self.with_llc(|state, _| state.core.has_answered());
         let is_delivered = || {
             let link = self.link(FIRST);
-            link.is_some_and(|link| link.is_quiet() && link.is_up() && !link.is_iwarp())
+            link.is_some_and(|link| link.is_quiet() && link.is_up() && !link.needs_acks())
         };
         if has_answered && !self.peer().takes_any_link && is_delivered() {
             self.run_llc(|llc, _, now| llc.on_answer_delivered(now));

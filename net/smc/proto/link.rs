@@ -8,7 +8,10 @@
 
 pub mod credits;
 
-use crate::id::LinkNum;
+use crate::id::{
+    Gid,
+    LinkNum, //
+};
 
 /// How far a link is. The numbers are visible to user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,8 +33,31 @@ pub enum State {
 pub enum Transport {
     /// RDMA over Converged Ethernet: the queue pairs are told of each other.
     Roce,
-    /// RDMA over TCP: one side opens a stream to the other.
+    /// RDMA over TCP: one side connects to the other.
     Iwarp,
+}
+
+impl Transport {
+    /// What carries a link to the RDMA port with this GID.
+    pub const fn of(gid: Gid) -> Self {
+        match gid.iwarp() {
+            None => Self::Roce,
+            Some(_) => Self::Iwarp,
+        }
+    }
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Roce => Self::Iwarp,
+            Self::Iwarp => Self::Roce,
+        }
+    }
+
+    /// Whether RFC 7609 knows links over it, so that they may be added whoever the peer is.
+    pub const fn is_standard(self) -> bool {
+        matches!(self, Self::Roce)
+    }
 }
 
 /// What happens to a link.

@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages over iWARP whose sends were completed here, and which the peer has yet to acknowledge: see `smc_proto::link::credits`.
+//! Messages whose sends have completed, and which the peer has yet to acknowledge: see
+//! [`smc_proto::link::credits`].
 
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
+    sync::Arc, //
 };
-use kernel_ext::time;
-use smc_proto::{
-    conn::SentRecord,
-    link::credits::is_ahead,
-    time::Instant, //
-};
+use smc_proto::{conn::SentRecord, link::credits::is_ahead};
 
-use super::{
-    Link,
-    LinkError,
+use super::Iwarp;
+use crate::link::{
     Sender,
     Sent, //
 };
-
-/// Time until an acknowledgement is requested for which nobody waits in a hurry, ns.
-const ACK_REQUEST_DELAY: u64 = 20_000_000;
 
 /// Whose message it is.
 type Message = (Arc<dyn Sender>, SentRecord);
@@ -58,8 +47,8 @@ impl Unacked {
         })
     }
 
-    /// A send was completed, in the order in which they were posted. Gives one back for which it is too late. (There is room:
-    /// no more are on their way than `Credits::window`.)
+    /// A send has completed; they do in the order in which they were posted. Returns a message for which it is too
+    /// late. (There is room: no more are in flight than `Credits::window`.)
     fn on_local_completion(&mut self, message: Option<Message>) -> Result<(), Message> {
         self.completed = self.completed.wrapping_add(1);
         let Some(message) = message else {
@@ -92,8 +81,8 @@ impl Unacked {
     }
 }
 
-impl Link {
-    /// A message was completed without error, which over iWARP says only that it left. Does not sleep.
+impl Iwarp {
+    /// A send completed without error, which says only that the message left. Does not sleep.
     pub(super) fn on_local_completion(&self, what: Sent) {
         let message = match what {
             Sent::Control => None,
@@ -117,9 +106,7 @@ impl Link {
 
     /// Reports the messages that the peer has acknowledged. Does not sleep.
     pub(super) fn report_acked(&self) {
-        let Some(acked) = self.with_credits(|credits| credits.acked()) else {
-            return;
-        };
+        let acked = self.credits.lock().acked();
         loop {
             let next = self.unacked.lock().next(acked);
             let Some((sender, record)) = next else {
@@ -138,41 +125,6 @@ impl Link {
                 return;
             };
             sender.on_acked(&record, false);
-        }
-    }
-
-    /// Schedules a request for an acknowledgement and returns when it is due; `None` if one is scheduled already.
-    /// A trailer may make it needless meanwhile. Does not sleep.
-    pub(crate) fn schedule_ack_request(&self) -> Option<Instant> {
-        if self.ack_request_at.load(Relaxed) != 0 {
-            return None;
-        }
-        let at = time::now_ns().saturating_add(ACK_REQUEST_DELAY);
-        let is_first = self.ack_request_at.cmpxchg(0, at, Relaxed).is_ok();
-        is_first.then_some(Instant::from_nanos(at))
-    }
-
-    /// Sends a scheduled request if it is due at `now`; else returns when it will be. Does not sleep.
-    pub(crate) fn request_ack_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let at = match self.ack_request_at.load(Relaxed) {
-            0 => return None,
-            at => Instant::from_nanos(at),
-        };
-        if !at.is_due(now) {
-            return Some(at);
-        }
-        // A sender that comes after this schedules another.
-        self.ack_request_at.store(0, Relaxed);
-        self.request_ack();
-        None
-    }
-
-    /// Requests an acknowledgement of all messages sent by now, if one is missing. Does not sleep.
-    pub(crate) fn request_ack(self: &Arc<Self>) {
-        if self.with_credits(|credits| credits.request_ack()).is_some()
-            && self.send_credit_update().is_err()
-        {
-            self.fail(LinkError::Post);
         }
     }
 }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Links over iWARP: the queue pairs are connected by a TCP connection of the driver's own, [`connect`]. There is no
+//! flow control by the devices, and a send completes when TCP has it: see [`smc_proto::link::credits`].
+
+mod connect;
+mod unacked;
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::ib::Device;
+use smc_proto::{
+    link::credits::{
+        Credits,
+        INITIAL, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    },
+    wire::iwarp::{
+        self,
+        TRAILER_LEN, //
+    }, //
+};
+
+use super::{
+    Caps,
+    CreditUse,
+    TransportOps, //
+};
+use crate::{
+    clock::now,
+    config::Depth,
+    link::{
+        IbResources,
+        Link,
+        LinkError,
+        Sent, //
+    }, //
+};
+use connect::IwState;
+use unacked::Unacked;
+
+/// Time until an acknowledgement is requested for which nobody waits in a hurry.
+const ACK_REQUEST_DELAY: Duration = Duration::from_millis(20);
+
+/// What a link over iWARP keeps.
+#[pin_data]
+pub(in crate::link) struct Iwarp {
+    /// What the peer can receive.
+    #[pin]
+    credits: SpinLock<Credits>,
+    /// Messages that it has yet to acknowledge.
+    #[pin]
+    unacked: SpinLock<Unacked>,
+    /// The TCP connection.
+    #[pin]
+    conn: SpinLock<IwState>,
+    /// When an acknowledgement is to be requested, ns of the clock; 0 for never.
+    ack_request_at: Atomic<u64>,
+}
+
+impl Iwarp {
+    /// With receives for the peer's first credits at least. May sleep.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        depth: Depth,
+    ) -> Result<(Arc<IbResources>, Pin<KBox<Self>>)> {
+        let depth = depth.with_receives(INITIAL);
+        let resources = IbResources::new(device, depth, TRAILER_LEN as u32)?;
+        if resources.recv_slots < INITIAL {
+            return Err(EINVAL);
+        }
+        let credits = Credits::new(resources.recv_slots);
+        let unacked = Unacked::new(credits.window())?;
+        let iwarp = KBox::pin_init(
+            pin_init!(Self {
+                credits <- new_spinlock!(credits, "smc::Iwarp::credits"),
+                unacked <- new_spinlock!(unacked, "smc::Iwarp::unacked"),
+                conn <- new_spinlock!(IwState::default(), "smc::Iwarp::conn"),
+                ack_request_at: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok((resources, iwarp))
+    }
+}
+
+impl TransportOps for Iwarp {
+    fn caps(&self) -> &'static Caps {
+        &Caps {
+            needs_acks: true,
+            delivers_after_down: true,
+            sees_peer_teardown: true,
+            holds_netns: true,
+        }
+    }
+
+    fn take_credit(&self, for_what: CreditUse) -> bool {
+        let mut credits = self.credits.lock();
+        // Who has a slot and no credit waits for the peer's next message, as does who finds no slot meanwhile:
+        // that wakes both.
+        match for_what {
+            CreditUse::Message => credits.take(),
+            CreditUse::Update => credits.take_last(),
+        }
+    }
+
+    fn put_back_credit(&self) {
+        self.credits.lock().put_back();
+    }
+
+    fn has_credit(&self) -> bool {
+        self.credits.lock().has_any()
+    }
+
+    fn trailer(&self) -> Option<[u8; TRAILER_LEN]> {
+        Some(self.credits.lock().advertise().to_bytes())
+    }
+
+    fn on_completion(&self, sent: Sent) {
+        self.on_local_completion(sent);
+    }
+
+    fn on_stop(&self) {
+        self.report_lost();
+    }
+
+    fn send_credit_update(&self, link: &Arc<Link>) -> Result {
+        if !self.credits.lock().is_update_due() {
+            return Ok(());
+        }
+        let Some(resources) = link.resources() else {
+            return Ok(());
+        };
+        // If no slot is free, the completion of what is in it calls this again.
+        let Some(mut slot) = link.take_update_slot(&resources) else {
+            return Ok(());
+        };
+        slot.write(&[])?;
+        Ok(slot.post(link, Sent::Control, &[])?)
+    }
+
+    fn on_message<'b>(&self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, LinkError> {
+        let (message, ack) = iwarp::split(bytes).map_err(|_| LinkError::MissingTrailer)?;
+        self.credits.lock().on_message(ack);
+        Ok((!message.is_empty()).then_some(message))
+    }
+
+    fn on_unread_message(&self) {
+        self.credits.lock().on_unread();
+    }
+
+    fn after_message(&self, link: &Arc<Link>) -> Result {
+        self.report_acked();
+        link.wake_slot_waiters()?;
+        self.send_credit_update(link)
+    }
+
+    fn request_ack(&self) {
+        self.credits.lock().request_ack();
+    }
+
+    fn schedule_ack_request(&self) -> Option<Instant> {
+        if self.ack_request_at.load(Relaxed) != 0 {
+            return None;
+        }
+        let at = now().saturating_add(ACK_REQUEST_DELAY);
+        let is_first = self.ack_request_at.cmpxchg(0, at.as_nanos(), Relaxed);
+        is_first.is_ok().then_some(at)
+    }
+
+    fn ack_request_at(&self) -> Option<Instant> {
+        match self.ack_request_at.load(Relaxed) {
+            0 => None,
+            at => Some(Instant::from_nanos(at)),
+        }
+    }
+
+    fn unschedule_ack_request(&self) {
+        self.ack_request_at.store(0, Relaxed);
+    }
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The TCP connection between the two queue pairs of a link (`Documentation/iwarp.md`). The client of the group
+//! listens for it, and the server is the initiator, as that has to send first (RFC 5044 section 7.1.3). In a first
+//! contact in which the server cannot connect the client does, and sends a credit update at once.
+
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    ib::{
+        IwConn,
+        Listener, //
+    },
+    net::{
+        NetNs,
+        NetNsRef, //
+    },
+    random, //
+};
+use smc_proto::{
+    id::Gid,
+    lgr::Role,
+    time::{
+        Duration,
+        Instant, //
+    },
+    wire::{
+        iwarp::{
+            self,
+            IwEndpoint,
+            IwListenAddr,
+            Nonce, //
+        },
+        llc::NewLink, //
+    }, //
+};
+
+use super::{
+    super::{
+        Setup,
+        SetupError,
+        TransportOps,
+        TransportSetup, //
+    },
+    Iwarp, //
+};
+use crate::{
+    clock::now,
+    link::{
+        IbResources,
+        Link,
+        LinkError,
+        PeerQp, //
+    }, //
+};
+
+/// From the CONFIRM on: time for the server to connect, in which TCP may lose a packet,
+const SERVER_CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// until the client does not wait for that any more, and connects itself,
+const CLIENT_ACCEPT_TIMEOUT: Duration = Duration::from_millis(1_900);
+/// until it gives that up,
+const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_millis(2_700);
+/// and until the server does not wait for that any more.
+const SERVER_ACCEPT_TIMEOUT: Duration = Duration::from_millis(3_000);
+
+/// Time to connect a link that is added.
+const ADD_LINK_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time between two looks at whether a setup was cancelled.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How far the connection is.
+#[derive(Default)]
+pub(super) struct IwState {
+    listener: Option<Arc<Listener<Link>>>,
+    conn: Option<IwConn<Link>>,
+    /// The link lets go of its device.
+    is_closed: bool,
+}
+
+/// A connection between the queue pairs of a link.
+struct ConnParams {
+    ours: IpAddr,
+    theirs: IpAddr,
+    nonce: Nonce,
+    client: IwEndpoint,
+    server: IwEndpoint,
+}
+
+impl ConnParams {
+    /// Between our end and that of the peer, which [`Link::ready_to_receive`] was told, where we are `role`.
+    fn new(link: &Link, role: Role, nonce: Nonce) -> Result<Self> {
+        let peer = link.peer().ok_or(ENOTCONN)?;
+        let ours = IwEndpoint {
+            qp: link.qp_num(),
+            psn: link.psn(),
+        };
+        let theirs = IwEndpoint {
+            qp: peer.qp,
+            psn: peer.psn,
+        };
+        let (client, server) = match role {
+            Role::Client => (ours, theirs),
+            Role::Server => (theirs, ours),
+        };
+        Ok(Self {
+            ours: link.port().gid.iwarp().ok_or(EINVAL)?,
+            theirs: peer.gid.iwarp().ok_or(EINVAL)?,
+            nonce,
+            client,
+            server,
+        })
+    }
+
+    fn token(&self, initiator: Role) -> [u8; iwarp::TOKEN_LEN] {
+        iwarp::token(initiator, self.nonce, self.client, self.server)
+    }
+}
+
+/// The group's network namespace, at address `net`, where the port of the link is as well.
+fn netns(link: &Link, net: usize) -> Result<NetNsRef> {
+    let device = link.device().ok_or(ENOLINK)?;
+    device.port_netns(link.port().port, net).ok_or(ENOLINK)
+}
+
+/// A setup of a first contact, and when it began.
+struct FirstContact<'a> {
+    link: &'a Arc<Link>,
+    setup: &'a Setup<'a>,
+    params: ConnParams,
+    start: Instant,
+}
+
+impl<'a> FirstContact<'a> {
+    fn new(link: &'a Arc<Link>, setup: &'a Setup<'a>, role: Role) -> Result<Self> {
+        let nonce = setup.nonce.ok_or(EINVAL)?;
+        Ok(Self {
+            link,
+            setup,
+            params: ConnParams::new(link, role, nonce)?,
+            start: now(),
+        })
+    }
+
+    fn until(&self, timeout: Duration) -> Instant {
+        self.start.saturating_add(timeout)
+    }
+}
+
+impl Iwarp {
+    /// Listens for a connection from the peer's address, and returns the TCP port. Requests are rejected until
+    /// [`Iwarp::accept_request`]. May sleep.
+    fn listen_for(&self, link: &Link, net: &NetNs, theirs: IpAddr) -> Result<u16> {
+        let resources = link.resources().ok_or(ENOLINK)?;
+        let ours = link.port().gid.iwarp().ok_or(EINVAL)?;
+        let listener = Listener::new(&resources.qp, net, ours, theirs)?;
+        let listener = Arc::new(listener, GFP_KERNEL)?;
+        let port = listener.port();
+        self.store(|conn| conn.listener = Some(listener))?;
+        Ok(port)
+    }
+
+    /// As the client, listens for the server, and returns the TCP port. May sleep, but waits for nobody.
+    fn listen_as_client(&self, link: &Link, net: &NetNs, nonce: Nonce) -> Result<u16> {
+        let params = ConnParams::new(link, Role::Client, nonce)?;
+        let port = self.listen_for(link, net, params.theirs)?;
+        self.accept_request(&params, Role::Server)?;
+        Ok(port)
+    }
+
+    /// Accepts the connection of `initiator` from now on. May sleep, but waits for nobody.
+    fn accept_request(&self, params: &ConnParams, initiator: Role) -> Result {
+        let listener = self.listener().ok_or(ENOTCONN)?;
+        listener.accept_request(&params.token(initiator))
+    }
+
+    /// Waits until the connection is accepted that is listened for, until `end`, or until the setup is cancelled.
+    /// Returns whether it is. May sleep.
+    fn wait_accepted(&self, setup: &Setup<'_>, end: Instant) -> Result<bool> {
+        let listener = self.listener().ok_or(ENOTCONN)?;
+        loop {
+            let tick = now().saturating_add(TICK).min(end);
+            let is_accepted = listener.wait(tick.as_nanos());
+            if is_accepted || end.is_due(now()) || (setup.is_cancelled)() {
+                return Ok(is_accepted);
+            }
+        }
+    }
+
+    /// Connects as `initiator` to a port of the peer, after [`Link::ready_to_receive`]. May sleep, until `end`.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT` or `ECONNREFUSED` if the peer does not accept, and what else may go wrong.
+    fn connect(
+        &self,
+        link: &Link,
+        net: &NetNs,
+        params: &ConnParams,
+        (initiator, port): (Role, u16),
+        end: Instant,
+    ) -> Result {
+        let resources = link.resources().ok_or(ENOLINK)?;
+        let ends = (params.ours, SocketAddr::new(params.theirs, port));
+        let token = params.token(initiator);
+        let conn = IwConn::connect(&resources.qp, net, ends, &token, end.as_nanos());
+        // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
+        let conn = conn.inspect_err(|_| link.flush_cqs())?;
+        self.store(|state| state.conn = Some(conn))
+    }
+
+    fn connect_first(
+        &self,
+        first: &FirstContact<'_>,
+        initiator: Role,
+        timeout: Duration,
+    ) -> Result {
+        let FirstContact {
+            link,
+            setup,
+            params,
+            ..
+        } = first;
+        let end = first.until(timeout);
+        self.connect(link, setup.net, params, (initiator, setup.peer_port), end)
+    }
+
+    /// Ends listening. `Ok` if there is a connection. May sleep.
+    fn finish_connect(&self) -> Result {
+        let (listener, is_connected) = {
+            let mut state = self.conn.lock();
+            (state.listener.take(), state.conn.is_some())
+        };
+        // A listener that is not needed is let go of without the lock.
+        if is_connected {
+            return Ok(());
+        }
+        let conn = listener.ok_or(ENOTCONN)?.take_conn()?;
+        self.store(|state| state.conn = Some(conn))
+    }
+
+    /// The server's part of a first contact: connects, or else waits for the client's connection and first message.
+    fn serve(&self, first: &FirstContact<'_>) -> Result {
+        let link = first.link;
+        let Err(error) = self.connect_first(first, Role::Server, SERVER_CONNECT_TIMEOUT) else {
+            return self.finish_connect();
+        };
+        if !link.is_up() {
+            return Err(error);
+        }
+        self.accept_request(&first.params, Role::Client)?;
+        let end = first.until(SERVER_ACCEPT_TIMEOUT);
+        if !self.wait_accepted(first.setup, end)? {
+            return Err(error);
+        }
+        self.finish_connect()?;
+        // The side that accepts must not be the first to send.
+        match link.wait_first_msg(end) {
+            true => Ok(()),
+            false => Err(ETIMEDOUT),
+        }
+    }
+
+    /// The client's part: if the server does not connect and listens itself, connects to that.
+    fn join(&self, first: &FirstContact<'_>) -> Result {
+        let end = first.until(CLIENT_ACCEPT_TIMEOUT);
+        let is_accepted = self.wait_accepted(first.setup, end)?;
+        if is_accepted || (first.setup.is_cancelled)() || self.finish_connect().is_ok() {
+            return Ok(());
+        }
+        self.connect_first(first, Role::Client, CLIENT_CONNECT_TIMEOUT)?;
+        self.credits.lock().force_credit_update();
+        if self.send_credit_update(first.link).is_err() {
+            first.link.fail(LinkError::Post);
+        }
+        Ok(())
+    }
+
+    fn listener(&self) -> Option<Arc<Listener<Link>>> {
+        self.conn.lock().listener.clone()
+    }
+
+    /// Stores a part of the connection while the link has its device.
+    fn store(&self, put: impl FnOnce(&mut IwState)) -> Result {
+        let mut state = self.conn.lock();
+        if state.is_closed {
+            drop(state);
+            return Err(ENOLINK);
+        }
+        put(&mut state);
+        Ok(())
+    }
+}
+
+impl TransportSetup for Iwarp {
+    fn to_rtr(&self, _: &Link, _: &IbResources, _: &PeerQp) -> Result {
+        // The driver does it with the connection, which begins when the receives are posted.
+        Ok(())
+    }
+
+    fn to_rts(&self, _: &Link, _: &IbResources) -> Result {
+        self.finish_connect()
+    }
+
+    fn listen(&self, link: &Link, net: &NetNs, peer: Gid) -> u16 {
+        let theirs = peer.iwarp().ok_or(EINVAL);
+        let port = theirs.and_then(|theirs| self.listen_for(link, net, theirs));
+        port.unwrap_or(0)
+    }
+
+    fn listen_for_server(
+        &self,
+        link: &Link,
+        net: &NetNs,
+        nonce: Option<Nonce>,
+    ) -> Result<Option<u16>> {
+        let nonce = nonce.ok_or(EINVAL)?;
+        self.listen_as_client(link, net, nonce).map(Some)
+    }
+
+    fn connect_as_client(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
+        if setup.peer_port == 0 {
+            return Ok(());
+        }
+        let first = FirstContact::new(link, setup, Role::Client)?;
+        self.join(&first).map_err(|_| SetupError::PeerUnreachable)
+    }
+
+    fn connect_as_server(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
+        let first = FirstContact::new(link, setup, Role::Server)?;
+        self.serve(&first).map_err(|_| SetupError::PeerUnreachable)
+    }
+
+    fn listen_added(&self, link: &Link, net: usize) -> Result<Option<IwListenAddr>> {
+        let nonce = Nonce(random::bytes());
+        let port = self.listen_as_client(link, &*netns(link, net)?, nonce)?;
+        Ok(Some(IwListenAddr { port, nonce }))
+    }
+
+    fn connect_added(&self, link: &Link, net: usize, client: &NewLink) -> Result {
+        let IwListenAddr { port, nonce } = client.listen_addr.ok_or(EINVAL)?;
+        let params = ConnParams::new(link, Role::Server, nonce)?;
+        let end = now().saturating_add(ADD_LINK_CONNECT_TIMEOUT);
+        self.connect(
+            link,
+            &*netns(link, net)?,
+            &params,
+            (Role::Server, port),
+            end,
+        )
+    }
+
+    fn close(&self) {
+        let state = {
+            let mut state = self.conn.lock();
+            state.is_closed = true;
+            (state.listener.take(), state.conn.take())
+        };
+        drop(state);
+    }
+}
