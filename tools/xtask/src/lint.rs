@@ -4,6 +4,7 @@
 mod files;
 mod ranks;
 mod rust;
+mod transport;
 mod words;
 
 use std::fs;
@@ -75,6 +76,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         words.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);
+            transport::check(path, &text, &mut findings);
             ranks.check(path, &text, &mut findings);
         }
     }
