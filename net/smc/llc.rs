@@ -13,7 +13,6 @@ mod rx;
 pub(crate) use rx::LinkRx;
 
 use kernel::{
-    pr_warn_once,
     prelude::*,
     sync::Arc, //
 };
@@ -95,15 +94,7 @@ const ADD_AGAIN_MAX: Duration = Duration::from_secs(600);
 
 impl LinkGroup {
     /// Takes a message of the peer. Does not sleep.
-    fn on_llc(self: &Arc<Self>, slot: usize, bytes: &[u8]) {
-        let message = match Message::parse(bytes) {
-            Ok(Some(message)) => message,
-            Ok(None) => return,
-            Err(e) => {
-                pr_warn_once!("dropping malformed LLC message: {e:?}\n");
-                return;
-            }
-        };
+    fn on_llc(self: &Arc<Self>, slot: usize, message: &Message<'_>) {
         if let Some(number) = message.echoed() {
             self.on_echo(slot, number);
         }
@@ -115,7 +106,7 @@ impl LinkGroup {
                 links: &links,
                 rtokens,
             };
-            llc.on_message(&message, &mut arrival, now)
+            llc.on_message(message, &mut arrival, now)
         });
         if message.deletes_rkeys() {
             self.look_at_rows();

@@ -12,7 +12,7 @@ use kernel::{
 };
 use smc_proto::{
     lgr::End,
-    wire::cdc, //
+    wire::Received, //
 };
 
 use crate::{
@@ -45,13 +45,13 @@ impl LinkRx {
 
 impl Handler for LinkRx {
     fn on_message(self: Arc<Self>, bytes: &[u8]) {
-        if bytes.first() != Some(&cdc::TYPE) {
-            self.group.on_llc(self.slot, bytes);
-            return;
-        }
-        match cdc::Message::parse(bytes) {
-            Ok(message) => self.group.on_cdc(self.slot, message.token, &message.cdc),
-            Err(e) => pr_warn_once!("dropping malformed CDC message: {e:?}\n"),
+        match Received::parse(bytes) {
+            Ok(Received::Cdc(message)) => {
+                self.group.on_cdc(self.slot, message.token, &message.cdc);
+            }
+            Ok(Received::Llc(message)) => self.group.on_llc(self.slot, &message),
+            Ok(Received::Unknown(_)) => {}
+            Err(e) => pr_warn_once!("dropping malformed message: {e:?}\n"),
         }
     }
 
