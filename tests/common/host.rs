@@ -34,9 +34,9 @@ use smc_proto::id::{
     PeerId,
     Token, //
 };
+use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
-    LinkEnd,
     Role,
     RowId,
     Rtoken,
@@ -191,12 +191,11 @@ pub struct Group {
     role: Role,
     peer: PeerId,
     pub links: [LinkNum; LINK_SLOTS],
-    pub end: LinkEnd,
+    pub ends: LinkEnds,
     channel: u8,
     rows: Vec<Row>,
     pub limits: Limits,
     pub is_alive: bool,
-    is_out_of_sync: bool,
     /// The connection whose flow is under way, and those that wait for it.
     owner: Option<u8>,
     waiting: VecDeque<u8>,

@@ -70,17 +70,13 @@ impl LinkGroup {
         let has_row = !Rtokens::new(&mut table.rtokens).is_full();
         let has_room = table.conns.has_room() && has_row && self.rmbs.has_room();
         drop(table);
-        let Ok(links) = self.ends(net) else {
-            return false;
-        };
         Candidate {
             role: self.terms.role,
             peer: self.terms.peer,
             vlan: self.terms.vlan,
             ends: self.terms.ends,
-            is_out_of_sync: false,
             has_room,
-            links: &links,
+            links: &self.ends(net),
         }
         .matches(wanted)
     }

@@ -24,6 +24,10 @@ use smc_proto::{
             self,
             Loads, //
         },
+        find::{
+            self,
+            LinkEnds, //
+        },
         redundancy,
         Kind,
         LinkEnd,
@@ -130,7 +134,8 @@ impl LinkGroup {
 
     /// The link that the server named, and its slot. Does not sleep.
     pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(usize, Arc<Link>)> {
-        self.find_active(|link| link.end().is_named_by(wanted))
+        let slot = find::named_link(&self.ends(self.terms.net), wanted)?;
+        Some((slot, self.link(slot)?))
     }
 
     /// The active link whose peer's end is meant, with its slot. Does not sleep.
@@ -155,17 +160,15 @@ impl LinkGroup {
     }
 
     /// The links as a new connection of the namespace at address `net` looks for them. Does not sleep.
-    pub(super) fn ends(&self, net: usize) -> Result<KVec<LinkEnd>> {
-        let mut ends = KVec::new();
-        for link in self.links().iter().flatten() {
+    pub(super) fn ends(&self, net: usize) -> LinkEnds {
+        self.links().map(|link| {
+            let link = link?;
             let device = link.device();
-            let end = LinkEnd {
+            Some(LinkEnd {
                 is_visible: device.is_none_or(|device| device.accessible_in(net)),
                 ..link.end()
-            };
-            ends.push(end, GFP_ATOMIC)?;
-        }
-        Ok(ends)
+            })
+        })
     }
 
     /// Our end of the link in a slot, for the core. Does not sleep.

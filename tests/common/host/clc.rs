@@ -23,7 +23,10 @@ use smc_proto::handshake::{
     OwnInfo, //
 };
 use smc_proto::id::LinkNum;
-use smc_proto::lgr::Rtokens;
+use smc_proto::lgr::{
+    find,
+    Rtokens, //
+};
 use smc_proto::link::next_number;
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
@@ -270,9 +273,9 @@ impl Machine {
             self.succeed(id);
             return Ok(());
         }
-        self.groups[g].end.peer_qp = client.qp_num;
-        self.groups[g].end.peer_gid = client.gid;
-        self.groups[g].end.peer_mac = client.mac;
+        self.groups[g].end().peer_qp = client.qp_num;
+        self.groups[g].end().peer_gid = client.gid;
+        self.groups[g].end().peer_mac = client.mac;
         if !self.config.link_gets_ready {
             return Err(Reason::LinkNotReady.into());
         }
@@ -298,9 +301,9 @@ impl Machine {
                 new.path(|| self.config.route)?;
                 let channel = server.qp_num.get() as u8;
                 let g = self.add_group(new.version(), new.peer, channel, new.limits);
-                self.groups[g].end.peer_qp = server.qp_num;
-                self.groups[g].end.peer_gid = server.gid;
-                self.groups[g].end.peer_mac = server.mac;
+                self.groups[g].end().peer_qp = server.qp_num;
+                self.groups[g].end().peer_gid = server.gid;
+                self.groups[g].end().peer_mac = server.mac;
                 self.conn(id).first = true;
                 g
             }
@@ -310,7 +313,7 @@ impl Machine {
                     group.is_alive && group.candidate(self.side).matches(&wanted)
                 });
                 let g = found.ok_or(Reason::SyncError)?;
-                let link = self.groups[g].candidate(self.side).named_link(&wanted);
+                let link = find::named_link(&self.groups[g].ends, &wanted);
                 link.ok_or(Reason::NoServerLink)?;
                 g
             }
@@ -357,7 +360,7 @@ impl Machine {
             return;
         }
         assert!(
-            group.end.state.is_active(),
+            group.end().state.is_active(),
             "SMC over a link that is not active"
         );
         let target = Rtokens::new(&mut group.rows).get(conn.row.unwrap(), 0);
@@ -397,7 +400,6 @@ impl Machine {
         });
         let (first, group) = (conn.first, conn.group);
         if let Some(g) = group.filter(|_| first || actions.ends_group) {
-            self.groups[g].is_out_of_sync |= actions.ends_group;
             self.terminate(g, net);
         }
     }

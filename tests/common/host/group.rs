@@ -19,6 +19,7 @@ use smc_proto::id::{
     RmbeIndex,
     Token, //
 };
+use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
     token,
@@ -88,18 +89,17 @@ impl Machine {
             role,
             peer,
             links: [LinkNum::NONE; LINK_SLOTS],
-            end: LinkEnd {
+            ends: only(LinkEnd {
                 state: LinkState::Unused.on(LinkEvent::Created).unwrap(),
                 is_visible: true,
                 peer_qp: QpNum::default(),
                 peer_gid: Gid::NONE,
                 peer_mac: Mac::NONE,
-            },
+            }),
             channel,
             rows: vec![Row::EMPTY; self.config.rows],
             limits,
             is_alive: true,
-            is_out_of_sync: false,
             owner: None,
             waiting: VecDeque::new(),
             conns: 0,
@@ -272,7 +272,7 @@ impl Machine {
                     self.act(g, next, net);
                 }
                 Action::ActivateLink { .. } => {
-                    let end = &mut self.groups[g].end;
+                    let end = self.groups[g].end();
                     end.state = end.state.on(LinkEvent::Confirmed).expect("confirmed once");
                 }
                 Action::TakeDownLink { .. } => self.end_group(g, net),
@@ -371,7 +371,7 @@ impl Machine {
             return;
         }
         let message = llc::Message {
-            version: match self.groups[g].end.peer_gid.ipv4() {
+            version: match self.groups[g].end().peer_gid.ipv4() {
                 Some(_) => Version::V2,
                 None => Version::V1,
             },
@@ -392,7 +392,7 @@ impl Machine {
         if !std::mem::replace(&mut group.is_alive, false) {
             return;
         }
-        group.end.state = LinkState::Inactive;
+        group.end().state = LinkState::Inactive;
         let waiting = std::mem::take(&mut group.waiting);
         let actions = group.llc.on_link_down(0, net.now());
         for conn in self.conns.values_mut().filter(|conn| conn.group == Some(g)) {
@@ -434,7 +434,18 @@ impl Machine {
     }
 }
 
+/// A group's links, of which there is one.
+fn only(end: LinkEnd) -> LinkEnds {
+    let mut ends = [None; LINK_SLOTS];
+    ends[0] = Some(end);
+    ends
+}
+
 impl Group {
+    pub fn end(&mut self) -> &mut LinkEnd {
+        self.ends[0].as_mut().expect("it has a link")
+    }
+
     pub(super) fn candidate(&self, side: Side) -> Candidate<'_> {
         assert_eq!(self.role == Role::Client, side == Side::Client);
         Candidate {
@@ -442,9 +453,8 @@ impl Group {
             peer: self.peer,
             vlan: 0,
             ends: ENDS,
-            is_out_of_sync: self.is_out_of_sync,
             has_room: self.conns < usize::from(self.limits.max_conns),
-            links: std::slice::from_ref(&self.end),
+            links: &self.ends,
         }
     }
 }

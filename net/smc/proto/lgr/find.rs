@@ -8,7 +8,7 @@
 
 use core::net::IpAddr;
 
-use super::Role;
+use super::{Role, LINK_SLOTS};
 use crate::id::{Gid, Mac, PeerId, QpNum};
 use crate::link;
 
@@ -78,13 +78,14 @@ pub struct Candidate<'a> {
     pub vlan: u16,
     /// The TCP connection of its first contact.
     pub ends: TcpEnds,
-    /// Set when the peer said that it does not have this group any more.
-    pub is_out_of_sync: bool,
     /// Whether another connection fits: fewer than the limit, and a free row for its buffer.
     pub has_room: bool,
-    /// Its links, whatever their state.
-    pub links: &'a [LinkEnd],
+    /// Its links.
+    pub links: &'a LinkEnds,
 }
+
+/// The links of a group by slot, whatever their state.
+pub type LinkEnds = [Option<LinkEnd>; LINK_SLOTS];
 
 /// The peer's end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,26 +132,26 @@ impl Candidate<'_> {
         self.role == wanted.role()
             && self.peer == wanted.peer
             && self.vlan == wanted.vlan
-            && !self.is_out_of_sync
             && (self.role == Role::Client || self.has_room)
             && self.has_link(wanted)
     }
 
-    /// Returns the slot of the link that the server named, for a client that reuses the group;
-    /// `None` means [`crate::reason::Reason::NoServerLink`].
-    pub fn named_link(&self, wanted: &Wanted) -> Option<usize> {
-        self.links
-            .iter()
-            .position(|link| link.state.is_active() && link.is_named_by(wanted))
-    }
-
     fn has_link(&self, wanted: &Wanted) -> bool {
-        self.links
-            .iter()
+        let links = self.links.iter().flatten();
+        links
             .filter(|link| link.state.is_active())
             .take_while(|link| link.is_visible)
             .any(|link| link.is_named_by(wanted))
     }
+}
+
+/// Returns the slot of the link that the server named, for a client that reuses the group; `None` means
+/// [`crate::reason::Reason::NoServerLink`].
+pub fn named_link(links: &LinkEnds, wanted: &Wanted) -> Option<usize> {
+    let is_it = |link: &LinkEnd| link.state.is_active() && link.is_named_by(wanted);
+    links
+        .iter()
+        .position(|link| link.as_ref().is_some_and(is_it))
 }
 
 #[cfg(test)]
@@ -178,13 +179,21 @@ mod tests {
         }
     }
 
-    fn group(role: Role, links: &[LinkEnd]) -> Candidate<'_> {
+    /// These links, each before an empty slot.
+    fn links(ends: &[LinkEnd]) -> LinkEnds {
+        let mut links = [None; LINK_SLOTS];
+        for (link, end) in links.iter_mut().step_by(2).zip(ends) {
+            *link = Some(*end);
+        }
+        links
+    }
+
+    fn group(role: Role, links: &LinkEnds) -> Candidate<'_> {
         Candidate {
             role,
             peer: PEER,
             vlan: 5,
             ends: ends(),
-            is_out_of_sync: false,
             has_room: true,
             links,
         }
@@ -203,15 +212,14 @@ mod tests {
 
     #[test]
     fn every_criterion_counts() {
-        let links = [end(1)];
+        let links = links(&[end(1)]);
         let server = group(Role::Server, &links);
         assert!(server.matches(&wanted(None)));
 
-        let spoil: [fn(&mut Candidate<'_>, &mut Wanted); 7] = [
+        let spoil: [fn(&mut Candidate<'_>, &mut Wanted); 6] = [
             |g, _| g.role = Role::Client,
             |_, w| w.peer = PeerId::NONE,
             |_, w| w.vlan = 0,
-            |g, _| g.is_out_of_sync = true,
             |g, _| g.has_room = false,
             |_, w| w.peer_gid = Gid::NONE,
             |_, w| w.peer_mac = Some(Mac::NONE),
@@ -225,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_group_is_of_one_address_of_the_peer_and_one_namespace() {
-        let links = [end(1)];
+        let links = links(&[end(1)]);
         type Change = fn(&mut TcpEnds);
         let changes: [(Change, bool); 4] = [
             (|ends| ends.namespace = 4, false),
@@ -248,7 +256,7 @@ mod tests {
 
     #[test]
     fn version_2_ignores_the_ethernet_address() {
-        let links = [end(1)];
+        let links = links(&[end(1)]);
         let w = Wanted {
             peer_mac: None,
             ..wanted(None)
@@ -258,19 +266,19 @@ mod tests {
 
     #[test]
     fn the_client_needs_the_named_queue_pair_and_no_room() {
-        let links = [end(1), end(2)];
+        let links = links(&[end(1), end(2)]);
         let mut client = group(Role::Client, &links);
         client.has_room = false;
         assert!(client.matches(&wanted(Some(2))));
-        assert_eq!(client.named_link(&wanted(Some(2))), Some(1));
+        assert_eq!(named_link(&links, &wanted(Some(2))), Some(2));
         assert!(!client.matches(&wanted(Some(3))));
-        assert_eq!(client.named_link(&wanted(Some(3))), None);
+        assert_eq!(named_link(&links, &wanted(Some(3))), None);
     }
 
     #[test]
     fn only_active_links_count() {
         for state in link::State::ALL {
-            let links = [LinkEnd { state, ..end(1) }];
+            let links = links(&[LinkEnd { state, ..end(1) }]);
             let matches = group(Role::Client, &links).matches(&wanted(Some(1)));
             assert_eq!(matches, state == link::State::Active);
         }
@@ -282,7 +290,7 @@ mod tests {
             is_visible: false,
             ..end(1)
         };
-        assert!(!group(Role::Client, &[hidden, end(2)]).matches(&wanted(Some(2))));
-        assert!(group(Role::Client, &[end(2), hidden]).matches(&wanted(Some(2))));
+        assert!(!group(Role::Client, &links(&[hidden, end(2)])).matches(&wanted(Some(2))));
+        assert!(group(Role::Client, &links(&[end(2), hidden])).matches(&wanted(Some(2))));
     }
 }
