@@ -28,14 +28,14 @@
 //! once when `needs_ack`, and after a while when `needs_ack_eventually`.
 //!
 //! ```text
-//! sendmsg (socket lock held, so one writer at a time), in a loop:
+//! sendmsg (one writer at a time, by a mutex of its own), in a loop:
 //!     lock; can_send()?; needs_sndbuf() -> take one from the link group, attach_sndbuf(class);
 //!     writable() == 0 -> return what was taken, or wait; chunks = reserve(rest); unlock
 //!     copy from the application into the send buffer at the chunks   // may sleep
 //!     lock; now = commit(copied, how); unlock                        // 0 if the copy failed
 //!     now -> transmit()
 //!
-//! recvmsg (socket lock held), in a loop:
+//! recvmsg (one reader at a time, by another mutex), in a loop:
 //!     lock; set_oob_inline(); skip_urgent(); match recv_state(); chunks = peek_chunks(offset, len); unlock
 //!     copy from the RMBE at the chunks to the application            // may sleep
 //!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
@@ -48,9 +48,9 @@
 //!     a message with the F flag comes after everything that arrived by failed links: [`CdcHold`]
 //! abort work: wait until is_quiet() or the link is gone; lock; aborted(); unlock; reset the TCP socket
 //!
-//! close, and shutdown of both directions (socket lock held):
+//! close, and shutdown of both directions:
 //!     lock; needs_flush() -> unlock, transmit(), wait until it does not; lock
-//!     fx = close(released); unlock; fx.transmit -> transmit(); fx.shutdown_tcp -> shut the TCP socket down
+//!     fx = close(released); unlock; fx.transmit -> transmit(); shut the TCP socket down, after a close
 //! free the connection when is_finished(), here or after on_cdc() and on_sent()
 //!
 //! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;

@@ -80,7 +80,6 @@ impl Stream {
         CloseEffects {
             state_changed: self.step(event),
             transmit: self.has_work() || self.needs_ack() || self.needs_ack_eventually(),
-            shutdown_tcp: before == ConnState::Active,
         }
     }
 
@@ -117,7 +116,6 @@ impl Stream {
         Ok(CloseEffects {
             state_changed: self.step(ConnEvent::ShutdownWrite),
             transmit: self.has_work(),
-            shutdown_tcp: false,
         })
     }
 
@@ -159,7 +157,6 @@ impl Stream {
         CloseEffects {
             state_changed: self.step(ConnEvent::Abort),
             transmit: self.has_work(),
-            shutdown_tcp: false,
         }
     }
 

@@ -51,8 +51,6 @@ pub struct Effects {
     pub broken_pipe: bool,
     /// The state changed: report it to pollers; see [`is_finished`](super::Stream::is_finished).
     pub state_changed: bool,
-    /// Nothing is in flight any more: wake who waits for [`is_quiet`](super::Stream::is_quiet).
-    pub quiet: bool,
 }
 
 /// What reading asks for.
@@ -71,6 +69,4 @@ pub struct CloseEffects {
     pub transmit: bool,
     /// The state changed.
     pub state_changed: bool,
-    /// Shut the TCP socket down in both directions.
-    pub shutdown_tcp: bool,
 }

@@ -248,7 +248,6 @@ impl Stream {
         Effects {
             transmit: self.pending == 0 && self.has_work(),
             wake_writers: self.send.space() > space,
-            quiet: self.is_quiet(),
             ..Effects::default()
         }
     }
@@ -271,7 +270,6 @@ impl Stream {
         Effects {
             transmit: self.unacked == 0 && self.has_work(),
             wake_writers: self.send.space() > space,
-            quiet: self.is_quiet(),
             ..Effects::default()
         }
     }
