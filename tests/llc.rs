@@ -8,12 +8,17 @@ use smc_proto::id::{
     LinkNum,
     LinkUid, //
 };
+use smc_proto::lgr::redundancy::Occasion;
 use smc_proto::lgr::{
     End as Why,
     Role, //
 };
 use smc_proto::llc::first::Error as FirstError;
 use smc_proto::llc::first::Grace;
+use smc_proto::llc::link_work::{
+    DeleteCause,
+    LinkWork, //
+};
 use smc_proto::llc::rkey::Error as RkeyError;
 use smc_proto::llc::{
     Action,
@@ -37,11 +42,13 @@ use common::end::{
     begin_with,
     list,
     sent,
+    server_link,
     vector,
     End,
     BOTH,
     LINK, //
 };
+use common::params;
 
 // The first contact.
 
@@ -174,9 +181,13 @@ fn the_server_sends_the_vector_and_takes_the_vector() {
 #[test]
 fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
     let (mut server, _) = begin(Role::Server, Version::V1);
-    let actions = answered(&mut server, &vector("L2"));
-    let offer = sent(&actions[1..2]);
+    answered(&mut server, &vector("L2"));
+    let looks = LinkWork::AddLink(Occasion::OwnPort);
+    assert_eq!(server.llc.next_link_work(), Some(looks));
+    let link = server_link(Version::V1);
+    let offer = sent(&list(server.llc.offer_nothing(&link)));
     assert_eq!(offer[0], 0x02);
+    assert_eq!(list(server.llc.offer_nothing(&link)), [], "once");
     assert_eq!(
         offer[32] & 0x0f,
         0,
@@ -194,7 +205,7 @@ fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
 }
 
 #[test]
-fn a_limit_of_one_link_needs_no_such_word() {
+fn a_client_of_one_link_waits_for_no_second() {
     let (mut server, actions) = begin(Role::Server, Version::V2);
     let request = sent(&actions);
     assert_eq!(request[34..36], [1, 255], "release 1 repeats the limits");
@@ -203,11 +214,9 @@ fn a_limit_of_one_link_needs_no_such_word() {
     let answers = list(client.llc.on_link_prepared(0, Ok(()), client.now));
     let answer = sent(&answers[..1]);
     let actions = answered(&mut server, &answer);
-    assert_eq!(
-        sent(&actions[1..2])[0] & 0x1f,
-        0x07,
-        "another test says as much"
-    );
+    assert_eq!(sent(&actions[1..2])[0] & 0x1f, 0x07, "another test");
+    let link = server_link(Version::V2);
+    assert_eq!(list(server.llc.offer_nothing(&link)), []);
     assert!(matches!(
         actions[0],
         Action::ActivateLink {
@@ -328,7 +337,7 @@ fn a_message_of_the_other_version_is_dropped() {
 
 #[test]
 fn test_link_is_sent_as_linux_does_and_returned_with_its_data() {
-    let said = list(Llc::new(Role::Client, Version::V1).test_link(0));
+    let said = list(Llc::new(params(Role::Client, Version::V1)).test_link(0));
     assert_eq!(sent(&said), vector("L10"));
     for role in BOTH {
         let mut end = End::new(role, Version::V1);
@@ -369,7 +378,10 @@ fn a_server_answers_at_once_that_a_client_can_add_a_link() {
     let answer = sent(&actions[..1]);
     assert_eq!(answer.len(), 44);
     assert_eq!((answer[0], answer[3]), (0x25, 0x80));
-    assert_eq!(actions[1..], [Action::Invited { on: 0 }]);
+    assert_eq!(
+        actions[1..],
+        [work(LinkWork::AddLink(Occasion::Invitation))]
+    );
     assert!(answer[4..].iter().all(|byte| *byte == 0));
 
     let mut client = End::new(Role::Client, Version::V2);
@@ -409,6 +421,12 @@ fn the_end_of_all_links_ends_the_group_and_only_the_server_repeats_it() {
 
 // One link is deleted.
 
+const AGREED: LinkWork = LinkWork::DeleteLink(1, DeleteCause::Agreed);
+
+fn work(work: LinkWork) -> Action<'static> {
+    Action::LinkWork(work)
+}
+
 fn delete(link: u8) -> DeleteLink {
     DeleteLink {
         link_num: Some(LinkNum(link)),
@@ -436,7 +454,7 @@ fn a_client_answers_before_the_link_goes() {
         deletion(&actions[0]),
         (Kind::Response, Some(LinkNum(2)), DeleteReason::DONE)
     );
-    assert_eq!(actions[1..], [Action::TakeDownLink { slot: 1 }]);
+    assert_eq!(actions[1..], [work(AGREED)]);
 }
 
 #[test]
@@ -463,10 +481,7 @@ fn a_server_asks_the_client_in_turn_and_then_deletes() {
     let other = server.deliver_body(Kind::Response, Body::DeleteLink(delete(1)));
     assert_eq!(other, [Action::Ignored(Ignored::OtherAnswer)]);
 
-    let done = [
-        Action::TakeDownLink { slot: 1 },
-        Action::Finished(Finished::DeleteLink),
-    ];
+    let done = [work(AGREED), Action::Finished(Finished::DeleteLink)];
     let actions = server.deliver_body(Kind::Response, Body::DeleteLink(delete(2)));
     assert_eq!(actions, done);
 
@@ -505,10 +520,7 @@ fn a_deletion_goes_on_without_an_answer_when_its_link_is_lost() {
     let mut server = End::new(Role::Server, Version::V2);
     server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
     assert_eq!(list(server.llc.on_link_down(5, server.now)), []);
-    let done = [
-        Action::TakeDownLink { slot: 1 },
-        Action::Finished(Finished::DeleteLink),
-    ];
+    let done = [work(AGREED), Action::Finished(Finished::DeleteLink)];
     assert_eq!(list(server.llc.on_link_down(0, server.now)), done);
 }
 

@@ -85,7 +85,7 @@ struct End {
 impl End {
     fn new(role: Role, version: Version, rows: usize) -> Self {
         Self {
-            llc: Llc::new(role, version),
+            llc: Llc::new(common::params(role, version)),
             rows: vec![Row::EMPTY; rows],
             now: Instant::ZERO,
         }

@@ -64,10 +64,6 @@ use smc_proto::{
 use crate::{
     clock::now,
     lgr::{
-        link_work_queue::{
-            DeleteCause,
-            LinkWork, //
-        },
         ConnReservation,
         LgrScheduler,
         LinkGroup,
@@ -373,12 +369,7 @@ fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
         for (slot, link) in group.links().iter().enumerate() {
             if let Some(link) = link.as_ref().filter(|link| is_it(group, link)) {
                 link.fail(why);
-                match group.active_link() {
-                    Some(_) => {
-                        group.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath))
-                    }
-                    None => group.terminate_soon(End::LinkLost),
-                }
+                group.delete_lost_link(slot);
             }
         }
     }

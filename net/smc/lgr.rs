@@ -9,7 +9,6 @@
 mod conn_table;
 mod echo;
 mod life;
-pub(crate) mod link_work_queue;
 mod links;
 mod llc_state;
 mod terms;
@@ -143,10 +142,6 @@ impl_has_work! {
 /// The id of the work item that runs [`LinkGroup::next_link_work`].
 pub(crate) const LINK_WORK: u64 = 1;
 
-/// Time after which a link that could not be added is tried again; twice as long each time that fails,
-/// too.
-pub(crate) const ADD_AGAIN: Duration = Duration::from_secs(2);
-
 /// The slot of the first link.
 pub(crate) const FIRST: usize = 0;
 
@@ -164,7 +159,6 @@ impl LinkGroup {
         let conns = ConnTable::new(terms.role, terms.limits)?;
         let echoes = Echoes::new(conns.limit())?;
         let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
-        let Terms { role, version, .. } = terms;
         // Made where it stays: it is too large to be on the stack of a handshake.
         let table = init!(Table {
             conns,
@@ -173,7 +167,7 @@ impl LinkGroup {
             trim_at: None,
             closing_at: None,
             echoes,
-            llc: LlcState::new(role, version),
+            llc: LlcState::new(&terms),
             peer: System::UNKNOWN,
         });
         Arc::pin_init(

@@ -3,8 +3,8 @@
 //! Adds and deletes links of a group, and moves connections between them (RFC 7609 sections 4.4.3 and 4.6; C functions
 //! `smc_llc_add_link_work`, `smc_llc_delete_link_work`). Runs as one work item for each group; may sleep.
 //!
-//! What is said to the peer and when is decided in `smc_proto::llc`, which links are of use in
-//! `smc_proto::lgr::redundancy`; here ports are found, queue pairs made and connections moved.
+//! What is to be done, in which order, and what is said to the peer is decided in `smc_proto::llc`, which links are of
+//! use in `smc_proto::lgr::redundancy`; here ports are found, queue pairs made and connections moved.
 
 mod add;
 
@@ -17,23 +17,21 @@ use kernel::{
 use smc_proto::{
     lgr::{
         balance,
-        redundancy::{
-            self,
-            Occasion, //
-        },
+        redundancy::Occasion,
         End,
-        Role,
         LINK_SLOTS, //
     },
-    llc::DeleteLinkParams,
-    wire::llc::DeleteReason, //
+    llc::{
+        link_work::{
+            AddPlan,
+            DeleteCause,
+            LinkWork, //
+        },
+        DeleteLinkParams, //
+    }, //
 };
 
 use crate::lgr::{
-    link_work_queue::{
-        DeleteCause,
-        LinkWork, //
-    },
     LinkGroup,
     LINK_WORK, //
 };
@@ -69,12 +67,16 @@ fn flush_rx(group: &LinkGroup) {
     group.for_each(|member| member.after_rx_flush());
 }
 
-/// Another link may be of use. Before the server adds one it deletes one that is not.
+/// Another link may be of use.
 fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
-    match (group.terms.role, redundancy::superfluous(&group.ports())) {
-        (Role::Server, Some(slot)) => delete_link(group, slot, DeleteCause::AsymmetricUnneeded),
-        (Role::Server, None) => add::offer(group, why),
-        (Role::Client, _) => add::invite(group),
+    let ports = group.ports();
+    match group.with_llc(|llc, _| llc.core.plan_add_link(&ports)) {
+        Some(AddPlan::DeleteFirst(slot)) => {
+            delete_link(group, slot, DeleteCause::AsymmetricUnneeded);
+        }
+        Some(AddPlan::Offer) => add::offer(group, why),
+        Some(AddPlan::Invite) => add::invite(group),
+        None => {}
     }
 }
 
@@ -98,46 +100,35 @@ fn rebalance(group: &LinkGroup) {
 }
 
 /// Deletes the link in a slot: its connections use other links, and the peer is sent a DELETE LINK if it does not know.
-fn delete_link(group: &Arc<LinkGroup>, slot: usize, why: DeleteCause) {
+fn delete_link(group: &Arc<LinkGroup>, slot: usize, cause: DeleteCause) {
     let Some(link) = group.link(slot) else {
         return;
     };
-    if matches!(why, DeleteCause::LostPath) && link.is_up() {
+    if cause == DeleteCause::LostPath && link.is_up() {
         // The link that failed is gone, and this is a new one in its place.
         return;
     }
-    let was_active = group.stop_watching(slot);
+    let was_active = group.with_llc(|llc, _| llc.core.stop_watching(slot));
     link.stop();
     group.note_given_up(&link);
     group.on_llc_link_down(slot);
-    let reason = match why {
-        DeleteCause::Agreed => None,
-        DeleteCause::LostPath => Some(DeleteReason::LOST_PATH),
-        DeleteCause::AsymmetricUnneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
-    };
     let Some((on, _)) = group.active_link() else {
         // The end of the group takes care of the rest.
         return group.terminate_soon(End::LinkLost);
     };
     group.for_each(|member| member.fail_over_from(slot));
-    if let Some(reason) = reason.filter(|_| was_active) {
+    if was_active {
         let params = DeleteLinkParams {
             on,
             slot,
             link_num: link.number(),
-            reason,
+            cause,
         };
         group.run_llc(|llc, _, now| llc.delete_link(params, now));
     }
     // Not in `clear_link`: where an offer was given up for another one, the peer's keys are for that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));
     clear_link(group, slot);
-    match group.terms.role {
-        _ if !was_active => {}
-        Role::Server => group.push_link_work(LinkWork::AddLink(Occasion::OwnPort)),
-        // The server knows, too, and adds another one; if it does not it is invited to.
-        Role::Client => group.add_later(),
-    }
 }
 
 /// Empties a slot, so that nothing of the link's device is left in the group (C function `smcr_link_clear`).

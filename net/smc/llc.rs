@@ -19,16 +19,13 @@ use kernel::{
 use kernel_ext::time;
 use smc_proto::{
     lgr::{
-        redundancy::Occasion,
         End,
-        Role,
         Rtokens, //
     },
     llc::{
-        add,
-        keepalive::{
-            Due,
-            KeepAlive, //
+        link_work::{
+            DeleteCause,
+            LinkWork, //
         },
         Action,
         Actions,
@@ -53,18 +50,10 @@ use smc_proto::{
 use crate::{
     clock::now,
     lgr::{
-        link_work_queue::{
-            DeleteCause,
-            LinkWork, //
-        },
         LinkGroup,
-        LlcState,
-        ADD_AGAIN, //
+        LlcState, //
     },
-    link::{
-        Link,
-        LinkError, //
-    }, //
+    link::LinkError, //
 };
 
 /// What is to be done without the lock.
@@ -72,25 +61,11 @@ use crate::{
 struct Todo {
     wake: bool,
     end: Option<End>,
-    /// A link on which nothing can be sent.
-    broken: Option<usize>,
-    /// When time demands something again.
-    arm_timer_at: Option<Instant>,
-    /// There is new link work.
-    link_work: bool,
+    /// The slot of a link that is broken, and why.
+    broken: Option<(usize, LinkError)>,
     /// Nothing was to be done.
     is_ignored: bool,
 }
-
-impl Todo {
-    fn queue(&mut self, state: &mut LlcState, work: LinkWork) {
-        state.link_work.push(work);
-        self.link_work = true;
-    }
-}
-
-/// The longest time after which a link that could not be added is tried again.
-const ADD_AGAIN_MAX: Duration = Duration::from_secs(600);
 
 impl LinkGroup {
     /// Takes a message of the peer. Does not sleep.
@@ -133,23 +108,26 @@ impl LinkGroup {
         let now = now();
         let mut todo = Todo::default();
         let order = self.peer_order();
-        let deadline = self.with_llc(|state, rtokens| {
+        let (deadline, has_link_work) = self.with_llc(|state, rtokens| {
+            let before = state.core.deadline();
             let actions = step(&mut state.core, rtokens, now);
             for action in actions.iter() {
                 self.execute(state, action, order, &mut todo);
             }
-            state.core.deadline()
+            let deadline = state.core.deadline();
+            let changed = deadline.filter(|_| deadline != before);
+            (changed, state.core.has_link_work())
         });
         if todo.wake {
             self.wake_llc_waiters();
         }
-        if let Some(link) = todo.broken.and_then(|slot| self.link(slot)) {
-            link.fail(LinkError::Post);
+        if let Some((slot, why)) = todo.broken {
+            self.link(slot).inspect(|link| link.fail(why));
         }
-        if todo.link_work {
+        if has_link_work {
             self.schedule_link_work();
         }
-        if let Some(at) = [todo.arm_timer_at, deadline].into_iter().flatten().min() {
+        if let Some(at) = deadline {
             self.arm_timer_at(at);
         }
         if let Some(why) = todo.end {
@@ -168,54 +146,39 @@ impl LinkGroup {
         match action {
             Action::Send { slot, message } => {
                 if self.send_llc(*slot, message, order).is_err() {
-                    todo.broken = Some(*slot);
+                    todo.broken = Some((*slot, LinkError::Post));
                 }
             }
             Action::PrepareLink { slot, link_num } => {
                 if let Some(link) = self.link(*slot) {
                     link.set_number(*link_num);
                 }
-                if state.is_first {
-                    state.prepare = true;
-                    todo.wake = true;
-                } else {
-                    todo.queue(state, LinkWork::PrepareLink(*slot));
-                }
-            }
-            Action::LinkOffered { on, slot, link } => {
-                let (on, slot, link) = (*on, *slot, *link);
-                todo.queue(state, LinkWork::AcceptAddLink { on, slot, link });
-            }
-            Action::ConnectLink { slot, peer } => {
-                todo.queue(state, LinkWork::ConnectLink(*slot, *peer));
-            }
-            Action::Invited { .. } => {
-                state.add_why = Occasion::Invitation;
-                todo.queue(state, LinkWork::AddLink(Occasion::Invitation));
-            }
-            Action::TakeDownLink { slot } => {
-                todo.queue(state, LinkWork::DeleteLink(*slot, DeleteCause::Agreed));
+                state.prepare = true;
+                todo.wake = true;
             }
             Action::ActivateLink { slot, peer_uid } => {
-                let (Some(link), Some(place)) = (self.link(*slot), state.watches.get_mut(*slot))
-                else {
-                    return;
-                };
-                link.activate(*peer_uid);
-                let now = now();
-                let watch = KeepAlive::new(self.terms.times.test_after, now);
-                todo.arm_timer_at = watch.deadline();
-                *place = Some(watch);
-                if !state.is_first {
-                    todo.queue(state, LinkWork::Rebalance);
+                if let Some(link) = self.link(*slot) {
+                    link.activate(*peer_uid);
                 }
             }
+            Action::LinkDead { slot } => todo.broken = Some((*slot, LinkError::TestLinkTimeout)),
             Action::TerminateGroup(reason) => {
                 state.is_over = true;
                 todo.wake = true;
                 todo.end = Some(End::ByPeer(*reason));
             }
-            Action::Finished(how) => self.on_finished(state, *how, todo),
+            Action::Finished(how) => {
+                todo.wake = true;
+                match how {
+                    Finished::FirstContact(result) => state.first_contact = Some(*result),
+                    Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
+                        state.finished = Some(*how);
+                    }
+                    Finished::DeleteLink | Finished::AddLink { .. } => {}
+                }
+            }
+            // Is in the core's queue.
+            Action::LinkWork(_) => {}
             // Only groups of version 1 ask for keys, of which there are none: see `handshake`.
             Action::SendKeys { .. } => {}
             Action::Ignored(why) => {
@@ -226,41 +189,11 @@ impl LinkGroup {
         }
     }
 
-    fn on_finished(&self, state: &mut LlcState, how: Finished, todo: &mut Todo) {
-        todo.wake = true;
-        // Who waits to begin a flow can do so now.
-        todo.link_work |= state.link_work.wants_flow();
-        match how {
-            Finished::FirstContact(result) => {
-                state.is_first = false;
-                state.first_contact = Some(result);
-                if result.is_ok() && self.terms.role == Role::Server {
-                    todo.queue(state, LinkWork::AddLink(Occasion::OwnPort));
-                }
-            }
-            Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
-                state.finished = Some(how);
-            }
-            Finished::DeleteLink => {}
-            Finished::AddLink { slot, result } => match result {
-                Ok(()) => {
-                    state.add_wait = ADD_AGAIN;
-                    state.add_why = Occasion::OwnPort;
-                    if self.terms.role == Role::Server {
-                        todo.queue(state, LinkWork::AddLink(Occasion::OwnPort));
-                    }
-                }
-                Err(error) => {
-                    todo.queue(state, LinkWork::DeleteLink(slot, DeleteCause::Agreed));
-                    // Who has no path now says so when it has. The C module does when the port is up, which
-                    // may be before it knows the port's address.
-                    let is_final = state.add_why == Occasion::OwnPort
-                        && matches!(error, add::Error::Rejected(_));
-                    if !is_final {
-                        todo.arm_timer_at = Some(state.add_later());
-                    }
-                }
-            },
+    /// The link in a slot has failed: it is deleted if there is another one, else the group ends. Does not sleep.
+    pub(crate) fn delete_lost_link(self: &Arc<Self>, slot: usize) {
+        match self.active_link() {
+            Some(_) => self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath)),
+            None => self.terminate_soon(End::LinkLost),
         }
     }
 
@@ -277,59 +210,30 @@ impl LinkGroup {
             return None;
         }
         self.run_llc(|llc, _, now| llc.on_timeout(now));
-        let mut ask = None;
-        for (slot, link) in self.links().iter().enumerate() {
-            if let Some(link) = link {
-                self.test_link(slot, link, now);
-                ask = [ask, link.request_ack_if_due(now)]
-                    .into_iter()
-                    .flatten()
-                    .min();
-            }
-        }
+        let ask = self.test_links(now);
         let trim = self.trim_if_due(now);
         let closing = self.on_closing_timer(now);
-        let is_due = |at: &mut Instant| at.is_due(now);
-        let again = self.with_llc(|state, _| {
-            let is_now = state.add_at.take_if(is_due).is_some();
-            is_now.then_some(state.add_why)
-        });
-        if let Some(why) = again {
-            self.queue_link_work(LinkWork::AddLink(why));
-        }
+        let llc = self.with_llc(|state, _| state.core.deadline());
+        let all = [idle_end, trim, closing, ask, llc];
+        all.into_iter().flatten().min()
+    }
+
+    /// Tests links on which nothing was heard for long. Says when to ask for acknowledgements.
+    fn test_links(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let links = self.links();
+        let links = || {
+            let all = links.iter().enumerate();
+            all.filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
+        };
         self.with_llc(|state, _| {
-            let watches = state.watches.iter().flatten();
-            let test = watches.filter_map(KeepAlive::deadline).min();
-            let flow = state.core.deadline();
-            let add = state.add_at;
-            [idle_end, trim, closing, ask, test, flow, add]
-                .into_iter()
-                .flatten()
-                .min()
-        })
-    }
-
-    /// Has another link looked for after a while. Does not sleep.
-    pub(crate) fn add_later(self: &Arc<Self>) {
-        let at = self.with_llc(|state, _| state.add_later());
-        self.arm_timer_at(at);
-    }
-
-    /// Tests a link if nothing was heard on it for long, and takes it down if that did not help.
-    fn test_link(self: &Arc<Self>, slot: usize, link: &Arc<Link>, now: Instant) {
-        let heard = link.last_rx();
-        let due = self.with_llc(|state, _| {
-            let watch = state.watches.get_mut(slot)?.as_mut()?;
-            watch.on_received(heard);
-            Some(watch.on_timeout(now))
+            links().for_each(|(slot, link)| state.core.on_heard(slot, link.last_rx()));
         });
-        match due {
-            Some(Due::SendTest) => {
-                self.run_llc(|llc, _, _| llc.test_link(slot));
-            }
-            Some(Due::LinkDead) => link.fail(LinkError::TestLinkTimeout),
-            Some(Due::Nothing) | None => {}
+        let mut ask = None;
+        for (slot, link) in links() {
+            self.run_llc(|llc, _, _| llc.on_link_timeout(slot, now));
+            ask = [ask, link.request_ack_if_due(now)].into_iter().flatten().min();
         }
+        ask
     }
 
     /// Ends the group: its connections are aborted, the peer is told, the link is taken down, and
@@ -384,16 +288,5 @@ impl LinkGroup {
             message.emit(order, buf).map_err(|_| EMSGSIZE)?;
             Ok(())
         })
-    }
-}
-
-impl LlcState {
-    /// Has another link looked for after a while; says when.
-    fn add_later(&mut self) -> Instant {
-        let wait = self.add_wait;
-        self.add_wait = wait.saturating_add(wait).min(ADD_AGAIN_MAX);
-        let at = now().saturating_add(wait);
-        self.add_at = Some(at);
-        at
     }
 }

@@ -24,7 +24,8 @@ use smc_proto::llc::{
     Arrival,
     Busy,
     Llc,
-    LocalEnd, //
+    LocalEnd,
+    Params, //
 };
 use smc_proto::time::{
     Duration,
@@ -47,6 +48,8 @@ use smc_proto::wire::{
     Version, //
 };
 
+use super::params;
+
 pub const LINK: LinkNum = LinkNum(1);
 
 /// One side of a link group with link 1 in slot 0 and link 2 in slot 1.
@@ -64,7 +67,10 @@ impl End {
         links[0] = LINK;
         links[1] = LinkNum(2);
         Self {
-            llc: Llc::new(role, version),
+            llc: Llc::new(Params {
+                max_links: client_link(version).limits.max_links,
+                ..params(role, version)
+            }),
             version,
             links,
             rows: vec![Row::EMPTY; 4],
@@ -177,7 +183,6 @@ pub fn client_link(version: Version) -> LocalEnd {
             },
         },
         is_direct: true,
-        more_follows: false,
     }
 }
 

@@ -42,7 +42,10 @@ use smc_proto::lgr::{
     Rtoken,
     LINK_SLOTS, //
 };
-use smc_proto::llc::Llc;
+use smc_proto::llc::{
+    Llc,
+    LocalEnd, //
+};
 use smc_proto::reason::Reason;
 use smc_proto::time::Instant;
 use smc_proto::wire::clc::{
@@ -188,6 +191,7 @@ enum Stage {
 
 pub struct Group {
     pub llc: Llc,
+    link: Option<LocalEnd>,
     role: Role,
     peer: PeerId,
     pub links: [LinkNum; LINK_SLOTS],

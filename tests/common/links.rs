@@ -5,11 +5,16 @@
 //! A link is a queue pair on each side. What is sent to a queue pair that is gone breaks the
 //! sender's link, as no acknowledgement comes. What the caller of a core does takes time.
 
-use smc_proto::lgr::redundancy::{
-    superfluous,
-    Occasion, //
+use smc_proto::lgr::{
+    Rtokens,
+    LINK_SLOTS, //
 };
-use smc_proto::lgr::Rtokens;
+use smc_proto::llc::first::Grace;
+use smc_proto::llc::link_work::{
+    AddPlan,
+    DeleteCause,
+    LinkWork, //
+};
 use smc_proto::llc::{
     add,
     Action,
@@ -25,7 +30,6 @@ use smc_proto::time::{
 };
 use smc_proto::wire::llc::{
     Body,
-    DeleteReason,
     Message,
     PeerOrder,
     MAX_LEN, //
@@ -47,19 +51,18 @@ mod machine;
 mod ops;
 mod views;
 
+use machine::token;
 pub use machine::{
     key,
     Link,
     Machine, //
 };
-use machine::{
-    port,
-    token,
-    Work, //
-};
 
-/// Longest time that a caller takes for what a core asked it for.
+/// Longest time that a caller takes for a step of adding a link, in milliseconds.
 pub const WORK: u32 = 1_500;
+
+/// The timer of a machine's worker.
+const WORKER: u32 = 1;
 
 pub type Wire = Net<Vec<u8>>;
 
@@ -74,16 +77,48 @@ pub struct World {
 pub const MAX_LINKS: u8 = 4;
 
 impl World {
+    /// A group after its first contact, whose links are not tested. Nobody has looked for a second link yet.
     pub fn new(seed: u64, version: Version, ports: [u8; 2]) -> Self {
-        Self {
+        Self::with_tests(seed, version, ports, Duration::ZERO)
+    }
+
+    /// A group whose links are tested after so much silence.
+    pub fn with_tests(seed: u64, version: Version, ports: [u8; 2], after: Duration) -> Self {
+        let mut world = Self {
             net: Net::new(seed),
             rng: Rng::new(seed ^ 0x5555),
             machines: [
-                Machine::new(Side::Client, version, ports[0]),
-                Machine::new(Side::Server, version, ports[1]),
+                Machine::new(Side::Client, version, ports[0], after),
+                Machine::new(Side::Server, version, ports[1], after),
             ],
             next_qp: 3,
+        };
+        for side in Side::BOTH {
+            // The worker is about something else.
+            world.machine(side).working = Some(LinkWork::FlushRx);
+            world.begin_first_contact(side);
         }
+        while world
+            .machines
+            .iter()
+            .any(|machine| machine.finished.is_empty())
+        {
+            assert!(world.step());
+        }
+        for machine in &mut world.machines {
+            machine.finished.clear();
+            machine.working = None;
+            machine.llc.next_link_work();
+        }
+        world
+    }
+
+    fn begin_first_contact(&mut self, side: Side) {
+        let now = self.net.now();
+        let machine = self.machine(side);
+        let end = machine.end(0, &machine.links[0].expect("the first link"));
+        let actions = machine.llc.begin_first_contact(end, Grace::NONE, now);
+        self.act(side, actions.expect("the group is new"));
     }
 
     pub fn machine(&mut self, side: Side) -> &mut Machine {
@@ -111,9 +146,13 @@ impl World {
             true => None,
             false => machine.busy_since.or(Some(now)),
         };
-        if let Some(at) = machine.llc.deadline() {
-            self.net.set_timer(side, at, 0);
+        let due = machine.llc.deadline();
+        if due != std::mem::replace(&mut machine.due, due) {
+            if let Some(at) = due {
+                self.net.set_timer(side, at, 0);
+            }
         }
+        self.wake_worker(side);
     }
 
     fn carry_out(&mut self, side: Side, action: &Action<'_>) {
@@ -136,29 +175,16 @@ impl World {
                 };
                 self.send(side, *on, &message);
             }
-            Action::PrepareLink { slot, .. } => self.work(side, Work::Prepare { slot: *slot }),
-            Action::ConnectLink { slot, peer } => self.work(
-                side,
-                Work::Connect {
-                    slot: *slot,
-                    peer: *peer,
-                },
-            ),
-            Action::LinkOffered { on, slot, link } => self.work(
-                side,
-                Work::Answer {
-                    on: *on,
-                    slot: *slot,
-                    link: *link,
-                },
-            ),
-            Action::Invited { on } => self.offer_because(*on, Occasion::Invitation),
+            Action::PrepareLink { slot, .. } => {
+                self.run_llc(side, |llc, now| llc.on_link_prepared(*slot, Ok(()), now));
+            }
+            Action::LinkWork(_) => {}
             Action::ActivateLink { slot, .. } => {
                 if let Some(link) = &mut self.machine(side).links[*slot] {
                     link.is_active = true;
                 }
             }
-            Action::TakeDownLink { slot } => self.take_down(side, *slot),
+            Action::LinkDead { slot } => self.lose(side, *slot),
             Action::TerminateGroup(_) => self.machine(side).is_dead = true,
             Action::Finished(how) => self.finish(side, *how),
             Action::Ignored(_) => {}
@@ -171,40 +197,44 @@ impl World {
         let since = machine.busy_since.replace(now).unwrap_or(now);
         machine.longest = machine.longest.max(now.saturating_since(since));
         machine.finished.push(how);
-        match how {
-            Finished::ConfirmRkey(result) => {
-                let rmb = machine.announcing.take().expect("it was announced");
-                if result.is_ok() {
-                    machine.rmbs.push(rmb);
-                }
+        if let Finished::ConfirmRkey(result) = how {
+            let rmb = machine.announcing.take().expect("it was announced");
+            if result.is_ok() {
+                machine.rmbs.push(rmb);
             }
-            Finished::AddLink {
-                slot,
-                result: Err(_),
-            } => self.take_down(side, slot),
-            Finished::AddLink { result: Ok(()), .. } if side == Side::Server => {
-                if let Some(slot) = superfluous(&self.machine(side).ends()) {
-                    self.delete(side, slot, DeleteReason::ASYMMETRIC_UNNEEDED);
-                }
-            }
-            _ => {}
         }
     }
 
-    fn work(&mut self, side: Side, work: Work) {
-        let millis = match self.rng.one_in(2) {
-            true => 0,
-            false => self.rng.below(WORK),
-        };
-        let at = self
-            .net
-            .now()
-            .saturating_add(Duration::from_millis(millis.into()));
+    /// The machine's worker takes the next item, if it has none. Adding a link takes time.
+    fn wake_worker(&mut self, side: Side) {
         let machine = self.machine(side);
-        let id = machine.next_work;
-        machine.next_work += 1;
-        machine.work.insert(id, work);
-        self.net.set_timer(side, at, id);
+        if machine.is_dead || machine.working.is_some() {
+            return;
+        }
+        let has_work = machine.llc.has_link_work();
+        let next = machine.llc.next_link_work();
+        assert_eq!(has_work, next.is_some(), "{side:?}");
+        let Some(work) = next else {
+            return;
+        };
+        machine.working = Some(work);
+        let is_slow = !matches!(work, LinkWork::DeleteLink(..) | LinkWork::Rebalance);
+        let millis = match is_slow && !self.rng.one_in(2) {
+            true => self.rng.below(WORK),
+            false => 0,
+        };
+        let wait = Duration::from_millis(millis.into());
+        let at = self.net.now().saturating_add(wait);
+        self.net.set_timer(side, at, WORKER);
+    }
+
+    fn on_worker(&mut self, side: Side) {
+        let machine = self.machine(side);
+        if let (Some(work), false) = (machine.working, machine.is_dead) {
+            self.do_work(side, work);
+        }
+        self.machine(side).working = None;
+        self.wake_worker(side);
     }
 
     fn fails(&mut self, side: Side) -> bool {
@@ -212,36 +242,54 @@ impl World {
         fails != 0 && self.rng.one_in(fails)
     }
 
-    fn do_work(&mut self, side: Side, work: Work) {
-        let result = match self.fails(side) {
-            true => Err(Reason::LinkNotReady),
-            false => Ok(()),
-        };
+    fn do_work(&mut self, side: Side, work: LinkWork) {
         match work {
-            Work::Answer { on, slot, link } => self.answer(side, (on, slot), link, result.is_err()),
-            Work::Connect { slot, peer } => {
+            LinkWork::FlushRx | LinkWork::Rebalance => {}
+            LinkWork::DeleteLink(slot, cause) => self.delete_link(side, slot, cause),
+            LinkWork::AcceptAddLink { on, slot, link } => self.answer(side, (on, slot), link),
+            LinkWork::ConnectLink(slot, peer) => {
                 if let Some(link) = &mut self.machine(side).links[slot] {
                     link.peer_qp = Some(peer.qp_num.get() as u8);
                     link.peer.gid = peer.gid;
                 }
-                self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
+                self.prepare(side, slot);
             }
-            Work::Prepare { slot } => {
-                self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
+            LinkWork::PrepareLink(slot) => self.prepare(side, slot),
+            LinkWork::AddLink(why) => {
+                let machine = self.machine(side);
+                match machine.llc.plan_add_link(&machine.ends()) {
+                    Some(AddPlan::DeleteFirst(slot)) => {
+                        self.delete_link(side, slot, DeleteCause::AsymmetricUnneeded);
+                    }
+                    Some(AddPlan::Offer) => self.offer(why),
+                    Some(AddPlan::Invite) => self.invite(),
+                    None => {}
+                }
             }
         }
     }
 
-    fn take_down(&mut self, side: Side, slot: usize) {
-        let machine = self.machine(side);
-        if machine.links[slot].take().is_none() {
-            return;
+    fn prepare(&mut self, side: Side, slot: usize) {
+        let result = match self.fails(side) {
+            true => Err(Reason::LinkNotReady),
+            false => Ok(()),
+        };
+        self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
+    }
+
+    /// Time passes at a machine: its flows, and tests of links.
+    fn on_timer(&mut self, side: Side) {
+        self.machine(side).due = None;
+        self.run_llc(side, |llc, now| llc.on_timeout(now));
+        for slot in 0..LINK_SLOTS {
+            let Some(link) = self.machine(side).links[slot] else {
+                continue;
+            };
+            self.run_llc(side, |llc, now| {
+                llc.on_heard(slot, link.heard);
+                llc.on_link_timeout(slot, now)
+            });
         }
-        Rtokens::new(&mut machine.rows).delete_link(slot);
-        if machine.active().is_empty() {
-            machine.is_dead = true;
-        }
-        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
     }
 
     fn send(&mut self, side: Side, slot: usize, message: &Message<'_>) {
@@ -271,6 +319,24 @@ impl World {
         panic!("the machines do not come to rest");
     }
 
+    /// Runs until nothing is under way; attempts to add a link may come later, and so on without end.
+    pub fn settle(&mut self) {
+        for _ in 0..20_000 {
+            if self.is_settled() || !self.step() {
+                return;
+            }
+        }
+        panic!("the machines do not settle");
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_settled = |machine: &Machine| {
+            let has_work = !machine.is_dead && machine.llc.has_link_work();
+            machine.llc.is_idle() && machine.working.is_none() && !has_work
+        };
+        !self.net.has_packets() && self.machines.iter().all(is_settled)
+    }
+
     /// Runs what happens in the next `millis`.
     pub fn run_for(&mut self, millis: u64) {
         let end = self.net.now().saturating_add(Duration::from_millis(millis));
@@ -281,10 +347,8 @@ impl World {
     pub fn step(&mut self) -> bool {
         match self.net.step() {
             None => return false,
-            Some(Event::Timer { side, id }) => match self.machine(side).work.remove(&id) {
-                Some(work) => self.do_work(side, work),
-                None => self.run_llc(side, |llc, now| llc.on_timeout(now)),
-            },
+            Some(Event::Timer { side, id: WORKER }) => self.on_worker(side),
+            Some(Event::Timer { side, .. }) => self.on_timer(side),
             Some(Event::Arrived(packet)) => {
                 self.arrive(packet.from, packet.channel, &packet.message);
             }
@@ -298,7 +362,9 @@ impl World {
         let by_qp = |link: &Option<Link>| link.is_some_and(|link| link.qp == qp);
         let from_slot = sender.links.iter().position(by_qp);
         let receiver = self.machine(from.peer());
-        let to_us = |link: &Option<Link>| link.is_some_and(|link| link.peer_qp == Some(qp));
+        let to_us = |link: &Option<Link>| {
+            link.is_some_and(|link| link.peer_qp == Some(qp) && !link.is_broken)
+        };
         let Some(slot) = receiver.links.iter().position(to_us) else {
             if let Some(slot) = from_slot {
                 self.lose(from, slot);
@@ -310,6 +376,9 @@ impl World {
         };
         if matches!(message.body, Body::TestLink(_)) && receiver.is_dead {
             return;
+        }
+        if let Some(link) = &mut receiver.links[slot] {
+            link.heard = now;
         }
         let numbers = receiver.numbers();
         let mut arrival = Arrival {

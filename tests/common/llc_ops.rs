@@ -24,6 +24,7 @@ use smc_proto::lgr::{
     LINK_SLOTS, //
 };
 use smc_proto::llc::first::Grace;
+use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::{
     Announcement,
     Deletion, //
@@ -62,6 +63,8 @@ use smc_proto::wire::{
     Version,
     SEND_LEN, //
 };
+
+use super::params;
 
 /// Reads numbers from the bytes; zeros when they are used up.
 struct Input<'a>(&'a [u8]);
@@ -110,7 +113,6 @@ fn end(slot: usize, link_num: LinkNum, byte: u8) -> LocalEnd {
             max_links: byte,
         },
         is_direct: true,
-        more_follows: byte & 2 != 0,
     }
 }
 
@@ -159,7 +161,7 @@ pub fn run(bytes: &[u8]) {
     links[0] = LinkNum(1);
     links[2] = LinkNum(2);
     let mut model = Model {
-        llc: Llc::new(role, version),
+        llc: Llc::new(params(role, version)),
         version,
         role,
         links,
@@ -177,7 +179,7 @@ pub fn run(bytes: &[u8]) {
 
 impl Model {
     fn operate(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 12 {
+        match input.byte() % 13 {
             0 => self.sleep(u64::from(input.byte()) * 20),
             1 => {
                 let slot = usize::from(input.byte() % 4);
@@ -194,6 +196,7 @@ impl Model {
             6 => self.abandon(),
             7 => self.offer(input.byte()),
             8 => self.answer_offer(input.byte()),
+            9 => self.work(),
             _ => {
                 let slot = [0, 2, SPARE][usize::from(input.byte() % 3)];
                 let bytes = input.message(self.version);
@@ -227,7 +230,6 @@ impl Model {
         let number = LinkNum(self.last_number);
         self.links[SPARE] = number;
         self.llc.hold().expect("it is idle");
-        assert_eq!(self.llc.deadline(), None);
         let keys = keys(byte);
         let new = new_end(number, byte, &keys);
         let actions = self.llc.begin_add_link(0, &new, self.now);
@@ -337,13 +339,8 @@ impl Model {
                         self.offered = None;
                     }
                 }
-                Action::PrepareLink { slot, .. } | Action::ConnectLink { slot, .. } => {
-                    self.preparing = Some(*slot);
-                }
-                Action::LinkOffered { slot, link, .. } => {
-                    assert!(!self.links[*slot].is_link());
-                    self.offered = Some((*slot, *link));
-                }
+                Action::PrepareLink { slot, .. } => self.preparing = Some(*slot),
+                Action::LinkWork(work) => self.check_work(work),
                 Action::Send { slot, message } => {
                     assert!(self.links[*slot].is_link(), "{action:?}");
                     assert_eq!(message.version, self.version);
@@ -353,10 +350,9 @@ impl Model {
                     assert!(is_long || bytes.len() == SEND_LEN, "{action:?}");
                     assert!(matches!(Received::parse(bytes), Ok(Received::Llc(_))));
                 }
-                Action::TakeDownLink { slot } => assert!(self.links[*slot].is_link()),
                 Action::SendKeys { on, .. } => assert!(self.links[*on].is_link()),
                 Action::ActivateLink { slot, .. } => assert!(self.links[*slot].is_link()),
-                Action::Invited { .. } => assert_eq!(self.role, Role::Server),
+                Action::LinkDead { .. } => panic!("links are not tested"),
                 Action::TerminateGroup(_) | Action::Ignored(_) => {}
             }
         }
@@ -376,6 +372,30 @@ impl Model {
         }
     }
 
+    fn check_work(&mut self, work: &LinkWork) {
+        assert!(self.llc.has_link_work() || !self.llc.is_idle());
+        match work {
+            LinkWork::ConnectLink(slot, _) | LinkWork::PrepareLink(slot) => {
+                self.preparing = Some(*slot);
+            }
+            LinkWork::AcceptAddLink { slot, link, .. } => {
+                assert!(!self.links[*slot].is_link());
+                self.offered = Some((*slot, *link));
+            }
+            LinkWork::DeleteLink(slot, _) => assert!(self.links[*slot].is_link()),
+            LinkWork::AddLink(_) => assert_eq!(self.role, Role::Server),
+            LinkWork::FlushRx | LinkWork::Rebalance => panic!("{work:?}"),
+        }
+    }
+
+    /// The work of the links is done, as far as it can be now.
+    fn work(&mut self) {
+        while self.llc.has_link_work() {
+            assert!(self.llc.next_link_work().is_some());
+        }
+        assert_eq!(self.llc.next_link_work(), None);
+    }
+
     fn finish(&mut self) {
         // The flow under way, and what waits for it: a deletion for each link, and an offer. A step of
         // the caller's, and two waits, make the longest flow.
@@ -388,6 +408,5 @@ impl Model {
             self.sleep(5000);
         }
         assert!(self.llc.is_idle());
-        assert_eq!(self.llc.deadline(), None);
     }
 }

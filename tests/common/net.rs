@@ -90,6 +90,12 @@ impl<M: Clone> Net<M> {
         self.now
     }
 
+    /// Whether a message is on its way.
+    pub fn has_packets(&self) -> bool {
+        let mut events = self.events.values();
+        events.any(|event| matches!(event, Event::Arrived(_)))
+    }
+
     /// Messages that rules took.
     pub fn lost(&self) -> u64 {
         self.lost

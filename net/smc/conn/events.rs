@@ -20,6 +20,7 @@ use smc_proto::{
         SentRecord,
         Stream, //
     },
+    llc::link_work::LinkWork,
     time::Instant, //
 };
 
@@ -28,10 +29,7 @@ use super::{
     Inner, //
 };
 use crate::{
-    lgr::{
-        link_work_queue::LinkWork,
-        LgrConn, //
-    },
+    lgr::LgrConn,
     link::Sender,
     rmb::Rmbe, //
 };

@@ -184,7 +184,6 @@ impl LinkGroup {
             release: self.terms.release,
             limits: self.terms.limits,
             is_direct: self.terms.is_direct,
-            more_follows: true,
         }
     }
 

@@ -1,43 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The LLC state of a group: its flows (RFC 7609 section 3.3), timers of links, and the link work that they ask of the
-//! group's worker.
+//! The LLC state of a group: its flows (RFC 7609 section 3.3), and how they ended for the threads that wait for that.
 
 use kernel::{
     sync::Arc,
     time::Jiffies, //
 };
 use smc_proto::{
-    lgr::{
-        redundancy::Occasion,
-        Role,
-        Rtokens,
-        LINK_SLOTS, //
-    },
+    lgr::Rtokens,
     llc::{
+        self,
         first,
-        keepalive::KeepAlive,
+        link_work::LinkWork,
         Finished,
         Llc, //
     },
-    time::{
-        Duration,
-        Instant, //
-    },
-    wire::{
-        llc::PeerOrder,
-        Version, //
-    }, //
+    wire::llc::PeerOrder, //
 };
 
 use super::{
-    link_work_queue::{
-        LinkWork,
-        LinkWorkQueue, //
-    },
     LinkGroup,
     System,
-    ADD_AGAIN, //
+    Terms, //
 };
 
 /// The LLC state of a group.
@@ -50,59 +34,25 @@ pub(crate) struct LlcState {
     pub(crate) first_contact: Option<Result<(), first::Error>>,
     /// How the last other flow ended, until the thread that waits for it takes it.
     pub(crate) finished: Option<Finished>,
-    /// Work on the links that is to be done.
-    pub(crate) link_work: LinkWorkQueue,
-    /// When to look for another link again.
-    pub(crate) add_at: Option<Instant>,
-    /// How long to wait before that, the next time.
-    pub(crate) add_wait: Duration,
-    /// Why there may be another link then.
-    pub(crate) add_why: Occasion,
-    /// The client knows whether there will be a second link.
-    pub(crate) is_second_link_known: bool,
-    /// The first contact is not over.
-    pub(crate) is_first: bool,
     /// The peer ended the group, too.
     pub(crate) is_over: bool,
-    /// Watch the links from when they are active.
-    pub(crate) watches: [Option<KeepAlive>; LINK_SLOTS],
-    /// When a connection that was about to join tested a link.
-    probed: [Instant; LINK_SLOTS],
 }
 
 impl LlcState {
     /// Nothing was said yet.
-    pub(super) fn new(role: Role, version: Version) -> Self {
+    pub(super) fn new(terms: &Terms) -> Self {
         Self {
-            core: Llc::new(role, version),
+            core: Llc::new(llc::Params {
+                role: terms.role,
+                version: terms.version,
+                max_links: terms.limits.max_links,
+                test_after: terms.times.test_after,
+            }),
             prepare: false,
             first_contact: None,
             finished: None,
-            link_work: LinkWorkQueue::default(),
-            add_at: None,
-            add_wait: ADD_AGAIN,
-            add_why: Occasion::OwnPort,
-            is_second_link_known: false,
-            is_first: true,
             is_over: false,
-            watches: [None; LINK_SLOTS],
-            probed: [Instant::ZERO; LINK_SLOTS],
         }
-    }
-
-    /// A connection is about to test the link in a slot at `now`, which counts as silent since `silent_since`.
-    /// Says no if another one has done so a moment ago: one test does for all.
-    pub(crate) fn begin_probe(&mut self, slot: usize, silent_since: Instant, now: Instant) -> bool {
-        const ONE_DOES: Duration = Duration::from_secs(1);
-        let Some(last) = self.probed.get_mut(slot) else {
-            return false;
-        };
-        let is_answered = *last < silent_since;
-        let is_due = is_answered || last.saturating_add(ONE_DOES).is_due(now);
-        if is_due {
-            *last = now;
-        }
-        is_due
     }
 }
 
@@ -111,14 +61,14 @@ impl LinkGroup {
 
     /// Queues an item of work on the links, and schedules the work. Does not sleep.
     pub(crate) fn queue_link_work(self: &Arc<Self>, work: LinkWork) {
-        self.table.lock().llc.link_work.push(work);
+        self.table.lock().llc.core.queue_link_work(work);
         self.schedule_link_work();
     }
 
     /// A port became active: another link may be of use now. Does not sleep.
     pub(crate) fn on_port(self: &Arc<Self>) {
-        self.table.lock().llc.add_wait = ADD_AGAIN;
-        self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
+        self.table.lock().llc.core.on_port();
+        self.schedule_link_work();
     }
 
     /// Schedules the work on the links. Does not sleep.
@@ -126,45 +76,11 @@ impl LinkGroup {
         self.scheduler.schedule_link_work(self.clone());
     }
 
-    /// Queues an item without scheduling the work: for the work itself.
-    pub(crate) fn push_link_work(&self, work: LinkWork) {
-        self.table.lock().llc.link_work.push(work);
-    }
-
-    /// Reserves the LLC flow for ADD LINK. Returns false, and queues the attempt again, if a flow is under way or a link
-    /// is to be deleted, which comes first. Does not sleep.
-    pub(crate) fn hold_to_add(&self, why: Occasion) -> bool {
-        let llc = &mut self.table.lock().llc;
-        let is_held = !llc.link_work.has_deletes() && llc.core.hold().is_ok();
-        if !is_held {
-            // Under the lock of the look, so that the end of the flow finds it.
-            llc.link_work.push(LinkWork::AddLink(why));
-        }
-        is_held
-    }
-
-    /// Returns true if the client already knows whether a second link follows, and has it count as known from now on.
-    pub(crate) fn mark_second_link_known(&self) -> bool {
-        let is_kept = core::mem::replace(&mut self.table.lock().llc.is_second_link_known, true);
-        is_kept || self.terms.limits.max_links <= 1
-    }
-
-    /// Stops the TEST LINK timer of a link. Returns whether it ran, as it does from when the link is active.
-    pub(crate) fn stop_watching(&self, slot: usize) -> bool {
-        let watches = &mut self.table.lock().llc.watches;
-        watches.get_mut(slot).and_then(Option::take).is_some()
-    }
-
     /// The next item of work on the links; `None` once the group is terminated.
     pub(crate) fn next_link_work(&self) -> Option<LinkWork> {
         let mut table = self.table.lock();
         match table.end {
-            None => {
-                let LlcState {
-                    core, link_work, ..
-                } = &mut table.llc;
-                link_work.pop(core.is_idle())
-            }
+            None => table.llc.core.next_link_work(),
             Some(_) => None,
         }
     }

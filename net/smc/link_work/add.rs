@@ -310,18 +310,14 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
 
 /// The server offers a link if one is of use.
 pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
-    if !group.hold_to_add(why) {
+    let is_held = group.with_llc(|llc, _| llc.core.hold_to_add(why));
+    if !is_held || begin_offer(group, why).is_some() {
         return;
     }
-    let is_begun = begin_offer(group, why).is_some();
-    if !is_begun {
-        group.release();
-    }
-    if !group.mark_second_link_known() && !is_begun {
-        if let Some((slot, link)) = group.active_link() {
-            let end = group.local_end(slot, &link);
-            group.run_llc(|llc, _, _| llc.offer_nothing(&end));
-        }
+    group.release();
+    if let Some((slot, link)) = group.active_link() {
+        let end = group.local_end(slot, &link);
+        group.run_llc(|llc, _, _| llc.offer_nothing(&end));
     }
 }
 
@@ -356,17 +352,14 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         .then_some(())
 }
 
-/// The client says that it has a port for another link, if it has, and says so again after a while unless
-/// there is one by then: the C module tries once, and if that fails not before it is asked.
+/// The client says that it has a port for another link, if it has.
 pub(super) fn invite(group: &Arc<LinkGroup>) {
-    let is_wanted = redundancy::wants_link(&group.ports(), group.terms.limits.max_links);
-    let Some((on, link)) = group.active_link().filter(|_| is_wanted) else {
+    let Some((on, link)) = group.active_link() else {
         return;
     };
     if let Some(port) = port_beside(group, &link) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
-        group.run_llc(|llc, _, _| llc.invite(on, port.mac, gids));
-        group.add_later();
+        group.run_llc(|llc, _, now| llc.invite(on, port.mac, gids, now));
     }
 }

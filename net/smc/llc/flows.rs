@@ -19,6 +19,7 @@ use smc_proto::{
             Deletion,
             Error, //
         },
+        Actions,
         Finished,
         LocalEnd,
         ANSWER_WAIT,
@@ -111,10 +112,7 @@ impl LinkGroup {
         let (LinkRef { slot, link }, start) = (at, now());
         let before = link.last_rx();
         let since = before.saturating_add(FRESH);
-        let is_mine = self.with_llc(|state, _| state.begin_probe(*slot, since, start));
-        if is_mine {
-            self.run_llc(|llc, _, _| llc.test_link(*slot));
-        }
+        self.run_llc(|llc, _, _| llc.probe_link(*slot, since, start));
         let end = start.saturating_add(PROBE_MAX);
         let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
         let mut late = Duration::ZERO;
@@ -124,7 +122,10 @@ impl LinkGroup {
                     return true;
                 }
                 link.note_unanswered(before);
-                self.suspect(*slot);
+                self.run_llc(|llc, _, now| {
+                    llc.on_probe_unanswered(*slot, now);
+                    Actions::default()
+                });
                 return false;
             }
             let (asleep, tick) = (now(), time::jiffies(left.as_nanos()).min(TICK));
@@ -134,18 +135,6 @@ impl LinkGroup {
             left = left.saturating_sub(slept.saturating_sub(overslept(slept)));
         }
         link.last_rx() != before && link.is_up()
-    }
-
-    /// Has a link tested from now on that did not answer.
-    fn suspect(self: &Arc<Self>, slot: usize) {
-        let due = self.with_llc(|state, _| {
-            let watch = state.watches.get_mut(slot)?.as_mut()?;
-            watch.on_suspected(now());
-            watch.deadline()
-        });
-        if let Some(at) = due {
-            self.arm_timer_at(at);
-        }
     }
 
     /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or
@@ -169,9 +158,6 @@ impl LinkGroup {
     pub(crate) fn release(self: &Arc<Self>) {
         self.run_llc(|llc, _, now| llc.abandon(now));
         self.wake_llc_waiters();
-        if self.with_llc(|state, _| state.link_work.wants_flow()) {
-            self.schedule_link_work();
-        }
     }
 
     /// Makes sure that the peer can write to a region: it is registered on all active links, and the peer

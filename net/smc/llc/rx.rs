@@ -10,19 +10,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use smc_proto::{
-    lgr::End,
-    wire::Received, //
-};
+use smc_proto::wire::Received;
 
 use crate::{
-    lgr::{
-        link_work_queue::{
-            DeleteCause,
-            LinkWork, //
-        },
-        LinkGroup, //
-    },
+    lgr::LinkGroup,
     link::{
         Handler,
         TraceLgr, //
@@ -68,11 +59,6 @@ impl Handler for LinkRx {
 
     fn on_failure(self: Arc<Self>) {
         self.group.on_llc_link_down(self.slot);
-        match self.group.active_link() {
-            Some(_) => self
-                .group
-                .queue_link_work(LinkWork::DeleteLink(self.slot, DeleteCause::LostPath)),
-            None => self.group.terminate_soon(End::LinkLost),
-        }
+        self.group.delete_lost_link(self.slot);
     }
 }

@@ -15,6 +15,8 @@
 //! - `delete`: DELETE_LINK, of one link or all
 //! - [`rkey`]: CONFIRM_RKEY and DELETE_RKEY, both ways
 //! - [`keepalive`]: TEST_LINK on a silent link
+//! - [`link_work`]: what is to be done about links where sleeping is allowed
+//! - [`retry`]: when a link that could not be added is tried again
 
 use crate::id::{
     Gid,
@@ -53,8 +55,11 @@ mod echo;
 mod end;
 pub mod first;
 pub mod keepalive;
+pub mod link_work;
 mod queue;
+pub mod retry;
 pub mod rkey;
+mod watches;
 
 pub use action::{
     Action,
@@ -69,7 +74,14 @@ pub use end::{
     LocalEnd,
     NewEnd, //
 };
+use keepalive::Due;
+use link_work::{
+    LinkWork,
+    LinkWorkQueue, //
+};
 use queue::Queue;
+use retry::Retry;
+use watches::Watches;
 
 /// Time to wait for an answer, where nothing else is said.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -86,6 +98,25 @@ pub struct Llc {
     flow: Option<Flow>,
     /// What waits for the end of the flow.
     queue: Queue,
+    max_links: u8,
+    link_work: LinkWorkQueue,
+    retry: Retry,
+    /// The client knows whether a second link follows the first contact.
+    is_second_link_known: bool,
+    watches: Watches,
+}
+
+/// What a link group is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Our role.
+    pub role: Role,
+    /// The protocol version.
+    pub version: Version,
+    /// The most links that the two sides agreed on.
+    pub max_links: u8,
+    /// Silence after which a link is tested; zero for never.
+    pub test_after: Duration,
 }
 
 /// What we are waiting for.
@@ -132,12 +163,17 @@ impl Arrival<'_, '_> {
 
 impl Llc {
     /// Makes the state of a new link group.
-    pub const fn new(role: Role, version: Version) -> Self {
+    pub const fn new(params: Params) -> Self {
         Self {
-            role,
-            version,
+            role: params.role,
+            version: params.version,
             flow: None,
             queue: Queue::new(),
+            max_links: params.max_links,
+            link_work: LinkWorkQueue::new(),
+            retry: Retry::new(),
+            is_second_link_known: false,
+            watches: Watches::new(params.test_after),
         }
     }
 
@@ -146,8 +182,15 @@ impl Llc {
         self.flow.is_none()
     }
 
-    /// Says when [`Llc::on_timeout`] is due.
+    /// Says when [`Llc::on_timeout`] is due, or [`Llc::on_link_timeout`] for one of the links.
     pub fn deadline(&self) -> Option<Instant> {
+        let others = [self.retry.at(), self.watches.deadline()];
+        let all = others.into_iter().chain([self.flow_deadline()]);
+        all.flatten().min()
+    }
+
+    /// Says when the flow under way runs out of time.
+    fn flow_deadline(&self) -> Option<Instant> {
         match self.flow.as_ref()? {
             Flow::FirstContact(flow) => flow.deadline(),
             Flow::Rkey(flow) => Some(flow.deadline()),
@@ -160,7 +203,10 @@ impl Llc {
 
     /// Does what is due at `now`.
     pub fn on_timeout(&mut self, now: Instant) -> Actions<'static> {
-        if !self.deadline().is_some_and(|deadline| deadline.is_due(now)) {
+        if let Some(why) = self.retry.take_due(now) {
+            self.queue_link_work(LinkWork::AddLink(why));
+        }
+        if !self.flow_deadline().is_some_and(|at| at.is_due(now)) {
             return Actions::default();
         }
         let version = self.version;
@@ -172,7 +218,12 @@ impl Llc {
             Some(Flow::Answer(flow)) => flow.on_timeout(),
             Some(Flow::Held) | None => Actions::default(),
         };
-        self.settle(actions, now)
+        self.settle_and_note(actions, now)
+    }
+
+    fn settle_and_note<'a>(&mut self, actions: Actions<'a>, now: Instant) -> Actions<'a> {
+        let actions = self.settle(actions, now);
+        self.note(actions, now)
     }
 
     /// Notes that the link in `slot` is gone: a flow that waits for a message on it ends.
@@ -189,7 +240,7 @@ impl Llc {
             Some(Flow::Answer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
             Some(_) | None => Actions::default(),
         };
-        self.settle(actions, now)
+        self.settle_and_note(actions, now)
     }
 
     /// Keeps links and buffers as they are until the caller begins a flow, or calls
@@ -232,8 +283,8 @@ impl Llc {
         }
     }
 
-    /// Reports how [`Action::PrepareLink`] or [`Action::ConnectLink`] went: the reason if the link
-    /// cannot be used.
+    /// Reports how [`Action::PrepareLink`], [`LinkWork::PrepareLink`] or [`LinkWork::ConnectLink`] went: the reason if
+    /// the link cannot be used.
     pub fn on_link_prepared(
         &mut self,
         slot: usize,
@@ -247,7 +298,7 @@ impl Llc {
             Some(Flow::Answer(flow)) => flow.on_connected(slot, result),
             Some(Flow::Held | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
         };
-        self.settle(actions, now)
+        self.settle_and_note(actions, now)
     }
 
     /// Whether the client has answered in a first contact, and waits for the server's decision: that comes on
@@ -263,7 +314,7 @@ impl Llc {
             Some(Flow::FirstContact(flow)) => flow.on_delivered(),
             Some(_) | None => Actions::default(),
         };
-        self.settle(actions, now)
+        self.settle_and_note(actions, now)
     }
 
     /// Begins to add a link: the server, on the active link in slot `on`.
@@ -280,10 +331,11 @@ impl Llc {
         self.check_free()?;
         let (flow, offer) = add::server::Adding::begin(on, new, self.version, now);
         self.flow = Some(Flow::Offer(flow));
+        self.is_second_link_known = true;
         Ok(offer.into())
     }
 
-    /// Reports the client's end of the link that [`Action::LinkOffered`] is about, or why there is
+    /// Reports the client's end of the link that [`LinkWork::AcceptAddLink`] is about, or why there is
     /// none. If that is ignored the flow ended meanwhile, and the caller takes its end away.
     pub fn on_offer_answered<'a>(
         &mut self,
@@ -295,12 +347,20 @@ impl Llc {
             Some(Flow::Answer(flow)) => flow.on_answered(offer, result, now),
             Some(_) | None => unexpected(),
         };
-        self.settle(actions, now)
+        self.settle_and_note(actions, now)
     }
 
     /// Makes the client's message that it can add a link: it has `gids`, that of the link in `on`
-    /// first. Nobody waits for the answer: an offer comes, or does not.
-    pub fn invite<'a>(&self, on: usize, mac: Mac, gids: List<'a, Gid, 255>) -> Actions<'a> {
+    /// first. Nobody waits for the answer: an offer comes, or does not. Then the server is invited again after a while:
+    /// the C module tries once, and if that fails not before it is asked.
+    pub fn invite<'a>(
+        &mut self,
+        on: usize,
+        mac: Mac,
+        gids: List<'a, Gid, 255>,
+        now: Instant,
+    ) -> Actions<'a> {
+        self.add_later(now);
         match (self.version, gids.last()) {
             (Version::V1, Some(&gid)) => {
                 self.ask(on, Body::AddLink(AddLink::Invitation { mac, gid }))
@@ -308,12 +368,6 @@ impl Llc {
             (Version::V2, Some(_)) => self.ask(on, Body::ReqAddLink(ReqAddLink { gids })),
             (Version::V1 | Version::V2, None) => Actions::default(),
         }
-    }
-
-    /// Makes the message that tells the client that no link is offered, at the end of a first
-    /// contact that promised one.
-    pub fn offer_nothing(&self, link: &LocalEnd) -> Actions<'static> {
-        self.ask(link.slot, link.no_more_links())
     }
 
     /// Begins to tell the peer of one of our buffers, on the link in `slot`.
@@ -356,6 +410,50 @@ impl Llc {
         self.ask(slot, Body::TestLink([0; 16]))
     }
 
+    /// Tests the link in `slot` for a connection that is about to use it, where nothing was received since
+    /// `silent_since`. One test does for all connections that want one at that time.
+    pub fn probe_link(
+        &mut self,
+        slot: usize,
+        silent_since: Instant,
+        now: Instant,
+    ) -> Actions<'static> {
+        match self.watches.probe(slot, silent_since, now) {
+            true => self.test_link(slot),
+            false => Actions::default(),
+        }
+    }
+
+    /// Reports that such a test was not answered in time: the link counts as silent from now on.
+    pub fn on_probe_unanswered(&mut self, slot: usize, now: Instant) {
+        if let Some(watch) = self.watches.get(slot) {
+            watch.on_suspected(now);
+        }
+    }
+
+    /// Notes that something was received on the link in `slot` at `at`, whatever it was. May be told late.
+    pub fn on_heard(&mut self, slot: usize, at: Instant) {
+        if let Some(watch) = self.watches.get(slot) {
+            watch.on_received(at);
+        }
+    }
+
+    /// Tests the link in `slot` if that has been silent for long, or has it taken down if that did not help. To be
+    /// called after [`Llc::on_heard`].
+    pub fn on_link_timeout(&mut self, slot: usize, now: Instant) -> Actions<'static> {
+        match self.watches.on_timeout(slot, now) {
+            Due::Nothing => Actions::default(),
+            Due::SendTest => self.test_link(slot),
+            Due::LinkDead => Action::LinkDead { slot }.into(),
+        }
+    }
+
+    /// The link in `slot` is about to be deleted, and not tested any more. Returns whether it was, as it is from when it
+    /// is active.
+    pub fn stop_watching(&mut self, slot: usize) -> bool {
+        self.watches.stop(slot)
+    }
+
     /// Makes the request on the link in `slot` whose answer has this number, other than 0: the peer has seen what was
     /// sent on the link before.
     pub fn echo(&self, slot: usize, number: u64) -> Actions<'static> {
@@ -365,7 +463,8 @@ impl Llc {
     /// Gives the flow up because nobody waits for it any more. Its answer will be ignored.
     pub fn abandon(&mut self, now: Instant) -> Actions<'static> {
         self.flow = None;
-        self.begin_pending(now)
+        let actions = self.begin_pending(now);
+        self.note(actions, now)
     }
 
     fn answer<'a>(&self, slot: usize, body: Body<'a>) -> Actions<'a> {

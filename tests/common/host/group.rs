@@ -34,6 +34,7 @@ use smc_proto::link::{
     Event as LinkEvent,
     State as LinkState, //
 };
+use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::Announcement;
 use smc_proto::llc::LocalEnd;
 use smc_proto::llc::{
@@ -43,7 +44,8 @@ use smc_proto::llc::{
     Actions,
     Arrival,
     Finished,
-    Llc, //
+    Llc,
+    Params, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
@@ -62,6 +64,7 @@ use smc_proto::wire::{
 };
 
 use super::super::handshake_ops::ENDS;
+use super::super::params;
 use super::super::Side;
 use super::{
     Group,
@@ -85,7 +88,11 @@ impl Machine {
             Side::Server => Role::Server,
         };
         self.groups.push(Group {
-            llc: Llc::new(role, version),
+            llc: Llc::new(Params {
+                max_links: limits.max_links,
+                ..params(role, version)
+            }),
+            link: None,
             role,
             peer,
             links: [LinkNum::NONE; LINK_SLOTS],
@@ -189,9 +196,9 @@ impl Machine {
             release: Release::R1,
             limits: group.limits,
             is_direct: true,
-            more_follows: false,
         };
         group.owner = Some(id);
+        group.link = Some(link);
         let actions = group
             .llc
             .begin_first_contact(link, grace, net.now())
@@ -275,20 +282,38 @@ impl Machine {
                     let end = self.groups[g].end();
                     end.state = end.state.on(LinkEvent::Confirmed).expect("confirmed once");
                 }
-                Action::TakeDownLink { .. } => self.end_group(g, net),
                 Action::TerminateGroup(_) => self.end_group(g, net),
                 Action::Finished(finished) => self.on_finished(g, finished, net),
                 // These groups have one link.
-                Action::ConnectLink { .. }
-                | Action::LinkOffered { .. }
-                | Action::SendKeys { .. } => {
-                    panic!("{action:?}")
-                }
-                Action::Invited { .. } | Action::Ignored(_) => {}
+                Action::SendKeys { .. } | Action::LinkDead { .. } => panic!("{action:?}"),
+                Action::LinkWork(_) | Action::Ignored(_) => {}
             }
         }
+        self.do_link_work(g, net);
         if let Some(at) = self.groups.get(g).and_then(|group| group.llc.deadline()) {
             net.set_timer(self.side, at, 0);
+        }
+    }
+
+    /// There is no port for another link.
+    fn do_link_work(&mut self, g: usize, net: &mut Wire) {
+        let Some(work) = self.groups[g].llc.next_link_work() else {
+            return;
+        };
+        match work {
+            LinkWork::DeleteLink(..) => self.end_group(g, net),
+            LinkWork::AddLink(why) if self.side == Side::Server => {
+                let group = &mut self.groups[g];
+                assert!(group.llc.hold_to_add(why), "no flow is under way");
+                let actions = group.llc.abandon(net.now());
+                self.act(g, actions, net);
+                let group = &mut self.groups[g];
+                let link = group.link.expect("it had its first contact");
+                let actions = group.llc.offer_nothing(&link);
+                self.act(g, actions, net);
+            }
+            LinkWork::AddLink(_) => {}
+            _ => panic!("{work:?}"),
         }
     }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What one machine knows of its links and buffers.
 
-use std::collections::BTreeMap;
-
 use smc_proto::id::{
     Gid,
     LinkNum,
@@ -20,10 +18,12 @@ use smc_proto::lgr::{
     Rtoken,
     LINK_SLOTS, //
 };
+use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::{
     Finished,
     Llc,
-    LocalEnd, //
+    LocalEnd,
+    Params, //
 };
 use smc_proto::time::{
     Duration,
@@ -33,10 +33,7 @@ use smc_proto::wire::clc::{
     Limits,
     Release, //
 };
-use smc_proto::wire::llc::{
-    NewLink,
-    NewLinkRkey, //
-};
+use smc_proto::wire::llc::NewLinkRkey;
 use smc_proto::wire::Version;
 
 use super::super::Side;
@@ -51,23 +48,10 @@ pub struct Link {
     pub peer: Port,
     pub port: Port,
     pub is_active: bool,
-}
-
-/// What a machine is to do later.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    Answer {
-        on: usize,
-        slot: usize,
-        link: NewLink,
-    },
-    Connect {
-        slot: usize,
-        peer: NewLink,
-    },
-    Prepare {
-        slot: usize,
-    },
+    /// Nothing is received by it any more.
+    pub is_broken: bool,
+    /// When something was received last.
+    pub heard: Instant,
 }
 
 pub struct Machine {
@@ -81,9 +65,11 @@ pub struct Machine {
     pub(super) announcing: Option<u32>,
     pub(super) next_rmb: u32,
     pub ports: u8,
-    pub(super) work: BTreeMap<u32, Work>,
-    pub(super) next_work: u32,
+    /// What the worker does at the moment.
+    pub(super) working: Option<LinkWork>,
     pub is_dead: bool,
+    /// When the timer runs.
+    pub(super) due: Option<Instant>,
     /// One in so many of the caller's steps fails; 0 for none.
     pub fails: u32,
     /// How flows ended.
@@ -114,7 +100,7 @@ pub(super) fn port(side: Side, number: u8) -> Port {
 }
 
 impl Machine {
-    pub(super) fn new(side: Side, version: Version, ports: u8) -> Self {
+    pub(super) fn new(side: Side, version: Version, ports: u8, test_after: Duration) -> Self {
         let (role, qp, peer_qp) = match side {
             Side::Client => (Role::Client, 1, 2),
             Side::Server => (Role::Server, 2, 1),
@@ -126,11 +112,18 @@ impl Machine {
             peer_qp: Some(peer_qp),
             peer: port(side.peer(), 0),
             port: port(side, 0),
-            is_active: true,
+            is_active: false,
+            is_broken: false,
+            heard: Instant::ZERO,
         });
         Self {
             side,
-            llc: Llc::new(role, version),
+            llc: Llc::new(Params {
+                role,
+                version,
+                max_links: MAX_LINKS,
+                test_after,
+            }),
             version,
             links,
             rows: vec![Row::EMPTY; 64],
@@ -138,9 +131,9 @@ impl Machine {
             announcing: None,
             next_rmb: 1 + 1000 * side.index() as u32,
             ports,
-            work: BTreeMap::new(),
-            next_work: 1,
+            working: None,
             is_dead: false,
+            due: None,
             fails: 0,
             finished: Vec::new(),
             busy_since: None,
@@ -151,7 +144,10 @@ impl Machine {
 
     pub fn numbers(&self) -> [LinkNum; LINK_SLOTS] {
         self.links
-            .map(|link| link.map_or(LinkNum::NONE, |link| link.number))
+            .map(|link| match link.filter(|link| !link.is_broken) {
+                Some(link) => link.number,
+                None => LinkNum::NONE,
+            })
     }
 
     pub fn ends(&self) -> Links {
@@ -171,11 +167,18 @@ impl Machine {
     }
 
     pub(super) fn spare(&self) -> Option<usize> {
-        (0..LINK_SLOTS).find(|slot| {
-            let is_planned =
-                |work: &Work| matches!(work, Work::Answer { slot: s, .. } if s == slot);
-            self.links[*slot].is_none() && !self.work.values().any(is_planned)
-        })
+        self.links.iter().position(Option::is_none)
+    }
+
+    /// The queue pair of a link breaks; says whether it had not before.
+    pub(super) fn break_link(&mut self, slot: usize) -> bool {
+        let link = self.links[slot].as_mut().filter(|link| !link.is_broken);
+        let Some(link) = link else {
+            return false;
+        };
+        link.is_broken = true;
+        link.is_active = false;
+        true
     }
 
     pub(super) fn unused_port(&self) -> Option<Port> {
@@ -207,7 +210,6 @@ impl Machine {
                 max_links: MAX_LINKS,
             },
             is_direct: true,
-            more_follows: false,
         }
     }
 }

@@ -12,8 +12,15 @@ use smc_proto::lgr::redundancy::{
     self,
     Occasion, //
 };
-use smc_proto::lgr::Port;
+use smc_proto::lgr::{
+    Port,
+    Rtokens, //
+};
 use smc_proto::link::next_number;
+use smc_proto::llc::link_work::{
+    DeleteCause,
+    LinkWork, //
+};
 use smc_proto::llc::rkey::{
     Announcement,
     Deletion, //
@@ -24,7 +31,6 @@ use smc_proto::llc::{
     NewEnd, //
 };
 use smc_proto::wire::llc::{
-    DeleteReason,
     LinkRkey,
     NewLink,
     RejectReason,
@@ -35,7 +41,6 @@ use smc_proto::wire::List;
 use super::super::Side;
 use super::{
     key,
-    port,
     token,
     Link,
     World,
@@ -56,18 +61,15 @@ impl World {
             },
             port,
             is_active: false,
+            is_broken: false,
+            heard: self.net.now(),
         }
     }
 
     /// The client answers an offer.
-    pub(super) fn answer(
-        &mut self,
-        side: Side,
-        (on, slot): (usize, usize),
-        offer: NewLink,
-        fails: bool,
-    ) {
+    pub(super) fn answer(&mut self, side: Side, (on, slot): (usize, usize), offer: NewLink) {
         let now = self.net.now();
+        let fails = self.fails(side) || self.machine(side).links[slot].is_some();
         let machine = self.machine(side);
         let peer = Port {
             gid: offer.gid,
@@ -110,32 +112,44 @@ impl World {
         }
     }
 
-    /// The server offers a link if it can.
-    pub fn offer(&mut self, on: usize) {
-        self.offer_because(on, Occasion::OwnPort);
+    /// A port of a side became active.
+    pub fn port_up(&mut self, side: Side) {
+        self.machine(side).llc.on_port();
+        self.wake_worker(side);
     }
 
-    pub(super) fn offer_because(&mut self, on: usize, why: Occasion) {
+    /// The server offers a link if one is of use.
+    pub(super) fn offer(&mut self, why: Occasion) {
+        let side = Side::Server;
+        let is_held = self.machine(side).llc.hold_to_add(why);
+        if !is_held || self.begin_offer(why).is_some() {
+            return;
+        }
+        self.run_llc(side, |llc, now| llc.abandon(now));
+        let machine = self.machine(side);
+        if let Some(&slot) = machine.active().first() {
+            let end = machine.end(slot, &machine.links[slot].unwrap());
+            self.run_llc(side, |llc, _| llc.offer_nothing(&end));
+        }
+    }
+
+    /// Begins to offer a link; `None` if there is none to offer. The flow is held.
+    fn begin_offer(&mut self, why: Occasion) -> Option<()> {
         let now = self.net.now();
         let side = Side::Server;
         let machine = self.machine(side);
-        let is_up = machine.links[on].is_some_and(|link| link.is_active);
-        if machine.is_dead || !is_up || !machine.llc.is_idle() {
-            return;
-        }
+        let active = machine.active();
+        let port_of = |slot: usize| machine.links[slot].map(|link| link.port);
         let unused = machine.unused_port();
-        let which = redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why);
-        let here = machine.links[on].map(|link| link.port);
-        let port = match which {
-            Some(redundancy::Which::Unused) => unused,
-            Some(redundancy::Which::Same) => here,
-            None => None,
+        let port = match redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why)? {
+            redundancy::Which::Unused => unused,
+            redundancy::Which::Same => port_of(*active.first()?),
         };
+        let beside = |slot: &&usize| port_of(**slot) != port;
+        let on = *active.iter().find(beside).or(active.first())?;
+        let (port, slot) = (port?, machine.spare()?);
         let numbers = machine.numbers();
-        let number = next_number(machine.last_number, |n| numbers.contains(&n)).unwrap();
-        let (Some(port), Some(slot)) = (port, machine.spare()) else {
-            return;
-        };
+        let number = next_number(machine.last_number, |n| numbers.contains(&n))?;
         machine.last_number = number;
         let link = self.new_link(port, number);
         let machine = self.machine(side);
@@ -148,23 +162,22 @@ impl World {
             listen_addr: None,
             keys: List::new(&keys).unwrap(),
         };
-        machine.llc.hold().expect("it is idle");
-        let actions = machine
-            .llc
-            .begin_add_link(on, &new, now)
-            .expect("it is held");
-        self.act(side, actions);
+        let actions = machine.llc.begin_add_link(on, &new, now);
+        self.act(side, actions.expect("it is held"));
+        Some(())
     }
 
-    /// The client says that it could add a link.
-    pub fn invite(&mut self, on: usize) {
+    /// The client says that it has a port for another link, if it has.
+    pub(super) fn invite(&mut self) {
+        let now = self.net.now();
         let machine = self.machine(Side::Client);
-        if machine.is_dead || machine.links[on].is_none() {
+        let active = machine.active();
+        let Some((unused, &on)) = machine.unused_port().zip(active.first()) else {
             return;
-        }
-        let gids = [port(Side::Client, 0).gid, port(Side::Client, 1).gid];
+        };
+        let gids = [machine.links[on].unwrap().port.gid, unused.gid];
         let mac = Mac([2, 0, 0, 0, 0, 1]);
-        let actions = machine.llc.invite(on, mac, List::new(&gids).unwrap());
+        let actions = machine.llc.invite(on, mac, List::new(&gids).unwrap(), now);
         self.act(Side::Client, actions);
     }
 
@@ -217,24 +230,48 @@ impl World {
 
     /// A side finds that a link is broken.
     pub fn lose(&mut self, side: Side, slot: usize) {
-        self.delete(side, slot, DeleteReason::LOST_PATH);
-        self.take_down(side, slot);
+        if !self.machine(side).break_link(slot) {
+            return;
+        }
+        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
+        let machine = self.machine(side);
+        match machine.active().is_empty() {
+            true => machine.is_dead = true,
+            false => {
+                let work = LinkWork::DeleteLink(slot, DeleteCause::LostPath);
+                machine.llc.queue_link_work(work);
+            }
+        }
+        self.wake_worker(side);
     }
 
-    pub(super) fn delete(&mut self, side: Side, slot: usize, reason: DeleteReason) {
+    pub(super) fn delete_link(&mut self, side: Side, slot: usize, cause: DeleteCause) {
         let machine = self.machine(side);
-        let other = machine.active().into_iter().find(|other| *other != slot);
-        let (Some(on), Some(link)) = (other, machine.links[slot]) else {
+        let Some(link) = machine.links[slot] else {
             return;
         };
-        let params = DeleteLinkParams {
-            on,
-            slot,
-            link_num: link.number,
-            reason,
+        if cause == DeleteCause::LostPath && !link.is_broken {
+            return;
+        }
+        let was_active = machine.llc.stop_watching(slot);
+        machine.break_link(slot);
+        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
+        let machine = self.machine(side);
+        let Some(&on) = machine.active().first() else {
+            machine.is_dead = true;
+            return;
         };
-        if link.is_active {
+        if was_active {
+            let params = DeleteLinkParams {
+                on,
+                slot,
+                link_num: link.number,
+                cause,
+            };
             self.run_llc(side, |llc, now| llc.delete_link(params, now));
         }
+        let machine = self.machine(side);
+        Rtokens::new(&mut machine.rows).delete_link(slot);
+        machine.links[slot] = None;
     }
 }

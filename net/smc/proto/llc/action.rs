@@ -4,6 +4,7 @@
 
 use super::add;
 use super::first;
+use super::link_work::LinkWork;
 use super::rkey;
 use crate::id::{
     LinkNum,
@@ -12,8 +13,7 @@ use crate::id::{
 use crate::wire::llc::{
     DeleteReason,
     Kind,
-    Message,
-    NewLink, //
+    Message, //
 };
 
 /// One thing to do.
@@ -27,37 +27,16 @@ pub enum Action<'a> {
         /// What to send.
         message: Message<'a>,
     },
-    /// The server's request is here: bring the queue pair to RTS, register the buffers, then call
-    /// [`super::Llc::on_link_prepared`]. The link has this number from now on.
+    /// The server's request in a first contact is here: bring the queue pair to RTS, register the buffers, then
+    /// call [`super::Llc::on_link_prepared`]. The link has this number from now on.
     PrepareLink {
         /// The link's slot.
         slot: usize,
         /// The number that the server gave it.
         link_num: LinkNum,
     },
-    /// The client answered an offer: connect the queue pair to it, bring it to RTS, register the
-    /// buffers, then call [`super::Llc::on_link_prepared`].
-    ConnectLink {
-        /// The link's slot.
-        slot: usize,
-        /// The client's end.
-        peer: NewLink,
-    },
-    /// The server offers a link. Look for a port, make a queue pair that receives from it, map the
-    /// buffers, then call [`super::Llc::on_offer_answered`].
-    LinkOffered {
-        /// The link that the flow runs on.
-        on: usize,
-        /// Where the new link is to be.
-        slot: usize,
-        /// The server's end.
-        link: NewLink,
-    },
-    /// The client can add a link: begin that if one is wanted.
-    Invited {
-        /// The link that the invitation came on.
-        on: usize,
-    },
+    /// This was queued, as [`super::Llc::has_link_work`] says.
+    LinkWork(LinkWork),
     /// Version 1: send what [`add::keys_from`] makes of the buffers on the new link.
     SendKeys {
         /// The slot of the link to send it on.
@@ -76,9 +55,8 @@ pub enum Action<'a> {
         /// The peer's name for it, for diagnosis.
         peer_uid: LinkUid,
     },
-    /// The link goes, because the peer wants it. Move its connections to another one; without another,
-    /// the group ends.
-    TakeDownLink {
+    /// The peer did not answer when the link was tested: take it down.
+    LinkDead {
         /// The link's slot.
         slot: usize,
     },
@@ -101,7 +79,7 @@ pub enum Finished {
     DeleteRkey(Result<(), rkey::Error>),
     /// The deletion of a link at the server.
     DeleteLink,
-    /// ADD_LINK. After an error take away what was made for the link.
+    /// ADD_LINK. After an error the work of the links takes away what was made for the link.
     AddLink {
         /// The new link's slot.
         slot: usize,

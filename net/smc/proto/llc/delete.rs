@@ -12,6 +12,10 @@ use super::action::{
     Finished,
     Ignored, //
 };
+use super::link_work::{
+    DeleteCause,
+    LinkWork, //
+};
 use super::queue::Pending;
 use super::{
     Arrival,
@@ -51,7 +55,12 @@ pub struct DeleteLinkParams {
     /// Its number.
     pub link_num: LinkNum,
     /// Why it goes.
-    pub reason: DeleteReason,
+    pub cause: DeleteCause,
+}
+
+/// The link goes, because both sides know that it does.
+const fn agreed<'a>(slot: usize) -> Action<'a> {
+    Action::LinkWork(LinkWork::DeleteLink(slot, DeleteCause::Agreed))
 }
 
 impl LinkDeletion {
@@ -75,7 +84,7 @@ impl LinkDeletion {
 
     /// Answered or not, the link goes.
     pub(super) fn done<'a>(&self) -> Actions<'a> {
-        let mut actions = Actions::from(Action::TakeDownLink { slot: self.slot });
+        let mut actions = Actions::from(agreed(self.slot));
         actions.push(Action::Finished(Finished::DeleteLink));
         actions
     }
@@ -101,7 +110,7 @@ impl Llc {
             (Role::Client, Some(slot)) => {
                 // The answer goes first: it may have to go out on the link that is deleted.
                 let mut actions = self.answer_deletion(arrival.slot, request, DeleteReason::DONE);
-                actions.push(Action::TakeDownLink { slot });
+                actions.push(agreed(slot));
                 actions
             }
             (Role::Server, None) => Action::Ignored(Ignored::UnknownLink).into(),
@@ -125,14 +134,18 @@ impl Llc {
         }
     }
 
-    /// Has a link of ours deleted that is lost or not needed any more, and whose connections use
-    /// another one already. The server waits for the client's answer, then [`Action::TakeDownLink`]
-    /// follows; the client says it and does not wait: the server will ask it in turn.
+    /// Has a link of ours deleted that was in use, and whose connections use another one already. If the peer does not
+    /// know, the server asks it, and has the link deleted once more at the answer; the client says it and does not
+    /// wait: the server will ask it in turn. Another link is added or invited in its place.
     pub fn delete_link<'a>(&mut self, link: DeleteLinkParams, now: Instant) -> Actions<'a> {
+        self.replace_link(now);
+        let Some(reason) = link.cause.reason() else {
+            return Actions::default();
+        };
         let request = DeleteLink {
             link_num: Some(link.link_num),
             orderly: true,
-            reason: link.reason,
+            reason,
         };
         match self.role {
             Role::Client => self.ask(link.on, Body::DeleteLink(request)),
@@ -206,11 +219,22 @@ mod tests {
         Rtokens,
         LINK_SLOTS, //
     };
+    use crate::llc::Params;
+    use crate::time::Duration;
     use crate::wire::llc::{
         Kind,
         Message, //
     };
     use crate::wire::Version;
+
+    const fn params(role: Role) -> Params {
+        Params {
+            role,
+            version: Version::V2,
+            max_links: 2,
+            test_after: Duration::ZERO,
+        }
+    }
 
     const ALL: DeleteLink = DeleteLink {
         link_num: None,
@@ -230,7 +254,7 @@ mod tests {
             links: &[LinkNum(1); LINK_SLOTS],
             rtokens: &mut Rtokens::new(&mut []),
         };
-        Llc::new(role, Version::V2).on_message(&message, &mut arrival, Instant::ZERO)
+        Llc::new(params(role)).on_message(&message, &mut arrival, Instant::ZERO)
     }
 
     #[test]

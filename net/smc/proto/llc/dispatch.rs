@@ -6,6 +6,7 @@ use super::add::client::{
     rejection,
     Offer, //
 };
+use super::link_work::LinkWork;
 use super::queue::Pending;
 use super::{
     rkey,
@@ -17,6 +18,7 @@ use super::{
     Ignored,
     Llc, //
 };
+use crate::lgr::redundancy::Occasion;
 use crate::lgr::Role;
 use crate::time::Instant;
 use crate::wire::llc::{
@@ -30,6 +32,9 @@ use crate::wire::llc::{
 };
 use crate::wire::List;
 
+/// The client can add a link.
+const INVITED: Action<'static> = Action::LinkWork(LinkWork::AddLink(Occasion::Invitation));
+
 impl Llc {
     /// Takes a message from the peer.
     pub fn on_message<'a>(
@@ -41,14 +46,15 @@ impl Llc {
         if message.version != self.version {
             return Action::Ignored(Ignored::WrongVersion).into();
         }
-        match message.kind {
+        let actions = match message.kind {
             Kind::Request => {
                 let mut actions = self.note_request(&message.body, now);
                 actions.append(self.on_request(&message.body, arrival, now));
                 actions
             }
             Kind::Response => self.on_response(&message.body, arrival, now),
-        }
+        };
+        self.note(actions, now)
     }
 
     /// A request of the server may end the client's first contact before it is looked at.
@@ -144,9 +150,7 @@ impl Llc {
             (Role::Client, AddLink::Link { link, .. }) => {
                 self.on_offer(request, *link, arrival, now)
             }
-            (Role::Server, AddLink::Invitation { .. }) => {
-                Action::Invited { on: arrival.slot }.into()
-            }
+            (Role::Server, AddLink::Invitation { .. }) => INVITED.into(),
             (Role::Client | Role::Server, _) => Action::Ignored(Ignored::NotForRole).into(),
         }
     }
@@ -194,7 +198,7 @@ impl Llc {
             Role::Server => {
                 let nothing = ReqAddLink { gids: List::EMPTY };
                 let mut actions = self.answer(slot, Body::ReqAddLink(nothing));
-                actions.push(Action::Invited { on: slot });
+                actions.push(INVITED);
                 actions
             }
             Role::Client => Action::Ignored(Ignored::NotForRole).into(),

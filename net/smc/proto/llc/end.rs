@@ -48,9 +48,6 @@ pub struct LocalEnd {
     pub limits: Limits,
     /// No gateway lies between the two ports.
     pub is_direct: bool,
-    /// In a first contact, of the server: as soon as the link is active the caller offers another
-    /// one, or calls [`super::Llc::offer_nothing`].
-    pub more_follows: bool,
 }
 
 impl LocalEnd {
@@ -163,7 +160,6 @@ mod tests {
                 max_links: 2,
             },
             is_direct: true,
-            more_follows: false,
         };
         for (version, len) in [(Version::V1, 44), (Version::V2, 72)] {
             let message = Message {

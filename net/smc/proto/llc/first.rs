@@ -327,12 +327,8 @@ impl FirstContact {
             return None;
         }
         let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
-        // Either tells the client that the link is in use.
-        let told = match self.link.limits.max_links > 1 && !self.link.more_follows {
-            true => self.link.no_more_links(),
-            false => TEST,
-        };
-        actions.push(send(version, Kind::Request, slot, told));
+        // This shows the client that the link is in use.
+        actions.push(send(version, Kind::Request, slot, TEST));
         actions.push(Action::Finished(Finished::FirstContact(Ok(()))));
         Some(actions)
     }

@@ -18,6 +18,7 @@ use crate::llc::end::{
     LocalEnd,
     NewEnd, //
 };
+use crate::llc::link_work::LinkWork;
 use crate::llc::{
     send,
     unexpected,
@@ -121,12 +122,12 @@ impl Adding {
             version,
             state: State::Offered,
         };
-        let action = Action::LinkOffered {
+        let work = LinkWork::AcceptAddLink {
             on: offer.on,
             slot: offer.slot,
             link: offer.link,
         };
-        (flow, action)
+        (flow, Action::LinkWork(work))
     }
 
     pub(in crate::llc) const fn deadline(&self) -> Option<Instant> {
@@ -237,11 +238,7 @@ impl Adding {
             end,
             peer_uid: request.uid,
         };
-        Action::PrepareLink {
-            slot,
-            link_num: request.link_num,
-        }
-        .into()
+        Action::LinkWork(LinkWork::PrepareLink(slot)).into()
     }
 
     /// The caller made the link in `slot` ready to send, or could not.
@@ -320,7 +317,8 @@ mod tests {
         Rtokens,
         LINK_SLOTS, //
     };
-    use crate::llc::Llc;
+    use crate::llc::{Llc, Params};
+    use crate::time::Duration;
     use crate::wire::llc::Message;
 
     fn link(number: u8) -> NewLink {
@@ -353,13 +351,25 @@ mod tests {
             rtokens: &mut Rtokens::new(&mut []),
         };
         let actions = llc.on_message(&message, &mut arrival, Instant::ZERO);
-        let is_it = |action: &Action<'_>| matches!(action, Action::LinkOffered { link: l, .. } if *l == link(number));
-        assert!(actions.iter().any(is_it), "{actions:?}");
+        let work = LinkWork::AcceptAddLink {
+            on: 0,
+            slot: 1,
+            link: link(number),
+        };
+        assert!(
+            actions.iter().any(|a| *a == Action::LinkWork(work)),
+            "{actions:?}"
+        );
     }
 
     #[test]
     fn an_answer_to_an_offer_that_was_given_up_leaves_the_next_one_alone() {
-        let mut llc = Llc::new(Role::Client, Version::V2);
+        let mut llc = Llc::new(Params {
+            role: Role::Client,
+            version: Version::V2,
+            max_links: 2,
+            test_after: Duration::ZERO,
+        });
         offer(&mut llc, 2);
         offer(&mut llc, 3);
         let no = Err(RejectReason::NO_ALTERNATE_PATH);

@@ -17,6 +17,7 @@ use crate::llc::end::{
     LocalEnd,
     NewEnd, //
 };
+use crate::llc::link_work::LinkWork;
 use crate::llc::{
     send,
     unexpected,
@@ -117,11 +118,7 @@ impl Adding {
                     self.place.learn(arrival.rtokens, &v2.rkeys);
                 }
                 self.state = State::Connecting;
-                Action::ConnectLink {
-                    slot: self.place.slot,
-                    peer: *link,
-                }
-                .into()
+                Action::LinkWork(LinkWork::ConnectLink(self.place.slot, *link)).into()
             }
             AddLink::Invitation { .. } | AddLink::Link { .. } | AddLink::Rejection { .. } => {
                 Action::Ignored(Ignored::OtherAnswer).into()

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work on the links of a group that may sleep: queued when a message, a failure or time asks for it, done by one
+//! work item of the caller, one after the other (C: `llc_add_link_work`, `llc_del_link_work`).
+//!
+//! What becomes due is decided here: in which order, when it is tried again, what follows when a flow ends. What it
+//! needs of ports and queue pairs is the caller's.
+
+use super::add;
+use super::{
+    Action,
+    Actions,
+    Finished,
+    Llc,
+    LocalEnd, //
+};
+use crate::lgr::redundancy::{
+    superfluous,
+    wants_link,
+    Links,
+    Occasion, //
+};
+use crate::lgr::{
+    Role,
+    LINK_SLOTS, //
+};
+use crate::time::Instant;
+use crate::wire::llc::{
+    DeleteReason,
+    NewLink, //
+};
+
+/// Why a link is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteCause {
+    /// It failed here: the peer is sent a DELETE LINK.
+    LostPath,
+    /// The server does not need it: the client is sent a DELETE LINK, then it is cleared.
+    AsymmetricUnneeded,
+    /// Both sides know.
+    Agreed,
+}
+
+impl DeleteCause {
+    /// What the peer is told; `None` if it knows.
+    pub(super) const fn reason(self) -> Option<DeleteReason> {
+        match self {
+            Self::LostPath => Some(DeleteReason::LOST_PATH),
+            Self::AsymmetricUnneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
+            Self::Agreed => None,
+        }
+    }
+}
+
+/// One item of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkWork {
+    /// A connection waits for messages that another link may have received.
+    FlushRx,
+    /// The link in a slot goes: [`Llc::stop_watching`], move its connections to another one, then
+    /// [`Llc::delete_link`] if it was watched. Without another link the group ends.
+    DeleteLink(usize, DeleteCause),
+    /// Client: the server offers a link. Look for a port, make a queue pair that receives from it, map the buffers,
+    /// then call [`Llc::on_offer_answered`].
+    AcceptAddLink {
+        /// Slot of the link that the flow runs on.
+        on: usize,
+        /// Where the new link is to be.
+        slot: usize,
+        /// The server's end.
+        link: NewLink,
+    },
+    /// Server: the client accepted the link in a slot. Connect the queue pair to it, bring it to RTS, register the
+    /// buffers, then call [`Llc::on_link_prepared`].
+    ConnectLink(usize, NewLink),
+    /// Client: the server's CONFIRM LINK is here. Bring the link in a slot to RTS, register the buffers, then call
+    /// [`Llc::on_link_prepared`].
+    PrepareLink(usize),
+    /// There is one more link: move connections of others to it.
+    Rebalance,
+    /// Another link may be of use: [`Llc::plan_add_link`] says what to do.
+    AddLink(Occasion),
+}
+
+/// The queue. A flow asks for one item at a time, so that one place for each kind suffices.
+#[derive(Debug)]
+pub(super) struct LinkWorkQueue {
+    flush_rx: bool,
+    deletes: [Option<DeleteCause>; LINK_SLOTS],
+    step: Option<LinkWork>,
+    rebalance: bool,
+    add: Option<Occasion>,
+}
+
+impl LinkWorkQueue {
+    /// Nothing is to be done.
+    pub(super) const fn new() -> Self {
+        Self {
+            flush_rx: false,
+            deletes: [None; LINK_SLOTS],
+            step: None,
+            rebalance: false,
+            add: None,
+        }
+    }
+
+    fn push(&mut self, work: LinkWork) {
+        match work {
+            LinkWork::FlushRx => self.flush_rx = true,
+            LinkWork::Rebalance => self.rebalance = true,
+            LinkWork::DeleteLink(slot, why) => {
+                if let Some(place) = self.deletes.get_mut(slot) {
+                    *place = Some(why);
+                }
+            }
+            // An invitation says more than an occasion of our own.
+            LinkWork::AddLink(Occasion::OwnPort) if self.add.is_some() => {}
+            LinkWork::AddLink(why) => self.add = Some(why),
+            LinkWork::AcceptAddLink { .. }
+            | LinkWork::ConnectLink(..)
+            | LinkWork::PrepareLink(_) => {
+                self.step = Some(work);
+            }
+        }
+    }
+
+    /// Takes the next item: first what connections wait for, then deletions, which free slots, then what the peer waits
+    /// for, then what it does not know of. A flow of ours cannot begin unless `is_idle`.
+    fn pop(&mut self, is_idle: bool) -> Option<LinkWork> {
+        if core::mem::take(&mut self.flush_rx) {
+            return Some(LinkWork::FlushRx);
+        }
+        let deleted = self.deletes.iter().position(Option::is_some);
+        if let Some(slot) = deleted {
+            let why = self.deletes.get_mut(slot)?.take()?;
+            return Some(LinkWork::DeleteLink(slot, why));
+        }
+        if let Some(step) = self.step.take() {
+            return Some(step);
+        }
+        if core::mem::take(&mut self.rebalance) {
+            return Some(LinkWork::Rebalance);
+        }
+        self.add.take_if(|_| is_idle).map(LinkWork::AddLink)
+    }
+
+    fn is_ready(&self, is_idle: bool) -> bool {
+        let waits_for_nobody = self.flush_rx || self.rebalance || self.step.is_some();
+        waits_for_nobody || self.has_deletes() || (is_idle && self.add.is_some())
+    }
+
+    fn has_deletes(&self) -> bool {
+        self.deletes.iter().any(Option::is_some)
+    }
+}
+
+/// What [`LinkWork::AddLink`] comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddPlan {
+    /// Server: others make the link in this slot superfluous. Delete it first, for
+    /// [`DeleteCause::AsymmetricUnneeded`].
+    DeleteFirst(usize),
+    /// Server: [`Llc::hold_to_add`], then look for a port and call [`Llc::begin_add_link`], or [`Llc::abandon`] and
+    /// [`Llc::offer_nothing`].
+    Offer,
+    /// Client: look for a port, and call [`Llc::invite`] if there is one.
+    Invite,
+}
+
+impl Llc {
+    /// Queues an item.
+    pub fn queue_link_work(&mut self, work: LinkWork) {
+        self.link_work.push(work);
+    }
+
+    /// Says whether [`Llc::next_link_work`] has an item. Ask after each call of others: one may have queued an item,
+    /// or ended the flow that one waits for.
+    pub fn has_link_work(&self) -> bool {
+        self.link_work.is_ready(self.is_idle())
+    }
+
+    /// Takes the next item of work.
+    pub fn next_link_work(&mut self) -> Option<LinkWork> {
+        self.link_work.pop(self.is_idle())
+    }
+
+    /// A port became active: another link may be of use now.
+    pub fn on_port(&mut self) {
+        self.retry.restart();
+        self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
+    }
+
+    /// Says what to do to add a link to those that are active, if anything. Before the server adds a link it deletes
+    /// one that is not needed.
+    pub fn plan_add_link(&self, active: &Links) -> Option<AddPlan> {
+        match (self.role, superfluous(active)) {
+            (Role::Server, Some(slot)) => Some(AddPlan::DeleteFirst(slot)),
+            (Role::Server, None) => Some(AddPlan::Offer),
+            (Role::Client, _) => wants_link(active, self.max_links).then_some(AddPlan::Invite),
+        }
+    }
+
+    /// Reserves the flow for [`Llc::begin_add_link`], as [`Llc::hold`] does. Returns false, and queues the attempt
+    /// again, if a flow is under way or a link is to be deleted, which comes first.
+    pub fn hold_to_add(&mut self, why: Occasion) -> bool {
+        let is_held = !self.link_work.has_deletes() && self.hold().is_ok();
+        if !is_held {
+            self.queue_link_work(LinkWork::AddLink(why));
+        }
+        is_held
+    }
+
+    /// No link is offered. A client that waits for a second link after the first contact is told so, once.
+    pub fn offer_nothing(&mut self, link: &LocalEnd) -> Actions<'static> {
+        let is_known = core::mem::replace(&mut self.is_second_link_known, true);
+        match is_known || self.max_links <= 1 {
+            true => Actions::default(),
+            false => self.ask(link.slot, link.no_more_links()),
+        }
+    }
+
+    /// Another link is of use, but cannot be had yet.
+    pub(super) fn add_later(&mut self, now: Instant) {
+        self.retry.later(now);
+    }
+
+    /// A link that was watched is deleted here: the server adds another one in its place. It knows, too, when the
+    /// client deletes one; if it does not it is invited.
+    pub(super) fn replace_link(&mut self, now: Instant) {
+        match self.role {
+            Role::Server => self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort)),
+            Role::Client => self.add_later(now),
+        }
+    }
+
+    /// Notes what follows for the links from what was decided.
+    pub(super) fn note<'a>(&mut self, actions: Actions<'a>, now: Instant) -> Actions<'a> {
+        for action in actions.iter() {
+            match action {
+                Action::LinkWork(work) => {
+                    if let LinkWork::AddLink(why) = work {
+                        self.retry.set_occasion(*why);
+                    }
+                    self.queue_link_work(*work);
+                }
+                Action::ActivateLink { slot, .. } => self.watches.start(*slot, now),
+                Action::Finished(how) => self.on_finished(*how, now),
+                _ => {}
+            }
+        }
+        actions
+    }
+
+    fn on_finished(&mut self, how: Finished, now: Instant) {
+        match how {
+            Finished::FirstContact(Ok(())) => self.add_next(),
+            Finished::AddLink { result: Ok(()), .. } => {
+                self.retry.reset();
+                self.queue_link_work(LinkWork::Rebalance);
+                self.add_next();
+            }
+            Finished::AddLink {
+                slot,
+                result: Err(error),
+            } => {
+                self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::Agreed));
+                // Who has no path now says so when it has. The C module does when the port is up, which
+                // may be before it knows the port's address.
+                let is_rejected = matches!(error, add::Error::Rejected(_));
+                if !is_rejected || self.retry.occasion() == Occasion::Invitation {
+                    self.add_later(now);
+                }
+            }
+            Finished::FirstContact(Err(_))
+            | Finished::ConfirmRkey(_)
+            | Finished::DeleteRkey(_)
+            | Finished::DeleteLink => {}
+        }
+    }
+
+    /// The server looks whether one more link is of use.
+    fn add_next(&mut self) {
+        if self.role == Role::Server {
+            self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
+        }
+    }
+}

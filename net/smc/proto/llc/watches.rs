@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The TEST_LINKs of all links of a group: those of silence, and those of connections that are about to use a link.
+
+use super::keepalive::{
+    Due,
+    KeepAlive, //
+};
+use crate::lgr::LINK_SLOTS;
+use crate::time::{
+    Duration,
+    Instant, //
+};
+
+/// A test of a link does for all connections that want one in this time.
+const ONE_DOES: Duration = Duration::from_secs(1);
+
+/// Watches the links from when they are active.
+#[derive(Debug)]
+pub(super) struct Watches {
+    interval: Duration,
+    links: [Option<KeepAlive>; LINK_SLOTS],
+    /// When a connection that was about to join tested a link.
+    probed: [Instant; LINK_SLOTS],
+}
+
+impl Watches {
+    /// No link is active.
+    pub(super) const fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            links: [None; LINK_SLOTS],
+            probed: [Instant::ZERO; LINK_SLOTS],
+        }
+    }
+
+    /// The link in `slot` became active.
+    pub(super) fn start(&mut self, slot: usize, now: Instant) {
+        if let Some(place) = self.links.get_mut(slot) {
+            *place = Some(KeepAlive::new(self.interval, now));
+        }
+    }
+
+    /// Returns whether the link was watched.
+    pub(super) fn stop(&mut self, slot: usize) -> bool {
+        let place = self.links.get_mut(slot);
+        place.and_then(Option::take).is_some()
+    }
+
+    pub(super) fn get(&mut self, slot: usize) -> Option<&mut KeepAlive> {
+        self.links.get_mut(slot)?.as_mut()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let links = self.links.iter().flatten();
+        links.filter_map(KeepAlive::deadline).min()
+    }
+
+    pub(super) fn on_timeout(&mut self, slot: usize, now: Instant) -> Due {
+        self.get(slot)
+            .map_or(Due::Nothing, |link| link.on_timeout(now))
+    }
+
+    /// Says whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
+    /// to join.
+    pub(super) fn probe(&mut self, slot: usize, silent_since: Instant, now: Instant) -> bool {
+        let Some(last) = self.probed.get_mut(slot) else {
+            return false;
+        };
+        let is_answered = *last < silent_since;
+        let is_due = is_answered || last.saturating_add(ONE_DOES).is_due(now);
+        if is_due {
+            *last = now;
+        }
+        is_due
+    }
+}

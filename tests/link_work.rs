@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is to be done about the links of a group, and when: order, repetition, what follows when a flow ends or a link
+//! goes.
+
+mod common;
+
+use smc_proto::id::{
+    Gid,
+    LinkNum,
+    Mac,
+    Mtu,
+    Psn,
+    QpNum, //
+};
+use smc_proto::lgr::redundancy::{
+    Ends,
+    Links,
+    Occasion,
+    Port, //
+};
+use smc_proto::lgr::{
+    Role,
+    LINK_SLOTS, //
+};
+use smc_proto::llc::link_work::{
+    AddPlan,
+    DeleteCause,
+    LinkWork, //
+};
+use smc_proto::llc::{
+    Action,
+    DeleteLinkParams,
+    Llc,
+    NewEnd,
+    Params, //
+};
+use smc_proto::reason::Reason;
+use smc_proto::time::Duration;
+use smc_proto::wire::llc::{
+    AddLink,
+    Body,
+    DeleteReason,
+    Kind,
+    NewLink,
+    RejectReason, //
+};
+use smc_proto::wire::{
+    List,
+    Version, //
+};
+
+use common::end::{
+    list,
+    server_link,
+    End,
+    BOTH, //
+};
+use common::params;
+
+const OWN: LinkWork = LinkWork::AddLink(Occasion::OwnPort);
+const INVITED: LinkWork = LinkWork::AddLink(Occasion::Invitation);
+
+/// Where links are added here.
+const NEW: usize = 2;
+
+const GONE: LinkWork = LinkWork::DeleteLink(NEW, DeleteCause::Agreed);
+
+fn new_link() -> NewLink {
+    NewLink {
+        mac: Mac::NONE,
+        gid: Gid([3; 16]),
+        qp_num: QpNum::new(3).unwrap(),
+        link_num: LinkNum(3),
+        mtu: Some(Mtu::B1024),
+        psn: Psn::default(),
+        listen_addr: None,
+    }
+}
+
+/// All work that there is.
+fn work(llc: &mut Llc) -> Vec<LinkWork> {
+    let mut all = Vec::new();
+    loop {
+        let has_work = llc.has_link_work();
+        let next = llc.next_link_work();
+        assert_eq!(has_work, next.is_some());
+        match next {
+            Some(work) => all.push(work),
+            None => return all,
+        }
+    }
+}
+
+/// The server offers a link.
+fn offer(end: &mut End) {
+    let mut link = server_link(Version::V2);
+    (link.slot, link.link_num) = (NEW, LinkNum(3));
+    let new = NewEnd {
+        end: link,
+        mtu: Mtu::B1024,
+        psn: Psn::default(),
+        listen_addr: None,
+        keys: List::EMPTY,
+    };
+    assert!(end.llc.hold_to_add(Occasion::OwnPort));
+    end.links[NEW] = LinkNum(3);
+    list(end.llc.begin_add_link(0, &new, end.now).unwrap());
+}
+
+/// The client rejects the offer.
+fn reject(end: &mut End) {
+    let answer = AddLink::Rejection {
+        link: new_link(),
+        reason: RejectReason::NO_ALTERNATE_PATH,
+    };
+    end.deliver_body(Kind::Response, Body::AddLink(answer));
+}
+
+/// The link that was offered is brought up.
+fn accept(end: &mut End) {
+    let link = new_link();
+    let answer = Body::AddLink(AddLink::Link { link, v2: None });
+    end.deliver_body(Kind::Response, answer);
+    let connect = LinkWork::ConnectLink(NEW, new_link());
+    assert_eq!(work(&mut end.llc), [connect]);
+    list(end.llc.on_link_prepared(NEW, Ok(()), end.now));
+    let mut client = server_link(Version::V2);
+    client.link_num = LinkNum(3);
+    let message = smc_proto::wire::llc::Message {
+        version: Version::V2,
+        kind: Kind::Response,
+        body: Body::ConfirmLink(smc_proto::wire::llc::ConfirmLink {
+            mac: client.mac,
+            gid: client.gid,
+            qp_num: client.qp_num,
+            link_num: LinkNum(3),
+            uid: smc_proto::id::LinkUid(0),
+            limits: client.limits,
+            no_eye_catcher: true,
+        }),
+    };
+    let actions = end.deliver(NEW, &message);
+    assert!(matches!(actions[0], Action::ActivateLink { slot: NEW, .. }));
+}
+
+/// The time until the next attempt, which is taken.
+fn wait(end: &mut End) -> (u64, Vec<LinkWork>) {
+    let at = end.llc.deadline().expect("it is tried again");
+    let wait = at.saturating_since(end.now);
+    end.sleep(wait.as_millis_ceil() - 1);
+    assert_eq!(work(&mut end.llc), []);
+    end.sleep(1);
+    (wait.as_millis_ceil() / 1000, work(&mut end.llc))
+}
+
+// The order.
+
+#[test]
+fn what_connections_and_the_peer_wait_for_comes_first() {
+    let order = [
+        LinkWork::FlushRx,
+        LinkWork::DeleteLink(1, DeleteCause::Agreed),
+        LinkWork::DeleteLink(3, DeleteCause::LostPath),
+        LinkWork::PrepareLink(2),
+        LinkWork::Rebalance,
+        OWN,
+    ];
+    for first in 0..order.len() {
+        let mut llc = Llc::new(params(Role::Server, Version::V2));
+        for at in 0..order.len() {
+            llc.queue_link_work(order[(first + at) % order.len()]);
+        }
+        assert_eq!(work(&mut llc), order);
+    }
+}
+
+#[test]
+fn a_flow_of_ours_waits_until_the_one_under_way_ends() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.announce(1).unwrap();
+    server.llc.queue_link_work(OWN);
+    server.llc.queue_link_work(LinkWork::Rebalance);
+    assert_eq!(work(&mut server.llc), [LinkWork::Rebalance]);
+    server.sleep(2000);
+    assert_eq!(work(&mut server.llc), [OWN]);
+}
+
+#[test]
+fn an_invitation_outlives_an_occasion_of_our_own() {
+    for other in [[OWN, INVITED], [INVITED, OWN]] {
+        let mut llc = Llc::new(params(Role::Server, Version::V2));
+        for work in other {
+            llc.queue_link_work(work);
+        }
+        assert_eq!(work(&mut llc), [INVITED]);
+    }
+}
+
+#[test]
+fn no_link_is_added_while_one_is_to_be_deleted_or_a_flow_is_under_way() {
+    let mut server = End::new(Role::Server, Version::V2);
+    let delete = LinkWork::DeleteLink(1, DeleteCause::LostPath);
+    server.llc.queue_link_work(delete);
+    assert!(!server.llc.hold_to_add(Occasion::Invitation));
+    assert_eq!(work(&mut server.llc), [delete, INVITED]);
+    server.announce(1).unwrap();
+    assert!(!server.llc.hold_to_add(Occasion::OwnPort));
+    server.sleep(2000);
+    assert_eq!(work(&mut server.llc), [OWN]);
+    assert!(server.llc.hold_to_add(Occasion::OwnPort));
+}
+
+#[test]
+fn a_link_that_is_not_needed_is_deleted_before_another_is_added() {
+    let port = |number| Port {
+        gid: Gid([number; 16]),
+        mac: Mac::NONE,
+    };
+    let links = |ends: &[(u8, u8)]| -> Links {
+        let mut links = [None; LINK_SLOTS];
+        for (link, (local, peer)) in links.iter_mut().zip(ends) {
+            let (local, peer) = (port(*local), port(*peer));
+            *link = Some(Ends { local, peer });
+        }
+        links
+    };
+    let [client, server] = BOTH.map(|role| Llc::new(params(role, Version::V2)));
+    let three = links(&[(1, 1), (1, 2), (2, 2)]);
+    assert_eq!(server.plan_add_link(&three), Some(AddPlan::DeleteFirst(1)));
+    let single = links(&[(1, 1)]);
+    assert_eq!(server.plan_add_link(&single), Some(AddPlan::Offer));
+    assert_eq!(client.plan_add_link(&single), Some(AddPlan::Invite));
+    // The group has as many as it may have.
+    assert_eq!(client.plan_add_link(&links(&[(1, 1), (2, 2)])), None);
+    assert_eq!(client.plan_add_link(&three), None);
+}
+
+// Attempts that fail.
+
+#[test]
+fn a_link_that_cannot_be_added_is_tried_again_after_ever_longer() {
+    let mut server = End::new(Role::Server, Version::V2);
+    let mut waits = Vec::new();
+    for _ in 0..11 {
+        offer(&mut server);
+        server.sleep(2000);
+        assert_eq!(work(&mut server.llc), [GONE]);
+        let (wait, work) = wait(&mut server);
+        assert_eq!(work, [OWN]);
+        waits.push(wait);
+    }
+    assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+}
+
+#[test]
+fn a_link_that_was_added_or_a_new_port_makes_waits_short_again() {
+    for has_port in [false, true] {
+        let mut server = End::new(Role::Server, Version::V2);
+        for _ in 0..2 {
+            offer(&mut server);
+            server.sleep(2000);
+            work(&mut server.llc);
+            wait(&mut server);
+        }
+        match has_port {
+            true => {
+                server.llc.on_port();
+                assert_eq!(work(&mut server.llc), [OWN]);
+            }
+            false => {
+                offer(&mut server);
+                accept(&mut server);
+                assert_eq!(work(&mut server.llc), [LinkWork::Rebalance, OWN]);
+            }
+        }
+        offer(&mut server);
+        server.sleep(2000);
+        assert_eq!(work(&mut server.llc), [GONE]);
+        assert_eq!(wait(&mut server), (2, vec![OWN]));
+    }
+}
+
+#[test]
+fn a_rejection_is_final_unless_the_client_had_invited() {
+    let mut server = End::new(Role::Server, Version::V2);
+    offer(&mut server);
+    reject(&mut server);
+    assert_eq!(work(&mut server.llc), [GONE]);
+    assert_eq!(server.llc.deadline(), None);
+    let invitation = smc_proto::wire::llc::ReqAddLink { gids: List::EMPTY };
+    server.deliver_body(Kind::Request, Body::ReqAddLink(invitation));
+    assert_eq!(work(&mut server.llc), [INVITED]);
+    offer(&mut server);
+    reject(&mut server);
+    assert_eq!(work(&mut server.llc), [GONE]);
+    assert_eq!(wait(&mut server), (2, vec![INVITED]));
+    // Until there is another link.
+    offer(&mut server);
+    accept(&mut server);
+    work(&mut server.llc);
+    offer(&mut server);
+    reject(&mut server);
+    assert_eq!(server.llc.deadline(), None);
+}
+
+#[test]
+fn what_was_made_for_a_link_that_fails_is_deleted() {
+    let mut server = End::new(Role::Server, Version::V2);
+    offer(&mut server);
+    let link = new_link();
+    let answer = Body::AddLink(AddLink::Link { link, v2: None });
+    server.deliver_body(Kind::Response, answer);
+    work(&mut server.llc);
+    let failed = Err(Reason::LinkNotReady);
+    list(server.llc.on_link_prepared(NEW, failed, server.now));
+    assert_eq!(work(&mut server.llc), [GONE]);
+}
+
+#[test]
+fn a_server_that_is_not_heard_is_invited_again() {
+    let mut client = End::new(Role::Client, Version::V2);
+    let gids = [Gid([1; 16]), Gid([2; 16])];
+    for secs in [2, 4, 8] {
+        let gids = List::new(&gids).unwrap();
+        let said = list(client.llc.invite(0, Mac::NONE, gids, client.now));
+        assert!(matches!(said[..], [Action::Send { slot: 0, .. }]));
+        assert_eq!(wait(&mut client), (secs, vec![OWN]));
+    }
+}
+
+// What follows.
+
+#[test]
+fn a_server_looks_for_one_more_link_after_each_that_was_added() {
+    let mut server = End::new(Role::Server, Version::V2);
+    offer(&mut server);
+    accept(&mut server);
+    assert_eq!(work(&mut server.llc), [LinkWork::Rebalance, OWN]);
+}
+
+#[test]
+fn a_link_that_was_offered_needs_no_word_that_there_is_none() {
+    for is_offered in [false, true] {
+        let mut server = End::new(Role::Server, Version::V2);
+        server.llc = Llc::new(params(Role::Server, Version::V2));
+        if is_offered {
+            offer(&mut server);
+            reject(&mut server);
+        }
+        let said = list(server.llc.offer_nothing(&server_link(Version::V2)));
+        assert_eq!(said.len(), usize::from(!is_offered));
+        let said = list(server.llc.offer_nothing(&server_link(Version::V2)));
+        assert_eq!(said, [], "once is enough");
+    }
+}
+
+#[test]
+fn a_deleted_link_is_replaced_by_the_server_and_missed_by_the_client() {
+    let causes = [
+        (DeleteCause::LostPath, Some(DeleteReason::LOST_PATH)),
+        (
+            DeleteCause::AsymmetricUnneeded,
+            Some(DeleteReason::ASYMMETRIC_UNNEEDED),
+        ),
+        (DeleteCause::Agreed, None),
+    ];
+    for role in BOTH {
+        for (cause, reason) in causes {
+            let mut end = End::new(role, Version::V2);
+            let link = DeleteLinkParams {
+                on: 0,
+                slot: 1,
+                link_num: LinkNum(2),
+                cause,
+            };
+            let told = list(end.llc.delete_link(link, end.now));
+            let told = told.iter().map(|action| match action {
+                Action::Send { message, .. } => match message.body {
+                    Body::DeleteLink(body) => body.reason,
+                    _ => panic!("{message:?}"),
+                },
+                _ => panic!("{action:?}"),
+            });
+            assert_eq!(told.collect::<Vec<_>>(), Vec::from_iter(reason));
+            match role {
+                Role::Client => assert_eq!(wait(&mut end), (2, vec![OWN])),
+                Role::Server => {
+                    end.sleep(2000);
+                    let mut after = work(&mut end.llc);
+                    assert_eq!(after.pop(), Some(OWN));
+                    let again = LinkWork::DeleteLink(1, DeleteCause::Agreed);
+                    assert_eq!(after, Vec::from_iter(reason.map(|_| again)));
+                }
+            }
+        }
+    }
+}
+
+// Tests of links.
+
+#[test]
+fn a_link_is_tested_from_when_it_is_active_until_it_is_deleted() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.llc = Llc::new(Params {
+        test_after: Duration::from_secs(30),
+        ..params(Role::Server, Version::V2)
+    });
+    assert_eq!(server.llc.deadline(), None);
+    offer(&mut server);
+    accept(&mut server);
+    for (secs, tests) in [(29, 0), (1, 1), (1, 0), (1, 1), (2, 1)] {
+        server.sleep(secs * 1000);
+        let said = list(server.llc.on_link_timeout(NEW, server.now));
+        assert_eq!(said.len(), tests, "{secs}");
+    }
+    let dead = Action::LinkDead { slot: NEW };
+    let at = server.llc.deadline().unwrap();
+    assert_eq!(list(server.llc.on_link_timeout(NEW, at)), [dead]);
+    // What is heard saves it.
+    server.llc.on_heard(NEW, server.now);
+    assert_eq!(list(server.llc.on_link_timeout(NEW, at)), []);
+    assert!(server.llc.stop_watching(NEW));
+    assert!(!server.llc.stop_watching(NEW));
+    assert_eq!(server.llc.deadline(), None);
+}
+
+#[test]
+fn one_test_does_for_all_connections_that_join() {
+    let mut end = End::new(Role::Server, Version::V2);
+    end.sleep(10_000);
+    let since = end.now;
+    let probe = |end: &mut End, since| list(end.llc.probe_link(0, since, end.now)).len();
+    assert_eq!(probe(&mut end, since), 1);
+    end.sleep(999);
+    assert_eq!(probe(&mut end, since), 0);
+    end.sleep(1);
+    assert_eq!(probe(&mut end, since), 1, "it was not answered");
+    let heard = end.now.saturating_add(Duration::from_millis(1));
+    end.sleep(100);
+    assert_eq!(probe(&mut end, heard), 1, "it was");
+}
+
+#[test]
+fn a_link_that_did_not_answer_a_connection_is_tested_at_once() {
+    let mut server = End::new(Role::Server, Version::V2);
+    server.llc = Llc::new(Params {
+        test_after: Duration::from_secs(30),
+        ..params(Role::Server, Version::V2)
+    });
+    offer(&mut server);
+    accept(&mut server);
+    server.llc.on_probe_unanswered(NEW, server.now);
+    let said = list(server.llc.on_link_timeout(NEW, server.now));
+    assert_eq!(said.len(), 1);
+}
