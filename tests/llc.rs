@@ -133,12 +133,22 @@ fn who_is_slow_over_tcp_has_more_time() {
     let grace = |millis| Grace::new(Duration::from_millis(millis));
     let gives_up = |role, grace, busy: u64, after: u64| {
         let (mut end, _) = begin_with(role, Version::V1, grace);
-        (0..busy).for_each(|_| end.llc.on_late(Duration::from_secs(1)));
-        // At a server the request is repeated then.
-        end.sleep(1500);
-        assert_eq!(end.sleep(after - 1501), [], "{role:?} {grace:?} {busy}");
+        // Each time the machine is busy for a second.
+        let mut left = after;
+        for _ in 0..busy {
+            end.wait(1120);
+            left -= 1120;
+        }
+        // At a server the request is repeated meanwhile.
+        while left > 100 {
+            let said = end.wait(100);
+            let is_over = |action: &Action<'_>| matches!(action, Action::Finished(_));
+            assert!(!said.iter().any(is_over), "{role:?} {grace:?} {busy}");
+            left -= 100;
+        }
+        assert_eq!(end.wait(left - 1), [], "{role:?} {grace:?} {busy}");
         let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
-        assert_eq!(end.sleep(1), [silent], "{role:?} {grace:?} {busy}");
+        assert_eq!(end.wait(1), [silent], "{role:?} {grace:?} {busy}");
     };
     // A firewall makes nothing slow.
     gives_up(Role::Client, grace(1), 0, 2504);
@@ -146,10 +156,29 @@ fn who_is_slow_over_tcp_has_more_time() {
     gives_up(Role::Client, grace(500), 0, 4500);
     // There is an end to it, before which a client that has answered does not give up.
     gives_up(Role::Server, grace(100_000), 0, 5000);
-    gives_up(Role::Server, grace(1), 10, 5000);
+    gives_up(Role::Server, grace(1), 4, 5000);
     gives_up(Role::Server, grace(1), 1, 3004);
     // A C client may have gone on by then.
-    gives_up(Role::Server, Grace::NONE, 10, 2000);
+    gives_up(Role::Server, Grace::NONE, 1, 2000);
+}
+
+#[test]
+fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
+    let grace = Grace::new(Duration::from_millis(1));
+    let (mut server, request) = begin_with(Role::Server, Version::V1, grace);
+    assert_eq!(server.sleep(1500), request);
+    // The thread, which has not been awake yet, has the peer wait as long as it was late itself.
+    assert_eq!(server.sleep(504), []);
+    let answer = vector("L2");
+    let test = server.receive(0, &answer);
+    assert_eq!(sent(&test)[0] & 0x1f, 0x07);
+
+    // There is an end to it.
+    let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
+    server.sleep(1500);
+    assert_eq!(server.sleep(3499), []);
+    let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+    assert_eq!(server.sleep(1), [silent]);
 }
 
 #[test]

@@ -110,6 +110,13 @@ impl End {
         list(self.llc.on_timeout(self.now))
     }
 
+    /// Sleeps as the thread that waits for the end of a first contact.
+    pub fn wait(&mut self, millis: u64) -> Vec<Action<'static>> {
+        self.now = self.now.saturating_add(Duration::from_millis(millis));
+        self.llc.on_awake(self.now);
+        list(self.llc.on_timeout(self.now))
+    }
+
     pub fn announce(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
         let here = Rtoken {
             rkey: Rkey(rkey),

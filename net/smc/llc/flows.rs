@@ -323,11 +323,9 @@ impl LinkGroup {
             if found.is_some() || is_over || is_vain() {
                 return found;
             }
-            let asleep = now();
             self.wait_llc_event(TICK, awaited.is_there);
-            let late = overslept(now().saturating_since(asleep));
             self.run_llc(|llc, _, now| {
-                llc.on_late(late);
+                llc.on_awake(now);
                 llc.on_timeout(now)
             });
         }
@@ -369,11 +367,9 @@ const PROBE_MAX: Duration = Duration::from_secs(4);
 /// A machine that was late by so much in that time is too busy to tell.
 const PROBE_LATE: Duration = Duration::from_secs(1);
 
-/// By how much a sleep was longer than the [`TICK`] that it was asked for at most. A machine that is too busy to wake
-/// this thread in time is too busy for what comes by RDMA as well, so that time does not count.
+/// By how much a sleep was longer than the [`TICK`] that it was asked for at most.
 fn overslept(slept: Duration) -> Duration {
-    const MOST: Duration = Duration::from_millis(120);
-    slept.saturating_sub(MOST)
+    slept.saturating_sub(first::AWAKE_WITHIN)
 }
 
 /// The longest sleep between two looks at the core's deadline, jiffies.

@@ -201,12 +201,21 @@ impl Llc {
         }
     }
 
+    fn is_flow_due(&self, now: Instant) -> bool {
+        self.flow_deadline().is_some_and(|at| at.is_due(now))
+    }
+
     /// Does what is due at `now`.
     pub fn on_timeout(&mut self, now: Instant) -> Actions<'static> {
         if let Some(why) = self.retry.take_due(now) {
             self.queue_link_work(LinkWork::AddLink(why));
         }
-        if !self.flow_deadline().is_some_and(|at| at.is_due(now)) {
+        if !self.is_flow_due(now) {
+            return Actions::default();
+        }
+        // Whoever calls may be in time where the thread that waits is late.
+        self.on_awake(now);
+        if !self.is_flow_due(now) {
             return Actions::default();
         }
         let version = self.version;
@@ -275,11 +284,11 @@ impl Llc {
         Ok(actions)
     }
 
-    /// Reports that the machine was too busy to look in time, by so much: the peer of a first contact has more
-    /// time.
-    pub fn on_late(&mut self, late: Duration) {
+    /// Reports that the thread that waits for the end of a first contact is awake. If it is so later than
+    /// [`first::AWAKE_WITHIN`] after the last time, the machine is busy, and the peer has more time.
+    pub fn on_awake(&mut self, now: Instant) {
         if let Some(Flow::FirstContact(flow)) = &mut self.flow {
-            flow.on_late(late);
+            flow.on_awake(now);
         }
     }
 

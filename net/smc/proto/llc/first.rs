@@ -81,7 +81,7 @@ impl Grace {
         }
     }
 
-    /// The machine was too busy to look in time, by so much. Says how much longer the peer gets.
+    /// The machine was too busy to look in time, by so much. Returns how much longer the peer gets.
     fn grow(&mut self, late: Duration) -> Duration {
         let more = late.min(self.spare);
         self.spare = self.spare.saturating_sub(more);
@@ -112,6 +112,11 @@ const TEST_WAIT: Duration = Duration::from_secs(1);
 /// the end of its two seconds, and reads a DECLINE for one second from then on: it has to come well before that is over.
 pub const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
+/// The thread that waits for the end of a first contact looks that often ([`super::Llc::on_awake`]), unless the machine is
+/// too busy to wake it. Such a machine is too busy for what comes by RDMA as well, so that the rest of the time does not
+/// count.
+pub const AWAKE_WITHIN: Duration = Duration::from_millis(120);
+
 /// Why there is no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -130,6 +135,8 @@ pub enum Error {
 pub(super) struct FirstContact {
     link: LocalEnd,
     grace: Grace,
+    /// When the thread that waits was awake, or would have had to be.
+    awake: Instant,
     state: State,
 }
 
@@ -179,7 +186,12 @@ impl FirstContact {
                 test_deadline: now.saturating_add(ANSWER_WAIT),
             },
         };
-        let flow = Self { link, grace, state };
+        let flow = Self {
+            link,
+            grace,
+            awake: now,
+            state,
+        };
         let actions = match role {
             Role::Client => Actions::default(),
             Role::Server => flow.request(version).into(),
@@ -191,7 +203,11 @@ impl FirstContact {
         self.link.slot
     }
 
-    pub(super) fn on_late(&mut self, late: Duration) {
+    /// The thread that waits is awake at `now`, or a timer is due that it should have seen by then.
+    pub(super) fn on_awake(&mut self, now: Instant) {
+        let late = now.saturating_since(self.awake);
+        let late = late.saturating_sub(AWAKE_WITHIN);
+        self.awake = now;
         let deadline = match &mut self.state {
             State::Asked { deadline, .. }
             | State::Testing { deadline, .. }
@@ -278,6 +294,8 @@ impl FirstContact {
         if let Err(reason) = result {
             return failed(reason);
         }
+        // It was about this.
+        self.awake = now;
         let slot = self.link.slot;
         let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
         self.state = State::Answered {
