@@ -46,13 +46,37 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
+#include <trace/events/smc.h>
 #include <uapi/linux/smc.h>
 
-#include "../helpers/helpers.h"
+#if !IS_ENABLED(CONFIG_SMC)
+#error "this kernel has no CONFIG_SMC: its TCP lacks the SMC option hooks"
+#endif
 
 const unsigned long RUST_CONST_HELPER_SMC_HZ = CONFIG_HZ;
 const u32 RUST_CONST_HELPER_SOCK_DIAG_ALLOC = SKB_WITH_OVERHEAD(32768);
 const gfp_t RUST_CONST_HELPER_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_GFP_ATOMIC = GFP_ATOMIC;
+
+/* What the C compiler says of the layouts that Rust relies on; see rust/kernel/net/layout.rs. */
+enum smc_layout {
+	SMC_SIZEOF_SOCK = sizeof(struct sock),
+	SMC_SIZEOF_INET_SOCK = sizeof(struct inet_sock),
+	SMC_SIZEOF_TCP_SOCK = sizeof(struct tcp_sock),
+	SMC_SIZEOF_IPV6_PINFO = sizeof(struct ipv6_pinfo),
+	SMC_SIZEOF_PROTO = sizeof(struct proto),
+	SMC_SIZEOF_PROTO_OPS = sizeof(struct proto_ops),
+	SMC_SIZEOF_MSGHDR = sizeof(struct msghdr),
+	SMC_OFFSETOF_ICSK_ULP_DATA = offsetof(struct inet_connection_sock, icsk_ulp_data),
+	SMC_OFFSETOF_KEEPALIVE_TIME = offsetof(struct tcp_sock, keepalive_time),
+	SMC_OFFSETOF_NOTSENT_LOWAT = offsetof(struct tcp_sock, notsent_lowat),
+	SMC_OFFSETOF_SOCKET_WQ = offsetof(struct socket, wq),
+	SMC_OFFSETOF_SK_DATA_READY = offsetof(struct sock, sk_data_ready),
+	SMC_OFFSETOF_SK_PROT_CREATOR = offsetof(struct sock, sk_prot_creator),
+	SMC_OFFSETOF_SK_USER_DATA = offsetof(struct sock, sk_user_data),
+	SMC_OFFSETOF_SK_WQ = offsetof(struct sock, sk_wq),
+	SMC_OFFSETOF_NET_TCP_RMEM = offsetof(struct net, ipv4.sysctl_tcp_rmem),
+	SMC_OFFSETOF_NET_TCP_WMEM = offsetof(struct net, ipv4.sysctl_tcp_wmem),
+};
 
 #endif

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* One object for all helpers; one file per C header that they stand for. */
+/*
+ * Inline functions and macros that Rust cannot call, as functions: one object for all, one file per C
+ * header that they stand for. bindgen reads this file, so they need no prototypes; Rust calls
+ * smc_helper_x by the name x.
+ */
 #include "../bindings/bindings_helper.h"
 
 #include "genl.c"
@@ -11,5 +15,6 @@
 #include "ratelimit.c"
 #include "route.c"
 #include "sock_diag.c"
+#include "trace.c"
 #include "utsname.c"
 #include "workqueue.c"

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The tracepoints themselves, and what calls them. Rust has looked at their keys before. */
-#define CREATE_TRACE_POINTS
-#include "trace_smc.h"
-#include "trace.h"
-
+/* include/trace/events/smc.h: Rust has looked at the keys before. */
 void smc_helper_trace_tx_sendmsg(const void *smc, u64 net_cookie, size_t len, const char *name, size_t name_len)
 {
 	trace_smc_tx_sendmsg(smc, net_cookie, len, name, name_len);

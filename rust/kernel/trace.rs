@@ -5,7 +5,10 @@
 //! One that is off costs an instruction that does nothing: what it would show is not looked up. Addresses
 //! are there to tell objects apart, and printed as hashes.
 //!
-//! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h), `rust/helpers/trace_smc.h`
+//! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h), `include/trace/events/smc.h`
+//!
+//! `kernel::tracepoint::declare_trace!` looks for a tracepoint in the kernel's own bindings, where those of a module
+//! are not, and evaluates what is shown before it looks at the key.
 
 use core::{
     ffi::c_void,

@@ -84,10 +84,7 @@ TRACE_EVENT(smcr_link_down,
 		__entry->location)
 );
 
-#endif
+#endif /* _TRACE_SMC_H */
 
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
-#undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_smc
+/* This part must be outside protection */
 #include <trace/define_trace.h>

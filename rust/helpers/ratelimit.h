@@ -1,2 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-bool smc_helper_ratelimit_peer(void);
