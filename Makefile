@@ -16,7 +16,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak
+.PHONY: help module install headers_install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -37,6 +37,7 @@ help:
 	@echo '  make install     build it and install it below /lib/modules (as root)'
 	@echo '  make tools       build the smc command, its manual pages and completions (below out/tools)'
 	@echo '  make install-tools   install them below PREFIX=/usr/local (as root), with the names of smc-tools'
+	@echo '  make headers_install   install linux/smc_rs.h for C programs there (as root; install-tools does it, too)'
 	@echo '  make clean       remove what builds left behind'
 
 module:
@@ -46,6 +47,10 @@ module:
 install: module
 	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
 	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
+
+# The kernel's own word for the same thing.
+headers_install:
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/linux include/uapi/linux/smc_rs.h
 
 # The drop-in names are links: the command behaves like the tool that it is called as.
 TOOLS := out/tools
@@ -57,7 +62,7 @@ tools:
 	target/release/smc man --dir $(TOOLS)/man
 	@for shell in bash fish zsh; do target/release/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
 
-install-tools: tools
+install-tools: tools headers_install
 	install -D -t $(DESTDIR)$(PREFIX)/bin target/release/smc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libsmc_preload.so
 	@for name in $(NAMES); do ln -sf smc $(DESTDIR)$(PREFIX)/bin/$$name || exit; done

@@ -5,7 +5,10 @@
 //!
 //! Sockets of `IPPROTO_SMC` show their addresses, too, which the C module leaves out.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    transmute::AsBytes, //
+};
 use kernel_ext::{
     genl::Attrs,
     ib,
@@ -36,10 +39,6 @@ pub(crate) type Registration = SockDiagRegistration<Diag>;
 
 /// Answers for the family.
 pub(crate) struct Diag;
-
-/// Of a connection that fell back, for who asks by the bit of this number: two u32, which are what exactly
-/// was missing here, and the end. The C module does not have it.
-const SMC_DIAG_CAUSE: u32 = 8;
 
 /// Sockets that are looked up at a time; more do not fit into a message.
 const AT_A_TIME: usize = 512;
@@ -90,9 +89,11 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
         let fallback = codes.into_iter().fold(Fields::<8>::new(), Fields::u32);
         attrs.bytes(SMC_DIAG_FALLBACK, &fallback.bytes)?;
         if let Some(why) = why.filter(|_| is_wanted(extensions, SMC_DIAG_CAUSE)) {
-            let cause = why.cause.map_or(0, Cause::code);
-            let fields = Fields::<8>::new().u32(cause).u32(sock.end.number());
-            attrs.bytes(SMC_DIAG_CAUSE, &fields.bytes)?;
+            let cause = smc_diag_cause {
+                cause: why.cause.map_or(0, Cause::code),
+                role: sock.end.number(),
+            };
+            attrs.bytes(SMC_DIAG_CAUSE, cause.as_bytes())?;
         }
         let Some(conn) = &conn else {
             return Ok(());

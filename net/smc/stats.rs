@@ -12,6 +12,10 @@ use kernel::{
         Arc, //
     }, //
 };
+use kernel_ext::uapi::{
+    SMC_ROLE_CLIENT,
+    SMC_ROLE_SERVER, //
+};
 use smc_proto::reason::Reason;
 
 /// A number that only grows.
@@ -43,11 +47,11 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What user space is told: 1 for a client, 2 for a server.
+    /// What user space is told.
     pub(crate) const fn number(self) -> u32 {
         match self {
-            Self::Client => 1,
-            Self::Server => 2,
+            Self::Client => SMC_ROLE_CLIENT,
+            Self::Server => SMC_ROLE_SERVER,
         }
     }
 }

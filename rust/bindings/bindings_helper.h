@@ -48,6 +48,7 @@
 #include <rdma/iw_cm.h>
 #include <trace/events/smc.h>
 #include <uapi/linux/smc.h>
+#include <uapi/linux/smc_rs.h>
 
 #if !IS_ENABLED(CONFIG_SMC)
 #error "this kernel has no CONFIG_SMC: its TCP lacks the SMC option hooks"

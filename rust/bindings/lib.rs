@@ -23,7 +23,10 @@
     reason = "generated code"
 )]
 
-use kernel::ffi;
+use kernel::{
+    ffi,
+    transmute::AsBytes, //
+};
 use pin_init::{MaybeZeroable, Zeroable};
 
 type __kernel_size_t = usize;
@@ -32,6 +35,11 @@ type __kernel_ptrdiff_t = isize;
 
 // SAFETY: The bit field unit is a newtype around `Storage`, for which all zeroes are valid.
 unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
+
+// SAFETY: Six numbers of 32 bits, without padding.
+unsafe impl AsBytes for smc_info {}
+// SAFETY: Two numbers of 32 bits, without padding.
+unsafe impl AsBytes for smc_diag_cause {}
 
 include!(concat!(env!("SMC_OBJ"), "/rust/bindings/bindings_generated.rs"));
 include!(concat!(env!("SMC_OBJ"), "/rust/bindings/helpers_generated.rs"));

@@ -95,6 +95,8 @@ constants! {
         AF_SMC = "The family of SMC sockets.",
         IPPROTO_SMC = "The protocol of SMC sockets of AF_INET.";
     i32:
+        SMC_INFO = "Which way a socket's data go, and why: `struct smc_info`.",
+        SMC_LIMIT_HS = "Take on no more handshakes than can be worked on at once; not 0 for yes.",
         SO_OOBINLINE = "Urgent data stay in the stream.",
         SO_PEEK_OFF = "Where MSG_PEEK begins to read.",
         SO_LINGER = "Whether close waits, and how long.",

@@ -3,9 +3,13 @@
 //! Numbers of SMC's interfaces to user space.
 //!
 //! C headers: [`include/uapi/linux/smc.h`](srctree/include/uapi/linux/smc.h),
-//! [`include/uapi/linux/smc_diag.h`](srctree/include/uapi/linux/smc_diag.h)
+//! [`include/uapi/linux/smc_diag.h`](srctree/include/uapi/linux/smc_diag.h), and what the C module does not
+//! have: `include/uapi/linux/smc_rs.h`
 
 pub use crate::bindings::{
+    smc_diag_cause,
+    smc_info,
+    SMC_DIAG_CAUSE,
     SMC_DIAG_CONNINFO,
     SMC_DIAG_FALLBACK,
     SMC_DIAG_LGRINFO,
@@ -20,6 +24,9 @@ pub use crate::bindings::{
     SMC_GEN_LINK_SMCR,
     SMC_GEN_STATS,
     SMC_GEN_SYS_INFO,
+    SMC_INFO_MODE_NONE,
+    SMC_INFO_MODE_SMCR,
+    SMC_INFO_MODE_TCP,
     SMC_NETLINK_ADD_UEID,
     SMC_NETLINK_DISABLE_HS_LIMITATION,
     SMC_NETLINK_DISABLE_SEID,
@@ -166,5 +173,7 @@ pub use crate::bindings::{
     SMC_PNETID_GET,
     SMC_PNETID_IBNAME,
     SMC_PNETID_IBPORT,
-    SMC_PNETID_NAME, //
+    SMC_PNETID_NAME,
+    SMC_ROLE_CLIENT,
+    SMC_ROLE_SERVER, //
 };

@@ -11,14 +11,23 @@ use kernel::{
         atomic::Relaxed,
         Arc,
         ArcBorrow, //
-    }, //
+    },
+    transmute::AsBytes, //
 };
-use kernel_ext::net::{
-    self,
-    Caller,
-    OptIn,
-    OptOut,
-    StreamSocket, //
+use kernel_ext::{
+    net::{
+        self,
+        Caller,
+        OptIn,
+        OptOut,
+        StreamSocket, //
+    },
+    uapi::{
+        smc_info,
+        SMC_INFO_MODE_NONE,
+        SMC_INFO_MODE_SMCR,
+        SMC_INFO_MODE_TCP, //
+    }, //
 };
 use smc_proto::{
     cause::Cause,
@@ -33,16 +42,6 @@ use super::{
 };
 use crate::namespace;
 
-/// Options of level `SOL_SMC`.
-mod smc {
-    /// Take on no more handshakes than can be worked on at once; an int, not 0 for yes.
-    pub(super) const LIMIT_HS: i32 = 1;
-    /// Read only, and not known to the C module: six u32, which are the mode (0 SMC-R, 1 TCP, 3 not
-    /// connected), the reason for TCP, what the peer gave as reason, the link group, what exactly was
-    /// missing here for SMC, and which end it is (1 the one that connected, 2 the one that was accepted).
-    pub(super) const INFO: i32 = 0x5201;
-}
-
 /// setsockopt(2).
 pub(super) fn set(
     this: ArcBorrow<'_, Sock>,
@@ -53,7 +52,7 @@ pub(super) fn set(
 ) -> Result {
     match (level, name) {
         (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
-        (net::SOL_SMC, smc::LIMIT_HS) => {
+        (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             this.limit_hs.store(value.read_int()? != 0, Relaxed);
             Ok(())
         }
@@ -185,16 +184,10 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> R
 /// getsockopt(2), but for SOL_SOCKET.
 pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
     match (level, name) {
-        (net::SOL_SMC, smc::LIMIT_HS) => {
+        (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())
         }
-        (net::SOL_SMC, smc::INFO) => {
-            let mut bytes = [0; 24];
-            for (to, from) in bytes.chunks_exact_mut(4).zip(info(this)) {
-                to.copy_from_slice(&from.to_ne_bytes());
-            }
-            out.write(&bytes)
-        }
+        (net::SOL_SMC, net::SMC_INFO) => out.write(info(this).as_bytes()),
         (net::SOL_SMC, _) => Err(EOPNOTSUPP),
         (net::SOL_TCP, net::TCP_ULP) if this.sk.was_tcp() => {
             out.write(Sock::ULP.to_bytes_with_nul())
@@ -207,17 +200,28 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
     }
 }
 
-fn info(this: &Sock) -> [u32; 6] {
-    let end = this.end.number();
+fn info(this: &Sock) -> smc_info {
+    let info = smc_info {
+        mode: SMC_INFO_MODE_NONE,
+        role: this.end.number(),
+        ..Default::default()
+    };
     if let Some(conn) = this.conn() {
-        return [0, 0, 0, conn.group_id(), 0, end];
+        return smc_info {
+            mode: SMC_INFO_MODE_SMCR,
+            lgr_id: conn.group_id(),
+            ..info
+        };
     }
     match this.why() {
-        Some(why) => {
-            let cause = why.cause.map_or(0, Cause::code);
-            [1, why.reason.code(), why.diagnosis, 0, cause, end]
-        }
-        None => [3, 0, 0, 0, 0, end],
+        Some(why) => smc_info {
+            mode: SMC_INFO_MODE_TCP,
+            reason: why.reason.code(),
+            peer_diagnosis: why.diagnosis,
+            cause: why.cause.map_or(0, Cause::code),
+            ..info
+        },
+        None => info,
     }
 }
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * What this module has for user space beside the interfaces of the C module, which are those of
+ * <linux/smc.h> and <linux/smc_diag.h>. A kernel with the C module answers none of it.
+ */
+
+#ifndef _UAPI_LINUX_SMC_RS_H_
+#define _UAPI_LINUX_SMC_RS_H_
+
+#include <linux/types.h>
+
+/*
+ * Option of level SOL_SMC, for getsockopt(2) only: struct smc_info of the socket. The C module
+ * answers EOPNOTSUPP.
+ */
+#define SMC_INFO	0x5201
+
+/* smc_info.mode */
+enum {
+	SMC_INFO_MODE_SMCR	= 0,	/* connected over RDMA */
+	SMC_INFO_MODE_TCP	= 1,	/* fell back to TCP */
+	SMC_INFO_MODE_NONE	= 3,	/* not connected */
+};
+
+/* smc_info.role, smc_diag_cause.role */
+enum {
+	SMC_ROLE_CLIENT		= 1,	/* any socket that was not accepted */
+	SMC_ROLE_SERVER		= 2,	/* one that was */
+};
+
+struct smc_info {
+	__u32	mode;			/* SMC_INFO_MODE_* */
+	__u32	reason;			/* for TCP, as in struct smc_diag_fallback */
+	__u32	peer_diagnosis;		/* reason the peer gave, likewise; 0 if it did not decline */
+	__u32	lgr_id;			/* link group, as SMC_NLA_LGR_R_ID; 0 without one */
+	__u32	cause;			/* SMC_CAUSE_*; 0 if there is none */
+	__u32	role;			/* SMC_ROLE_* */
+};
+
+/*
+ * Attribute of sock_diag(7) for a socket that fell back to TCP: struct smc_diag_cause. Asked for by
+ * the bit (SMC_DIAG_CAUSE - 1) of smc_diag_req.diag_ext.
+ */
+enum {
+	SMC_DIAG_CAUSE = 8,
+};
+
+struct smc_diag_cause {
+	__u32	cause;			/* SMC_CAUSE_*; 0 if there is none */
+	__u32	role;			/* SMC_ROLE_* */
+};
+
+/*
+ * What exactly was missing on this host when it gave up SMC for a connection: finer than the reason,
+ * which is what the peer is told. `smc why` explains each.
+ */
+enum smc_cause {
+	SMC_CAUSE_NO_COMMON_EID		= 1,	/* no enterprise ID in common */
+	SMC_CAUSE_NO_OWN_EID		= 2,	/* no enterprise ID here */
+	SMC_CAUSE_NO_INTERFACE		= 3,	/* no network device of the route */
+	SMC_CAUSE_NO_DEVICE		= 4,	/* no RDMA device */
+	SMC_CAUSE_OTHER_NAMESPACE	= 5,	/* RDMA devices in other namespaces only */
+	SMC_CAUSE_OTHER_INTERFACE	= 6,	/* no RDMA device of the network device */
+	SMC_CAUSE_EMPTY_NETWORK		= 7,	/* no RDMA port on the physical network */
+	SMC_CAUSE_PORT_DOWN		= 8,	/* RDMA port not active */
+	SMC_CAUSE_NO_ADDRESS		= 9,	/* no IPv4 RoCE v2 address at the port */
+	SMC_CAUSE_WRONG_SUBNET		= 10,	/* none in the subnet of the connection */
+	SMC_CAUSE_NO_PATH_TO_PEER	= 11,	/* no route to the peer's RDMA address */
+	SMC_CAUSE_PATH_SILENT		= 12,	/* RDMA packets did not get through */
+	SMC_CAUSE_PATH_FAILED		= 13,	/* nor did they a moment ago */
+	SMC_CAUSE_PEER_BUSY		= 14,	/* another first contact took too long */
+	SMC_CAUSE_TCP_KEYS		= 15,	/* TCP_MD5SIG or TCP_AO in use */
+	SMC_CAUSE_CGROUP_LIMIT		= 20,	/* memory of the cgroup */
+	SMC_CAUSE_ALL_SOCKETS_LIMIT	= 21,	/* memory of all SMC sockets */
+	SMC_CAUSE_PEER_GROUPS_LIMIT	= 22,	/* link groups with the peer */
+	SMC_CAUSE_ALL_GROUPS_LIMIT	= 23,	/* link groups of the host */
+};
+
+#endif /* _UAPI_LINUX_SMC_RS_H_ */
