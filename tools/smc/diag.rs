@@ -10,6 +10,16 @@ use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 
 use serde::Serialize;
+use smc_uapi::DiagCause;
+use smc_uapi::AF_SMC;
+use smc_uapi::SMC_DIAG_CAUSE;
+use smc_uapi::SMC_DIAG_CONNINFO;
+use smc_uapi::SMC_DIAG_FALLBACK;
+use smc_uapi::SMC_DIAG_LGRINFO;
+use smc_uapi::SMC_DIAG_MODE_SMCD;
+use smc_uapi::SMC_DIAG_MODE_SMCR;
+use smc_uapi::SMC_DIAG_SHUTDOWN;
+use zerocopy::FromBytes as _;
 
 use crate::netlink::attribute;
 use crate::netlink::get_u16;
@@ -20,20 +30,12 @@ use crate::netlink::Netlink;
 
 const NETLINK_SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const AF_SMC: u8 = 43;
 
 /// `struct smc_diag_req`.
 const REQUEST_LEN: usize = 52;
 
 /// `struct smc_diag_msg`.
 const MESSAGE_LEN: usize = 64;
-
-const SMC_DIAG_CONNINFO: u16 = 1;
-const SMC_DIAG_LGRINFO: u16 = 2;
-const SMC_DIAG_SHUTDOWN: u16 = 3;
-const SMC_DIAG_FALLBACK: u16 = 5;
-/// Only our own module has it: what was missing exactly, and the end.
-const SMC_DIAG_CAUSE: u16 = 8;
 
 /// Asks for the attributes of a connection, of its link, and of one over TCP: bits (number - 1).
 const EXTENSIONS: u8 =
@@ -192,7 +194,8 @@ impl Link {
 /// ENOENT when no module answers for the family.
 pub fn sockets() -> io::Result<Vec<Entry>> {
     let mut request = [0; REQUEST_LEN];
-    request[0] = AF_SMC;
+    // CAST: The number is small.
+    request[0] = AF_SMC as u8;
     request[3] = EXTENSIONS;
 
     let replies = Netlink::open(NETLINK_SOCK_DIAG)?.dump(SOCK_DIAG_BY_FAMILY, &request)?;
@@ -205,14 +208,16 @@ pub fn sockets() -> io::Result<Vec<Entry>> {
 fn parse(bytes: &[u8]) -> Option<Entry> {
     let attributes = bytes.get(MESSAGE_LEN..)?;
     let fallback = attribute(attributes, SMC_DIAG_FALLBACK).unwrap_or_default();
-    let cause = attribute(attributes, SMC_DIAG_CAUSE).unwrap_or_default();
+    let cause = attribute(attributes, SMC_DIAG_CAUSE);
+    let cause = cause.and_then(|value| DiagCause::read_from_bytes(value).ok());
+    let cause = cause.unwrap_or_default();
     let shutdown = attribute(attributes, SMC_DIAG_SHUTDOWN).and_then(|value| value.first());
 
     Some(Entry {
         state: State(*bytes.get(1)?),
-        mode: match bytes.get(2)? {
-            0 => Mode::SmcR,
-            2 => Mode::SmcD,
+        mode: match *bytes.get(2)? {
+            SMC_DIAG_MODE_SMCR => Mode::SmcR,
+            SMC_DIAG_MODE_SMCD => Mode::SmcD,
             _ => Mode::Tcp,
         },
         local: address(bytes, 4, 8)?,
@@ -221,8 +226,8 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
         inode: get_u64(bytes, 56)?,
         reason: get_u32(fallback, 0).unwrap_or(0),
         peer_diagnosis: get_u32(fallback, 4).unwrap_or(0),
-        cause: get_u32(cause, 0).unwrap_or(0),
-        end: get_u32(cause, 4).unwrap_or(0),
+        cause: cause.cause,
+        end: cause.role,
         interface: get_u32(bytes, 40)?,
         shutdown: shutdown.copied().unwrap_or(0),
         conn: attribute(attributes, SMC_DIAG_CONNINFO).and_then(Conn::of),

@@ -4,6 +4,13 @@
 
 use std::io;
 
+use smc_uapi::SMC_MAX_EID_LEN;
+use smc_uapi::SMC_NETLINK_ADD_UEID;
+use smc_uapi::SMC_NETLINK_DUMP_UEID;
+use smc_uapi::SMC_NETLINK_FLUSH_UEID;
+use smc_uapi::SMC_NETLINK_REMOVE_UEID;
+use smc_uapi::SMC_NLA_EID_TABLE_ENTRY;
+
 use crate::netlink::attribute;
 use crate::netlink::get_u16;
 use crate::netlink::put_attribute;
@@ -22,22 +29,8 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 /// `struct genlmsghdr`.
 const HEADER_LEN: usize = 4;
 
-const DUMP_UEID: u8 = 9;
-const ADD_UEID: u8 = 10;
-const REMOVE_UEID: u8 = 11;
-const FLUSH_UEID: u8 = 12;
-
-/// The one attribute of an enterprise ID message, to and from the kernel.
-const ATTR_EID: u16 = 1;
-
-/// Characters of an enterprise ID on the wire; shorter ones are padded with blanks.
-const EID_LEN: usize = 32;
-
-/// The name of the family for link groups, links, devices, statistics and enterprise IDs.
-pub const SMC_FAMILY: &str = "SMC_GEN_NETLINK";
-
-/// The name of the family for physical networks.
-pub const PNET_FAMILY: &str = "SMC_PNETID";
+pub use smc_uapi::SMCR_GENL_FAMILY_NAME as PNET_FAMILY;
+pub use smc_uapi::SMC_GENL_FAMILY_NAME as SMC_FAMILY;
 
 /// One message of a family.
 pub struct Message {
@@ -130,10 +123,10 @@ impl Ueids {
 
     /// The user-defined enterprise IDs, without their padding.
     pub fn list(&mut self) -> io::Result<Vec<String>> {
-        let messages = self.0.dump(DUMP_UEID)?;
+        let messages = self.0.dump(SMC_NETLINK_DUMP_UEID)?;
         Ok(messages
             .iter()
-            .filter_map(|message| attribute(&message.attributes, ATTR_EID))
+            .filter_map(|message| attribute(&message.attributes, SMC_NLA_EID_TABLE_ENTRY))
             .map(|value| text(value).trim_end().to_string())
             .collect())
     }
@@ -141,17 +134,17 @@ impl Ueids {
     /// Adds an enterprise ID: EEXIST if it is there, ERANGE if there are four, EINVAL if it has
     /// other characters than upper-case letters, digits, `.` and `-`.
     pub fn add(&mut self, eid: &str) -> io::Result<()> {
-        self.change(ADD_UEID, eid)
+        self.change(SMC_NETLINK_ADD_UEID, eid)
     }
 
     /// Removes an enterprise ID; ENOENT if it is not there.
     pub fn remove(&mut self, eid: &str) -> io::Result<()> {
-        self.change(REMOVE_UEID, eid)
+        self.change(SMC_NETLINK_REMOVE_UEID, eid)
     }
 
     /// Removes all user-defined enterprise IDs.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.0.call(FLUSH_UEID, &[])?;
+        self.0.call(SMC_NETLINK_FLUSH_UEID, &[])?;
         Ok(())
     }
 
@@ -159,8 +152,8 @@ impl Ueids {
         let mut attributes = Vec::new();
         put_attribute(
             &mut attributes,
-            ATTR_EID,
-            format!("{eid:EID_LEN$}\0").as_bytes(),
+            SMC_NLA_EID_TABLE_ENTRY,
+            format!("{eid:SMC_MAX_EID_LEN$}\0").as_bytes(),
         );
         self.0.call(command, &attributes)?;
         Ok(())

@@ -11,20 +11,17 @@ use std::os::unix::fs::MetadataExt;
 
 use smc_proto::cause::Cause;
 use smc_proto::reason::Reason;
+use smc_uapi::AF_SMC;
+use smc_uapi::SMC_INFO;
+use smc_uapi::SMC_INFO_MODE_SMCR;
+use smc_uapi::SMC_INFO_MODE_TCP;
+use smc_uapi::SOL_SMC;
 use smc_user::Socket;
+use zerocopy::FromBytes as _;
 
 use crate::diag;
 use crate::diag::Mode;
 use crate::diag::State;
-
-const SOL_SMC: i32 = 286;
-
-/// Option of our own module at level `SOL_SMC`: six `u32`, see [`from_option`].
-const SMC_PATH: i32 = 0x5201;
-
-const SOL_SOCKET: i32 = 1;
-const SO_DOMAIN: i32 = 39;
-const AF_SMC: i32 = 43;
 
 /// The way that a socket's data takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub struct Fallback {
     pub peer: u32,
     /// What exactly was missing here; 0 if that is not known, as always with the C module.
     pub cause: u32,
-    /// 1 the end that connected, 2 the one that was accepted, 0 not known.
+    /// Which end it is: one of `SMC_ROLE_*`; 0 if that is not known.
     pub end: u32,
 }
 
@@ -80,7 +77,7 @@ impl Path {
         if let Some(entry) = listed.iter().find(|entry| entry.inode == inode) {
             return Ok(Self::from_diag(entry));
         }
-        if socket.option_int(SOL_SOCKET, SO_DOMAIN)? != AF_SMC {
+        if socket.option_int(libc::SOL_SOCKET, libc::SO_DOMAIN)? != AF_SMC {
             return Ok(Self::Tcp);
         }
         Ok(match socket.peer_address() {
@@ -105,24 +102,23 @@ impl Path {
     }
 }
 
-/// Reads mode (0 SMC-R, 1 fallback, 3 not connected), reason, peer diagnosis, link group, cause and end.
+/// What our own module answers.
 fn from_option(socket: &Socket) -> Option<Path> {
-    let mut value = [0; 24];
-    if socket.option(SOL_SMC, SMC_PATH, &mut value).ok()? != value.len() {
+    let mut value = [0; size_of::<smc_uapi::Info>()];
+    if socket.option(SOL_SMC, SMC_INFO, &mut value).ok()? != value.len() {
         return None;
     }
-    let word = |at| crate::netlink::get_u32(&value, at);
-
-    match word(0)? {
-        0 => Some(Path::SmcR(word(12))),
-        1 => Some(Path::Fallback(Fallback {
-            reason: word(4)?,
-            peer: word(8)?,
-            cause: word(16)?,
-            end: word(20)?,
-        })),
-        _ => Some(Path::Unconnected),
-    }
+    let info = smc_uapi::Info::read_from_bytes(&value).ok()?;
+    Some(match info.mode {
+        SMC_INFO_MODE_SMCR => Path::SmcR(Some(info.lgr_id)),
+        SMC_INFO_MODE_TCP => Path::Fallback(Fallback {
+            reason: info.reason,
+            peer: info.peer_diagnosis,
+            cause: info.cause,
+            end: info.role,
+        }),
+        _ => Path::Unconnected,
+    })
 }
 
 impl fmt::Display for Path {

@@ -5,6 +5,14 @@
 use std::io;
 
 use serde::Serialize;
+use smc_uapi::SMC_PNETID_ADD as ADD;
+use smc_uapi::SMC_PNETID_DEL as DEL;
+use smc_uapi::SMC_PNETID_ETHNAME as NETDEV;
+use smc_uapi::SMC_PNETID_FLUSH as FLUSH;
+use smc_uapi::SMC_PNETID_GET as GET;
+use smc_uapi::SMC_PNETID_IBNAME as DEVICE;
+use smc_uapi::SMC_PNETID_IBPORT as PORT;
+use smc_uapi::SMC_PNETID_NAME as NAME;
 
 use crate::genl::header;
 use crate::genl::Family;
@@ -13,16 +21,6 @@ use crate::genl::PNET_FAMILY;
 use crate::netlink::attribute;
 use crate::netlink::put_attribute;
 use crate::netlink::text;
-
-const GET: u8 = 1;
-const ADD: u8 = 2;
-const DEL: u8 = 3;
-const FLUSH: u8 = 4;
-
-const NAME: u16 = 1;
-const NETDEV: u16 = 2;
-const DEVICE: u16 = 3;
-const PORT: u16 = 4;
 
 /// What the kernel writes for a name that there is not.
 const NO_NAME: &str = "n/a";

@@ -11,15 +11,12 @@ use std::io;
 use serde::Serialize;
 use smc_tools::diag;
 use smc_tools::path::Path;
+use smc_uapi::AF_SMC;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
 
 use crate::table::json;
-
-const AF_SMC: i32 = 43;
-const SOL_SOCKET: i32 = 1;
-const SO_DOMAIN: i32 = 39;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -135,7 +132,7 @@ fn of_process(pid: i32) -> io::Result<Vec<Line>> {
         let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
             continue;
         };
-        if socket.option_int(SOL_SOCKET, SO_DOMAIN) == Ok(AF_SMC) {
+        if socket.option_int(libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(AF_SMC) {
             lines.push(Line {
                 local: show(socket.local_address()),
                 peer: show(socket.peer_address()),

@@ -6,12 +6,11 @@ use std::io;
 
 use serde::Deserialize;
 use serde::Serialize;
+use smc_uapi::SMC_NETLINK_GET_FBACK_STATS;
+use smc_uapi::SMC_NETLINK_GET_STATS;
 
 use crate::view::Attributes;
 use crate::view::Module;
-
-const GET_STATS: u8 = 7;
-const GET_FALLBACKS: u8 = 8;
 
 /// Sizes that are told apart: up to 8 KiB, 16 KiB and so on up to 1 MiB, and beyond.
 pub const SIZES: usize = 9;
@@ -159,7 +158,7 @@ impl Module {
     /// All counters.
     pub fn stats(&mut self) -> io::Result<Stats> {
         let fallbacks = self.fallbacks()?;
-        let messages = self.dump(GET_STATS)?;
+        let messages = self.dump(SMC_NETLINK_GET_STATS)?;
         let stats = messages.first().and_then(Attributes::of);
         let stats = stats.ok_or(io::ErrorKind::InvalidData)?;
         let technology = |kind| stats.nest(kind).map(Technology::of).unwrap_or_default();
@@ -174,7 +173,7 @@ impl Module {
 
     fn fallbacks(&mut self) -> io::Result<Fallbacks> {
         let mut fallbacks = Fallbacks::default();
-        for message in &self.dump(GET_FALLBACKS)? {
+        for message in &self.dump(SMC_NETLINK_GET_FBACK_STATS)? {
             let Some(attributes) = Attributes::of(message) else {
                 continue;
             };

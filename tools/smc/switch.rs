@@ -98,8 +98,7 @@ fn with_need(error: io::Error) -> io::Error {
 /// Fails, with what is missing, unless SMC sockets can be made by the protocol. Loads the module if the
 /// system does so for a socket.
 fn check_module() -> io::Result<()> {
-    const IPPROTO_SMC: i32 = 256;
-    match Socket::open(libc::AF_INET, libc::SOCK_STREAM, IPPROTO_SMC) {
+    match Socket::open(libc::AF_INET, libc::SOCK_STREAM, smc_uapi::IPPROTO_SMC) {
         Ok(_) => Ok(()),
         Err(Errno::EPROTONOSUPPORT) => Err(io::Error::other(
             "the SMC module is not loaded, or has no IPPROTO_SMC",

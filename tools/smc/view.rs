@@ -5,6 +5,11 @@
 use std::io;
 
 use serde::Serialize;
+use smc_uapi::SMC_NETLINK_DUMP_SEID;
+use smc_uapi::SMC_NETLINK_GET_DEV_SMCR;
+use smc_uapi::SMC_NETLINK_GET_LGR_SMCR;
+use smc_uapi::SMC_NETLINK_GET_LINK_SMCR;
+use smc_uapi::SMC_NETLINK_GET_SYS_INFO;
 
 use crate::genl::Family;
 use crate::genl::Message;
@@ -14,11 +19,6 @@ use crate::netlink::get_u16;
 use crate::netlink::get_u32;
 use crate::netlink::get_u64;
 use crate::netlink::text;
-
-const GET_SYS_INFO: u8 = 1;
-const GET_LGR: u8 = 2;
-const GET_LINK: u8 = 3;
-const GET_DEV: u8 = 6;
 
 /// The attributes of a message or a nest.
 #[derive(Clone, Copy)]
@@ -286,15 +286,20 @@ impl Module {
 
     /// All link groups over RDMA.
     pub fn groups(&mut self) -> io::Result<Vec<Group>> {
-        Ok(self.0.dump(GET_LGR)?.iter().filter_map(Group::of).collect())
+        Ok(self
+            .0
+            .dump(SMC_NETLINK_GET_LGR_SMCR)?
+            .iter()
+            .filter_map(Group::of)
+            .collect())
     }
 
     /// All links, each with its group.
     pub fn links(&mut self) -> io::Result<Vec<(Group, Link)>> {
         let mut group = None;
         let mut links = Vec::new();
-        for message in &self.0.dump(GET_LINK)? {
-            if message.command == GET_LGR {
+        for message in &self.0.dump(SMC_NETLINK_GET_LINK_SMCR)? {
+            if message.command == SMC_NETLINK_GET_LGR_SMCR {
                 group = Group::of(message);
             } else if let Some(group) = &group {
                 links.extend(Link::of(group.id, message).map(|link| (group.clone(), link)));
@@ -305,12 +310,17 @@ impl Module {
 
     /// All ports of RDMA devices.
     pub fn ports(&mut self) -> io::Result<Vec<Port>> {
-        Ok(self.0.dump(GET_DEV)?.iter().flat_map(Port::of).collect())
+        Ok(self
+            .0
+            .dump(SMC_NETLINK_GET_DEV_SMCR)?
+            .iter()
+            .flat_map(Port::of)
+            .collect())
     }
 
     /// What this machine can do.
     pub fn info(&mut self) -> io::Result<Info> {
-        let messages = self.0.dump(GET_SYS_INFO)?;
+        let messages = self.0.dump(SMC_NETLINK_GET_SYS_INFO)?;
         let attributes = messages.first().and_then(Attributes::of);
         let attributes = attributes.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Info {
@@ -324,8 +334,7 @@ impl Module {
 
     /// The system's enterprise ID, and whether it is in use; `None` where there is none.
     pub fn seid(&mut self) -> io::Result<Option<(String, bool)>> {
-        const DUMP_SEID: u8 = 13;
-        let messages = self.0.dump(DUMP_SEID)?;
+        let messages = self.0.dump(SMC_NETLINK_DUMP_SEID)?;
         let attributes = messages.first().map(|m| Attributes(&m.attributes));
         let attributes = attributes.filter(|attributes| !attributes.text(1).is_empty());
         Ok(attributes.map(|attributes| (attributes.text(1), attributes.number(2) != 0)))
@@ -371,7 +380,7 @@ mod tests {
         let mut attributes = Vec::new();
         put_attribute(&mut attributes, 6 | NLA_F_NESTED, &device);
         let ports = Port::of(&Message {
-            command: GET_DEV,
+            command: SMC_NETLINK_GET_DEV_SMCR,
             attributes,
         });
         let [first, second] = &ports[..] else {

@@ -5,14 +5,10 @@
 use std::net::IpAddr;
 
 use clap::ValueEnum;
+pub(crate) use smc_uapi::AF_SMC;
+pub(crate) use smc_uapi::IPPROTO_SMC;
 use smc_user::Result;
 use smc_user::Socket;
-
-/// The address family number of SMC.
-pub(crate) const AF_SMC: i32 = 43;
-
-/// The protocol number that makes an SMC socket of AF_INET or AF_INET6.
-pub(crate) const IPPROTO_SMC: i32 = 256;
 
 /// How a socket is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

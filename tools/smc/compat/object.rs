@@ -235,8 +235,6 @@ fn change(result: io::Result<()>) -> io::Result<()> {
 }
 
 fn seid(words: &[&str]) -> Result<(), Refused> {
-    const ENABLE: u8 = 14;
-    const DISABLE: u8 = 15;
     match command(words, &["show", "enable", "disable"]).0 {
         "show" => {
             let seid = Module::open()?.seid()?;
@@ -246,8 +244,8 @@ fn seid(words: &[&str]) -> Result<(), Refused> {
                 None => println!("n/a"),
             }
         }
-        "enable" => Module::open()?.call(ENABLE)?,
-        _ => Module::open()?.call(DISABLE)?,
+        "enable" => Module::open()?.call(smc_uapi::SMC_NETLINK_ENABLE_SEID)?,
+        _ => Module::open()?.call(smc_uapi::SMC_NETLINK_DISABLE_SEID)?,
     }
     Ok(())
 }

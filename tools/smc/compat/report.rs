@@ -200,8 +200,7 @@ fn kind_of(device: u64) -> String {
 }
 
 pub(super) fn smcd_groups(module: &mut Module) -> io::Result<()> {
-    const GET: u8 = 4;
-    let messages = module.dump(GET)?;
+    let messages = module.dump(smc_uapi::SMC_NETLINK_GET_LGR_SMCD)?;
     let groups = messages.iter().filter_map(Attributes::of);
     let row = |group: Attributes<'_>| {
         vec![
@@ -216,8 +215,7 @@ pub(super) fn smcd_groups(module: &mut Module) -> io::Result<()> {
 }
 
 pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
-    const GET: u8 = 5;
-    let messages = module.dump(GET)?;
+    let messages = module.dump(smc_uapi::SMC_NETLINK_GET_DEV_SMCD)?;
     let devices = messages.iter().filter_map(Attributes::of);
     let row = |device: Attributes<'_>| {
         let port = device.nest(8);

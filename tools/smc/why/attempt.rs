@@ -9,14 +9,12 @@ use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use smc_tools::path::Path;
+use smc_uapi::AF_SMC;
 use smc_user::Errno;
 use smc_user::Socket;
 
 use super::facts::Facts;
 use super::finding::Finding;
-
-const AF_SMC: i32 = 43;
-const SOCK_STREAM: i32 = 1;
 
 /// The handshake has limits of its own, which add up to less.
 const WAIT: Duration = Duration::from_secs(30);
@@ -64,7 +62,7 @@ pub(super) fn make(target: &str) -> io::Result<Attempt> {
 
 fn connect(address: SocketAddr) -> io::Result<Outcome> {
     let protocol = i32::from(address.is_ipv6());
-    let socket = match Socket::open(AF_SMC, SOCK_STREAM, protocol) {
+    let socket = match Socket::open(AF_SMC, libc::SOCK_STREAM, protocol) {
         Ok(socket) => socket,
         Err(errno) => return Ok(Outcome::NoFamily(errno)),
     };

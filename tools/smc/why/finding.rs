@@ -10,6 +10,7 @@ use smc_proto::cause::Cause;
 use smc_proto::reason::Reason;
 use smc_tools::path::Fallback;
 use smc_tools::path::Path;
+use smc_uapi::SMC_ROLE_SERVER as SERVER;
 
 use super::facts::Facts;
 
@@ -183,9 +184,6 @@ fn of_reason(reason: Reason, fallback: &Fallback, facts: &Facts) -> Words {
         None => words(reason.name(), reason.sentence(), reason.hint()),
     }
 }
-
-/// The end that was accepted.
-const SERVER: u32 = 2;
 
 /// The peer gave up. What it means by a number depends on which end it is.
 fn of_peer(fallback: &Fallback) -> Words {

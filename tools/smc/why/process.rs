@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 
 use smc_tools::diag;
 use smc_tools::path::Path;
+use smc_uapi::AF_SMC;
+use smc_uapi::IPPROTO_SMC;
 use smc_user::inspect::Process;
 use smc_user::Address;
 use smc_user::Socket;
@@ -17,17 +19,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 use super::Report;
 
-const SOL_SOCKET: i32 = 1;
-const SO_TYPE: i32 = 3;
-const SO_ACCEPTCONN: i32 = 30;
-const SO_PROTOCOL: i32 = 38;
-const SO_DOMAIN: i32 = 39;
-
-const SOCK_STREAM: i32 = 1;
-const IPPROTO_TCP: i32 = 6;
-const IPPROTO_SMC: i32 = 256;
-const AF_SMC: i32 = 43;
-const INET: [i32; 2] = [2, 10];
+const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 
 /// What is said about each TCP or SMC socket of a process. Needs the right to trace it.
 pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
@@ -77,15 +69,15 @@ fn finding(
     facts: &Facts,
     listed: &OnceCell<Vec<diag::Entry>>,
 ) -> io::Result<Option<Finding>> {
-    let option = |name| socket.option_int(SOL_SOCKET, name);
-    let (domain, protocol) = (option(SO_DOMAIN)?, option(SO_PROTOCOL)?);
+    let option = |name| socket.option_int(libc::SOL_SOCKET, name);
+    let (domain, protocol) = (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?);
     let is_smc = domain == AF_SMC || protocol == IPPROTO_SMC;
-    let is_tcp = INET.contains(&domain) && protocol == IPPROTO_TCP;
-    if option(SO_TYPE)? != SOCK_STREAM || !(is_smc || is_tcp) {
+    let is_tcp = INET.contains(&domain) && protocol == libc::IPPROTO_TCP;
+    if option(libc::SO_TYPE)? != libc::SOCK_STREAM || !(is_smc || is_tcp) {
         return Ok(None);
     }
     let path = Path::among(socket, listed)?;
-    if option(SO_ACCEPTCONN)? != 0 {
+    if option(libc::SO_ACCEPTCONN)? != 0 {
         return Ok(Some(Finding::listening(is_smc || path != Path::Tcp)));
     }
     Ok(Some(match path {
@@ -123,7 +115,7 @@ impl Way {
                 .split(|byte| *byte == 0)
                 .any(|variable| variable.starts_with(b"LD_PRELOAD=") && has_name(variable)),
             has_library: has_name(&read("maps")),
-            has_family: Socket::open(AF_SMC, SOCK_STREAM, 0).is_ok(),
+            has_family: Socket::open(AF_SMC, libc::SOCK_STREAM, 0).is_ok(),
             is_filtered: is_filtered(&String::from_utf8_lossy(&read("status"))),
         }
     }

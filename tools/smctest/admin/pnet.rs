@@ -10,18 +10,16 @@ use smc_tools::genl::PNET_FAMILY;
 use smc_tools::netlink::put_attribute;
 use smc_tools::netlink::NLM_F_ACK;
 use smc_tools::netlink::NLM_F_DUMP;
+use smc_uapi::SMC_PNETID_ADD as ADD;
+use smc_uapi::SMC_PNETID_DEL as DEL;
+use smc_uapi::SMC_PNETID_ETHNAME as NETDEV;
+use smc_uapi::SMC_PNETID_FLUSH as FLUSH;
+use smc_uapi::SMC_PNETID_GET as GET;
+use smc_uapi::SMC_PNETID_IBNAME as DEVICE;
+use smc_uapi::SMC_PNETID_IBPORT as PORT;
+use smc_uapi::SMC_PNETID_NAME as NAME;
 
 use super::show;
-
-const GET: u8 = 1;
-const ADD: u8 = 2;
-const DEL: u8 = 3;
-const FLUSH: u8 = 4;
-
-const NAME: u16 = 1;
-const NETDEV: u16 = 2;
-const DEVICE: u16 = 3;
-const PORT: u16 = 4;
 
 /// A request: what it shows, its command, its attributes.
 type Case<'a> = (&'a str, u8, &'a [(u16, &'a [u8])]);

@@ -14,25 +14,32 @@ use smc_tools::genl::SMC_FAMILY;
 use smc_tools::netlink::put_attribute;
 use smc_tools::netlink::NLM_F_ACK;
 use smc_tools::netlink::NLM_F_DUMP;
+use smc_uapi::SMC_NETLINK_ADD_UEID as ADD_UEID;
+use smc_uapi::SMC_NETLINK_FLUSH_UEID as FLUSH_UEID;
+use smc_uapi::SMC_NETLINK_GET_DEV_SMCR;
+use smc_uapi::SMC_NETLINK_GET_FBACK_STATS;
+use smc_uapi::SMC_NETLINK_GET_LGR_SMCR;
+use smc_uapi::SMC_NETLINK_GET_LINK_SMCR;
+use smc_uapi::SMC_NETLINK_GET_STATS;
+use smc_uapi::SMC_NETLINK_REMOVE_UEID as REMOVE_UEID;
+use smc_uapi::SMC_NLA_EID_TABLE_ENTRY as EID;
 
 use super::show;
 
 /// Commands of the family, and some that it does not have.
 const COMMANDS: std::ops::RangeInclusive<u8> = 0..=20;
 
-/// Commands that add and remove an enterprise ID.
-const ADD_UEID: u8 = 10;
-const REMOVE_UEID: u8 = 11;
-const FLUSH_UEID: u8 = 12;
-
-/// The attribute of an enterprise ID.
-const EID: u16 = 1;
-
 /// The local host's name, statistics, and lists of what others may have left.
 const HIDDEN: &[&str] = &[];
 
 /// Lists whose content depends on what happened before; `lists` looks at them.
-const CHANGING: &[u8] = &[2, 3, 6, 7, 8];
+const CHANGING: &[u8] = &[
+    SMC_NETLINK_GET_LGR_SMCR,
+    SMC_NETLINK_GET_LINK_SMCR,
+    SMC_NETLINK_GET_DEV_SMCR,
+    SMC_NETLINK_GET_STATS,
+    SMC_NETLINK_GET_FBACK_STATS,
+];
 
 pub(super) fn run() -> Result<()> {
     let mut family = Family::open(SMC_FAMILY).context("no SMC module")?;

@@ -13,12 +13,15 @@ use smc_tools::netlink::Netlink;
 use smc_tools::netlink::Reply;
 use smc_tools::netlink::NLM_F_ACK;
 use smc_tools::netlink::NLM_F_DUMP;
+use smc_uapi::AF_SMC;
+use smc_uapi::SMC_DIAG_CONNINFO as CONNINFO;
+use smc_uapi::SMC_DIAG_DMBINFO;
+use smc_uapi::SMC_DIAG_LGRINFO;
 
 use super::show;
 
 const NETLINK_SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const AF_SMC: u8 = 43;
 
 /// `struct smc_diag_req` and `struct smc_diag_msg`.
 const REQUEST_LEN: usize = 52;
@@ -28,9 +31,8 @@ const MESSAGE_LEN: usize = 64;
 const LEAST_PART_LEN: usize = 1 << 15;
 
 /// What may be asked for beside the base: connection, link group, shared memory.
-const EXTENSIONS: u8 = 0b1011;
-
-const CONNINFO: u16 = 1;
+const EXTENSIONS: u8 =
+    1 << (CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1) | 1 << (SMC_DIAG_DMBINFO - 1);
 
 /// Prints the sockets of the calling thread's namespace.
 pub(super) fn list(title: &str) -> Result<()> {
@@ -96,7 +98,8 @@ pub(super) fn cookie(message: &[u8]) -> Option<Vec<u8>> {
 
 fn request(extensions: u8, len: usize) -> Vec<u8> {
     let mut request = vec![0; len.max(4)];
-    request[0] = AF_SMC;
+    // CAST: The number is small.
+    request[0] = AF_SMC as u8;
     request[3] = extensions;
     request.truncate(len);
     request

@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
                 (libc::SOCK_STREAM, 2, "EPROTONOSUPPORT"),
                 (libc::SOCK_STREAM, libc::IPPROTO_TCP, "EPROTONOSUPPORT"),
             ],
-            Family::Ipproto => [(libc::SOCK_DGRAM, 256, "EPROTONOSUPPORT"); 3],
+            Family::Ipproto => [(libc::SOCK_DGRAM, smc_uapi::IPPROTO_SMC, "EPROTONOSUPPORT"); 3],
             Family::Ulp | Family::Tcp | Family::Bare => {
                 [(libc::SOCK_DGRAM, libc::IPPROTO_TCP, "EPROTONOSUPPORT"); 3]
             }

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use smc_tools::path::Path;
+use smc_uapi::SMC_LIMIT_HS;
+use smc_uapi::SOL_SMC;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -16,8 +18,6 @@ use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
-const SOL_SMC: i32 = 286;
-const SMC_LIMIT_HS: i32 = 1;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 const TCP_ULP: i32 = 31;
 const IPV6_MTU_DISCOVER: i32 = 23;

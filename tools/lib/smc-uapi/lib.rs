@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers and structures of SMC's interface to user space, under the names of the C headers and in the types
+//! in which they are used.
+//!
+//! C headers: `include/uapi/linux/smc_rs.h` of this repository, and the kernel's `linux/smc.h`,
+//! `linux/smc_diag.h`, `linux/in.h`, `sys/socket.h`. A test has the C compiler compare all of them.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+use zerocopy_derive::FromBytes;
+use zerocopy_derive::Immutable;
+use zerocopy_derive::KnownLayout;
+
+/// Defines constants, and the list of them for the test.
+macro_rules! constants {
+    ($(#[$doc:meta])* $list:ident; $($ty:ty: $($name:ident = $value:expr),+;)+) => {
+        $($(
+            #[doc = concat!("`", stringify!($name), "`")]
+            pub const $name: $ty = $value;
+        )+)+
+
+        $(#[$doc])*
+        #[allow(clippy::cast_lossless, reason = "of several types")]
+        pub const $list: &[(&str, i64)] = &[$($((stringify!($name), $name as i64),)+)+];
+    };
+}
+
+constants! {
+    /// Macros that the headers of older systems lack.
+    MACROS;
+    i32:
+        AF_SMC = 43,
+        IPPROTO_SMC = 256,
+        SOL_SMC = 286;
+}
+
+constants! {
+    /// What every header has.
+    NUMBERS;
+    i32:
+        SMC_LIMIT_HS = 1,
+        SMC_INFO = 0x5201;
+    u32:
+        SMC_INFO_MODE_SMCR = 0,
+        SMC_INFO_MODE_TCP = 1,
+        SMC_INFO_MODE_NONE = 3,
+        SMC_ROLE_CLIENT = 1,
+        SMC_ROLE_SERVER = 2;
+    u16:
+        SMC_DIAG_CONNINFO = 1,
+        SMC_DIAG_LGRINFO = 2,
+        SMC_DIAG_SHUTDOWN = 3,
+        SMC_DIAG_DMBINFO = 4,
+        SMC_DIAG_FALLBACK = 5,
+        SMC_DIAG_CAUSE = 8;
+    u8:
+        SMC_DIAG_MODE_SMCR = 0,
+        SMC_DIAG_MODE_FALLBACK_TCP = 1,
+        SMC_DIAG_MODE_SMCD = 2,
+        SMC_NETLINK_GET_SYS_INFO = 1,
+        SMC_NETLINK_GET_LGR_SMCR = 2,
+        SMC_NETLINK_GET_LINK_SMCR = 3,
+        SMC_NETLINK_GET_LGR_SMCD = 4,
+        SMC_NETLINK_GET_DEV_SMCD = 5,
+        SMC_NETLINK_GET_DEV_SMCR = 6,
+        SMC_NETLINK_GET_STATS = 7,
+        SMC_NETLINK_GET_FBACK_STATS = 8,
+        SMC_NETLINK_DUMP_UEID = 9,
+        SMC_NETLINK_ADD_UEID = 10,
+        SMC_NETLINK_REMOVE_UEID = 11,
+        SMC_NETLINK_FLUSH_UEID = 12,
+        SMC_NETLINK_DUMP_SEID = 13,
+        SMC_NETLINK_ENABLE_SEID = 14,
+        SMC_NETLINK_DISABLE_SEID = 15,
+        SMC_PNETID_GET = 1,
+        SMC_PNETID_ADD = 2,
+        SMC_PNETID_DEL = 3,
+        SMC_PNETID_FLUSH = 4;
+    u16:
+        SMC_PNETID_NAME = 1,
+        SMC_PNETID_ETHNAME = 2,
+        SMC_PNETID_IBNAME = 3,
+        SMC_PNETID_IBPORT = 4,
+        SMC_NLA_EID_TABLE_ENTRY = 1;
+    usize:
+        SMC_MAX_EID_LEN = 32;
+}
+
+/// The generic netlink family for link groups, links, devices, statistics and enterprise IDs.
+pub const SMC_GENL_FAMILY_NAME: &str = "SMC_GEN_NETLINK";
+
+/// The generic netlink family for physical networks.
+pub const SMCR_GENL_FAMILY_NAME: &str = "SMC_PNETID";
+
+/// `struct smc_info`: the value of [`SMC_INFO`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Info {
+    /// One of `SMC_INFO_MODE_*`.
+    pub mode: u32,
+    /// Why the socket fell back to TCP, as `struct smc_diag_fallback` has it.
+    pub reason: u32,
+    /// What the peer gave as reason, likewise; 0 if it did not decline.
+    pub peer_diagnosis: u32,
+    /// The link group; 0 without one.
+    pub lgr_id: u32,
+    /// One of `SMC_CAUSE_*`; 0 if there is none.
+    pub cause: u32,
+    /// One of `SMC_ROLE_*`.
+    pub role: u32,
+}
+
+/// `struct smc_diag_cause`: the attribute [`SMC_DIAG_CAUSE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DiagCause {
+    /// One of `SMC_CAUSE_*`; 0 if there is none.
+    pub cause: u32,
+    /// One of `SMC_ROLE_*`.
+    pub role: u32,
+}
