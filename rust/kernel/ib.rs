@@ -29,13 +29,9 @@ mod gid;
 mod iwarp;
 mod map;
 mod mr;
+mod mtu;
 mod pd;
 mod qp;
-mod recv;
-mod register;
-mod send;
-mod slots;
-mod state;
 mod wr;
 
 pub use self::{
@@ -47,10 +43,8 @@ pub use self::{
     iwarp::{IwConn, Listener},
     map::{Direction, Mapping},
     mr::Mr,
+    mtu::Mtu,
     pd::Pd,
-    qp::{Config, Handler, Qp},
-    recv::Received,
-    send::{Rejected, SendSlot, Write},
-    state::{Mtu, RtrAttr},
+    qp::{Config, Handler, Qp, Received, Rejected, RtrAttr, SendSlot, Write},
     wr::{Status, Wc},
 };

@@ -2,110 +2,52 @@
 
 //! Reliable connected queue pairs and their slots.
 
-use core::{
-    mem::ManuallyDrop,
-    ptr,
-    ptr::NonNull,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
-};
+use core::mem::ManuallyDrop;
 
 use kernel::{
-    error::from_err_ptr,
     prelude::*,
-    sync::{rcu, Arc},
+    sync::Arc, //
 };
 
 use super::{
     cq::Reserved,
-    deferred::{Deferred, OnDevice},
-    device::NodeType,
-    recv::{RecvEntry, RecvQueue},
-    register::RegEntry,
-    send::SendQueue,
-    Cq, Device, Limits, Mr, Pd, Received, Wc,
+    deferred::{
+        Deferred,
+        OnDevice, //
+    },
+    Cq,
+    Device,
+    Mr,
+    Pd, //
 };
-use crate::bindings;
 
-/// Takes the completions of a queue pair. All calls come from a worker and may sleep, but
-/// everything that completes on the same queue waits for them.
-///
-/// A work request holds a reference to the handler from the moment it is posted until its
-/// completion was handled.
-pub trait Handler: Send + Sync + Sized + 'static {
-    /// What a send keeps until it completes.
-    type Sent: Send + 'static;
+mod bitmap;
+mod raw;
+mod received;
+mod recv;
+mod reg_mr;
+mod send;
+mod state;
 
-    /// A send ended, and with it the writes posted before it. Its slot is free again.
-    fn sent(this: &Arc<Self>, what: Self::Sent, wc: Wc);
-
-    /// A message arrived. Its receive is posted again when this returns.
-    fn received(this: &Arc<Self>, message: &Received<'_>);
-
-    /// A receive ended without a message and is not posted any more.
-    fn receive_failed(this: &Arc<Self>, wc: Wc);
-
-    /// The registration of a memory region ended.
-    fn registered(this: &Arc<Self>, mr: Arc<Mr>, wc: Wc);
-}
-
-/// Sizes of the queues of a queue pair.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Sends under way at a time, each with up to two writes before it.
-    pub send_slots: u16,
-    /// Bytes of a send.
-    pub send_len: u32,
-    /// Bytes of the one large send, 0 for none.
-    pub large_len: u32,
-    /// Bytes up to which a send or a write is copied when it is posted, if the device can do that.
-    pub inline_len: u32,
-    /// Receives posted at a time.
-    pub recv_slots: u16,
-    /// Bytes that a receive takes in memory of its own.
-    pub recv_len: u32,
-    /// Bytes beyond, in memory that all receives share: only one long message can be there at a
-    /// time. 0 for none; else the device must take two ranges a receive.
-    pub spill_len: u32,
-}
-
-impl Config {
-    /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory
-    /// registration, and the one that marks the end.
-    pub fn send_work_requests(&self) -> u32 {
-        3 * u32::from(self.send_slots) + 3
-    }
-
-    /// Work requests of the receive queue: one for each slot, and the one that marks the end.
-    pub fn recv_work_requests(&self) -> u32 {
-        u32::from(self.recv_slots) + 1
-    }
-
-    /// The same with as many slots as a device has room for.
-    pub fn within(self, limits: &Limits) -> Self {
-        let room = limits.max_qp_wr.min(limits.max_cqe);
-        let slots = |room: u32| u16::try_from(room).unwrap_or(u16::MAX);
-        Self {
-            send_slots: self.send_slots.min(slots(room.saturating_sub(3) / 3)),
-            recv_slots: self.recv_slots.min(slots(room.saturating_sub(1))),
-            ..self
-        }
-    }
-
-    fn check(&self, device: &Device) -> Result {
-        let limits = device.limits();
-        let ranges = if self.spill_len > 0 { 2 } else { 1 };
-        let fits = self.send_work_requests() <= limits.max_qp_wr
-            && self.recv_work_requests() <= limits.max_qp_wr
-            && limits.max_send_sge >= 2
-            && limits.max_recv_sge >= ranges;
-        let some =
-            self.send_slots > 0 && self.send_len > 0 && self.recv_slots > 0 && self.recv_len > 0;
-        match fits && some {
-            true => Ok(()),
-            false => Err(EINVAL),
-        }
-    }
-}
+use self::{
+    raw::RawQp,
+    recv::RecvQueue,
+    reg_mr::RegEntry,
+    send::SendQueue, //
+};
+pub use self::{
+    raw::{
+        Config,
+        Handler, //
+    },
+    received::Received,
+    send::{
+        Rejected,
+        SendSlot,
+        Write, //
+    },
+    state::RtrAttr, //
+};
 
 /// A reliable connected queue pair.
 ///
@@ -113,41 +55,32 @@ impl Config {
 /// them back, or neither is ever freed. Dropping a queue pair waits in a worker for the last
 /// completion, then destroys it.
 pub struct Qp<H: Handler> {
-    core: Deferred<Core<H>>,
-}
-
-/// # Invariants
-///
-/// - `ptr` is a queue pair of `pd` that this object owns. It completes on the two queues, which
-///   have room for all its work requests.
-/// - A work request under way was posted by an entry of `send`, `reg` or `recv`, names that entry,
-///   and counts in `outstanding` when it will surely complete.
-/// - Entries do not move, and are not freed before the completions of all work requests that name
-///   them.
-pub(super) struct Core<H: Handler> {
-    ptr: NonNull<bindings::ib_qp>,
-    max_inline: usize,
-    write_flags: bindings::ib_send_flags,
-    parts: ManuallyDrop<Parts<H>>,
-    outstanding: AtomicU32,
-    posted: AtomicBool,
-    receiving: AtomicBool,
+    parts: Deferred<Parts<H>>,
 }
 
 /// What must stay while the device may still use it.
-struct Parts<H: Handler> {
+struct Parts<H: Handler>(ManuallyDrop<Queues<H>>);
+
+/// # Invariants
+///
+/// - The queue pair completes on two queues, of which `_send_room` and `_recv_room` are enough for all its work
+///   requests.
+/// - A work request under way was posted by an entry of `send`, `reg` or `recv`, and names that entry.
+/// - Entries do not move, and are not freed before the completions of all work requests that name
+///   them.
+struct Queues<H: Handler> {
     send: SendQueue<H>,
     reg: RegEntry<H>,
     recv: RecvQueue<H>,
     _send_room: Reserved,
     _recv_room: Reserved,
-    pd: Arc<Pd>,
+    core: RawQp,
 }
 
 // SAFETY: Verbs may be called from any thread; `H` and what it sends may change threads.
-unsafe impl<H: Handler> Send for Core<H> {}
+unsafe impl<H: Handler> Send for Parts<H> {}
 // SAFETY: As above; entries are handed from thread to thread by the free sets and by completions.
-unsafe impl<H: Handler> Sync for Core<H> {}
+unsafe impl<H: Handler> Sync for Parts<H> {}
 
 impl<H: Handler> Qp<H> {
     /// Creates a queue pair, its slots and their memory. May sleep.
@@ -167,53 +100,40 @@ impl<H: Handler> Qp<H> {
             return Err(EINVAL);
         }
         config.check(device)?;
-        let parts = Parts {
+        let queues = Queues {
             send: SendQueue::new(pd, config)?,
             reg: RegEntry::new()?,
             recv: RecvQueue::new(pd, config)?,
             _send_room: Reserved::new(send_cq, config.send_work_requests())?,
             _recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
-            pd: pd.clone(),
+            // Last, as nothing destroys it on the way out of here.
+            core: RawQp::new(pd, send_cq, recv_cq, config)?,
         };
-        // Some devices refuse a queue pair that asks for more than they can do.
-        let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
-            .or_else(|_| create(pd, send_cq, recv_cq, config, 0))?;
-        // INVARIANT: Just created so; nothing is posted.
-        let core = Core {
-            ptr,
-            max_inline,
-            write_flags: write_flags(device),
-            parts: ManuallyDrop::new(parts),
-            outstanding: AtomicU32::new(0),
-            posted: AtomicBool::new(false),
-            receiving: AtomicBool::new(true),
-        };
-        let core = Deferred::new(core)?;
-        let address = &raw const *core;
-        core.parts.send.set_core(address);
-        core.parts.reg.set_core(address);
-        core.parts.recv.set_core(address);
-        Ok(Self { core })
+        let parts = Deferred::new(Parts(ManuallyDrop::new(queues)))?;
+        let queues = &parts.0;
+        queues.send.attach(&queues.core);
+        queues.reg.attach(&queues.core);
+        queues.recv.attach(&queues.core);
+        Ok(Self { parts })
+    }
+
+    fn core(&self) -> &RawQp {
+        &self.parts.0.core
     }
 
     /// The number by which the peer names the queue pair.
     pub fn number(&self) -> u32 {
-        // SAFETY: The queue pair is valid by the type invariant of `Core`; the number is constant.
-        unsafe { (*self.core.as_ptr()).qp_num }
+        self.core().number()
     }
 
     /// Work requests under way that hold the handler.
     pub fn outstanding(&self) -> u32 {
-        self.core.outstanding.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn core(&self) -> &Core<H> {
-        &self.core
+        self.core().outstanding()
     }
 
     /// The device that the queue pair is on.
     pub fn device(&self) -> &Arc<Device> {
-        self.core.parts.pd.device()
+        self.core().pd().device()
     }
 
     /// Posts all receives that are not posted, and tells how many. The queue pair must be Ready to
@@ -226,15 +146,7 @@ impl<H: Handler> Qp<H> {
     /// `ESHUTDOWN` after [`Qp::to_error`], else what the driver answers; receives posted before
     /// the error stay.
     pub fn post_receives(&self, owner: &Arc<H>) -> Result<usize> {
-        if !self.core.receiving() {
-            return Err(ESHUTDOWN);
-        }
-        let mut count = 0;
-        while let Some(entry) = self.core.parts.recv.take() {
-            RecvEntry::post_first(entry, &self.core, owner.clone())?;
-            count += 1;
-        }
-        Ok(count)
+        self.parts.0.recv.post_all(owner)
     }
 
     /// Posts the registration of a memory region, which ends in [`Handler::registered`]. The queue
@@ -245,143 +157,43 @@ impl<H: Handler> Qp<H> {
     /// `EBUSY` while another registration is under way, `EALREADY` for a region that was posted
     /// before, `EINVAL` for one of another domain, else what the driver answers.
     pub fn post_register(&self, owner: &Arc<H>, mr: &Arc<Mr>) -> Result {
-        if !Arc::ptr_eq(mr.pd(), &self.core.parts.pd) {
-            return Err(EINVAL);
-        }
-        self.core.parts.reg.post(&self.core, owner.clone(), mr)
+        self.parts.0.reg.post(owner.clone(), mr)
+    }
+
+    /// Takes a slot for a send, when one is free. Never sleeps.
+    pub fn take_slot(&self) -> Option<SendSlot<'_, H>> {
+        self.parts.0.send.take_slot()
+    }
+
+    /// Takes the slot for a large send, when it is free. Never sleeps.
+    pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
+        self.parts.0.send.take_large_slot()
+    }
+
+    /// Whether a slot is free just now. Never sleeps.
+    pub fn has_slot(&self) -> bool {
+        self.parts.0.send.has_slot()
+    }
+
+    /// Whether no slot is in use just now, the large one included. Never sleeps.
+    pub fn is_send_idle(&self) -> bool {
+        self.parts.0.send.is_idle()
     }
 }
 
-/// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory
-/// again after the send behind it completed: soft iWARP passes the pages themselves to TCP then, which may
-/// have to send them a second time.
-fn write_flags(device: &Device) -> bindings::ib_send_flags {
-    match device.node_type() {
-        NodeType::Rnic => bindings::ib_send_flags_IB_SEND_SIGNALED,
-        NodeType::Ca | NodeType::Other => 0,
-    }
-}
-
-/// Creates the queue pair itself; tells the bytes that a work request can hold.
-fn create(
-    pd: &Pd,
-    send_cq: &Cq,
-    recv_cq: &Cq,
-    config: &Config,
-    inline_len: u32,
-) -> Result<(NonNull<bindings::ib_qp>, usize)> {
-    let mut attr = bindings::ib_qp_init_attr {
-        send_cq: send_cq.as_ptr(),
-        recv_cq: recv_cq.as_ptr(),
-        cap: bindings::ib_qp_cap {
-            max_send_wr: config.send_work_requests(),
-            max_recv_wr: config.recv_work_requests(),
-            max_send_sge: 2,
-            max_recv_sge: if config.spill_len > 0 { 2 } else { 1 },
-            max_inline_data: inline_len,
-            ..Default::default()
-        },
-        sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
-        qp_type: bindings::ib_qp_type_IB_QPT_RC,
-        // No event handler: a queue pair that fails flushes its receives, which says as much.
-        ..Default::default()
-    };
-    // SAFETY: The domain and the queues are valid by their type invariants, and of one device.
-    let ptr =
-        unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
-    let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
-    // The driver says what it can do, which may be more, or nothing at all.
-    Ok((ptr, usize::try_from(attr.cap.max_inline_data)?))
-}
-
-impl<H: Handler> Core<H> {
-    pub(super) fn as_ptr(&self) -> *mut bindings::ib_qp {
-        self.ptr.as_ptr()
-    }
-
-    /// Bytes up to which a send or a write is copied when it is posted.
-    pub(super) fn max_inline(&self) -> usize {
-        self.max_inline
-    }
-
-    /// Flags of the writes before a send.
-    pub(super) fn write_flags(&self) -> bindings::ib_send_flags {
-        self.write_flags
-    }
-
-    pub(super) fn pd(&self) -> &Arc<Pd> {
-        &self.parts.pd
-    }
-
-    pub(super) fn send(&self) -> &SendQueue<H> {
-        &self.parts.send
-    }
-
-    pub(super) fn recv(&self) -> &RecvQueue<H> {
-        &self.parts.recv
-    }
-
-    /// Counts a work request that is about to be posted.
-    pub(super) fn begin(&self) {
-        self.outstanding.fetch_add(1, Ordering::Relaxed);
-        // Read first: the line is shared by all that post.
-        if !self.posted.load(Ordering::Relaxed) {
-            self.posted.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a work request was ever about to be posted.
-    pub(super) fn was_posted_to(&self) -> bool {
-        self.posted.load(Ordering::Relaxed)
-    }
-
-    /// Counts a work request that completed, or could not be posted.
-    pub(super) fn end(&self) {
-        self.outstanding.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether receives are posted again. An answer inside an RCU read section holds until its end.
-    pub(super) fn receiving(&self) -> bool {
-        self.receiving.load(Ordering::Relaxed)
-    }
-
-    /// Receives are not posted again from some time soon on.
-    pub(super) fn stop_receiving(&self) {
-        self.receiving.store(false, Ordering::Relaxed);
-    }
-}
-
-impl<H: Handler> OnDevice for Core<H> {
+impl<H: Handler> OnDevice for Parts<H> {
     fn device(&self) -> &Device {
-        self.parts.pd.device()
+        self.0.core.pd().device()
     }
 }
 
-impl<H: Handler> Drop for Core<H> {
-    /// Runs in the device's worker. Nobody posts any more: the `Qp` is gone, and completions that
-    /// could post their receive again have seen `receiving` false after the grace period.
+impl<H: Handler> Drop for Parts<H> {
     fn drop(&mut self) {
-        self.stop_receiving();
-        rcu::synchronize_rcu();
-        if self.was_posted_to() {
-            // SAFETY: The queue pair is valid by the type invariant, nobody posts, and the queues
-            // have room for the two work requests. Not called from a completion: we run in our own
-            // worker.
-            unsafe { bindings::ib_drain_qp(self.as_ptr()) };
+        // SAFETY: Runs once, in the device's worker: completions are not handled there. Nobody posts any more, as
+        // the `Qp` is gone. By the type invariant of `Queues` there is room for the two work requests.
+        if unsafe { self.0.core.destroy() } {
+            // SAFETY: Dropped here only and not used afterwards. The device is done with the entries.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
         }
-        let left = self.outstanding.load(Ordering::Relaxed);
-        if left != 0 {
-            // A driver that lost completions may still hold our entries: better lost than shared.
-            pr_warn!("queue pair lost {left} completions\n");
-            return;
-        }
-        // SAFETY: By the type invariant the queue pair is ours; all its completions were handled.
-        let ret = unsafe { bindings::ib_destroy_qp_user(self.as_ptr(), ptr::null_mut()) };
-        if ret != 0 {
-            pr_warn!("cannot destroy a queue pair: {ret}\n");
-            return;
-        }
-        // SAFETY: Dropped here only and not used afterwards. The device is done with the entries.
-        unsafe { ManuallyDrop::drop(&mut self.parts) };
     }
 }

@@ -14,52 +14,39 @@ use kernel::{
     sync::{rcu, Arc},
 };
 
-use super::{qp::Core, slots::Slots, Block, Config, Direction, Handler, Mapping, Pd, Status, Wc};
-use crate::bindings;
+use super::{
+    bitmap::SlotBitmap,
+    raw::{
+        Config,
+        Handler, //
+        RawQp,
+    },
+    received::Received, //
+};
+use crate::{
+    bindings,
+    ib::{
+        Block,
+        Direction,
+        Mapping,
+        Pd,
+        Status,
+        Wc, //
+    }, //
+};
 
 /// Message buffers begin at multiples of this.
 const ALIGN: usize = 16;
 
-/// A message that arrived. A dishonest peer may change the part beyond the receive's own memory
-/// while it is read.
-pub struct Received<'a> {
-    map: &'a Mapping,
-    offset: usize,
-    own_len: usize,
-    spill: Option<&'a Mapping>,
-    len: usize,
-}
-
-impl Received<'_> {
-    /// Bytes of the message.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the message is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Copies the message, or as much of it as fits, to the start of `to`, and returns that part.
-    pub fn read<'t>(&self, to: &'t mut [u8]) -> Result<&'t [u8]> {
-        let len = self.len.min(to.len());
-        let (to, _) = to.split_at_mut_checked(len).ok_or(EINVAL)?;
-        let own_len = self.own_len.min(len);
-        let (own, rest) = to.split_at_mut_checked(own_len).ok_or(EINVAL)?;
-        self.map.block().read(self.offset, own)?;
-        if !rest.is_empty() {
-            let spill = self.spill.ok_or(EINVAL)?;
-            spill.block().read(0, rest)?;
-        }
-        Ok(to)
-    }
-}
-
 /// The receiving half of a queue pair.
+///
+/// # Invariants
+///
+/// `core` is valid from `attach` on, before which no other function is called, for as long as the queue.
 pub(super) struct RecvQueue<H: Handler> {
+    core: AtomicPtr<RawQp>,
     entries: KVec<RecvEntry<H>>,
-    idle: Slots,
+    idle: SlotBitmap,
     map: Arc<Mapping>,
     len: usize,
     stride: usize,
@@ -72,9 +59,9 @@ pub(super) struct RecvQueue<H: Handler> {
 /// Who took the entry from the idle set, or handles the completion of its receive, has the entry to
 /// itself, but for `cqe`, which the device may use at any time.
 #[repr(C)]
-pub(super) struct RecvEntry<H: Handler> {
+struct RecvEntry<H: Handler> {
     cqe: UnsafeCell<bindings::ib_cqe>,
-    core: AtomicPtr<Core<H>>,
+    queue: AtomicPtr<RecvQueue<H>>,
     index: usize,
     owner: UnsafeCell<Option<Arc<H>>>,
 }
@@ -92,7 +79,7 @@ impl<H: Handler> RecvQueue<H> {
                 cqe: UnsafeCell::new(bindings::ib_cqe {
                     done: Some(recv_done::<H>),
                 }),
-                core: AtomicPtr::new(ptr::null_mut()),
+                queue: AtomicPtr::new(ptr::null_mut()),
                 index,
                 owner: UnsafeCell::new(None),
             };
@@ -101,8 +88,9 @@ impl<H: Handler> RecvQueue<H> {
         let size = stride.checked_mul(count).ok_or(EINVAL)?;
         let map = |size| Mapping::new(pd.device(), &Block::new(size)?, Direction::FromDevice);
         Ok(Self {
+            core: AtomicPtr::new(ptr::null_mut()),
             entries,
-            idle: Slots::full(count)?,
+            idle: SlotBitmap::full(count)?,
             map: map(size)?,
             len,
             stride,
@@ -114,35 +102,50 @@ impl<H: Handler> RecvQueue<H> {
         })
     }
 
-    /// Tells the entries where their queue pair is.
-    pub(super) fn set_core(&self, core: *const Core<H>) {
+    /// Tells the queue where its queue pair is, and the entries where their queue is. Neither moves any more.
+    pub(super) fn attach(&self, core: &RawQp) {
+        let core = ptr::from_ref(core).cast_mut();
+        self.core.store(core, Ordering::Release);
         for entry in self.entries.iter() {
-            entry.core.store(core.cast_mut(), Ordering::Release);
+            let queue = ptr::from_ref(self).cast_mut();
+            entry.queue.store(queue, Ordering::Release);
         }
     }
 
-    /// Takes an entry that is not posted.
-    pub(super) fn take(&self) -> Option<&RecvEntry<H>> {
-        self.entries.get(self.idle.take()?)
+    fn core(&self) -> &RawQp {
+        // SAFETY: By the type invariant.
+        unsafe { &*self.core.load(Ordering::Acquire) }
+    }
+
+    /// See [`Qp::post_receives`](super::Qp::post_receives).
+    pub(super) fn post_all(&self, owner: &Arc<H>) -> Result<usize> {
+        if !self.core().receiving() {
+            return Err(ESHUTDOWN);
+        }
+        let mut count = 0;
+        while let Some(entry) = self.idle.take().and_then(|index| self.entries.get(index)) {
+            entry.post_first(self, owner.clone())?;
+            count += 1;
+        }
+        Ok(count)
     }
 }
 
 impl<H: Handler> RecvEntry<H> {
     /// Posts an entry that was taken from the idle set; on errors it goes back there.
-    pub(super) fn post_first(&self, core: &Core<H>, owner: Arc<H>) -> Result {
-        core.begin();
-        self.post(core, owner).map_err(|(error, owner)| {
-            core.recv().idle.put(self.index);
-            core.end();
+    fn post_first(&self, queue: &RecvQueue<H>, owner: Arc<H>) -> Result {
+        queue.core().begin();
+        self.post(queue, owner).map_err(|(error, owner)| {
+            queue.idle.put(self.index);
+            queue.core().end();
             drop(owner);
             error
         })
     }
 
     /// Posts the entry, which the caller has to itself.
-    fn post(&self, core: &Core<H>, owner: Arc<H>) -> Result<(), (Error, Arc<H>)> {
-        let queue = core.recv();
-        let (mut sges, count) = match self.ranges(core) {
+    fn post(&self, queue: &RecvQueue<H>, owner: Arc<H>) -> Result<(), (Error, Arc<H>)> {
+        let (mut sges, count) = match self.ranges(queue) {
             Ok(ranges) => ranges,
             Err(error) => return Err((error, owner)),
         };
@@ -157,7 +160,7 @@ impl<H: Handler> RecvEntry<H> {
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid by its type invariant, the work request is on the stack,
         // and the memory it names stays as long as the queue pair.
-        let ret = unsafe { bindings::ib_post_recv(core.as_ptr(), &wr, &mut bad) };
+        let ret = unsafe { bindings::ib_post_recv(queue.core().as_ptr(), &wr, &mut bad) };
         let Err(error) = to_result(ret) else {
             return Ok(());
         };
@@ -171,9 +174,8 @@ impl<H: Handler> RecvEntry<H> {
     }
 
     /// The memory the receive goes to, ready for the device.
-    fn ranges(&self, core: &Core<H>) -> Result<([bindings::ib_sge; 2], i32)> {
-        let queue = core.recv();
-        let lkey = core.pd().local_dma_lkey();
+    fn ranges(&self, queue: &RecvQueue<H>) -> Result<([bindings::ib_sge; 2], i32)> {
+        let lkey = queue.core().pd().local_dma_lkey();
         let offset = self.index * queue.stride;
         queue.map.sync_for_device(offset, queue.len)?;
         let own = queue.map.sge(offset, queue.len, lkey)?;
@@ -187,8 +189,7 @@ impl<H: Handler> RecvEntry<H> {
     }
 
     /// The message of a receive that succeeded.
-    fn message<'a>(&self, core: &'a Core<H>, wc: Wc) -> Result<Received<'a>> {
-        let queue = core.recv();
+    fn message<'a>(&self, queue: &'a RecvQueue<H>, wc: Wc) -> Result<Received<'a>> {
         let offset = self.index * queue.stride;
         let len = usize::try_from(wc.byte_len)?.min(queue.len + queue.spill_len);
         queue.map.sync_for_cpu(offset, queue.len)?;
@@ -206,13 +207,17 @@ impl<H: Handler> RecvEntry<H> {
 
     /// Posts the entry again after its completion, unless receiving stopped. The owner comes back
     /// when it was not posted, with the error if there was one.
-    fn post_again(&self, core: &Core<H>, owner: Arc<H>) -> Result<(), (Option<Error>, Arc<H>)> {
+    fn post_again(
+        &self,
+        queue: &RecvQueue<H>,
+        owner: Arc<H>,
+    ) -> Result<(), (Option<Error>, Arc<H>)> {
         // The end of the queue pair waits for this section, so nothing is posted behind its back.
         let _rcu = rcu::read_lock();
-        if !core.receiving() {
+        if !queue.core().receiving() {
             return Err((None, owner));
         }
-        self.post(core, owner)
+        self.post(queue, owner)
             .map_err(|(error, owner)| (Some(error), owner))
     }
 }
@@ -223,10 +228,10 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `RecvEntry<H>`, its first; by the type
-    // invariant of `Core` entries outlive their work requests.
+    // invariant of `Queues` entries outlive their work requests.
     let entry = unsafe { &*cqe.cast::<RecvEntry<H>>() };
-    // SAFETY: The core owns the entry and outlives its work requests.
-    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
+    // SAFETY: The queue owns the entry and outlives its work requests.
+    let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };
     // SAFETY: We handle the completion and have the entry to ourselves.
     let Some(owner) = (unsafe { (*entry.owner.get()).take() }) else {
         return;
@@ -234,10 +239,10 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     let mut wc = Wc::new(wc);
     let mut owner = owner;
     if wc.status.is_success() {
-        if let Ok(message) = entry.message(core, wc) {
+        if let Ok(message) = entry.message(queue, wc) {
             H::received(&owner, &message);
         }
-        match entry.post_again(core, owner) {
+        match entry.post_again(queue, owner) {
             Ok(()) => return,
             Err((error, back)) => {
                 owner = back;
@@ -247,9 +252,9 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
             }
         }
     }
-    core.recv().idle.put(entry.index);
-    core.end();
-    // From here on neither entry nor core may be used: the owner may be the last to hold them.
+    queue.idle.put(entry.index);
+    queue.core().end();
+    // From here on neither entry nor queue may be used: the owner may be the last to hold them.
     if !wc.status.is_success() {
         H::receive_failed(&owner, wc);
     }

@@ -14,15 +14,28 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::{qp::Core, slots::Slots, Handler, Mr, Wc};
-use crate::bindings;
+use super::{
+    bitmap::SlotBitmap,
+    raw::{
+        Handler, //
+        RawQp,
+    }, //
+};
+use crate::{
+    bindings,
+    ib::{
+        Mr,
+        Wc, //
+    }, //
+};
 
 /// The one memory registration that may be under way.
 ///
 /// # Invariants
 ///
-/// Who took the entry from the free set, or handles the completion of its registration, has `kept`
-/// to itself. The device may use `cqe` at any time.
+/// - Who took the entry from the free set, or handles the completion of its registration, has `kept`
+///   to itself. The device may use `cqe` at any time.
+/// - `core` is valid from `attach` on, before which nothing is posted, for as long as the entry.
 pub(super) struct RegEntry<H: Handler> {
     inner: KBox<RegInner<H>>,
 }
@@ -30,9 +43,16 @@ pub(super) struct RegEntry<H: Handler> {
 #[repr(C)]
 struct RegInner<H: Handler> {
     cqe: UnsafeCell<bindings::ib_cqe>,
-    core: AtomicPtr<Core<H>>,
-    free: Slots,
+    core: AtomicPtr<RawQp>,
+    free: SlotBitmap,
     kept: UnsafeCell<Option<(Arc<H>, Arc<Mr>)>>,
+}
+
+impl<H: Handler> RegInner<H> {
+    fn core(&self) -> &RawQp {
+        // SAFETY: By the type invariant of `RegEntry`.
+        unsafe { &*self.core.load(Ordering::Acquire) }
+    }
 }
 
 impl<H: Handler> RegEntry<H> {
@@ -43,7 +63,7 @@ impl<H: Handler> RegEntry<H> {
                 done: Some(reg_done::<H>),
             }),
             core: AtomicPtr::new(ptr::null_mut()),
-            free: Slots::full(1)?,
+            free: SlotBitmap::full(1)?,
             kept: UnsafeCell::new(None),
         };
         Ok(Self {
@@ -51,14 +71,19 @@ impl<H: Handler> RegEntry<H> {
         })
     }
 
-    /// Tells the entry where its queue pair is.
-    pub(super) fn set_core(&self, core: *const Core<H>) {
-        self.inner.core.store(core.cast_mut(), Ordering::Release);
+    /// Tells the entry where its queue pair is, which does not move any more and outlives it.
+    pub(super) fn attach(&self, core: &RawQp) {
+        let core = ptr::from_ref(core).cast_mut();
+        self.inner.core.store(core, Ordering::Release);
     }
 
     /// See [`Qp::post_register`](super::Qp::post_register).
-    pub(super) fn post(&self, core: &Core<H>, owner: Arc<H>, mr: &Arc<Mr>) -> Result {
+    pub(super) fn post(&self, owner: Arc<H>, mr: &Arc<Mr>) -> Result {
         let inner = &*self.inner;
+        let core = inner.core();
+        if !Arc::ptr_eq(mr.pd(), core.pd()) {
+            return Err(EINVAL);
+        }
         let number = inner.free.take().ok_or(EBUSY)?;
         if let Err(err) = mr.claim() {
             inner.free.put(number);
@@ -98,16 +123,14 @@ unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bind
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `RegInner<H>`, its first; by the type
-    // invariant of `Core` it outlives its work request.
+    // invariant of `Queues` it outlives its work request.
     let entry = unsafe { &*cqe.cast::<RegInner<H>>() };
-    // SAFETY: The core owns the entry and outlives its work requests.
-    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
     // SAFETY: We handle the completion and have the entry to ourselves.
     let kept = unsafe { (*entry.kept.get()).take() };
     let wc = Wc::new(wc);
     entry.free.put(0);
-    core.end();
-    // From here on neither entry nor core may be used.
+    entry.core().end();
+    // From here on the entry may not be used.
     if let Some((owner, mr)) = kept {
         H::registered(&owner, mr, wc);
     }

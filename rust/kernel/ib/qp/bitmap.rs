@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Which slots of a queue are free, without a lock.
+//!
+//! `kernel::bitmap` is not used: to find a set bit and to clear it are two steps there, with a lock around them.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel::prelude::*;
 
 /// A set of numbers below a fixed length.
-pub(super) struct Slots {
+pub(super) struct SlotBitmap {
     words: KVec<AtomicUsize>,
 }
 
-impl Slots {
+impl SlotBitmap {
     /// All numbers below `len`. May sleep.
     pub(super) fn full(len: usize) -> Result<Self> {
         let bits = usize::BITS as usize;

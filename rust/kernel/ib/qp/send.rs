@@ -16,9 +16,24 @@ use kernel::{
 };
 
 use super::{
-    qp::Core, slots::Slots, Block, Config, Direction, Handler, Mapping, Pd, Qp, Status, Wc,
+    bitmap::SlotBitmap,
+    raw::{
+        Config,
+        Handler, //
+        RawQp,
+    }, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    ib::{
+        Block,
+        Direction,
+        Mapping,
+        Pd,
+        Status,
+        Wc, //
+    }, //
+};
 
 /// Writes that may go before a send.
 const MAX_WRITES: usize = 2;
@@ -57,10 +72,15 @@ impl<S> From<Rejected<S>> for Error {
 }
 
 /// The sending half of a queue pair. The last entry is the large one, if there is one.
+///
+/// # Invariants
+///
+/// `core` is valid from `attach` on, before which no other function is called, for as long as the queue.
 pub(super) struct SendQueue<H: Handler> {
+    core: AtomicPtr<RawQp>,
     entries: KVec<SendEntry<H>>,
-    free: Slots,
-    large_free: Slots,
+    free: SlotBitmap,
+    large_free: SlotBitmap,
     small: usize,
     map: Arc<Mapping>,
     large_map: Option<Arc<Mapping>>,
@@ -78,7 +98,7 @@ type Sources = [Option<Arc<Mapping>>; MAX_WRITES];
 pub(super) struct SendEntry<H: Handler> {
     cqe: UnsafeCell<bindings::ib_cqe>,
     write_cqe: UnsafeCell<bindings::ib_cqe>,
-    core: AtomicPtr<Core<H>>,
+    queue: AtomicPtr<SendQueue<H>>,
     index: usize,
     /// The first error of a write, by `enum ib_wc_status`.
     write_status: AtomicU32,
@@ -95,7 +115,7 @@ impl<H: Handler> SendEntry<H> {
             write_cqe: UnsafeCell::new(bindings::ib_cqe {
                 done: Some(write_done::<H>),
             }),
-            core: AtomicPtr::new(ptr::null_mut()),
+            queue: AtomicPtr::new(ptr::null_mut()),
             index,
             write_status: AtomicU32::new(0),
             kept: UnsafeCell::new(None),
@@ -119,9 +139,10 @@ impl<H: Handler> SendQueue<H> {
         let size = stride.checked_mul(small).ok_or(EINVAL)?;
         let map = |size| Mapping::new(pd.device(), &Block::new(size)?, Direction::ToDevice);
         Ok(Self {
+            core: AtomicPtr::new(ptr::null_mut()),
             entries,
-            free: Slots::full(small)?,
-            large_free: Slots::full(large)?,
+            free: SlotBitmap::full(small)?,
+            large_free: SlotBitmap::full(large)?,
             small,
             map: map(size)?,
             large_map: match large_len {
@@ -133,11 +154,43 @@ impl<H: Handler> SendQueue<H> {
         })
     }
 
-    /// Tells the entries where their queue pair is.
-    pub(super) fn set_core(&self, core: *const Core<H>) {
+    /// Tells the queue where its queue pair is, and the entries where their queue is. Neither moves any more.
+    pub(super) fn attach(&self, core: &RawQp) {
+        let core = ptr::from_ref(core).cast_mut();
+        self.core.store(core, Ordering::Release);
         for entry in self.entries.iter() {
-            entry.core.store(core.cast_mut(), Ordering::Release);
+            let queue = ptr::from_ref(self).cast_mut();
+            entry.queue.store(queue, Ordering::Release);
         }
+    }
+
+    fn core(&self) -> &RawQp {
+        // SAFETY: By the type invariant.
+        unsafe { &*self.core.load(Ordering::Acquire) }
+    }
+
+    /// See [`Qp::take_slot`](super::Qp::take_slot).
+    pub(super) fn take_slot(&self) -> Option<SendSlot<'_, H>> {
+        let entry = self.entries.get(self.free.take()?)?;
+        let offset = entry.index * self.stride;
+        Some(SendSlot::new(self, entry, &self.map, offset, self.len))
+    }
+
+    /// See [`Qp::take_large_slot`](super::Qp::take_large_slot).
+    pub(super) fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
+        let map = self.large_map.as_ref()?;
+        let entry = self.entries.get(self.small + self.large_free.take()?)?;
+        Some(SendSlot::new(self, entry, map, 0, map.block().len()))
+    }
+
+    /// Whether a slot is free just now.
+    pub(super) fn has_slot(&self) -> bool {
+        self.free.has_any()
+    }
+
+    /// Whether no slot is in use just now, the large one included.
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.count() + self.large_free.count() == self.entries.len()
     }
 
     fn put(&self, index: usize) {
@@ -148,44 +201,9 @@ impl<H: Handler> SendQueue<H> {
     }
 }
 
-impl<H: Handler> Qp<H> {
-    /// Takes a slot for a send, when one is free. Never sleeps.
-    pub fn take_slot(&self) -> Option<SendSlot<'_, H>> {
-        let send = self.core().send();
-        let entry = send.entries.get(send.free.take()?)?;
-        let offset = entry.index * send.stride;
-        Some(SendSlot::new(
-            self.core(),
-            entry,
-            &send.map,
-            offset,
-            send.len,
-        ))
-    }
-
-    /// Whether a slot is free just now. Never sleeps.
-    pub fn has_slot(&self) -> bool {
-        self.core().send().free.has_any()
-    }
-
-    /// Whether no slot is in use just now, the large one included. Never sleeps.
-    pub fn is_send_idle(&self) -> bool {
-        let send = self.core().send();
-        send.free.count() + send.large_free.count() == send.entries.len()
-    }
-
-    /// Takes the slot for a large send, when it is free. Never sleeps.
-    pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
-        let send = self.core().send();
-        let map = send.large_map.as_ref()?;
-        let entry = send.entries.get(send.small + send.large_free.take()?)?;
-        Some(SendSlot::new(self.core(), entry, map, 0, map.block().len()))
-    }
-}
-
 /// A free slot for a send; dropping it gives it back unused.
 pub struct SendSlot<'a, H: Handler> {
-    core: &'a Core<H>,
+    queue: &'a SendQueue<H>,
     entry: &'a SendEntry<H>,
     map: &'a Arc<Mapping>,
     offset: usize,
@@ -195,14 +213,14 @@ pub struct SendSlot<'a, H: Handler> {
 
 impl<'a, H: Handler> SendSlot<'a, H> {
     fn new(
-        core: &'a Core<H>,
+        queue: &'a SendQueue<H>,
         entry: &'a SendEntry<H>,
         map: &'a Arc<Mapping>,
         offset: usize,
         capacity: usize,
     ) -> Self {
         Self {
-            core,
+            queue,
             entry,
             map,
             offset,
@@ -292,7 +310,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         let this = ManuallyDrop::new(self);
         this.keep(owner, what, writes);
         // SAFETY: The chain and all it names live on the stack during the call; the memory of the
-        // ranges and the two `cqe` stay until the completion, by the type invariant of `Core`.
+        // ranges and the two `cqe` stay until the completion, by the type invariant of `Queues`.
         unsafe { this.submit(first) }
     }
 
@@ -303,7 +321,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
 
     /// Whether so many bytes are copied when they are posted.
     fn is_inline(&self, len: usize) -> bool {
-        len <= self.core.max_inline()
+        len <= self.queue.core().max_inline()
     }
 
     /// A range of `map`, ready for the device, and the flag of its work request.
@@ -319,7 +337,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             return Ok((sge, bindings::ib_send_flags_IB_SEND_INLINE));
         }
         map.sync_for_device(offset, len)?;
-        let lkey = self.core.pd().local_dma_lkey();
+        let lkey = self.queue.core().pd().local_dma_lkey();
         Ok((map.sge(offset, len, lkey)?, 0))
     }
 
@@ -330,7 +348,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         rdma: &mut [bindings::ib_rdma_wr; MAX_WRITES],
         sges: &mut [[bindings::ib_sge; MAX_PARTS]; MAX_WRITES],
     ) -> Result {
-        let max = if self.entry.index < self.core.send().small {
+        let max = if self.entry.index < self.queue.small {
             MAX_WRITES
         } else {
             0
@@ -340,7 +358,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         }
         for (write, (wr, sges)) in writes.iter().zip(rdma.iter_mut().zip(sges)) {
             let (count, flags) = self.gather(write, sges)?;
-            wr.wr.send_flags = flags | self.core.write_flags();
+            wr.wr.send_flags = flags | self.queue.core().write_flags();
             wr.wr.__bindgen_anon_1.wr_cqe = self.entry.write_cqe.get();
             wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
             wr.wr.sg_list = sges.as_mut_ptr();
@@ -358,7 +376,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         sges: &mut [bindings::ib_sge; MAX_PARTS],
     ) -> Result<(i32, i32)> {
         let source = write.source;
-        if !Arc::ptr_eq(source.device(), self.core.pd().device())
+        if !Arc::ptr_eq(source.device(), self.queue.core().pd().device())
             || !source.direction().device_reads()
         {
             return Err(EINVAL);
@@ -389,7 +407,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         unsafe { *self.entry.sources.get() = sources };
         // SAFETY: As above.
         unsafe { *self.entry.kept.get() = Some((owner.clone(), what)) };
-        self.core.begin();
+        self.queue.core().begin();
     }
 
     /// Posts a chain that begins with `first` and ends with the send of this entry.
@@ -400,17 +418,17 @@ impl<'a, H: Handler> SendSlot<'a, H> {
     unsafe fn submit(&self, first: *const bindings::ib_send_wr) -> Result<(), Rejected<H::Sent>> {
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid by its type invariant, the chain by our caller's promise.
-        let ret = unsafe { bindings::ib_post_send(self.core.as_ptr(), first, &mut bad) };
+        let ret = unsafe { bindings::ib_post_send(self.queue.core().as_ptr(), first, &mut bad) };
         let Err(error) = to_result(ret) else {
             return Ok(());
         };
-        self.core.end();
+        self.queue.core().end();
         // SAFETY: The send was not posted, so no completion will take the entry from us.
         let kept = unsafe { (*self.entry.kept.get()).take() };
         if ptr::eq(bad, first) {
             // SAFETY: As above; no write was posted either.
             unsafe { *self.entry.sources.get() = [None, None] };
-            self.core.send().put(self.entry.index);
+            self.queue.put(self.entry.index);
         }
         // Else some write is under way and may yet complete with an error: the entry and the memory
         // it reads stay as they are until the queue pair is destroyed.
@@ -428,7 +446,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
 
 impl<H: Handler> Drop for SendSlot<'_, H> {
     fn drop(&mut self) {
-        self.core.send().put(self.entry.index);
+        self.queue.put(self.entry.index);
     }
 }
 
@@ -438,10 +456,10 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `SendEntry<H>`, its first; by the type
-    // invariant of `Core` entries outlive their work requests.
+    // invariant of `Queues` entries outlive their work requests.
     let entry = unsafe { &*cqe.cast::<SendEntry<H>>() };
-    // SAFETY: The core owns the entry and outlives its work requests.
-    let core = unsafe { &*entry.core.load(Ordering::Acquire) };
+    // SAFETY: The queue owns the entry and outlives its work requests.
+    let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };
     // SAFETY: We handle the completion and have the entry to ourselves.
     let kept = unsafe { (*entry.kept.get()).take() };
     // SAFETY: As above. The writes before the send ended before it.
@@ -451,10 +469,10 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     if write_status != 0 && !wc.status.is_success() {
         wc.status = Status::from_code(write_status);
     }
-    core.send().put(entry.index);
-    core.end();
+    queue.put(entry.index);
+    queue.core().end();
     drop(sources);
-    // From here on neither entry nor core may be used: the handler may be the last to hold them.
+    // From here on neither entry nor queue may be used: the handler may be the last to hold them.
     if let Some((owner, what)) = kept {
         H::sent(&owner, what, wc);
     }
@@ -468,7 +486,7 @@ unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bi
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `write_cqe` of a `SendEntry<H>`.
     let entry = unsafe { cqe.byte_sub(offset_of!(SendEntry<H>, write_cqe)) };
-    // SAFETY: By the type invariant of `Core` entries outlive their work requests.
+    // SAFETY: By the type invariant of `Queues` entries outlive their work requests.
     let entry = unsafe { &*entry.cast::<SendEntry<H>>() };
     // Only the first error says what happened, the others are flushed.
     let _ = entry

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue pair itself: what its queues need to post, and what its user is to provide.
+
+use core::{
+    ptr,
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicBool,
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
+
+use super::received::Received;
+use crate::{
+    bindings,
+    ib::{
+        device::NodeType,
+        Cq,
+        Device,
+        Limits,
+        Mr,
+        Pd,
+        Wc, //
+    }, //
+};
+
+/// Takes the completions of a queue pair. All calls come from a worker and may sleep, but
+/// everything that completes on the same queue waits for them.
+///
+/// A work request holds a reference to the handler from the moment it is posted until its
+/// completion was handled.
+pub trait Handler: Send + Sync + Sized + 'static {
+    /// What a send keeps until it completes.
+    type Sent: Send + 'static;
+
+    /// A send ended, and with it the writes posted before it. Its slot is free again.
+    fn sent(this: &Arc<Self>, what: Self::Sent, wc: Wc);
+
+    /// A message arrived. Its receive is posted again when this returns.
+    fn received(this: &Arc<Self>, message: &Received<'_>);
+
+    /// A receive ended without a message and is not posted any more.
+    fn receive_failed(this: &Arc<Self>, wc: Wc);
+
+    /// The registration of a memory region ended.
+    fn registered(this: &Arc<Self>, mr: Arc<Mr>, wc: Wc);
+}
+
+/// Sizes of the queues of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Sends under way at a time, each with up to two writes before it.
+    pub send_slots: u16,
+    /// Bytes of a send.
+    pub send_len: u32,
+    /// Bytes of the one large send, 0 for none.
+    pub large_len: u32,
+    /// Bytes up to which a send or a write is copied when it is posted, if the device can do that.
+    pub inline_len: u32,
+    /// Receives posted at a time.
+    pub recv_slots: u16,
+    /// Bytes that a receive takes in memory of its own.
+    pub recv_len: u32,
+    /// Bytes beyond, in memory that all receives share: only one long message can be there at a
+    /// time. 0 for none; else the device must take two ranges a receive.
+    pub spill_len: u32,
+}
+
+impl Config {
+    /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory
+    /// registration, and the one that marks the end.
+    pub fn send_work_requests(&self) -> u32 {
+        3 * u32::from(self.send_slots) + 3
+    }
+
+    /// Work requests of the receive queue: one for each slot, and the one that marks the end.
+    pub fn recv_work_requests(&self) -> u32 {
+        u32::from(self.recv_slots) + 1
+    }
+
+    /// The same with as many slots as a device has room for.
+    pub fn within(self, limits: &Limits) -> Self {
+        let room = limits.max_qp_wr.min(limits.max_cqe);
+        let slots = |room: u32| u16::try_from(room).unwrap_or(u16::MAX);
+        Self {
+            send_slots: self.send_slots.min(slots(room.saturating_sub(3) / 3)),
+            recv_slots: self.recv_slots.min(slots(room.saturating_sub(1))),
+            ..self
+        }
+    }
+
+    pub(super) fn check(&self, device: &Device) -> Result {
+        let limits = device.limits();
+        let ranges = if self.spill_len > 0 { 2 } else { 1 };
+        let fits = self.send_work_requests() <= limits.max_qp_wr
+            && self.recv_work_requests() <= limits.max_qp_wr
+            && limits.max_send_sge >= 2
+            && limits.max_recv_sge >= ranges;
+        let some =
+            self.send_slots > 0 && self.send_len > 0 && self.recv_slots > 0 && self.recv_len > 0;
+        match fits && some {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
+    }
+}
+
+/// The queue pair, without the slots that work requests name.
+///
+/// # Invariants
+///
+/// - `ptr` is a queue pair of `pd`, which [`RawQp::destroy`] destroys.
+/// - A work request under way counts in `outstanding` when it will surely complete.
+pub(super) struct RawQp {
+    ptr: NonNull<bindings::ib_qp>,
+    pd: Arc<Pd>,
+    max_inline: usize,
+    write_flags: bindings::ib_send_flags,
+    outstanding: AtomicU32,
+    posted: AtomicBool,
+    receiving: AtomicBool,
+}
+
+// SAFETY: Verbs may be called from any thread.
+unsafe impl Send for RawQp {}
+// SAFETY: As above.
+unsafe impl Sync for RawQp {}
+
+impl RawQp {
+    /// Creates a queue pair that completes on the two queues. May sleep.
+    pub(super) fn new(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        config: &Config,
+    ) -> Result<Self> {
+        // Some devices refuse a queue pair that asks for more than they can do.
+        let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
+            .or_else(|_| create(pd, send_cq, recv_cq, config, 0))?;
+        // INVARIANT: Just created so; nothing is posted.
+        Ok(Self {
+            ptr,
+            pd: pd.clone(),
+            max_inline,
+            write_flags: write_flags(pd.device()),
+            outstanding: AtomicU32::new(0),
+            posted: AtomicBool::new(false),
+            receiving: AtomicBool::new(true),
+        })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::ib_qp {
+        self.ptr.as_ptr()
+    }
+
+    /// The number by which the peer names the queue pair.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: The queue pair is valid by the type invariant; the number is constant.
+        unsafe { (*self.as_ptr()).qp_num }
+    }
+
+    /// Bytes up to which a send or a write is copied when it is posted.
+    pub(super) fn max_inline(&self) -> usize {
+        self.max_inline
+    }
+
+    /// Flags of the writes before a send.
+    pub(super) fn write_flags(&self) -> bindings::ib_send_flags {
+        self.write_flags
+    }
+
+    pub(super) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// Counts a work request that is about to be posted.
+    pub(super) fn begin(&self) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        // Read first: the line is shared by all that post.
+        if !self.posted.load(Ordering::Relaxed) {
+            self.posted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a work request was ever about to be posted.
+    pub(super) fn was_posted_to(&self) -> bool {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Counts a work request that completed, or could not be posted.
+    pub(super) fn end(&self) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether receives are posted again. An answer inside an RCU read section holds until its end.
+    pub(super) fn receiving(&self) -> bool {
+        self.receiving.load(Ordering::Relaxed)
+    }
+
+    /// Receives are not posted again from some time soon on.
+    pub(super) fn stop_receiving(&self) {
+        self.receiving.store(false, Ordering::Relaxed);
+    }
+
+    /// Work requests under way.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.outstanding.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the completions of all work requests and destroys the queue pair. Tells whether the device is
+    /// done with the slots and with what they keep.
+    ///
+    /// # Safety
+    ///
+    /// To be called once, in a worker that handles no completions. Nobody uses the queue pair meanwhile but the
+    /// completions, and the two completion queues have room for one more work request each.
+    pub(super) unsafe fn destroy(&self) -> bool {
+        self.stop_receiving();
+        // Completions that could post their receive again have seen `receiving` false after this.
+        rcu::synchronize_rcu();
+        if self.was_posted_to() {
+            // SAFETY: The queue pair is valid by the type invariant; for the rest by the caller's promise.
+            unsafe { bindings::ib_drain_qp(self.as_ptr()) };
+        }
+        let left = self.outstanding();
+        if left != 0 {
+            // A driver that lost completions may still hold our slots: better lost than shared.
+            pr_warn!("queue pair lost {left} completions\n");
+            return false;
+        }
+        // SAFETY: By the type invariant the queue pair is ours; all its completions were handled.
+        let ret = unsafe { bindings::ib_destroy_qp_user(self.as_ptr(), ptr::null_mut()) };
+        if ret != 0 {
+            pr_warn!("cannot destroy a queue pair: {ret}\n");
+        }
+        ret == 0
+    }
+}
+
+/// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory
+/// again after the send behind it completed: soft iWARP passes the pages themselves to TCP then, which may
+/// have to send them a second time.
+fn write_flags(device: &Device) -> bindings::ib_send_flags {
+    match device.node_type() {
+        NodeType::Rnic => bindings::ib_send_flags_IB_SEND_SIGNALED,
+        NodeType::Ca | NodeType::Other => 0,
+    }
+}
+
+/// Creates the queue pair itself; tells the bytes that a work request can hold.
+fn create(
+    pd: &Pd,
+    send_cq: &Cq,
+    recv_cq: &Cq,
+    config: &Config,
+    inline_len: u32,
+) -> Result<(NonNull<bindings::ib_qp>, usize)> {
+    let mut attr = bindings::ib_qp_init_attr {
+        send_cq: send_cq.as_ptr(),
+        recv_cq: recv_cq.as_ptr(),
+        cap: bindings::ib_qp_cap {
+            max_send_wr: config.send_work_requests(),
+            max_recv_wr: config.recv_work_requests(),
+            max_send_sge: 2,
+            max_recv_sge: if config.spill_len > 0 { 2 } else { 1 },
+            max_inline_data: inline_len,
+            ..Default::default()
+        },
+        sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+        qp_type: bindings::ib_qp_type_IB_QPT_RC,
+        // No event handler: a queue pair that fails flushes its receives, which says as much.
+        ..Default::default()
+    };
+    // SAFETY: The domain and the queues are valid by their type invariants, and of one device.
+    let ptr =
+        unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
+    let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
+    // The driver says what it can do, which may be more, or nothing at all.
+    Ok((ptr, usize::try_from(attr.cap.max_inline_data)?))
+}
