@@ -171,7 +171,7 @@ impl<F: Family> Registration<F> {
             resv_start_op: u8::try_from(F::STRICT_FROM)?,
             ops: Self::COMMANDS.0.as_ptr(),
             n_ops: u8::try_from(F::OPS.len())?,
-            module: crate::net::this_module(),
+            module: crate::module::this_module(),
             ..pin_init::zeroed()
         };
         family.set_netnsok(1);

@@ -4,7 +4,19 @@
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
+use core::ffi::c_void;
+
 use crate::bindings;
+
+extern "C" {
+    /// The module that this crate is linked into; for tables that are made at build time.
+    pub(crate) static __this_module: c_void;
+}
+
+/// The module that this crate is linked into.
+pub(crate) fn this_module() -> *mut bindings::module {
+    (&raw const __this_module).cast_mut().cast()
+}
 
 /// Whether the module has been initialised. Until then nothing may be begun for user space that lasts: the rest of the
 /// initialisation may fail, and the kernel frees such a module without looking at who has a reference. Any context.

@@ -8,20 +8,23 @@
 mod addr;
 mod args;
 mod charge;
+mod converted;
 mod family;
 mod inet;
-pub(crate) mod inside;
 mod layout;
 pub mod memory;
 mod msg;
 mod pernet;
 mod proto;
-mod sk;
-mod stream;
+mod proto_ops;
+mod sock;
+mod sock_alloc;
+mod stream_socket;
 pub mod sysctl;
 mod tcp;
 mod ulp;
 mod wait;
+pub(crate) mod with_netns;
 
 pub use addr::{
     Endpoint,
@@ -51,11 +54,9 @@ pub use pernet::{
     PerNetRegistration,
     Slot, //
 };
-pub(crate) use proto::this_module;
-pub use proto::Orphan;
-pub use sk::Sk;
-pub(crate) use stream::__this_module;
-pub use stream::{
+pub use sock::Sk;
+pub use sock_alloc::Orphan;
+pub use stream_socket::{
     Caller,
     StreamSocket, //
 };

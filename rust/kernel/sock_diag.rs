@@ -22,10 +22,12 @@ use kernel::{
 use crate::{
     bindings,
     genl::Attrs,
-    module::is_live,
-    net::{
+    module::{
         __this_module,
-        this_module,
+        is_live,
+        this_module, //
+    },
+    net::{
         IpVersion,
         NetNs,
         Sk,

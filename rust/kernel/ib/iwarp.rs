@@ -49,7 +49,7 @@ use super::{
 use crate::{
     bindings,
     net::{
-        inside,
+        with_netns,
         Endpoint,
         NetNs, //
     },
@@ -311,7 +311,7 @@ fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Resul
     unsafe { put_address(&mut (*raw).local_addr, SocketAddr::new(local, port)) };
     // The driver makes the socket in the namespace of the task.
     // SAFETY: The id is ours and new.
-    let result = inside::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
+    let result = with_netns::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
     to_result(result)?;
     Ok(Listener { id, port })
 }

@@ -17,7 +17,10 @@ use kernel::{
 };
 
 use super::{
-    sk::FrontSock,
+    sock::{
+        FrontSock,
+        Owed, //
+    },
     Sk, //
 };
 use crate::bindings;
@@ -29,13 +32,6 @@ pub enum Purpose {
     Send,
     /// Data from the peer.
     Receive,
-}
-
-/// Bytes that were given back while somebody owned the socket.
-#[repr(C)]
-pub(super) struct Owed {
-    send: i32,
-    receive: i32,
 }
 
 /// A charge takes at most this part of what its cgroup has left.

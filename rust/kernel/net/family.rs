@@ -16,22 +16,25 @@ use kernel::{
 };
 
 use super::{
-    proto::{
-        alloc,
-        Kind,
-        ProtoRegistration, //
-    },
-    stream::{
+    proto::ProtoRegistration,
+    proto_ops::{
         ProtoOpsVTable,
-        StreamSocket,
         Table, //
     },
+    sock_alloc::{
+        alloc,
+        Kind, //
+    },
+    stream_socket::StreamSocket,
     tcp,
     IpVersion, //
 };
 use crate::{
     bindings,
-    module::is_live, //
+    module::{
+        __this_module,
+        is_live, //
+    }, //
 };
 
 /// The registered protocol family, with its sockets over IPv4 and IPv6.
@@ -73,7 +76,7 @@ impl<T: StreamSocket> Registered<T> {
     const FAMILY: &'static Family = &Family(bindings::net_proto_family {
         family: T::FAMILY as i32,
         create: Some(Self::create_callback),
-        owner: (&raw const super::stream::__this_module).cast_mut().cast(),
+        owner: (&raw const __this_module).cast_mut().cast(),
     });
 
     const OPS: &'static Table = &ProtoOpsVTable::<T>::OWN;

@@ -11,35 +11,20 @@ use core::{
     ptr, //
 };
 
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    },
-    types::ForeignOwnable, //
-};
+use kernel::prelude::*;
 
 use super::{
-    proto::{
-        self,
-        Kind,
-        ProtoRegistration, //
-    },
-    stream::{
+    proto::ProtoRegistration,
+    proto_ops::{
         ProtoOpsVTable,
-        StreamSocket,
         Table, //
     },
+    sock_alloc::Kind,
+    stream_socket::StreamSocket,
     tcp,
-    ulp,
-    IpVersion,
-    Sk, //
+    ulp, //
 };
-use crate::{
-    bindings,
-    module::is_live, //
-};
+use crate::bindings;
 
 /// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a
 /// TCP socket.
@@ -159,72 +144,4 @@ impl<T> Drop for Registered6<T> {
         // SAFETY: Registered in `new`.
         unsafe { bindings::inet6_unregister_protosw(RECORD6.0.get().cast()) };
     }
-}
-
-/// Adds the functions that the making of AF_INET sockets calls.
-pub(super) fn fill<T: StreamSocket>(proto: &mut bindings::proto) {
-    proto.init = Some(init_callback::<T>);
-    proto.destroy = Some(destroy_callback::<T>);
-    proto.unhash = Some(unhash_callback);
-}
-
-/// The kernel has made a socket.
-unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> i32 {
-    // SAFETY: The kernel passes a new socket of one of our kinds.
-    let family = unsafe { (*sk).__sk_common.skc_family };
-    let (version, destruct): (_, unsafe extern "C" fn(_)) = match u32::from(family) {
-        #[cfg(CONFIG_IPV6)]
-        bindings::AF_INET6 => (IpVersion::V6, destruct6),
-        _ => (IpVersion::V4, destruct4),
-    };
-    // SAFETY: As above; both functions end as they have to.
-    unsafe { proto::prepare(sk, destruct) };
-    // SAFETY: The socket is new.
-    if !unsafe { bindings::sk_holds_net(sk) } {
-        // A `Sk` always keeps its namespace, also one that the kernel made for itself.
-        // SAFETY: As above.
-        unsafe { bindings::sk_net_refcnt_upgrade(sk) };
-    }
-    if !is_live() {
-        // The kernel ends the socket, as it does when one cannot be made.
-        return ENODEV.to_errno();
-    }
-    // SAFETY: Prepared above.
-    let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();
-    match T::create(sk.clone(), version) {
-        Ok(front) => {
-            // SAFETY: The kernel has not shown the socket to anybody yet.
-            unsafe { ProtoOpsVTable::<T>::attach(&sk, front) };
-            0
-        }
-        Err(e) => e.to_errno(),
-    }
-}
-
-/// Nobody will use a socket that the kernel has just made: something else failed.
-unsafe extern "C" fn destroy_callback<T: StreamSocket>(sk: *mut bindings::sock) {
-    // SAFETY: The kernel passes a socket of one of our kinds, which nobody else uses.
-    let front = unsafe { ptr::replace(Sk::from_ptr(sk).front_slot(), ptr::null_mut()) };
-    // SAFETY: From `attach`, or null if `init_callback` failed.
-    if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
-        T::release(front);
-    }
-}
-
-/// Nothing to do; the kernel calls this without looking whether it is there.
-unsafe extern "C" fn unhash_callback(_sk: *mut bindings::sock) {}
-
-unsafe extern "C" fn destruct4(sk: *mut bindings::sock) {
-    // SAFETY: The kernel passes a socket that is about to be freed.
-    unsafe { bindings::inet_sock_destruct(sk) };
-    // SAFETY: As above.
-    unsafe { proto::destruct(sk) };
-}
-
-#[cfg(CONFIG_IPV6)]
-unsafe extern "C" fn destruct6(sk: *mut bindings::sock) {
-    // SAFETY: The kernel passes a socket that is about to be freed.
-    unsafe { bindings::inet6_sock_destruct(sk) };
-    // SAFETY: As above.
-    unsafe { proto::destruct(sk) };
 }

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kinds of sockets of a [`StreamSocket`], and the making of a `struct sock`.
+//! Registration of the kinds of sockets of a [`StreamSocket`] (`struct proto`), and what the kernel calls for one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
 use core::{
-    cell::UnsafeCell,
     marker::PhantomData,
     mem::{
         offset_of,
-        size_of,
-        MaybeUninit, //
+        size_of, //
     },
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr, //
 };
 
 use kernel::{
@@ -24,83 +19,35 @@ use kernel::{
     sync::{
         aref::ARef,
         atomic::{
-            Atomic,
             Full,
             Release, //
-        }, //
-    }, //
+        },
+        Arc, //
+    },
+    types::ForeignOwnable, //
 };
 
 use super::{
+    charge,
     memory::MEMORY,
-    sk::FrontSock,
-    stream::StreamSocket,
+    proto_ops::ProtoOpsVTable,
+    sock::FrontSock,
+    sock_alloc::{
+        destruct,
+        prepare,
+        Kind, //
+    },
+    stream_socket::StreamSocket,
+    IpVersion,
     Sk, //
 };
-use crate::bindings;
-
-/// A kind of sockets, as `/proc/net/protocols` lists them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Of the family of our own, over IPv4.
-    Own4 = 0,
-    /// Of the family of our own, over IPv6.
-    Own6 = 1,
-    /// Of AF_INET, with a protocol number of our own.
-    Inet4 = 2,
-    /// Of AF_INET6, with a protocol number of our own.
-    Inet6 = 3,
-}
-
-/// Where the kernel keeps its records of the kinds.
-struct Storage {
-    protos: UnsafeCell<MaybeUninit<[bindings::proto; Kind::COUNT]>>,
-    taken: [Atomic<bool>; Kind::COUNT],
-}
-
-// SAFETY: A record is written only in `ProtoRegistration::new`, by the one that has taken it, before
-// the kernel gets to see it; the kernel synchronises its own use.
-unsafe impl Sync for Storage {}
-
-static STORAGE: Storage = Storage {
-    protos: UnsafeCell::new(MaybeUninit::zeroed()),
-    taken: [const { Atomic::new(false) }; Kind::COUNT],
+use crate::{
+    bindings,
+    module::{
+        is_live,
+        this_module, //
+    }, //
 };
-
-impl Kind {
-    const COUNT: usize = 4;
-
-    /// The kernel's record of the kind.
-    pub(super) fn proto(self) -> *mut bindings::proto {
-        // CAST: The number of an element of the array.
-        STORAGE
-            .protos
-            .get()
-            .cast::<bindings::proto>()
-            .wrapping_add(self as usize)
-    }
-
-    fn taken(self) -> &'static Atomic<bool> {
-        match self {
-            Self::Own4 => &STORAGE.taken[0],
-            Self::Own6 => &STORAGE.taken[1],
-            Self::Inet4 => &STORAGE.taken[2],
-            Self::Inet6 => &STORAGE.taken[3],
-        }
-    }
-}
-
-/// Whether a socket is one of ours, so a [`FrontSock`]. Any context.
-///
-/// # Safety
-///
-/// `sk` must be a living socket.
-pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
-    // SAFETY: By the caller's promise.
-    let proto = unsafe { (&raw const (*sk).__sk_common.skc_prot).read_volatile() };
-    let kinds = STORAGE.protos.get().cast::<bindings::proto>();
-    (0..Kind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
-}
 
 /// A registered kind of sockets. It is dropped when no socket of the kind is left, which is so when
 /// the module goes.
@@ -152,9 +99,9 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         // The tracepoint sock_exceed_buf_limit looks at them.
         proto.sysctl_rmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_RMEM;
         proto.sysctl_wmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_WMEM;
-        proto.release_cb = Some(super::charge::release_callback);
+        proto.release_cb = Some(charge::release_callback);
         if matches!(kind, Kind::Inet4 | Kind::Inet6) {
-            super::inet::fill::<T>(proto);
+            fill_inet::<T>(proto);
         }
         if kind == Kind::Inet6 {
             proto.ipv6_pinfo_offset = offset_of!(FrontSock, inet6) as u32;
@@ -170,145 +117,70 @@ impl<T> Drop for ProtoRegistration<T> {
     }
 }
 
-/// The module that this crate is linked into.
-pub(crate) fn this_module() -> *mut bindings::module {
-    (&raw const super::stream::__this_module).cast_mut().cast()
+/// Adds the functions that the making of AF_INET sockets calls.
+fn fill_inet<T: StreamSocket>(proto: &mut bindings::proto) {
+    proto.init = Some(init_callback::<T>);
+    proto.destroy = Some(destroy_callback::<T>);
+    proto.unhash = Some(unhash_callback);
 }
 
-/// Makes a `sk` of a registered kind, attached to `socket` if that is not null.
-///
-/// # Safety
-///
-/// `net` must be a living namespace, `proto` a registered kind, `socket` null or new.
-pub(super) unsafe fn alloc(
-    net: *mut bindings::net,
-    family: u16,
-    proto: *mut bindings::proto,
-    socket: *mut bindings::socket,
-) -> Result<ARef<Sk>> {
-    let gfp = bindings::GFP_KERNEL;
-    // The last argument has the socket keep its namespace, also one that the kernel makes for itself.
-    // SAFETY: By the caller's promise.
-    let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, 0) };
-    let sk = NonNull::new(sk).ok_or(ENOBUFS)?;
-    // SAFETY: A new `sk`, and a socket by the caller's promise.
-    unsafe { bindings::sock_init_data(socket, sk.as_ptr()) };
-    // SAFETY: A new `sk` of one of our kinds.
-    unsafe { prepare(sk.as_ptr(), destruct) };
-    if u32::from(family) == bindings::AF_INET6 {
-        let front = sk.as_ptr().cast::<FrontSock>();
-        // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
-        unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
-    }
-    // SAFETY: Prepared above; the first reference is ours.
-    Ok(unsafe { Sk::from_owned(sk) })
-}
-
-/// Makes a [`Sk`] of a new `sk`.
-///
-/// # Safety
-///
-/// `sk` must be of one of our kinds, new, and zeroed beyond what the kernel itself uses; `destruct`
-/// must end in this module's function of that name.
-pub(super) unsafe fn prepare(
-    sk: *mut bindings::sock,
-    destruct: unsafe extern "C" fn(*mut bindings::sock),
-) {
-    let front = sk.cast::<FrontSock>();
-    // SAFETY: The objects of our kinds are `FrontSock`s.
-    unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
-    // SAFETY: Nobody else uses it yet.
-    unsafe { (*sk).sk_destruct = Some(destruct) };
-    // SAFETY: As above. What the socket is charged for is in the sum already.
-    unsafe {
-        let common = &raw mut (*sk).__sk_common;
-        bindings::sock_common::set_skc_bypass_prot_mem_raw(common, 1);
-    }
-    // SAFETY: As above.
-    unsafe { bindings::sock_prot_inuse_add(sk, 1) };
-}
-
-/// Undoes what [`prepare`] did. Any context.
-///
-/// # Safety
-///
-/// `sk` must be about to be freed.
-pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
-    // SAFETY: The caller promises that the socket is still there.
-    unsafe { bindings::sock_prot_inuse_add(sk, -1) };
-    // SAFETY: As above; the objects of our kinds are `FrontSock`s.
-    let origin = unsafe { (*sk.cast::<FrontSock>()).origin };
-    if !origin.is_null() {
-        // SAFETY: The reference that came with it.
-        unsafe { bindings::sock_put(origin) };
-    }
-}
-
-/// Has a child charged as its listener is: handshakes run in workers, which are of no cgroup. (The kernel's
-/// own function for that is not exported.)
-///
-/// # Safety
-///
-/// Both must be alive, and the child nobody else's yet.
-#[cfg(CONFIG_MEMCG)]
-unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::sock) {
-    // SAFETY: By the caller's promise.
-    let memcg = unsafe { bindings::mem_cgroup_from_sk(listener) };
-    // SAFETY: By the caller's promise; the listener holds a reference, if there is a cgroup at all.
-    unsafe {
-        if (*child).sk_memcg.is_null() && bindings::mem_cgroup_tryget(memcg) {
-            (*child).sk_memcg = memcg;
-        }
-    }
-}
-
-/// A socket that was made for a connection and belongs to no application yet. There is one of these for a socket,
-/// which goes when it is accepted: so it is accepted at most once.
-///
-/// # Invariants
-///
-/// The socket is attached to no `struct socket`, and this is the only [`Orphan`] of it.
-pub struct Orphan(ARef<Sk>);
-
-impl Orphan {
-    /// The socket, for those who work on the connection.
-    pub fn sk(&self) -> ARef<Sk> {
-        self.0.clone()
-    }
-
-    /// The socket, for the one who attaches it.
-    pub(super) fn into_sk(self) -> ARef<Sk> {
-        self.0
-    }
-}
-
-impl Sk {
-    /// Makes a socket for a connection to this listener, with the listener's options.
-    ///
-    /// # Errors
-    ///
-    /// `ENOBUFS` when out of memory.
-    pub fn new_child(&self) -> Result<Orphan> {
-        let sk = self.as_ptr();
-        // SAFETY: The listener is alive.
-        let proto = unsafe { (*sk).sk_prot_creator };
+/// The kernel has made a socket.
+unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> i32 {
+    // SAFETY: The kernel passes a new socket of one of our kinds.
+    let family = unsafe { (*sk).__sk_common.skc_family };
+    let (version, destruct): (_, unsafe extern "C" fn(_)) = match u32::from(family) {
+        #[cfg(CONFIG_IPV6)]
+        bindings::AF_INET6 => (IpVersion::V6, destruct6),
+        _ => (IpVersion::V4, destruct4),
+    };
+    // SAFETY: As above; both functions end as they have to.
+    unsafe { prepare(sk, destruct) };
+    // SAFETY: The socket is new.
+    if !unsafe { bindings::sk_holds_net(sk) } {
+        // A `Sk` always keeps its namespace, also one that the kernel made for itself.
         // SAFETY: As above.
-        let family = unsafe { (*sk).__sk_common.skc_family };
-        // SAFETY: The listener keeps its namespace and its kind.
-        let child = unsafe { alloc(self.net_ptr(), family, proto, ptr::null_mut())? };
-        let new = child.as_ptr();
-        // SAFETY: Nobody else uses the child yet.
-        unsafe {
-            (*new).sk_protocol = (*sk).sk_protocol;
-            (*new).sk_type = (*sk).sk_type;
-        }
-        // SAFETY: As above; the listener is alive.
-        #[cfg(CONFIG_MEMCG)]
-        unsafe {
-            inherit_memcg(sk, new)
-        };
-        child.inherit(self);
-        // INVARIANT: The socket is new.
-        Ok(Orphan(child))
+        unsafe { bindings::sk_net_refcnt_upgrade(sk) };
     }
+    if !is_live() {
+        // The kernel ends the socket, as it does when one cannot be made.
+        return ENODEV.to_errno();
+    }
+    // SAFETY: Prepared above.
+    let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();
+    match T::create(sk.clone(), version) {
+        Ok(front) => {
+            // SAFETY: The kernel has not shown the socket to anybody yet.
+            unsafe { ProtoOpsVTable::<T>::attach(&sk, front) };
+            0
+        }
+        Err(e) => e.to_errno(),
+    }
+}
+
+/// Nobody will use a socket that the kernel has just made: something else failed.
+unsafe extern "C" fn destroy_callback<T: StreamSocket>(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket of one of our kinds, which nobody else uses.
+    let front = unsafe { ptr::replace(Sk::from_ptr(sk).front_slot(), ptr::null_mut()) };
+    // SAFETY: From `attach`, or null if `init_callback` failed.
+    if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
+        T::release(front);
+    }
+}
+
+/// Nothing to do; the kernel calls this without looking whether it is there.
+unsafe extern "C" fn unhash_callback(_sk: *mut bindings::sock) {}
+
+unsafe extern "C" fn destruct4(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket that is about to be freed.
+    unsafe { bindings::inet_sock_destruct(sk) };
+    // SAFETY: As above.
+    unsafe { destruct(sk) };
+}
+
+#[cfg(CONFIG_IPV6)]
+unsafe extern "C" fn destruct6(sk: *mut bindings::sock) {
+    // SAFETY: The kernel passes a socket that is about to be freed.
+    unsafe { bindings::inet6_sock_destruct(sk) };
+    // SAFETY: As above.
+    unsafe { destruct(sk) };
 }

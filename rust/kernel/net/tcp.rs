@@ -63,6 +63,13 @@ macro_rules! op {
 }
 use op;
 
+impl Sk {
+    /// Takes over device, mark and priority that TCP has given to a connection that it accepted.
+    pub fn take_marks(&self, tcp: &TcpSocket) {
+        self.set_marks(tcp.marks());
+    }
+}
+
 impl TcpSocket {
     /// A TCP socket in the network namespace of `front`.
     ///
@@ -361,7 +368,7 @@ impl TcpSocket {
     }
 
     /// Device, mark and priority.
-    pub(super) fn marks(&self) -> (i32, u32, u32) {
+    fn marks(&self) -> (i32, u32, u32) {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the fields are read whole.
         unsafe {

@@ -11,9 +11,7 @@
 //! C header: [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
 use core::{
-    cell::UnsafeCell,
     marker::PhantomData,
-    mem::MaybeUninit,
     ptr, //
 };
 
@@ -24,7 +22,6 @@ use kernel::{
         aref::ARef,
         barrier::{
             smp_mb,
-            Read,
             Write, //
         },
         Arc, //
@@ -32,33 +29,30 @@ use kernel::{
 };
 
 use super::{
-    proto::{
+    converted::{
+        tcp_table,
+        version_of,
+        RECORD, //
+    },
+    proto_ops::ProtoOpsVTable,
+    sock::FrontSock,
+    sock_alloc::{
         self,
         Kind, //
     },
-    sk::FrontSock,
-    stream::{
-        ProtoOpsVTable,
-        StreamSocket, //
-    },
+    stream_socket::StreamSocket,
     IpVersion,
     Sk, //
 };
 use crate::{
     bindings,
-    module::is_live, //
+    module::{
+        is_live,
+        this_module, //
+    }, //
 };
 
-mod carry;
-
-/// The kernel's record of the protocol.
-struct Record(UnsafeCell<MaybeUninit<bindings::tcp_ulp_ops>>);
-
-// SAFETY: The record is written only before it is registered, by the one who registers it; the kernel
-// synchronises its own use.
-unsafe impl Sync for Record {}
-
-static RECORD: Record = Record(UnsafeCell::new(MaybeUninit::zeroed()));
+mod inherit;
 
 /// The protocol, as TCP_ULP knows it.
 pub(super) struct Registered<T>(PhantomData<fn(T)>);
@@ -74,7 +68,7 @@ impl<T: StreamSocket> Registered<T> {
     ///
     /// To be called once at a time, while the kinds of AF_INET and AF_INET6 are registered.
     pub(super) unsafe fn new() -> Result<Self> {
-        let record = RECORD.0.get().cast::<bindings::tcp_ulp_ops>();
+        let record = RECORD.as_ptr();
         // SAFETY: By the caller's promise nobody else uses the record; zeroes are a valid one.
         let ops = unsafe {
             ptr::write_bytes(record, 0, 1);
@@ -83,7 +77,7 @@ impl<T: StreamSocket> Registered<T> {
         for (to, from) in ops.name.iter_mut().zip(T::ULP.to_bytes_with_nul()) {
             *to = *from;
         }
-        ops.owner = proto::this_module();
+        ops.owner = this_module();
         ops.init = Some(init_callback::<T>);
         // SAFETY: A static record that is not registered.
         to_result(unsafe { bindings::tcp_register_ulp(record) })?;
@@ -94,7 +88,7 @@ impl<T: StreamSocket> Registered<T> {
 impl<T> Drop for Registered<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
-        unsafe { bindings::tcp_unregister_ulp(RECORD.0.get().cast()) };
+        unsafe { bindings::tcp_unregister_ulp(RECORD.as_ptr()) };
     }
 }
 
@@ -105,27 +99,6 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(tcp: *mut bindings::sock) ->
     }
     // SAFETY: The kernel passes a TCP socket that it has locked.
     unsafe { convert::<T>(tcp) }.map_or_else(Error::to_errno, |()| 0)
-}
-
-/// The table of the kernel's own TCP sockets.
-fn tcp_table(version: IpVersion) -> *const bindings::proto_ops {
-    match version {
-        #[cfg(CONFIG_IPV6)]
-        IpVersion::V6 => &raw const bindings::inet6_stream_ops,
-        _ => &raw const bindings::inet_stream_ops,
-    }
-}
-
-/// # Safety
-///
-/// `sk` must be a living socket.
-unsafe fn version_of(sk: *mut bindings::sock) -> IpVersion {
-    // SAFETY: By the caller's promise.
-    let family = unsafe { (&raw const (*sk).__sk_common.skc_family).read_volatile() };
-    match u32::from(family) {
-        bindings::AF_INET6 => IpVersion::V6,
-        _ => IpVersion::V4,
-    }
 }
 
 /// The socket of an application, if it can be converted.
@@ -175,7 +148,7 @@ unsafe fn make<T: StreamSocket>(tcp: *mut bindings::sock, version: IpVersion) ->
     // SAFETY: The socket keeps its namespace; the kinds are registered while the protocol is.
     let sk = unsafe {
         let net = bindings::sock_net(tcp);
-        proto::alloc(net, version.family(), kind.proto(), ptr::null_mut())?
+        sock_alloc::alloc(net, version.family(), kind.proto(), ptr::null_mut())?
     };
     let front = sk.as_ptr().cast::<FrontSock>();
     // SAFETY: Nobody else uses the new socket yet, and the other is alive.
@@ -199,8 +172,8 @@ unsafe fn convert<T: StreamSocket>(tcp: *mut bindings::sock) -> Result {
     let front = T::create(sk.clone(), version)?;
     let inner = T::tcp(front.as_arc_borrow()).ok_or(EINVAL);
     // SAFETY: As above, and nobody else uses the new TCP socket yet.
-    let carried = inner.and_then(|inner| unsafe { carry::all(tcp, &inner) });
-    if let Err(e) = carried {
+    let inherited = inner.and_then(|inner| unsafe { inherit::all(tcp, &inner) });
+    if let Err(e) = inherited {
         T::release(front);
         return Err(e);
     }
@@ -232,91 +205,20 @@ unsafe fn install<T: StreamSocket>(
     let version = unsafe { version_of(tcp) };
     // The new table holds the module; what the old one held is given back at the end.
     // SAFETY: The kernel holds a reference for this call.
-    unsafe { bindings::__module_get(proto::this_module()) };
+    unsafe { bindings::__module_get(this_module()) };
     let data = ARef::into_raw(sk.clone()).as_ptr().cast();
     let csk = tcp.cast::<bindings::inet_connection_sock>();
     // SAFETY: As above. Nobody looks at the fields before the socket has the new table. The kernel writes the
     // record as well when this returns, but calls may come before that.
     unsafe {
         (&raw mut (*csk).icsk_ulp_data).write_volatile(data);
-        (&raw mut (*csk).icsk_ulp_ops).write_volatile(RECORD.0.get().cast());
+        (&raw mut (*csk).icsk_ulp_ops).write_volatile(RECORD.as_ptr());
     }
-    // Pairs with the barrier in `sk_of`.
+    // Pairs with the barrier in `converted::sk_of`.
     smp_mb(Write);
     let table = &ProtoOpsVTable::<T, true>::inet_table(version).0;
     // SAFETY: As above; the kernel reads the table once for each call.
     unsafe { (&raw mut (*socket).ops).write_volatile(table) };
     // Those who poll are to look again, at the new socket.
     sk.wake_state();
-}
-
-/// The `sk` of ours that answers for a socket with our table for converted sockets, or null if there is none:
-/// while the socket is released, and while accept(2) fills it.
-///
-/// Not every socket with that table was converted. The kernel gives the table of a converted listener to the
-/// socket that is to be accepted, and goes on using it for that accept(2) after the socket has got one of ours
-/// (`do_accept` asks it for the peer's address). So what the `sk` itself is decides.
-///
-/// # Safety
-///
-/// `socket` must be a living socket with our table for converted sockets.
-pub(super) unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock {
-    // Pairs with the barrier in `install`: whoever sees the table sees the data.
-    smp_mb(Read);
-    // SAFETY: By the caller's promise the socket is alive.
-    let sk = unsafe { (&raw const (*socket).sk).read_volatile() };
-    // SAFETY: A socket keeps its `sk`, if it has one.
-    if sk.is_null() || unsafe { proto::is_ours(sk) } {
-        return sk;
-    }
-    // SAFETY: As above. A socket with this table has a `sk` of ours, or the one of TCP that it began with.
-    unsafe { successor_of(sk) }
-}
-
-/// The `sk` of ours for that of a TCP socket; null unless it was converted.
-///
-/// # Safety
-///
-/// `tcp` must be a living TCP socket.
-unsafe fn successor_of(tcp: *mut bindings::sock) -> *mut bindings::sock {
-    let csk = tcp.cast::<bindings::inet_connection_sock>();
-    // SAFETY: By the caller's promise.
-    let ops = unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() };
-    if !ptr::eq(ops, RECORD.0.get().cast()) {
-        return ptr::null_mut();
-    }
-    // SAFETY: As above.
-    unsafe { (&raw const (*csk).icsk_ulp_data).read_volatile().cast() }
-}
-
-/// Whether the socket was one of TCP before, and not accepted by one that was.
-///
-/// # Safety
-///
-/// `socket` must be a living socket with our table for converted sockets, and a `sk`.
-pub(super) unsafe fn is_converted(socket: *mut bindings::socket) -> bool {
-    // SAFETY: By the caller's promise.
-    unsafe { !proto::is_ours((*socket).sk) }
-}
-
-/// Ends what is left of a converted socket: the TCP socket that it was. Returns what the kernel's
-/// `release` does.
-///
-/// # Safety
-///
-/// `socket` must be a converted socket that nobody else uses any more, without its front.
-pub(super) unsafe fn release_origin(socket: *mut bindings::socket) -> i32 {
-    // SAFETY: By the caller's promise.
-    let (tcp, version) = unsafe { ((*socket).sk, version_of((*socket).sk)) };
-    let csk = tcp.cast::<bindings::inet_connection_sock>();
-    // SAFETY: As above.
-    unsafe { (*csk).icsk_ulp_data = ptr::null_mut() };
-    let table = tcp_table(version);
-    // SAFETY: A table of the kernel's.
-    let (release, owner) = unsafe { ((*table).release, (*table).owner) };
-    // SAFETY: The function is for sockets with such a `sk`.
-    let ret = release.map_or(0, |release| unsafe { release(socket) });
-    // SAFETY: Held since the socket was made; its table is another, so nobody else gives it back.
-    unsafe { bindings::module_put(owner) };
-    ret
 }

@@ -44,7 +44,7 @@ use crate::{
         Qp, //
     },
     net::{
-        inside,
+        with_netns,
         NetNs, //
     },
     time, //
@@ -188,7 +188,7 @@ impl<'a, H: Handler> Job<'a, H> {
         let id = self.id.as_ptr();
         // SAFETY: By the type invariant the id is new; the queue pair is alive while the context is.
         let connect = || unsafe { bindings::iw_cm_connect(id, &mut param) };
-        kernel::error::to_result(inside::run(self.net, connect)?)
+        kernel::error::to_result(with_netns::run(self.net, connect)?)
     }
 }
 

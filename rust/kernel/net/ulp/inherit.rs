@@ -17,6 +17,7 @@ use kernel::prelude::*;
 
 use super::super::{
     args::OptIn,
+    converted::version_of,
     tcp::TcpSocket,
     IpVersion,
     RawAddr, //
@@ -32,7 +33,7 @@ macro_rules! copy {
     }};
 }
 
-/// Carries everything over from `old` to `new`.
+/// Takes everything over from `old` to `new`.
 ///
 /// # Errors
 ///
@@ -80,7 +81,7 @@ unsafe fn check(old: *mut bindings::sock) -> Result {
             || (*tp).fastopen_connect() != 0
             || (*tp).fastopen_no_cookie() != 0
             || !(*tp).fastopen_req.is_null()
-            || FLAGS_NOT_CARRIED
+            || FLAGS_NOT_INHERITED
                 .iter()
                 .any(|flag| bindings::sock_flag(old, *flag));
         #[cfg(CONFIG_TCP_MD5SIG)]
@@ -101,7 +102,7 @@ unsafe fn check(old: *mut bindings::sock) -> Result {
     Ok(())
 }
 
-const FLAGS_NOT_CARRIED: [bindings::sock_flags; 4] = [
+const FLAGS_NOT_INHERITED: [bindings::sock_flags; 4] = [
     bindings::sock_flags_SOCK_ZEROCOPY,
     bindings::sock_flags_SOCK_TXTIME,
     bindings::sock_flags_SOCK_RCVTSTAMP,
@@ -339,7 +340,7 @@ unsafe fn name_of(old: *mut bindings::sock) -> bindings::sockaddr_in6 {
     // SAFETY: By the caller's promise; the addresses of the socket are plain data.
     unsafe {
         let common = &raw const (*old).__sk_common;
-        match super::version_of(old) {
+        match version_of(old) {
             IpVersion::V4 => {
                 let v4 = (&raw mut name).cast::<bindings::sockaddr_in>();
                 (*v4).sin_family = (*common).skc_family;

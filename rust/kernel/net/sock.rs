@@ -23,7 +23,6 @@ use kernel::{
 };
 
 use super::{
-    charge::Owed,
     pernet::NetNs,
     wait::{
         wait_until,
@@ -36,6 +35,13 @@ use crate::{
     bindings,
     time, //
 };
+
+/// Bytes that were given back while somebody owned the socket.
+#[repr(C)]
+pub(super) struct Owed {
+    pub(super) send: i32,
+    pub(super) receive: i32,
+}
 
 /// What a socket of our protocols is in memory.
 ///
@@ -399,9 +405,8 @@ impl Sk {
         )
     }
 
-    /// Takes over device, mark and priority that TCP has given to a connection that it accepted.
-    pub fn take_marks(&self, tcp: &super::TcpSocket) {
-        let (ifindex, mark, priority) = tcp.marks();
+    /// Sets what [`marks`](Self::marks) gives.
+    pub(super) fn set_marks(&self, (ifindex, mark, priority): (i32, u32, u32)) {
         write_once!(self, __sk_common.skc_bound_dev_if, ifindex);
         write_once!(self, sk_mark, mark);
         write_once!(self, sk_priority, priority);

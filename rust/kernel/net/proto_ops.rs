@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stream sockets written in Rust: the table of functions behind the system calls.
+//! The tables of functions behind the system calls on a [`StreamSocket`] (`struct proto_ops`).
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -14,7 +14,6 @@ use core::{
 };
 
 use kernel::{
-    error::to_result,
     prelude::*,
     sync::{
         aref::ARef,
@@ -31,127 +30,27 @@ use super::{
         OptOut,
         PollWait, //
     },
+    converted,
     msg::{
         Direction,
         Msg, //
     },
-    ulp,
+    stream_socket::{
+        Caller,
+        StreamSocket, //
+    },
     IpVersion,
-    Orphan,
     RawAddr,
-    Sk,
-    TcpSocket, //
+    Sk, //
 };
-use crate::bindings;
-
-/// A stream socket of a protocol family of our own. All functions may sleep and run in the context of
-/// the application, several at a time.
-pub trait StreamSocket: Send + Sync + Sized + 'static {
-    /// Names in `/proc/net/protocols`: over IPv4 and IPv6, then those of AF_INET and AF_INET6.
-    const NAMES: [&'static CStr; 4];
-    /// The protocol family's number.
-    const FAMILY: u16;
-    /// The protocol's number in the families AF_INET and AF_INET6.
-    const PROTOCOL: u16;
-    /// The name by which TCP_ULP makes such a socket of one of TCP.
-    const ULP: &'static CStr;
-
-    /// socket(2).
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn create(sk: ARef<Sk>, version: IpVersion) -> Result<Arc<Self>>;
-    /// close(2) of the last descriptor. The socket's queues still exist.
-    fn release(this: Arc<Self>);
-    /// bind(2).
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result;
-    /// connect(2); `flags` are those of the file.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn connect(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>, flags: i32) -> Result;
-    /// listen(2).
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn listen(this: ArcBorrow<'_, Self>, backlog: i32) -> Result;
-    /// accept(2): a socket that no application had yet, and what is to become its front.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(Orphan, Arc<Self>)>;
-    /// getsockname(2) and, with `peer`, getpeername(2): writes the address, returns its length.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32>;
-    /// poll(2) and its like.
-    fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32;
-    /// ioctl(2).
-    ///
-    /// # Errors
-    ///
-    /// The call's; `ENOIOCTLCMD` for commands that the kernel answers for all sockets.
-    fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32>;
-    /// shutdown(2).
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn shutdown(this: ArcBorrow<'_, Self>, how: i32) -> Result;
-    /// setsockopt(2), also of SOL_SOCKET options; [`Caller::setsockopt`] does what the kernel would.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn setsockopt(
-        this: ArcBorrow<'_, Self>,
-        caller: Caller<'_>,
-        level: i32,
-        name: i32,
-        value: OptIn<'_>,
-    ) -> Result;
-    /// getsockopt(2), not of SOL_SOCKET options.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result;
-    /// sendmsg(2) and its like.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize>;
-    /// recvmsg(2) and its like.
-    ///
-    /// # Errors
-    ///
-    /// The call's.
-    fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
-    /// The end of what sendfile(2) or splice(2) sends, of which the last piece may have come with MSG_MORE.
-    fn splice_eof(this: ArcBorrow<'_, Self>);
-    /// The TCP socket that answers what no function above is for, if there is one now.
-    fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
-}
+use crate::{
+    bindings,
+    module::__this_module, //
+};
 
 /// The glue between the kernel's table and a [`StreamSocket`]; with `ULP`, on a socket that was one of
 /// TCP before.
 pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
-
-extern "C" {
-    /// The module that this crate is linked into.
-    pub(crate) static __this_module: c_void;
-}
 
 /// A table that nobody writes.
 #[repr(transparent)]
@@ -223,7 +122,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock {
         if ULP {
             // SAFETY: By the caller's promise.
-            unsafe { ulp::sk_of(socket) }
+            unsafe { converted::sk_of(socket) }
         } else {
             // SAFETY: By the caller's promise.
             unsafe { (*socket).sk }
@@ -284,9 +183,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
         // SAFETY: The kernel passes a living socket with this table, and it has a `sk`.
-        if ULP && unsafe { ulp::is_converted(socket) } {
+        if ULP && unsafe { converted::is_converted(socket) } {
             // SAFETY: As above, and nobody else uses it.
-            return unsafe { ulp::release_origin(socket) };
+            return unsafe { converted::release_origin(socket) };
         }
         // SAFETY: As above.
         unsafe { (*socket).sk = ptr::null_mut() };
@@ -453,13 +352,10 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let Some(place) = NonNull::new(socket) else {
             return EINVAL.to_errno();
         };
-        // INVARIANT: The kernel passes a socket that stays for the length of the call.
-        let caller = Caller {
-            socket: place,
-            _call: PhantomData,
-        };
-        // SAFETY: The kernel passes a living socket of ours, and a value of that length.
+        // SAFETY: The kernel passes a living socket of ours, which stays for the length of the call, and a value of
+        // that length.
         errno(unsafe {
+            let caller = Caller::new(place);
             Self::front(socket)
                 .and_then(|this| T::setsockopt(this, caller, level, name, OptIn::new(value, len)))
         })
@@ -500,37 +396,6 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let flags = flags as u32;
         // SAFETY: The kernel passes a living socket of ours.
         count(unsafe { Self::front(socket).and_then(|this| T::recvmsg(this, &mut msg, flags)) })
-    }
-}
-
-/// The application's own `struct socket`, for the length of one of its calls.
-///
-/// # Invariants
-///
-/// The pointer is a socket that lives for `'a`.
-#[derive(Clone, Copy)]
-pub struct Caller<'a> {
-    socket: NonNull<bindings::socket>,
-    _call: PhantomData<&'a ()>,
-}
-
-impl Caller<'_> {
-    /// Sets a SOL_SOCKET option as the kernel does for all sockets. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's.
-    pub fn setsockopt(self, name: i32, value: OptIn<'_>) -> Result {
-        // SAFETY: By the type invariant the socket is alive; the value is valid for its length.
-        to_result(unsafe {
-            bindings::sock_setsockopt(
-                self.socket.as_ptr(),
-                bindings::SOL_SOCKET as i32,
-                name,
-                value.ptr,
-                value.len,
-            )
-        })
     }
 }
 

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kinds of our sockets, and the making of a `struct sock` of one.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::{
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::Atomic, //
+    }, //
+};
+
+use super::{
+    sock::FrontSock,
+    Sk, //
+};
+use crate::bindings;
+
+/// A kind of sockets, as `/proc/net/protocols` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of the family of our own, over IPv4.
+    Own4 = 0,
+    /// Of the family of our own, over IPv6.
+    Own6 = 1,
+    /// Of AF_INET, with a protocol number of our own.
+    Inet4 = 2,
+    /// Of AF_INET6, with a protocol number of our own.
+    Inet6 = 3,
+}
+
+/// Where the kernel keeps its records of the kinds.
+struct Storage {
+    protos: UnsafeCell<MaybeUninit<[bindings::proto; Kind::COUNT]>>,
+    taken: [Atomic<bool>; Kind::COUNT],
+}
+
+// SAFETY: A record is written only in `ProtoRegistration::new`, by the one that has taken it, before
+// the kernel gets to see it; the kernel synchronises its own use.
+unsafe impl Sync for Storage {}
+
+static STORAGE: Storage = Storage {
+    protos: UnsafeCell::new(MaybeUninit::zeroed()),
+    taken: [const { Atomic::new(false) }; Kind::COUNT],
+};
+
+impl Kind {
+    const COUNT: usize = 4;
+
+    /// The kernel's record of the kind.
+    pub(super) fn proto(self) -> *mut bindings::proto {
+        // CAST: The number of an element of the array.
+        STORAGE
+            .protos
+            .get()
+            .cast::<bindings::proto>()
+            .wrapping_add(self as usize)
+    }
+
+    pub(super) fn taken(self) -> &'static Atomic<bool> {
+        match self {
+            Self::Own4 => &STORAGE.taken[0],
+            Self::Own6 => &STORAGE.taken[1],
+            Self::Inet4 => &STORAGE.taken[2],
+            Self::Inet6 => &STORAGE.taken[3],
+        }
+    }
+}
+
+/// Whether a socket is one of ours, so a [`FrontSock`]. Any context.
+///
+/// # Safety
+///
+/// `sk` must be a living socket.
+pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    let proto = unsafe { (&raw const (*sk).__sk_common.skc_prot).read_volatile() };
+    let kinds = STORAGE.protos.get().cast::<bindings::proto>();
+    (0..Kind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
+}
+
+/// Makes a `sk` of a registered kind, attached to `socket` if that is not null.
+///
+/// # Safety
+///
+/// `net` must be a living namespace, `proto` a registered kind, `socket` null or new.
+pub(super) unsafe fn alloc(
+    net: *mut bindings::net,
+    family: u16,
+    proto: *mut bindings::proto,
+    socket: *mut bindings::socket,
+) -> Result<ARef<Sk>> {
+    let gfp = bindings::GFP_KERNEL;
+    // The last argument has the socket keep its namespace, also one that the kernel makes for itself.
+    // SAFETY: By the caller's promise.
+    let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, 0) };
+    let sk = NonNull::new(sk).ok_or(ENOBUFS)?;
+    // SAFETY: A new `sk`, and a socket by the caller's promise.
+    unsafe { bindings::sock_init_data(socket, sk.as_ptr()) };
+    // SAFETY: A new `sk` of one of our kinds.
+    unsafe { prepare(sk.as_ptr(), destruct) };
+    if u32::from(family) == bindings::AF_INET6 {
+        let front = sk.as_ptr().cast::<FrontSock>();
+        // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
+        unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
+    }
+    // SAFETY: Prepared above; the first reference is ours.
+    Ok(unsafe { Sk::from_owned(sk) })
+}
+
+/// Makes a [`Sk`] of a new `sk`.
+///
+/// # Safety
+///
+/// `sk` must be of one of our kinds, new, and zeroed beyond what the kernel itself uses; `destruct`
+/// must end in this module's function of that name.
+pub(super) unsafe fn prepare(
+    sk: *mut bindings::sock,
+    destruct: unsafe extern "C" fn(*mut bindings::sock),
+) {
+    let front = sk.cast::<FrontSock>();
+    // SAFETY: The objects of our kinds are `FrontSock`s.
+    unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
+    // SAFETY: Nobody else uses it yet.
+    unsafe { (*sk).sk_destruct = Some(destruct) };
+    // SAFETY: As above. What the socket is charged for is in the sum already.
+    unsafe {
+        let common = &raw mut (*sk).__sk_common;
+        bindings::sock_common::set_skc_bypass_prot_mem_raw(common, 1);
+    }
+    // SAFETY: As above.
+    unsafe { bindings::sock_prot_inuse_add(sk, 1) };
+}
+
+/// Undoes what [`prepare`] did. Any context.
+///
+/// # Safety
+///
+/// `sk` must be about to be freed.
+pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
+    // SAFETY: The caller promises that the socket is still there.
+    unsafe { bindings::sock_prot_inuse_add(sk, -1) };
+    // SAFETY: As above; the objects of our kinds are `FrontSock`s.
+    let origin = unsafe { (*sk.cast::<FrontSock>()).origin };
+    if !origin.is_null() {
+        // SAFETY: The reference that came with it.
+        unsafe { bindings::sock_put(origin) };
+    }
+}
+
+/// Has a child charged as its listener is: handshakes run in workers, which are of no cgroup. (The kernel's
+/// own function for that is not exported.)
+///
+/// # Safety
+///
+/// Both must be alive, and the child nobody else's yet.
+#[cfg(CONFIG_MEMCG)]
+unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::sock) {
+    // SAFETY: By the caller's promise.
+    let memcg = unsafe { bindings::mem_cgroup_from_sk(listener) };
+    // SAFETY: By the caller's promise; the listener holds a reference, if there is a cgroup at all.
+    unsafe {
+        if (*child).sk_memcg.is_null() && bindings::mem_cgroup_tryget(memcg) {
+            (*child).sk_memcg = memcg;
+        }
+    }
+}
+
+/// A socket that was made for a connection and belongs to no application yet. There is one of these for a socket,
+/// which goes when it is accepted: so it is accepted at most once.
+///
+/// # Invariants
+///
+/// The socket is attached to no `struct socket`, and this is the only [`Orphan`] of it.
+pub struct Orphan(ARef<Sk>);
+
+impl Orphan {
+    /// The socket, for those who work on the connection.
+    pub fn sk(&self) -> ARef<Sk> {
+        self.0.clone()
+    }
+
+    /// The socket, for the one who attaches it.
+    pub(super) fn into_sk(self) -> ARef<Sk> {
+        self.0
+    }
+}
+
+impl Sk {
+    /// Makes a socket for a connection to this listener, with the listener's options.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` when out of memory.
+    pub fn new_child(&self) -> Result<Orphan> {
+        let sk = self.as_ptr();
+        // SAFETY: The listener is alive.
+        let proto = unsafe { (*sk).sk_prot_creator };
+        // SAFETY: As above.
+        let family = unsafe { (*sk).__sk_common.skc_family };
+        // SAFETY: The listener keeps its namespace and its kind.
+        let child = unsafe { alloc(self.net_ptr(), family, proto, ptr::null_mut())? };
+        let new = child.as_ptr();
+        // SAFETY: Nobody else uses the child yet.
+        unsafe {
+            (*new).sk_protocol = (*sk).sk_protocol;
+            (*new).sk_type = (*sk).sk_type;
+        }
+        // SAFETY: As above; the listener is alive.
+        #[cfg(CONFIG_MEMCG)]
+        unsafe {
+            inherit_memcg(sk, new)
+        };
+        child.inherit(self);
+        // INVARIANT: The socket is new.
+        Ok(Orphan(child))
+    }
+}
