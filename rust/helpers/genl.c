@@ -5,11 +5,6 @@ void smc_helper_genlmsg_end(struct sk_buff *skb, void *hdr)
 	genlmsg_end(skb, hdr);
 }
 
-void smc_helper_genlmsg_cancel(struct sk_buff *skb, void *hdr)
-{
-	genlmsg_cancel(skb, hdr);
-}
-
 int smc_helper_genlmsg_reply(struct sk_buff *skb, struct genl_info *info)
 {
 	return genlmsg_reply(skb, info);

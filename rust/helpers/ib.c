@@ -128,8 +128,3 @@ struct workqueue_struct *smc_helper_ib_alloc_workqueue(void)
 {
 	return alloc_workqueue("smc_ib_reap", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 }
-
-void smc_helper_ib_dev_put(struct net_device *dev)
-{
-	dev_put(dev);
-}

@@ -5,7 +5,6 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    iov::{IovIterDest, IovIterSource},
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
@@ -143,48 +142,6 @@ impl Block {
         // SAFETY: `range` checked the destination.
         unsafe { bindings::ib_block_zero(to.cast(), len) };
         Ok(())
-    }
-
-    /// Copies up to `len` bytes from user memory in at `offset` and tells how many. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` outside the block, `EFAULT` when nothing could be copied.
-    pub fn copy_from_iter(
-        &self,
-        iter: &mut IovIterSource<'_>,
-        offset: usize,
-        len: usize,
-    ) -> Result<usize> {
-        let to = self.range(offset, len)?;
-        let wanted = len.min(iter.len());
-        // SAFETY: `range` checked the destination; the iterator is valid.
-        let copied = unsafe { kernel::bindings::_copy_from_iter(to.cast(), wanted, iter.as_raw()) };
-        if copied == 0 && wanted > 0 {
-            return Err(EFAULT);
-        }
-        Ok(copied)
-    }
-
-    /// Copies up to `len` bytes out from `offset` to user memory and tells how many. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` outside the block, `EFAULT` when nothing could be copied.
-    pub fn copy_to_iter(
-        &self,
-        iter: &mut IovIterDest<'_>,
-        offset: usize,
-        len: usize,
-    ) -> Result<usize> {
-        let from = self.range(offset, len)?;
-        let wanted = len.min(iter.len());
-        // SAFETY: `range` checked the source; the iterator is valid.
-        let copied = unsafe { kernel::bindings::_copy_to_iter(from.cast(), wanted, iter.as_raw()) };
-        if copied == 0 && wanted > 0 {
-            return Err(EFAULT);
-        }
-        Ok(copied)
     }
 }
 

@@ -49,16 +49,6 @@ pub struct GidEntry {
     pub mac: Option<[u8; 6]>,
 }
 
-impl GidEntry {
-    /// Whether the address is an IPv4-mapped one.
-    pub fn is_ipv4(&self) -> bool {
-        matches!(
-            self.gid,
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, _, _, _, _]
-        )
-    }
-}
-
 /// The IPv4 address that an entry stands for, if it does.
 fn ipv4_of(entry: &GidEntry) -> [u8; 4] {
     let [.., a, b, c, d] = entry.gid;

@@ -93,7 +93,7 @@ impl Mapping {
     }
 
     /// The direction the block is mapped in.
-    pub fn direction(&self) -> Direction {
+    pub(super) fn direction(&self) -> Direction {
         self.dir
     }
 

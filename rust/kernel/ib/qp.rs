@@ -126,11 +126,6 @@ impl<H: Handler> Qp<H> {
         self.core().number()
     }
 
-    /// Work requests under way that hold the handler.
-    pub fn outstanding(&self) -> u32 {
-        self.core().outstanding()
-    }
-
     /// The device that the queue pair is on.
     pub fn device(&self) -> &Arc<Device> {
         self.core().pd().device()

@@ -72,7 +72,7 @@ impl RawAddr<'_> {
     }
 
     /// The length in bytes; negative lengths do not get here.
-    pub fn len_bytes(&self) -> i32 {
+    pub(crate) fn len_bytes(&self) -> i32 {
         self.len
     }
 

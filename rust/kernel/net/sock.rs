@@ -278,12 +278,6 @@ impl Sk {
         unsafe { bindings::sock_flag(self.face(), flag) }
     }
 
-    /// Whether the application has closed the socket.
-    pub fn is_dead(&self) -> bool {
-        // SAFETY: The socket is alive.
-        unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
-    }
-
     /// SO_OOBINLINE.
     pub fn is_urg_inline(&self) -> bool {
         self.flag(bindings::sock_flags_SOCK_URGINLINE)
@@ -368,19 +362,9 @@ impl Sk {
         unsafe { bindings::release_sock(sk) };
     }
 
-    /// The backlog given to listen(2).
-    pub fn max_backlog(&self) -> u32 {
-        read_once!(self, sk_max_ack_backlog)
-    }
-
     /// Notes the backlog for `ss` and its like.
     pub fn set_max_backlog(&self, backlog: u32) {
         write_once!(self, sk_max_ack_backlog, backlog);
-    }
-
-    /// Notes how many connections wait for accept(2).
-    pub fn set_backlog_len(&self, len: u32) {
-        write_once!(self, sk_ack_backlog, len);
     }
 
     /// Asks for a wake-up when there is space again (`SOCK_NOSPACE`); check for space afterwards.

@@ -213,11 +213,6 @@ impl RawQp {
         self.receiving.store(false, Ordering::Relaxed);
     }
 
-    /// Work requests under way.
-    pub(super) fn outstanding(&self) -> u32 {
-        self.outstanding.load(Ordering::Relaxed)
-    }
-
     /// Waits for the completions of all work requests and destroys the queue pair. Tells whether the device is
     /// done with the slots and with what they keep.
     ///
@@ -233,7 +228,7 @@ impl RawQp {
             // SAFETY: The queue pair is valid by the type invariant; for the rest by the caller's promise.
             unsafe { bindings::ib_drain_qp(self.as_ptr()) };
         }
-        let left = self.outstanding();
+        let left = self.outstanding.load(Ordering::Relaxed);
         if left != 0 {
             // A driver that lost completions may still hold our slots: better lost than shared.
             pr_warn!("queue pair lost {left} completions\n");

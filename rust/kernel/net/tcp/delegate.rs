@@ -88,7 +88,7 @@ impl TcpSocket {
     ///
     /// TCP's.
     #[cfg(CONFIG_COMPAT)]
-    pub fn compat_ioctl(&self, cmd: u32, arg: usize) -> Result<i32> {
+    pub(in crate::net) fn compat_ioctl(&self, cmd: u32, arg: usize) -> Result<i32> {
         let ioctl = op!(self, compat_ioctl);
         // SAFETY: As in `ioctl`.
         let ret = unsafe { ioctl(self.as_ptr(), cmd, arg) };
