@@ -30,8 +30,8 @@ use kernel::{
     workqueue::WorkItem, //
 };
 use kernel_ext::{
-    delayed::{
-        Delayed,
+    delayed_work::{
+        DelayedWork,
         Job, //
     },
     global::{
@@ -39,9 +39,9 @@ use kernel_ext::{
         Published, //
     },
     ib::Device,
-    queue::OwnedQueue,
     shrinker,
     time, //
+    workqueue::OwnedWorkqueue,
 };
 use smc_proto::{
     handshake::Failure,
@@ -140,9 +140,9 @@ struct Groups {
     gates: Mutex<KVec<GateUse>>,
     /// Looks at the groups when time demands something.
     #[pin]
-    timer: Delayed<LgrTimer>,
+    timer: DelayedWork<LgrTimer>,
     /// Where groups end or shrink, each without waiting for others.
-    works: OwnedQueue,
+    works: OwnedWorkqueue,
     /// Bytes of unused regions that are to go because memory is short.
     demand: Atomic<u64>,
     /// Groups that there may be.
@@ -158,12 +158,12 @@ pub(crate) struct Registry {
 impl Registry {
     /// Makes the list.
     pub(crate) fn new() -> Result<Self> {
-        let works = OwnedQueue::unbound(c"smc_groups", 0)?;
+        let works = OwnedWorkqueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
             pin_init!(Groups {
                 list <- new_mutex!(Listing::EMPTY, "smc::Groups::list"),
                 gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
-                timer <- Delayed::new(LgrTimer),
+                timer <- DelayedWork::new(LgrTimer),
                 works,
                 demand: Atomic::new(0),
                 most: limits::most(),

@@ -21,8 +21,8 @@ use kernel::{
     time::Jiffies, //
 };
 use kernel_ext::{
-    delayed::{
-        Delayed,
+    delayed_work::{
+        DelayedWork,
         Job, //
     },
     global::{
@@ -74,7 +74,7 @@ struct Adapters {
     list: Mutex<KVec<Arc<Adapter>>>,
     last_serial: Atomic<u64>,
     #[pin]
-    check: Delayed<PortCheck>,
+    check: DelayedWork<PortCheck>,
 }
 
 /// A device in use.
@@ -101,7 +101,7 @@ impl Registry {
             pin_init!(Adapters {
                 list <- new_mutex!(KVec::new(), "smc::Adapters::list"),
                 last_serial: Atomic::new(0),
-                check <- Delayed::new(PortCheck),
+                check <- DelayedWork::new(PortCheck),
             }),
             GFP_KERNEL,
         )?;

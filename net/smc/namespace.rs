@@ -13,7 +13,7 @@ use kernel_ext::{
         Slot, //
     },
     own_record,
-    queue::OwnedQueue, //
+    workqueue::OwnedWorkqueue, //
 };
 
 use smc_proto::time::Duration;
@@ -36,11 +36,11 @@ pub(crate) struct Namespace {
     pub(crate) paths: Pin<KBox<Paths>>,
     /// Where handshakes of listeners run. A peer can keep a worker waiting for seconds: those of one
     /// namespace are not to be missing in another, nor for what else is to be done in this one.
-    pub(crate) handshakes: OwnedQueue,
+    pub(crate) handshakes: OwnedWorkqueue,
     /// Where handshakes of sockets that connect run.
-    pub(crate) connects: OwnedQueue,
+    pub(crate) connects: OwnedWorkqueue,
     /// What TCP tells of sockets that are connected. Nothing here waits for a peer for long.
-    pub(crate) events: OwnedQueue,
+    pub(crate) events: OwnedWorkqueue,
 }
 
 /// Handshakes of a queue that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
@@ -55,9 +55,9 @@ impl PerNet for Namespace {
             stats: Stats::new()?,
             pnet: KBox::pin_init(Table::new(), GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
-            handshakes: OwnedQueue::unbound(c"smc_handshake", HANDSHAKES)?,
-            connects: OwnedQueue::unbound(c"smc_connect", HANDSHAKES)?,
-            events: OwnedQueue::unbound(c"smc_events", 0)?,
+            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES)?,
+            connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES)?,
+            events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
     }

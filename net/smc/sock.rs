@@ -57,7 +57,7 @@ use kernel_ext::{
         TcpEvents,
         TcpSocket, //
     },
-    queue::OwnedQueue, //
+    workqueue::OwnedWorkqueue, //
 };
 use smc_proto::conn::ConnState;
 
@@ -417,14 +417,14 @@ impl TcpEvents for Sock {
 }
 
 /// Where listeners work.
-static LISTENERS: Global<OwnedQueue> = Global::new();
+static LISTENERS: Global<OwnedWorkqueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct Family {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
-    _listeners: Published<OwnedQueue>,
+    _listeners: Published<OwnedWorkqueue>,
     _list: PerNetRegistration<list::Sockets>,
 }
 
@@ -432,7 +432,7 @@ impl Family {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
         let list = PerNetRegistration::new()?;
-        let queue = Arc::new(OwnedQueue::unbound(c"smc_listen", 0)?, GFP_KERNEL)?;
+        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_listen", 0)?, GFP_KERNEL)?;
         let listeners = LISTENERS.publish(queue)?;
         let family = FamilyRegistration::new()?;
         Ok(Self {

@@ -8,14 +8,13 @@
 #![crate_name = "kernel_ext"]
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 
-pub mod delayed;
+pub mod delayed_work;
 pub mod genl;
 pub mod global;
 pub mod ib;
 pub mod module;
 pub mod net;
 pub mod param;
-pub mod queue;
 pub mod random;
 pub mod ratelimit;
 pub mod record;
@@ -27,6 +26,7 @@ pub mod trace;
 pub mod uapi;
 pub mod utsname;
 pub mod window;
+pub mod workqueue;
 
 use bindings_ext as bindings;
 

@@ -7,8 +7,8 @@ use kernel::{
     prelude::*,
     time::Jiffies, //
 };
-use kernel_ext::delayed::{
-    Delayed,
+use kernel_ext::delayed_work::{
+    DelayedWork,
     Job, //
 };
 
@@ -22,7 +22,7 @@ impl Job for Borrows<'_> { //~ E0478 E0803
 
 pub fn leak() -> Result {
     let local = 1;
-    let work = KBox::pin_init(Delayed::new(Borrows(&local)), GFP_KERNEL)?; //~ E0597
+    let work = KBox::pin_init(DelayedWork::new(Borrows(&local)), GFP_KERNEL)?; //~ E0597
     work.run_within(1);
     mem::forget(work);
     Ok(())

@@ -11,7 +11,7 @@ use kernel::{
         WorkItem, //
     }, //
 };
-use kernel_ext::queue::OwnedQueue;
+use kernel_ext::workqueue::OwnedWorkqueue;
 
 #[pin_data]
 struct Item {
@@ -30,7 +30,7 @@ impl WorkItem for Item {
 }
 
 pub fn destroy_before_timer() -> Result {
-    let queue = OwnedQueue::unbound(c"test", 0)?;
+    let queue = OwnedWorkqueue::unbound(c"test", 0)?;
     let item = Arc::pin_init(
         pin_init!(Item {
             work <- new_delayed_work!("Item::work"),

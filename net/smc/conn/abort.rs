@@ -13,8 +13,8 @@ use kernel_ext::{
         Global,
         Published, //
     },
-    queue::OwnedQueue,
     ratelimit, //
+    workqueue::OwnedWorkqueue,
 };
 use smc_proto::conn::{
     ConnState,
@@ -23,17 +23,17 @@ use smc_proto::conn::{
 
 use super::Conn;
 
-static QUEUE: Global<OwnedQueue> = Global::new();
+static QUEUE: Global<OwnedWorkqueue> = Global::new();
 
 /// Keeps what connections do when they are aborted within the life of the module.
 pub(crate) struct Registry {
-    _queue: Published<OwnedQueue>,
+    _queue: Published<OwnedWorkqueue>,
 }
 
 impl Registry {
     /// Makes the queue for that.
     pub(crate) fn new() -> Result<Self> {
-        let queue = Arc::new(OwnedQueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;
+        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;
         Ok(Self {
             _queue: QUEUE.publish(queue)?,
         })

@@ -26,14 +26,14 @@ use crate::bindings;
 /// # Invariants
 ///
 /// The pointer is from `alloc_workqueue` and owned.
-pub struct OwnedQueue(NonNull<bindings::workqueue_struct>);
+pub struct OwnedWorkqueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: A workqueue may be used and destroyed from any thread.
-unsafe impl Send for OwnedQueue {}
+unsafe impl Send for OwnedWorkqueue {}
 // SAFETY: As above.
-unsafe impl Sync for OwnedQueue {}
+unsafe impl Sync for OwnedWorkqueue {}
 
-impl OwnedQueue {
+impl OwnedWorkqueue {
     /// A queue whose work is not bound to a CPU. `max_active` works of it run at a time, 0 for the
     /// default.
     ///
@@ -82,7 +82,7 @@ impl OwnedQueue {
     }
 }
 
-impl Drop for OwnedQueue {
+impl Drop for OwnedWorkqueue {
     fn drop(&mut self) {
         // SAFETY: By the type invariant we own the queue.
         unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };

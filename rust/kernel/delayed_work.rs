@@ -22,7 +22,7 @@ use crate::{
 /// No run is due.
 const NEVER: u64 = u64::MAX;
 
-/// What a [`Delayed`] runs. It borrows from nobody: pinned memory that was forgotten stays, and the work with it, but
+/// What a [`DelayedWork`] runs. It borrows from nobody: pinned memory that was forgotten stays, and the work with it, but
 /// not what it would have borrowed.
 pub trait Job: Send + Sync + 'static {
     /// Runs the job and says when it is to run again, in jiffies. Process context, may sleep.
@@ -37,7 +37,7 @@ pub trait Job: Send + Sync + 'static {
 /// `work` is initialised, and pending or running only while `self` lives.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
-pub struct Delayed<T: Job> {
+pub struct DelayedWork<T: Job> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
     /// When the next run is due, ns of the clock; the largest number when none is.
@@ -48,11 +48,11 @@ pub struct Delayed<T: Job> {
 }
 
 // SAFETY: The work item may be used from any thread, and `T` is `Send`.
-unsafe impl<T: Job> Send for Delayed<T> {}
+unsafe impl<T: Job> Send for DelayedWork<T> {}
 // SAFETY: All methods go through the workqueue's own synchronisation, and `T` is `Sync`.
-unsafe impl<T: Job> Sync for Delayed<T> {}
+unsafe impl<T: Job> Sync for DelayedWork<T> {}
 
-impl<T: Job> Delayed<T> {
+impl<T: Job> DelayedWork<T> {
     /// A job that is not scheduled.
     pub fn new(job: T) -> impl PinInit<Self> {
         pin_init!(Self {
@@ -60,7 +60,7 @@ impl<T: Job> Delayed<T> {
                 // SAFETY: `slot` is valid for writing a work item, which stays pinned.
                 unsafe { bindings::init_delayed_work(slot, Some(Self::run)) }
             }),
-            due <- new_spinlock!(NEVER, "Delayed::due"),
+            due <- new_spinlock!(NEVER, "DelayedWork::due"),
             job,
         })
     }
@@ -109,7 +109,7 @@ impl<T: Job> Delayed<T> {
     }
 }
 
-impl<T: Job> Deref for Delayed<T> {
+impl<T: Job> Deref for DelayedWork<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -118,7 +118,7 @@ impl<T: Job> Deref for Delayed<T> {
 }
 
 #[pinned_drop]
-impl<T: Job> PinnedDrop for Delayed<T> {
+impl<T: Job> PinnedDrop for DelayedWork<T> {
     fn drop(self: Pin<&mut Self>) {
         // INVARIANT: Nothing is pending or running afterwards; a run that re-arms itself is
         // cancelled as well.
