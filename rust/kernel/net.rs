@@ -29,14 +29,14 @@ pub(crate) mod with_netns;
 pub use addr::{
     Endpoint,
     IpVersion,
-    RawAddr, //
+    SockAddr, //
 };
 pub use args::{
     put_int,
-    NameBuf,
-    OptIn,
-    OptOut,
     PollWait, //
+    SockAddrBuf,
+    SockOptIn,
+    SockOptOut,
 };
 pub use charge::{
     Charge,

@@ -9,11 +9,11 @@ use core::{
 use kernel::prelude::*;
 use kernel_ext::net::{
     Caller,
-    OptIn,
-    Sk, //
+    Sk,
+    SockOptIn, //
 };
 
-pub fn any_socket(sk: &Sk, value: OptIn<'_>) -> Result {
+pub fn any_socket(sk: &Sk, value: SockOptIn<'_>) -> Result {
     sk.setsockopt(1, value) //~ E0599
 }
 

@@ -17,7 +17,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::net::{
-    RawAddr,
+    SockAddr,
     WaitEnd,
     FOREVER, //
 };
@@ -53,7 +53,7 @@ enum ConnectStart {
 }
 
 /// connect(2); `flags` are those of the file.
-pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) -> Result {
+pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32) -> Result {
     let nonblock = flags & O_NONBLOCK != 0;
     if addr.family() == Some(AF_UNSPEC) {
         return disconnect(&this.into());
@@ -79,7 +79,7 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: RawAddr<'_>, flags: i32) 
     }
 }
 
-fn start_connect(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<ConnectStart> {
+fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
     let _setup = this.setup.lock();
     let phase = this.phase();
     if phase == Phase::Connecting {
@@ -100,7 +100,7 @@ fn start_connect(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<ConnectStart> {
     }
 }
 
-fn start_tcp(this: &Arc<Sock>, addr: RawAddr<'_>) -> Result<ConnectStart> {
+fn start_tcp(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
     this.transition(&[Phase::Init], State::Connecting)
         .map_err(|_| EINVAL)?;

@@ -12,7 +12,7 @@ use kernel::{
 use kernel_ext::{
     net::{
         Msg,
-        RawAddr, //
+        SockAddr, //
     },
     trace, //
 };
@@ -59,7 +59,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
 }
 
 /// connect(2) of a socket for which TCP answers.
-pub(super) fn connect(this: &Sock, addr: RawAddr<'_>, flags: i32) -> Result {
+pub(super) fn connect(this: &Sock, addr: SockAddr<'_>, flags: i32) -> Result {
     let is_new = this.tcp.state().is_closed() && !this.tcp.has_attempt();
     // What became of an earlier connection does not matter any more, if another is made.
     let before = match is_new {

@@ -16,13 +16,13 @@ use kernel_ext::net::{
     Caller,
     IpVersion,
     Msg,
-    NameBuf,
-    OptIn,
-    OptOut,
     Orphan,
     PollWait,
-    RawAddr,
     Sk,
+    SockAddr,
+    SockAddrBuf,
+    SockOptIn,
+    SockOptOut,
     StreamSocket,
     TcpSocket, //
 };
@@ -61,12 +61,12 @@ impl StreamSocket for Sock {
         Self::end(this);
     }
 
-    fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result {
+    fn bind(this: ArcBorrow<'_, Self>, addr: SockAddr<'_>) -> Result {
         this.tcp.follow(&this.sk)?;
         this.tcp.bind(addr)
     }
 
-    fn connect(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>, flags: i32) -> Result {
+    fn connect(this: ArcBorrow<'_, Self>, addr: SockAddr<'_>, flags: i32) -> Result {
         connect::connect(this, addr, flags)
     }
 
@@ -78,7 +78,7 @@ impl StreamSocket for Sock {
         listen::accept(this, flags)
     }
 
-    fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32> {
+    fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
         if peer != 0 && this.conn().is_some_and(|conn| !active::has_peer(&conn)) {
             return Err(ENOTCONN);
         }
@@ -147,12 +147,12 @@ impl StreamSocket for Sock {
         caller: Caller<'_>,
         level: i32,
         name: i32,
-        value: OptIn<'_>,
+        value: SockOptIn<'_>,
     ) -> Result {
         options::set(this, caller, level, name, value)
     }
 
-    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result {
+    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: SockOptOut) -> Result {
         options::get(&this, level, name, out)
     }
 

@@ -18,8 +18,8 @@ use kernel_ext::{
     net::{
         self,
         Caller,
-        OptIn,
-        OptOut,
+        SockOptIn,
+        SockOptOut,
         StreamSocket, //
     },
     uapi::{
@@ -48,7 +48,7 @@ pub(super) fn set(
     caller: Caller<'_>,
     level: i32,
     name: i32,
-    value: OptIn<'_>,
+    value: SockOptIn<'_>,
 ) -> Result {
     match (level, name) {
         (net::SOL_SOCKET, _) => set_socket(&this, caller, name, value),
@@ -100,7 +100,7 @@ pub(super) fn set(
 
 /// Sets an option of TCP for which a connection over RDMA has nothing: that its data are signed, or that its TCP
 /// connection is changed behind its back. A socket that connects is told as well: how it will end is not known yet.
-fn set_of_tcp(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
+fn set_of_tcp(this: &Sock, name: i32, value: SockOptIn<'_>) -> Result {
     match this.phase() {
         Phase::Connecting | Phase::Active => Err(EOPNOTSUPP),
         _ => this.tcp.setsockopt(net::SOL_TCP, name, value),
@@ -108,7 +108,7 @@ fn set_of_tcp(this: &Sock, name: i32, value: OptIn<'_>) -> Result {
 }
 
 /// Puts a protocol (TLS) on top of TCP, if that is what carries the data. Ours is there already, or cannot be.
-fn set_ulp(this: &Sock, value: OptIn<'_>) -> Result {
+fn set_ulp(this: &Sock, value: SockOptIn<'_>) -> Result {
     let mut name = [0; ULP_NAME_MAX];
     let name = value.read(&mut name)?;
     let end = name.iter().position(|byte| *byte == 0);
@@ -138,7 +138,7 @@ fn count_flush(this: &Sock, name: i32) {
 ///
 /// Some are for TCP sockets only (SO_ZEROCOPY, SO_PEEK_OFF): they can be had once it is certain that
 /// TCP answers, since a connection over RDMA would not do what was promised.
-fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> Result {
+fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) -> Result {
     let is_of_tcp = matches!(name, net::SO_ZEROCOPY | net::SO_PEEK_OFF);
     let is_refused = match name {
         // The kernel would change what is charged without the lock under which we do.
@@ -182,7 +182,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: OptIn<'_>) -> R
 }
 
 /// getsockopt(2), but for SOL_SOCKET.
-pub(super) fn get(this: &Sock, level: i32, name: i32, out: OptOut) -> Result {
+pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result {
     match (level, name) {
         (net::SOL_SMC, net::SMC_LIMIT_HS) => {
             out.write(&i32::from(this.limit_hs.load(Relaxed)).to_ne_bytes())

@@ -48,13 +48,13 @@ impl IpVersion {
 ///
 /// `ptr` is valid for reading `len` bytes for `'a`.
 #[derive(Clone, Copy)]
-pub struct RawAddr<'a> {
+pub struct SockAddr<'a> {
     ptr: *mut bindings::sockaddr_unsized,
     len: i32,
     _addr: PhantomData<&'a ()>,
 }
 
-impl RawAddr<'_> {
+impl SockAddr<'_> {
     /// # Safety
     ///
     /// `ptr` must be valid for reading `len` bytes for the lifetime of the result.

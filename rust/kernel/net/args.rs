@@ -27,13 +27,13 @@ use crate::bindings;
 ///
 /// A kernel pointer is valid for reading `len` bytes for `'a`.
 #[derive(Clone, Copy)]
-pub struct OptIn<'a> {
+pub struct SockOptIn<'a> {
     pub(super) ptr: bindings::sockptr_t,
     pub(super) len: u32,
     _value: PhantomData<&'a [u8]>,
 }
 
-impl OptIn<'_> {
+impl SockOptIn<'_> {
     /// # Safety
     ///
     /// If `ptr` is a kernel pointer, it must be valid for reading `len` bytes for the lifetime of the
@@ -65,7 +65,7 @@ impl OptIn<'_> {
     }
 }
 
-impl OptIn<'_> {
+impl SockOptIn<'_> {
     /// Reads the value, or as much of it as fits, to the start of `to`, and returns that part. May sleep.
     ///
     /// # Errors
@@ -84,12 +84,12 @@ impl OptIn<'_> {
 
 /// Where getsockopt(2) puts value and length: pointers into the application's memory.
 #[derive(Clone, Copy)]
-pub struct OptOut {
+pub struct SockOptOut {
     pub(super) value: *mut u8,
     pub(super) len: *mut i32,
 }
 
-impl OptOut {
+impl SockOptOut {
     /// Writes as much of `bytes` as the application has room for, and how much that was. May sleep.
     ///
     /// # Errors
@@ -129,12 +129,12 @@ pub fn put_int(arg: usize, value: i32) -> Result {
 /// # Invariants
 ///
 /// `ptr` is valid for writing any socket address for `'a`.
-pub struct NameBuf<'a> {
+pub struct SockAddrBuf<'a> {
     pub(super) ptr: *mut bindings::sockaddr,
     _buf: PhantomData<&'a mut ()>,
 }
 
-impl NameBuf<'_> {
+impl SockAddrBuf<'_> {
     /// # Safety
     ///
     /// `ptr` must be valid for writing a `sockaddr_storage` for the lifetime of the result.

@@ -25,10 +25,10 @@ use kernel::{
 
 use super::{
     args::{
-        NameBuf,
-        OptIn,
-        OptOut,
         PollWait, //
+        SockAddrBuf,
+        SockOptIn,
+        SockOptOut,
     },
     converted,
     msg::{
@@ -40,8 +40,8 @@ use super::{
         StreamSocket, //
     },
     IpVersion,
-    RawAddr,
     Sk, //
+    SockAddr,
 };
 use crate::{
     bindings,
@@ -199,7 +199,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a living socket of ours and an address of that length.
         errno(unsafe {
-            Self::front(socket).and_then(|this| T::bind(this, RawAddr::new(addr, len)))
+            Self::front(socket).and_then(|this| T::bind(this, SockAddr::new(addr, len)))
         })
     }
 
@@ -211,7 +211,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a living socket of ours and an address of that length.
         errno(unsafe {
-            Self::front(socket).and_then(|this| T::connect(this, RawAddr::new(addr, len), flags))
+            Self::front(socket).and_then(|this| T::connect(this, SockAddr::new(addr, len), flags))
         })
     }
 
@@ -255,7 +255,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a living socket of ours, and room for every address.
         let result = unsafe {
-            Self::front(socket).and_then(|this| T::getname(this, &mut NameBuf::new(addr), peer))
+            Self::front(socket).and_then(|this| T::getname(this, &mut SockAddrBuf::new(addr), peer))
         };
         result.unwrap_or_else(Error::to_errno)
     }
@@ -356,8 +356,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         // that length.
         errno(unsafe {
             let caller = Caller::new(place);
-            Self::front(socket)
-                .and_then(|this| T::setsockopt(this, caller, level, name, OptIn::new(value, len)))
+            Self::front(socket).and_then(|this| {
+                T::setsockopt(this, caller, level, name, SockOptIn::new(value, len))
+            })
         })
     }
 
@@ -368,7 +369,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         value: *mut u8,
         len: *mut i32,
     ) -> i32 {
-        let out = OptOut { value, len };
+        let out = SockOptOut { value, len };
         // SAFETY: The kernel passes a living socket of ours.
         errno(unsafe { Self::front(socket).and_then(|this| T::getsockopt(this, level, name, out)) })
     }

@@ -21,16 +21,16 @@ use kernel::{
 
 use super::{
     args::{
-        NameBuf,
-        OptIn,
-        OptOut,
         PollWait, //
+        SockAddrBuf,
+        SockOptIn,
+        SockOptOut,
     },
     msg::Msg,
     sock_alloc::Orphan,
     IpVersion,
-    RawAddr,
     Sk,
+    SockAddr,
     TcpSocket, //
 };
 use crate::bindings;
@@ -60,13 +60,13 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The call's.
-    fn bind(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>) -> Result;
+    fn bind(this: ArcBorrow<'_, Self>, addr: SockAddr<'_>) -> Result;
     /// connect(2); `flags` are those of the file.
     ///
     /// # Errors
     ///
     /// The call's.
-    fn connect(this: ArcBorrow<'_, Self>, addr: RawAddr<'_>, flags: i32) -> Result;
+    fn connect(this: ArcBorrow<'_, Self>, addr: SockAddr<'_>, flags: i32) -> Result;
     /// listen(2).
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The call's.
-    fn getname(this: ArcBorrow<'_, Self>, name: &mut NameBuf<'_>, peer: i32) -> Result<i32>;
+    fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32>;
     /// poll(2) and its like.
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32;
     /// ioctl(2).
@@ -109,14 +109,14 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
         caller: Caller<'_>,
         level: i32,
         name: i32,
-        value: OptIn<'_>,
+        value: SockOptIn<'_>,
     ) -> Result;
     /// getsockopt(2), not of SOL_SOCKET options.
     ///
     /// # Errors
     ///
     /// The call's.
-    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: OptOut) -> Result;
+    fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: SockOptOut) -> Result;
     /// sendmsg(2) and its like.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Caller<'_> {
     /// # Errors
     ///
     /// The kernel's.
-    pub fn setsockopt(self, name: i32, value: OptIn<'_>) -> Result {
+    pub fn setsockopt(self, name: i32, value: SockOptIn<'_>) -> Result {
         // SAFETY: By the type invariant the socket is alive; the value is valid for its length.
         to_result(unsafe {
             bindings::sock_setsockopt(

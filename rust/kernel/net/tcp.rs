@@ -23,9 +23,9 @@ use kernel::{
 use super::{
     Endpoint,
     IpVersion,
-    OptIn,
-    RawAddr,
     Sk,
+    SockAddr,
+    SockOptIn,
     WaitEnd, //
 };
 use crate::bindings;
@@ -110,7 +110,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
-    pub fn bind(&self, addr: RawAddr<'_>) -> Result {
+    pub fn bind(&self, addr: SockAddr<'_>) -> Result {
         let bind = op!(self, bind);
         // SAFETY: The socket is alive, the address valid for its length.
         to_result(unsafe { bind(self.as_ptr(), addr.as_ptr(), addr.len_bytes()) })
@@ -121,7 +121,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's; `EINPROGRESS` when it was only started.
-    pub fn connect(&self, addr: RawAddr<'_>, flags: i32) -> Result {
+    pub fn connect(&self, addr: SockAddr<'_>, flags: i32) -> Result {
         let connect = op!(self, connect);
         // SAFETY: The socket is alive, the address valid for its length.
         to_result(unsafe { connect(self.as_ptr(), addr.as_ptr(), addr.len_bytes(), flags) })
@@ -178,7 +178,7 @@ impl TcpSocket {
         };
         let len = size_of::<bindings::sockaddr_in6>() as i32;
         // SAFETY: The address is valid for that length.
-        let addr = unsafe { RawAddr::new((&raw mut addr).cast(), len) };
+        let addr = unsafe { SockAddr::new((&raw mut addr).cast(), len) };
         self.connect(addr, bindings::O_NONBLOCK as i32)
     }
 
@@ -389,7 +389,7 @@ impl TcpSocket {
         let value = name.as_ptr().cast_mut().cast();
         let len = u32::try_from(name.len())?;
         // SAFETY: The name is valid for reading its length while the call lasts.
-        let value = unsafe { OptIn::new(bindings::kernel_sockptr(value), len) };
+        let value = unsafe { SockOptIn::new(bindings::kernel_sockptr(value), len) };
         self.setsockopt(super::SOL_TCP, super::TCP_ULP, value)
     }
 

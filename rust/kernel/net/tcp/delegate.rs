@@ -18,9 +18,9 @@ use crate::{
     bindings,
     net::{
         Msg,
-        NameBuf,
-        OptIn,
-        OptOut, //
+        SockAddrBuf,
+        SockOptIn,
+        SockOptOut, //
     }, //
 };
 
@@ -116,7 +116,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
-    pub fn setsockopt(&self, level: i32, name: i32, value: OptIn<'_>) -> Result {
+    pub fn setsockopt(&self, level: i32, name: i32, value: SockOptIn<'_>) -> Result {
         if level == bindings::SOL_SOCKET as i32 {
             // SAFETY: The socket is alive; the value is valid for its length.
             return to_result(unsafe {
@@ -133,7 +133,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
-    pub fn getsockopt(&self, level: i32, name: i32, out: OptOut) -> Result {
+    pub fn getsockopt(&self, level: i32, name: i32, out: SockOptOut) -> Result {
         let getsockopt = op!(self, getsockopt);
         // SAFETY: The socket is alive; the pointers are the application's and checked by TCP.
         to_result(unsafe { getsockopt(self.as_ptr(), level, name, out.value, out.len) })
@@ -144,7 +144,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
-    pub fn getname(&self, name: &mut NameBuf<'_>, peer: i32) -> Result<i32> {
+    pub fn getname(&self, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
         let getname = op!(self, getname);
         // SAFETY: The socket is alive, the buffer large enough for every address.
         let ret = unsafe { getname(self.as_ptr(), name.ptr, peer) };

@@ -16,11 +16,11 @@ use core::{
 use kernel::prelude::*;
 
 use super::super::{
-    args::OptIn,
+    args::SockOptIn,
     converted::version_of,
     tcp::TcpSocket,
     IpVersion,
-    RawAddr, //
+    SockAddr, //
 };
 use crate::bindings;
 
@@ -269,7 +269,7 @@ unsafe fn congestion_control(old: *mut bindings::sock, new: &TcpSocket) -> Resul
     let name = unsafe { (*ops).name };
     let value = name.as_ptr().cast_mut().cast::<c_void>();
     // SAFETY: The name is valid for reading its whole length while the call lasts.
-    let value = unsafe { OptIn::new(bindings::kernel_sockptr(value), name.len() as u32) };
+    let value = unsafe { SockOptIn::new(bindings::kernel_sockptr(value), name.len() as u32) };
     new.setsockopt(
         super::super::SOL_TCP,
         bindings::TCP_CONGESTION as i32,
@@ -298,7 +298,7 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     let mut name = unsafe { name_of(old) };
     let len = size_of::<bindings::sockaddr_in6>() as i32;
     // SAFETY: The address is valid for that length.
-    let name = unsafe { RawAddr::new((&raw mut name).cast(), len) };
+    let name = unsafe { SockAddr::new((&raw mut name).cast(), len) };
     let sk = new.sk_ptr();
     // Both have the port for a moment, so that nobody else gets it.
     // SAFETY: As above.
