@@ -31,8 +31,8 @@ use kernel_ext::{
     },
     ib::{
         Client,
+        ClientKey,
         ClientRegistration,
-        ClientSlot,
         Device,
         Event,
         GidKind, //
@@ -63,7 +63,7 @@ pub(crate) use port::{
 };
 
 static ADAPTERS: Global<Adapters> = Global::new();
-own_record! { Adapter: ClientSlot<Adapter> }
+own_record! { Adapter: ClientKey<Adapter> }
 
 /// Ports of a device that are looked at (C: `SMC_MAX_PORTS`).
 const MAX_PORTS: u32 = 2;

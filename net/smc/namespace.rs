@@ -8,9 +8,9 @@ use kernel_ext::{
         NetNs,
         NewNetNs,
         PerNet,
+        PerNetKey, //
         PerNetRef,
         Sk,
-        Slot, //
     },
     own_record,
     workqueue::OwnedWorkqueue, //
@@ -46,7 +46,7 @@ pub(crate) struct Namespace {
 /// Handshakes of a queue that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
 const HANDSHAKES: i32 = 2048;
 
-own_record! { Namespace: Slot<Namespace> }
+own_record! { Namespace: PerNetKey<Namespace> }
 
 impl PerNet for Namespace {
     fn new(net: &mut NewNetNs) -> Result<KBox<Self>> {

@@ -36,7 +36,7 @@ mod wr;
 
 pub use self::{
     block::Block,
-    client::{Client, ClientRegistration, ClientSlot, Event},
+    client::{Client, ClientKey, ClientRegistration, Event},
     cq::{Cq, PollContext},
     device::{Device, Limits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},

@@ -50,9 +50,9 @@ pub use pernet::{
     NetNsRef,
     NewNetNs,
     PerNet,
+    PerNetKey, //
     PerNetRef,
     PerNetRegistration,
-    Slot, //
 };
 pub use sock::Sk;
 pub use sock_alloc::Orphan;

@@ -7,15 +7,15 @@ use kernel_ext::{
         NetNs,
         NewNetNs,
         PerNet,
-        PerNetRegistration,
-        Slot, //
+        PerNetKey,
+        PerNetRegistration, //
     },
     own_record, //
 };
 
 pub struct Object(u64);
 
-own_record! { Object: Slot<Object> }
+own_record! { Object: PerNetKey<Object> }
 
 impl PerNet for Object {
     fn new(_net: &mut NewNetNs) -> Result<KBox<Self>> {

@@ -7,15 +7,15 @@ use kernel_ext::{
     net::{
         NewNetNs,
         PerNet,
-        Slot, //
+        PerNetKey, //
     },
     record::Recorded, //
 };
 
 pub struct Object;
 
-impl Recorded<Slot<Object>> for Object { //~ E0200
-    fn record() -> &'static Slot<Object> {
+impl Recorded<PerNetKey<Object>> for Object { //~ E0200
+    fn record() -> &'static PerNetKey<Object> {
         unreachable!()
     }
 }

@@ -24,7 +24,7 @@ use kernel_ext::{
         NetNs,
         NewNetNs,
         PerNet,
-        Slot, //
+        PerNetKey, //
     },
     own_record, //
 };
@@ -47,7 +47,7 @@ struct Tree {
     by_serial: SpinLock<RBTree<u64, Arc<Sock>>>,
 }
 
-own_record! { Sockets: Slot<Sockets> }
+own_record! { Sockets: PerNetKey<Sockets> }
 
 impl PerNet for Sockets {
     fn new(_net: &mut NewNetNs) -> Result<KBox<Self>> {

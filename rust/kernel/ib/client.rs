@@ -24,8 +24,8 @@ use kernel::{
 use super::Device;
 use crate::{bindings, record::Recorded};
 
-/// A user of RDMA devices. [`own_record!`](crate::own_record) gives it its [`ClientSlot`].
-pub trait Client: Recorded<ClientSlot<Self>> + Sized + 'static {
+/// A user of RDMA devices. [`own_record!`](crate::own_record) gives it its [`ClientKey`].
+pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {
     /// What the user keeps for a device.
     type Data: Send + Sync + 'static;
 
@@ -67,7 +67,7 @@ pub enum Event {
 ///
 /// While `used` is set by a [`ClientRegistration`], `client` is initialised and registered, and
 /// `reaper` is a work queue that outlives the registration of `client`.
-pub struct ClientSlot<T> {
+pub struct ClientKey<T> {
     client: UnsafeCell<MaybeUninit<bindings::ib_client>>,
     reaper: AtomicPtr<bindings::workqueue_struct>,
     used: AtomicBool,
@@ -76,9 +76,9 @@ pub struct ClientSlot<T> {
 
 // SAFETY: The raw client is written by the one owner of `used` before it is registered; after that
 // only the RDMA core touches it.
-unsafe impl<T> Sync for ClientSlot<T> {}
+unsafe impl<T> Sync for ClientKey<T> {}
 
-impl<T> ClientSlot<T> {
+impl<T> ClientKey<T> {
     /// An unused place.
     #[expect(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
@@ -122,7 +122,7 @@ impl<T: Client> ClientRegistration<T> {
         Ok(Self(PhantomData))
     }
 
-    fn register(slot: &'static ClientSlot<T>, name: &'static CStr) -> Result {
+    fn register(slot: &'static ClientKey<T>, name: &'static CStr) -> Result {
         // SAFETY: No precondition.
         let reaper = unsafe { bindings::ib_alloc_workqueue() };
         if reaper.is_null() {
@@ -147,7 +147,7 @@ impl<T: Client> ClientRegistration<T> {
 impl<T: Client> Drop for ClientRegistration<T> {
     fn drop(&mut self) {
         let slot = T::record();
-        // SAFETY: By the type invariant of `ClientSlot` the client is registered, as `self` exists.
+        // SAFETY: By the type invariant of `ClientKey` the client is registered, as `self` exists.
         unsafe { bindings::ib_unregister_client(slot.as_ptr()) };
         slot.destroy_reaper();
         slot.used.store(false, Ordering::Release);
@@ -176,7 +176,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
         // SAFETY:
         // - The RDMA core keeps the device valid until `remove_callback` has returned, or this
         //   function with an error; both wait for the completion.
-        // - By the type invariant of `ClientSlot` the queue outlives the registration; destroying
+        // - By the type invariant of `ClientKey` the queue outlives the registration; destroying
         //   it waits for the worker that let the last reference go.
         // - Renaming excludes `add`: both hold `devices_rwsem`.
         let (device, gone) = unsafe { Device::new(raw, reaper)? };

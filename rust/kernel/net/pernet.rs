@@ -188,8 +188,8 @@ impl<T: PerNet> Deref for PerNetRef<'_, T> {
     }
 }
 
-/// What a network namespace has an object of. [`own_record!`](crate::own_record) gives it its [`Slot`].
-pub trait PerNet: Recorded<Slot<Self>> + Send + Sync + Sized + 'static {
+/// What a network namespace has an object of. [`own_record!`](crate::own_record) gives it its [`PerNetKey`].
+pub trait PerNet: Recorded<PerNetKey<Self>> + Send + Sync + Sized + 'static {
     /// Makes the object of a namespace. May sleep.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ struct Held<T> {
 }
 
 /// The record of a [`PerNet`] type.
-pub struct Slot<T> {
+pub struct PerNetKey<T> {
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<u32>,
     taken: Atomic<bool>,
@@ -251,9 +251,9 @@ pub struct Slot<T> {
 
 // SAFETY: The record is written by the one that has taken it, before it is registered; the id is
 // written by the kernel before `is_ready` is set.
-unsafe impl<T> Sync for Slot<T> {}
+unsafe impl<T> Sync for PerNetKey<T> {}
 
-impl<T: PerNet> Slot<T> {
+impl<T: PerNet> PerNetKey<T> {
     /// A record that is not registered.
     #[expect(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
