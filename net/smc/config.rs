@@ -11,7 +11,7 @@ use kernel::{
 use kernel_ext::{
     net::{
         sysctl::{
-            Accepts,
+            Bounds,
             Entry,
             Values, //
         },
@@ -53,7 +53,7 @@ const BUF_MAX: u32 = i32::MAX as u32 / 2;
 const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
     Entry {
         name,
-        accepts: Accepts::Range(min, max),
+        bounds: Bounds::Range(min, max),
         default,
     }
 }
@@ -61,7 +61,7 @@ const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
 const fn seconds(name: &'static CStr, default: u32) -> Entry {
     Entry {
         name,
-        accepts: Accepts::Seconds,
+        bounds: Bounds::Seconds,
         // CAST: jiffies of a second are at most 1000.
         default: default * time::HZ as u32,
     }

@@ -78,7 +78,7 @@ impl Family for Commands {
     const NAME: &'static CStr = c"SMC_GEN_NETLINK";
     const VERSION: u32 = 1;
     const STRICT_FROM: u32 = SMC_NETLINK_DISABLE_HS_LIMITATION + 1;
-    const IS_LAX: bool = false;
+    const DONT_VALIDATE: bool = false;
     const OPS: &'static [Op] = &[
         list(SMC_NETLINK_GET_SYS_INFO, system::info),
         list(SMC_NETLINK_GET_LGR_SMCR, group::dump),

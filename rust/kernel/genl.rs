@@ -37,7 +37,7 @@ use crate::{
 pub use attrs::Attrs;
 pub use dump::{
     Dump,
-    Unit, //
+    DumpRecord, //
 };
 pub use request::Request;
 
@@ -85,7 +85,7 @@ pub trait Family: Recorded<Record<Self>> + Sized + 'static {
     /// that rule.
     const STRICT_FROM: u32;
     /// Whether attributes that no command knows are passed over, as was usual once.
-    const IS_LAX: bool;
+    const DONT_VALIDATE: bool;
     /// Its commands.
     const OPS: &'static [Op];
 }
@@ -213,7 +213,7 @@ impl<F: Family> Registration<F> {
             // CAST: One of eight flags.
             described.flags = bindings::GENL_ADMIN_PERM as u8;
         }
-        if F::IS_LAX {
+        if F::DONT_VALIDATE {
             described.validate = (bindings::genl_validate_flags_GENL_DONT_VALIDATE_STRICT
                 | bindings::genl_validate_flags_GENL_DONT_VALIDATE_DUMP)
                 as u8;

@@ -27,7 +27,7 @@ impl Family for Test {
     const NAME: &'static CStr = c"test";
     const VERSION: u32 = 1;
     const STRICT_FROM: u32 = 0;
-    const IS_LAX: bool = false;
+    const DONT_VALIDATE: bool = false;
     const OPS: &'static [Op] = &[];
 }
 

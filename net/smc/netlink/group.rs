@@ -7,7 +7,7 @@ use kernel_ext::{
     genl::{
         Attrs,
         Dump,
-        Unit, //
+        DumpRecord, //
     },
     uapi::*, //
 };
@@ -44,13 +44,16 @@ pub(super) fn dump_links(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-fn each<'a>(dump: &mut Dump<'a>, put: impl Fn(&mut Unit<'_, 'a>, &LinkGroup) -> Result) -> Result {
+fn each<'a>(
+    dump: &mut Dump<'a>,
+    put: impl Fn(&mut DumpRecord<'_, 'a>, &LinkGroup) -> Result,
+) -> Result {
     let groups = groups::list(dump.next(), AT_A_TIME)?;
     let records = groups.iter().map(|listed| (listed.serial, &listed.group));
     dump.each(records, |unit, group| put(unit, group))
 }
 
-fn put_group(unit: &mut Unit<'_, '_>, group: &LinkGroup) -> Result {
+fn put_group(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup) -> Result {
     unit.message(number(SMC_NETLINK_GET_LGR_SMCR)?, |attrs| {
         attrs.nest(SMC_GEN_LGR_SMCR, |attrs| {
             put_common(attrs, group)?;
@@ -103,7 +106,7 @@ fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
 }
 
 /// A link that carries `load` connections, unless something has gone wrong with it.
-fn put_link(unit: &mut Unit<'_, '_>, group: &LinkGroup, link: &Link, load: usize) -> Result {
+fn put_link(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup, link: &Link, load: usize) -> Result {
     let (info, port) = (link.info(), link.port());
     let Some(device) = info.device.filter(|_| info.state.is_usable()) else {
         return Ok(());

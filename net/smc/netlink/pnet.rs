@@ -72,7 +72,7 @@ impl Family for Pnet {
     const NAME: &'static CStr = c"SMC_PNETID";
     const VERSION: u32 = 1;
     const STRICT_FROM: u32 = SMC_PNETID_FLUSH + 1;
-    const IS_LAX: bool = true;
+    const DONT_VALIDATE: bool = true;
     const OPS: &'static [Op] = &[
         Op {
             command: SMC_PNETID_GET,

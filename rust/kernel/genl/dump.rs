@@ -85,7 +85,7 @@ impl<'a> Dump<'a> {
     pub fn each<T>(
         &mut self,
         records: impl IntoIterator<Item = (u64, T)>,
-        mut put: impl FnMut(&mut Unit<'_, 'a>, T) -> Result,
+        mut put: impl FnMut(&mut DumpRecord<'_, 'a>, T) -> Result,
     ) -> Result {
         for (key, record) in records {
             if key < self.next() {
@@ -93,7 +93,7 @@ impl<'a> Dump<'a> {
             }
             // SAFETY: By the type invariant.
             let before = unsafe { (*self.skb.as_ptr()).len };
-            let result = put(&mut Unit { dump: self }, record);
+            let result = put(&mut DumpRecord { dump: self }, record);
             if let Err(e) = result {
                 // SAFETY: As above; the message was that long.
                 unsafe { bindings::skb_trim(self.skb.as_ptr(), before) };
@@ -122,11 +122,11 @@ impl<'a> Dump<'a> {
 }
 
 /// The messages of one record.
-pub struct Unit<'a, 'b> {
+pub struct DumpRecord<'a, 'b> {
     dump: &'a mut Dump<'b>,
 }
 
-impl Unit<'_, '_> {
+impl DumpRecord<'_, '_> {
     /// The command that was called, which most answers repeat.
     pub fn command(&self) -> u8 {
         self.dump.command()

@@ -23,15 +23,15 @@ use super::{
 use crate::bindings;
 
 /// The kernel's record of the protocol.
-pub(super) struct Record(UnsafeCell<MaybeUninit<bindings::tcp_ulp_ops>>);
+pub(super) struct UlpOps(UnsafeCell<MaybeUninit<bindings::tcp_ulp_ops>>);
 
 // SAFETY: The record is written only before it is registered, by the one who registers it; the kernel
 // synchronises its own use.
-unsafe impl Sync for Record {}
+unsafe impl Sync for UlpOps {}
 
-pub(super) static RECORD: Record = Record(UnsafeCell::new(MaybeUninit::zeroed()));
+pub(super) static ULP_OPS: UlpOps = UlpOps(UnsafeCell::new(MaybeUninit::zeroed()));
 
-impl Record {
+impl UlpOps {
     pub(super) fn as_ptr(&self) -> *mut bindings::tcp_ulp_ops {
         self.0.get().cast()
     }
@@ -90,7 +90,7 @@ unsafe fn successor_of(tcp: *mut bindings::sock) -> *mut bindings::sock {
     let csk = tcp.cast::<bindings::inet_connection_sock>();
     // SAFETY: By the caller's promise.
     let ops = unsafe { (&raw const (*csk).icsk_ulp_ops).read_volatile() };
-    if !ptr::eq(ops, RECORD.as_ptr()) {
+    if !ptr::eq(ops, ULP_OPS.as_ptr()) {
         return ptr::null_mut();
     }
     // SAFETY: As above.

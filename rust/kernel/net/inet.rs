@@ -64,12 +64,12 @@ impl<T: StreamSocket> InetRegistration<T> {
 
 /// A record of the kernel's for the protocol. It is written before it is registered, which the
 /// registration of the kind of sockets allows only once at a time.
-struct Record(UnsafeCell<MaybeUninit<bindings::inet_protosw>>);
+struct ProtoSw(UnsafeCell<MaybeUninit<bindings::inet_protosw>>);
 
 // SAFETY: See above; the kernel synchronises its own use.
-unsafe impl Sync for Record {}
+unsafe impl Sync for ProtoSw {}
 
-impl Record {
+impl ProtoSw {
     const fn new() -> Self {
         Self(UnsafeCell::new(MaybeUninit::zeroed()))
     }
@@ -97,9 +97,9 @@ impl Record {
     }
 }
 
-static RECORD4: Record = Record::new();
+static PROTOSW4: ProtoSw = ProtoSw::new();
 #[cfg(CONFIG_IPV6)]
-static RECORD6: Record = Record::new();
+static PROTOSW6: ProtoSw = ProtoSw::new();
 
 struct Registered4<T>(PhantomData<fn(T)>);
 
@@ -108,7 +108,7 @@ impl<T: StreamSocket> Registered4<T> {
 
     fn new() -> Self {
         // SAFETY: The registration of the kind made sure that this happens once at a time.
-        let record = unsafe { RECORD4.fill::<T>(Kind::Inet4, Self::OPS) };
+        let record = unsafe { PROTOSW4.fill::<T>(Kind::Inet4, Self::OPS) };
         // SAFETY: A static record of a registered kind.
         unsafe { bindings::inet_register_protosw(record) };
         Self(PhantomData)
@@ -118,7 +118,7 @@ impl<T: StreamSocket> Registered4<T> {
 impl<T> Drop for Registered4<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
-        unsafe { bindings::inet_unregister_protosw(RECORD4.0.get().cast()) };
+        unsafe { bindings::inet_unregister_protosw(PROTOSW4.0.get().cast()) };
     }
 }
 
@@ -131,7 +131,7 @@ impl<T: StreamSocket> Registered6<T> {
 
     fn new() -> Result<Self> {
         // SAFETY: The registration of the kind made sure that this happens once at a time.
-        let record = unsafe { RECORD6.fill::<T>(Kind::Inet6, Self::OPS) };
+        let record = unsafe { PROTOSW6.fill::<T>(Kind::Inet6, Self::OPS) };
         // SAFETY: A static record of a registered kind.
         kernel::error::to_result(unsafe { bindings::inet6_register_protosw(record) })?;
         Ok(Self(PhantomData))
@@ -142,6 +142,6 @@ impl<T: StreamSocket> Registered6<T> {
 impl<T> Drop for Registered6<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
-        unsafe { bindings::inet6_unregister_protosw(RECORD6.0.get().cast()) };
+        unsafe { bindings::inet6_unregister_protosw(PROTOSW6.0.get().cast()) };
     }
 }

@@ -21,9 +21,9 @@ use kernel::{
 
 use crate::bindings;
 
-/// What a setting accepts.
+/// Which values a setting takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Accepts {
+pub enum Bounds {
     /// Whole numbers of a range, both ends included.
     Range(u32, u32),
     /// Seconds; kept in jiffies.
@@ -36,7 +36,7 @@ pub struct Entry {
     /// The name of its file.
     pub name: &'static CStr,
     /// What may be written.
-    pub accepts: Accepts,
+    pub bounds: Bounds,
     /// What it is at first, in the unit in which it is kept.
     pub default: u32,
 }
@@ -50,7 +50,7 @@ impl<const N: usize> Values<N> {
         self.0.get(i).map_or(0, |value| value.load(Relaxed))
     }
 
-    /// Sets the setting number `i` to a value that it accepts. Any context.
+    /// Sets the setting number `i` to a value within its bounds. Any context.
     pub fn set(&self, i: usize, value: u32) {
         if let Some(place) = self.0.get(i) {
             place.store(value, Relaxed);
@@ -128,13 +128,13 @@ fn describe(entry: &'static Entry, value: &AtomicU32) -> bindings::ctl_table {
         mode: 0o644,
         ..Default::default()
     };
-    match &entry.accepts {
-        Accepts::Range(min, max) => {
+    match &entry.bounds {
+        Bounds::Range(min, max) => {
             row.proc_handler = Some(bindings::proc_douintvec_minmax);
             row.extra1 = limit(min);
             row.extra2 = limit(max);
         }
-        Accepts::Seconds => row.proc_handler = Some(bindings::proc_dointvec_jiffies),
+        Bounds::Seconds => row.proc_handler = Some(bindings::proc_dointvec_jiffies),
     }
     row
 }

@@ -32,7 +32,7 @@ use super::{
     converted::{
         tcp_table,
         version_of,
-        RECORD, //
+        ULP_OPS, //
     },
     proto_ops::ProtoOpsVTable,
     sock::FrontSock,
@@ -68,7 +68,7 @@ impl<T: StreamSocket> Registered<T> {
     ///
     /// To be called once at a time, while the kinds of AF_INET and AF_INET6 are registered.
     pub(super) unsafe fn new() -> Result<Self> {
-        let record = RECORD.as_ptr();
+        let record = ULP_OPS.as_ptr();
         // SAFETY: By the caller's promise nobody else uses the record; zeroes are a valid one.
         let ops = unsafe {
             ptr::write_bytes(record, 0, 1);
@@ -88,7 +88,7 @@ impl<T: StreamSocket> Registered<T> {
 impl<T> Drop for Registered<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
-        unsafe { bindings::tcp_unregister_ulp(RECORD.as_ptr()) };
+        unsafe { bindings::tcp_unregister_ulp(ULP_OPS.as_ptr()) };
     }
 }
 
@@ -212,7 +212,7 @@ unsafe fn install<T: StreamSocket>(
     // record as well when this returns, but calls may come before that.
     unsafe {
         (&raw mut (*csk).icsk_ulp_data).write_volatile(data);
-        (&raw mut (*csk).icsk_ulp_ops).write_volatile(RECORD.as_ptr());
+        (&raw mut (*csk).icsk_ulp_ops).write_volatile(ULP_OPS.as_ptr());
     }
     // Pairs with the barrier in `converted::sk_of`.
     smp_mb(Write);
