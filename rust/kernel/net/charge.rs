@@ -18,8 +18,8 @@ use kernel::{
 
 use super::{
     sock::{
-        FrontSock,
         Owed, //
+        SmcSock,
     },
     Sk, //
 };
@@ -144,10 +144,10 @@ impl Drop for Charge {
 ///
 /// # Safety
 ///
-/// `sk` must be a [`FrontSock`] and alive, and its spinlock held while the result is in use.
+/// `sk` must be a [`SmcSock`] and alive, and its spinlock held while the result is in use.
 unsafe fn owed<'a>(sk: *mut bindings::sock) -> &'a mut Owed {
     // SAFETY: By the caller's promise; the spinlock keeps others away.
-    unsafe { &mut (*sk.cast::<FrontSock>()).owed }
+    unsafe { &mut (*sk.cast::<SmcSock>()).owed }
 }
 
 /// The owner lets go of a socket: does what others could not do meanwhile.

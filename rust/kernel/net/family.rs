@@ -23,7 +23,7 @@ use super::{
     },
     sock_alloc::{
         alloc,
-        Kind, //
+        SockKind, //
     },
     stream_socket::StreamSocket,
     tcp,
@@ -52,8 +52,8 @@ impl<T: StreamSocket> FamilyRegistration<T> {
     pub fn new() -> Result<Self> {
         tcp::learn_defaults()?;
         let protos = [
-            ProtoRegistration::new(Kind::Own4)?,
-            ProtoRegistration::new(Kind::Own6)?,
+            ProtoRegistration::new(SockKind::Smc)?,
+            ProtoRegistration::new(SockKind::Smc6)?,
         ];
         Ok(Self {
             _family: Registered::new()?,
@@ -115,8 +115,8 @@ impl<T: StreamSocket> Registered<T> {
             return Err(ESOCKTNOSUPPORT);
         }
         let (kind, version) = match protocol {
-            0 => (Kind::Own4, IpVersion::V4),
-            1 => (Kind::Own6, IpVersion::V6),
+            0 => (SockKind::Smc, IpVersion::V4),
+            1 => (SockKind::Smc6, IpVersion::V6),
             _ => return Err(EPROTONOSUPPORT),
         };
         // SAFETY: By the caller's promise.

@@ -19,7 +19,7 @@ use super::{
         ProtoOpsVTable,
         Table, //
     },
-    sock_alloc::Kind,
+    sock_alloc::SockKind,
     stream_socket::StreamSocket,
     tcp,
     ulp, //
@@ -45,8 +45,8 @@ impl<T: StreamSocket> InetRegistration<T> {
     pub fn new() -> Result<Self> {
         tcp::learn_defaults()?;
         let protos = [
-            ProtoRegistration::new(Kind::Inet4)?,
-            ProtoRegistration::new(Kind::Inet6)?,
+            ProtoRegistration::new(SockKind::InetSmc)?,
+            ProtoRegistration::new(SockKind::Inet6Smc)?,
         ];
         let v4 = Registered4::new();
         #[cfg(CONFIG_IPV6)]
@@ -79,7 +79,7 @@ impl ProtoSw {
     /// The record must not be registered, and nobody else may write it.
     unsafe fn fill<T: StreamSocket>(
         &self,
-        kind: Kind,
+        kind: SockKind,
         ops: &'static Table,
     ) -> *mut bindings::inet_protosw {
         let record = self.0.get().cast::<bindings::inet_protosw>();
@@ -108,7 +108,7 @@ impl<T: StreamSocket> Registered4<T> {
 
     fn new() -> Self {
         // SAFETY: The registration of the kind made sure that this happens once at a time.
-        let record = unsafe { PROTOSW4.fill::<T>(Kind::Inet4, Self::OPS) };
+        let record = unsafe { PROTOSW4.fill::<T>(SockKind::InetSmc, Self::OPS) };
         // SAFETY: A static record of a registered kind.
         unsafe { bindings::inet_register_protosw(record) };
         Self(PhantomData)
@@ -131,7 +131,7 @@ impl<T: StreamSocket> Registered6<T> {
 
     fn new() -> Result<Self> {
         // SAFETY: The registration of the kind made sure that this happens once at a time.
-        let record = unsafe { PROTOSW6.fill::<T>(Kind::Inet6, Self::OPS) };
+        let record = unsafe { PROTOSW6.fill::<T>(SockKind::Inet6Smc, Self::OPS) };
         // SAFETY: A static record of a registered kind.
         kernel::error::to_result(unsafe { bindings::inet6_register_protosw(record) })?;
         Ok(Self(PhantomData))

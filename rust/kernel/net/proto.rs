@@ -31,11 +31,11 @@ use super::{
     charge,
     memory::MEMORY,
     proto_ops::ProtoOpsVTable,
-    sock::FrontSock,
+    sock::SmcSock,
     sock_alloc::{
         destruct,
         prepare,
-        Kind, //
+        SockKind, //
     },
     stream_socket::StreamSocket,
     IpVersion,
@@ -51,7 +51,7 @@ use crate::{
 
 /// A registered kind of sockets. It is dropped when no socket of the kind is left, which is so when
 /// the module goes.
-pub(super) struct ProtoRegistration<T>(Kind, PhantomData<fn(T)>);
+pub(super) struct ProtoRegistration<T>(SockKind, PhantomData<fn(T)>);
 
 impl<T: StreamSocket> ProtoRegistration<T> {
     /// Registers a kind. May sleep.
@@ -59,7 +59,7 @@ impl<T: StreamSocket> ProtoRegistration<T> {
     /// # Errors
     ///
     /// `EBUSY` if it is registered already, `ENOMEM`.
-    pub(super) fn new(kind: Kind) -> Result<Self> {
+    pub(super) fn new(kind: SockKind) -> Result<Self> {
         if kind.taken().xchg(true, Full) {
             return Err(EBUSY);
         }
@@ -75,19 +75,19 @@ impl<T: StreamSocket> ProtoRegistration<T> {
     /// # Safety
     ///
     /// `proto` must be valid for writing, and not registered.
-    unsafe fn fill(kind: Kind, proto: *mut bindings::proto) {
+    unsafe fn fill(kind: SockKind, proto: *mut bindings::proto) {
         // SAFETY: By the caller's promise; zeroes are a valid record.
         let proto = unsafe {
             ptr::write_bytes(proto, 0, 1);
             &mut *proto
         };
         proto.owner = this_module();
-        proto.obj_size = size_of::<FrontSock>() as u32;
+        proto.obj_size = size_of::<SmcSock>() as u32;
         let name = match kind {
-            Kind::Own4 => T::NAMES[0],
-            Kind::Own6 => T::NAMES[1],
-            Kind::Inet4 => T::NAMES[2],
-            Kind::Inet6 => T::NAMES[3],
+            SockKind::Smc => T::NAMES[0],
+            SockKind::Smc6 => T::NAMES[1],
+            SockKind::InetSmc => T::NAMES[2],
+            SockKind::Inet6Smc => T::NAMES[3],
         };
         for (to, from) in proto.name.iter_mut().zip(name.to_bytes_with_nul()) {
             *to = *from;
@@ -100,11 +100,11 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         proto.sysctl_rmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_RMEM;
         proto.sysctl_wmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_WMEM;
         proto.release_cb = Some(charge::release_callback);
-        if matches!(kind, Kind::Inet4 | Kind::Inet6) {
+        if matches!(kind, SockKind::InetSmc | SockKind::Inet6Smc) {
             fill_inet::<T>(proto);
         }
-        if kind == Kind::Inet6 {
-            proto.ipv6_pinfo_offset = offset_of!(FrontSock, inet6) as u32;
+        if kind == SockKind::Inet6Smc {
+            proto.ipv6_pinfo_offset = offset_of!(SmcSock, inet6) as u32;
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Owed {
 ///
 /// The kernel takes the first member for the whole; for `IPPROTO_SMC` sockets that is an inet_sock.
 #[repr(C)]
-pub(super) struct FrontSock {
+pub(super) struct SmcSock {
     pub(super) inet: bindings::inet_sock,
     /// Those who wait for the socket's state. Unlike `sk_wq` it lives as long as the socket, also
     /// after the application has closed it and before it was accepted.
@@ -57,19 +57,19 @@ pub(super) struct FrontSock {
     /// For `IPPROTO_SMC` sockets of AF_INET6, at `proto.ipv6_pinfo_offset`.
     pub(super) inet6: bindings::ipv6_pinfo,
     /// The TCP socket that became this one by TCP_ULP, with a reference, or null.
-    pub(super) origin: *mut bindings::sock,
+    pub(super) tcp_origin: *mut bindings::sock,
     /// Guarded by the socket's spinlock.
     pub(super) owed: Owed,
 }
 
-const _: () = assert!(offset_of!(FrontSock, inet) == 0);
+const _: () = assert!(offset_of!(SmcSock, inet) == 0);
 
 /// A `struct sock` of one of our protocols (the front socket, not the TCP socket below it).
 ///
 /// # Invariants
 ///
-/// Points into a [`FrontSock`] whose `waiters` is initialised, which holds a reference of its
-/// network namespace, and whose `origin` is null or alive and does not change once the socket is shown
+/// Points into a [`SmcSock`] whose `waiters` is initialised, which holds a reference of its
+/// network namespace, and whose `tcp_origin` is null or alive and does not change once the socket is shown
 /// to others.
 #[repr(transparent)]
 pub struct Sk(Opaque<bindings::sock>);
@@ -125,7 +125,7 @@ impl Sk {
     ///
     /// `ptr` must point to a living socket of one of our protocols, for `'a`.
     pub(super) unsafe fn from_ptr<'a>(ptr: *mut bindings::sock) -> &'a Self {
-        // INVARIANT: Sockets of our protocols are made as a `FrontSock` and fully initialised.
+        // INVARIANT: Sockets of our protocols are made as a `SmcSock` and fully initialised.
         // SAFETY: By the caller's promise; the type is transparent.
         unsafe { &*ptr.cast() }
     }
@@ -141,33 +141,33 @@ impl Sk {
     }
 
     pub(super) fn front_slot(&self) -> *mut *mut c_void {
-        let front = self.as_ptr().cast::<FrontSock>();
-        // SAFETY: By the type invariant the socket is a `FrontSock`.
+        let front = self.as_ptr().cast::<SmcSock>();
+        // SAFETY: By the type invariant the socket is a `SmcSock`.
         unsafe { &raw mut (*front).front }
     }
 
     fn waiters(&self) -> *mut bindings::wait_queue_head {
-        let front = self.as_ptr().cast::<FrontSock>();
-        // SAFETY: By the type invariant the socket is a `FrontSock`.
+        let front = self.as_ptr().cast::<SmcSock>();
+        // SAFETY: By the type invariant the socket is a `SmcSock`.
         unsafe { &raw mut (*front).waiters }
     }
 
     /// Where the kernel keeps the options of SOL_SOCKET and the pending error that the application
     /// sees: the socket itself, or the TCP socket that it was.
-    fn face(&self) -> *mut bindings::sock {
-        let front = self.as_ptr().cast::<FrontSock>();
-        // SAFETY: By the type invariant the socket is a `FrontSock`, and the field does not change.
-        let origin = unsafe { (*front).origin };
-        if origin.is_null() {
+    fn option_sk(&self) -> *mut bindings::sock {
+        let front = self.as_ptr().cast::<SmcSock>();
+        // SAFETY: By the type invariant the socket is a `SmcSock`, and the field does not change.
+        let tcp_origin = unsafe { (*front).tcp_origin };
+        if tcp_origin.is_null() {
             self.as_ptr()
         } else {
-            origin
+            tcp_origin
         }
     }
 
     /// Whether the socket was one of TCP before (TCP_ULP).
     pub fn was_tcp(&self) -> bool {
-        self.face() != self.as_ptr()
+        self.option_sk() != self.as_ptr()
     }
 
     /// The version of IP of a socket of AF_INET or AF_INET6.
@@ -234,7 +234,7 @@ impl Sk {
 
     /// Whether an error is pending.
     pub fn has_err(&self) -> bool {
-        read_once!(self.face, sk_err) != 0
+        read_once!(self.option_sk, sk_err) != 0
     }
 
     /// Takes the pending error, so that it is reported once.
@@ -244,18 +244,18 @@ impl Sk {
     /// The pending error, if there is one.
     pub fn take_err(&self) -> Result {
         // SAFETY: The socket is alive.
-        kernel::error::to_result(unsafe { bindings::sock_error(self.face()) })
+        kernel::error::to_result(unsafe { bindings::sock_error(self.option_sk()) })
     }
 
     /// Makes an error pending and wakes all who wait (`EPOLLERR`). Any context.
     pub fn set_err(&self, err: Error) {
-        write_once!(self.face, sk_err, -err.to_errno());
+        write_once!(self.option_sk, sk_err, -err.to_errno());
         self.wake_err();
     }
 
     /// Makes an error pending without a word to those who wait, who have to be woken soon. Any context.
     pub fn note_err(&self, err: Error) {
-        write_once!(self.face, sk_err, -err.to_errno());
+        write_once!(self.option_sk, sk_err, -err.to_errno());
     }
 
     /// What was shut down: bit 0 receiving, bit 1 sending.
@@ -275,7 +275,7 @@ impl Sk {
 
     fn flag(&self, flag: bindings::sock_flags) -> bool {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_flag(self.face(), flag) }
+        unsafe { bindings::sock_flag(self.option_sk(), flag) }
     }
 
     /// SO_OOBINLINE.
@@ -287,7 +287,7 @@ impl Sk {
     /// not to wait. Process context.
     pub fn linger(&self) -> Option<isize> {
         let is_set = self.flag(bindings::sock_flags_SOCK_LINGER);
-        let time = isize::try_from(read_once!(self.face, sk_lingertime)).unwrap_or(FOREVER);
+        let time = isize::try_from(read_once!(self.option_sk, sk_lingertime)).unwrap_or(FOREVER);
         // SAFETY: Only looks at the current task.
         let is_exiting = unsafe { bindings::current_is_exiting() };
         (is_set && (time == 0 || !is_exiting)).then_some(time)
@@ -296,29 +296,29 @@ impl Sk {
     /// SO_SNDTIMEO in jiffies; 0 if `nonblock`.
     pub fn sndtimeo(&self, nonblock: bool) -> isize {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_sndtimeo(self.face(), nonblock) }
+        unsafe { bindings::sock_sndtimeo(self.option_sk(), nonblock) }
     }
 
     /// SO_RCVTIMEO in jiffies; 0 if `nonblock`.
     pub fn rcvtimeo(&self, nonblock: bool) -> isize {
         // SAFETY: The socket is alive.
-        unsafe { bindings::sock_rcvtimeo(self.face(), nonblock) }
+        unsafe { bindings::sock_rcvtimeo(self.option_sk(), nonblock) }
     }
 
     /// How many of `len` bytes a receiver waits for (SO_RCVLOWAT, MSG_WAITALL); at least 1.
     pub fn rcvlowat(&self, waitall: bool, len: usize) -> usize {
-        let low = usize::try_from(read_once!(self.face, sk_rcvlowat)).unwrap_or(1);
+        let low = usize::try_from(read_once!(self.option_sk, sk_rcvlowat)).unwrap_or(1);
         if waitall { len } else { low.min(len) }.max(1)
     }
 
     /// SO_RCVLOWAT in bytes.
     pub fn lowat(&self) -> i32 {
-        read_once!(self.face, sk_rcvlowat)
+        read_once!(self.option_sk, sk_rcvlowat)
     }
 
     /// SO_SNDBUF in bytes.
     pub fn sndbuf(&self) -> u32 {
-        u32::try_from(read_once!(self.face, sk_sndbuf)).unwrap_or(0)
+        u32::try_from(read_once!(self.option_sk, sk_sndbuf)).unwrap_or(0)
     }
 
     /// How much would have to be queued, besides `bytes` more, for the kernel to grant these in any case: it
@@ -330,19 +330,19 @@ impl Sk {
 
     /// SO_RCVBUF in bytes.
     pub fn rcvbuf(&self) -> u32 {
-        u32::try_from(read_once!(self.face, sk_rcvbuf)).unwrap_or(0)
+        u32::try_from(read_once!(self.option_sk, sk_rcvbuf)).unwrap_or(0)
     }
 
     /// Sets what SO_SNDBUF and SO_RCVBUF report until the application sets them, in bytes.
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
-        let locks = u32::from(read_once!(self.face, sk_userlocks));
+        let locks = u32::from(read_once!(self.option_sk, sk_userlocks));
         if locks & bindings::SOCK_SNDBUF_LOCK == 0 {
             let len = i32::try_from(sndbuf).unwrap_or(i32::MAX);
-            write_once!(self.face, sk_sndbuf, len);
+            write_once!(self.option_sk, sk_sndbuf, len);
         }
         if locks & bindings::SOCK_RCVBUF_LOCK == 0 {
             let len = i32::try_from(rcvbuf).unwrap_or(i32::MAX);
-            write_once!(self.face, sk_rcvbuf, len);
+            write_once!(self.option_sk, sk_rcvbuf, len);
         }
     }
 
@@ -383,9 +383,9 @@ impl Sk {
     /// Device, mark and priority: what a socket is bound to, and how its packets are marked.
     pub(super) fn marks(&self) -> (i32, u32, u32) {
         (
-            read_once!(self.face, __sk_common.skc_bound_dev_if),
-            read_once!(self.face, sk_mark),
-            read_once!(self.face, sk_priority),
+            read_once!(self.option_sk, __sk_common.skc_bound_dev_if),
+            read_once!(self.option_sk, sk_mark),
+            read_once!(self.option_sk, sk_priority),
         )
     }
 
@@ -398,20 +398,28 @@ impl Sk {
 
     /// Takes over what a listener's option settings mean for a connection that it accepted.
     pub(super) fn inherit(&self, parent: &Self) {
-        write_once!(self, sk_sndtimeo, read_once!(parent.face, sk_sndtimeo));
-        write_once!(self, sk_rcvtimeo, read_once!(parent.face, sk_rcvtimeo));
-        write_once!(self, sk_rcvlowat, read_once!(parent.face, sk_rcvlowat));
-        write_once!(self, sk_sndbuf, read_once!(parent.face, sk_sndbuf));
-        write_once!(self, sk_rcvbuf, read_once!(parent.face, sk_rcvbuf));
-        write_once!(self, sk_userlocks, read_once!(parent.face, sk_userlocks));
-        write_once!(self, sk_lingertime, read_once!(parent.face, sk_lingertime));
-        write_once!(self, sk_mark, read_once!(parent.face, sk_mark));
-        write_once!(self, sk_priority, read_once!(parent.face, sk_priority));
-        write_once!(self, sk_uid, read_once!(parent.face, sk_uid));
+        write_once!(self, sk_sndtimeo, read_once!(parent.option_sk, sk_sndtimeo));
+        write_once!(self, sk_rcvtimeo, read_once!(parent.option_sk, sk_rcvtimeo));
+        write_once!(self, sk_rcvlowat, read_once!(parent.option_sk, sk_rcvlowat));
+        write_once!(self, sk_sndbuf, read_once!(parent.option_sk, sk_sndbuf));
+        write_once!(self, sk_rcvbuf, read_once!(parent.option_sk, sk_rcvbuf));
+        write_once!(
+            self,
+            sk_userlocks,
+            read_once!(parent.option_sk, sk_userlocks)
+        );
+        write_once!(
+            self,
+            sk_lingertime,
+            read_once!(parent.option_sk, sk_lingertime)
+        );
+        write_once!(self, sk_mark, read_once!(parent.option_sk, sk_mark));
+        write_once!(self, sk_priority, read_once!(parent.option_sk, sk_priority));
+        write_once!(self, sk_uid, read_once!(parent.option_sk, sk_uid));
         write_once!(
             self,
             __sk_common.skc_bound_dev_if,
-            read_once!(parent.face, __sk_common.skc_bound_dev_if)
+            read_once!(parent.option_sk, __sk_common.skc_bound_dev_if)
         );
         for flag in INHERITED_FLAGS {
             if parent.flag(flag) {
@@ -484,7 +492,7 @@ impl Sk {
             wake_up(self.waiters(), key);
         }
         // SAFETY: We are in an RCU read section, and the socket is alive.
-        unsafe { bindings::sk_wake_async_rcu(self.face(), how as i32, band as i32) };
+        unsafe { bindings::sk_wake_async_rcu(self.option_sk(), how as i32, band as i32) };
     }
 
     /// Sends SIGURG to the owner of the file (`F_SETOWN`).
@@ -502,7 +510,8 @@ impl Sk {
     /// error instead of `EPIPE`.
     pub fn stream_error(&self, flags: u32, err: Error) -> Error {
         // SAFETY: The socket is alive.
-        let err = unsafe { bindings::sk_stream_error(self.face(), flags as i32, err.to_errno()) };
+        let err =
+            unsafe { bindings::sk_stream_error(self.option_sk(), flags as i32, err.to_errno()) };
         Error::from_errno(err)
     }
 

@@ -22,46 +22,46 @@ use kernel::{
 };
 
 use super::{
-    sock::FrontSock,
+    sock::SmcSock,
     Sk, //
 };
 use crate::bindings;
 
 /// A kind of sockets, as `/proc/net/protocols` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SockKind {
     /// Of the family of our own, over IPv4.
-    Own4 = 0,
+    Smc = 0,
     /// Of the family of our own, over IPv6.
-    Own6 = 1,
+    Smc6 = 1,
     /// Of AF_INET, with a protocol number of our own.
-    Inet4 = 2,
+    InetSmc = 2,
     /// Of AF_INET6, with a protocol number of our own.
-    Inet6 = 3,
+    Inet6Smc = 3,
 }
 
 /// Where the kernel keeps its records of the kinds.
-struct Storage {
-    protos: UnsafeCell<MaybeUninit<[bindings::proto; Kind::COUNT]>>,
-    taken: [Atomic<bool>; Kind::COUNT],
+struct Protos {
+    protos: UnsafeCell<MaybeUninit<[bindings::proto; SockKind::COUNT]>>,
+    taken: [Atomic<bool>; SockKind::COUNT],
 }
 
 // SAFETY: A record is written only in `ProtoRegistration::new`, by the one that has taken it, before
 // the kernel gets to see it; the kernel synchronises its own use.
-unsafe impl Sync for Storage {}
+unsafe impl Sync for Protos {}
 
-static STORAGE: Storage = Storage {
+static PROTOS: Protos = Protos {
     protos: UnsafeCell::new(MaybeUninit::zeroed()),
-    taken: [const { Atomic::new(false) }; Kind::COUNT],
+    taken: [const { Atomic::new(false) }; SockKind::COUNT],
 };
 
-impl Kind {
+impl SockKind {
     const COUNT: usize = 4;
 
     /// The kernel's record of the kind.
     pub(super) fn proto(self) -> *mut bindings::proto {
         // CAST: The number of an element of the array.
-        STORAGE
+        PROTOS
             .protos
             .get()
             .cast::<bindings::proto>()
@@ -70,15 +70,15 @@ impl Kind {
 
     pub(super) fn taken(self) -> &'static Atomic<bool> {
         match self {
-            Self::Own4 => &STORAGE.taken[0],
-            Self::Own6 => &STORAGE.taken[1],
-            Self::Inet4 => &STORAGE.taken[2],
-            Self::Inet6 => &STORAGE.taken[3],
+            Self::Smc => &PROTOS.taken[0],
+            Self::Smc6 => &PROTOS.taken[1],
+            Self::InetSmc => &PROTOS.taken[2],
+            Self::Inet6Smc => &PROTOS.taken[3],
         }
     }
 }
 
-/// Whether a socket is one of ours, so a [`FrontSock`]. Any context.
+/// Whether a socket is one of ours, so a [`SmcSock`]. Any context.
 ///
 /// # Safety
 ///
@@ -86,8 +86,8 @@ impl Kind {
 pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
     // SAFETY: By the caller's promise.
     let proto = unsafe { (&raw const (*sk).__sk_common.skc_prot).read_volatile() };
-    let kinds = STORAGE.protos.get().cast::<bindings::proto>();
-    (0..Kind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
+    let kinds = PROTOS.protos.get().cast::<bindings::proto>();
+    (0..SockKind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
 }
 
 /// Makes a `sk` of a registered kind, attached to `socket` if that is not null.
@@ -111,7 +111,7 @@ pub(super) unsafe fn alloc(
     // SAFETY: A new `sk` of one of our kinds.
     unsafe { prepare(sk.as_ptr(), destruct) };
     if u32::from(family) == bindings::AF_INET6 {
-        let front = sk.as_ptr().cast::<FrontSock>();
+        let front = sk.as_ptr().cast::<SmcSock>();
         // SAFETY: As above; the kernel finds the IPv6 part of its own sockets so.
         unsafe { (*front).inet.pinet6 = &raw mut (*front).inet6 };
     }
@@ -129,8 +129,8 @@ pub(super) unsafe fn prepare(
     sk: *mut bindings::sock,
     destruct: unsafe extern "C" fn(*mut bindings::sock),
 ) {
-    let front = sk.cast::<FrontSock>();
-    // SAFETY: The objects of our kinds are `FrontSock`s.
+    let front = sk.cast::<SmcSock>();
+    // SAFETY: The objects of our kinds are `SmcSock`s.
     unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
     // SAFETY: Nobody else uses it yet.
     unsafe { (*sk).sk_destruct = Some(destruct) };
@@ -151,11 +151,11 @@ pub(super) unsafe fn prepare(
 pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
     // SAFETY: The caller promises that the socket is still there.
     unsafe { bindings::sock_prot_inuse_add(sk, -1) };
-    // SAFETY: As above; the objects of our kinds are `FrontSock`s.
-    let origin = unsafe { (*sk.cast::<FrontSock>()).origin };
-    if !origin.is_null() {
+    // SAFETY: As above; the objects of our kinds are `SmcSock`s.
+    let tcp_origin = unsafe { (*sk.cast::<SmcSock>()).tcp_origin };
+    if !tcp_origin.is_null() {
         // SAFETY: The reference that came with it.
-        unsafe { bindings::sock_put(origin) };
+        unsafe { bindings::sock_put(tcp_origin) };
     }
 }
 

@@ -35,10 +35,10 @@ use super::{
         ULP_OPS, //
     },
     proto_ops::ProtoOpsVTable,
-    sock::FrontSock,
+    sock::SmcSock,
     sock_alloc::{
         self,
-        Kind, //
+        SockKind, //
     },
     stream_socket::StreamSocket,
     IpVersion,
@@ -142,21 +142,21 @@ unsafe fn convertible(tcp: *mut bindings::sock) -> Result<*mut bindings::socket>
 /// `tcp` must be a living TCP socket.
 unsafe fn make<T: StreamSocket>(tcp: *mut bindings::sock, version: IpVersion) -> Result<ARef<Sk>> {
     let kind = match version {
-        IpVersion::V4 => Kind::Inet4,
-        IpVersion::V6 => Kind::Inet6,
+        IpVersion::V4 => SockKind::InetSmc,
+        IpVersion::V6 => SockKind::Inet6Smc,
     };
     // SAFETY: The socket keeps its namespace; the kinds are registered while the protocol is.
     let sk = unsafe {
         let net = bindings::sock_net(tcp);
         sock_alloc::alloc(net, version.family(), kind.proto(), ptr::null_mut())?
     };
-    let front = sk.as_ptr().cast::<FrontSock>();
+    let front = sk.as_ptr().cast::<SmcSock>();
     // SAFETY: Nobody else uses the new socket yet, and the other is alive.
     unsafe {
         (*sk.as_ptr()).sk_protocol = T::PROTOCOL;
         (*sk.as_ptr()).sk_type = bindings::sock_type_SOCK_STREAM as u16;
         bindings::sock_hold(tcp);
-        (*front).origin = tcp;
+        (*front).tcp_origin = tcp;
     }
     Ok(sk)
 }

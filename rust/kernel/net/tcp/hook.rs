@@ -113,7 +113,7 @@ impl<T: TcpEvents> Owner for Arc<T> {
 
 /// What the user data of a socket with a hook point to.
 #[repr(C, align(8))]
-struct Cell {
+struct SavedCallbacks {
     /// The address of [`MARK`], which tells a cell from what others keep in the user data of a socket.
     mark: *const u8,
     owner: KBox<dyn Owner>,
@@ -125,7 +125,7 @@ struct Cell {
     entry: Opaque<bindings::wait_queue_entry>,
 }
 
-/// What marks a [`Cell`]: nothing else in the kernel points here.
+/// What marks a [`SavedCallbacks`]: nothing else in the kernel points here.
 static MARK: u8 = 0;
 
 /// Bits of the user data that say what they are; the rest is the pointer.
@@ -136,7 +136,7 @@ const FLAGS: usize = (bindings::SK_USER_DATA_NOCOPY
 /// The user data must not be copied when TCP clones a listener into a connection.
 const NOCOPY: usize = bindings::SK_USER_DATA_NOCOPY as usize;
 
-impl Cell {
+impl SavedCallbacks {
     /// The cell of a socket, if it has one of ours. Any context.
     ///
     /// # Safety
@@ -160,7 +160,7 @@ impl Cell {
     }
 
     /// TCP signals urgent data to its own file only, and that socket has none.
-    fn hear_of_urgent(&self, sk: *mut bindings::sock) {
+    fn install_urgent(&self, sk: *mut bindings::sock) {
         // SAFETY: The callers pass a living TCP socket.
         if unsafe { bindings::tcp_urg_data(sk) } & URG_VALID == 0 {
             return;
@@ -192,7 +192,7 @@ enum Kind {
 /// [`callbacks`]; for [`Kind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
     tcp: Arc<TcpSocket>,
-    cell: NonNull<Cell>,
+    cell: NonNull<SavedCallbacks>,
     kind: Kind,
     _owner: PhantomData<Arc<T>>,
 }
@@ -232,7 +232,7 @@ impl<T: TcpEvents> Hook<T> {
 
     fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: Kind) -> Result<Self> {
         let sk = tcp.sk_ptr();
-        let cell = Cell {
+        let cell = SavedCallbacks {
             mark: &raw const MARK,
             owner: KBox::new(owner, GFP_KERNEL)?,
             saved: Callbacks::NONE,
@@ -269,7 +269,11 @@ impl<T: TcpEvents> Hook<T> {
     /// # Safety
     ///
     /// `sk` must be a living TCP socket without user data, its callback lock held for writing.
-    unsafe fn occupy(sk: *mut bindings::sock, mut cell: KBox<Cell>, kind: Kind) -> NonNull<Cell> {
+    unsafe fn occupy(
+        sk: *mut bindings::sock,
+        mut cell: KBox<SavedCallbacks>,
+        kind: Kind,
+    ) -> NonNull<SavedCallbacks> {
         // SAFETY: By the caller's promise.
         cell.saved = unsafe { Callbacks::of(sk) }.originals();
         let cell = KBox::into_raw(cell);
@@ -316,7 +320,7 @@ impl<T: TcpEvents> Drop for Hook<T> {
 ///
 /// # Safety
 ///
-/// To be called by the kernel only, with the entry of a [`Cell`] that is on a queue, and that queue's lock held.
+/// To be called by the kernel only, with the entry of a [`SavedCallbacks`] that is on a queue, and that queue's lock held.
 unsafe extern "C" fn on_wake(
     entry: *mut bindings::wait_queue_entry,
     _mode: u32,
@@ -326,7 +330,8 @@ unsafe extern "C" fn on_wake(
     // CAST: The kernel passes poll(2) bits as a pointer; none for a change of state, which is no connection.
     if key.addr() as u32 & bindings::POLLIN != 0 {
         // SAFETY: By the caller's promise the entry is a field of a cell.
-        let cell = unsafe { entry.byte_sub(offset_of!(Cell, entry)) }.cast::<Cell>();
+        let cell =
+            unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
         // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
         unsafe { (*cell).owner.connection() };
     }

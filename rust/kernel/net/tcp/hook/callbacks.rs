@@ -16,7 +16,7 @@ use kernel::{
 };
 
 use super::{
-    Cell,
+    SavedCallbacks,
     TcpSocket, //
 };
 use crate::bindings;
@@ -185,12 +185,12 @@ fn is_same(a: Callback, b: Callback) -> bool {
 unsafe fn forward(
     sk: *mut bindings::sock,
     which: impl FnOnce(&Callbacks) -> Callback,
-    then: impl FnOnce(&Cell),
+    then: impl FnOnce(&SavedCallbacks),
 ) {
     // SAFETY: The caller promises that the socket is alive.
     unsafe { bindings::callback_read_lock_bh(sk) };
     // SAFETY: As above, and the lock is held until the end.
-    let cell = unsafe { Cell::of(sk) };
+    let cell = unsafe { SavedCallbacks::of(sk) };
     let saved = cell.map(|cell| cell.saved).or_else(|| DEFAULTS.copy());
     if let Some(original) = saved.as_ref().and_then(which) {
         // SAFETY: The kernel's own callback, called as the kernel would have.
@@ -213,7 +213,7 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
             sk,
             |saved| saved.data_ready,
             |cell| {
-                cell.hear_of_urgent(sk);
+                cell.install_urgent(sk);
                 cell.owner.readable();
             },
         )
