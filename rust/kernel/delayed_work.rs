@@ -2,6 +2,9 @@
 
 //! A job that runs later, and certainly not after its owner is gone.
 //!
+//! `kernel::workqueue::DelayedWork` is not used: its time cannot be brought forward, nobody can cancel it or wait for
+//! its end, and its owner lives until it has run.
+//!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use core::ops::Deref;

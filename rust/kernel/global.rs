@@ -2,6 +2,9 @@
 
 //! One object that the whole module shares, published while the module lives.
 //!
+//! `kernel::sync::SetOnce` cannot be emptied again. What a `kernel::revocable::Revocable` holds is dropped when it is
+//! revoked, whoever has a reference.
+//!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
 use core::{

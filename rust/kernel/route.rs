@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where packets to a peer leave this machine.
+//! Where packets to a peer leave this machine. The kernel crate has no network devices, routes or neighbours yet.
 //!
 //! C header: [`include/net/route.h`](srctree/include/net/route.h)
 

@@ -2,6 +2,8 @@
 
 //! The clock and its units.
 //!
+//! `kernel::time::Instant` does not tell its nanoseconds, which the protocol core counts in, and has no coarse clock.
+//!
 //! C header: [`include/linux/jiffies.h`](srctree/include/linux/jiffies.h)
 
 use kernel::time::Jiffies;

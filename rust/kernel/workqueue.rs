@@ -2,6 +2,8 @@
 
 //! Workqueues of our own: what runs on them has ended before the module goes.
 //!
+//! `kernel::workqueue` has references to the queues of the system, and no way to make one.
+//!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use core::ptr::NonNull;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device reads or writes while we do.
+//! Memory that a device reads or writes while we do: pages in a row, of which `kernel::page::Page` has only one.
 
 use core::ptr::NonNull;
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A block as a device sees it.
+//!
+//! `kernel::dma` is for drivers, which have their device bound, and for coherent memory. RDMA devices in software
+//! have no DMA at all, which the mapping functions of the RDMA core hide.
 
 use kernel::{
     error::to_result,

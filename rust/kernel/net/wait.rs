@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sleeping until a condition holds.
+//! Sleeping until a condition holds, on queues that the kernel wakes.
+//!
+//! `kernel::sync::CondVar` has a queue of its own, and wants a lock around the condition.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
