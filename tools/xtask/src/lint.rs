@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The repository's own rules, those that no compiler checks.
 
+mod circles;
 mod files;
 mod ranks;
 mod rust;
@@ -66,6 +67,7 @@ pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
 fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let ranks = ranks::Ranks::read(&dirs.repo.join("Documentation/layers.md"))?;
     let words = words::Words::read(&dirs.repo)?;
+    let mut circles = circles::Crates::default();
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
     for path in &paths {
@@ -78,7 +80,9 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             rust::check(path, &text, &mut findings);
             transport::check(path, &text, &mut findings);
             ranks.check(path, &text, &mut findings);
+            circles.add(path, &text, &mut findings);
         }
     }
+    circles.check(&mut findings);
     Ok((paths.len(), findings))
 }
