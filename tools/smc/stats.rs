@@ -6,8 +6,7 @@ use std::io;
 
 use serde::Deserialize;
 use serde::Serialize;
-use smc_uapi::SMC_NETLINK_GET_FBACK_STATS;
-use smc_uapi::SMC_NETLINK_GET_STATS;
+use smc_uapi::*;
 
 use crate::view::Attributes;
 use crate::view::Module;
@@ -129,27 +128,41 @@ impl Technology {
                 call_sizes: sizes(attributes.nest(call_sizes)),
                 buffer_bytes: number(usage),
                 buffer_sizes: sizes(attributes.nest(buffer_sizes)),
-                buffers_made: count(6),
-                buffers_reused: count(5),
-                buffers_downgraded: count(7),
-                full: count(4),
-                peer_full: count(3),
-                too_small: count(2),
-                peer_too_small: count(1),
+                buffers_made: count(SMC_NLA_STATS_RMB_ALLOC_CNT),
+                buffers_reused: count(SMC_NLA_STATS_RMB_REUSE_CNT),
+                buffers_downgraded: count(SMC_NLA_STATS_RMB_DGRADE_CNT),
+                full: count(SMC_NLA_STATS_RMB_FULL_CNT),
+                peer_full: count(SMC_NLA_STATS_RMB_FULL_PEER_CNT),
+                too_small: count(SMC_NLA_STATS_RMB_SIZE_SM_CNT),
+                peer_too_small: count(SMC_NLA_STATS_RMB_SIZE_SM_PEER_CNT),
             }
         };
         Self {
-            client_v1: number(7),
-            client_v2: number(8),
-            server_v1: number(9),
-            server_v2: number(10),
-            sent: direction([17, 19, 3, 21, 1, 5]),
-            received: direction([16, 18, 4, 20, 2, 6]),
-            cork: number(13),
-            nodelay: number(14),
-            sendpage: number(11),
-            splice: number(12),
-            urgent: number(15),
+            client_v1: number(SMC_NLA_STATS_T_CLNT_V1_SUCC),
+            client_v2: number(SMC_NLA_STATS_T_CLNT_V2_SUCC),
+            server_v1: number(SMC_NLA_STATS_T_SRV_V1_SUCC),
+            server_v2: number(SMC_NLA_STATS_T_SRV_V2_SUCC),
+            sent: direction([
+                SMC_NLA_STATS_T_TX_BYTES,
+                SMC_NLA_STATS_T_TX_CNT,
+                SMC_NLA_STATS_T_TXPLOAD_SIZE,
+                SMC_NLA_STATS_T_TX_RMB_USAGE,
+                SMC_NLA_STATS_T_TX_RMB_SIZE,
+                SMC_NLA_STATS_T_TX_RMB_STATS,
+            ]),
+            received: direction([
+                SMC_NLA_STATS_T_RX_BYTES,
+                SMC_NLA_STATS_T_RX_CNT,
+                SMC_NLA_STATS_T_RXPLOAD_SIZE,
+                SMC_NLA_STATS_T_RX_RMB_USAGE,
+                SMC_NLA_STATS_T_RX_RMB_SIZE,
+                SMC_NLA_STATS_T_RX_RMB_STATS,
+            ]),
+            cork: number(SMC_NLA_STATS_T_CORK_CNT),
+            nodelay: number(SMC_NLA_STATS_T_NDLY_CNT),
+            sendpage: number(SMC_NLA_STATS_T_SENDPAGE_CNT),
+            splice: number(SMC_NLA_STATS_T_SPLICE_CNT),
+            urgent: number(SMC_NLA_STATS_T_URG_DATA_CNT),
         }
     }
 }
@@ -163,10 +176,10 @@ impl Module {
         let stats = stats.ok_or(io::ErrorKind::InvalidData)?;
         let technology = |kind| stats.nest(kind).map(Technology::of).unwrap_or_default();
         Ok(Stats {
-            smcd: technology(1),
-            smcr: technology(2),
-            client_errors: stats.number(3),
-            server_errors: stats.number(4),
+            smcd: technology(SMC_NLA_STATS_SMCD_TECH),
+            smcr: technology(SMC_NLA_STATS_SMCR_TECH),
+            client_errors: stats.number(SMC_NLA_STATS_CLNT_HS_ERR_CNT),
+            server_errors: stats.number(SMC_NLA_STATS_SRV_HS_ERR_CNT),
             fallbacks,
         })
     }
@@ -177,13 +190,18 @@ impl Module {
             let Some(attributes) = Attributes::of(message) else {
                 continue;
             };
-            fallbacks.server += attributes.number(2);
-            fallbacks.client += attributes.number(3);
+            fallbacks.server += attributes.number(SMC_NLA_FBACK_STATS_SRV_CNT);
+            fallbacks.client += attributes.number(SMC_NLA_FBACK_STATS_CLNT_CNT);
             // CAST: the attribute has four bytes.
-            let (code, count) = (attributes.number(4) as u32, attributes.number(5));
+            let (code, count) = (
+                attributes.number(SMC_NLA_FBACK_STATS_RSN_CODE) as u32,
+                attributes.number(SMC_NLA_FBACK_STATS_RSN_CNT),
+            );
             if count > 0 {
                 fallbacks.reasons.push(Fallback {
-                    end: ["client", "server"][usize::from(attributes.number(1) == 1)].to_string(),
+                    end: ["client", "server"]
+                        [usize::from(attributes.number(SMC_NLA_FBACK_STATS_TYPE) == 1)]
+                    .to_string(),
                     code,
                     reason: crate::path::in_words(code),
                     count,

@@ -5,11 +5,7 @@
 use std::io;
 
 use serde::Serialize;
-use smc_uapi::SMC_NETLINK_DUMP_SEID;
-use smc_uapi::SMC_NETLINK_GET_DEV_SMCR;
-use smc_uapi::SMC_NETLINK_GET_LGR_SMCR;
-use smc_uapi::SMC_NETLINK_GET_LINK_SMCR;
-use smc_uapi::SMC_NETLINK_GET_SYS_INFO;
+use smc_uapi::*;
 
 use crate::genl::Family;
 use crate::genl::Message;
@@ -103,9 +99,9 @@ impl Group {
         let attributes = Attributes::of(message)?;
         Some(Self {
             // CAST: the attribute has four bytes.
-            id: attributes.number(1) as u32,
-            role: ["client", "server"][usize::from(attributes.number(2) == 1)],
-            kind: match attributes.number(3) {
+            id: attributes.number(SMC_NLA_LGR_R_ID) as u32,
+            role: ["client", "server"][usize::from(attributes.number(SMC_NLA_LGR_R_ROLE) == 1)],
+            kind: match attributes.number(SMC_NLA_LGR_R_TYPE) {
                 0 => "none",
                 1 => "single",
                 2 => "symmetric",
@@ -113,11 +109,11 @@ impl Group {
                 4 => "asymmetric local",
                 _ => "unknown",
             },
-            vlan: attributes.number(5),
-            pnetid: attributes.text(4),
-            connections: attributes.number(6),
-            send_bytes: attributes.number(12),
-            receive_bytes: attributes.number(13),
+            vlan: attributes.number(SMC_NLA_LGR_R_VLAN_ID),
+            pnetid: attributes.text(SMC_NLA_LGR_R_PNETID),
+            connections: attributes.number(SMC_NLA_LGR_R_CONNS_NUM),
+            send_bytes: attributes.number(SMC_NLA_LGR_R_SNDBUF_ALLOC),
+            receive_bytes: attributes.number(SMC_NLA_LGR_R_RMB_ALLOC),
             v2: GroupV2::of(attributes),
         })
     }
@@ -125,20 +121,27 @@ impl Group {
 
 impl GroupV2 {
     fn of(attributes: Attributes<'_>) -> Option<Self> {
-        let (common, own) = (attributes.nest(7)?, attributes.nest(8)?);
+        let (common, own) = (
+            attributes.nest(SMC_NLA_LGR_R_V2_COMMON)?,
+            attributes.nest(SMC_NLA_LGR_R_V2)?,
+        );
         Some(Self {
-            version: format!("{}.{}", common.number(0), common.number(1)),
-            peer: common.text(4),
-            os: match common.number(2) {
+            version: format!(
+                "{}.{}",
+                common.number(SMC_NLA_LGR_V2_VER),
+                common.number(SMC_NLA_LGR_V2_REL)
+            ),
+            peer: common.text(SMC_NLA_LGR_V2_PEER_HOST),
+            os: match common.number(SMC_NLA_LGR_V2_OS) {
                 1 => "z/OS",
                 2 => "Linux",
                 3 => "AIX",
                 _ => "unknown",
             },
-            eid: common.text(3),
-            direct: own.number(1) != 0,
-            max_connections: own.number(2),
-            max_links: own.number(3),
+            eid: common.text(SMC_NLA_LGR_V2_NEG_EID),
+            direct: own.number(SMC_NLA_LGR_R_V2_DIRECT) != 0,
+            max_connections: own.number(SMC_NLA_LGR_R_V2_MAX_CONNS),
+            max_links: own.number(SMC_NLA_LGR_R_V2_MAX_LINKS),
         })
     }
 }
@@ -175,22 +178,22 @@ impl Link {
         let attributes = Attributes::of(message)?;
         Some(Self {
             group,
-            id: attributes.number(1),
-            state: match attributes.number(10) {
+            id: attributes.number(SMC_NLA_LINK_ID),
+            state: match attributes.number(SMC_NLA_LINK_STATE) {
                 0 => "unused",
                 1 => "inactive",
                 2 => "activating",
                 3 => "active",
                 _ => "unknown",
             },
-            connections: attributes.number(6),
-            ifindex: attributes.number(7),
-            device: attributes.text(2),
-            port: attributes.number(3),
-            uid: format!("{:08x}", attributes.number(8)),
-            peer_uid: format!("{:08x}", attributes.number(9)),
-            gid: attributes.text(4),
-            peer_gid: attributes.text(5),
+            connections: attributes.number(SMC_NLA_LINK_CONN_CNT),
+            ifindex: attributes.number(SMC_NLA_LINK_NET_DEV),
+            device: attributes.text(SMC_NLA_LINK_IB_DEV),
+            port: attributes.number(SMC_NLA_LINK_IB_PORT),
+            uid: format!("{:08x}", attributes.number(SMC_NLA_LINK_UID)),
+            peer_uid: format!("{:08x}", attributes.number(SMC_NLA_LINK_PEER_UID)),
+            gid: attributes.text(SMC_NLA_LINK_GID),
+            peer_gid: attributes.text(SMC_NLA_LINK_PEER_GID),
         })
     }
 }
@@ -236,26 +239,28 @@ impl Port {
         let Some(device) = Attributes::of(message) else {
             return Vec::new();
         };
-        let pci = attribute(device.0, 7).map(|_| Pci {
-            address: device.text(7),
-            device: device.number(6),
-            fid: device.number(3),
-            pchid: device.number(4),
+        let pci = attribute(device.0, SMC_NLA_DEV_PCI_ID).map(|_| Pci {
+            address: device.text(SMC_NLA_DEV_PCI_ID),
+            device: device.number(SMC_NLA_DEV_PCI_DEVICE),
+            fid: device.number(SMC_NLA_DEV_PCI_FID),
+            pchid: device.number(SMC_NLA_DEV_PCI_CHID),
         });
-        let ports = [(1, 8), (2, 9)].into_iter().filter_map(|(number, nest)| {
-            let port = device.nest(nest)?;
-            Some(Self {
-                device: device.text(10),
-                pci: pci.clone(),
-                critical: device.number(2) != 0,
-                port: number,
-                active: port.number(4) == 1,
-                ifindex: port.number(3),
-                links: port.number(6),
-                pnetid: port.text(2),
-                pnetid_by_user: port.number(1) != 0,
-            })
-        });
+        let ports = [(1, SMC_NLA_DEV_PORT), (2, SMC_NLA_DEV_PORT2)]
+            .into_iter()
+            .filter_map(|(number, nest)| {
+                let port = device.nest(nest)?;
+                Some(Self {
+                    device: device.text(SMC_NLA_DEV_IB_NAME),
+                    pci: pci.clone(),
+                    critical: device.number(SMC_NLA_DEV_IS_CRIT) != 0,
+                    port: number,
+                    active: port.number(SMC_NLA_DEV_PORT_STATE) == 1,
+                    ifindex: port.number(SMC_NLA_DEV_PORT_NETDEV),
+                    links: port.number(SMC_NLA_DEV_PORT_LNK_CNT),
+                    pnetid: port.text(SMC_NLA_DEV_PORT_PNETID),
+                    pnetid_by_user: port.number(SMC_NLA_DEV_PORT_PNET_USR) != 0,
+                })
+            });
         ports.collect()
     }
 }
@@ -324,11 +329,15 @@ impl Module {
         let attributes = messages.first().and_then(Attributes::of);
         let attributes = attributes.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Info {
-            version: format!("{}.{}", attributes.number(1), attributes.number(2)),
-            host: attributes.text(4),
-            smcd_v2: attributes.number(3) != 0,
-            smcr_v2: attributes.number(6) != 0,
-            seid: attributes.text(5),
+            version: format!(
+                "{}.{}",
+                attributes.number(SMC_NLA_SYS_VER),
+                attributes.number(SMC_NLA_SYS_REL)
+            ),
+            host: attributes.text(SMC_NLA_SYS_LOCAL_HOST),
+            smcd_v2: attributes.number(SMC_NLA_SYS_IS_ISM_V2) != 0,
+            smcr_v2: attributes.number(SMC_NLA_SYS_IS_SMCR_V2) != 0,
+            seid: attributes.text(SMC_NLA_SYS_SEID),
         })
     }
 
@@ -336,8 +345,14 @@ impl Module {
     pub fn seid(&mut self) -> io::Result<Option<(String, bool)>> {
         let messages = self.0.dump(SMC_NETLINK_DUMP_SEID)?;
         let attributes = messages.first().map(|m| Attributes(&m.attributes));
-        let attributes = attributes.filter(|attributes| !attributes.text(1).is_empty());
-        Ok(attributes.map(|attributes| (attributes.text(1), attributes.number(2) != 0)))
+        let attributes =
+            attributes.filter(|attributes| !attributes.text(SMC_NLA_SEID_ENTRY).is_empty());
+        Ok(attributes.map(|attributes| {
+            (
+                attributes.text(SMC_NLA_SEID_ENTRY),
+                attributes.number(SMC_NLA_SEID_ENABLED) != 0,
+            )
+        }))
     }
 
     /// Has something done that takes no attributes.

@@ -42,6 +42,12 @@ fn numbers_are_those_of_the_headers() {
     for (name, value) in smc_uapi::NUMBERS {
         assertions += &equal(name, *value);
     }
+    assertions +=
+        "#include <linux/version.h>\n#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)\n";
+    for (name, value) in smc_uapi::NUMBERS_6_14 {
+        assertions += &equal(name, *value);
+    }
+    assertions += "#endif\n";
     for (name, value) in smc_uapi::MACROS {
         write!(assertions, "#ifdef {name}\n{}#endif\n", equal(name, *value)).unwrap();
     }

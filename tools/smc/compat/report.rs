@@ -9,6 +9,7 @@ use smc_tools::view::Group;
 use smc_tools::view::Link;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
+use smc_uapi::*;
 
 use crate::table::netdev;
 use crate::table::table;
@@ -200,14 +201,14 @@ fn kind_of(device: u64) -> String {
 }
 
 pub(super) fn smcd_groups(module: &mut Module) -> io::Result<()> {
-    let messages = module.dump(smc_uapi::SMC_NETLINK_GET_LGR_SMCD)?;
+    let messages = module.dump(SMC_NETLINK_GET_LGR_SMCD)?;
     let groups = messages.iter().filter_map(Attributes::of);
     let row = |group: Attributes<'_>| {
         vec![
-            format!("{:08x}", group.number(1)),
-            format!("{:#x}", group.number(4)),
-            group.number(5).to_string(),
-            group.text(6),
+            format!("{:08x}", group.number(SMC_NLA_LGR_D_ID)),
+            format!("{:#x}", group.number(SMC_NLA_LGR_D_VLAN_ID)),
+            group.number(SMC_NLA_LGR_D_CONNS_NUM).to_string(),
+            group.text(SMC_NLA_LGR_D_PNETID),
         ]
     };
     let rows: Vec<_> = groups.map(row).collect();
@@ -215,19 +216,21 @@ pub(super) fn smcd_groups(module: &mut Module) -> io::Result<()> {
 }
 
 pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
-    let messages = module.dump(smc_uapi::SMC_NETLINK_GET_DEV_SMCD)?;
+    let messages = module.dump(SMC_NETLINK_GET_DEV_SMCD)?;
     let devices = messages.iter().filter_map(Attributes::of);
     let row = |device: Attributes<'_>| {
-        let port = device.nest(8);
-        let is_by_user = port.is_some_and(|port| port.number(1) != 0);
-        let pnetid = port.map(|port| port.text(2)).unwrap_or_default();
+        let port = device.nest(SMC_NLA_DEV_PORT);
+        let is_by_user = port.is_some_and(|port| port.number(SMC_NLA_DEV_PORT_PNET_USR) != 0);
+        let pnetid = port
+            .map(|port| port.text(SMC_NLA_DEV_PORT_PNETID))
+            .unwrap_or_default();
         vec![
-            format!("{:04x}", device.number(3)),
-            kind_of(device.number(6)),
-            device.text(7),
-            format!("{:04x}", device.number(4)),
-            ["No", "Yes"][usize::from(device.number(2) != 0)].to_string(),
-            device.number(1).to_string(),
+            format!("{:04x}", device.number(SMC_NLA_DEV_PCI_FID)),
+            kind_of(device.number(SMC_NLA_DEV_PCI_DEVICE)),
+            device.text(SMC_NLA_DEV_PCI_ID),
+            format!("{:04x}", device.number(SMC_NLA_DEV_PCI_CHID)),
+            ["No", "Yes"][usize::from(device.number(SMC_NLA_DEV_IS_CRIT) != 0)].to_string(),
+            device.number(SMC_NLA_DEV_USE_CNT).to_string(),
             format!("{}{pnetid}", ["", "*"][usize::from(is_by_user)]),
         ]
     };
