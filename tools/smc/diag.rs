@@ -5,10 +5,9 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::net::Ipv4Addr;
-use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 
+use libc::NETLINK_SOCK_DIAG;
 use serde::Serialize;
 use smc_uapi::DiagCause;
 use smc_uapi::AF_SMC;
@@ -22,20 +21,18 @@ use smc_uapi::SMC_DIAG_SHUTDOWN;
 use zerocopy::FromBytes as _;
 
 use crate::netlink::attribute;
-use crate::netlink::get_u16;
-use crate::netlink::get_u32;
-use crate::netlink::get_u64;
+use crate::netlink::get;
 use crate::netlink::text;
 use crate::netlink::Netlink;
 
-const NETLINK_SOCK_DIAG: i32 = 4;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// The one request of `sock_diag`.
+pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
 /// `struct smc_diag_req`.
-const REQUEST_LEN: usize = 52;
+pub const REQUEST_LEN: usize = 52;
 
 /// `struct smc_diag_msg`.
-const MESSAGE_LEN: usize = 64;
+pub const MESSAGE_LEN: usize = 64;
 
 /// Asks for the attributes of a connection, of its link, and of one over TCP: bits (number - 1).
 const EXTENSIONS: u8 =
@@ -159,8 +156,8 @@ pub struct Link {
 
 impl Conn {
     fn of(bytes: &[u8]) -> Option<Self> {
-        let word = |at| get_u32(bytes, at);
-        let cursor = |at: usize| Some((get_u16(bytes, at + 2)?, word(at + 4)?));
+        let word = |at| get(bytes, at);
+        let cursor = |at: usize| Some((get(bytes, at + 2)?, get(bytes, at + 4)?));
         let mut cursors = [(0, 0); 7];
         for (cursor_at, place) in [16, 24, 32, 40, 52, 60, 68].into_iter().zip(&mut cursors) {
             *place = cursor(cursor_at)?;
@@ -171,7 +168,7 @@ impl Conn {
             receive_bytes: word(8)?,
             peer_bytes: word(12)?,
             cursors,
-            flags: bytes.get(48..52)?.try_into().ok()?,
+            flags: get(bytes, 48)?,
         })
     }
 }
@@ -222,13 +219,13 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
         },
         local: address(bytes, 4, 8)?,
         peer: address(bytes, 6, 24)?,
-        uid: get_u32(bytes, 52)?,
-        inode: get_u64(bytes, 56)?,
-        reason: get_u32(fallback, 0).unwrap_or(0),
-        peer_diagnosis: get_u32(fallback, 4).unwrap_or(0),
+        uid: get(bytes, 52)?,
+        inode: get(bytes, 56)?,
+        reason: get(fallback, 0).unwrap_or(0),
+        peer_diagnosis: get(fallback, 4).unwrap_or(0),
         cause: cause.cause,
         end: cause.role,
-        interface: get_u32(bytes, 40)?,
+        interface: get(bytes, 40)?,
         shutdown: shutdown.copied().unwrap_or(0),
         conn: attribute(attributes, SMC_DIAG_CONNINFO).and_then(Conn::of),
         link: attribute(attributes, SMC_DIAG_LGRINFO).and_then(Link::of),
@@ -237,14 +234,9 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
 
 /// Reads a port at `port_at` and an address at `ip_at`, IPv4 when words 1 to 3 are zero.
 fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
-    let port = u16::from_be_bytes(bytes.get(port_at..port_at + 2)?.try_into().ok()?);
-    let octets: [u8; 16] = bytes.get(ip_at..ip_at + 16)?.try_into().ok()?;
-    let [a, b, c, d, rest @ ..] = octets;
-
-    let ip = if rest == [0; 12] {
-        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-    } else {
-        IpAddr::V6(Ipv6Addr::from(octets))
+    let ip = match get::<[[u8; 4]; 4]>(bytes, ip_at)? {
+        [v4, [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]] => IpAddr::from(v4),
+        _ => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
     };
-    Some(SocketAddr::new(ip, port))
+    Some(SocketAddr::new(ip, u16::from_be(get(bytes, port_at)?)))
 }

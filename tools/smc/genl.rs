@@ -4,6 +4,7 @@
 
 use std::io;
 
+use libc::NETLINK_GENERIC;
 use smc_uapi::SMC_MAX_EID_LEN;
 use smc_uapi::SMC_NETLINK_ADD_UEID;
 use smc_uapi::SMC_NETLINK_DUMP_UEID;
@@ -12,15 +13,14 @@ use smc_uapi::SMC_NETLINK_REMOVE_UEID;
 use smc_uapi::SMC_NLA_EID_TABLE_ENTRY;
 
 use crate::netlink::attribute;
-use crate::netlink::get_u16;
-use crate::netlink::put_attribute;
+use crate::netlink::get;
+use crate::netlink::put_text;
 use crate::netlink::text;
 use crate::netlink::Netlink;
 use crate::netlink::Reply;
 use crate::netlink::NLM_F_ACK;
 use crate::netlink::NLM_F_DUMP;
 
-const NETLINK_GENERIC: i32 = 16;
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -59,19 +59,18 @@ impl Family {
         Self::find(name, netlink)
     }
 
-    fn find(name: &str, mut netlink: Netlink) -> io::Result<Self> {
-        let mut payload = header(CTRL_CMD_GETFAMILY);
-        let name = format!("{name}\0");
-        put_attribute(&mut payload, CTRL_ATTR_FAMILY_NAME, name.as_bytes());
-
-        let replies = netlink.request(GENL_ID_CTRL, &payload)?;
-        let id = replies
+    fn find(name: &str, netlink: Netlink) -> io::Result<Self> {
+        let id = GENL_ID_CTRL;
+        let mut family = Self { netlink, id };
+        let mut attributes = Vec::new();
+        put_text(&mut attributes, CTRL_ATTR_FAMILY_NAME, name);
+        let replies = family.call(CTRL_CMD_GETFAMILY, &attributes)?;
+        let mut ids = replies
             .iter()
-            .filter_map(|reply| attribute(reply.payload.get(HEADER_LEN..)?, CTRL_ATTR_FAMILY_ID))
-            .find_map(|value| get_u16(value, 0))
-            .ok_or(io::ErrorKind::NotFound)?;
-
-        Ok(Self { netlink, id })
+            .filter_map(|reply| attribute(&reply.attributes, CTRL_ATTR_FAMILY_ID));
+        let id = ids.find_map(|value| get(value, 0));
+        family.id = id.ok_or(io::ErrorKind::NotFound)?;
+        Ok(family)
     }
 
     /// Asks for a list.
@@ -150,10 +149,10 @@ impl Ueids {
 
     fn change(&mut self, command: u8, eid: &str) -> io::Result<()> {
         let mut attributes = Vec::new();
-        put_attribute(
+        put_text(
             &mut attributes,
             SMC_NLA_EID_TABLE_ENTRY,
-            format!("{eid:SMC_MAX_EID_LEN$}\0").as_bytes(),
+            &format!("{eid:SMC_MAX_EID_LEN$}"),
         );
         self.0.call(command, &attributes)?;
         Ok(())

@@ -1,39 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Netlink requests and replies: as much as generic netlink and `sock_diag` need.
+//!
+//! Messages and attributes are those of netlink-packet-core. Payloads stay bytes, since the tests send some that no
+//! typed library would make. The socket is our own because the kernel cuts lists into parts by the size of the
+//! largest buffer that was used to receive, which [`Netlink::set_buffer_len`] sets; the libraries' sockets have a
+//! fixed one.
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
+use netlink_packet_core::DefaultNla;
+use netlink_packet_core::Emitable;
+use netlink_packet_core::NetlinkBuffer;
+use netlink_packet_core::NetlinkDeserializable;
+use netlink_packet_core::NetlinkHeader;
+use netlink_packet_core::NetlinkMessage;
+use netlink_packet_core::NetlinkPayload;
+use netlink_packet_core::NetlinkSerializable;
+use netlink_packet_core::NlaBuffer;
+use netlink_packet_core::NlasIterator;
+use netlink_packet_core::NLA_HEADER_SIZE;
+use netlink_packet_core::NLM_F_REQUEST;
 use smc_user::Errno;
 use smc_user::Socket;
+use zerocopy::FromBytes;
 
-/// `struct nlmsghdr`.
-const HEADER_LEN: usize = 16;
-
-/// `struct nlattr`.
-const ATTR_HEADER_LEN: usize = 4;
-
-/// The bit of an attribute's type that says that its value is attributes.
-pub const NLA_F_NESTED: u16 = 0x8000;
-
-/// An attribute type without the bits that say "nested" and "big-endian".
-const ATTR_TYPE_MASK: u16 = 0x3fff;
-
-/// Ends a dump.
-const NLMSG_DONE: u16 = 3;
-
-/// Carries an error, or 0 as the acknowledgement.
-const NLMSG_ERROR: u16 = 2;
-
-/// A request; every one has this flag.
-pub const NLM_F_REQUEST: u16 = 0x1;
-
-/// Asks for an acknowledgement.
-pub const NLM_F_ACK: u16 = 0x4;
-
-/// Asks for a list; each of its two bits alone is enough for `sock_diag`.
-pub const NLM_F_DUMP: u16 = 0x300;
+pub use netlink_packet_core::NLA_F_NESTED;
+pub use netlink_packet_core::NLM_F_ACK;
+pub use netlink_packet_core::NLM_F_DUMP;
 
 /// A connection to one netlink protocol.
 pub struct Netlink {
@@ -42,25 +38,47 @@ pub struct Netlink {
     buffer_len: usize,
 }
 
-/// One reply message: its type and what follows the header.
+/// A request or reply of a family: its type and what follows the header.
 pub struct Reply {
-    /// Number of the request that it answers.
-    sequence: u32,
     /// The `nlmsg_type`.
     pub kind: u16,
     /// The payload.
     pub payload: Vec<u8>,
 }
 
+impl NetlinkSerializable for Reply {
+    fn message_type(&self) -> u16 {
+        self.kind
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.payload.len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        buffer.copy_from_slice(&self.payload);
+    }
+}
+
+impl NetlinkDeserializable for Reply {
+    type Error = Infallible;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Infallible> {
+        Ok(Self {
+            kind: header.message_type,
+            payload: payload.to_vec(),
+        })
+    }
+}
+
 impl Netlink {
     /// Opens netlink protocol `protocol` (`NETLINK_*`).
     pub fn open(protocol: i32) -> io::Result<Self> {
-        let socket = Socket::open(libc_netlink::AF_NETLINK, libc_netlink::SOCK_RAW, protocol)?;
+        let socket = Socket::open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
 
         // The kernel answers from the caller's own context; anything longer is a hang.
         socket.set_timeout(Duration::from_secs(20))?;
-        let size = 1 << 20;
-        let _ = socket.set_option_int(libc_netlink::SOL_SOCKET, libc_netlink::SO_RCVBUF, size);
+        let _ = socket.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 20);
         Ok(Self {
             socket,
             sequence: 0,
@@ -79,17 +97,14 @@ impl Netlink {
         self.ask(kind, NLM_F_DUMP, payload)
     }
 
-    /// Sends a request and waits for its acknowledgement; returns what came before that.
-    pub fn request(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
-        self.ask(kind, NLM_F_ACK, payload)
-    }
-
     /// Sends a request with these flags (`NLM_F_*`) and returns what comes back, up to the end of the
     /// list, the acknowledgement or an error. A request that the kernel does not answer runs into the
     /// socket's timeout.
     pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
         self.send(kind, flags, payload)?;
-        self.receive()
+        let mut replies = Vec::new();
+        while !self.receive(&mut replies)? {}
+        Ok(replies)
     }
 
     /// Begins a list; [`Netlink::next_part`] brings its parts.
@@ -100,98 +115,70 @@ impl Netlink {
     /// The next part of a list; `None` at its end.
     pub fn next_part(&mut self) -> io::Result<Option<Vec<Reply>>> {
         let mut replies = Vec::new();
-        match self.receive_into(&mut vec![0; self.buffer_len], &mut replies)? {
-            Some(()) if replies.is_empty() => Ok(None),
-            _ => Ok(Some(replies)),
-        }
+        let is_end = self.receive(&mut replies)?;
+        Ok((!is_end || !replies.is_empty()).then_some(replies))
     }
 
     fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
         self.sequence += 1;
-
-        let len = u32::try_from(HEADER_LEN + payload.len())
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let mut message = Vec::new();
-        message.extend(len.to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
-        message.extend(self.sequence.to_ne_bytes());
-        message.extend(0u32.to_ne_bytes());
-        message.extend(payload);
-
-        self.socket.send(&message, 0)?;
+        let payload = payload.to_vec();
+        let mut header = NetlinkHeader::default();
+        header.flags = flags | NLM_F_REQUEST;
+        header.sequence_number = self.sequence;
+        let request = NetlinkPayload::InnerMessage(Reply { kind, payload });
+        let mut message = NetlinkMessage::new(header, request);
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
         Ok(())
     }
 
-    fn receive(&mut self) -> io::Result<Vec<Reply>> {
-        let mut replies = Vec::new();
+    /// Receives once; true when nothing more will come.
+    fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool> {
         let mut buffer = vec![0; self.buffer_len];
-
-        while self.receive_into(&mut buffer, &mut replies)?.is_none() {}
-        Ok(replies)
-    }
-
-    /// Receives once; `Some` when nothing more will come.
-    fn receive_into(
-        &mut self,
-        buffer: &mut [u8],
-        replies: &mut Vec<Reply>,
-    ) -> io::Result<Option<()>> {
-        let len = self.socket.recv(buffer, 0)?;
+        let len = self.socket.recv(&mut buffer, 0)?;
         let mut rest = buffer.get(..len).unwrap_or_default();
 
-        while let Some((reply, after)) = split_message(rest) {
-            rest = after;
+        while let Ok(next) = NetlinkBuffer::new_checked(rest) {
+            let message = NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
+            let after = next.length().next_multiple_of(4) as usize;
+            rest = rest.get(after..).unwrap_or_default();
             // The acknowledgement of an earlier request may come after its list.
-            if reply.sequence != self.sequence {
+            if message.header.sequence_number != self.sequence {
                 continue;
             }
-            match reply.kind {
-                NLMSG_DONE if reply.payload.is_empty() => return Ok(Some(())),
+            match message.payload {
                 // The end of a list that could not be made carries an error, too.
-                NLMSG_DONE | NLMSG_ERROR => {
-                    return match get_i32(&reply.payload, 0) {
-                        Some(0) => Ok(Some(())),
-                        Some(error) => Err(Errno(error.wrapping_neg()).into()),
-                        None => Err(io::ErrorKind::InvalidData.into()),
-                    };
-                }
-                _ => replies.push(reply),
+                NetlinkPayload::Done(done) => return end(done.code),
+                NetlinkPayload::Error(error) => return end(error.raw_code()),
+                NetlinkPayload::InnerMessage(reply) => replies.push(reply),
+                _ => {}
             }
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
-fn split_message(bytes: &[u8]) -> Option<(Reply, &[u8])> {
-    let len = get_u32(bytes, 0)? as usize;
-    let kind = get_u16(bytes, 4)?;
-    let sequence = get_u32(bytes, 8)?;
-    let payload = bytes.get(HEADER_LEN..len)?.to_vec();
-    let rest = bytes.get(align(len)..).unwrap_or_default();
-
-    let reply = Reply {
-        kind,
-        sequence,
-        payload,
-    };
-    Some((reply, rest))
+/// The end of an answer, by the code that came with it.
+fn end(code: i32) -> io::Result<bool> {
+    match code {
+        0 => Ok(true),
+        error => Err(Errno(error.wrapping_neg()).into()),
+    }
 }
 
-/// Iterates over the attributes in `bytes`: type and value.
+/// Iterates over the attributes in `bytes`, up to one that is cut.
+pub fn raw_attributes(bytes: &[u8]) -> impl Iterator<Item = NlaBuffer<&[u8]>> {
+    NlasIterator::new(bytes).map_while(Result::ok)
+}
+
+/// As [`raw_attributes`]: type, without the bits that say "nested" and "big-endian", and value.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    raw_attributes(bytes).map(|(kind, value)| (kind & ATTR_TYPE_MASK, value))
-}
-
-/// As [`attributes`], with the bits of the type that say "nested" and "big-endian".
-pub fn raw_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(get_u16(bytes, 0)?);
-        let kind = get_u16(bytes, 2)?;
-        let value = bytes.get(ATTR_HEADER_LEN..len)?;
-
-        bytes = bytes.get(align(len)..).unwrap_or_default();
-        Some((kind, value))
+    raw_attributes(bytes).map(|nla| {
+        // The library's `value` does not outlive `nla`.
+        let value = &nla.into_inner()[NLA_HEADER_SIZE..nla.length().into()];
+        (nla.kind(), value)
     })
 }
 
@@ -204,13 +191,14 @@ pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 
 /// Appends an attribute.
 pub fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let len = ATTR_HEADER_LEN + value.len();
+    let (at, nla) = (message.len(), DefaultNla::new(kind, value.to_vec()));
+    message.resize(at + nla.buffer_len(), 0);
+    nla.emit(&mut message[at..]);
+}
 
-    // Only short values are ever put: names and identifiers.
-    message.extend(u16::try_from(len).unwrap_or(u16::MAX).to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(value);
-    message.resize(message.len() + align(len) - len, 0);
+/// Appends a NUL-terminated string attribute.
+pub fn put_text(message: &mut Vec<u8>, kind: u16, text: &str) {
+    put_attribute(message, kind, format!("{text}\0").as_bytes());
 }
 
 /// The text of a NUL-terminated string attribute. Some are what a peer says of itself: characters that a
@@ -225,52 +213,15 @@ pub fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().map(visible).collect()
 }
 
-/// Reads a `u16` in host order.
-pub fn get_u16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-/// Reads a `u32` in host order.
-pub fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Reads a `u64` in host order.
-pub fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-fn get_i32(bytes: &[u8], at: usize) -> Option<i32> {
-    get_u32(bytes, at).map(u32::cast_signed)
-}
-
-const fn align(len: usize) -> usize {
-    len.next_multiple_of(4)
-}
-
-/// The few numbers of the netlink interface that are needed here.
-mod libc_netlink {
-    pub(super) const AF_NETLINK: i32 = 16;
-    pub(super) const SOCK_RAW: i32 = 3;
-    pub(super) const SOL_SOCKET: i32 = 1;
-    pub(super) const SO_RCVBUF: i32 = 8;
+/// Reads a number in host order.
+pub fn get<T: FromBytes>(bytes: &[u8], at: usize) -> Option<T> {
+    let (value, _) = T::read_from_prefix(bytes.get(at..)?).ok()?;
+    Some(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_attribute_put_is_found_again() {
-        let mut message = Vec::new();
-        put_attribute(&mut message, 1, b"abc\0");
-        put_attribute(&mut message, 0x8000 | 2, b"x");
-
-        assert_eq!(message.len(), 16);
-        assert_eq!(attribute(&message, 1).map(text).as_deref(), Some("abc"));
-        assert_eq!(attribute(&message, 2), Some(&b"x"[..]));
-        assert_eq!(attribute(&message, 3), None);
-    }
 
     #[test]
     fn a_text_does_not_steer_the_terminal() {
@@ -282,7 +233,8 @@ mod tests {
     #[test]
     fn a_truncated_message_ends_the_iteration() {
         let mut message = Vec::new();
-        put_attribute(&mut message, 1, b"abcdefgh");
+        put_attribute(&mut message, 1 | NLA_F_NESTED, b"abcdefgh");
+        assert_eq!(attribute(&message, 1), Some(&b"abcdefgh"[..]));
         for len in 0..message.len() {
             assert_eq!(attributes(&message[..len]).count(), 0, "cut at {len}");
         }

@@ -20,6 +20,7 @@ use crate::genl::Message;
 use crate::genl::PNET_FAMILY;
 use crate::netlink::attribute;
 use crate::netlink::put_attribute;
+use crate::netlink::put_text;
 use crate::netlink::text;
 
 /// What the kernel writes for a name that there is not.
@@ -103,10 +104,6 @@ impl Table {
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.call(FLUSH, &[]).map(drop)
     }
-}
-
-fn put_text(message: &mut Vec<u8>, kind: u16, text: &str) {
-    put_attribute(message, kind, format!("{text}\0").as_bytes());
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use crate::genl::Family;
 use crate::genl::Message;
 use crate::genl::SMC_FAMILY;
 use crate::netlink::attribute;
-use crate::netlink::get_u16;
-use crate::netlink::get_u32;
-use crate::netlink::get_u64;
+use crate::netlink::get;
 use crate::netlink::text;
 
 /// The attributes of a message or a nest.
@@ -37,10 +35,10 @@ impl<'a> Attributes<'a> {
             return 0;
         };
         match value.len() {
-            1 => value.first().copied().map(u64::from),
-            2 => get_u16(value, 0).map(u64::from),
-            4 => get_u32(value, 0).map(u64::from),
-            _ => get_u64(value, 0),
+            1 => get::<u8>(value, 0).map(u64::from),
+            2 => get::<u16>(value, 0).map(u64::from),
+            4 => get::<u32>(value, 0).map(u64::from),
+            _ => get(value, 0),
         }
         .unwrap_or(0)
     }

@@ -7,7 +7,6 @@ use std::io;
 
 use smc_tools::genl::Message;
 use smc_tools::netlink::raw_attributes;
-use smc_tools::netlink::NLA_F_NESTED;
 use smc_user::Errno;
 
 /// Prints the answer to a request, its messages in an order that does not depend on the module.
@@ -41,9 +40,9 @@ fn text(message: &Message, hidden: &[&str]) -> String {
 /// Appends attributes as `PATH VALUE`, or `PATH LENGTH bytes` for those whose path is hidden. What lies
 /// in a nest has the nest's number in front of its own.
 fn put(text: &mut String, above: &str, bytes: &[u8], hidden: &[&str]) {
-    for (kind, value) in raw_attributes(bytes) {
-        let path = format!("{above}{}", kind & !NLA_F_NESTED);
-        if kind & NLA_F_NESTED != 0 {
+    for attribute in raw_attributes(bytes) {
+        let (path, value) = (format!("{above}{}", attribute.kind()), attribute.value());
+        if attribute.nested_flag() {
             let _ = writeln!(text, "    {path} nest");
             put(text, &format!("{path}."), value, hidden);
         } else if hidden.contains(&path.as_str()) {

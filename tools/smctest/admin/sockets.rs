@@ -5,10 +5,12 @@
 use std::io;
 
 use anyhow::Result;
+use libc::NETLINK_SOCK_DIAG;
+use smc_tools::diag::MESSAGE_LEN;
+use smc_tools::diag::REQUEST_LEN;
+use smc_tools::diag::SOCK_DIAG_BY_FAMILY;
 use smc_tools::netlink::attributes;
-use smc_tools::netlink::get_u16;
-use smc_tools::netlink::get_u32;
-use smc_tools::netlink::get_u64;
+use smc_tools::netlink::get;
 use smc_tools::netlink::Netlink;
 use smc_tools::netlink::Reply;
 use smc_tools::netlink::NLM_F_ACK;
@@ -19,13 +21,6 @@ use smc_uapi::SMC_DIAG_DMBINFO;
 use smc_uapi::SMC_DIAG_LGRINFO;
 
 use super::show;
-
-const NETLINK_SOCK_DIAG: i32 = 4;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-
-/// `struct smc_diag_req` and `struct smc_diag_msg`.
-const REQUEST_LEN: usize = 52;
-const MESSAGE_LEN: usize = 64;
 
 /// Bytes of a part of a list of sockets at least.
 const LEAST_PART_LEN: usize = 1 << 15;
@@ -110,7 +105,7 @@ fn request(extensions: u8, len: usize) -> Vec<u8> {
 fn line(reply: &Reply) -> String {
     let bytes = &reply.payload;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let port = |at| get_u16(bytes, at).map_or(0, u16::from_be);
+    let port = |at| get::<u16>(bytes, at).map_or(0, u16::from_be);
     let part = |at: usize, len: usize| show::hex(bytes.get(at..at + len).unwrap_or_default());
     let mut line = format!(
         "type {} family {} state {} mode {} shutdown {} ports {} {} from {} to {} if {} uid {} file {}",
@@ -123,9 +118,9 @@ fn line(reply: &Reply) -> String {
         port(6),
         part(8, 16),
         part(24, 16),
-        get_u32(bytes, 40).unwrap_or(0),
-        get_u32(bytes, 52).unwrap_or(0),
-        get_u64(bytes, 56).is_some_and(|inode| inode != 0),
+        get::<u32>(bytes, 40).unwrap_or(0),
+        get::<u32>(bytes, 52).unwrap_or(0),
+        get::<u64>(bytes, 56).is_some_and(|inode| inode != 0),
     );
     for (kind, value) in attributes(bytes.get(MESSAGE_LEN..).unwrap_or_default()) {
         let text = match kind {
