@@ -2,12 +2,21 @@
 
 //! `smctest refusing`: runs a command under a filter that refuses sockets of one family.
 
+use std::env::consts::ARCH;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context as _;
 use anyhow::Result;
+use seccompiler::apply_filter;
+use seccompiler::BpfProgram;
+use seccompiler::SeccompAction;
+use seccompiler::SeccompCmpArgLen;
+use seccompiler::SeccompCmpOp;
+use seccompiler::SeccompCondition;
+use seccompiler::SeccompFilter;
+use seccompiler::SeccompRule;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -22,7 +31,21 @@ pub(crate) struct Arguments {
 
 /// Becomes the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    smc_user::refuse_family(arguments.number).context("filter")?;
+    refuse_family(arguments.number).context("filter")?;
     let (program, rest) = arguments.command.split_first().context("no command")?;
     Err(Command::new(program).args(rest).exec().into())
+}
+
+/// From now on this thread and what it executes can open no socket of this family: EAFNOSUPPORT, as systemd's
+/// `RestrictAddressFamilies` has it.
+fn refuse_family(family: u32) -> Result<()> {
+    let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+    let of_family = SeccompCondition::new(0, len, is, family.into())?;
+    let rule = SeccompRule::new(vec![of_family])?;
+    // CAST: an errno.
+    let refused = SeccompAction::Errno(libc::EAFNOSUPPORT as u32);
+    let rules = [(libc::SYS_socket, vec![rule])].into();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, ARCH.try_into()?)?;
+    apply_filter(&BpfProgram::try_from(filter)?)?;
+    Ok(())
 }

@@ -7,6 +7,10 @@ use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
 use std::net::SocketAddr;
 
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::addr::SocketAddrLen;
+use rustix::net::addr::SocketAddrOpaque;
+
 /// Largest address that a test passes: `struct sockaddr_in6`.
 const MAX_LEN: usize = 28;
 
@@ -18,6 +22,9 @@ pub struct Address {
 }
 
 impl Address {
+    /// [`MAX_LEN`] as the kernel takes it.
+    pub(crate) const MAX_LEN: i32 = MAX_LEN as i32;
+
     /// Builds an address of `family` with zeroes after it, `len` bytes long (at most 28).
     pub fn of_family(family: u16, len: usize) -> Self {
         let mut bytes = [0; MAX_LEN];
@@ -83,6 +90,17 @@ impl Address {
             _ => return None,
         };
         Some(SocketAddr::new(ip, port))
+    }
+}
+
+// SAFETY: `f` gets the address' own bytes, which are valid for reads of their length while it runs.
+unsafe impl SocketAddrArg for Address {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        // CAST: at most 28.
+        f(self.bytes.as_ptr().cast(), self.len as SocketAddrLen)
     }
 }
 

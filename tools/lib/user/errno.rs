@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers, by name where a socket call can return them.
+//! Error numbers, by name where a socket call can return them. Of others the number is kept, which the types of the
+//! libraries lose or have no name for: answers of tests show it.
 
 use core::fmt;
 use std::io;
@@ -39,7 +40,7 @@ names! {
 impl Errno {
     /// The error of this thread's last failed call.
     pub(crate) fn last() -> Self {
-        Self(io::Error::last_os_error().raw_os_error().unwrap_or(0))
+        io::Error::last_os_error().into()
     }
 }
 
@@ -53,6 +54,18 @@ impl fmt::Display for Errno {
 }
 
 impl core::error::Error for Errno {}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(0))
+    }
+}
 
 impl From<Errno> for io::Error {
     fn from(error: Errno) -> Self {

@@ -4,12 +4,18 @@
 //!
 //! A task that copies to or from such memory in the middle of a system call stays there, as one does whose
 //! file system does not answer.
+//!
+//! The `userfaultfd` crate needs libclang to be built, hence the three ioctls here.
 
 use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::ptr;
 use std::time::Duration;
+
+use rustix::mm;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
+use rustix::mm::UserfaultfdFlags;
 
 use crate::check;
 use crate::check_len;
@@ -63,42 +69,28 @@ unsafe impl Sync for Unserved {}
 impl Unserved {
     /// Maps the page. Needs a kernel with userfaultfd, and root.
     pub fn new() -> Result<Self> {
-        // SAFETY: userfaultfd(2) takes flags and no pointer.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
-        // CAST: a file descriptor, or -1.
-        let fd = check(fd as libc::c_int)?;
-        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+        // SAFETY: the descriptor is asked only for memory that `self` owns.
+        let fd = unsafe { mm::userfaultfd(flags) }?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
-        let page = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if page == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
-        let this = Self {
-            fd,
-            page: page.cast(),
-        };
+        let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, prot, flags) }?.cast();
+        let this = Self { fd, page };
         let mut api = Api {
             api: UFFD_API,
             features: 0,
             ioctls: 0,
         };
-        // SAFETY: the request reads and writes one `struct uffdio_api`.
-        check(unsafe { libc::ioctl(this.fd.as_raw_fd(), UFFDIO_API, &mut api) })?;
-        let mut range = this.range(MODE_MISSING);
-        // SAFETY: the request reads and writes one `struct uffdio_register`, for a page that is ours.
-        check(unsafe { libc::ioctl(this.fd.as_raw_fd(), UFFDIO_REGISTER, &mut range) })?;
+        this.ask(UFFDIO_API, &mut api)?;
+        this.ask(UFFDIO_REGISTER, &mut this.range(MODE_MISSING))?;
         Ok(this)
+    }
+
+    /// `T` is the structure of the request.
+    fn ask<T>(&self, request: libc::c_ulong, argument: &mut T) -> Result<()> {
+        // SAFETY: the request reads and writes one `T`, about a page that is ours.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), request, ptr::from_mut(argument)) })?;
+        Ok(())
     }
 
     fn range(&self, mode: u64) -> Range {
@@ -130,11 +122,9 @@ impl Unserved {
 
     /// Gives the page to who waits for it: zeroes.
     pub fn serve(&self) -> Result<()> {
-        let mut range = self.range(0);
-        // SAFETY: the request reads and writes one `struct uffdio_zeropage`, for a page that is ours.
-        match check(unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_ZEROPAGE, &mut range) }) {
-            Ok(_) | Err(Errno(libc::EEXIST)) => Ok(()),
-            Err(error) => Err(error),
+        match self.ask(UFFDIO_ZEROPAGE, &mut self.range(0)) {
+            Err(Errno::EEXIST) => Ok(()),
+            result => result,
         }
     }
 }
@@ -142,6 +132,6 @@ impl Unserved {
 impl Drop for Unserved {
     fn drop(&mut self) {
         // SAFETY: by the type invariant the page is ours; no system call borrows `self` any more.
-        unsafe { libc::munmap(self.page.cast(), PAGE) };
+        let _ = unsafe { mm::munmap(self.page.cast(), PAGE) };
     }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! System calls that the tools and guest tests need and no published crate offers safely.
+//! System calls that the tools and guest tests need in forms that no published crate offers safely.
 //!
 //! A test of a socket family must be able to pass what no sensible program would: a short address,
 //! a foreign option, an unknown ioctl. [`Socket`] allows that and hands back the kernel's answer
-//! as it is; [`Errno`] prints it by name.
+//! as it is; [`Errno`] prints it by name. Where the form of a call is an ordinary one, rustix makes it.
 
 mod address;
 pub mod bpf;
 mod errno;
 mod fault;
-mod filter;
 pub mod inspect;
 mod messages;
 mod names;
@@ -24,7 +23,6 @@ pub mod uring;
 pub use address::Address;
 pub use errno::Errno;
 pub use fault::Unserved;
-pub use filter::refuse_family;
 pub use messages::control_int;
 pub use messages::Extras;
 pub use messages::Received;
@@ -35,7 +33,6 @@ pub use signal::interrupt_calls_by;
 pub use signal::restore_signal;
 pub use signal::stop_by;
 pub use signal::stopped;
-pub use socket::Message;
 pub use socket::Socket;
 
 /// Result of one system call.

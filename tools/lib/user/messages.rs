@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls that send and receive more than one piece: several buffers, control data, several messages.
+//!
+//! `sendmsg` and `recvmsg` are called as they are: the tests give control data and room of any length, which the
+//! libraries make and measure themselves. No library has a `recvmmsg` whose time may be left out.
 
+use std::ffi::c_void;
+use std::io::IoSlice;
+use std::io::IoSliceMut;
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
+use rustix::io::preadv2;
+use rustix::io::pwritev2;
+use rustix::io::readv;
+use rustix::io::writev;
+use rustix::io::ReadWriteFlags;
+use rustix::net::sendmmsg;
+use rustix::net::MMsgHdr;
+use rustix::net::SendAncillaryBuffer;
+
 use crate::check;
 use crate::check_len;
+use crate::socket::send_flags;
 use crate::Address;
 use crate::Errno;
 use crate::Result;
@@ -49,42 +65,32 @@ pub fn control_int(level: i32, kind: i32, value: i32) -> Vec<u8> {
     bytes
 }
 
-fn vectors(parts: &[&[u8]]) -> Vec<libc::iovec> {
-    let of = |part: &&[u8]| libc::iovec {
-        iov_base: part.as_ptr().cast_mut().cast(),
-        iov_len: part.len(),
-    };
-    parts.iter().map(of).collect()
+fn slices<'a>(parts: &[&'a [u8]]) -> Vec<IoSlice<'a>> {
+    parts.iter().map(|part| IoSlice::new(part)).collect()
 }
 
-fn vectors_mut(parts: &mut [&mut [u8]]) -> Vec<libc::iovec> {
-    let mut vectors = Vec::with_capacity(parts.len());
-    for part in parts {
-        vectors.push(libc::iovec {
-            iov_base: part.as_mut_ptr().cast(),
-            iov_len: part.len(),
-        });
-    }
-    vectors
+fn slices_mut<'a>(parts: &'a mut [&mut [u8]]) -> Vec<IoSliceMut<'a>> {
+    parts.iter_mut().map(|part| IoSliceMut::new(part)).collect()
 }
 
-fn header(vectors: &mut [libc::iovec]) -> libc::msghdr {
+/// `parts` are `struct iovec`, which `IoSlice` and `IoSliceMut` are by their documentation.
+pub(crate) fn header<T>(parts: &mut [T]) -> libc::msghdr {
     // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = vectors.as_mut_ptr();
-    header.msg_iovlen = vectors.len();
+    header.msg_iov = parts.as_mut_ptr().cast();
+    header.msg_iovlen = parts.len();
     header
 }
 
-// CAST: a test passes few buffers.
-fn count(vectors: &[libc::iovec]) -> i32 {
-    vectors.len() as i32
+// CAST: a set of bits.
+fn file_flags(flags: i32) -> ReadWriteFlags {
+    ReadWriteFlags::from_bits_retain(flags as u32)
 }
 
 impl Socket {
     /// `sendmsg(2)`. Raises no signal.
     pub fn send_parts(&self, parts: &[&[u8]], extras: Extras<'_>) -> Result<usize> {
-        let mut vectors = vectors(parts);
+        let mut vectors = slices(parts);
         let mut header = header(&mut vectors);
         if let Some(to) = extras.to {
             header.msg_name = to.as_bytes().as_ptr().cast_mut().cast();
@@ -107,7 +113,7 @@ impl Socket {
         name: Option<u32>,
         flags: i32,
     ) -> Result<Received> {
-        let mut vectors = vectors_mut(parts);
+        let mut vectors = slices_mut(parts);
         let mut header = header(&mut vectors);
         let (mut control, mut address) = (vec![0; control], [0_u8; 128]);
         if let Some(len) = name {
@@ -131,13 +137,12 @@ impl Socket {
 
     /// `sendmmsg(2)`, one buffer a message: how many messages were sent.
     pub fn send_messages(&self, messages: &[&[u8]], flags: i32) -> Result<usize> {
-        let mut vectors = vectors(messages);
-        let mut headers: Vec<_> = vectors.chunks_mut(1).map(multiple).collect();
-        let (fd, len) = (self.as_raw_fd(), headers.len() as u32);
-        // SAFETY: the headers name buffers that are valid for reads of their lengths for the whole call.
-        let sent =
-            unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), len, flags | libc::MSG_NOSIGNAL) };
-        Ok(usize::try_from(check(sent)?).unwrap_or(0))
+        let slices: Vec<_> = messages.iter().map(|data| [IoSlice::new(data)]).collect();
+        let control = |_| SendAncillaryBuffer::default();
+        let mut controls: Vec<_> = messages.iter().map(control).collect();
+        let pairs = slices.iter().zip(&mut controls);
+        let mut headers: Vec<_> = pairs.map(|(data, none)| MMsgHdr::new(data, none)).collect();
+        Ok(sendmmsg(self, &mut headers, send_flags(flags))?)
     }
 
     /// `recvmmsg(2)`, one buffer a message: the lengths of those received. The time is looked at between messages.
@@ -147,7 +152,7 @@ impl Socket {
         flags: i32,
         time: Option<Duration>,
     ) -> Result<Vec<usize>> {
-        let mut vectors = vectors_mut(buffers);
+        let mut vectors = slices_mut(buffers);
         let mut headers: Vec<_> = vectors.chunks_mut(1).map(multiple).collect();
         let mut time = time.map(|time| libc::timespec {
             // CAST: a test waits for seconds.
@@ -165,46 +170,35 @@ impl Socket {
 
     /// `writev(2)`.
     pub fn write_parts(&self, parts: &[&[u8]]) -> Result<usize> {
-        let vectors = vectors(parts);
-        let (fd, ptr) = (self.as_raw_fd(), vectors.as_ptr());
-        // SAFETY: the buffers are valid for reads of their lengths.
-        check_len(unsafe { libc::writev(fd, ptr, count(&vectors)) })
+        Ok(writev(self, &slices(parts))?)
     }
 
     /// `readv(2)`.
     pub fn read_parts(&self, parts: &mut [&mut [u8]]) -> Result<usize> {
-        let vectors = vectors_mut(parts);
-        let (fd, ptr) = (self.as_raw_fd(), vectors.as_ptr());
-        // SAFETY: the buffers are valid for writes of their lengths.
-        check_len(unsafe { libc::readv(fd, ptr, count(&vectors)) })
+        Ok(readv(self, &mut slices_mut(parts))?)
     }
 
     /// `pwritev2(2)`: an offset of -1 means none.
     pub fn write_parts_at(&self, parts: &[&[u8]], offset: i64, flags: i32) -> Result<usize> {
-        let vectors = vectors(parts);
-        let (fd, ptr) = (self.as_raw_fd(), vectors.as_ptr());
-        // SAFETY: the buffers are valid for reads of their lengths.
-        check_len(unsafe { libc::pwritev2(fd, ptr, count(&vectors), offset, flags) })
+        let (parts, flags) = (slices(parts), file_flags(flags));
+        Ok(pwritev2(self, &parts, offset.cast_unsigned(), flags)?)
     }
 
     /// `preadv2(2)`: an offset of -1 means none.
     pub fn read_parts_at(&self, parts: &mut [&mut [u8]], offset: i64, flags: i32) -> Result<usize> {
-        let vectors = vectors_mut(parts);
-        let (fd, ptr) = (self.as_raw_fd(), vectors.as_ptr());
-        // SAFETY: the buffers are valid for writes of their lengths.
-        check_len(unsafe { libc::preadv2(fd, ptr, count(&vectors), offset, flags) })
+        let (mut parts, flags) = (slices_mut(parts), file_flags(flags));
+        Ok(preadv2(self, &mut parts, offset.cast_unsigned(), flags)?)
     }
 
     /// `write(2)`.
     pub fn write(&self, data: &[u8]) -> Result<usize> {
-        let (fd, ptr) = (self.as_raw_fd(), data.as_ptr());
-        // SAFETY: `ptr` is valid for reads of `data.len()` bytes.
-        check_len(unsafe { libc::write(fd, ptr.cast(), data.len()) })
+        Ok(rustix::io::write(self, data)?)
     }
 
     /// `send(2)` of `good` bytes that can be read and then as many that cannot, in two buffers.
     pub fn send_unreadable(&self, good: &[u8], flags: i32) -> Result<usize> {
-        let mut vectors = [vectors(&[good])[0], nowhere(good.len())];
+        let base = good.as_ptr().cast_mut().cast();
+        let mut vectors = and_nowhere(base, good.len());
         let header = header(&mut vectors);
         // SAFETY: the kernel copies as much as can be read and finds out itself what cannot.
         check_len(unsafe { libc::sendmsg(self.as_raw_fd(), &header, flags | libc::MSG_NOSIGNAL) })
@@ -212,8 +206,8 @@ impl Socket {
 
     /// `recv(2)` into a buffer and then into as many bytes that cannot be written.
     pub fn recv_unwritable(&self, good: &mut [u8], flags: i32) -> Result<usize> {
-        let len = good.len();
-        let mut vectors = [vectors_mut(&mut [good])[0], nowhere(len)];
+        let base = good.as_mut_ptr().cast();
+        let mut vectors = and_nowhere(base, good.len());
         let mut header = header(&mut vectors);
         // SAFETY: the kernel writes to what can be written and finds out itself what cannot.
         check_len(unsafe { libc::recvmsg(self.as_raw_fd(), &mut header, flags) })
@@ -258,15 +252,16 @@ impl Socket {
     }
 }
 
-/// A place where nothing is, nor ever will be.
-fn nowhere(len: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: ptr::without_provenance_mut(8),
+/// A buffer, and then as many bytes where nothing is, nor ever will be.
+fn and_nowhere(base: *mut c_void, len: usize) -> [libc::iovec; 2] {
+    let nowhere = ptr::without_provenance_mut(8);
+    [base, nowhere].map(|iov_base| libc::iovec {
+        iov_base,
         iov_len: len,
-    }
+    })
 }
 
-fn multiple(vectors: &mut [libc::iovec]) -> libc::mmsghdr {
+fn multiple<T>(vectors: &mut [T]) -> libc::mmsghdr {
     libc::mmsghdr {
         msg_hdr: header(vectors),
         msg_len: 0,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls that write an address for the caller, with every form of the two arguments that say where.
+//!
+//! These are raw since the forms are what the tests are about: libraries always pass room for a whole address.
 
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;

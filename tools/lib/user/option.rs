@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket options, of any level and any length.
+//! Socket options, of any level and any length; libraries know options by their types.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;

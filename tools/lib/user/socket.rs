@@ -3,8 +3,8 @@
 //! A socket with nothing between the caller and the kernel.
 
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
@@ -13,20 +13,26 @@ use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use crate::check;
-use crate::check_len;
-use crate::Address;
-use crate::Errno;
-use crate::Result;
+use rustix::fs::fcntl_getfl;
+use rustix::fs::fcntl_setfl;
+use rustix::fs::OFlags;
+use rustix::mm;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
+use rustix::net;
+use rustix::net::AddressFamily;
+use rustix::net::Protocol;
+use rustix::net::RecvFlags;
+use rustix::net::SendFlags;
+use rustix::net::SocketFlags;
+use rustix::net::SocketType;
+use rustix::thread::gettid;
 
-/// What `recvmsg` returned besides the bytes themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Bytes received.
-    pub len: usize,
-    /// `MSG_*` flags that the kernel set.
-    pub flags: i32,
-}
+use crate::check;
+use crate::Address;
+use crate::Received;
+use crate::Result;
+use crate::Room;
 
 /// An owned socket of any family.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub struct Socket(OwnedFd);
 
 impl Socket {
     /// Opens a socket; all three arguments go to the kernel as they are, plus close-on-exec.
+    ///
+    /// By libc's function, which a library that is preloaded replaces; rustix would call the kernel.
     pub fn open(domain: i32, kind: i32, protocol: i32) -> Result<Self> {
         // SAFETY: socket(2) takes three integers and no pointer.
         let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
@@ -43,116 +51,66 @@ impl Socket {
 
     /// As [`Self::open`], by a system call of its own: a library that is preloaded does not see it.
     pub fn open_bare(domain: i32, kind: i32, protocol: i32) -> Result<Self> {
-        let kind = kind | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) takes three integers and no pointer.
-        let fd = unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) };
-        // CAST: a descriptor or -1.
-        let fd = check(fd as i32)?;
-        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let (family, kind, protocol) = typed(domain, kind, protocol);
+        let fd = net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
+        Ok(Self(fd))
     }
 
     /// Calls `socketpair`; only its error is of interest, so the pair is closed again.
     pub fn open_pair(domain: i32, kind: i32, protocol: i32) -> Result<()> {
-        let mut fds: [RawFd; 2] = [-1; 2];
-        // SAFETY: `fds` has room for the two descriptors that socketpair(2) writes.
-        check(unsafe { libc::socketpair(domain, kind, protocol, fds.as_mut_ptr()) })?;
-        for fd in fds {
-            // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
+        let (family, kind, protocol) = typed(domain, kind, protocol);
+        net::socketpair(family, kind, SocketFlags::empty(), protocol)?;
         Ok(())
     }
 
     /// Binds to `address`.
     pub fn bind(&self, address: impl Into<Address>) -> Result<()> {
-        let address = address.into();
-        let bytes = address.as_bytes();
-        let fd = self.as_raw_fd();
-        // SAFETY: `bytes` is valid for reads of its own length.
-        check(unsafe { libc::bind(fd, bytes.as_ptr().cast(), bytes.len() as libc::socklen_t) })?;
-        Ok(())
+        Ok(net::bind(self, &address.into())?)
     }
 
     /// Connects to `address`.
     pub fn connect(&self, address: impl Into<Address>) -> Result<()> {
-        let address = address.into();
-        let bytes = address.as_bytes();
-        let fd = self.as_raw_fd();
-        // SAFETY: `bytes` is valid for reads of its own length.
-        check(unsafe { libc::connect(fd, bytes.as_ptr().cast(), bytes.len() as libc::socklen_t) })?;
-        Ok(())
+        Ok(net::connect(self, &address.into())?)
     }
 
     /// Starts listening.
     pub fn listen(&self, backlog: i32) -> Result<()> {
-        // SAFETY: listen(2) takes two integers and no pointer.
-        check(unsafe { libc::listen(self.as_raw_fd(), backlog) })?;
-        Ok(())
+        Ok(net::listen(self, backlog)?)
     }
 
     /// Accepts one connection; `flags` as for `accept4`, close-on-exec added.
     pub fn accept(&self, flags: i32) -> Result<Self> {
-        let (fd, flags) = (self.as_raw_fd(), flags | libc::SOCK_CLOEXEC);
-        // SAFETY: accept4(2) allows null for an address that is not wanted.
-        let fd = check(unsafe { libc::accept4(fd, ptr::null_mut(), ptr::null_mut(), flags) })?;
-        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // CAST: a set of bits.
+        let flags = SocketFlags::from_bits_retain(flags as u32) | SocketFlags::CLOEXEC;
+        Ok(Self(net::accept_with(self, flags)?))
     }
 
     /// Sends `data`; a closed peer gives EPIPE, never a signal.
     pub fn send(&self, data: &[u8], flags: i32) -> Result<usize> {
-        let (ptr, flags) = (data.as_ptr(), flags | libc::MSG_NOSIGNAL);
-        // SAFETY: `ptr` is valid for reads of `data.len()` bytes.
-        check_len(unsafe { libc::send(self.as_raw_fd(), ptr.cast(), data.len(), flags) })
+        Ok(net::send(self, data, send_flags(flags))?)
     }
 
     /// Sends `data` to `address`, as the first send of TCP fast open does.
     pub fn send_to(&self, data: &[u8], flags: i32, address: SocketAddr) -> Result<usize> {
-        let address = Address::from(address);
-        let to = address.as_bytes();
-        // SAFETY: `data` and `to` are each valid for reads of their own length.
-        check_len(unsafe {
-            libc::sendto(
-                self.as_raw_fd(),
-                data.as_ptr().cast(),
-                data.len(),
-                flags | libc::MSG_NOSIGNAL,
-                to.as_ptr().cast(),
-                to.len() as libc::socklen_t,
-            )
-        })
+        let (flags, address) = (send_flags(flags), Address::from(address));
+        Ok(net::sendto(self, data, flags, &address)?)
     }
 
     /// Receives into `buffer`.
     pub fn recv(&self, buffer: &mut [u8], flags: i32) -> Result<usize> {
-        let ptr = buffer.as_mut_ptr();
-        // SAFETY: `ptr` is valid for writes of `buffer.len()` bytes.
-        check_len(unsafe { libc::recv(self.as_raw_fd(), ptr.cast(), buffer.len(), flags) })
+        // CAST: a set of bits.
+        let (_, len) = net::recv(self, buffer, RecvFlags::from_bits_retain(flags as u32))?;
+        Ok(len)
     }
 
     /// Receives into `buffer` and reports the flags that came with the data.
-    pub fn recv_message(&self, buffer: &mut [u8], flags: i32) -> Result<Message> {
-        let mut iov = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
-        // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = &mut iov;
-        header.msg_iovlen = 1;
-
-        // SAFETY: `header` names one buffer, valid for writes of its length for the whole call.
-        let len = check_len(unsafe { libc::recvmsg(self.as_raw_fd(), &mut header, flags) })?;
-        let flags = header.msg_flags;
-        Ok(Message { len, flags })
+    pub fn recv_message(&self, buffer: &mut [u8], flags: i32) -> Result<Received> {
+        self.recv_parts(&mut [buffer], 0, None, flags)
     }
 
     /// Reads with `read(2)`, which differs from `recv` in its treatment of zero bytes.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        let ptr = buffer.as_mut_ptr();
-        // SAFETY: `ptr` is valid for writes of `buffer.len()` bytes.
-        check_len(unsafe { libc::read(self.as_raw_fd(), ptr.cast(), buffer.len()) })
+        Ok(rustix::io::read(self, buffer)?)
     }
 
     /// Shuts down; `how` goes to the kernel as it is.
@@ -164,26 +122,12 @@ impl Socket {
 
     /// The local address.
     pub fn local_address(&self) -> Result<Address> {
-        self.name(libc::getsockname)
+        Ok(self.local_name(Room::Of(Address::MAX_LEN))?.address())
     }
 
     /// The peer's address.
     pub fn peer_address(&self) -> Result<Address> {
-        self.name(libc::getpeername)
-    }
-
-    fn name(
-        &self,
-        call: unsafe extern "C" fn(RawFd, *mut libc::sockaddr, *mut libc::socklen_t) -> i32,
-    ) -> Result<Address> {
-        let mut address = Address::empty();
-        let buffer = address.buffer();
-        let mut len = buffer.len() as libc::socklen_t;
-
-        // SAFETY: the buffer is valid for writes of `len` bytes; the kernel writes no more.
-        check(unsafe { call(self.as_raw_fd(), buffer.as_mut_ptr().cast(), &mut len) })?;
-        address.set_len(len as usize);
-        Ok(address)
+        Ok(self.peer_name(Room::Of(Address::MAX_LEN))?.address())
     }
 
     /// Calls an ioctl that writes one `int`; any request number, so that unknown ones can be tried.
@@ -200,49 +144,33 @@ impl Socket {
 
     /// Maps one page of the socket and unmaps it again.
     pub fn map(&self) -> Result<()> {
-        let (fd, len) = (self.as_raw_fd(), 4096);
+        let (null, len) = (ptr::null_mut(), 4096);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
-        let page = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                len,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
-        };
-        if page == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
+        let page = unsafe { mm::mmap(null, len, ProtFlags::READ, MapFlags::SHARED, self, 0) }?;
         // SAFETY: `page` was just mapped with this length and nothing points into it.
-        check(unsafe { libc::munmap(page, len) })?;
-        Ok(())
+        Ok(unsafe { mm::munmap(page, len) }?)
     }
 
     /// Switches non-blocking mode.
     pub fn set_nonblocking(&self, on: bool) -> Result<()> {
-        self.set_flag(libc::O_NONBLOCK, on)
+        self.set_flag(OFlags::NONBLOCK, on)
     }
 
     /// Switches signal-driven mode: SIGIO for the owner when something happens.
     pub fn set_signal_driven(&self, on: bool) -> Result<()> {
-        self.set_flag(libc::O_ASYNC, on)
+        // CAST: a set of bits.
+        self.set_flag(OFlags::from_bits_retain(libc::O_ASYNC as u32), on)
     }
 
-    fn set_flag(&self, flag: i32, on: bool) -> Result<()> {
-        let fd = self.as_raw_fd();
-        // SAFETY: F_GETFL takes no argument.
-        let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-        let flags = if on { flags | flag } else { flags & !flag };
-        // SAFETY: F_SETFL takes an integer.
-        check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) })?;
-        Ok(())
+    fn set_flag(&self, flag: OFlags, on: bool) -> Result<()> {
+        let mut flags = fcntl_getfl(self)?;
+        flags.set(flag, on);
+        Ok(fcntl_setfl(self, flags)?)
     }
 
     /// Has the signals of the socket (SIGIO, SIGURG) sent to the calling thread.
     pub fn set_owner_to_this_thread(&self) -> Result<()> {
-        /// `struct f_owner_ex` of `fcntl.h`.
+        /// `struct f_owner_ex` of `fcntl.h`, which libc lacks.
         #[repr(C)]
         struct Owner {
             kind: i32,
@@ -250,9 +178,7 @@ impl Socket {
         }
         const F_SETOWN_EX: i32 = 15;
         const F_OWNER_TID: i32 = 0;
-        // SAFETY: gettid(2) takes no argument.
-        let pid = unsafe { libc::gettid() };
-        let kind = F_OWNER_TID;
+        let (kind, pid) = (F_OWNER_TID, gettid().as_raw_pid());
         let owner = Owner { kind, pid };
         // SAFETY: F_SETOWN_EX reads one `struct f_owner_ex`.
         check(unsafe { libc::fcntl(self.as_raw_fd(), F_SETOWN_EX, &owner) })?;
@@ -261,11 +187,24 @@ impl Socket {
 
     /// Another descriptor for the same socket.
     pub fn duplicate(&self) -> Result<Self> {
-        self.0
-            .try_clone()
-            .map(Self)
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(0)))
+        Ok(Self(self.0.try_clone()?))
     }
+}
+
+/// The arguments of `socket(2)` as rustix takes them; they go to the kernel as they are.
+fn typed(domain: i32, kind: i32, protocol: i32) -> (AddressFamily, SocketType, Option<Protocol>) {
+    (
+        // CAST: numbers of the kernel's, none of them negative.
+        AddressFamily::from_raw(domain as u16),
+        SocketType::from_raw(kind as u32),
+        NonZeroU32::new(protocol as u32).map(Protocol::from_raw),
+    )
+}
+
+/// Flags of a call to send; a closed peer raises no signal.
+pub(crate) fn send_flags(flags: i32) -> SendFlags {
+    // CAST: a set of bits.
+    SendFlags::from_bits_retain(flags as u32) | SendFlags::NOSIGNAL
 }
 
 impl AsFd for Socket {

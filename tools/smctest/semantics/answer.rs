@@ -4,7 +4,7 @@
 
 use smc_user::Address;
 use smc_user::Errno;
-use smc_user::Message;
+use smc_user::Received;
 use smc_user::Result;
 
 /// A value that has a short form in an answer.
@@ -65,7 +65,7 @@ impl Text for Address {
     }
 }
 
-impl Text for Message {
+impl Text for Received {
     fn text(&self) -> String {
         format!("{}/{:#x}", self.len, self.flags)
     }
