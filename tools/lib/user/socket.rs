@@ -231,22 +231,6 @@ impl From<OwnedFd> for Socket {
     }
 }
 
-impl io::Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(self.recv(buffer, 0)?)
-    }
-}
-
-impl io::Write for Socket {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        Ok(self.send(data, 0)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 impl io::Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.recv(buffer, 0)?)

@@ -15,9 +15,9 @@ pub(crate) struct Config {
     /// Whether to say on standard error what happens.
     pub(crate) debug: bool,
     /// Send buffer size in bytes for the sockets converted.
-    pub(crate) sndbuf: Option<c_int>,
+    pub(crate) sndbuf: Option<usize>,
     /// Receive buffer size in bytes for the sockets converted.
-    pub(crate) rcvbuf: Option<c_int>,
+    pub(crate) rcvbuf: Option<usize>,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -56,7 +56,7 @@ fn is_on(value: &str) -> bool {
 /// Parses a size in bytes with an optional suffix `k` (1024) or `m` (1048576).
 ///
 /// `None` for anything that is no size: the socket then keeps the kernel's default.
-fn parse_size(value: &str) -> Option<c_int> {
+fn parse_size(value: &str) -> Option<usize> {
     let digits = value.trim_end_matches(['k', 'K', 'm', 'M']);
     let unit: c_int = match &value[digits.len()..] {
         "" => 1,
@@ -66,7 +66,8 @@ fn parse_size(value: &str) -> Option<c_int> {
     };
     let number: c_int = digits.trim().parse().ok()?;
 
-    number.checked_mul(unit).filter(|size| *size > 0)
+    let size = number.checked_mul(unit).filter(|size| *size > 0)?;
+    usize::try_from(size).ok()
 }
 
 #[cfg(test)]

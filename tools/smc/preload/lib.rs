@@ -21,6 +21,15 @@ mod convert;
 mod message;
 
 use core::ffi::c_int;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
+
+use crate::config::Config;
 
 /// Replaces libc's `socket`: the same arguments, the same result and `errno`.
 #[no_mangle]
@@ -45,8 +54,7 @@ fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) 
         let fd = sys_socket(domain, kind, protocol);
         if fd >= 0 {
             message::mapped(config, fd);
-            set_buffer(fd, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, config.sndbuf);
-            set_buffer(fd, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, config.rcvbuf);
+            set_buffers(fd, config);
             return fd;
         }
         if !convert::is_unavailable(errno()) {
@@ -58,19 +66,23 @@ fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) 
     sys_socket(domain, kind, protocol)
 }
 
-/// Sets a buffer size beyond the system's limit where allowed, else up to it; keeps `errno`.
+/// Sets the buffer sizes beyond the system's limit where allowed, else up to it. Does not touch `errno`.
 ///
 /// A failure leaves the kernel's default, as it would for a program that sets it itself.
-fn set_buffer(fd: c_int, name: c_int, force_name: c_int, size: Option<c_int>) {
-    let Some(size) = size else { return };
-    let saved = errno();
-
-    if sys_setsockopt(fd, force_name, size) != 0 {
-        sys_setsockopt(fd, name, size);
+fn set_buffers(fd: c_int, config: &Config) {
+    // SAFETY: the caller has just opened it, and has not given it away yet.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    if let Some(size) = config.sndbuf {
+        let _ = set_socket_send_buffer_size_force(fd, size)
+            .or_else(|_| set_socket_send_buffer_size(fd, size));
     }
-    set_errno(saved);
+    if let Some(size) = config.rcvbuf {
+        let _ = set_socket_recv_buffer_size_force(fd, size)
+            .or_else(|_| set_socket_recv_buffer_size(fd, size));
+    }
 }
 
+/// rustix has no such call: it would cut families and types, which have to pass as they are, and does not set `errno`.
 fn sys_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: socket(2) takes three integers and no pointer.
     let fd = unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) };
@@ -78,21 +90,6 @@ fn sys_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     fd as c_int
 }
 
-fn sys_setsockopt(fd: c_int, name: c_int, value: c_int) -> c_int {
-    let ptr: *const c_int = &value;
-    // CAST: four.
-    let len = size_of::<c_int>() as libc::socklen_t;
-
-    // SAFETY: `ptr` is valid for reads of `len` bytes for the time of the call.
-    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, ptr.cast(), len) }
-}
-
 fn errno() -> c_int {
-    // SAFETY: libc gives a valid pointer to this thread's `errno`.
-    unsafe { *libc::__errno_location() }
-}
-
-fn set_errno(value: c_int) {
-    // SAFETY: libc gives a valid pointer to this thread's `errno`.
-    unsafe { *libc::__errno_location() = value }
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

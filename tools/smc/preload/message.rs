@@ -55,6 +55,7 @@ fn print(text: fmt::Arguments<'_>) {
     };
     let _ = line.write_fmt(text);
 
-    // SAFETY: `line.bytes` is valid for reads of `line.len` bytes, which never exceeds its size.
-    unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
+    // Past libc, so that `errno` stays.
+    let bytes = line.bytes.get(..line.len).unwrap_or_default();
+    let _ = rustix::io::write(rustix::stdio::stderr(), bytes);
 }
