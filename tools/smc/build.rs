@@ -27,9 +27,9 @@ fn main() {
         .chain(CLANG.into_iter().filter(|_| chosen.is_none()));
     for name in names {
         let status = Command::new(name)
-            .args([
-                "-target", "bpf", "-O2", "-Wall", "-Werror", "-c", SOURCE, "-o",
-            ])
+            // libbpf reads the maps from the type information; no path of this machine goes along.
+            .args(["-target", "bpf", "-O2", "-g", "-fdebug-compilation-dir=."])
+            .args(["-Wall", "-Werror", "-c", SOURCE, "-o"])
             .arg(&object)
             .status();
         match status {

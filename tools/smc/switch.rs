@@ -6,9 +6,7 @@
 
 mod choice;
 mod keeper;
-mod object;
 mod program;
-mod types;
 
 use std::fs;
 use std::io;
@@ -16,8 +14,11 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use libbpf_rs::ErrorKind;
+use libbpf_rs::MapCore;
+use libbpf_rs::MapFlags;
+use libbpf_rs::MapHandle;
 use serde::Serialize;
-use smc_user::bpf::Map;
 use smc_user::Errno;
 use smc_user::Socket;
 
@@ -25,6 +26,7 @@ use crate::table::json;
 use choice::Cgroup;
 use choice::Name;
 use keeper::Entered;
+use program::failed;
 use program::Attached;
 
 /// Where the parts of the switch have names while it is on.
@@ -111,11 +113,18 @@ fn check_module() -> io::Result<()> {
 
 /// The two maps of the switch.
 struct Tables {
-    cgroups: Map,
-    programs: Map,
+    cgroups: MapHandle,
+    programs: MapHandle,
 }
 
 impl Tables {
+    fn of(map: impl Fn(&str) -> io::Result<MapHandle>) -> io::Result<Self> {
+        Ok(Self {
+            cgroups: map("cgroups")?,
+            programs: map("programs")?,
+        })
+    }
+
     /// Those of the switch that is on; `None` if it is off.
     fn open(folder: &Path) -> io::Result<Option<Self>> {
         // The link comes last and goes first.
@@ -124,17 +133,23 @@ impl Tables {
         }
         let open = |name: &str| {
             let path = folder.join(name);
-            Map::open(&path).map_err(|error| named(&path, error))
+            MapHandle::from_pinned_path(&path).map_err(|error| named(&path, failed(error)))
         };
-        Ok(Some(Self {
-            cgroups: open("cgroups")?,
-            programs: open("programs")?,
-        }))
+        Self::of(open).map(Some)
     }
 
-    fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.cgroups.keys()?.is_empty() && self.programs.keys()?.is_empty())
+    fn is_empty(&self) -> bool {
+        self.cgroups
+            .keys()
+            .chain(self.programs.keys())
+            .next()
+            .is_none()
     }
+}
+
+/// Has the program in the kernel find a key.
+fn choose(map: &MapHandle, key: &[u8]) -> io::Result<()> {
+    map.update(key, &[1], MapFlags::ANY).map_err(failed)
 }
 
 fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
@@ -151,12 +166,11 @@ fn add(targets: &Targets) -> io::Result<()> {
         Some(tables) => tables,
         None => install(folder)?,
     };
-    const CHOSEN: &[u8] = &[1];
     for cgroup in &cgroups {
-        tables.cgroups.insert(&cgroup.key(), CHOSEN)?;
+        choose(&tables.cgroups, &cgroup.key())?;
     }
     for program in &targets.programs {
-        tables.programs.insert(&program.key(), CHOSEN)?;
+        choose(&tables.programs, &program.key())?;
     }
     Ok(())
 }
@@ -176,66 +190,55 @@ fn install(folder: &Path) -> io::Result<Tables> {
         );
         return Err(io::Error::other(text));
     }
-    let attached = Attached::now()?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let Attached { link, mut maps } = attached;
-    for (name, map) in &maps {
-        let path = folder.join(name);
-        // Left over by one that was interrupted: without a link it does nothing.
-        let _ = fs::remove_file(&path);
-        map.pin(&path).map_err(|error| named(&path, error))?;
-    }
-    let path = folder.join("link");
-    link.pin(&path).map_err(|error| named(&path, error))?;
-    let mut take = |name| {
-        let map = maps.remove(name);
-        map.ok_or_else(|| io::Error::other("the BPF program lacks a map"))
-    };
-    Ok(Tables {
-        cgroups: take("cgroups")?,
-        programs: take("programs")?,
-    })
+    let Attached {
+        mut link,
+        mut tables,
+    } = Attached::now()?;
+    // Left over by one that was interrupted: without a link it does nothing.
+    off()?;
+    fs::create_dir(folder)?;
+    let failed = |error| named(folder, failed(error));
+    tables.cgroups.pin(folder.join("cgroups")).map_err(failed)?;
+    tables
+        .programs
+        .pin(folder.join("programs"))
+        .map_err(failed)?;
+    link.pin(folder.join("link")).map_err(failed)?;
+    Ok(tables)
 }
 
 fn remove(targets: &Targets) -> io::Result<()> {
     let Some(tables) = Tables::open(Path::new(FOLDER))? else {
         return Err(io::Error::other("the switch is off"));
     };
-    let is_absent = |error: Errno, what: &str| match error {
-        Errno::ENOENT => io::Error::other(format!("{what} is not switched")),
-        error => error.into(),
+    let del = |map: &MapHandle, key: &[u8], what: &str| {
+        map.delete(key).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => io::Error::other(format!("{what} is not switched")),
+            _ => failed(error),
+        })
     };
     for path in &targets.cgroups {
         let cgroup = Cgroup::find(path)?;
-        let removed = tables.cgroups.remove(&cgroup.key());
-        removed.map_err(|error| is_absent(error, &path.to_string_lossy()))?;
+        del(&tables.cgroups, &cgroup.key(), &path.to_string_lossy())?;
     }
     for program in &targets.programs {
-        let removed = tables.programs.remove(&program.key());
-        removed.map_err(|error| is_absent(error, &program.to_string()))?;
+        del(&tables.programs, &program.key(), &program.to_string())?;
     }
-    match tables.is_empty()? {
+    match tables.is_empty() {
         true => off(),
         false => Ok(()),
     }
 }
 
-/// Takes the names away; the program goes with the link's.
+/// Takes the names away; the program goes with the link's, which is the first.
 fn off() -> io::Result<()> {
     let folder = Path::new(FOLDER);
-    for name in ["link", "cgroups", "programs", "settings"] {
-        match fs::remove_file(folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    match fs::remove_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    gone(fs::remove_file(folder.join("link")))?;
+    gone(fs::remove_dir_all(folder))
 }
 
 /// What is switched, for people and for JSON.
@@ -252,13 +255,12 @@ fn show(as_json: bool) -> io::Result<()> {
         shown.on = true;
         let ids: Vec<u64> = tables
             .cgroups
-            .keys()?
-            .into_iter()
+            .keys()
             .filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)))
             .collect();
         shown.cgroups = choice::paths(&ids);
-        let names = tables.programs.keys()?;
-        shown.programs = names.iter().map(|key| choice::text(key)).collect();
+        let names = tables.programs.keys();
+        shown.programs = names.map(|key| choice::text(&key)).collect();
         shown.programs.sort_unstable();
     }
     if as_json {

@@ -7,7 +7,6 @@
 //! as it is; [`Errno`] prints it by name. Where the form of a call is an ordinary one, rustix makes it.
 
 mod address;
-pub mod bpf;
 mod errno;
 mod fault;
 pub mod inspect;

@@ -8,15 +8,19 @@
  *
  * Needs no headers: the few numbers are those of include/uapi.
  */
+typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define SEC(name) __attribute__((section(name), used))
+/* What libbpf reads of a map: numbers as lengths of arrays, types as what a pointer points to. */
+#define UINT(name, number) int (*name)[number]
+#define TYPE(name, type) type *name
 
 enum { AF_INET = 2, AF_INET6 = 10 };
 enum { SOCK_STREAM = 1, SOCK_TYPE_MASK = 0xf };
 enum { IPPROTO_TCP = 6, IPPROTO_SMC = 256 };
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_MAP_TYPE_HASH = 1 };
 enum { COMM_LEN = 16 };
 
 /* Levels of cgroups that are looked at, from the root down; the same in switch/choice.rs. */
@@ -27,17 +31,31 @@ static long (*const get_current_comm)(void *buf, u32 len) = (void *)16;
 static long (*const probe_read_kernel)(void *to, u32 len, const void *from) = (void *)113;
 static u64 (*const get_current_ancestor_cgroup_id)(int level) = (void *)123;
 
-/* Read by switch/object.rs: the maps are made before the program is loaded. */
-struct map {
-	u32 type, key_size, value_size, max_entries;
+/* Ids of the chosen cgroups; those below count as well. */
+struct {
+	UINT(type, BPF_MAP_TYPE_HASH);
+	TYPE(key, u64);
+	TYPE(value, u8);
+	UINT(max_entries, 1024);
+} cgroups SEC(".maps");
+
+struct comm {
+	char name[COMM_LEN];
 };
 
-/* Ids of the chosen cgroups; those below count as well. */
-struct map cgroups SEC("maps") = { BPF_MAP_TYPE_HASH, sizeof(u64), 1, 1024 };
 /* Names of the chosen programs, as in /proc/PID/comm, filled up with zeroes. */
-struct map programs SEC("maps") = { BPF_MAP_TYPE_HASH, COMM_LEN, 1, 1024 };
-/* The address of the kernel's count of modules that offer SMC, 0 if unknown. */
-struct map settings SEC("maps") = { BPF_MAP_TYPE_ARRAY, sizeof(u32), sizeof(u64), 1 };
+struct {
+	UINT(type, BPF_MAP_TYPE_HASH);
+	TYPE(key, struct comm);
+	TYPE(value, u8);
+	UINT(max_entries, 1024);
+} programs SEC(".maps");
+
+/*
+ * The static key by which TCP knows whether a module offers SMC, of which the first word counts the modules.
+ * Its address is that of /proc/kallsyms, 0 if the kernel does not tell.
+ */
+extern const void tcp_have_smc __attribute__((section(".ksyms"), weak));
 
 static inline int is_tcp(u64 family, u64 type, u64 protocol)
 {
@@ -49,20 +67,19 @@ static inline int is_tcp(u64 family, u64 type, u64 protocol)
 /* Without the module a program would get no socket at all. */
 static inline int is_smc_there(void)
 {
-	u32 key = 0, modules = 0;
-	u64 *address = map_lookup_elem(&settings, &key);
+	u32 modules = 0;
 
-	if (!address || !*address)
+	if (!&tcp_have_smc)
 		return 1;
-	return !probe_read_kernel(&modules, sizeof(modules), (void *)*address) && modules;
+	return !probe_read_kernel(&modules, sizeof(modules), &tcp_have_smc) && modules;
 }
 
 static inline int is_program_chosen(void)
 {
-	char name[COMM_LEN] = {};
+	struct comm comm = {};
 
-	get_current_comm(name, sizeof(name));
-	return map_lookup_elem(&programs, name) != 0;
+	get_current_comm(comm.name, sizeof(comm.name));
+	return map_lookup_elem(&programs, &comm) != 0;
 }
 
 static inline int is_cgroup_chosen(void)

@@ -26,6 +26,7 @@ use std::time::Duration;
 use smc_user::poll_fd;
 
 use super::choice::Cgroup;
+use super::choose;
 use super::named;
 use super::program::Attached;
 
@@ -119,9 +120,7 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<()> {
 fn attach(cgroup: &Path) -> io::Result<Attached> {
     let cgroup = Cgroup::find(cgroup)?;
     let attached = Attached::now()?;
-    let cgroups = attached.maps.get("cgroups");
-    let cgroups = cgroups.ok_or_else(|| io::Error::other("the BPF program lacks a map"))?;
-    cgroups.insert(&cgroup.key(), &[1])?;
+    choose(&attached.tables.cgroups, &cgroup.key())?;
     Ok(attached)
 }
 

@@ -1,105 +1,151 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The program in the kernel: loaded, tied to its maps, attached.
+//! The program of `bpf/switch.c` in the kernel, by libbpf: loaded with its maps, attached.
+//!
+//! What libbpf says on the way is kept from the terminal; it tells why the kernel refuses the program.
 
-use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
+use std::sync::Mutex;
 
-use smc_user::bpf::Link;
-use smc_user::bpf::Map;
-use smc_user::bpf::Program;
-use smc_user::Errno;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::Error;
+use libbpf_rs::ErrorKind;
+use libbpf_rs::Link;
+use libbpf_rs::MapCore;
+use libbpf_rs::MapHandle;
+use libbpf_rs::Object;
+use libbpf_rs::ObjectBuilder;
+use libbpf_rs::OpenObject;
+use libbpf_rs::PrintLevel;
 
-use super::object::Code;
-use super::object::FUNCTION;
-use super::types;
+use super::Tables;
 
-/// A number of the kernel's own, which the C library has no name for.
-const ENOTSUPP: i32 = 524;
+/// The compiled file; empty if there was no clang.
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switch.o"));
+
+/// The kernel function that the program hooks.
+const FUNCTION: &str = "update_socket_protocol";
 
 /// The program at work, until `link` is dropped or, if it has one, its name is removed.
 pub(super) struct Attached {
     pub(super) link: Link,
-    /// By name.
-    pub(super) maps: HashMap<String, Map>,
+    pub(super) tables: Tables,
 }
 
 impl Attached {
     /// Loads and attaches it, with nothing chosen.
     pub(super) fn now() -> io::Result<Self> {
-        let code = Code::read()?;
-        let function = types::function(FUNCTION)?;
-        let maps = code.maps.iter().map(|map| {
-            let made = Map::new(&map.name, map.shape).map_err(explained)?;
-            Ok((map.name.clone(), made))
-        });
-        let maps: HashMap<String, Map> = maps.collect::<io::Result<_>>()?;
-        if let Some(settings) = maps.get("settings") {
-            settings.insert(&0_u32.to_ne_bytes(), &modules_count()?.to_ne_bytes())?;
-        }
-        let bytes = code.with_maps(|name| maps.get(name).map(|map| map.as_fd().as_raw_fd()))?;
-        let program = Program::load("smc_switch", &bytes, &code.license, function);
-        let program = program.map_err(|(error, said)| refused(error, &said))?;
-        let link = program.attach().map_err(|error| match error {
-            Errno::E2BIG => {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+        let object = open()?;
+        check_function()?;
+        let object = object.load().map_err(|error| refused(&error, &said()))?;
+        let program = object.progs_mut().next().ok_or_else(incomplete)?;
+        let link = program.attach().map_err(|error| match error.kind() {
+            ErrorKind::TooBig => {
                 io::Error::other("too many BPF programs are attached to sockets already")
             }
-            Errno(ENOTSUPP) | Errno::EOPNOTSUPP | Errno::EBUSY => {
+            // ENOTSUPP, EOPNOTSUPP, EBUSY.
+            ErrorKind::Other | ErrorKind::Unsupported => {
                 io::Error::other("this kernel cannot attach it (CONFIG_FUNCTION_TRACER)")
             }
-            error => explained(error),
+            _ => explained(&error),
         })?;
-        Ok(Self { link, maps })
+        let tables = Tables::of(|name| map(&object, name))?;
+        Ok(Self { link, tables })
     }
 }
 
-/// Why the kernel's verifier did not take the program.
-fn refused(error: Errno, said: &str) -> io::Error {
+/// What libbpf said, as lines.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn keep(_: PrintLevel, text: String) {
+    if let Ok(mut said) = SAID.lock() {
+        said.push_str(&text);
+    }
+}
+
+fn said() -> String {
+    SAID.lock().map(|said| said.clone()).unwrap_or_default()
+}
+
+/// Reads the compiled file; says what is missing if this command was built without clang.
+fn open() -> io::Result<OpenObject> {
+    if OBJECT.is_empty() {
+        return Err(io::Error::other(
+            "this command was built without clang, so it has no BPF program",
+        ));
+    }
+    ObjectBuilder::default()
+        .open_memory(OBJECT)
+        .map_err(|_| incomplete())
+}
+
+fn incomplete() -> io::Error {
+    io::Error::other("the BPF program in this command is malformed")
+}
+
+fn map(object: &Object, name: &str) -> io::Result<MapHandle> {
+    let map = object.maps().find(|map| map.name() == name);
+    MapHandle::try_from(&map.ok_or_else(incomplete)?).map_err(failed)
+}
+
+/// Fails, with what is missing, unless the kernel has the function.
+fn check_function() -> io::Result<()> {
+    let types = Btf::from_vmlinux().map_err(|_| {
+        io::Error::other(
+            "this kernel has no type information for BPF programs (CONFIG_DEBUG_INFO_BTF)",
+        )
+    })?;
+    let function = types.type_by_name::<Func<'_>>(FUNCTION);
+    function
+        .map(|_| ())
+        .ok_or_else(|| io::Error::other(format!("this kernel has no function {FUNCTION} to hook")))
+}
+
+/// Why the kernel's verifier did not take the program: the last line of its log, which libbpf repeats, or the
+/// last one before the empty line after which newer kernels explain it at length.
+fn refused(error: &Error, said: &str) -> io::Error {
     if said.contains("is not modifiable") {
         return io::Error::other(format!(
             "this kernel lets no BPF program change {FUNCTION} (CONFIG_MPTCP)"
         ));
     }
-    match said
-        .lines()
-        .rev()
-        .find(|line| !line.starts_with("processed "))
-    {
+    let log = said.split("-- BEGIN PROG LOAD LOG --\n").nth(1);
+    let log = log.and_then(|log| log.split("-- END PROG LOAD LOG --").next());
+    let lines = log.unwrap_or_default().lines();
+    let lines = lines.take_while(|line| !line.is_empty() && !line.starts_with("processed "));
+    match lines.last() {
         Some(line) => io::Error::other(format!("the kernel refuses the BPF program: {line}")),
         None => explained(error),
     }
 }
 
-/// Errors that any BPF call may meet.
-fn explained(error: Errno) -> io::Error {
-    match error {
-        Errno::ENOSYS => io::Error::other("this kernel has no BPF programs (CONFIG_BPF_SYSCALL)"),
-        Errno::EINVAL => io::Error::other(
+/// Errors that loading and attaching may meet.
+fn explained(error: &Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::Unsupported => {
+            io::Error::other("this kernel has no BPF programs (CONFIG_BPF_SYSCALL)")
+        }
+        ErrorKind::InvalidInput => io::Error::other(
             "this kernel has no BPF programs of this kind (CONFIG_BPF_JIT, CONFIG_BPF_EVENTS)",
         ),
-        error => error.into(),
+        _ => failed_by(error),
     }
 }
 
-/// The address of the static key by which TCP knows whether a module offers SMC, of which the first word
-/// counts the modules; 0 if the kernel does not tell.
-fn modules_count() -> io::Result<u64> {
-    let symbols = BufReader::new(File::open("/proc/kallsyms")?);
-    for line in symbols.lines() {
-        let line = line?;
-        let mut fields = line.split_whitespace();
-        let (address, _kind, name) = (fields.next(), fields.next(), fields.next());
-        if name == Some("tcp_have_smc") {
-            let address = address.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            return Ok(address.unwrap_or(0));
-        }
-    }
-    Ok(0)
+/// An error of the library as one of the standard library, of the kinds that are told apart here.
+pub(super) fn failed(error: Error) -> io::Error {
+    failed_by(&error)
+}
+
+fn failed_by(error: &Error) -> io::Error {
+    let kind = match error.kind() {
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("{error:#}"))
 }
 
 #[cfg(test)]
@@ -107,15 +153,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_program_uses_its_maps() {
+        if OBJECT.is_empty() {
+            return;
+        }
+        let object = open().unwrap();
+        let maps = object.maps();
+        let mut maps: Vec<_> = maps
+            .map(|map| (map.name().to_owned(), map.key_size(), map.value_size()))
+            .collect();
+        maps.sort_unstable();
+        assert_eq!(maps, [("cgroups".into(), 8, 1), ("programs".into(), 16, 1)]);
+        let sections: Vec<_> = object.progs().map(|program| program.section()).collect();
+        assert_eq!(sections, [&*format!("fmod_ret/{FUNCTION}")]);
+    }
+
+    #[test]
     fn a_refusal_says_what_is_missing() {
-        let text = refused(
-            Errno::EINVAL,
-            "update_socket_protocol() is not modifiable\n",
-        );
+        let refused = |error, log: &str| {
+            let said = format!(
+                "libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n{log}-- END PROG LOAD LOG --\n\
+                 libbpf: failed to load object\n"
+            );
+            refused(&Error::from_raw_os_error(error), &said)
+        };
+        let text = refused(libc::EINVAL, "update_socket_protocol() is not modifiable\n");
         assert!(text.to_string().contains("CONFIG_MPTCP"), "{text}");
-        let text = refused(Errno::EACCES, "0: (79) r1\nR1 invalid\nprocessed 3 insns\n");
+        let text = refused(libc::EACCES, "0: (79) r1\nR1 invalid\nprocessed 3 insns\n");
         assert!(text.to_string().ends_with("R1 invalid"), "{text}");
-        let kind = refused(Errno::EPERM, "").kind();
+        let text = refused(libc::EACCES, "R1 invalid\nprocessed 3 insns\n");
+        assert!(text.to_string().ends_with("R1 invalid"), "{text}");
+        let kind = refused(libc::EPERM, "").kind();
         assert_eq!(kind, io::ErrorKind::PermissionDenied);
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::run::{output, run};
 
-/// Needed to build a kernel and the module.
+/// Needed to build a kernel, the module and the tools.
 const BUILD: &[&str] = &[
     "bc",
     "bison",
@@ -27,6 +27,7 @@ const BUILD: &[&str] = &[
     "make",
     "pahole",
     "patch",
+    "pkgconf",
     "xz-utils",
 ];
 
