@@ -2,6 +2,11 @@
 
 //! The counters as Prometheus reads them (text format 0.0.4): for the textfile collector of its node
 //! exporter, or for itself by [`crate::listen`].
+//!
+//! Written here because the libraries would change it: prometheus-client writes OpenMetrics alone, whose
+//! counters have another name in their `# TYPE` lines, so that readers of this format lose the type;
+//! prometheus orders labels by name and keeps counters in a form that is not exact beyond 2^53. What they
+//! would save is [`Page`].
 
 use std::fmt::Write;
 use std::io;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The terminal: a screen of its own for lines of text, and the keys.
+//!
+//! crossterm does the work. ratatui above it would save forty lines for as many crates, and takes a terminal
+//! that does not know its size, such as a serial console, for one without room.
 
 use std::io;
 use std::io::Write;
