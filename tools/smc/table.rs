@@ -5,6 +5,7 @@
 use std::io;
 use std::io::Write;
 
+use nix::net::if_::if_indextoname;
 use serde::Serialize;
 
 /// Prints a table.
@@ -61,13 +62,7 @@ pub(crate) fn not_loaded(error: io::Error) -> io::Error {
 
 /// The name of the network device of that index; `-` if it is not in this namespace.
 pub(crate) fn netdev(ifindex: u64) -> String {
-    let devices = std::fs::read_dir("/sys/class/net").into_iter().flatten();
-    let mut named = devices.flatten().filter(|entry| {
-        let index = std::fs::read_to_string(entry.path().join("ifindex"));
-        index.is_ok_and(|index| index.trim().parse() == Ok(ifindex))
-    });
-    let name = named
-        .next()
-        .map(|entry| entry.file_name().to_string_lossy().into());
-    name.unwrap_or_else(|| "-".to_string())
+    let index = u32::try_from(ifindex).ok();
+    let name = index.and_then(|index| if_indextoname(index).ok());
+    name.map_or("-".to_string(), |name| name.to_string_lossy().into())
 }
