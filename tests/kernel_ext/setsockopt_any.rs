@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The kernel's setsockopt() needs the `struct socket` of the call, which a socket may have lost: only the call has it.
 
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-
 use kernel::prelude::*;
 use kernel_ext::net::{
-    Caller,
     Sk,
     SockOptIn, //
 };
 
 pub fn any_socket(sk: &Sk, value: SockOptIn<'_>) -> Result {
     sk.setsockopt(1, value) //~ E0599
-}
-
-pub fn made_up<'a>() -> Caller<'a> {
-    Caller {
-        socket: NonNull::dangling(), //~ E0451
-        _call: PhantomData,
-    }
 }
