@@ -231,7 +231,10 @@ impl LinkGroup {
         let mut ask = None;
         for (slot, link) in links() {
             self.run_llc(|llc, _, _| llc.on_link_timeout(slot, now));
-            ask = [ask, link.request_ack_if_due(now)].into_iter().flatten().min();
+            ask = [ask, link.request_ack_if_due(now)]
+                .into_iter()
+                .flatten()
+                .min();
         }
         ask
     }

@@ -176,10 +176,7 @@ fn first_contact(
     session.clc.set_confirmed();
     let client = confirmed.client();
     first::save_peer(conn, client, confirmed.peer())?;
-    first::ready_to_receive(
-        conn,
-        peer_end(&chosen, PeerQp::of(client, confirmed.mtu())),
-    )?;
+    first::ready_to_receive(conn, peer_end(&chosen, PeerQp::of(client, confirmed.mtu())))?;
     link.connect_as_server(&Setup {
         net,
         nonce,
