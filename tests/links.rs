@@ -16,10 +16,8 @@ use common::rng::{
 };
 use common::Side;
 use smc_proto::lgr::Kind;
-use smc_proto::llc::add::{
-    Error,
-    CONFIRM_WAIT, //
-};
+use smc_proto::llc::add::CONFIRM_WAIT;
+use smc_proto::llc::AddLinkError;
 use smc_proto::llc::{
     Finished,
     ANSWER_WAIT, //
@@ -32,7 +30,7 @@ use smc_proto::wire::Version;
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
 /// How a side's ADD_LINK flows ended.
-fn added(world: &World, side: Side) -> Vec<Result<(), Error>> {
+fn added(world: &World, side: Side) -> Vec<Result<(), AddLinkError>> {
     let pick = |how: &Finished| match how {
         Finished::AddLink { result, .. } => Some(*result),
         _ => None,
@@ -113,7 +111,7 @@ fn two_sides_with_one_port_each_have_one_link() {
         world.port_up(Side::Server);
         world.run();
         assert_eq!(kinds(&world), [Kind::Single; 2]);
-        let rejected = Err(Error::Rejected(RejectReason::NO_ALTERNATE_PATH));
+        let rejected = Err(AddLinkError::Rejected(RejectReason::NO_ALTERNATE_PATH));
         for side in Side::BOTH {
             assert_eq!(added(&world, side), [rejected]);
         }
@@ -194,10 +192,10 @@ fn a_link_that_the_server_cannot_bring_up_is_tried_again() {
         world.run_for(30_000);
         assert_eq!(kinds(&world), [Kind::Single; 2]);
         let [client, server] = Side::BOTH.map(|side| added(&world, side));
-        let failed = Err(Error::Failed(Reason::LinkNotReady));
+        let failed = Err(AddLinkError::Failed(Reason::LinkNotReady));
         assert!((2..=4).contains(&server.len()), "{server:?}");
         assert!(server.iter().all(|how| *how == failed), "{server:?}");
-        assert!(client.iter().all(|how| *how == Err(Error::Deleted)));
+        assert!(client.iter().all(|how| *how == Err(AddLinkError::Deleted)));
         world.machine(Side::Server).fails = 0;
         world.run();
         assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
@@ -212,7 +210,10 @@ fn a_client_that_cannot_bring_a_link_up_invites_when_it_can() {
         world.port_up(Side::Server);
         world.run();
         let ended = added(&world, Side::Server);
-        assert!(matches!(ended[..], [Err(Error::Rejected(_))]), "{ended:?}");
+        assert!(
+            matches!(ended[..], [Err(AddLinkError::Rejected(_))]),
+            "{ended:?}"
+        );
         world.machine(Side::Client).fails = 0;
         world.port_up(Side::Client);
         world.run();

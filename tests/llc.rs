@@ -13,13 +13,13 @@ use smc_proto::lgr::{
     End as Why,
     Role, //
 };
-use smc_proto::llc::first::Error as FirstError;
 use smc_proto::llc::first::Grace;
 use smc_proto::llc::link_work::{
     DeleteCause,
     LinkWork, //
 };
-use smc_proto::llc::rkey::Error as RkeyError;
+use smc_proto::llc::FirstContactError;
+use smc_proto::llc::RkeyError;
 use smc_proto::llc::{
     Action,
     Busy,
@@ -103,7 +103,7 @@ fn a_client_that_has_answered_waits_for_the_decision() {
     // Nobody says anything, not even that he declines: a server that does not test may use the link.
     let mut client = answered();
     assert_eq!(client.sleep(6999), []);
-    let undecided = Action::Finished(Finished::FirstContact(Err(FirstError::Undecided)));
+    let undecided = Action::Finished(Finished::FirstContact(Err(FirstContactError::Undecided)));
     assert_eq!(client.sleep(1), [undecided]);
     // The link is lost, which may be because the server declines.
     let mut client = answered();
@@ -124,7 +124,7 @@ fn a_server_whose_test_is_not_answered_gives_up() {
     let test = server.receive(0, &answer);
     assert_eq!(sent(&test)[0] & 0x1f, 0x07);
     assert_eq!(server.sleep(999), []);
-    let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+    let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
     assert_eq!(server.sleep(1), [silent]);
 }
 
@@ -147,7 +147,7 @@ fn who_is_slow_over_tcp_has_more_time() {
             left -= 100;
         }
         assert_eq!(end.wait(left - 1), [], "{role:?} {grace:?} {busy}");
-        let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+        let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
         assert_eq!(end.wait(1), [silent], "{role:?} {grace:?} {busy}");
     };
     // A firewall makes nothing slow.
@@ -177,7 +177,7 @@ fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
     let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
     server.sleep(1500);
     assert_eq!(server.sleep(3499), []);
-    let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+    let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
     assert_eq!(server.sleep(1), [silent]);
 }
 
@@ -190,7 +190,7 @@ fn a_server_that_tests_a_slow_client_gives_it_more_time() {
         let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
         server.receive(0, &vector("L2"));
         assert_eq!(server.sleep(millis - 1), []);
-        let silent = Action::Finished(Finished::FirstContact(Err(FirstError::Silent)));
+        let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
         assert_eq!(server.sleep(1), [silent]);
     }
 }
@@ -262,7 +262,7 @@ fn the_server_asks_twice_and_then_gives_up_before_the_client() {
     assert_eq!(server.sleep(1), first);
     assert_eq!(server.sleep(499), []);
     let silent = [Action::Finished(Finished::FirstContact(Err(
-        FirstError::Silent,
+        FirstContactError::Silent,
     )))];
     assert_eq!(server.sleep(1), silent);
 
@@ -298,7 +298,7 @@ fn a_client_that_prepares_its_link_has_no_deadline() {
     assert_eq!(
         list(failed),
         [Action::Finished(Finished::FirstContact(Err(
-            FirstError::Failed(Reason::LinkNotReady)
+            FirstContactError::Failed(Reason::LinkNotReady)
         )))]
     );
 }
@@ -311,7 +311,7 @@ fn a_first_contact_ends_with_its_link_and_no_other() {
         assert_eq!(
             list(end.llc.on_link_down(0, end.now)),
             [Action::Finished(Finished::FirstContact(Err(
-                FirstError::Silent
+                FirstContactError::Silent
             )))]
         );
         assert!(end.llc.is_idle());

@@ -35,9 +35,9 @@ use smc_proto::lgr::{
 };
 use smc_proto::llc::rkey::{
     Announcement,
-    Deletion,
-    Error, //
+    Deletion, //
 };
+use smc_proto::llc::RkeyError;
 use smc_proto::llc::{
     Action,
     Actions,
@@ -247,7 +247,7 @@ fn a_late_answer_does_not_end_the_next_request() {
     let late = sent(peer.receive(0, &first));
 
     us.now = Instant::ZERO.saturating_add(Duration::from_secs(2));
-    let timed_out = Finished::ConfirmRkey(Err(Error::TimedOut));
+    let timed_out = Finished::ConfirmRkey(Err(RkeyError::TimedOut));
     assert_eq!(only(us.llc.on_timeout(us.now)), Action::Finished(timed_out));
 
     let second = sent(us.announce(2).unwrap());
@@ -296,7 +296,7 @@ fn an_answer_without_keys_counts_in_version_2() {
     let keys = [WireRkey::from(Rkey(7))];
     for (flags, result) in [
         (0x80, Ok(())),
-        (0xa0, Err(Error::Refused)), //
+        (0xa0, Err(RkeyError::Refused)), //
     ] {
         let mut answer = sent(us.delete(&keys).unwrap());
         answer[3] = flags;
@@ -314,7 +314,7 @@ fn a_request_ends_with_its_link() {
     sent(us.announce(1).unwrap());
     assert_eq!(us.announce(2).map(only), Err(Busy));
     assert_eq!(us.llc.on_link_down(3, us.now), Actions::default());
-    let lost = Finished::ConfirmRkey(Err(Error::LinkLost));
+    let lost = Finished::ConfirmRkey(Err(RkeyError::LinkLost));
     assert_eq!(only(us.llc.on_link_down(0, us.now)), Action::Finished(lost));
     assert!(us.announce(2).is_ok());
 }

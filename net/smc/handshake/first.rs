@@ -21,10 +21,12 @@ use smc_proto::{
         rtoken::Rtoken,
         Role, //
     },
-    llc::first::{
-        patience,
-        Error,
-        Grace, //
+    llc::{
+        first::{
+            patience,
+            Grace, //
+        },
+        FirstContactError, //
     },
     reason::Reason,
     time::Duration,
@@ -156,9 +158,9 @@ pub(super) fn finish(
             }
             Ok(())
         }
-        Err(Error::Failed(reason)) => Err(reason.into()),
-        Err(Error::Undecided) => Err(Fatal::TimedOut.into()),
-        Err(Error::Silent) => {
+        Err(FirstContactError::Failed(reason)) => Err(reason.into()),
+        Err(FirstContactError::Undecided) => Err(Fatal::TimedOut.into()),
+        Err(FirstContactError::Silent) => {
             let end = start.saturating_add(patience(role, grace));
             Err(after_silent_link(clc, end.saturating_since(now())))
         }

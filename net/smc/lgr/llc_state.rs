@@ -10,9 +10,9 @@ use smc_proto::{
     lgr::Rtokens,
     llc::{
         self,
-        first,
         link_work::LinkWork,
         Finished,
+        FirstContactError,
         Llc, //
     },
     wire::llc::PeerOrder, //
@@ -31,7 +31,7 @@ pub(crate) struct LlcState {
     pub(crate) prepare: bool,
     /// How the first contact ended, until the handshake that waits for it takes it: by then another connection may
     /// have begun a flow.
-    pub(crate) first_contact: Option<Result<(), first::Error>>,
+    pub(crate) first_contact: Option<Result<(), FirstContactError>>,
     /// How the last other flow ended, until the thread that waits for it takes it.
     pub(crate) finished: Option<Finished>,
     /// The peer ended the group, too.

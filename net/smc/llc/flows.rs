@@ -16,12 +16,13 @@ use smc_proto::{
         first,
         rkey::{
             Announcement,
-            Deletion,
-            Error, //
+            Deletion, //
         },
         Actions,
         Finished,
+        FirstContactError,
         LocalEnd,
+        RkeyError,
         ANSWER_WAIT,
         FLOW_WAIT, //
     },
@@ -67,12 +68,12 @@ impl LinkGroup {
     }
 
     /// Waits for the end of the first contact; `prepare` brings the link up when it is time. It ends with
-    /// [`first::Error::Silent`] when `is_vain` says so, which is told whether the client has answered.
+    /// [`FirstContactError::Silent`] when `is_vain` says so, which is told whether the client has answered.
     pub(crate) fn await_first_contact(
         self: &Arc<Self>,
         prepare: impl Fn() -> Result<(), Reason>,
         is_vain: impl Fn(bool) -> bool,
-    ) -> Result<(), first::Error> {
+    ) -> Result<(), FirstContactError> {
         while let Some(step) = self.await_llc(&FIRST_CONTACT, || is_vain(self.has_answered())) {
             match step {
                 First::Prepare => {
@@ -84,7 +85,7 @@ impl LinkGroup {
         }
         // What is left of it must not keep the end of the group waiting.
         self.release();
-        Err(first::Error::Silent)
+        Err(FirstContactError::Silent)
     }
 
     /// Whether the client's answer in a first contact is out and the server's decision awaited. If the answer
@@ -162,7 +163,7 @@ impl LinkGroup {
 
     /// Makes sure that the peer can write to a region: it is registered on all active links, and the peer
     /// knows its keys. Nothing is to be done if another connection did it before. May sleep.
-    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), Error> {
+    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
         if rmb.is_known() {
             return Ok(());
         }
@@ -173,12 +174,12 @@ impl LinkGroup {
         let mut told = KVec::new();
         loop {
             if !self.hold() {
-                return Err(Error::TimedOut);
+                return Err(RkeyError::TimedOut);
             }
             // Links may come and go between two messages.
             let Ok(mut new) = self.register_on_others(rmb, at.slot, &told) else {
                 self.release();
-                return Err(Error::LinkLost);
+                return Err(RkeyError::LinkLost);
             };
             let is_last = new.len() <= OTHERS;
             new.truncate(OTHERS);
@@ -188,7 +189,7 @@ impl LinkGroup {
                 return Ok(());
             }
             let added = told.extend_from_slice(&new, GFP_KERNEL);
-            added.map_err(|_| Error::LinkLost)?;
+            added.map_err(|_| RkeyError::LinkLost)?;
         }
     }
 
@@ -225,11 +226,11 @@ impl LinkGroup {
         rmb: &Rmb,
         at: &LinkRef,
         others: List<'_, LinkRkey, OTHERS>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), RkeyError> {
         let here = rmb.register(at.slot, &at.link).ok();
         let Some(here) = here.and_then(|()| rmb.rtoken(at.slot)) else {
             self.release();
-            return Err(Error::LinkLost);
+            return Err(RkeyError::LinkLost);
         };
         let region = Announcement { here, others };
         self.run_llc(|llc, _, now| {
@@ -240,7 +241,7 @@ impl LinkGroup {
             Finished::ConfirmRkey(result) => Some(result),
             _ => None,
         })
-        .unwrap_or(Err(Error::LinkLost))
+        .unwrap_or(Err(RkeyError::LinkLost))
     }
 
     /// Frees regions that nobody has used for long, or for which memory is too short, and tells the peer
@@ -297,7 +298,7 @@ impl LinkGroup {
             Finished::DeleteRkey(result) => Some(result),
             _ => None,
         });
-        matches!(answer, Some(Ok(()) | Err(Error::Refused)))
+        matches!(answer, Some(Ok(()) | Err(RkeyError::Refused)))
     }
 
     /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
@@ -343,7 +344,7 @@ struct Awaited<R> {
 enum First {
     /// The client brings the link up.
     Prepare,
-    Finished(Result<(), first::Error>),
+    Finished(Result<(), FirstContactError>),
 }
 
 const FIRST_CONTACT: Awaited<First> = Awaited {

@@ -50,9 +50,11 @@ use crate::wire::{
 mod action;
 pub mod add;
 mod delete;
+mod deletion;
 mod dispatch;
 mod echo;
 mod end;
+mod error;
 pub mod first;
 pub mod keepalive;
 pub mod link_work;
@@ -73,6 +75,11 @@ pub use end::{
     Keys,
     LocalEnd,
     NewEnd, //
+};
+pub use error::{
+    AddLinkError,
+    FirstContactError,
+    RkeyError, //
 };
 use keepalive::Due;
 use link_work::{
@@ -127,7 +134,7 @@ enum Flow {
     FirstContact(first::FirstContact),
     Rkey(rkey::Exchange),
     DeleteLink {
-        what: delete::LinkDeletion,
+        what: deletion::LinkDeletion,
         deadline: Instant,
     },
     /// The server's side of ADD_LINK.
@@ -221,7 +228,7 @@ impl Llc {
         let version = self.version;
         let actions = match &mut self.flow {
             Some(Flow::FirstContact(flow)) => flow.on_timeout(version, now),
-            Some(Flow::Rkey(flow)) => flow.failed(rkey::Error::TimedOut),
+            Some(Flow::Rkey(flow)) => flow.failed(RkeyError::TimedOut),
             Some(Flow::DeleteLink { what, .. }) => what.done(),
             Some(Flow::Offer(flow)) => flow.on_timeout(),
             Some(Flow::Answer(flow)) => flow.on_timeout(),
@@ -243,7 +250,7 @@ impl Llc {
             Some(Flow::FirstContact(flow)) if flow.slot() == slot && !flow.has_answered() => {
                 first::silent()
             }
-            Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(rkey::Error::LinkLost),
+            Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(RkeyError::LinkLost),
             Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
             Some(Flow::Offer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
             Some(Flow::Answer(flow)) => flow.on_link_down(slot).unwrap_or_default(),

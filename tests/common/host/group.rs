@@ -36,10 +36,11 @@ use smc_proto::link::{
 };
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::Announcement;
+use smc_proto::llc::FirstContactError;
 use smc_proto::llc::LocalEnd;
+use smc_proto::llc::RkeyError;
 use smc_proto::llc::{
     first,
-    rkey,
     Action,
     Actions,
     Arrival,
@@ -345,23 +346,25 @@ impl Machine {
                 self.succeed(id);
                 Ok(())
             }
-            (Finished::FirstContact(Err(first::Error::Silent)), Stage::FirstContact) => {
+            (Finished::FirstContact(Err(FirstContactError::Silent)), Stage::FirstContact) => {
                 self.conn(id).stage = Stage::Silence;
                 let end = self.conn(id).patience;
                 self.wait(id, end.saturating_since(net.now()), net);
                 Ok(())
             }
-            (Finished::FirstContact(Err(first::Error::Undecided)), _) => {
+            (Finished::FirstContact(Err(FirstContactError::Undecided)), _) => {
                 Err(Fatal::TimedOut.into())
             }
-            (Finished::FirstContact(Err(first::Error::Failed(reason))), _) => Err(reason.into()),
+            (Finished::FirstContact(Err(FirstContactError::Failed(reason))), _) => {
+                Err(reason.into())
+            }
             (Finished::ConfirmRkey(Ok(())), Stage::Announcing(chosen)) => {
                 self.note_announced(id);
                 self.send_accept(id, chosen, net);
                 Ok(())
             }
             // The group is gone, which says nothing against the way: begin a new one.
-            (Finished::ConfirmRkey(Err(rkey::Error::LinkLost)), Stage::Announcing(chosen)) => {
+            (Finished::ConfirmRkey(Err(RkeyError::LinkLost)), Stage::Announcing(chosen)) => {
                 self.try_candidate(id, chosen, net)
             }
             (Finished::ConfirmRkey(Err(_)), Stage::Announcing(chosen)) => {

@@ -2,18 +2,21 @@
 
 //! What the LLC core asks of its caller.
 
-use super::add;
-use super::first;
-use super::link_work::LinkWork;
-use super::rkey;
+use super::error::{
+    AddLinkError,
+    FirstContactError,
+    RkeyError, //
+};
 use crate::id::{
     LinkNum,
     LinkUid, //
 };
+use crate::lgr::redundancy::Occasion;
 use crate::wire::llc::{
     DeleteReason,
     Kind,
-    Message, //
+    Message,
+    NewLink, //
 };
 
 /// One thing to do.
@@ -37,7 +40,7 @@ pub enum Action<'a> {
     },
     /// This was queued, as [`super::Llc::has_link_work`] says.
     LinkWork(LinkWork),
-    /// Version 1: send what [`add::keys_from`] makes of the buffers on the new link.
+    /// Version 1: send what [`keys_from`](super::add::keys_from) makes of the buffers on the new link.
     SendKeys {
         /// The slot of the link to send it on.
         on: usize,
@@ -68,15 +71,67 @@ pub enum Action<'a> {
     Ignored(Ignored),
 }
 
+/// Why a link is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteCause {
+    /// It failed here: the peer is sent a DELETE LINK.
+    LostPath,
+    /// The server does not need it: the client is sent a DELETE LINK, then it is cleared.
+    AsymmetricUnneeded,
+    /// Both sides know.
+    Agreed,
+}
+
+impl DeleteCause {
+    /// What the peer is told; `None` if it knows.
+    pub(super) const fn reason(self) -> Option<DeleteReason> {
+        match self {
+            Self::LostPath => Some(DeleteReason::LOST_PATH),
+            Self::AsymmetricUnneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
+            Self::Agreed => None,
+        }
+    }
+}
+
+/// One item of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkWork {
+    /// A connection waits for messages that another link may have received.
+    FlushRx,
+    /// The link in a slot goes: [`super::Llc::stop_watching`], move its connections to another one, then
+    /// [`super::Llc::delete_link`] if it was watched. Without another link the group ends.
+    DeleteLink(usize, DeleteCause),
+    /// Client: the server offers a link. Look for a port, make a queue pair that receives from it, map the buffers,
+    /// then call [`super::Llc::on_offer_answered`].
+    AcceptAddLink {
+        /// Slot of the link that the flow runs on.
+        on: usize,
+        /// Where the new link is to be.
+        slot: usize,
+        /// The server's end.
+        link: NewLink,
+    },
+    /// Server: the client accepted the link in a slot. Connect the queue pair to it, bring it to RTS, register the
+    /// buffers, then call [`super::Llc::on_link_prepared`].
+    ConnectLink(usize, NewLink),
+    /// Client: the server's CONFIRM LINK is here. Bring the link in a slot to RTS, register the buffers, then call
+    /// [`super::Llc::on_link_prepared`].
+    PrepareLink(usize),
+    /// There is one more link: move connections of others to it.
+    Rebalance,
+    /// Another link may be of use: [`super::Llc::plan_add_link`] says what to do.
+    AddLink(Occasion),
+}
+
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// The first contact.
-    FirstContact(Result<(), first::Error>),
+    FirstContact(Result<(), FirstContactError>),
     /// CONFIRM_RKEY; an error means [`crate::reason::Reason::RegistrationFailed`].
-    ConfirmRkey(Result<(), rkey::Error>),
+    ConfirmRkey(Result<(), RkeyError>),
     /// DELETE_RKEY; an error means nothing.
-    DeleteRkey(Result<(), rkey::Error>),
+    DeleteRkey(Result<(), RkeyError>),
     /// The deletion of a link at the server.
     DeleteLink,
     /// ADD_LINK. After an error the work of the links takes away what was made for the link.
@@ -84,7 +139,7 @@ pub enum Finished {
         /// The new link's slot.
         slot: usize,
         /// How it went.
-        result: Result<(), add::Error>,
+        result: Result<(), AddLinkError>,
     },
 }
 

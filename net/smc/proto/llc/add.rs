@@ -16,6 +16,7 @@ use super::action::{
     Finished, //
 };
 use super::end::Keys;
+use super::error::AddLinkError;
 use super::{
     send,
     Arrival, //
@@ -25,7 +26,6 @@ use crate::lgr::{
     Rtoken,
     Rtokens, //
 };
-use crate::reason::Reason;
 use crate::time::Duration;
 use crate::wire::llc::{
     AddLinkCont,
@@ -33,8 +33,7 @@ use crate::wire::llc::{
     DeleteLink,
     DeleteReason,
     Kind,
-    NewLinkRkey,
-    RejectReason, //
+    NewLinkRkey, //
 };
 use crate::wire::{
     List,
@@ -50,23 +49,6 @@ pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 /// Keys in one ADD_LINK_CONT.
 const KEYS_EACH: u8 = 2;
 
-/// Why no link was added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// The peer was not heard in time.
-    Silent,
-    /// The client does not want it.
-    Rejected(RejectReason),
-    /// The peer deleted it before it was active.
-    Deleted,
-    /// It, or the link that the flow ran on, is gone.
-    LinkLost,
-    /// It could not be brought up on this side.
-    Failed(Reason),
-    /// The peer's end cannot be used.
-    Unusable,
-}
-
 /// Which link a flow is about.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -79,7 +61,7 @@ struct Place {
 }
 
 impl Place {
-    fn finished<'a>(&self, result: Result<(), Error>) -> Action<'a> {
+    fn finished<'a>(&self, result: Result<(), AddLinkError>) -> Action<'a> {
         Action::Finished(Finished::AddLink {
             slot: self.slot,
             result,
@@ -87,12 +69,12 @@ impl Place {
     }
 
     /// Ends the flow without a link.
-    fn failed<'a>(&self, error: Error) -> Actions<'a> {
+    fn failed<'a>(&self, error: AddLinkError) -> Actions<'a> {
         self.finished(Err(error)).into()
     }
 
     /// Ends the flow without a link, and tells the peer, which may think that there is one.
-    fn given_up<'a>(&self, error: Error, version: Version) -> Actions<'a> {
+    fn given_up<'a>(&self, error: AddLinkError, version: Version) -> Actions<'a> {
         let request = DeleteLink {
             link_num: Some(self.link_num),
             orderly: false,

@@ -9,13 +9,13 @@
 use super::action::{
     Action,
     Actions,
-    Finished,
     Ignored, //
 };
-use super::link_work::{
-    DeleteCause,
-    LinkWork, //
+use super::deletion::{
+    agreed,
+    LinkDeletion, //
 };
+use super::link_work::DeleteCause;
 use super::queue::Pending;
 use super::{
     Arrival,
@@ -35,16 +35,6 @@ use crate::wire::llc::{
     DeleteReason, //
 };
 
-/// One link to be deleted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LinkDeletion {
-    /// The link that the request came on.
-    on: usize,
-    /// The link to be deleted.
-    slot: usize,
-    request: DeleteLink,
-}
-
 /// A link of ours that is to go.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteLinkParams {
@@ -56,38 +46,6 @@ pub struct DeleteLinkParams {
     pub link_num: LinkNum,
     /// Why it goes.
     pub cause: DeleteCause,
-}
-
-/// The link goes, because both sides know that it does.
-const fn agreed<'a>(slot: usize) -> Action<'a> {
-    Action::LinkWork(LinkWork::DeleteLink(slot, DeleteCause::Agreed))
-}
-
-impl LinkDeletion {
-    /// The link to be deleted.
-    pub(super) const fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Says whether it has to do with the link in `slot`.
-    pub(super) const fn concerns(&self, slot: usize) -> bool {
-        self.on == slot || self.slot == slot
-    }
-
-    pub(super) fn on_answer<'a>(&self, answer: &DeleteLink) -> Actions<'a> {
-        if answer.link_num == self.request.link_num {
-            self.done()
-        } else {
-            Action::Ignored(Ignored::OtherAnswer).into()
-        }
-    }
-
-    /// Answered or not, the link goes.
-    pub(super) fn done<'a>(&self) -> Actions<'a> {
-        let mut actions = Actions::from(agreed(self.slot));
-        actions.push(Action::Finished(Finished::DeleteLink));
-        actions
-    }
 }
 
 impl Llc {

@@ -21,6 +21,7 @@ use super::action::{
     Ignored, //
 };
 use super::end::LocalEnd;
+use super::error::FirstContactError;
 use super::{
     send,
     unexpected,
@@ -116,19 +117,6 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(1500);
 /// too busy to wake it. Such a machine is too busy for what comes by RDMA as well, so that the rest of the time does not
 /// count.
 pub const AWAKE_WITHIN: Duration = Duration::from_millis(120);
-
-/// Why there is no link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// The peer was not heard. Look for a DECLINE on TCP, until the [`patience`] is over, and ask
-    /// [`crate::handshake::after_silence`] what it means.
-    Silent,
-    /// Client: the server has neither declined nor tested the link, and the answer did not arrive as far as is
-    /// known. A C server that has the answer uses the link, so there is no way back to TCP.
-    Undecided,
-    /// The link cannot be used.
-    Failed(Reason),
-}
 
 /// The first contact under way.
 #[derive(Clone, Copy, Debug)]
@@ -365,7 +353,7 @@ impl FirstContact {
                 is_tested: true, ..
             } => established(),
             State::Answered { .. } => {
-                Action::Finished(Finished::FirstContact(Err(Error::Undecided))).into()
+                Action::Finished(Finished::FirstContact(Err(FirstContactError::Undecided))).into()
             }
             State::Preparing { .. } => Actions::default(),
         }
@@ -386,9 +374,12 @@ fn established<'a>() -> Actions<'a> {
 
 /// Ends the flow because the peer was not heard.
 pub(super) fn silent<'a>() -> Actions<'a> {
-    Action::Finished(Finished::FirstContact(Err(Error::Silent))).into()
+    Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent))).into()
 }
 
 fn failed<'a>(reason: Reason) -> Actions<'a> {
-    Action::Finished(Finished::FirstContact(Err(Error::Failed(reason)))).into()
+    Action::Finished(Finished::FirstContact(Err(FirstContactError::Failed(
+        reason,
+    ))))
+    .into()
 }

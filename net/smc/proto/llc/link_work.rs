@@ -6,7 +6,11 @@
 //! What becomes due is decided here: in which order, when it is tried again, what follows when a flow ends. What it
 //! needs of ports and queue pairs is the caller's.
 
-use super::add;
+pub use super::action::{
+    DeleteCause,
+    LinkWork, //
+};
+use super::error::AddLinkError;
 use super::{
     Action,
     Actions,
@@ -25,62 +29,6 @@ use crate::lgr::{
     LINK_SLOTS, //
 };
 use crate::time::Instant;
-use crate::wire::llc::{
-    DeleteReason,
-    NewLink, //
-};
-
-/// Why a link is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeleteCause {
-    /// It failed here: the peer is sent a DELETE LINK.
-    LostPath,
-    /// The server does not need it: the client is sent a DELETE LINK, then it is cleared.
-    AsymmetricUnneeded,
-    /// Both sides know.
-    Agreed,
-}
-
-impl DeleteCause {
-    /// What the peer is told; `None` if it knows.
-    pub(super) const fn reason(self) -> Option<DeleteReason> {
-        match self {
-            Self::LostPath => Some(DeleteReason::LOST_PATH),
-            Self::AsymmetricUnneeded => Some(DeleteReason::ASYMMETRIC_UNNEEDED),
-            Self::Agreed => None,
-        }
-    }
-}
-
-/// One item of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkWork {
-    /// A connection waits for messages that another link may have received.
-    FlushRx,
-    /// The link in a slot goes: [`Llc::stop_watching`], move its connections to another one, then
-    /// [`Llc::delete_link`] if it was watched. Without another link the group ends.
-    DeleteLink(usize, DeleteCause),
-    /// Client: the server offers a link. Look for a port, make a queue pair that receives from it, map the buffers,
-    /// then call [`Llc::on_offer_answered`].
-    AcceptAddLink {
-        /// Slot of the link that the flow runs on.
-        on: usize,
-        /// Where the new link is to be.
-        slot: usize,
-        /// The server's end.
-        link: NewLink,
-    },
-    /// Server: the client accepted the link in a slot. Connect the queue pair to it, bring it to RTS, register the
-    /// buffers, then call [`Llc::on_link_prepared`].
-    ConnectLink(usize, NewLink),
-    /// Client: the server's CONFIRM LINK is here. Bring the link in a slot to RTS, register the buffers, then call
-    /// [`Llc::on_link_prepared`].
-    PrepareLink(usize),
-    /// There is one more link: move connections of others to it.
-    Rebalance,
-    /// Another link may be of use: [`Llc::plan_add_link`] says what to do.
-    AddLink(Occasion),
-}
 
 /// The queue. A flow asks for one item at a time, so that one place for each kind suffices.
 #[derive(Debug)]
@@ -266,7 +214,7 @@ impl Llc {
                 self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::Agreed));
                 // Who has no path now says so when it has. The C module does when the port is up, which
                 // may be before it knows the port's address.
-                let is_rejected = matches!(error, add::Error::Rejected(_));
+                let is_rejected = matches!(error, AddLinkError::Rejected(_));
                 if !is_rejected || self.retry.occasion() == Occasion::Invitation {
                     self.add_later(now);
                 }

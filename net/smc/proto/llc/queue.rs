@@ -7,7 +7,7 @@ use super::add::client::{
     Adding,
     Offer, //
 };
-use super::delete::LinkDeletion;
+use super::deletion::LinkDeletion;
 use super::{
     Actions,
     Finished,

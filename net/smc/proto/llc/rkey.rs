@@ -12,6 +12,7 @@ use super::action::{
     Finished,
     Ignored, //
 };
+use super::error::RkeyError;
 use super::{
     Arrival,
     ANSWER_WAIT, //
@@ -60,17 +61,6 @@ impl<'a> Deletion<'a> {
         let rkeys = fits.then_some(rkeys).and_then(List::new)?;
         Some(Self { first, rkeys })
     }
-}
-
-/// Why the peer did not take note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// No answer in time.
-    TimedOut,
-    /// The peer has no place for the buffer, or does not know it.
-    Refused,
-    /// The link that the answer would come on is gone.
-    LinkLost,
 }
 
 /// A request of ours that waits for its answer.
@@ -157,17 +147,17 @@ impl Exchange {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         self.finished(if negative {
-            Err(Error::Refused)
+            Err(RkeyError::Refused)
         } else {
             Ok(())
         })
     }
 
-    pub(super) fn failed<'a>(&self, error: Error) -> Actions<'a> {
+    pub(super) fn failed<'a>(&self, error: RkeyError) -> Actions<'a> {
         self.finished(Err(error))
     }
 
-    fn finished<'a>(&self, result: Result<(), Error>) -> Actions<'a> {
+    fn finished<'a>(&self, result: Result<(), RkeyError>) -> Actions<'a> {
         Action::Finished(match self.what {
             What::Confirm => Finished::ConfirmRkey(result),
             What::Delete => Finished::DeleteRkey(result),

@@ -3,7 +3,6 @@
 //! The client is offered a link.
 
 use super::{
-    Error,
     Exchange,
     Place,
     CONFIRM_WAIT, //
@@ -19,6 +18,7 @@ use crate::llc::end::{
     NewEnd, //
 };
 use crate::llc::link_work::LinkWork;
+use crate::llc::AddLinkError;
 use crate::llc::{
     send,
     unexpected,
@@ -161,7 +161,7 @@ impl Adding {
             }
             Err(reason) => {
                 let body = rejection(self.offer.link, reason);
-                (body, Some(Error::Rejected(reason)))
+                (body, Some(AddLinkError::Rejected(reason)))
             }
         };
         let mut actions = Actions::from(send(self.version, Kind::Response, self.offer.on, body));
@@ -253,7 +253,7 @@ impl Adding {
         };
         let place = self.offer.place();
         if let Err(reason) = result {
-            return place.given_up(Error::Failed(reason), self.version);
+            return place.given_up(AddLinkError::Failed(reason), self.version);
         }
         let answer = Body::ConfirmLink(end.confirm_link(place.link_num));
         let mut actions = Actions::from(send(self.version, Kind::Response, slot, answer));
@@ -273,15 +273,16 @@ impl Adding {
         });
         let message = send(self.version, Kind::Response, self.offer.on, answer);
         let mut actions = Actions::from(message);
-        actions.append(self.offer.place().failed(Error::Deleted));
+        actions.append(self.offer.place().failed(AddLinkError::Deleted));
         Some(actions)
     }
 
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
         match self.state {
-            State::Keys { .. } | State::Waiting { .. } => {
-                self.offer.place().given_up(Error::Silent, self.version)
-            }
+            State::Keys { .. } | State::Waiting { .. } => self
+                .offer
+                .place()
+                .given_up(AddLinkError::Silent, self.version),
             State::Offered | State::Preparing { .. } => Actions::default(),
         }
     }
@@ -290,14 +291,14 @@ impl Adding {
     pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
         let place = self.offer.place();
         if slot == place.on {
-            return Some(place.failed(Error::LinkLost));
+            return Some(place.failed(AddLinkError::LinkLost));
         }
-        (slot == place.slot).then(|| place.given_up(Error::LinkLost, self.version))
+        (slot == place.slot).then(|| place.given_up(AddLinkError::LinkLost, self.version))
     }
 
     /// The server offers another link: it has given this one up.
     pub(in crate::llc) fn superseded<'a>(&self) -> Actions<'a> {
-        self.offer.place().failed(Error::Silent)
+        self.offer.place().failed(AddLinkError::Silent)
     }
 }
 

@@ -3,7 +3,6 @@
 //! The server offers a link.
 
 use super::{
-    Error,
     Exchange,
     Place,
     CONFIRM_WAIT, //
@@ -18,6 +17,7 @@ use crate::llc::end::{
     NewEnd, //
 };
 use crate::llc::link_work::LinkWork;
+use crate::llc::AddLinkError;
 use crate::llc::{
     send,
     unexpected,
@@ -101,7 +101,7 @@ impl Adding {
         match answer {
             // A C client that fails later says so, too, though it had accepted.
             AddLink::Rejection { link, reason } if link.link_num == self.place.link_num => {
-                self.place.failed(Error::Rejected(*reason))
+                self.place.failed(AddLinkError::Rejected(*reason))
             }
             AddLink::Link { link, v2 } if link.link_num == self.place.link_num => {
                 let State::Offered { .. } = self.state else {
@@ -111,7 +111,7 @@ impl Adding {
                     return Action::Ignored(Ignored::OtherLink).into();
                 }
                 if link.mtu.is_none() {
-                    return self.place.given_up(Error::Unusable, self.version);
+                    return self.place.given_up(AddLinkError::Unusable, self.version);
                 }
                 arrival.rtokens.delete_link(self.place.slot);
                 if let Some(v2) = v2 {
@@ -135,9 +135,9 @@ impl Adding {
     ) -> Actions<'a> {
         match (self.state, result) {
             (State::Connecting, _) if slot != self.place.slot => unexpected(),
-            (State::Connecting, Err(reason)) => {
-                self.place.given_up(Error::Failed(reason), self.version)
-            }
+            (State::Connecting, Err(reason)) => self
+                .place
+                .given_up(AddLinkError::Failed(reason), self.version),
             (State::Connecting, Ok(())) => match self.version {
                 Version::V1 => self.send_keys(Exchange::new(self.keys), now),
                 Version::V2 => self.confirm(now),
@@ -205,15 +205,15 @@ impl Adding {
     /// The client asks for the new link to be deleted; `None` if it means another one.
     pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
         let is_meant = request.link_num == Some(self.place.link_num);
-        is_meant.then(|| self.place.given_up(Error::Deleted, self.version))
+        is_meant.then(|| self.place.given_up(AddLinkError::Deleted, self.version))
     }
 
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
         match self.state {
             // Who did not hear of the offer has nothing to delete, and who is late does so himself.
-            State::Offered { .. } => self.place.failed(Error::Silent),
+            State::Offered { .. } => self.place.failed(AddLinkError::Silent),
             State::Keys { .. } | State::Confirming { .. } => {
-                self.place.given_up(Error::Silent, self.version)
+                self.place.given_up(AddLinkError::Silent, self.version)
             }
             State::Connecting => Actions::default(),
         }
@@ -222,9 +222,9 @@ impl Adding {
     /// A link is gone; `None` if the flow does not need it.
     pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
         if slot == self.place.on {
-            return Some(self.place.failed(Error::LinkLost));
+            return Some(self.place.failed(AddLinkError::LinkLost));
         }
         let is_new = slot == self.place.slot;
-        is_new.then(|| self.place.given_up(Error::LinkLost, self.version))
+        is_new.then(|| self.place.given_up(AddLinkError::LinkLost, self.version))
     }
 }
