@@ -7,6 +7,7 @@
 
 mod complete;
 mod down;
+mod error;
 mod llc_txq;
 mod resources;
 mod slot;
@@ -61,7 +62,7 @@ use crate::{
     clock::now,
     config::Depth, //
 };
-pub(crate) use down::LinkError;
+pub(crate) use error::LinkError;
 use llc_txq::LlcTxQueue;
 pub(crate) use resources::IbResources;
 pub(crate) use slot::Slot;
