@@ -3,6 +3,7 @@
 //! RDMA devices: which are there, and what happens to them (C file `smc_ib.c`).
 
 mod iwarp;
+mod link_port;
 mod port;
 
 use kernel::{
@@ -52,11 +53,13 @@ use crate::{
     namespace, //
 };
 pub(crate) use iwarp::find_iwarp;
-pub(crate) use port::{
+pub(crate) use link_port::{
     find_other,
+    toward, //
+};
+pub(crate) use port::{
     find_v2,
     pnetid_of_named,
-    toward,
     Peer,
     PortGid,
     Sought, //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which port of which device, and which of its GIDs, serves a TCP connection or another link of a group.
+//! Which port of which device, and which of its GIDs, serves a TCP connection over RoCE; what a
+//! port is.
 
 use core::net::IpAddr;
 
@@ -34,7 +35,6 @@ use smc_proto::{
 };
 
 use super::{
-    iwarp,
     Adapter,
     ADAPTERS, //
 };
@@ -204,43 +204,13 @@ pub(crate) enum Peer {
     Other(Gid),
 }
 
-/// Finds a port for another link of a group of version 2: an active one that is not in use there. May sleep.
-pub(crate) fn find_other(
-    wanted: &Sought,
-    is_used: impl Fn(&Arc<Device>, u32) -> bool,
-) -> Option<PortGid> {
-    let adapters = ADAPTERS.get()?;
-    let list = adapters.list.lock();
-    list.iter()
-        .filter(|adapter| adapter.device.accessible_in(wanted.net))
-        .filter(|adapter| adapter.transport() == wanted.transport)
-        .find_map(|adapter| {
-            let ports = adapter.ports();
-            ports
-                .filter(|port| !is_used(&adapter.device, *port))
-                .find_map(|port| match wanted.transport {
-                    Transport::Roce => adapter.other_roce(port, wanted),
-                    Transport::Iwarp => adapter.other_iwarp(port, wanted),
-                })
-        })
-}
-
-/// A port with the way from it to the peer's port, if that is reached without a gateway or by way of one,
-/// as `is_direct` says, or, over iWARP, either way. May sleep.
-pub(crate) fn toward(
+/// A RoCE port with the way from it to the peer's port, as [`super::toward`]. May sleep.
+pub(super) fn toward_roce(
     device: &Device,
     port: &PortInfo,
-    net: usize,
     peer: Gid,
     is_direct: bool,
 ) -> Option<PortInfo> {
-    match port.transport {
-        Transport::Roce => toward_roce(device, port, peer, is_direct),
-        Transport::Iwarp => iwarp::toward(device, port, net, peer),
-    }
-}
-
-fn toward_roce(device: &Device, port: &PortInfo, peer: Gid, is_direct: bool) -> Option<PortInfo> {
     let index = u32::from(port.sgid_index);
     let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
     (path.has_gateway != is_direct).then_some(PortInfo {
@@ -323,7 +293,7 @@ impl Adapter {
     }
 
     /// A port for another link over RoCE.
-    fn other_roce(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+    pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
         let (Peer::Known(peer) | Peer::Other(peer)) = wanted.peer;
         let is_in_net =
             |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);

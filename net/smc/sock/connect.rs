@@ -30,7 +30,8 @@ use super::{
     FallbackInfo,
     Phase,
     Sock,
-    State, //
+    State,
+    O_NONBLOCK, //
 };
 use crate::{
     handshake::{
@@ -225,10 +226,6 @@ pub(super) fn cancel_connect(this: &Sock) {
     let _ = this.transition(&[Phase::Connecting], State::Init);
     this.sk.wake_state();
 }
-
-/// `O_NONBLOCK` among the flags of a file.
-// CAST: a small number.
-pub(super) const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
 /// The address family that dissolves a connection in connect(2).
 const AF_UNSPEC: u16 = 0;

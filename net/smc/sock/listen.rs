@@ -48,12 +48,12 @@ use smc_proto::{
 
 use super::{
     active,
-    connect::O_NONBLOCK,
     fallback,
     FallbackInfo,
     Phase,
     Sock,
-    State, //
+    State,
+    O_NONBLOCK, //
 };
 use crate::{
     handshake::{

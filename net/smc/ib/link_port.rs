@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ports for another link of a group, whichever transport that uses.
+
+use kernel::sync::Arc;
+use kernel_ext::ib::Device;
+use smc_proto::{
+    id::Gid,
+    link::Transport, //
+};
+
+use super::{
+    iwarp,
+    port::{
+        self,
+        PortGid,
+        Sought, //
+    },
+    ADAPTERS, //
+};
+use crate::link::PortInfo;
+
+/// Finds a port for another link of a group of version 2: an active one that is not in use there. May sleep.
+pub(crate) fn find_other(
+    wanted: &Sought,
+    is_used: impl Fn(&Arc<Device>, u32) -> bool,
+) -> Option<PortGid> {
+    let adapters = ADAPTERS.get()?;
+    let list = adapters.list.lock();
+    list.iter()
+        .filter(|adapter| adapter.device.accessible_in(wanted.net))
+        .filter(|adapter| adapter.transport() == wanted.transport)
+        .find_map(|adapter| {
+            let ports = adapter.ports();
+            ports
+                .filter(|port| !is_used(&adapter.device, *port))
+                .find_map(|port| match wanted.transport {
+                    Transport::Roce => adapter.other_roce(port, wanted),
+                    Transport::Iwarp => adapter.other_iwarp(port, wanted),
+                })
+        })
+}
+
+/// A port with the way from it to the peer's port, if that is reached without a gateway or by way of one,
+/// as `is_direct` says, or, over iWARP, either way. May sleep.
+pub(crate) fn toward(
+    device: &Device,
+    from: &PortInfo,
+    net: usize,
+    peer: Gid,
+    is_direct: bool,
+) -> Option<PortInfo> {
+    match from.transport {
+        Transport::Roce => port::toward_roce(device, from, peer, is_direct),
+        Transport::Iwarp => iwarp::toward(device, from, net, peer),
+    }
+}
