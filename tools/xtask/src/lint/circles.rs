@@ -14,17 +14,6 @@ use super::Finding;
 /// Crates by the folder of their `lib.rs`, inner ones first.
 const CRATES: &[&str] = &["net/smc/proto/", "net/smc/", "rust/kernel/"];
 
-/// Imports that close a circle and are still to be turned round. Only to get shorter.
-const KNOWN: &[(&str, &str)] = &[
-    ("net/smc/ib/iwarp.rs", "net/smc/ib/port.rs"),
-    ("net/smc/link/hardware.rs", "net/smc/link/control.rs"),
-    ("net/smc/proto/llc/action.rs", "net/smc/proto/llc/add.rs"),
-    ("net/smc/proto/llc/action.rs", "net/smc/proto/llc/first.rs"),
-    ("net/smc/proto/llc/action.rs", "net/smc/proto/llc/rkey.rs"),
-    ("net/smc/proto/llc/queue.rs", "net/smc/proto/llc/delete.rs"),
-    ("net/smc/sock/connect.rs", "net/smc/sock/listen.rs"),
-];
-
 /// The files of all crates.
 #[derive(Default)]
 pub(super) struct Crates(BTreeMap<&'static str, Tree>);
@@ -64,36 +53,17 @@ impl Crates {
     }
 
     pub(super) fn check(&self, findings: &mut Vec<Finding>) {
-        self.check_but(KNOWN, findings);
-    }
-
-    /// Leaves out imports that are known to close a circle.
-    fn check_but(&self, known: &[(&str, &str)], findings: &mut Vec<Finding>) {
-        let mut known = known.to_vec();
         for (root, tree) in &self.0 {
             let path = |module: &[String]| match module {
                 [] => format!("{root}lib.rs"),
                 module => format!("{root}{}.rs", module.join("/")),
             };
-            let mut edges = tree.edges();
-            for (from, tos) in &mut edges {
-                let from = path(from);
-                tos.retain(|to| {
-                    let to = path(to);
-                    let len = known.len();
-                    known.retain(|edge| *edge != (from.as_str(), to.as_str()));
-                    known.len() == len
-                });
-            }
+            let edges = tree.edges();
             for circle in circles(&edges) {
                 let names: Vec<_> = circle.iter().map(|module| path(module)).collect();
                 let what = format!("imports go in a circle: {}", names.join(" -> "));
                 findings.push(Finding::at(&names[0], 1, what));
             }
-        }
-        for (from, to) in known {
-            let what = format!("does not import {to} any more: take it off the list of circles");
-            findings.push(Finding::at(from, 1, what));
         }
     }
 }
@@ -329,15 +299,11 @@ mod tests {
     use super::*;
 
     fn whats(files: &[(&str, &str)]) -> Vec<String> {
-        whats_but(&[], files)
-    }
-
-    fn whats_but(known: &[(&str, &str)], files: &[(&str, &str)]) -> Vec<String> {
         let (mut crates, mut findings) = (Crates::default(), Vec::new());
         for (path, text) in files {
             crates.add(path, text, &mut findings);
         }
-        crates.check_but(known, &mut findings);
+        crates.check(&mut findings);
         findings.into_iter().map(|f| f.what).collect()
     }
 
@@ -365,10 +331,6 @@ mod tests {
         }
         let named = ("rust/kernel/net/a.rs", "fn f() -> A { g(super::b::h()) }");
         assert_eq!(whats(&[root, face, named, b]).len(), 1);
-        let known = [("rust/kernel/net/a.rs", "rust/kernel/net/b.rs")];
-        assert!(whats_but(&known, &[root, face, uses_b, b]).is_empty());
-        let gone = whats_but(&known, &[root, face, b]);
-        assert!(gone[0].ends_with("take it off the list of circles"));
     }
 
     #[test]
