@@ -40,6 +40,7 @@ pub mod conn;
 pub mod cursor;
 pub mod error;
 mod explained;
+mod flags;
 pub mod handshake;
 pub mod id;
 pub mod lgr;

@@ -2,6 +2,7 @@
 //! What a CDC message (connection data control, RFC 7609 section 4.3) says, without its wire form.
 
 use crate::cursor::Cursor;
+use crate::flags::flags;
 use crate::id::LinkNum;
 use crate::lgr::LINK_SLOTS;
 
@@ -45,105 +46,37 @@ impl Cdc {
     }
 }
 
-/// Producer flags: byte 24 of the message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProducerFlags(u8);
-
-impl ProducerFlags {
+flags! {
+    /// Producer flags: byte 24 of the message. Reserved bits are dropped.
+    ProducerFlags(u8) & 0xf8;
     /// B: at least as much is to be sent as the window holds.
-    pub const WRITE_BLOCKED: Self = Self(0x80);
+    WRITE_BLOCKED = 0x80;
     /// P: urgent data wait at the sender.
-    pub const URGENT_PENDING: Self = Self(0x40);
+    URGENT_PENDING = 0x40;
     /// U: the byte before the producer cursor is urgent.
-    pub const URGENT_PRESENT: Self = Self(0x20);
+    URGENT_PRESENT = 0x20;
     /// R: answer with the consumer cursor at once.
-    pub const UPDATE_REQUESTED: Self = Self(0x10);
+    UPDATE_REQUESTED = 0x10;
     /// F: the connection moved to another link; only the sequence number counts.
-    pub const FAILOVER: Self = Self(0x08);
-
-    /// The flags of a received byte; reserved bits are dropped.
-    #[inline]
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & 0xf8)
-    }
-
-    /// The byte to send.
-    #[inline]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// Whether every flag of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These flags, and `other` if `on`.
-    #[inline]
-    #[must_use]
-    pub const fn with(self, other: Self, on: bool) -> Self {
-        Self(if on {
-            self.0 | other.0
-        } else {
-            self.0 & !other.0
-        })
-    }
+    FAILOVER = 0x08;
 }
 
-/// Connection state flags: byte 25 of the message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StateFlags(u8);
+flags! {
+    /// Connection state flags: byte 25 of the message. Reserved bits are dropped.
+    StateFlags(u8) & 0xe0;
+    /// D: the sender of the message will write no more data.
+    DONE_WRITING = 0x80;
+    /// C: the sender of the message closed.
+    CLOSED = 0x40;
+    /// A: the sender of the message aborts; the counterpart of a TCP reset.
+    ABORTED = 0x20;
+}
 
 impl StateFlags {
-    /// D: the sender of the message will write no more data.
-    pub const DONE_WRITING: Self = Self(0x80);
-    /// C: the sender of the message closed.
-    pub const CLOSED: Self = Self(0x40);
-    /// A: the sender of the message aborts; the counterpart of a TCP reset.
-    pub const ABORTED: Self = Self(0x20);
-
-    /// The flags of a received byte; reserved bits are dropped.
-    #[inline]
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & 0xe0)
-    }
-
-    /// The byte to send.
-    #[inline]
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// Whether every flag of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Sets every flag of `other`.
-    #[inline]
-    pub fn insert(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-
-    /// These flags without `other`.
-    #[inline]
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether no flag is set.
-    #[inline]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     /// Whether the sender of the flags closed or aborted.
     #[inline]
     pub const fn any_close(self) -> bool {
-        self.0 & (Self::CLOSED.0 | Self::ABORTED.0) != 0
+        self.intersects(Self(Self::CLOSED.0 | Self::ABORTED.0))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::conn::{
     UrgentState, //
 };
 use crate::cursor::Cursor;
+use crate::flags::flags;
 
 /// Why nothing can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,42 +39,30 @@ pub enum Recv {
     NotConnected,
 }
 
-/// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and answers for a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness(u32);
+flags! {
+    /// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and answers for a listener.
+    Readiness(u32) & 0xffff_ffff;
+    /// EPOLLIN: as much as is waited for, or the end, can be read.
+    IN = 0x1;
+    /// EPOLLPRI: an urgent byte waits.
+    PRI = 0x2;
+    /// EPOLLOUT: send would take data, or fail at once.
+    OUT = 0x4;
+    /// EPOLLHUP: both directions are shut.
+    HUP = 0x10;
+    /// EPOLLRDNORM.
+    RDNORM = 0x40;
+    /// EPOLLWRNORM.
+    WRNORM = 0x100;
+    /// EPOLLRDHUP: the peer sends no more.
+    RDHUP = 0x2000;
+}
 
 impl Readiness {
-    /// EPOLLIN: as much as is waited for, or the end, can be read.
-    pub const IN: Self = Self(0x1);
-    /// EPOLLPRI: an urgent byte waits.
-    pub const PRI: Self = Self(0x2);
-    /// EPOLLOUT: send would take data, or fail at once.
-    pub const OUT: Self = Self(0x4);
-    /// EPOLLHUP: both directions are shut.
-    pub const HUP: Self = Self(0x10);
-    /// EPOLLRDNORM.
-    pub const RDNORM: Self = Self(0x40);
-    /// EPOLLWRNORM.
-    pub const WRNORM: Self = Self(0x100);
-    /// EPOLLRDHUP: the peer sends no more.
-    pub const RDHUP: Self = Self(0x2000);
-
-    /// The EPOLL bits.
-    #[inline]
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether every bit of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     #[inline]
     fn add(&mut self, on: bool, bits: &[Self]) {
         if on {
-            self.0 = bits.iter().fold(self.0, |sum, bit| sum | bit.0);
+            bits.iter().for_each(|bit| self.insert(*bit));
         }
     }
 }

@@ -18,25 +18,40 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
-/// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
-#[derive(
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct PeerId(pub [u8; 8]);
+/// Declares newtypes over arrays of bytes, all zero by default.
+macro_rules! byte_id {
+    ($($(#[$doc:meta])* $name:ident($len:literal);)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+            #[repr(transparent)]
+            pub struct $name(pub [u8; $len]);
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self([0; $len])
+                }
+            }
+        )*
+    };
+}
+
+byte_id! {
+    /// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
+    /// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
+    PeerId(8);
+    /// Global identifier of an RDMA port, as the port's GID table has it.
+    Gid(16);
+    /// Ethernet address.
+    Mac(6);
+    /// IPv4 address.
+    Ipv4(4);
+    /// Enterprise id: 32 characters that peers must share to use version 2.
+    ///
+    /// Holds any bytes, because a peer may send any; [`Eid::is_valid_ueid`] judges them.
+    Eid(32);
+}
 
 impl PeerId {
     /// What a peer sends that has none, for example in a proposal that offers version 2 only.
@@ -60,25 +75,6 @@ impl PeerId {
         !self.mac().is_zero()
     }
 }
-
-/// Global identifier of an RDMA port, as the port's GID table has it.
-#[derive(
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Gid(pub [u8; 16]);
 
 impl Gid {
     /// No GID.
@@ -160,25 +156,6 @@ impl Gid {
     }
 }
 
-/// Ethernet address.
-#[derive(
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Mac(pub [u8; 6]);
-
 impl Mac {
     /// No address.
     pub const NONE: Self = Self([0; 6]);
@@ -188,25 +165,6 @@ impl Mac {
         matches!(self.0, [0, 0, 0, 0, 0, 0])
     }
 }
-
-/// IPv4 address.
-#[derive(
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Ipv4(pub [u8; 4]);
 
 impl Ipv4 {
     /// The address and a mask of `len` bits; a `len` above 32 masks nothing away.
@@ -220,26 +178,6 @@ impl Ipv4 {
         Self((u32::from_be_bytes(self.0) & mask).to_be_bytes())
     }
 }
-
-/// Enterprise id: 32 characters that peers must share to use version 2.
-///
-/// Holds any bytes, because a peer may send any; [`Eid::is_valid_ueid`] judges them.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Eid(pub [u8; 32]);
 
 impl Eid {
     /// The field of a message in which no EID was agreed on.
@@ -273,12 +211,6 @@ impl Eid {
     /// Says whether this is [`Eid::NONE`].
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
-    }
-}
-
-impl Default for Eid {
-    fn default() -> Self {
-        Self::NONE
     }
 }
 

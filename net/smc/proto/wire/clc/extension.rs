@@ -139,75 +139,66 @@ pub struct Limits {
     pub max_links: u8,
 }
 
-/// Release of version 2.
-///
-/// # Invariants
-///
-/// Four bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Release(u8);
+/// Declares newtypes over four bits.
+macro_rules! nibbles {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $number:literal;)+ })+) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Invariants
+            ///
+            /// Four bits.
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub struct $name(u8);
 
-impl Release {
-    /// Version 2.0.
-    pub const R0: Self = Self(0);
-    /// Version 2.1.
-    pub const R1: Self = Self(1);
+            impl $name {
+                $(
+                    $(#[$value_doc])*
+                    pub const $value: Self = Self($number);
+                )+
 
-    /// Makes a release; `None` if `number` needs more than four bits.
-    pub const fn new(number: u8) -> Option<Self> {
-        if number > 0x0f {
-            return None;
-        }
-        // INVARIANT: just checked.
-        Some(Self(number))
-    }
+                /// `None` if `number` needs more than four bits.
+                pub const fn new(number: u8) -> Option<Self> {
+                    match number <= 0x0f {
+                        // INVARIANT: just checked.
+                        true => Some(Self(number)),
+                        false => None,
+                    }
+                }
 
-    /// The number, at most 15.
-    pub const fn number(self) -> u8 {
-        self.0
-    }
+                /// The number, at most 15.
+                pub const fn number(self) -> u8 {
+                    self.0
+                }
 
-    pub(super) const fn from_nibble(bits: u8) -> Self {
-        // INVARIANT: the mask leaves four bits.
-        Self(bits & 0x0f)
-    }
+                pub(super) const fn from_nibble(bits: u8) -> Self {
+                    // INVARIANT: the mask leaves four bits.
+                    Self(bits & 0x0f)
+                }
+            }
+        )+
+    };
 }
 
-/// Operating system of a peer.
-///
-/// # Invariants
-///
-/// Four bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OsType(u8);
-
-impl OsType {
-    /// Not said.
-    pub const NONE: Self = Self(0);
-    /// z/OS.
-    pub const ZOS: Self = Self(1);
-    /// Linux.
-    pub const LINUX: Self = Self(2);
-    /// AIX.
-    pub const AIX: Self = Self(3);
-
-    /// Makes a type; `None` if `number` needs more than four bits.
-    pub const fn new(number: u8) -> Option<Self> {
-        if number > 0x0f {
-            return None;
-        }
-        // INVARIANT: just checked.
-        Some(Self(number))
+nibbles! {
+    /// Release of version 2.
+    Release {
+        /// Version 2.0.
+        R0 = 0;
+        /// Version 2.1.
+        R1 = 1;
     }
 
-    /// The number, at most 15.
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
-    pub(super) const fn from_nibble(bits: u8) -> Self {
-        // INVARIANT: the mask leaves four bits.
-        Self(bits & 0x0f)
+    /// Operating system of a peer.
+    OsType {
+        /// Not said.
+        NONE = 0;
+        /// z/OS.
+        ZOS = 1;
+        /// Linux.
+        LINUX = 2;
+        /// AIX.
+        AIX = 3;
     }
 }
 
