@@ -12,7 +12,7 @@ use common::{
 };
 use smc_proto::conn::{
     ConnState,
-    Readiness,
+    EpollMask,
     Recv, //
 };
 
@@ -22,7 +22,7 @@ fn data_that_arrived_before_a_reset_are_read_before_its_end() {
     duo.write(Client, 5);
     duo.settle();
     duo.server().abort();
-    assert!(duo.server().readiness(1, true).contains(Readiness::IN));
+    assert!(duo.server().readiness(1, true).contains(EpollMask::IN));
     assert_eq!(duo.server().recv_state(), Recv::Ready(5));
     duo.settle();
     assert!(duo.server().aborted());

@@ -24,9 +24,9 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
     ConnState,
+    EpollMask,
     ProducerFlags,
     Queues,
-    Readiness,
     Recv,
     SendError,
     StateFlags,
@@ -53,7 +53,7 @@ fn orderly_close_by_the_client_first() {
     assert_eq!(duo.server().can_send(), Err(SendError::PeerClosed));
     duo.server().discard_after_close();
     assert_eq!(duo.server().can_send(), Err(SendError::Pipe));
-    assert!(duo.server().readiness(1, true).contains(Readiness::HUP));
+    assert!(duo.server().readiness(1, true).contains(EpollMask::HUP));
     assert!(!duo.server().has_work());
 
     duo.server().close(true);
@@ -273,7 +273,7 @@ fn an_aborted_connection_takes_no_more_data_from_the_peer() {
     assert_eq!(duo.client().recv_state(), Recv::Eof);
     assert_eq!(duo.client().readable(), 0);
     let ready = duo.client().readiness(1, true);
-    for bit in [Readiness::IN, Readiness::OUT, Readiness::HUP] {
+    for bit in [EpollMask::IN, EpollMask::OUT, EpollMask::HUP] {
         assert!(ready.contains(bit), "{ready:?}");
     }
 }
@@ -487,7 +487,7 @@ fn poll_reports_what_the_c_module_does() {
     duo.server().close(true);
     duo.settle();
     has(duo.client(), 0x2015);
-    assert!(duo.client().readiness(1, true).contains(Readiness::HUP));
+    assert!(duo.client().readiness(1, true).contains(EpollMask::HUP));
 }
 
 #[test]

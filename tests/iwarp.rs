@@ -27,6 +27,7 @@ use smc_proto::handshake::{
     OwnInfo, //
 };
 use smc_proto::id::{
+    AlertToken, //
     Gid,
     Ipv4,
     Mac,
@@ -37,7 +38,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use smc_proto::lgr::TcpEnds;
 use smc_proto::link::Transport;
@@ -85,7 +85,7 @@ fn end(gid: Gid) -> SmcR {
         qp_num: QpNum::from_low_bits(17),
         rkey: Rkey(3),
         rmbe_index: RmbeIndex::new(1).unwrap(),
-        token: Token(5),
+        token: AlertToken(5),
         rmbe_size: SizeClass::for_bytes(65536),
         mtu: Mtu::from_code(3).unwrap(),
         rmb_addr: RemoteAddr(0x1000),

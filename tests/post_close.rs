@@ -19,7 +19,7 @@ use common::{
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
-    Readiness,
+    EpollMask,
     Recv,
     StateFlags, //
 };
@@ -74,7 +74,7 @@ fn a_reader_that_has_read_what_is_here_waits_for_the_rest() {
     assert_eq!(pair.we_read(RING), Recv::Ready(RING));
     assert_eq!(pair.we_read(RING), Recv::Wait);
     let ready = pair.ours.readiness(1, true);
-    assert!(!ready.contains(Readiness::IN) && !ready.contains(Readiness::RDHUP));
+    assert!(!ready.contains(EpollMask::IN) && !ready.contains(EpollMask::RDHUP));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use common::{
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
+    EpollMask,
     ProducerFlags,
-    Readiness,
     Recv,
     SendHow,
     Stream,
@@ -24,7 +24,7 @@ use smc_proto::cursor::{
     Chunk,
     Cursor, //
 };
-use smc_proto::id::Token;
+use smc_proto::id::AlertToken;
 use smc_proto::wire::cdc::Message;
 
 /// Bytes of the rings that [`Duo::new`] makes.
@@ -44,7 +44,7 @@ fn vector(name: &str) -> Vec<u8> {
 
 fn on_wire(cdc: Cdc) -> Vec<u8> {
     Message {
-        token: Token(7),
+        token: AlertToken(7),
         cdc,
     }
     .to_bytes()
@@ -410,18 +410,18 @@ fn poll_waits_for_the_low_water_mark_and_a_send_buffer() {
     duo.write(Client, 3);
     duo.settle();
     let ready = |duo: &mut Duo, lowat| duo.server().readiness(lowat, true);
-    assert!(!ready(&mut duo, 4).contains(Readiness::IN));
-    assert!(ready(&mut duo, 3).contains(Readiness::IN));
+    assert!(!ready(&mut duo, 4).contains(EpollMask::IN));
+    assert!(ready(&mut duo, 3).contains(EpollMask::IN));
     duo.write(Client, RING - 3);
     duo.settle();
     assert!(
-        ready(&mut duo, u32::MAX).contains(Readiness::IN),
+        ready(&mut duo, u32::MAX).contains(EpollMask::IN),
         "there is no room for more"
     );
     assert!(duo.server().needs_sndbuf());
-    assert!(ready(&mut duo, 1).contains(Readiness::OUT));
+    assert!(ready(&mut duo, 1).contains(EpollMask::OUT));
     let ready = duo.server().readiness(1, false);
-    assert!(!ready.contains(Readiness::OUT), "none can be had");
+    assert!(!ready.contains(EpollMask::OUT), "none can be had");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use proptest::prelude::*;
 use smc_proto::buffer::SizeClass;
 use smc_proto::error::Malformed;
 use smc_proto::id::{
+    AlertToken, //
     Eid,
     Features,
     Gid,
@@ -28,7 +29,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use smc_proto::wire::{
     clc,
@@ -89,7 +89,7 @@ prop_compose! {
             qp_num,
             rkey: Rkey(numbers.0),
             rmbe_index: RmbeIndex::new(rmbe_index).unwrap(),
-            token: Token(numbers.1),
+            token: AlertToken(numbers.1),
             rmbe_size,
             mtu,
             rmb_addr: RemoteAddr(numbers.2),

@@ -20,11 +20,11 @@ use smc_proto::conn::{
 use smc_proto::cursor::Cursor;
 use smc_proto::error::Malformed;
 use smc_proto::id::{
+    AlertToken, //
     LinkNum,
     LinkUid,
     RemoteAddr,
     Rkey,
-    Token, //
 };
 use smc_proto::wire::iwarp::{
     IwListenAddr,
@@ -247,7 +247,7 @@ proptest! {
         bits: (u8, u8),
     ) {
         let message = cdc::Message {
-            token: Token(token),
+            token: AlertToken(token),
             cdc: Cdc {
                 seq,
                 prod: Cursor { wrap: cursors.0, offset: cursors.1 },

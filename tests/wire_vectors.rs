@@ -13,6 +13,7 @@ use smc_proto::conn::{
 };
 use smc_proto::cursor::Cursor;
 use smc_proto::id::{
+    AlertToken, //
     Eid,
     Features,
     Gid,
@@ -27,7 +28,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::wire::{
@@ -174,7 +174,7 @@ fn server_end(gid: Gid) -> clc::SmcR {
         qp_num: qp(0x123),
         rkey: Rkey(0x1111),
         rmbe_index: RmbeIndex::FIRST,
-        token: Token(7),
+        token: AlertToken(7),
         rmbe_size: SizeClass::from_code(2).unwrap(),
         mtu: Mtu::B1024,
         rmb_addr: RemoteAddr(0x1234_0000),
@@ -189,7 +189,7 @@ fn client_end(gid: Gid) -> clc::SmcR {
         mac: CLIENT_MAC,
         qp_num: qp(0x456),
         rkey: Rkey(0x2222),
-        token: Token(9),
+        token: AlertToken(9),
         rmb_addr: RemoteAddr(0x5678_0000),
         psn: psn(0x01_0203),
         ..server_end(gid)
@@ -420,7 +420,7 @@ fn cursors_and_flags_are_those_of_the_connection() {
         },
         ..Cdc::default()
     };
-    let token = Token(7);
+    let token = AlertToken(7);
     let parsed = |bytes| cdc::Message::parse(bytes).unwrap();
     assert_eq!(parsed(vector("X1")), cdc::Message { token, cdc: first });
 

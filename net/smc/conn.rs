@@ -60,8 +60,8 @@ use smc_proto::{
         Stream, //
     },
     id::{
+        AlertToken, //
         RmbeIndex,
-        Token, //
     },
     lgr::rtoken::RowId,
     time::Instant, //
@@ -84,7 +84,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     /// The peer's alert token, part of every message to it.
-    pub(crate) token: Token,
+    pub(crate) token: AlertToken,
     /// Row of the peer's buffer in the group's table of remote keys.
     pub(crate) row: RowId,
     /// The element in that buffer.
@@ -158,7 +158,7 @@ pub(crate) struct Inner {
 #[pin_data]
 pub(crate) struct Conn {
     pub(crate) group: Arc<LinkGroup>,
-    token: Token,
+    token: AlertToken,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
     inner: SpinLock<Inner>,
@@ -236,7 +236,7 @@ impl Conn {
     }
 
     /// Our alert token: what the peer puts into every message to us.
-    pub(crate) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> AlertToken {
         self.token
     }
 

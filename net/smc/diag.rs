@@ -188,6 +188,6 @@ fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
         .bytes(&[u8::try_from(port.port)?])
         .text(&port.gid.text(), GID_LEN)
         .text(&info.peer_gid.text(), GID_LEN)
-        .bytes(&[conn.group.terms.role.number()]);
+        .bytes(&[conn.group.params.role.number()]);
     attrs.bytes(SMC_DIAG_LGRINFO, &fields.bytes)
 }

@@ -355,7 +355,7 @@ pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     };
     fail_links(LinkError::Replaced, |group, link| {
         !Arc::ptr_eq(group, new)
-            && group.terms.is_same_peer(&new.terms)
+            && group.params.is_same_peer(&new.params)
             && link.end().is_same_queue_pair(&end)
     });
 }

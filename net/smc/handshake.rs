@@ -58,9 +58,9 @@ use crate::{
     groups,
     lgr::{
         ConnReservation,
+        LgrParams,
         LinkGroup,
         LinkRef,
-        Terms,
         Times,
         FIRST, //
     },
@@ -173,8 +173,8 @@ impl Session<'_> {
     }
 
     /// The parameters of a link group that begins with a port of the VLAN `vlan`.
-    fn lgr_params(&self, new: &NewLgr, vlan: u16) -> Result<Terms, Failure> {
-        Ok(Terms {
+    fn lgr_params(&self, new: &NewLgr, vlan: u16) -> Result<LgrParams, Failure> {
+        Ok(LgrParams {
             role: new.role,
             version: new.version(),
             release: new.release,

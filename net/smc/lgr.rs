@@ -11,7 +11,7 @@ mod echo;
 mod life;
 mod links;
 mod llc_state;
-mod terms;
+mod params;
 mod view;
 
 use kernel::{
@@ -35,7 +35,7 @@ use kernel::{
 };
 use smc_proto::{
     conn::Cdc,
-    id::Token,
+    id::AlertToken,
     lgr::{
         rtoken::{
             Row,
@@ -73,8 +73,8 @@ pub(crate) use links::{
     FRESH, //
 };
 pub(crate) use llc_state::LlcState;
-pub(crate) use terms::{
-    Terms,
+pub(crate) use params::{
+    LgrParams,
     Times, //
 };
 pub(crate) use view::System;
@@ -110,7 +110,7 @@ struct Table {
 #[pin_data]
 pub(crate) struct LinkGroup {
     pub(crate) id: u32,
-    pub(crate) terms: Terms,
+    pub(crate) params: LgrParams,
     #[pin]
     links: Links,
     #[pin]
@@ -152,11 +152,11 @@ impl LinkGroup {
     /// A group around its first link.
     pub(crate) fn new(
         id: u32,
-        terms: Terms,
+        params: LgrParams,
         link: Arc<Link>,
         scheduler: &'static dyn LgrScheduler,
     ) -> Result<Arc<Self>> {
-        let conns = ConnTable::new(terms.role, terms.limits)?;
+        let conns = ConnTable::new(params.role, params.limits)?;
         let echoes = Echoes::new(conns.limit())?;
         let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         // Made where it stays: it is too large to be on the stack of a handshake.
@@ -167,14 +167,14 @@ impl LinkGroup {
             trim_at: None,
             closing_at: None,
             echoes,
-            llc: LlcState::new(&terms),
+            llc: LlcState::new(&params),
             peer: System::UNKNOWN,
         });
         Arc::pin_init(
             pin_init!(Self {
                 id,
-                terms,
-                rmbs <- RmbPool::new(usize::from(terms.limits.max_conns)),
+                params,
+                rmbs <- RmbPool::new(usize::from(params.limits.max_conns)),
                 sndbufs <- SendPool::new(),
                 links <- Links::new(link),
                 table <- new_spinlock!(table, "smc::LinkGroup::table"),
@@ -192,11 +192,11 @@ impl LinkGroup {
     // --- Connections.
 
     /// Chooses the token of a new connection.
-    pub(crate) fn next_token(&self) -> Result<Token> {
+    pub(crate) fn next_token(&self) -> Result<AlertToken> {
         let table = self.table.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next = token::next(Token(last), |t| table.conns.has(t)).ok_or(ENOSPC)?;
+            let next = token::next(AlertToken(last), |t| table.conns.has(t)).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
@@ -204,7 +204,7 @@ impl LinkGroup {
     }
 
     /// Takes a connection out; a second call does nothing. Does not sleep.
-    pub(crate) fn leave(&self, token: Token) {
+    pub(crate) fn leave(&self, token: AlertToken) {
         let mut table = self.table.lock();
         let node = table.conns.remove(token);
         table.echoes.forget(token);
@@ -221,7 +221,7 @@ impl LinkGroup {
     }
 
     /// Delivers a CDC message, received on the link in `slot`, to the connection with that alert token. Does not sleep.
-    pub(crate) fn on_cdc(&self, slot: usize, token: Token, cdc: &Cdc) {
+    pub(crate) fn on_cdc(&self, slot: usize, token: AlertToken, cdc: &Cdc) {
         let member = self.table.lock().conns.find(token);
         if let Some(member) = member {
             member.on_cdc(slot, cdc);
@@ -231,7 +231,7 @@ impl LinkGroup {
     // --- Send slots.
 
     /// Puts a connection into the queue for a send slot of the link in `slot`.
-    pub(crate) fn wait_for_slot(&self, token: Token, slot: usize) {
+    pub(crate) fn wait_for_slot(&self, token: AlertToken, slot: usize) {
         let mut table = self.table.lock();
         table.conns.wait(token, slot);
         if let Some(link) = self.link(slot) {
@@ -240,7 +240,7 @@ impl LinkGroup {
     }
 
     /// Takes a connection out of the queue for a send slot.
-    pub(crate) fn stop_waiting(&self, token: Token) {
+    pub(crate) fn stop_waiting(&self, token: AlertToken) {
         self.table.lock().conns.stop_waiting(token);
     }
 

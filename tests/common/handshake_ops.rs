@@ -26,6 +26,7 @@ use smc_proto::handshake::{
     RELEASE, //
 };
 use smc_proto::id::{
+    AlertToken, //
     Gid,
     Ipv4,
     Mac,
@@ -36,7 +37,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use smc_proto::lgr::{
     Role,
@@ -100,7 +100,7 @@ fn end() -> SmcR {
         qp_num: QpNum::default(),
         rkey: Rkey(1),
         rmbe_index: RmbeIndex::FIRST,
-        token: Token(1),
+        token: AlertToken(1),
         rmbe_size: smc_proto::buffer::SizeClass::SMALLEST,
         mtu: Mtu::B2048,
         rmb_addr: RemoteAddr(0),

@@ -27,12 +27,12 @@ use smc_proto::handshake::{
     Fatal, //
 };
 use smc_proto::id::{
+    AlertToken, //
     Gid,
     Ipv4,
     LinkNum,
     Mac,
     PeerId,
-    Token, //
 };
 use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;
@@ -205,7 +205,7 @@ pub struct Group {
     waiting: VecDeque<u8>,
     conns: usize,
     rmbs: Vec<Rmb>,
-    last_token: Token,
+    last_token: AlertToken,
 }
 
 struct Rmb {

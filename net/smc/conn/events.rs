@@ -14,8 +14,8 @@ use smc_proto::{
     conn::{
         Cdc,
         Effects,
+        EpollMask,
         Fault,
-        Readiness,
         RxVerdict,
         SentRecord,
         Stream, //
@@ -147,7 +147,7 @@ impl Inner {
             && (self.reading > 0
                 || sk.as_ref().is_some_and(|sk| {
                     let ready = self.readiness(sk);
-                    ready.contains(Readiness::IN) || ready.contains(Readiness::PRI)
+                    ready.contains(EpollMask::IN) || ready.contains(EpollMask::PRI)
                 }));
         After {
             fx,

@@ -7,8 +7,8 @@ use core::mem;
 use kernel_ext::net::Sk;
 use smc_proto::{
     conn::{
+        EpollMask, //
         Queues,
-        Readiness, //
     },
     time::Duration, //
 };
@@ -23,7 +23,7 @@ const SHORTAGE: Duration = Duration::from_millis(100);
 
 impl Inner {
     /// What poll(2) reports of a connection of the socket `sk`.
-    pub(crate) fn readiness(&self, sk: &Sk) -> Readiness {
+    pub(crate) fn readiness(&self, sk: &Sk) -> EpollMask {
         let lowat = u32::try_from(sk.lowat()).unwrap_or(1);
         self.stream.readiness(lowat, self.can_lend())
     }

@@ -121,7 +121,7 @@ impl Groups {
             if left == 0 {
                 break;
             }
-            let long = group.terms.times.idle.as_nanos() / IDLE_LONG;
+            let long = group.params.times.idle.as_nanos() / IDLE_LONG;
             let since = Instant::from_nanos(now.saturating_sub(long));
             if group.terminate_if_idle(End::Idle, since) {
                 left -= 1;

@@ -131,7 +131,7 @@ pub(super) fn finish(
     let group = &conn.group;
     let start = now();
     let is_late = Cell::new(false);
-    let role = group.terms.role;
+    let role = group.params.role;
     let prepare = || {
         if role == Role::Client {
             let link = conn.link_ref().link;

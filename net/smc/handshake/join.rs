@@ -191,7 +191,7 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
 impl LinkGroup {
     /// Whether `wanted` names the group, but for a TCP connection that may not use it. Does not sleep.
     pub(crate) fn is_of_others(&self, wanted: &Wanted, net: usize) -> bool {
-        let ends = self.terms.ends;
+        let ends = self.params.ends;
         wanted.ends != ends && self.matches(&Wanted { ends, ..*wanted }, net)
     }
 }

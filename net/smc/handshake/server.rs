@@ -166,7 +166,7 @@ fn first_contact(
         hostname: session.local.hostname,
         listener: nonce.map(|_| link.listen(net, chosen.peer_gid())),
     };
-    let new = chosen.new_lgr(group.terms.is_direct);
+    let new = chosen.new_lgr(group.params.is_direct);
     let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, Some((new, own)));
     session.clc.send(&Message::Accept(message))?;
     if !session.clc.wait_tcp_activity(CONFIRM_SOON) {

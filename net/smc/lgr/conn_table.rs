@@ -15,7 +15,7 @@ use kernel::{
 };
 use smc_proto::{
     conn::Cdc,
-    id::Token,
+    id::AlertToken,
     lgr::{
         balance::Loads,
         Role,
@@ -73,7 +73,7 @@ pub(super) struct ConnTable {
     limit: usize,
     /// Connections that wait for a send slot, with the link's slot, oldest first. There is room for all,
     /// and each is there at most once, so it does not allocate.
-    waiting: KVec<(Token, usize)>,
+    waiting: KVec<(AlertToken, usize)>,
     /// Nobody may join.
     closed: bool,
     /// When the last place became free.
@@ -137,24 +137,24 @@ impl ConnTable {
     }
 
     /// Whether a connection has this token.
-    pub(super) fn has(&self, token: Token) -> bool {
+    pub(super) fn has(&self, token: AlertToken) -> bool {
         self.conns.get(&token.0).is_some()
     }
 
     /// The connection with this token.
-    pub(super) fn find(&self, token: Token) -> Option<Arc<dyn LgrConn>> {
+    pub(super) fn find(&self, token: AlertToken) -> Option<Arc<dyn LgrConn>> {
         Some(self.conns.get(&token.0)?.conn.clone())
     }
 
     /// The connection with the next higher token.
-    pub(super) fn after(&self, token: Token) -> Option<(Token, Arc<dyn LgrConn>)> {
+    pub(super) fn after(&self, token: AlertToken) -> Option<(AlertToken, Arc<dyn LgrConn>)> {
         let cursor = self.conns.cursor_lower_bound(&token.0.checked_add(1)?)?;
         let (next, entry) = cursor.current();
-        Some((Token(*next), entry.conn.clone()))
+        Some((AlertToken(*next), entry.conn.clone()))
     }
 
     /// Takes a connection out; what is returned is to be dropped without the lock.
-    pub(super) fn remove(&mut self, token: Token) -> Option<impl Sized> {
+    pub(super) fn remove(&mut self, token: AlertToken) -> Option<impl Sized> {
         let entry = self.conns.remove(&token.0)?;
         self.load(entry.slot, -1);
         self.vacate();
@@ -163,7 +163,7 @@ impl ConnTable {
     }
 
     /// Has a connection wait for a send slot of the link in `slot`.
-    pub(super) fn wait(&mut self, token: Token, slot: usize) {
+    pub(super) fn wait(&mut self, token: AlertToken, slot: usize) {
         if !self.has(token) {
             return;
         }
@@ -177,7 +177,7 @@ impl ConnTable {
     }
 
     /// A connection does not wait any more.
-    pub(super) fn stop_waiting(&mut self, token: Token) {
+    pub(super) fn stop_waiting(&mut self, token: AlertToken) {
         self.waiting.retain(|(t, _)| *t != token);
     }
 
@@ -197,7 +197,7 @@ impl ConnTable {
     }
 
     /// A connection uses the link in `slot` from now on.
-    pub(super) fn set_slot(&mut self, token: Token, slot: usize) {
+    pub(super) fn set_slot(&mut self, token: AlertToken, slot: usize) {
         let Some(entry) = self.conns.get_mut(&token.0) else {
             return;
         };
@@ -257,7 +257,7 @@ impl ConnReservation {
     /// # Errors
     ///
     /// `ENOLINK` when the group ended, `ENOMEM`.
-    pub(crate) fn join(mut self, token: Token, slot: usize, conn: Arc<dyn LgrConn>) -> Result {
+    pub(crate) fn join(mut self, token: AlertToken, slot: usize, conn: Arc<dyn LgrConn>) -> Result {
         let node = RBTreeNode::new(token.0, Entry { conn, slot }, GFP_KERNEL)?;
         let mut table = self.group.table.lock();
         if table.conns.closed {

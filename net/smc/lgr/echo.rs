@@ -13,8 +13,8 @@ use kernel::{
 };
 use smc_proto::{
     id::{
+        AlertToken, //
         QpNum,
-        Token, //
     },
     lgr::LINK_SLOTS, //
 };
@@ -29,7 +29,7 @@ type Asked = Option<(QpNum, u64)>;
 
 /// A connection that waits for an answer.
 struct Waiter {
-    token: Token,
+    token: AlertToken,
     slot: usize,
     /// The request that it waits for; `None` if that was not sent yet.
     number: Option<u64>,
@@ -54,7 +54,7 @@ impl Echoes {
     }
 
     /// The connection waits no more.
-    pub(super) fn forget(&mut self, token: Token) {
+    pub(super) fn forget(&mut self, token: AlertToken) {
         self.waiting.retain(|waiter| waiter.token != token);
     }
 
@@ -88,7 +88,7 @@ impl Echoes {
     }
 
     /// A connection that waited for the answer with this number, and waits no more.
-    fn pop(&mut self, number: u64) -> Option<Token> {
+    fn pop(&mut self, number: u64) -> Option<AlertToken> {
         let is_it = |waiter: &Waiter| waiter.number == Some(number);
         let place = self.waiting.iter().position(is_it)?;
         Some(self.waiting.remove(place).ok()?.token)
@@ -98,7 +98,7 @@ impl Echoes {
 impl LinkGroup {
     /// Has [`LgrConn::on_echo`] called for a connection once the peer has answered a TEST_LINK on the link in `slot`
     /// that is sent from now on. Forgets what the connection waited for before. Does not sleep.
-    pub(crate) fn want_echo(self: &Arc<Self>, token: Token, slot: usize) {
+    pub(crate) fn want_echo(self: &Arc<Self>, token: AlertToken, slot: usize) {
         let waiter = Waiter {
             token,
             slot,

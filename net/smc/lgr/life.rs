@@ -16,7 +16,7 @@ use kernel_ext::{
     time, //
 };
 use smc_proto::{
-    id::Token,
+    id::AlertToken,
     lgr::{
         find::{
             Candidate,
@@ -55,11 +55,11 @@ impl LinkGroup {
     /// [`Candidate::matches`].
     pub(crate) fn matches(&self, wanted: &Wanted, net: usize) -> bool {
         // What costs nothing to compare comes first: there may be many groups.
-        let terms = &self.terms;
-        let is_it = terms.role == wanted.role()
-            && terms.peer == wanted.peer
-            && terms.vlan == wanted.vlan
-            && wanted.ends.may_join(terms.role, &terms.ends);
+        let params = &self.params;
+        let is_it = params.role == wanted.role()
+            && params.peer == wanted.peer
+            && params.vlan == wanted.vlan
+            && wanted.ends.may_join(params.role, &params.ends);
         if !is_it {
             return false;
         }
@@ -71,10 +71,10 @@ impl LinkGroup {
         let has_room = table.conns.has_room() && has_row && self.rmbs.has_room();
         drop(table);
         Candidate {
-            role: self.terms.role,
-            peer: self.terms.peer,
-            vlan: self.terms.vlan,
-            ends: self.terms.ends,
+            role: self.params.role,
+            peer: self.params.peer,
+            vlan: self.params.vlan,
+            ends: self.params.ends,
             has_room,
             links: &self.ends(net),
         }
@@ -111,7 +111,7 @@ impl LinkGroup {
     /// When the group has been without connections for its idle time, if it has none now.
     pub(crate) fn idle_end(&self) -> Option<Instant> {
         let since = self.table.lock().conns.idle_since()?;
-        let times = &self.terms.times;
+        let times = &self.params.times;
         let holds_netns = self.links().iter().flatten().any(|link| link.holds_netns());
         Some(since.saturating_add(match holds_netns {
             true => times.idle_holding_netns,
@@ -184,7 +184,7 @@ impl LinkGroup {
 
     /// How long a region is kept that no connection uses.
     pub(crate) fn keeps_unused(&self) -> Duration {
-        let usual = self.terms.times.unused;
+        let usual = self.params.times.unused;
         match memory::is_short() {
             true => usual.min(KEPT_WHILE_SHORT),
             false => usual,
@@ -268,7 +268,7 @@ impl LinkGroup {
 
     /// Calls `f` for all connections, without the lock.
     pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn LgrConn>)) {
-        let mut last = Token(0);
+        let mut last = AlertToken(0);
         loop {
             let next = self.table.lock().conns.after(last);
             let Some((token, member)) = next else {

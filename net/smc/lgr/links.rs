@@ -13,10 +13,10 @@ use kernel::{
 use smc_proto::{
     conn::Cdc,
     id::{
+        AlertToken, //
         Gid,
         LinkNum,
         Mac,
-        Token, //
     },
     lgr::{
         self,
@@ -134,7 +134,7 @@ impl LinkGroup {
 
     /// The link that the server named, and its slot. Does not sleep.
     pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(usize, Arc<Link>)> {
-        let slot = find::named_link(&self.ends(self.terms.net), wanted)?;
+        let slot = find::named_link(&self.ends(self.params.net), wanted)?;
         Some((slot, self.link(slot)?))
     }
 
@@ -181,15 +181,15 @@ impl LinkGroup {
             qp_num: link.qp_num(),
             link_num: link.number(),
             group_uid: self.id,
-            release: self.terms.release,
-            limits: self.terms.limits,
-            is_direct: self.terms.is_direct,
+            release: self.params.release,
+            limits: self.params.limits,
+            is_direct: self.params.is_direct,
         }
     }
 
     /// An Ethernet address, where it counts: in version 1.
     pub(crate) fn counted_mac(&self, mac: Mac) -> Mac {
-        match self.terms.version {
+        match self.params.version {
             Version::V1 => mac,
             Version::V2 => Mac::NONE,
         }
@@ -336,7 +336,7 @@ impl LinkGroup {
     /// connection counts there from now on. Does not sleep.
     pub(crate) fn choose_link(
         &self,
-        token: Token,
+        token: AlertToken,
         row: Option<RowId>,
         can_carry: impl Fn(usize) -> bool,
     ) -> Option<(usize, Arc<Link>)> {
@@ -346,7 +346,7 @@ impl LinkGroup {
     }
 
     /// A connection uses the link in `slot` after all. Does not sleep.
-    pub(crate) fn count_on(&self, token: Token, slot: usize) {
+    pub(crate) fn count_on(&self, token: AlertToken, slot: usize) {
         self.table.lock().conns.set_slot(token, slot);
     }
 

@@ -19,9 +19,9 @@ use smc_proto::{
 };
 
 use super::{
+    LgrParams, //
     LinkGroup,
     System,
-    Terms, //
 };
 
 /// The LLC state of a group.
@@ -40,13 +40,13 @@ pub(crate) struct LlcState {
 
 impl LlcState {
     /// Nothing was said yet.
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(super) fn new(params: &LgrParams) -> Self {
         Self {
             core: Llc::new(llc::Params {
-                role: terms.role,
-                version: terms.version,
-                max_links: terms.limits.max_links,
-                test_after: terms.times.test_after,
+                role: params.role,
+                version: params.version,
+                max_links: params.limits.max_links,
+                test_after: params.times.test_after,
             }),
             prepare: false,
             first_contact: None,

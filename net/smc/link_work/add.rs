@@ -81,12 +81,12 @@ fn unused_port(
         links.any(|link| link.is_on(device) && link.port().port == port)
     };
     let wanted = ib::Sought {
-        net: group.terms.net,
+        net: group.params.net,
         transport,
         peer,
-        is_direct: group.terms.is_direct,
+        is_direct: group.params.is_direct,
         pnetid: link.port().pnetid,
-        vlan: group.terms.vlan,
+        vlan: group.params.vlan,
     };
     ib::find_other(&wanted, is_used)
 }
@@ -139,13 +139,13 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
         .filter(|other| other.is_active() && other.is_on(device) && other.port().port == port.port);
     match known.find(|other| other.end().peer_gid == peer) {
         Some(other) => Some(*other.port()),
-        None => ib::toward(device, port, group.terms.net, peer, group.terms.is_direct),
+        None => ib::toward(device, port, group.params.net, peer, group.params.is_direct),
     }
 }
 
 /// Makes a link and puts it into a slot.
 fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
-    let link = Link::new(&place.device, place.info, group.terms.depth)?;
+    let link = Link::new(&place.device, place.info, group.params.depth)?;
     group
         .put_link(slot, &link)
         .inspect_err(|_| link.shut_down())?;
@@ -261,7 +261,7 @@ fn make_answer(
         gid: offer.gid,
         mac: group.counted_mac(offer.mac),
     };
-    let max_links = group.terms.limits.max_links;
+    let max_links = group.params.limits.max_links;
     let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
     let place =
         place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
@@ -269,7 +269,7 @@ fn make_answer(
     link.set_number(offer.link_num);
     let made = ready_to_receive(group, slot, &link, offer)
         .and_then(|()| map_regions(group, on, slot, &link))
-        .and_then(|keys| Ok((keys, link.listen_added(group.terms.net)?)));
+        .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
     match made {
         Ok((keys, listen_addr)) => Ok(Answer {
             link,
@@ -290,7 +290,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
         let device = link.device().ok_or(ENOLINK)?;
         way(group, &device, &link, peer.gid).ok_or(EHOSTUNREACH)?;
         ready_to_receive(group, slot, &link, peer)?;
-        link.connect_added(group.terms.net, peer)?;
+        link.connect_added(group.params.net, peer)?;
         link.ready_to_send()?;
         register_regions(group, slot, &link)
     });
@@ -325,7 +325,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
 fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let (on, link) = group.active_link()?;
     let unused = port_beside(group, &link);
-    let max_links = group.terms.limits.max_links;
+    let max_links = group.params.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
     // A port of ours that is offered again is new to the C module if the offer comes by another one.

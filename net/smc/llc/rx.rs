@@ -49,7 +49,7 @@ impl Handler for LinkRx {
     fn group(&self) -> TraceLgr {
         TraceLgr {
             address: ptr::from_ref(&*self.group).addr(),
-            net_cookie: self.group.terms.net_cookie,
+            net_cookie: self.group.params.net_cookie,
         }
     }
 

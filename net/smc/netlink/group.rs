@@ -57,7 +57,7 @@ fn put_group(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup) -> Result {
     unit.message(number(SMC_NETLINK_GET_LGR_SMCR)?, |attrs| {
         attrs.nest(SMC_GEN_LGR_SMCR, |attrs| {
             put_common(attrs, group)?;
-            match group.terms.version {
+            match group.params.version {
                 Version::V1 => Ok(()),
                 Version::V2 => put_v2(attrs, group),
             }
@@ -66,18 +66,18 @@ fn put_group(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup) -> Result {
 }
 
 fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
-    let terms = &group.terms;
+    let params = &group.params;
     attrs.u32(SMC_NLA_LGR_R_ID, group.id)?;
     attrs.u32(SMC_NLA_LGR_R_CONNS_NUM, count(group.len()))?;
-    attrs.u8(SMC_NLA_LGR_R_ROLE, terms.role.number())?;
+    attrs.u8(SMC_NLA_LGR_R_ROLE, params.role.number())?;
     attrs.u8(SMC_NLA_LGR_R_TYPE, group.kind().code())?;
     // Buffers are contiguous for the device, whatever smcr_buf_type says.
     attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, 0)?;
     // CAST: The attribute has one byte, for the low bits.
-    attrs.u8(SMC_NLA_LGR_R_VLAN_ID, terms.vlan as u8)?;
+    attrs.u8(SMC_NLA_LGR_R_VLAN_ID, params.vlan as u8)?;
     attrs.u64(
         SMC_NLA_LGR_R_NET_COOKIE,
-        terms.net_cookie,
+        params.net_cookie,
         SMC_NLA_LGR_R_PAD,
     )?;
     let links = group.links();
@@ -89,19 +89,19 @@ fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
 }
 
 fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
-    let (terms, peer) = (&group.terms, group.peer());
+    let (params, peer) = (&group.params, group.peer());
     attrs.nest(SMC_NLA_LGR_R_V2_COMMON, |attrs| {
-        attrs.u8(SMC_NLA_LGR_V2_VER, terms.version.number())?;
-        attrs.u8(SMC_NLA_LGR_V2_REL, terms.release.number())?;
+        attrs.u8(SMC_NLA_LGR_V2_VER, params.version.number())?;
+        attrs.u8(SMC_NLA_LGR_V2_REL, params.release.number())?;
         attrs.u8(SMC_NLA_LGR_V2_OS, peer.os.number())?;
         attrs.string(SMC_NLA_LGR_V2_PEER_HOST, until_nul(&peer.hostname.0))?;
-        let eid = terms.eid.as_ref().map_or(&[][..], |eid| until_nul(&eid.0));
+        let eid = params.eid.as_ref().map_or(&[][..], |eid| until_nul(&eid.0));
         attrs.string(SMC_NLA_LGR_V2_NEG_EID, eid)
     })?;
     attrs.nest(SMC_NLA_LGR_R_V2, |attrs| {
-        attrs.u8(SMC_NLA_LGR_R_V2_DIRECT, u8::from(terms.is_direct))?;
-        attrs.u8(SMC_NLA_LGR_R_V2_MAX_CONNS, terms.limits.max_conns)?;
-        attrs.u8(SMC_NLA_LGR_R_V2_MAX_LINKS, terms.limits.max_links)
+        attrs.u8(SMC_NLA_LGR_R_V2_DIRECT, u8::from(params.is_direct))?;
+        attrs.u8(SMC_NLA_LGR_R_V2_MAX_CONNS, params.limits.max_conns)?;
+        attrs.u8(SMC_NLA_LGR_R_V2_MAX_LINKS, params.limits.max_links)
     })
 }
 

@@ -104,8 +104,8 @@ pub use self::state::{
     ConnState, //
 };
 pub use self::view::{
+    EpollMask,
     Queues,
-    Readiness,
     Recv,
     Rings,
     SendError, //

@@ -20,6 +20,7 @@ pub use bytes::{
     PeerId, //
 };
 pub use number::{
+    AlertToken, //
     Features,
     LinkNum,
     LinkUid,
@@ -29,5 +30,4 @@ pub use number::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };

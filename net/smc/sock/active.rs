@@ -31,7 +31,7 @@ use crate::{
 /// was; otherwise the connection is discarded.
 pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     sync_sockopts(&this.sk, &conn);
-    let version = conn.group.terms.version;
+    let version = conn.group.params.version;
     match this.transition(from, State::Active(conn)) {
         Ok(_) => {
             let namespace = namespace::of(&this.sk);

@@ -7,6 +7,7 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::handshake::Failure;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
+    AlertToken, //
     Gid,
     LinkNum,
     Mac,
@@ -17,7 +18,6 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;
@@ -112,7 +112,7 @@ impl Machine {
             waiting: VecDeque::new(),
             conns: 0,
             rmbs: Vec::new(),
-            last_token: Token(0),
+            last_token: AlertToken(0),
         });
         self.groups.len() - 1
     }

@@ -134,8 +134,8 @@ mod tests {
     use super::*;
     use crate::buffer::SizeClass;
     use crate::conn::{
+        EpollMask,
         Fault,
-        Readiness,
         StateFlags,
         UrgentState, //
     };
@@ -301,10 +301,10 @@ mod tests {
         rig.open().unwrap();
         assert_eq!(rig.stream.urgent_state(), UrgentState::Valid);
         assert!(rig.stream.has_work(), "the update that was asked for");
-        assert!(ready(&rig).contains(Readiness::PRI));
+        assert!(ready(&rig).contains(EpollMask::PRI));
     }
 
-    fn ready(rig: &Rig) -> Readiness {
+    fn ready(rig: &Rig) -> EpollMask {
         rig.stream.readiness(1, true)
     }
 
@@ -323,7 +323,7 @@ mod tests {
         rig.arrive(&data(2, 20));
         rig.cdc_hold.begin_flush();
         rig.open().unwrap();
-        assert!(ready(&rig).contains(Readiness::PRI));
+        assert!(ready(&rig).contains(EpollMask::PRI));
         // The earlier one is part of the stream again.
         assert_eq!(rig.stream.readable(), 49);
         assert_eq!(rig.stream.queues().map(|queues| queues.inq), Some(29));

@@ -41,7 +41,7 @@ pub enum Recv {
 
 flags! {
     /// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and answers for a listener.
-    Readiness(u32) & 0xffff_ffff;
+    EpollMask(u32) & 0xffff_ffff;
     /// EPOLLIN: as much as is waited for, or the end, can be read.
     IN = 0x1;
     /// EPOLLPRI: an urgent byte waits.
@@ -58,7 +58,7 @@ flags! {
     RDHUP = 0x2000;
 }
 
-impl Readiness {
+impl EpollMask {
     #[inline]
     fn add(&mut self, on: bool, bits: &[Self]) {
         if on {
@@ -219,8 +219,8 @@ impl Stream {
 
     /// What poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` says whether a send buffer
     /// could be had now, should there be none.
-    pub fn readiness(&self, lowat: u32, can_lend: bool) -> Readiness {
-        let mut ready = Readiness::default();
+    pub fn readiness(&self, lowat: u32, can_lend: bool) -> EpollMask {
+        let mut ready = EpollMask::default();
         let room = match self.needs_sndbuf() {
             true => can_lend,
             false => self.writable() > 0,
@@ -229,21 +229,21 @@ impl Stream {
         let closed = self.state == ConnState::Closed;
         ready.add(
             out || self.is_write_shut(),
-            &[Readiness::OUT, Readiness::WRNORM],
+            &[EpollMask::OUT, EpollMask::WRNORM],
         );
         ready.add(
             self.recv.is_worth_reading(lowat),
-            &[Readiness::IN, Readiness::RDNORM],
+            &[EpollMask::IN, EpollMask::RDNORM],
         );
         ready.add(
             self.is_read_shut(),
-            &[Readiness::IN, Readiness::RDNORM, Readiness::RDHUP],
+            &[EpollMask::IN, EpollMask::RDNORM, EpollMask::RDHUP],
         );
         ready.add(
             closed || (self.is_read_shut() && self.is_write_shut()),
-            &[Readiness::HUP],
+            &[EpollMask::HUP],
         );
-        ready.add(self.urgent_state() == UrgentState::Valid, &[Readiness::PRI]);
+        ready.add(self.urgent_state() == UrgentState::Valid, &[EpollMask::PRI]);
         ready
     }
 

@@ -23,7 +23,7 @@ open_integer! {
     RemoteAddr(u64);
     /// Alert token: names a connection in each connection data control (CDC) message sent to the
     /// peer that chose it.
-    Token(u32);
+    AlertToken(u32);
     /// Names a link in its owner's diagnostics; not used by the protocol.
     LinkUid(u32);
     /// Feature bits of version 2.1. Not used for SMC-R.

@@ -5,15 +5,15 @@
 //! One counter serves every link group, so that a token is not met again soon after its
 //! connection is gone (RFC 7609 section 2.3; C function `smc_lgr_add_alert_token`).
 
-use crate::id::Token;
+use crate::id::AlertToken;
 
 /// Returns the token after `last` that is neither zero nor `in_use` in the link group; `None`
 /// after [`MAX_TRIES`] in a row were, which the connections of a group cannot do.
 ///
 /// The caller makes the result its next `last`.
-pub fn next(last: Token, in_use: impl Fn(Token) -> bool) -> Option<Token> {
+pub fn next(last: AlertToken, in_use: impl Fn(AlertToken) -> bool) -> Option<AlertToken> {
     (1..=MAX_TRIES)
-        .map(|step| Token(last.0.wrapping_add(step)))
+        .map(|step| AlertToken(last.0.wrapping_add(step)))
         .find(|token| token.0 != 0 && !in_use(*token))
 }
 
@@ -27,15 +27,18 @@ mod tests {
 
     #[test]
     fn tokens_skip_zero_and_those_in_use() {
-        assert_eq!(next(Token(0), |_| false), Some(Token(1)));
-        assert_eq!(next(Token(u32::MAX), |_| false), Some(Token(1)));
-        assert_eq!(next(Token(7), |t| t.0 < 10), Some(Token(10)));
+        assert_eq!(next(AlertToken(0), |_| false), Some(AlertToken(1)));
+        assert_eq!(next(AlertToken(u32::MAX), |_| false), Some(AlertToken(1)));
+        assert_eq!(next(AlertToken(7), |t| t.0 < 10), Some(AlertToken(10)));
     }
 
     #[test]
     fn a_full_group_still_gets_a_token() {
-        let in_use = |t: Token| t.0 == u32::MAX || (1..=254).contains(&t.0);
-        assert_eq!(next(Token(u32::MAX - 1), in_use), Some(Token(255)));
-        assert_eq!(next(Token(7), |_| true), None);
+        let in_use = |t: AlertToken| t.0 == u32::MAX || (1..=254).contains(&t.0);
+        assert_eq!(
+            next(AlertToken(u32::MAX - 1), in_use),
+            Some(AlertToken(255))
+        );
+        assert_eq!(next(AlertToken(7), |_| true), None);
     }
 }

@@ -25,7 +25,7 @@ use crate::conn::{
 };
 use crate::cursor::Cursor;
 use crate::error::Malformed;
-use crate::id::Token;
+use crate::id::AlertToken;
 
 use super::{
     Reader,
@@ -39,7 +39,7 @@ pub const TYPE: u8 = 0xfe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The token that the receiver gave its connection.
-    pub token: Token,
+    pub token: AlertToken,
     /// Cursors and flags. The cursors are not yet checked against the rings: only the connection
     /// knows their sizes.
     pub cdc: Cdc,
@@ -60,7 +60,7 @@ impl Message {
             return Err(Malformed::LengthMismatch);
         }
         Ok(Self {
-            token: Token(raw.token.get()),
+            token: AlertToken(raw.token.get()),
             cdc: Cdc {
                 seq: raw.seq.get(),
                 prod: raw.prod.cursor(),

@@ -10,6 +10,7 @@
 use crate::buffer::SizeClass;
 use crate::error::Malformed;
 use crate::id::{
+    AlertToken, //
     Eid,
     Gid,
     Mac,
@@ -20,7 +21,6 @@ use crate::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 use crate::wire::{
     List,
@@ -92,7 +92,7 @@ pub struct SmcR {
     /// The connection's element in the RMB.
     pub rmbe_index: RmbeIndex,
     /// Token to put into every CDC message for this connection.
-    pub token: Token,
+    pub token: AlertToken,
     /// Size of the element.
     pub rmbe_size: SizeClass,
     /// Path MTU that the sender can do.

@@ -19,6 +19,7 @@ use zerocopy_derive::{
 use crate::buffer::SizeClass;
 use crate::error::Malformed;
 use crate::id::{
+    AlertToken, //
     Eid,
     Gid,
     Mac,
@@ -29,7 +30,6 @@ use crate::id::{
     RemoteAddr,
     Rkey,
     RmbeIndex,
-    Token, //
 };
 
 use super::super::{
@@ -83,7 +83,7 @@ impl SmcR {
             qp_num: QpNum::from_be_bytes(self.qp_num),
             rkey: Rkey(self.rkey.get()),
             rmbe_index: RmbeIndex::new(self.rmbe_index).ok_or(Malformed::RmbeIndex)?,
-            token: Token(self.token.get()),
+            token: AlertToken(self.token.get()),
             rmbe_size: size_class(self.size_mtu)?,
             mtu: Mtu::from_code(self.size_mtu & 0x0f).ok_or(Malformed::Mtu)?,
             rmb_addr: RemoteAddr(self.rmb_addr.get()),

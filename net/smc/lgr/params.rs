@@ -29,7 +29,7 @@ use crate::{
 
 /// What both sides agreed on at first contact, and what our settings were then.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct LgrParams {
     pub(crate) role: Role,
     pub(crate) version: Version,
     /// Release of version 2.
@@ -53,7 +53,7 @@ pub(crate) struct Terms {
     pub(crate) net: usize,
 }
 
-impl Terms {
+impl LgrParams {
     /// Whether the group is with the same machine at the same address as another, for the same namespace.
     pub(crate) fn is_same_peer(&self, other: &Self) -> bool {
         self.peer == other.peer
