@@ -21,7 +21,7 @@ mod tx;
 
 pub(crate) use abort::Registry;
 use claim::Claim;
-use failover::Next;
+use failover::PendingSwitch;
 pub(crate) use rx::RecvOptions;
 pub(crate) use tx::SendOptions;
 
@@ -82,7 +82,7 @@ use crate::{
 
 /// Where the peer's receive element is, and how the peer calls the connection.
 #[derive(Clone, Copy)]
-pub(crate) struct Remote {
+pub(crate) struct PeerRmbe {
     /// The peer's alert token, part of every message to it.
     pub(crate) token: AlertToken,
     /// Row of the peer's buffer in the group's table of remote keys.
@@ -94,18 +94,18 @@ pub(crate) struct Remote {
 }
 
 /// Whose the connection is.
-pub(crate) struct Owner {
+pub(crate) struct ConnSock {
     /// The socket that the application holds.
     pub(crate) sk: ARef<Sk>,
     /// The TCP connection below it.
     pub(crate) tcp: Arc<TcpSocket>,
     /// What it is charged for.
-    pub(crate) charges: Charges,
+    pub(crate) charges: MemCharges,
 }
 
 /// Buffers that count as memory of the socket. What happens to them once the application has closed it is
 /// not its affair.
-pub(crate) struct Charges {
+pub(crate) struct MemCharges {
     /// The receive element.
     pub(crate) rmbe: Option<Charge>,
     /// The send buffer, while one is lent.
@@ -122,20 +122,20 @@ pub(crate) struct Inner {
     /// From the link group, while data are in flight.
     pub(crate) sndbuf: Option<SndbufGuard>,
     /// The send buffer as the link's device sees it.
-    source: Option<Arc<Mapping>>,
+    sndbuf_dma: Option<Arc<Mapping>>,
     /// The link that carries what we send.
     at: LinkRef,
     /// The one that is to do so from when nothing is in flight.
-    next: Option<Next>,
+    pending_switch: Option<PendingSwitch>,
     /// Gone when the group ended.
     rmbe: Option<Arc<Rmbe>>,
     /// The memory of the element that is gone, as long as it holds what the application has yet to read.
     unread: Option<Arc<Block>>,
-    remote: Option<Remote>,
+    remote: Option<PeerRmbe>,
     /// The peer's element, as long as something may be written to it.
     claim: Option<Claim>,
     /// Taken out when the application closes.
-    owner: Option<Owner>,
+    owner: Option<ConnSock>,
     /// A send buffer has been lent before.
     pub(crate) has_sent: bool,
     /// There was no memory for a send buffer: writers wait until it is worth another try.
@@ -145,7 +145,7 @@ pub(crate) struct Inner {
     /// Waits in the group's queue for a send slot.
     queued: bool,
     /// How many wait for the last data to leave.
-    flushing: u32,
+    linger_waiters: u32,
     /// The application has gone, and the peer is waited for.
     orphan: Option<orphan::Orphan>,
     /// The peer answered: when its close is the end if it says nothing until then.
@@ -183,7 +183,7 @@ impl Conn {
         reservation: ConnReservation,
         at: LinkRef,
         rmbe: Rmbe,
-        owner: Owner,
+        owner: ConnSock,
     ) -> Result<Arc<Self>> {
         let group = reservation.group().clone();
         let token = group.next_token()?;
@@ -193,9 +193,9 @@ impl Conn {
             cdc_hold: CdcHold::default(),
             arrivals: Arrivals::default(),
             sndbuf: None,
-            source: None,
+            sndbuf_dma: None,
             at,
-            next: None,
+            pending_switch: None,
             rmbe: Some(Arc::new(rmbe, GFP_KERNEL)?),
             unread: None,
             remote: None,
@@ -205,7 +205,7 @@ impl Conn {
             is_short: false,
             reading: 0,
             queued: false,
-            flushing: 0,
+            linger_waiters: 0,
             orphan: None,
             silent_at: None,
             corked_until: None,
@@ -296,7 +296,7 @@ impl Conn {
         source: Arc<Mapping>,
         charge: &mut Option<Charge>,
     ) -> Result<(), SndbufGuard> {
-        self.turn(inner);
+        self.try_switch(inner);
         if !Arc::ptr_eq(&inner.at.link, link) {
             return Err(buf);
         }
@@ -304,10 +304,10 @@ impl Conn {
             return Err(buf);
         }
         // Nobody mapped it for another link.
-        self.stay(inner);
+        self.cancel_switch(inner);
         if inner.stream.can_send().is_ok() && inner.stream.attach_sndbuf(buf.size()) {
             inner.sndbuf = Some(buf);
-            inner.source = Some(source);
+            inner.sndbuf_dma = Some(source);
             inner.charges(|all| core::mem::swap(&mut all.sndbuf, charge));
         }
         Ok(())
@@ -337,7 +337,7 @@ impl Conn {
     }
 
     /// The application closed its socket: nobody is to be woken any more.
-    pub(crate) fn detach(&self) {
+    pub(crate) fn detach_sock(&self) {
         let mut inner = self.inner.lock();
         let gone = (inner.owner.take(), inner.unread.take());
         drop(inner);
@@ -349,12 +349,12 @@ impl Inner {
     /// Lets go of the device: nothing is sent any more. A task that copies from or to the application at the moment
     /// may keep the buffers for as long as the application likes, and the removal of the device does not wait for
     /// that.
-    fn let_go(&mut self) {
+    fn release_device(&mut self) {
         if let Some(buf) = &self.sndbuf {
-            buf.let_go();
+            buf.release_device();
         }
-        self.source = None;
-        self.next = None;
+        self.sndbuf_dma = None;
+        self.pending_switch = None;
     }
 
     /// Our receive element, until the group ends.
@@ -405,7 +405,7 @@ impl Inner {
     }
 
     /// Changes what the socket is charged for, as long as the application holds it.
-    fn charges<R>(&mut self, f: impl FnOnce(&mut Charges) -> R) -> Option<R> {
+    fn charges<R>(&mut self, f: impl FnOnce(&mut MemCharges) -> R) -> Option<R> {
         Some(f(&mut self.owner.as_mut()?.charges))
     }
 

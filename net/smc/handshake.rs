@@ -51,9 +51,9 @@ use crate::{
         PendingMessage, //
     },
     conn::{
-        Charges,
         Conn,
-        Owner, //
+        ConnSock,
+        MemCharges, //
     },
     groups,
     lgr::{
@@ -248,10 +248,10 @@ impl Session<'_> {
         })?;
         let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())
             .map_err(|_| Failure::Declined(Reason::Memory, Some(Cause::CgroupMemory)))?;
-        let owner = Owner {
+        let owner = ConnSock {
             sk: sk.clone(),
             tcp: self.tcp.clone(),
-            charges: Charges {
+            charges: MemCharges {
                 rmbe: Some(charge),
                 sndbuf: None,
             },
@@ -272,7 +272,7 @@ impl Session<'_> {
                 Ok(conn)
             }
             Err(failure) => {
-                conn.detach();
+                conn.detach_sock();
                 conn.give_up_claim();
                 conn.group.leave(conn.token());
                 if failure.actions().ends_group {

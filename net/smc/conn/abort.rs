@@ -87,12 +87,12 @@ impl Conn {
                 let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
             }
         }
-        self.settle();
+        self.free_if_done();
     }
 
     /// Takes the connection further if nothing of it is in flight any more: an abort is through, or the
     /// connection leaves its group. Does not sleep.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn free_if_done(&self) {
         let mut inner = self.inner.lock();
         let stream = &mut inner.stream;
         let is_through = stream.is_killed() && stream.is_quiet() && !stream.has_work();
@@ -102,7 +102,7 @@ impl Conn {
         let orphan = inner.orphan.take_if(|_| is_finished);
         if is_finished {
             // The group does not find the connection any more when it ends.
-            inner.let_go();
+            inner.release_device();
         }
         drop(inner);
         drop(orphan);

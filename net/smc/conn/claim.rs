@@ -12,7 +12,7 @@ use smc_proto::{
 use super::{
     Conn,
     Inner,
-    Remote, //
+    PeerRmbe, //
 };
 use crate::lgr::LinkRef;
 
@@ -34,7 +34,7 @@ impl Conn {
     ///
     /// If the connection has lost that link, and the peer did not say where the element is on the one that it
     /// has now.
-    pub(crate) fn learn(&self, named: &LinkRef, remote: Remote) -> Result<(), Reason> {
+    pub(crate) fn learn(&self, named: &LinkRef, remote: PeerRmbe) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         inner.claim = Some((remote.row, remote.index));
         let is_there = |slot| self.group.rtoken(remote.row, slot).is_some();

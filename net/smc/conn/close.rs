@@ -57,10 +57,10 @@ impl Conn {
             }
             inner.stream.close(true)
         });
-        self.detach();
+        self.detach_sock();
         self.conclude(sk, &fx);
         self.make_orphan(patience);
-        self.settle();
+        self.free_if_done();
     }
 
     /// The application wants the connection reset, and goes on to use its socket for something else. May sleep.
@@ -69,15 +69,15 @@ impl Conn {
     }
 
     /// Nobody wants the connection, which nobody has used. May sleep.
-    pub(crate) fn discard(self: &Arc<Self>) {
+    pub(crate) fn drop_unused(self: &Arc<Self>) {
         let patience = self.sk().map_or(0, |sk| sk.fin_timeout());
-        self.detach();
+        self.detach_sock();
         let fx = self.with(|inner| inner.stream.close(true));
         if fx.transmit {
             self.transmit();
         }
         self.make_orphan(Duration::from_nanos(patience));
-        self.settle();
+        self.free_if_done();
     }
 
     fn conclude(self: &Arc<Self>, sk: &Sk, fx: &CloseEffects) {

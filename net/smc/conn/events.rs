@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
-pub(super) struct After {
+pub(super) struct Followup {
     fx: Effects,
     /// The socket, if it is to hear of the event.
     sk: Option<ARef<Sk>>,
@@ -49,15 +49,15 @@ pub(super) struct After {
 
 impl Conn {
     /// Carries out what a message of the peer asked for.
-    fn conclude_message(self: &Arc<Self>, result: Result<After, Fault>) {
+    fn conclude_message(self: &Arc<Self>, result: Result<Followup, Fault>) {
         match result {
-            Ok(after) => self.act(&after),
+            Ok(after) => self.follow_up(&after),
             Err(fault) => self.on_fault(fault),
         }
     }
 
     /// Carries out what an event asked for.
-    pub(super) fn act(self: &Arc<Self>, after: &After) {
+    pub(super) fn follow_up(self: &Arc<Self>, after: &Followup) {
         let fx = &after.fx;
         if fx.transmit {
             self.transmit();
@@ -66,12 +66,12 @@ impl Conn {
             self.wake(sk, after);
         }
         if after.is_ending || fx.transmit {
-            self.settle();
+            self.free_if_done();
         }
         self.ask_echo(after.echo);
     }
 
-    fn wake(&self, sk: &Sk, after: &After) {
+    fn wake(&self, sk: &Sk, after: &Followup) {
         let fx = &after.fx;
         if fx.reset || fx.broken_pipe {
             sk.wake_err();
@@ -96,7 +96,7 @@ impl Conn {
 
 impl Inner {
     /// Takes a message of the peer, which came by the link in `slot`, or was held back.
-    fn take(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<After, Fault> {
+    fn take(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<Followup, Fault> {
         let before = self.stream.arrived();
         let fx = self.stream.on_cdc(cdc)?;
         if let (Some(slot), Some(rmbe)) = (slot, self.rmbe_to_sync()) {
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Takes the messages that were held back, if any is to be taken now.
-    fn take_held(&mut self) -> [Option<Result<After, Fault>>; 4] {
+    fn take_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
         let held = self.cdc_hold.release();
         if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
             for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
@@ -133,7 +133,7 @@ impl Inner {
         self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
     }
 
-    pub(super) fn after(&mut self, fx: Effects) -> After {
+    pub(super) fn after(&mut self, fx: Effects) -> Followup {
         let is_heard = fx.wake_readers
             || fx.wake_writers
             || fx.urgent_at.is_some()
@@ -149,7 +149,7 @@ impl Inner {
                     let ready = self.readiness(sk);
                     ready.contains(EpollMask::IN) || ready.contains(EpollMask::PRI)
                 }));
-        After {
+        Followup {
             fx,
             sk,
             is_worth_reading,
@@ -219,7 +219,7 @@ impl LgrConn for Conn {
     fn on_slot(self: Arc<Self>) {
         self.inner.lock().queued = false;
         // Whoever offers the slot looks himself whether it was used.
-        let _ = self.pump(|_| true);
+        let _ = self.try_transmit(|_| true);
     }
 
     fn fail_over_from(self: Arc<Self>, slot: usize) {
@@ -254,14 +254,19 @@ impl LgrConn for Conn {
         let mut inner = self.inner.lock();
         inner.stream.set_no_link();
         inner.stream.detach_sndbuf(true);
-        inner.let_go();
+        inner.release_device();
         let rmbe = inner.give_up_rmbe();
         let charge = inner.charges(|all| all.sndbuf.take());
         let sndbuf = (inner.sndbuf.take(), charge);
-        let left = (rmbe, sndbuf, inner.source.take(), inner.next.take());
+        let left = (
+            rmbe,
+            sndbuf,
+            inner.sndbuf_dma.take(),
+            inner.pending_switch.take(),
+        );
         drop(inner);
         drop(left);
-        self.settle();
+        self.free_if_done();
         self.group.leave(self.token);
     }
 }
@@ -285,17 +290,17 @@ impl Conn {
         let mut inner = self.inner.lock();
         let fx = take(&mut inner.stream);
         // This may be the moment to go over to another link.
-        self.turn(&mut inner);
+        self.try_switch(&mut inner);
         let mut idle = None;
         if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {
             let charge = inner.charges(|all| all.sndbuf.take());
-            idle = Some((inner.sndbuf.take(), inner.source.take(), charge));
+            idle = Some((inner.sndbuf.take(), inner.sndbuf_dma.take(), charge));
         }
         let after = inner.after(fx);
         drop(inner);
         if let Some((Some(buf), ..)) = idle {
             self.group.sndbufs.release(buf);
         }
-        self.act(&after);
+        self.follow_up(&after);
     }
 }

@@ -34,13 +34,13 @@ use crate::{
 };
 
 /// Another link that is to carry what a connection sends.
-pub(super) struct Next {
+pub(super) struct PendingSwitch {
     at: LinkRef,
     /// The send buffer as that link's device sees it.
     source: Option<Arc<Mapping>>,
 }
 
-impl Next {
+impl PendingSwitch {
     /// It will not be used: the buffer lets go of the link's device.
     fn forget(&self, buf: Option<&Arc<SendBuf>>) {
         if let (Some(buf), Some(source)) = (buf, &self.source) {
@@ -50,13 +50,13 @@ impl Next {
 }
 
 /// What the choice of a link depends on, as it was once.
-struct View {
+struct Snapshot {
     slot: usize,
     row: Option<RowId>,
     buf: Option<Arc<SendBuf>>,
 }
 
-impl View {
+impl Snapshot {
     /// The send buffer as the device of `link` sees it. May sleep.
     fn map(&self, link: &Link) -> Result<Option<Arc<Mapping>>> {
         self.buf.as_ref().map(|buf| buf.map(link)).transpose()
@@ -64,8 +64,8 @@ impl View {
 }
 
 impl Inner {
-    fn view(&self) -> View {
-        View {
+    fn view(&self) -> Snapshot {
+        Snapshot {
             slot: self.at.slot,
             row: self.remote.map(|remote| remote.row),
             buf: self.sndbuf.as_deref().cloned(),
@@ -73,7 +73,7 @@ impl Inner {
     }
 
     /// Whether everything is still as it was then.
-    fn is_as(&self, then: &View) -> bool {
+    fn is_as(&self, then: &Snapshot) -> bool {
         let now = self.view();
         let has_same_buf = match (&now.buf, &then.buf) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
@@ -98,21 +98,21 @@ impl Conn {
             };
             let Some((slot, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
                 // The group ends, or the peer did not tell where its buffer is.
-                return self.give_up();
+                return self.abort_without_link();
             };
             let source = match then.map(&link) {
                 Ok(source) => source,
                 // That link went, too.
                 Err(_) if link.resources().is_none() => continue,
-                Err(_) => return self.give_up(),
+                Err(_) => return self.abort_without_link(),
             };
             self.group.stop_waiting(self.token);
             let mut inner = self.inner.lock();
             if !inner.is_as(&then) {
                 continue;
             }
-            inner.next = None;
-            inner.source = source;
+            inner.pending_switch = None;
+            inner.sndbuf_dma = source;
             inner.at = LinkRef { slot, link };
             inner.queued = false;
             // Whoever wanted to send waits since the link went down.
@@ -122,23 +122,27 @@ impl Conn {
             };
             let after = inner.after(fx);
             drop(inner);
-            return self.act(&after);
+            return self.follow_up(&after);
         }
     }
 
     /// How things are if the link in `slot` carries the connection. If it only was to, it is not.
-    fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<View> {
+    fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<Snapshot> {
         if inner.at.slot == slot {
             return Some(inner.view());
         }
-        if inner.next.as_ref().is_some_and(|next| next.at.slot == slot) {
-            self.stay(inner);
+        if inner
+            .pending_switch
+            .as_ref()
+            .is_some_and(|next| next.at.slot == slot)
+        {
+            self.cancel_switch(inner);
         }
         None
     }
 
     /// There is no link any more by which the peer could be told.
-    fn give_up(self: &Arc<Self>) {
+    fn abort_without_link(self: &Arc<Self>) {
         self.kill(ECONNABORTED);
         self.clone().on_link_gone();
     }
@@ -151,7 +155,8 @@ impl Conn {
         can_carry: &dyn Fn(usize) -> bool,
     ) -> bool {
         let then = self.with(|inner| {
-            let is_meant = inner.at.slot == slot && inner.next.is_none() && inner.remote.is_some();
+            let is_meant =
+                inner.at.slot == slot && inner.pending_switch.is_none() && inner.remote.is_some();
             is_meant.then(|| inner.view())
         });
         let Some(then) = then else {
@@ -170,15 +175,15 @@ impl Conn {
         is_begun
     }
 
-    fn begin_change(&self, then: &View, at: LinkRef) -> bool {
+    fn begin_change(&self, then: &Snapshot, at: LinkRef) -> bool {
         let Ok(source) = then.map(&at.link) else {
             return false;
         };
-        let next = Next { at, source };
+        let next = PendingSwitch { at, source };
         self.with(|inner| {
             let is_begun = inner.is_as(then);
             match is_begun {
-                true => inner.next = Some(next),
+                true => inner.pending_switch = Some(next),
                 false => next.forget(then.buf.as_ref()),
             }
             is_begun
@@ -186,8 +191,8 @@ impl Conn {
     }
 
     /// Does not go over to another link after all.
-    pub(super) fn stay(&self, inner: &mut Inner) {
-        if let Some(next) = inner.next.take() {
+    pub(super) fn cancel_switch(&self, inner: &mut Inner) {
+        if let Some(next) = inner.pending_switch.take() {
             next.forget(inner.sndbuf.as_deref());
             self.group.count_on(self.token, inner.at.slot);
         }
@@ -195,20 +200,20 @@ impl Conn {
 
     /// Goes over to the next link, if there is one and this is the moment. Says whether anything may be
     /// posted now.
-    pub(super) fn turn(&self, inner: &mut Inner) -> bool {
-        if inner.next.is_none() {
+    pub(super) fn try_switch(&self, inner: &mut Inner) -> bool {
+        if inner.pending_switch.is_none() {
             return true;
         }
         match inner.stream.handover() {
             Handover::Later => true,
             Handover::Pause => false,
             Handover::Now => {
-                if let Some(Next { at, source }) = inner.next.take() {
+                if let Some(PendingSwitch { at, source }) = inner.pending_switch.take() {
                     if mem::take(&mut inner.queued) {
                         self.group.stop_waiting(self.token);
                     }
                     inner.at = at;
-                    inner.source = source.filter(|_| inner.sndbuf.is_some());
+                    inner.sndbuf_dma = source.filter(|_| inner.sndbuf.is_some());
                 }
                 true
             }

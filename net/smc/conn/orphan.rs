@@ -192,7 +192,7 @@ impl Conn {
         let gone = (inner.rmbe.take(), inner.orphan.take());
         drop(inner);
         drop(gone);
-        self.settle();
+        self.free_if_done();
         self.group.leave(self.token);
         self.group.on_abandoned();
     }

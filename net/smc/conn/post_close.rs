@@ -58,7 +58,7 @@ impl Conn {
         let fx = inner.stream.on_silence();
         let after = inner.after(fx);
         drop(inner);
-        self.act(&after);
+        self.follow_up(&after);
         None
     }
 
@@ -78,6 +78,6 @@ impl Conn {
         let fx = inner.stream.on_peer_freed();
         let after = inner.after(fx);
         drop(inner);
-        self.act(&after);
+        self.follow_up(&after);
     }
 }

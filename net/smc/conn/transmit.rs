@@ -76,7 +76,7 @@ enum AckRequest {
 impl Inner {
     /// Whether something waits until what was posted is acknowledged.
     fn needs_ack(&self) -> bool {
-        self.next.is_some() || self.stream.needs_ack()
+        self.pending_switch.is_some() || self.stream.needs_ack()
     }
 
     fn when_to_request_ack(&self) -> Option<AckRequest> {
@@ -98,21 +98,24 @@ impl Conn {
 
     /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
     pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
-        if let Some(slot) = self.pump(begin) {
+        if let Some(slot) = self.try_transmit(begin) {
             self.group.on_free_slot(slot);
         }
     }
 
     /// Runs `wait`, during which the socket is woken when the last data have left.
     pub(crate) fn while_flushing(&self, wait: impl FnOnce()) {
-        self.inner.lock().flushing += 1;
+        self.inner.lock().linger_waiters += 1;
         wait();
-        self.inner.lock().flushing -= 1;
+        self.inner.lock().linger_waiters -= 1;
     }
 
     /// As [`Conn::transmit_if`]; returns the link on which a slot that was taken is free again, of which
     /// those who wait for one have not heard.
-    pub(super) fn pump(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Option<usize> {
+    pub(super) fn try_transmit(
+        self: &Arc<Self>,
+        begin: impl FnOnce(&mut Inner) -> bool,
+    ) -> Option<usize> {
         let outcome = self.post_all(begin);
         if let Some(sk) = outcome.flushed {
             sk.wake_state();
@@ -140,13 +143,13 @@ impl Conn {
     fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Outcome {
         let mut outcome = Outcome::default();
         let mut inner = self.inner.lock();
-        let is_wanted = begin(&mut inner) && self.turn(&mut inner);
+        let is_wanted = begin(&mut inner) && self.try_switch(&mut inner);
         let at = inner.at.clone();
         let resources = at.link.resources();
         if let Some(resources) = resources.as_ref().filter(|_| is_wanted) {
             self.post_on(&at, resources, &mut inner, &mut outcome);
         }
-        if inner.flushing > 0 && !inner.stream.needs_flush() {
+        if inner.linger_waiters > 0 && !inner.stream.needs_flush() {
             outcome.flushed = inner.sk();
         }
         if at.link.needs_acks() {
@@ -238,7 +241,7 @@ impl Conn {
         if plan.is_empty() {
             return post(&[]);
         }
-        let source = inner.source.as_ref().ok_or(Blame::Conn)?;
+        let source = inner.sndbuf_dma.as_ref().ok_or(Blame::Conn)?;
         let rtoken = self.group.rtoken(remote.row, at.slot).ok_or(Blame::Conn)?;
         let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
         let write = |write: &RdmaWrite| Write {

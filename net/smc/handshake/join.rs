@@ -49,7 +49,7 @@ use crate::{
     clock::now,
     conn::{
         Conn,
-        Remote, //
+        PeerRmbe, //
     },
     groups,
     lgr::{
@@ -108,7 +108,7 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
         }
         Reason::RegistrationFailed
     })?;
-    let remote = Remote {
+    let remote = PeerRmbe {
         token: peer.token,
         row,
         index: peer.rmbe_index,

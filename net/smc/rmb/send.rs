@@ -111,7 +111,7 @@ impl SendBuf {
     }
 
     /// Lets go of whatever device it is: nobody will send from it, though a writer may yet fill it. Does not sleep.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_device(&self) {
         let gone = self.map.lock().take();
         drop(gone);
     }

@@ -46,7 +46,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
             true
         }
         Err(State::Active(conn)) => {
-            conn.discard();
+            conn.drop_unused();
             false
         }
         Err(_) => false,
