@@ -27,7 +27,7 @@ use smc_proto::handshake::{
     OwnInfo, //
 };
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Gid,
     Ipv4,
     Mac,
@@ -37,7 +37,7 @@ use smc_proto::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use smc_proto::lgr::TcpEnds;
 use smc_proto::link::Transport;

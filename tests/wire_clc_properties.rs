@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use smc_proto::buffer::SizeClass;
 use smc_proto::error::Malformed;
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Eid,
     Features,
     Gid,
@@ -28,7 +28,7 @@ use smc_proto::id::{
     PeerId,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use smc_proto::wire::{
     clc,

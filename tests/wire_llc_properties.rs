@@ -20,11 +20,11 @@ use smc_proto::conn::{
 use smc_proto::cursor::Cursor;
 use smc_proto::error::Malformed;
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     LinkNum,
     LinkUid,
     RemoteAddr,
-    Rkey,
+    Rkey, //
 };
 use smc_proto::wire::iwarp::{
     IwListenAddr,

@@ -13,7 +13,7 @@ use smc_proto::conn::{
 };
 use smc_proto::cursor::Cursor;
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Eid,
     Features,
     Gid,
@@ -27,7 +27,7 @@ use smc_proto::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use smc_proto::reason::Reason;
 use smc_proto::wire::{

@@ -60,8 +60,8 @@ use smc_proto::{
         Stream, //
     },
     id::{
-        AlertToken, //
-        RmbeIndex,
+        AlertToken,
+        RmbeIndex, //
     },
     lgr::rtoken::RowId,
     time::Instant, //

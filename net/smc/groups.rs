@@ -40,8 +40,8 @@ use kernel_ext::{
     },
     ib::Device,
     shrinker,
-    time, //
-    workqueue::OwnedWorkqueue,
+    time,
+    workqueue::OwnedWorkqueue, //
 };
 use smc_proto::{
     handshake::Failure,

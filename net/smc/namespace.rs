@@ -8,9 +8,9 @@ use kernel_ext::{
         NetNs,
         NewNetNs,
         PerNet,
-        PerNetKey, //
+        PerNetKey,
         PerNetRef,
-        Sk,
+        Sk, //
     },
     own_record,
     workqueue::OwnedWorkqueue, //

@@ -33,10 +33,10 @@ pub use addr::{
 };
 pub use args::{
     put_int,
-    PollWait, //
+    PollWait,
     SockAddrBuf,
     SockOptIn,
-    SockOptOut,
+    SockOptOut, //
 };
 pub use charge::{
     Charge,
@@ -50,9 +50,9 @@ pub use pernet::{
     NetNsRef,
     NewNetNs,
     PerNet,
-    PerNetKey, //
+    PerNetKey,
     PerNetRef,
-    PerNetRegistration,
+    PerNetRegistration, //
 };
 pub use sock::Sk;
 pub use sock_alloc::Orphan;

@@ -26,7 +26,7 @@ use smc_proto::handshake::{
     RELEASE, //
 };
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Gid,
     Ipv4,
     Mac,
@@ -36,7 +36,7 @@ use smc_proto::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use smc_proto::lgr::{
     Role,

@@ -27,12 +27,12 @@ use smc_proto::handshake::{
     Fatal, //
 };
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Gid,
     Ipv4,
     LinkNum,
     Mac,
-    PeerId,
+    PeerId, //
 };
 use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;

@@ -13,8 +13,8 @@ use kernel_ext::{
         Global,
         Published, //
     },
-    ratelimit, //
-    workqueue::OwnedWorkqueue,
+    ratelimit,
+    workqueue::OwnedWorkqueue, //
 };
 use smc_proto::conn::{
     ConnState,

@@ -7,8 +7,8 @@ use core::mem;
 use kernel_ext::net::Sk;
 use smc_proto::{
     conn::{
-        EpollMask, //
-        Queues,
+        EpollMask,
+        Queues, //
     },
     time::Duration, //
 };

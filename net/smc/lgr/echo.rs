@@ -13,8 +13,8 @@ use kernel::{
 };
 use smc_proto::{
     id::{
-        AlertToken, //
-        QpNum,
+        AlertToken,
+        QpNum, //
     },
     lgr::LINK_SLOTS, //
 };

@@ -13,10 +13,10 @@ use kernel::{
 use smc_proto::{
     conn::Cdc,
     id::{
-        AlertToken, //
+        AlertToken,
         Gid,
         LinkNum,
-        Mac,
+        Mac, //
     },
     lgr::{
         self,

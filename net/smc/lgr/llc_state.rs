@@ -19,9 +19,9 @@ use smc_proto::{
 };
 
 use super::{
-    LgrParams, //
+    LgrParams,
     LinkGroup,
-    System,
+    System, //
 };
 
 /// The LLC state of a group.

@@ -81,9 +81,9 @@ pub use self::cdc::{
     StateFlags, //
 };
 pub use self::cdc_hold::{
-    CdcHold, //
+    CdcHold,
     HeldCdcs,
-    RxVerdict,
+    RxVerdict, //
 };
 pub use self::effects::{
     CloseEffects,

@@ -20,7 +20,7 @@ pub use bytes::{
     PeerId, //
 };
 pub use number::{
-    AlertToken, //
+    AlertToken,
     Features,
     LinkNum,
     LinkUid,
@@ -29,5 +29,5 @@ pub use number::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };

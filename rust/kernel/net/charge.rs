@@ -18,8 +18,8 @@ use kernel::{
 
 use super::{
     sock::{
-        Owed, //
-        SmcSock,
+        Owed,
+        SmcSock, //
     },
     Sk, //
 };

@@ -25,10 +25,10 @@ use kernel::{
 
 use super::{
     args::{
-        PollWait, //
+        PollWait,
         SockAddrBuf,
         SockOptIn,
-        SockOptOut,
+        SockOptOut, //
     },
     converted,
     msg::{
@@ -40,8 +40,8 @@ use super::{
         StreamSocket, //
     },
     IpVersion,
-    Sk, //
-    SockAddr,
+    Sk,
+    SockAddr, //
 };
 use crate::{
     bindings,

@@ -21,10 +21,10 @@ use kernel::{
 
 use super::{
     args::{
-        PollWait, //
+        PollWait,
         SockAddrBuf,
         SockOptIn,
-        SockOptOut,
+        SockOptOut, //
     },
     msg::Msg,
     sock_alloc::Orphan,

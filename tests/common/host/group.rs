@@ -7,7 +7,7 @@ use smc_proto::buffer::SizeClass;
 use smc_proto::handshake::Failure;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
-    AlertToken, //
+    AlertToken,
     Gid,
     LinkNum,
     Mac,
@@ -17,7 +17,7 @@ use smc_proto::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;

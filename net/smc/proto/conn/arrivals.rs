@@ -118,8 +118,8 @@ mod tests {
     use crate::buffer::SizeClass;
     use crate::conn::{
         CdcHold,
-        ProducerFlags, //
-        RxVerdict,
+        ProducerFlags,
+        RxVerdict, //
     };
     use crate::cursor::Chunk;
 

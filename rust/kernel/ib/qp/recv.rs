@@ -18,8 +18,8 @@ use super::{
     bitmap::SlotBitmap,
     raw::{
         Config,
-        Handler, //
-        RawQp,
+        Handler,
+        RawQp, //
     },
     received::Received, //
 };

@@ -17,8 +17,8 @@ use kernel::{
 use super::{
     bitmap::SlotBitmap,
     raw::{
-        Handler, //
-        RawQp,
+        Handler,
+        RawQp, //
     }, //
 };
 use crate::{

@@ -19,8 +19,8 @@ use super::{
     bitmap::SlotBitmap,
     raw::{
         Config,
-        Handler, //
-        RawQp,
+        Handler,
+        RawQp, //
     }, //
 };
 use crate::{

@@ -10,7 +10,7 @@
 use crate::buffer::SizeClass;
 use crate::error::Malformed;
 use crate::id::{
-    AlertToken, //
+    AlertToken,
     Eid,
     Gid,
     Mac,
@@ -20,7 +20,7 @@ use crate::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 use crate::wire::{
     List,

@@ -19,7 +19,7 @@ use zerocopy_derive::{
 use crate::buffer::SizeClass;
 use crate::error::Malformed;
 use crate::id::{
-    AlertToken, //
+    AlertToken,
     Eid,
     Gid,
     Mac,
@@ -29,7 +29,7 @@ use crate::id::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex,
+    RmbeIndex, //
 };
 
 use super::super::{
