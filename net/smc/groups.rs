@@ -2,14 +2,21 @@
 
 //! All link groups of this machine, and the job that looks after them.
 //!
-//! The list is locked for a look only. Making a group is serialised by a gate for each peer, so that
+//! The list is locked for a look only. Creation is serialised for each peer (`lgr_pending`), so that
 //! a slow or hostile peer holds up nobody but itself.
 
+mod lgr_pending;
 mod limits;
-mod pressure;
+mod shrinker;
 
+pub(crate) use lgr_pending::{
+    lgr_pending,
+    Entry,
+    LgrPendingRef,
+    Turn, //
+};
 pub(crate) use limits::spare_queue_pair;
-pub(crate) use pressure::relieve;
+pub(crate) use shrinker::relieve;
 
 use core::{
     mem,
@@ -17,13 +24,11 @@ use core::{
 };
 
 use kernel::{
-    new_condvar,
     new_mutex,
     prelude::*,
     sync::{
         atomic::Atomic,
         Arc,
-        CondVar,
         Mutex, //
     },
     time::Jiffies,
@@ -39,26 +44,17 @@ use kernel_ext::{
         Published, //
     },
     ib::Device,
-    shrinker,
     time,
     workqueue::OwnedWorkqueue, //
 };
 use smc_proto::{
     handshake::Failure,
-    id::{
-        Gid,
-        PeerId, //
-    },
     lgr::{
         find::Wanted,
-        End,
-        TcpEnds, //
+        End, //
     },
     reason::Reason,
-    time::{
-        Duration,
-        Instant, //
-    }, //
+    time::Duration, //
 };
 
 use crate::{
@@ -137,7 +133,7 @@ struct Groups {
     #[pin]
     list: Mutex<Listing>,
     #[pin]
-    gates: Mutex<KVec<GateUse>>,
+    pending: Mutex<KVec<lgr_pending::PendingUse>>,
     /// Looks at the groups when time demands something.
     #[pin]
     timer: DelayedWork<LgrTimer>,
@@ -151,7 +147,7 @@ struct Groups {
 
 /// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
 pub(crate) struct Registry {
-    shrinker: Option<shrinker::Registration<Groups>>,
+    shrinker: Option<kernel_ext::shrinker::Registration<Groups>>,
     published: Option<Published<Groups>>,
 }
 
@@ -162,7 +158,7 @@ impl Registry {
         let groups = Arc::pin_init(
             pin_init!(Groups {
                 list <- new_mutex!(Listing::EMPTY, "smc::Groups::list"),
-                gates <- new_mutex!(KVec::new(), "smc::Groups::gates"),
+                pending <- new_mutex!(KVec::new(), "smc::Groups::pending"),
                 timer <- DelayedWork::new(LgrTimer),
                 works,
                 demand: Atomic::new(0),
@@ -170,7 +166,7 @@ impl Registry {
             }),
             GFP_KERNEL,
         )?;
-        let shrinker = shrinker::Registration::new(c"smc-buffers", groups.clone())?;
+        let shrinker = kernel_ext::shrinker::Registration::new(c"smc-buffers", groups.clone())?;
         Ok(Self {
             published: Some(GROUPS.publish(groups)?),
             shrinker: Some(shrinker),
@@ -381,127 +377,5 @@ pub(crate) fn on_port() {
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
         list.iter().for_each(|group| group.on_port());
-    }
-}
-
-/// What serialises the making of groups with one peer.
-#[pin_data]
-struct Gate {
-    peer: PeerId,
-    gid: Gid,
-    /// Who says it is another peer waits for itself only.
-    ends: TcpEnds,
-    /// Somebody makes a group.
-    #[pin]
-    is_taken: Mutex<bool>,
-    #[pin]
-    freed: CondVar,
-}
-
-/// A gate in the list, and how many use it.
-struct GateUse {
-    gate: Arc<Gate>,
-    users: usize,
-}
-
-/// A reference to a peer's gate; the gate goes with the last one.
-pub(crate) struct GateRef(Arc<Gate>);
-
-/// Finds or makes the gate of the peer that `wanted` names.
-pub(crate) fn gate(wanted: &Wanted) -> Result<GateRef> {
-    let groups = GROUPS.get().ok_or(ENODEV)?;
-    let mut gates = groups.gates.lock();
-    let (peer, gid, ends) = (wanted.peer, wanted.peer_gid, wanted.ends);
-    let is_it = |gate: &Gate| gate.peer == peer && gate.gid == gid && gate.ends == ends;
-    if let Some(found) = gates.iter_mut().find(|g| is_it(&g.gate)) {
-        found.users += 1;
-        return Ok(GateRef(found.gate.clone()));
-    }
-    let gate = Arc::pin_init(
-        pin_init!(Gate {
-            peer,
-            gid,
-            ends,
-            is_taken <- new_mutex!(false, "smc::Gate::is_taken"),
-            freed <- new_condvar!("smc::Gate::freed"),
-        }),
-        GFP_KERNEL,
-    )?;
-    let place = GateUse {
-        gate: gate.clone(),
-        users: 1,
-    };
-    gates.push(place, GFP_KERNEL)?;
-    Ok(GateRef(gate))
-}
-
-/// The turn to make a group with a peer, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Gate);
-
-/// How a wait for the turn ended.
-pub(crate) enum Entry<'a> {
-    /// It has come: the caller makes a group.
-    Turn(Turn<'a>),
-    /// Somebody else has made one meanwhile: a place in it.
-    Reserved(ConnReservation),
-}
-
-impl GateRef {
-    /// Waits for the turn to make a group for a connection of the namespace at address `net`, until `end` at the
-    /// latest, or for a place in a group that another handshake makes. `None` when neither came, as handshakes of
-    /// the same peer took too long, or `is_vain` says so. May sleep.
-    pub(crate) fn enter(
-        &self,
-        (wanted, net): (&Wanted, usize),
-        end: Instant,
-        is_vain: impl Fn() -> bool,
-    ) -> Option<Entry<'_>> {
-        let gate = &*self.0;
-        while !is_vain() {
-            // A thousand may wait here: of a group that was made each takes its place without the turn.
-            if let Some(reservation) = find(wanted, net) {
-                return Some(Entry::Reserved(reservation));
-            }
-            let mut is_taken = gate.is_taken.lock();
-            if !mem::replace(&mut *is_taken, true) {
-                drop(is_taken);
-                let turn = Turn(gate);
-                // One may have been made since the look above.
-                return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Reserved));
-            }
-            let left = end.saturating_since(now());
-            if left == Duration::ZERO {
-                return None;
-            }
-            // Workers get no signals, so that this is the state of a task that waits for a peer.
-            let tick = jiffies(left).min(LOOK_EVERY);
-            let _ = gate.freed.wait_interruptible_timeout(&mut is_taken, tick);
-        }
-        None
-    }
-}
-
-/// Time between two looks of who waits for a turn at its TCP connection, jiffies, if that does not wake it.
-const LOOK_EVERY: Jiffies = time::HZ;
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.is_taken.lock() = false;
-        // All of them: if a group was made it is of use to each.
-        self.0.freed.notify_all();
-    }
-}
-
-impl Drop for GateRef {
-    fn drop(&mut self) {
-        let Some(groups) = GROUPS.get() else {
-            return;
-        };
-        groups.gates.lock().retain(|place| {
-            if Arc::ptr_eq(&place.gate, &self.0) {
-                place.users -= 1;
-            }
-            place.users > 0
-        });
     }
 }

@@ -51,7 +51,7 @@ use crate::{
     groups::{
         self,
         Entry,
-        GateRef,
+        LgrPendingRef,
         Turn, //
     },
     ib::{
@@ -78,8 +78,8 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
         return reuse(session, chosen, reservation);
     }
     path.check()?;
-    let gate = groups::gate(&wanted).map_err(internal)?;
-    let mut turn = match wait_turn(session, &gate, &wanted, end)? {
+    let pending = groups::lgr_pending(&wanted).map_err(internal)?;
+    let mut turn = match wait_turn(session, &pending, &wanted, end)? {
         Entry::Reserved(reservation) => return reuse(session, chosen, reservation),
         Entry::Turn(turn) => Some(turn),
     };
@@ -138,14 +138,14 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
 /// Waits until `end` for the turn to create a link group, or for a place in one that another handshake creates.
 fn wait_turn<'g>(
     session: &Session<'_>,
-    gate: &'g GateRef,
+    pending: &'g LgrPendingRef,
     wanted: &lgr::Wanted,
     end: Instant,
 ) -> Result<Entry<'g>, Failure> {
     let clc = &session.clc;
     let has_left = || clc.tcp_activity() == TcpActivity::Eof;
     let wanted = (wanted, session.tcp.netns_address());
-    let entry = clc.wake_on_tcp(|| gate.enter(wanted, end, has_left));
+    let entry = clc.wake_on_tcp(|| pending.enter(wanted, end, has_left));
     if has_left() {
         return Err(Fatal::Reset.into());
     }
