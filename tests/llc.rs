@@ -13,7 +13,7 @@ use smc_proto::lgr::{
     End as Why,
     Role, //
 };
-use smc_proto::llc::first::Grace;
+use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::link_work::{
     DeleteCause,
     LinkWork, //

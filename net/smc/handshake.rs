@@ -7,7 +7,7 @@
 //! connections and buffers, and exchanges the messages.
 
 mod client;
-mod first;
+mod first_contact;
 mod join;
 mod path;
 mod server;

@@ -5,13 +5,13 @@
 //! The part that belongs to the RDMA device can be taken away at any time ([`Link::shut_down`]): when
 //! a device leaves, nothing of it stays behind in link groups or connections.
 
-mod complete;
+mod completion;
 mod down;
 mod error;
 mod llc_txq;
 mod resources;
-mod slot;
 mod transport;
+mod wr_tx;
 
 use kernel::{
     new_condvar,
@@ -65,7 +65,6 @@ use crate::{
 pub(crate) use error::LinkError;
 use llc_txq::LlcTxQueue;
 pub(crate) use resources::IbResources;
-pub(crate) use slot::Slot;
 use transport::{
     LinkTransport,
     TransportOps,
@@ -75,6 +74,7 @@ pub(crate) use transport::{
     Setup,
     SetupError, //
 };
+pub(crate) use wr_tx::Slot;
 
 /// Our port, as a link uses it.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first::Grace;
+use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::rkey::Announcement;
 use smc_proto::llc::{
     Action,

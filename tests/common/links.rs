@@ -9,7 +9,7 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first::Grace;
+use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::link_work::{
     AddPlan,
     DeleteCause,

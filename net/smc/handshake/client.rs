@@ -36,7 +36,7 @@ use smc_proto::{
 
 use super::{
     announce,
-    first,
+    first_contact,
     join,
     path::{
         self,
@@ -160,11 +160,11 @@ fn first_contact(
 ) -> Result<(), Failure> {
     let (server, at) = (accepted.server(), conn.link_ref());
     let (link, net) = (&at.link, session.tcp.netns());
-    first::save_peer(conn, server, accepted.peer())?;
+    first_contact::save_peer(conn, server, accepted.peer())?;
     let mtu = link.port().mtu.min(server.mtu);
-    first::ready_to_receive(conn, PeerQp::of(server, mtu))?;
+    first_contact::ready_to_receive(conn, PeerQp::of(server, mtu))?;
     // Before the CONFIRM: the server's first LLC request may arrive while that is being sent.
-    let grace = first::begin(&session.clc, conn);
+    let grace = first_contact::begin(&session.clc, conn);
     let nonce = accepted.iwarp().map(|iwarp| iwarp.nonce);
     let listener = link
         .listen_for_server(net, nonce)
@@ -177,7 +177,7 @@ fn first_contact(
         peer_port: accepted.listener(),
         is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
     })?;
-    first::finish(&mut session.clc, conn, path, grace)
+    first_contact::finish(&mut session.clc, conn, path, grace)
 }
 
 /// The connection joins a group that both sides have, on one of the `vlans`.

@@ -35,7 +35,7 @@ use smc_proto::{
 
 use super::{
     announce,
-    first,
+    first_contact,
     internal,
     join,
     path::{
@@ -175,17 +175,17 @@ fn first_contact(
     let confirmed = accepted.on_message(&session.clc.receive(CLC_WAIT)?)?;
     session.clc.set_confirmed();
     let client = confirmed.client();
-    first::save_peer(conn, client, confirmed.peer())?;
-    first::ready_to_receive(conn, peer_end(&chosen, PeerQp::of(client, confirmed.mtu())))?;
+    first_contact::save_peer(conn, client, confirmed.peer())?;
+    first_contact::ready_to_receive(conn, peer_end(&chosen, PeerQp::of(client, confirmed.mtu())))?;
     link.connect_as_server(&Setup {
         net,
         nonce,
         peer_port: confirmed.listener(),
         is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
     })?;
-    first::register_rmb(conn)?;
-    let grace = first::begin(&session.clc, conn);
-    first::finish(&mut session.clc, conn, path, grace)
+    first_contact::register_rmb(conn)?;
+    let grace = first_contact::begin(&session.clc, conn);
+    first_contact::finish(&mut session.clc, conn, path, grace)
 }
 
 /// The client's end of the first link: GID and MAC are those of the PROPOSAL, the rest those of the CONFIRM.

@@ -13,7 +13,7 @@ use kernel_ext::time;
 use smc_proto::{
     id::Rkey,
     llc::{
-        first,
+        first_contact,
         rkey::{
             Announcement,
             Deletion, //
@@ -60,7 +60,11 @@ const OTHERS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, grace: first::Grace) {
+    pub(crate) fn begin_first_contact(
+        self: &Arc<Self>,
+        link: LocalEnd,
+        grace: first_contact::Grace,
+    ) {
         self.run_llc(|llc, _, now| {
             llc.begin_first_contact(link, grace, now)
                 .unwrap_or_default()
@@ -370,7 +374,7 @@ const PROBE_LATE: Duration = Duration::from_secs(1);
 
 /// By how much a sleep was longer than the [`TICK`] that it was asked for at most.
 fn overslept(slept: Duration) -> Duration {
-    slept.saturating_sub(first::AWAKE_WITHIN)
+    slept.saturating_sub(first_contact::AWAKE_WITHIN)
 }
 
 /// The longest sleep between two looks at the core's deadline, jiffies.

@@ -55,7 +55,7 @@ mod dispatch;
 mod echo;
 mod end;
 mod error;
-pub mod first;
+pub mod first_contact;
 pub mod keepalive;
 pub mod link_work;
 mod queue;
@@ -131,7 +131,7 @@ pub struct Params {
 enum Flow {
     /// The caller is about to begin one; see [`Llc::hold`].
     Held,
-    FirstContact(first::FirstContact),
+    FirstContact(first_contact::FirstContact),
     Rkey(rkey::Exchange),
     DeleteLink {
         what: deletion::LinkDeletion,
@@ -248,7 +248,7 @@ impl Llc {
         let actions = match &self.flow {
             // The server has decided or will, whatever became of the link.
             Some(Flow::FirstContact(flow)) if flow.slot() == slot && !flow.has_answered() => {
-                first::silent()
+                first_contact::silent()
             }
             Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(RkeyError::LinkLost),
             Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
@@ -282,17 +282,18 @@ impl Llc {
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
-        grace: first::Grace,
+        grace: first_contact::Grace,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
         self.check_free()?;
-        let (flow, actions) = first::FirstContact::begin(self.role, self.version, link, grace, now);
+        let (flow, actions) =
+            first_contact::FirstContact::begin(self.role, self.version, link, grace, now);
         self.flow = Some(Flow::FirstContact(flow));
         Ok(actions)
     }
 
     /// Reports that the thread that waits for the end of a first contact is awake. If it is so later than
-    /// [`first::AWAKE_WITHIN`] after the last time, the machine is busy, and the peer has more time.
+    /// [`first_contact::AWAKE_WITHIN`] after the last time, the machine is busy, and the peer has more time.
     pub fn on_awake(&mut self, now: Instant) {
         if let Some(Flow::FirstContact(flow)) = &mut self.flow {
             flow.on_awake(now);

@@ -40,7 +40,7 @@ use smc_proto::llc::FirstContactError;
 use smc_proto::llc::LocalEnd;
 use smc_proto::llc::RkeyError;
 use smc_proto::llc::{
-    first,
+    first_contact,
     Action,
     Actions,
     Arrival,
@@ -181,10 +181,12 @@ impl Machine {
             Side::Client => Role::Client,
             Side::Server => Role::Server,
         };
-        let grace = first::Grace::NONE;
+        let grace = first_contact::Grace::NONE;
         let conn = self.conn(id);
         conn.stage = Stage::FirstContact;
-        conn.patience = net.now().saturating_add(first::patience(role, grace));
+        conn.patience = net
+            .now()
+            .saturating_add(first_contact::patience(role, grace));
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
         let link = LocalEnd {

@@ -25,7 +25,7 @@ pub enum AddLinkError {
 /// Why there is no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstContactError {
-    /// The peer was not heard. Look for a DECLINE on TCP, until the [patience](super::first::patience) is over, and ask
+    /// The peer was not heard. Look for a DECLINE on TCP, until the [patience](super::first_contact::patience) is over, and ask
     /// [`crate::handshake::after_silence`] what it means.
     Silent,
     /// Client: the server has neither declined nor tested the link, and the answer did not arrive as far as is

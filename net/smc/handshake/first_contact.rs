@@ -22,7 +22,7 @@ use smc_proto::{
         Role, //
     },
     llc::{
-        first::{
+        first_contact::{
             patience,
             Grace, //
         },
