@@ -7,6 +7,7 @@
 //! When the group ends the connection lets go of all that belongs to the RDMA device.
 
 mod abort;
+mod cdc;
 mod claim;
 mod close;
 mod cork;

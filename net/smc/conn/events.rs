@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a connection: messages of the peer, completions, what its group tells it.
+//! What happens to a connection beside messages of the peer (`cdc`): completions, time, links and groups that end.
 
 use kernel::{
     prelude::*,
@@ -15,12 +15,9 @@ use smc_proto::{
         Cdc,
         Effects,
         EpollMask,
-        Fault,
-        RxVerdict,
         SentRecord,
         Stream, //
     },
-    llc::link_work::LinkWork,
     time::Instant, //
 };
 
@@ -30,8 +27,7 @@ use super::{
 };
 use crate::{
     lgr::LgrConn,
-    link::Sender,
-    rmb::Rmbe, //
+    link::Sender, //
 };
 
 /// What an event asks for, noted while the lock is held, so that it is not taken again.
@@ -48,14 +44,6 @@ pub(super) struct Followup {
 }
 
 impl Conn {
-    /// Carries out what a message of the peer asked for.
-    fn conclude_message(self: &Arc<Self>, result: Result<Followup, Fault>) {
-        match result {
-            Ok(after) => self.follow_up(&after),
-            Err(fault) => self.on_fault(fault),
-        }
-    }
-
     /// Carries out what an event asked for.
     pub(super) fn follow_up(self: &Arc<Self>, after: &Followup) {
         let fx = &after.fx;
@@ -95,44 +83,6 @@ impl Conn {
 }
 
 impl Inner {
-    /// Takes a message of the peer, which came by the link in `slot`, or was held back.
-    fn take(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<Followup, Fault> {
-        let before = self.stream.arrived();
-        let fx = self.stream.on_cdc(cdc)?;
-        if let (Some(slot), Some(rmbe)) = (slot, self.rmbe_to_sync()) {
-            rmbe.sync_for_cpu(slot, &self.stream.arrived_since(before));
-            self.arrivals.took(slot, cdc, &self.stream);
-        }
-        self.save_urgent(fx.urgent_at);
-        if fx.reset {
-            self.note_err(ECONNRESET);
-        } else if fx.broken_pipe {
-            self.note_err(EPIPE);
-        }
-        Ok(self.after(fx))
-    }
-
-    /// Takes the messages that were held back, if any is to be taken now.
-    fn take_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
-        let held = self.cdc_hold.release();
-        if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
-            for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
-                rmbe.sync_for_cpu(*slot, chunks);
-            }
-        }
-        held.map(|cdc| Some(self.take(None, &cdc?)))
-    }
-
-    /// Our receive element if what arrives there has to be synchronised.
-    fn rmbe_to_sync(&self) -> Option<Arc<Rmbe>> {
-        self.rmbe.as_ref().filter(|rmbe| rmbe.needs_sync()).cloned()
-    }
-
-    /// Whether what arrives has to be synchronised.
-    fn needs_sync(&self) -> bool {
-        self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
-    }
-
     pub(super) fn after(&mut self, fx: Effects) -> Followup {
         let is_heard = fx.wake_readers
             || fx.wake_writers
@@ -157,63 +107,19 @@ impl Inner {
             echo: self.begin_echo(),
         }
     }
-
-    /// Whether a message that came by the link in `slot` has to wait for others, since it does not say by which link
-    /// came what those say.
-    fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
-        self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
-    }
-
-    /// Saves the urgent byte while nobody can overwrite it.
-    fn save_urgent(&mut self, offset: Option<u32>) {
-        let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
-            return;
-        };
-        let mut byte = [0];
-        let memory = rmbe.memory();
-        if memory.is_some_and(|m| m.read(offset as usize, &mut byte).is_ok()) {
-            let [byte] = byte;
-            self.stream.store_urgent(byte);
-        }
-    }
 }
 
 impl LgrConn for Conn {
     fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
-        // Before the filter: a flush retires the links that are marked by then.
-        let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
-        let mut inner = self.inner.lock();
-        let is_early = inner.is_early(slot, cdc);
-        let Inner {
-            cdc_hold, stream, ..
-        } = &mut *inner;
-        let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
-        if verdict == RxVerdict::Deliver {
-            let result = inner.take(Some(slot), cdc);
-            drop(inner);
-            return self.conclude_message(result);
-        }
-        let is_held = !inner.needs_sync() || inner.arrivals.hold(slot, cdc);
-        drop(inner);
-        if !is_held {
-            self.kill(ECONNABORTED);
-        }
-        if verdict == RxVerdict::HoldAndFlush {
-            self.group.queue_link_work(LinkWork::FlushRx);
-        }
+        self.receive_cdc(slot, cdc);
     }
 
     fn before_rx_flush(self: Arc<Self>) {
-        self.inner.lock().cdc_hold.begin_flush();
+        self.begin_rx_flush();
     }
 
     fn after_rx_flush(self: Arc<Self>) {
-        let mut inner = self.inner.lock();
-        let results = inner.take_held();
-        drop(inner);
-        for result in results.into_iter().flatten() {
-            self.conclude_message(result);
-        }
+        self.end_rx_flush();
     }
 
     fn on_slot(self: Arc<Self>) {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CDC messages of the peer (RFC 7609 section 4.3; C functions `smc_cdc_rx_handler`, `smc_cdc_msg_recv_action`).
+//!
+//! All of it may run in completion context, and does not sleep.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use smc_proto::{
+    conn::{
+        Cdc,
+        Fault,
+        RxVerdict, //
+    },
+    llc::link_work::LinkWork, //
+};
+
+use super::{
+    events::Followup,
+    Conn,
+    Inner, //
+};
+use crate::rmb::Rmbe;
+
+impl Conn {
+    /// A message came by the link in `slot`.
+    pub(super) fn receive_cdc(self: &Arc<Self>, slot: usize, cdc: &Cdc) {
+        // Before the filter: a flush retires the links that are marked by then.
+        let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
+        let mut inner = self.inner.lock();
+        let is_early = inner.is_early(slot, cdc);
+        let Inner {
+            cdc_hold, stream, ..
+        } = &mut *inner;
+        let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
+        if verdict == RxVerdict::Deliver {
+            let result = inner.process(Some(slot), cdc);
+            drop(inner);
+            return self.conclude_message(result);
+        }
+        let is_held = !inner.needs_sync() || inner.arrivals.hold(slot, cdc);
+        drop(inner);
+        if !is_held {
+            self.kill(ECONNABORTED);
+        }
+        if verdict == RxVerdict::HoldAndFlush {
+            self.group.queue_link_work(LinkWork::FlushRx);
+        }
+    }
+
+    /// The completion queues of all links are about to be flushed.
+    pub(super) fn begin_rx_flush(&self) {
+        self.inner.lock().cdc_hold.begin_flush();
+    }
+
+    /// They were: what waited for that is processed.
+    pub(super) fn end_rx_flush(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        let results = inner.release_held();
+        drop(inner);
+        for result in results.into_iter().flatten() {
+            self.conclude_message(result);
+        }
+    }
+
+    /// Carries out what a message of the peer asked for.
+    fn conclude_message(self: &Arc<Self>, result: Result<Followup, Fault>) {
+        match result {
+            Ok(after) => self.follow_up(&after),
+            Err(fault) => self.on_fault(fault),
+        }
+    }
+}
+
+impl Inner {
+    /// Processes a message of the peer, which came by the link in `slot`, or was held back.
+    fn process(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<Followup, Fault> {
+        let before = self.stream.arrived();
+        let fx = self.stream.on_cdc(cdc)?;
+        if let (Some(slot), Some(rmbe)) = (slot, self.rmbe_to_sync()) {
+            rmbe.sync_for_cpu(slot, &self.stream.arrived_since(before));
+            self.arrivals.took(slot, cdc, &self.stream);
+        }
+        self.save_urgent(fx.urgent_at);
+        if fx.reset {
+            self.note_err(ECONNRESET);
+        } else if fx.broken_pipe {
+            self.note_err(EPIPE);
+        }
+        Ok(self.after(fx))
+    }
+
+    /// Processes the messages that were held, if the flush that they waited for has ended.
+    fn release_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
+        let held = self.cdc_hold.release();
+        if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
+            for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
+                rmbe.sync_for_cpu(*slot, chunks);
+            }
+        }
+        held.map(|cdc| Some(self.process(None, &cdc?)))
+    }
+
+    /// Whether a message that came by the link in `slot` has to wait for others, since it does not say by which link
+    /// came what those say.
+    fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
+        self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
+    }
+
+    /// Our receive element if what arrives there has to be synchronised.
+    fn rmbe_to_sync(&self) -> Option<Arc<Rmbe>> {
+        self.rmbe.as_ref().filter(|rmbe| rmbe.needs_sync()).cloned()
+    }
+
+    /// Whether what arrives has to be synchronised.
+    fn needs_sync(&self) -> bool {
+        self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
+    }
+
+    /// Saves the urgent byte while nobody can overwrite it.
+    fn save_urgent(&mut self, offset: Option<u32>) {
+        let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
+            return;
+        };
+        let mut byte = [0];
+        let memory = rmbe.memory();
+        if memory.is_some_and(|m| m.read(offset as usize, &mut byte).is_ok()) {
+            let [byte] = byte;
+            self.stream.store_urgent(byte);
+        }
+    }
+}
