@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The settings of a network namespace: `/proc/sys/net/smc`, with the names, ranges and defaults of
-//! the C module. A group may have more links than there, where both ends are set to that.
+//! The settings of a network namespace: `/proc/sys/net/smc`, with the names, ranges and defaults of the C module. The
+//! limit of links in a group is higher; both ends must be configured for it.
 
 use kernel::{
     prelude::*,
@@ -25,10 +25,10 @@ use smc_proto::{
     wire::clc::Limits, //
 };
 
-/// The table of settings: gives each its place in [`ENTRIES`].
+/// The table of settings; also assigns the indices into [`ENTRIES`].
 macro_rules! settings {
     ($($setting:ident: $entry:expr,)+) => {
-        /// The settings, and their places in [`ENTRIES`].
+        /// The settings, as indices into [`ENTRIES`].
         #[derive(Clone, Copy)]
         enum Setting {
             $($setting,)+
@@ -40,14 +40,14 @@ macro_rules! settings {
     };
 }
 
-/// Buffers are not smaller than this, in bytes.
+/// Minimum size of buffers, bytes.
 const BUF_MIN: u32 = 16 * 1024;
 
-/// Messages of a link that may be under way, where the administrator does not say otherwise.
+/// Default maximum of messages in flight on a link.
 const SEND_SLOTS: u16 = 16;
 const RECV_SLOTS: u16 = 48;
 
-/// A socket gets twice the setting, which has to fit an `int`.
+/// A socket's value is twice the setting and must fit an `int`.
 const BUF_MAX: u32 = i32::MAX as u32 / 2;
 
 const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
@@ -62,7 +62,7 @@ const fn seconds(name: &'static CStr, default: u32) -> Entry {
     Entry {
         name,
         bounds: Bounds::Seconds,
-        // CAST: jiffies of a second are at most 1000.
+        // CAST: a second has at most 1000 jiffies.
         default: default * time::HZ as u32,
     }
 }
@@ -83,14 +83,14 @@ settings! {
     MaxRecvWr: range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
 }
 
-/// Where the files are, below `/proc/sys`.
+/// Directory of the files, relative to `/proc/sys`.
 pub(crate) const DIRECTORY: &CStr = c"net/smc";
 
 /// The settings of a namespace.
 pub(crate) struct Config(Arc<Values<COUNT>>);
 
 impl Config {
-    /// Makes the files of a namespace. May sleep.
+    /// Creates the files of a namespace. May sleep.
     pub(crate) fn new(net: &mut NewNetNs) -> Result<Self> {
         Ok(Self(net.settings(DIRECTORY, &ENTRIES)?))
     }
@@ -99,32 +99,32 @@ impl Config {
         self.0.get(setting as usize)
     }
 
-    /// How much to collect while a message is under way, in bytes.
+    /// Returns how many bytes to collect while a message is in flight.
     pub(crate) fn autocork_bytes(&self) -> u32 {
         self.get(Setting::Autocorking)
     }
 
-    /// What SO_SNDBUF reports at first, in bytes.
+    /// Returns the initial SO_SNDBUF, bytes.
     pub(crate) fn sndbuf_bytes(&self) -> u32 {
         self.get(Setting::Wmem).saturating_mul(2)
     }
 
-    /// What SO_RCVBUF reports at first, in bytes.
+    /// Returns the initial SO_RCVBUF, bytes.
     pub(crate) fn rcvbuf_bytes(&self) -> u32 {
         self.get(Setting::Rmem).saturating_mul(2)
     }
 
-    /// Whether new listeners take on no more handshakes than can be worked on at once.
+    /// Returns true if new listeners limit handshakes to the number that can be processed at once.
     pub(crate) fn limits_handshakes(&self) -> bool {
         self.get(Setting::LimitHandshakes) != 0
     }
 
-    /// Sets whether they do.
+    /// Enables or disables that limit.
     pub(crate) fn limit_handshakes(&self, on: bool) {
         self.0.set(Setting::LimitHandshakes as usize, u32::from(on));
     }
 
-    /// How large link groups may be.
+    /// Returns the limits of link groups.
     pub(crate) fn limits(&self) -> Limits {
         let small = |setting| u8::try_from(self.get(setting)).unwrap_or(u8::MAX);
         Limits {
@@ -133,12 +133,12 @@ impl Config {
         }
     }
 
-    /// Silence after which a link is tested; zero for never.
+    /// Returns the idle time after which a link is tested; zero for never.
     pub(crate) fn test_after(&self) -> Duration {
         self.time(Setting::TestLink)
     }
 
-    /// Time that a link group without connections is kept; a little less than a client keeps it.
+    /// Returns how long a link group without connections is kept; slightly less than on a client.
     pub(crate) fn idle_time(&self) -> Duration {
         self.time(Setting::IdleTime)
     }
@@ -148,13 +148,13 @@ impl Config {
         Duration::from_nanos(time::nanos(self.get(setting) as Jiffies))
     }
 
-    /// Whether buffers are contiguous for the device (0), for the CPU only (1), or as it comes (2).
+    /// Returns whether buffers are contiguous for the device (0), for the CPU only (1), or either (2).
     #[expect(dead_code, reason = "for buffers of more than one kind")]
     pub(crate) fn buf_type(&self) -> u32 {
         self.get(Setting::BufType)
     }
 
-    /// Messages of a link that may be under way, to the peer and from it.
+    /// Returns the maximum number of messages in flight on a link, in each direction.
     pub(crate) fn depth(&self) -> Depth {
         let slots = |setting| u16::try_from(self.get(setting)).unwrap_or(u16::MAX);
         Depth {
@@ -164,17 +164,17 @@ impl Config {
     }
 }
 
-/// Messages of a link that may be under way. What comes beyond waits.
+/// Maximum number of messages in flight on a link. Others wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     /// To the peer.
     pub(crate) send: u16,
-    /// From the peer. The default is three times that of a peer's sends, as with C peers.
+    /// From the peer. The default is three times that of a peer's sends, as in the C module.
     pub(crate) recv: u16,
 }
 
 impl Depth {
-    /// The same with so many messages from the peer at least.
+    /// Returns the depth with at least `least` receives.
     pub(crate) fn with_receives(self, least: u16) -> Self {
         Self {
             recv: self.recv.max(least),
@@ -182,7 +182,7 @@ impl Depth {
         }
     }
 
-    /// Of each the lower one.
+    /// Returns the minimum of each.
     pub(crate) fn at_most(self, most: Self) -> Self {
         Self {
             send: self.send.min(most.send),
@@ -190,7 +190,7 @@ impl Depth {
         }
     }
 
-    /// Half of it, but not below the defaults; says whether that is less.
+    /// Halves it, but not below the defaults; returns whether that is a reduction.
     pub(crate) fn halve(&mut self) -> bool {
         let before = *self;
         self.send = self.send.min((self.send / 2).max(SEND_SLOTS));

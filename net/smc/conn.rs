@@ -2,9 +2,9 @@
 
 //! One connection over RDMA: the stream state, its rings, and the link that carries it.
 //!
-//! A connection is in its link group's token table from the handshake on until both sides have
-//! closed, whatever the application does; a message that arrives takes a counted reference there.
-//! When the group ends the connection lets go of all that belongs to the RDMA device.
+//! A connection is in its link group's connection table from the handshake until both sides have closed, even after the
+//! application closed its socket. Message handlers take a counted reference there. When the group ends the connection
+//! releases all resources of the RDMA device.
 
 mod abort;
 mod cdc;
@@ -81,77 +81,77 @@ use crate::{
     }, //
 };
 
-/// Where the peer's receive element is, and how the peer calls the connection.
+/// The peer's RMBE and alert token for a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct PeerRmbe {
-    /// The peer's alert token, part of every message to it.
+    /// The peer's alert token, in each CDC message to it.
     pub(crate) token: AlertToken,
-    /// Row of the peer's buffer in the group's table of remote keys.
+    /// Row of the peer's RMB in the group's RToken table.
     pub(crate) row: RowId,
-    /// The element in that buffer.
+    /// Index of the RMBE in that RMB.
     pub(crate) index: RmbeIndex,
-    /// The size of the element.
+    /// Size of the RMBE.
     pub(crate) size: SizeClass,
 }
 
-/// Whose the connection is.
+/// The socket of a connection.
 pub(crate) struct ConnSock {
     /// The socket that the application holds.
     pub(crate) sk: ARef<Sk>,
     /// The TCP connection below it.
     pub(crate) tcp: Arc<TcpSocket>,
-    /// What it is charged for.
+    /// Memory that is charged to the socket.
     pub(crate) charges: MemCharges,
 }
 
-/// Buffers that count as memory of the socket. What happens to them once the application has closed it is
-/// not its affair.
+/// Buffers charged to the socket. The charge ends when the application closes the socket, even if the buffers stay in
+/// use.
 pub(crate) struct MemCharges {
-    /// The receive element.
+    /// The RMBE.
     pub(crate) rmbe: Option<Charge>,
-    /// The send buffer, while one is lent.
+    /// The send buffer, while one is attached.
     pub(crate) sndbuf: Option<Charge>,
 }
 
-/// What the spinlock of a connection guards.
+/// State of a connection, guarded by its spinlock.
 pub(crate) struct Inner {
     pub(crate) stream: Stream,
-    /// What the peer says goes through here.
+    /// Holds back received CDC messages until the CQs are flushed, where needed.
     cdc_hold: CdcHold,
-    /// By which links it says so, where what they write has to be synchronised.
+    /// Links on which CDC messages arrived, where received data need a DMA sync.
     arrivals: Arrivals,
-    /// From the link group, while data are in flight.
+    /// From the link group's pool, while data are in flight.
     pub(crate) sndbuf: Option<SndbufGuard>,
-    /// The send buffer as the link's device sees it.
+    /// DMA mapping of the send buffer for the link's device.
     sndbuf_dma: Option<Arc<Mapping>>,
-    /// The link that carries what we send.
+    /// The link used for sending.
     at: LinkRef,
-    /// The one that is to do so from when nothing is in flight.
+    /// The link to switch to when nothing is in flight.
     pending_switch: Option<PendingSwitch>,
-    /// Gone when the group ended.
+    /// `None` after the end of the group.
     rmbe: Option<Arc<Rmbe>>,
-    /// The memory of the element that is gone, as long as it holds what the application has yet to read.
+    /// Memory of the released RMBE, while it holds data that the application has not read.
     unread: Option<Arc<Block>>,
     remote: Option<PeerRmbe>,
-    /// The peer's element, as long as something may be written to it.
+    /// The peer's RMBE, as long as something may be written to it.
     claim: Option<Claim>,
-    /// Taken out when the application closes.
+    /// `None` after the application closed the socket.
     owner: Option<ConnSock>,
-    /// A send buffer has been lent before.
+    /// A send buffer was attached before.
     pub(crate) has_sent: bool,
-    /// There was no memory for a send buffer: writers wait until it is worth another try.
+    /// Allocating a send buffer failed: writers wait before they retry.
     pub(crate) is_short: bool,
-    /// How many wait for data.
+    /// Number of tasks that wait for data.
     reading: u32,
-    /// Waits in the group's queue for a send slot.
+    /// Is in the group's queue for a send slot.
     queued: bool,
-    /// How many wait for the last data to leave.
+    /// Number of tasks that wait until all data are sent.
     linger_waiters: u32,
-    /// The application has gone, and the peer is waited for.
+    /// Set once the application closed the socket and the peer has yet to close.
     orphan: Option<orphan::Orphan>,
-    /// The peer answered: when its close is the end if it says nothing until then.
+    /// After the echo of the peer: when its close becomes final if no message arrives before.
     silent_at: Option<Instant>,
-    /// When data that were held back for more to come leave without it.
+    /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,
 }
 
@@ -163,10 +163,10 @@ pub(crate) struct Conn {
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
     inner: SpinLock<Inner>,
-    /// One writer at a time, held while the application's bytes are copied.
+    /// Serializes writers; held while data are copied from user space.
     #[pin]
     pub(crate) send_order: Mutex<()>,
-    /// One reader at a time, held while bytes are copied to the application.
+    /// Serializes readers; held while data are copied to user space.
     #[pin]
     pub(crate) recv_order: Mutex<()>,
     /// Resets the TCP connection.
@@ -179,7 +179,7 @@ impl_has_work! {
 }
 
 impl Conn {
-    /// A connection in the handshake which receives into `rmbe`.
+    /// Creates a connection for a handshake in progress, which receives into `rmbe`.
     pub(crate) fn new(
         reservation: ConnReservation,
         at: LinkRef,
@@ -223,7 +223,7 @@ impl Conn {
             GFP_KERNEL,
         )?;
         reservation.join(token, slot, conn.clone())?;
-        // Who moved connections away from the link before that did not find this one.
+        // A failover of that link before the join has missed this connection.
         if !link.is_up() {
             conn.group.leave(token);
             return Err(ENOLINK);
@@ -231,39 +231,39 @@ impl Conn {
         Ok(conn)
     }
 
-    /// The number of the link group, for diagnosis.
+    /// Returns the number of the link group, for diagnosis.
     pub(crate) fn group_id(&self) -> u32 {
         self.group.id
     }
 
-    /// Our alert token: what the peer puts into every message to us.
+    /// Returns our alert token, which the peer puts into each CDC message to us.
     pub(crate) fn token(&self) -> AlertToken {
         self.token
     }
 
-    /// Our receive element, until the group ends.
+    /// Returns our RMBE, `None` after the end of the group.
     pub(crate) fn rmbe(&self) -> Option<Arc<Rmbe>> {
         self.inner.lock().rmbe.clone()
     }
 
-    /// The link that carries what we send, and its slot.
+    /// Returns the link used for sending, and its slot.
     pub(crate) fn link_ref(&self) -> LinkRef {
         self.inner.lock().at.clone()
     }
 
-    /// The name of the RDMA device that carries what we send, while it is there.
+    /// Returns the name of the RDMA device used for sending, while it is there.
     #[cold]
     pub(crate) fn device_name(&self) -> Option<Name> {
         self.link().device().map(|device| device.name())
     }
 
-    /// The link that carries what we send.
+    /// Returns the link used for sending.
     pub(crate) fn link(&self) -> Arc<Link> {
         self.inner.lock().at.link.clone()
     }
 
-    /// The handshake is done. The peer may have sent, asked and closed already, and the group may have
-    /// ended. Does not sleep.
+    /// Ends the handshake. The peer may already have sent data or requests or closed, and the group may have ended.
+    /// Does not sleep.
     pub(crate) fn establish(self: &Arc<Self>) {
         let takes_any_link = self.group.peer().takes_any_link;
         let mut inner = self.inner.lock();
@@ -284,11 +284,11 @@ impl Conn {
         }
     }
 
-    /// Attaches a send buffer, mapped for `link`, for which the socket is charged, unless nothing can be sent any more.
+    /// Attaches a send buffer that is mapped for `link` and charged to the socket, unless nothing can be sent any more.
     ///
     /// # Errors
     ///
-    /// Gives the buffer back if the connection uses another link by now, or this one is gone.
+    /// Returns the buffer if the connection uses another link by now, or `link` is gone.
     pub(crate) fn attach_sndbuf(
         &self,
         inner: &mut Inner,
@@ -304,7 +304,7 @@ impl Conn {
         if link.resources().is_none() {
             return Err(buf);
         }
-        // Nobody mapped it for another link.
+        // The buffer is not mapped for another link.
         self.cancel_switch(inner);
         if inner.stream.can_send().is_ok() && inner.stream.attach_sndbuf(buf.size()) {
             inner.sndbuf = Some(buf);
@@ -314,22 +314,22 @@ impl Conn {
         Ok(())
     }
 
-    /// Runs `f` on the state under its lock, which it must leave quickly.
+    /// Runs `f` on the state with the lock held: `f` has to be short and must not sleep.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         f(&mut self.inner.lock())
     }
 
-    /// The state, for poll and diagnosis.
+    /// Returns the state, for poll and diagnosis.
     pub(crate) fn state(&self) -> ConnState {
         self.inner.lock().stream.state()
     }
 
-    /// The socket that the application holds, as long as it does.
+    /// Returns the socket, `None` after the application closed it.
     pub(crate) fn sk(&self) -> Option<ARef<Sk>> {
         self.inner.lock().sk()
     }
 
-    /// Shows the connection's state on the socket, unless the application has closed that meanwhile.
+    /// Sets the socket's state to the connection's, unless the application closed the socket meanwhile.
     fn show_state(&self, sk: &Sk) {
         let inner = self.inner.lock();
         if inner.owner.is_some() {
@@ -337,7 +337,7 @@ impl Conn {
         }
     }
 
-    /// The application closed its socket: nobody is to be woken any more.
+    /// Detaches the socket that the application closed: there are no more wake-ups.
     pub(crate) fn detach_sock(&self) {
         let mut inner = self.inner.lock();
         let gone = (inner.owner.take(), inner.unread.take());
@@ -347,9 +347,8 @@ impl Conn {
 }
 
 impl Inner {
-    /// Lets go of the device: nothing is sent any more. A task that copies from or to the application at the moment
-    /// may keep the buffers for as long as the application likes, and the removal of the device does not wait for
-    /// that.
+    /// Releases the device; nothing is sent any more. A task that copies from or to user space at the moment may keep
+    /// the buffers for an unlimited time; the removal of the device does not wait for that.
     fn release_device(&mut self) {
         if let Some(buf) = &self.sndbuf {
             buf.release_device();
@@ -358,17 +357,17 @@ impl Inner {
         self.pending_switch = None;
     }
 
-    /// Our receive element, until the group ends.
+    /// Returns our RMBE, `None` after the end of the group.
     pub(crate) fn rmbe(&self) -> Option<&Arc<Rmbe>> {
         self.rmbe.as_ref()
     }
 
-    /// What arrived before the element went, which the application has yet to read.
+    /// Returns the data received before the RMBE was released that the application has yet to read.
     pub(crate) fn unread(&self) -> Option<&Arc<Block>> {
         self.unread.as_ref()
     }
 
-    /// Forgets that if it was read; what is returned is to be dropped without the lock.
+    /// Releases the unread data if all was read; the caller drops the result without the lock.
     pub(crate) fn forget_read(&mut self) -> impl Sized {
         let is_read = self.stream.readable() == 0;
         let unread = self.unread.take_if(|_| is_read);
@@ -378,8 +377,8 @@ impl Inner {
         (unread, charge)
     }
 
-    /// Lets go of the receive element, to which the peer may write on by a link of its own. What the application has
-    /// yet to read stays in memory. What is returned is to be dropped without the lock.
+    /// Releases the RMBE, which goes into quarantine as the peer may still write to it. Data that the application has
+    /// yet to read stay in memory. The caller drops the result without the lock.
     fn give_up_rmbe(&mut self) -> impl Sized {
         let rmbe = self.rmbe.take();
         if let Some(rmbe) = &rmbe {
@@ -392,25 +391,25 @@ impl Inner {
         (rmbe, charge)
     }
 
-    /// The error that the application gets. Who sets it under the lock leaves nobody the time to take the end of
-    /// the connection for an end in order; the socket is to be woken after that.
+    /// Sets the socket's error without a wake-up; the caller wakes the socket later. Called with the lock held, so that
+    /// no reader takes the end of the connection for an orderly close.
     fn note_err(&self, err: Error) {
         if let Some(owner) = &self.owner {
             owner.sk.note_err(err);
         }
     }
 
-    /// The size of the peer's element, once it is known.
+    /// Returns the size of the peer's RMBE, once it is known.
     pub(crate) fn peer_size(&self) -> Option<SizeClass> {
         self.remote.map(|remote| remote.size)
     }
 
-    /// Changes what the socket is charged for, as long as the application holds it.
+    /// Runs `f` on the socket's charges, unless the application closed the socket.
     fn charges<R>(&mut self, f: impl FnOnce(&mut MemCharges) -> R) -> Option<R> {
         Some(f(&mut self.owner.as_mut()?.charges))
     }
 
-    /// The socket that the application holds, as long as it does.
+    /// Returns the socket, `None` after the application closed it.
     fn sk(&self) -> Option<ARef<Sk>> {
         self.owner.as_ref().map(|owner| owner.sk.clone())
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sockets of a namespace as smcss(8) reads them: `sock_diag` with the messages and attributes of
-//! the C module (C file `smc_diag.c`).
+//! The sockets of a namespace for smcss(8): `sock_diag` with the messages and attributes of the C module (C file
+//! `smc_diag.c`).
 //!
-//! Sockets of `IPPROTO_SMC` show their addresses, too, which the C module leaves out.
+//! The addresses of sockets of `IPPROTO_SMC` are included, unlike in the C module.
 
 use kernel::{
     prelude::*,
@@ -37,10 +37,10 @@ use crate::{
 /// The registered handler.
 pub(crate) type Registration = SockDiagRegistration<Diag>;
 
-/// Answers for the family.
+/// Handles requests for the family.
 pub(crate) struct Diag;
 
-/// Sockets that are looked up at a time; more do not fit into a message.
+/// Sockets fetched at a time; more do not fit into a message.
 const AT_A_TIME: usize = 512;
 
 impl SockDiag for Diag {
@@ -57,15 +57,15 @@ impl SockDiag for Diag {
     }
 }
 
-/// Whether an attribute was asked for.
+/// Returns true if an attribute was requested.
 fn is_wanted(extensions: u8, attr: u32) -> bool {
     u32::from(extensions) & (1 << attr.saturating_sub(1)) != 0
 }
 
-/// What was shut down: by the application, or because the peer sends no more.
+/// Returns the directions that were shut down: by the application, or because the peer has finished sending.
 fn shutdown(sock: &Sock, conn: Option<&Conn>) -> u8 {
     let is_peer_done = |conn: &Conn| conn.with(|inner| inner.stream.is_peer_done());
-    // Bit 0 is that of receiving.
+    // Bit 0 is for receiving.
     sock.sk.shutdown_mask() | u8::from(conn.is_some_and(is_peer_done))
 }
 
@@ -108,7 +108,7 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
     })
 }
 
-/// A structure of numbers, one after the other.
+/// A structure of consecutive numbers.
 struct Fields<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
@@ -122,7 +122,7 @@ impl<const LEN: usize> Fields<LEN> {
         }
     }
 
-    /// Bytes; those that do not fit are left out.
+    /// Appends bytes; those that do not fit are dropped.
     fn bytes(mut self, bytes: &[u8]) -> Self {
         let place = self.bytes.iter_mut().skip(self.len);
         for (to, from) in place.zip(bytes) {
@@ -132,7 +132,7 @@ impl<const LEN: usize> Fields<LEN> {
         self
     }
 
-    /// A text in a field of fixed length.
+    /// Appends a text in a field of fixed length.
     fn text(mut self, text: &[u8], len: usize) -> Self {
         let end = self.len.saturating_add(len);
         self = self.bytes(text.get(..len.saturating_sub(1)).unwrap_or(text));
@@ -150,9 +150,9 @@ impl<const LEN: usize> Fields<LEN> {
     }
 }
 
-/// `struct smc_diag_conninfo`.
+/// Adds `struct smc_diag_conninfo`.
 fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
-    // A send buffer is lent while data are in flight; this is what would be.
+    // A send buffer is assigned only while data are in flight; this is the size it would have.
     let default_size = SizeClass::for_bytes(sock.sk.sndbuf());
     let rings = conn.with(|inner| inner.stream.rings(default_size));
     let sndbuf = match rings.sndbuf {
@@ -173,9 +173,9 @@ fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
     attrs.bytes(SMC_DIAG_CONNINFO, &fields.bytes)
 }
 
-/// `struct smc_diag_lgrinfo`.
+/// Adds `struct smc_diag_lgrinfo`.
 fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
-    /// Bytes of the text of a GID.
+    /// Length of the text of a GID.
     const GID_LEN: usize = 40;
     let link = conn.link();
     let (info, port) = (link.info(), link.port());

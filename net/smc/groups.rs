@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All link groups of this machine, and the job that looks after them.
+//! All link groups of this host, and their scheduler.
 //!
-//! The list is locked for a look only. Creation is serialised for each peer (`lgr_pending`), so that
-//! a slow or hostile peer holds up nobody but itself.
+//! The list is locked for short accesses only. Creation is serialised for each peer (`lgr_pending`), so that a slow or
+//! hostile peer delays only itself.
 
 mod lgr_pending;
 mod limits;
@@ -81,18 +81,18 @@ pub(crate) static SCHEDULER: Scheduler = Scheduler;
 
 /// A group of the list.
 pub(crate) struct Listed {
-    /// Grows from group to group, other than the group's id, which starts again some day.
+    /// Increases from group to group, unlike the group's id, which may repeat.
     pub(crate) serial: u64,
     pub(crate) group: Arc<LinkGroup>,
 }
 
-/// A place in the list.
+/// An entry of the list.
 struct Place {
     serial: u64,
     group: Arc<LinkGroup>,
     /// The peer's address in the TCP connection of the first contact.
     peer: IpAddr,
-    /// Somebody ends the group.
+    /// A task is ending the group.
     is_leaving: bool,
 }
 
@@ -134,25 +134,25 @@ struct Groups {
     list: Mutex<Listing>,
     #[pin]
     pending: Mutex<KVec<lgr_pending::PendingUse>>,
-    /// Looks at the groups when time demands something.
+    /// Runs what is due in groups.
     #[pin]
     timer: DelayedWork<LgrTimer>,
-    /// Where groups end or shrink, each without waiting for others.
+    /// Work queue for groups that end or shrink, independently of each other.
     works: OwnedWorkqueue,
-    /// Bytes of unused regions that are to go because memory is short.
+    /// Bytes of unused regions to free because memory is short.
     demand: Atomic<u64>,
-    /// Groups that there may be.
+    /// Maximum number of groups.
     most: usize,
 }
 
-/// Keeps the list of link groups while the module lives. Dropping it ends them all, and may sleep.
+/// Owns the list of link groups while the module is loaded. Dropping it ends them all, and may sleep.
 pub(crate) struct Registry {
     shrinker: Option<kernel_ext::shrinker::Registration<Groups>>,
     published: Option<Published<Groups>>,
 }
 
 impl Registry {
-    /// Makes the list.
+    /// Creates the list.
     pub(crate) fn new() -> Result<Self> {
         let works = OwnedWorkqueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
@@ -182,13 +182,13 @@ impl Drop for Registry {
         self.shrinker = None;
         terminate_where(End::Shutdown, |_| true);
         groups.timer.stop();
-        // They take themselves out of the list, so it has to be there.
+        // Groups remove themselves from the list, so it must still exist.
         groups.works.flush();
         self.published = None;
     }
 }
 
-/// What looks at the groups.
+/// The timer's handler.
 struct LgrTimer;
 
 impl Job for LgrTimer {
@@ -205,17 +205,17 @@ impl Job for LgrTimer {
     }
 }
 
-/// At least one jiffy, so that nothing runs in a circle.
+/// At least one jiffy, to avoid a busy loop.
 fn jiffies(delay: Duration) -> Jiffies {
     time::jiffies(delay.as_nanos()).max(1)
 }
 
-/// The list as its groups see it.
+/// The list, as used by its groups.
 pub(crate) struct Scheduler;
 
 impl LgrScheduler for Scheduler {
     fn schedule_free_work(&self, group: Arc<LinkGroup>) {
-        // What is on the queue already does what is to be done by then.
+        // Work already queued covers this one.
         GROUPS.with(|groups| {
             let _ = groups.works.enqueue::<Arc<LinkGroup>, 0>(group);
         });
@@ -244,7 +244,7 @@ impl WorkItem for LinkGroup {
     }
 }
 
-/// Has the groups end for which `is_due` holds, which must neither sleep nor call this module.
+/// Ends the groups for which `is_due` returns true; it must neither sleep nor call this module.
 fn terminate_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
@@ -254,7 +254,7 @@ fn terminate_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
     }
 }
 
-/// Says whether there may be another group with a peer at that address; see [`add`]. May sleep.
+/// Makes room for another group with a peer at that address, or returns why there may be none; see [`add`]. May sleep.
 pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let list = groups.list.lock();
@@ -262,22 +262,22 @@ pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
     room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))
 }
 
-/// Adds a group with a peer at that address. It is found once its link is active. May sleep.
+/// Adds a group with a peer at that address. It can be found once its link is active. May sleep.
 ///
 /// # Errors
 ///
-/// What the handshake ends with, if there may not be as many groups.
+/// The result for the handshake if the limit of groups is reached.
 pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let mut list = groups.list.lock();
-    // Others may have come since somebody made room.
+    // Others may have been added since room was made.
     let room = list.make_room(peer, groups.most);
     room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))?;
     let added = list.add(group.clone(), peer);
     Ok(added.map_err(|_| Reason::Memory)?)
 }
 
-/// Ends a group that is marked as terminating, unless somebody else does. It counts as long as that takes. May sleep.
+/// Ends a group marked as terminating, unless another task does. It counts towards the limits until then. May sleep.
 fn terminate(group: &Arc<LinkGroup>) {
     let Some(groups) = GROUPS.get() else {
         return;
@@ -293,7 +293,7 @@ fn terminate(group: &Arc<LinkGroup>) {
     }
 }
 
-/// A place in the oldest group that a new connection of the namespace at address `net` may use.
+/// Reserves a place in the oldest group that a new connection of the namespace at address `net` may use.
 pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<ConnReservation> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
@@ -301,15 +301,14 @@ pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<ConnReservation> {
     matching.find_map(LinkGroup::reserve_conn)
 }
 
-/// Whether a handshake means a group that the connection may not use: see [`LinkGroup::is_of_others`].
+/// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].
 pub(crate) fn is_of_others(wanted: &Wanted, net: usize) -> bool {
     let mut is_any = false;
     for_each(|group| is_any |= group.is_of_others(wanted, net));
     is_any
 }
 
-/// At most `max` groups from that serial number on, oldest first, without those that are ending. May
-/// sleep.
+/// Returns at most `max` groups from serial number `from` on, oldest first, except ending ones. May sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(groups) = GROUPS.get() else {
@@ -334,17 +333,16 @@ pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
     }
 }
 
-/// Takes the links down that are on a port of `device` for which `is_gone` holds, which is called with
-/// the list locked. May sleep.
+/// Takes down the links on ports of `device` for which `is_gone`, called with the list locked, returns true. May sleep.
 pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortInfo) -> bool) {
     fail_links(LinkError::Port, |_, link| {
         link.is_on(device) && is_gone(link.port())
     });
 }
 
-/// Takes the links of other groups down that end where the first link of `new` does, which works: the peer's device
-/// was removed and is back, with queue pairs of the same numbers as before. A handshake that names one of them would
-/// find the wrong group. May sleep.
+/// Takes down links of other groups with the same peer queue pair as the first link of `new`, which works: the peer's
+/// device was removed and re-added, with the same queue pair numbers. A handshake that names one of them would find the
+/// wrong group. May sleep.
 pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     let Some(end) = new.link(FIRST).map(|link| link.end()) else {
         return;
@@ -356,7 +354,7 @@ pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     });
 }
 
-/// Takes the links down for which `is_it` holds, which is called with the list locked. May sleep.
+/// Takes down the links for which `is_it`, called with the list locked, returns true. May sleep.
 fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     let Some(groups) = GROUPS.get() else {
         return;
@@ -371,7 +369,7 @@ fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     }
 }
 
-/// A port became active: groups look whether it is of use for another link. May sleep.
+/// A port became active: groups check whether to use it for another link. May sleep.
 pub(crate) fn on_port() {
     paths::forget_all();
     if let Some(groups) = GROUPS.get() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices: which are there, and what happens to them (C file `smc_ib.c`).
+//! RDMA devices and their events (C file `smc_ib.c`).
 
 mod iwarp;
 mod link_port;
@@ -68,7 +68,7 @@ pub(crate) use port::{
 static ADAPTERS: Global<Adapters> = Global::new();
 own_record! { Adapter: ClientKey<Adapter> }
 
-/// Ports of a device that are looked at (C: `SMC_MAX_PORTS`).
+/// Ports used of a device (C: `SMC_MAX_PORTS`).
 const MAX_PORTS: u32 = 2;
 
 #[pin_data]
@@ -82,23 +82,23 @@ struct Adapters {
 
 /// A device in use.
 pub(crate) struct Adapter {
-    /// Grows from device to device.
+    /// Increases from device to device.
     serial: u64,
     device: Arc<Device>,
-    /// Something happened to its ports that nobody has looked at.
+    /// Its ports had an event that was not handled yet.
     is_suspect: Atomic<bool>,
-    /// It is being removed.
+    /// The device is being removed.
     is_gone: Atomic<bool>,
 }
 
-/// Keeps the list of devices while the module lives. Dropping it lets go of them, and may sleep.
+/// Owns the list of devices while the module is loaded. Dropping it releases them, and may sleep.
 pub(crate) struct Registry {
     _client: ClientRegistration<Adapter>,
     _list: Published<Adapters>,
 }
 
 impl Registry {
-    /// Takes all devices in use, also those that come later.
+    /// Registers for all devices, present and future.
     pub(crate) fn new() -> Result<Self> {
         let adapters = Arc::pin_init(
             pin_init!(Adapters {
@@ -118,14 +118,14 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It must not hold the last reference to what it is a part of.
+        // The work must not hold the last reference to the object it is part of.
         if let Some(adapters) = ADAPTERS.get() {
             adapters.check.stop();
         }
     }
 }
 
-/// Looks at ports of which something was heard.
+/// Checks ports after events.
 struct PortCheck;
 
 impl Job for PortCheck {
@@ -164,7 +164,7 @@ impl Client for Adapter {
             let mut list = adapters.list.lock();
             list.retain(|other| !Arc::ptr_eq(other, &adapter));
         }
-        // Groups that are added from now on look at this.
+        // Checked by groups that are added from now on.
         adapter.is_gone.store(true, Release);
         groups::fail_links_on(&adapter.device, |_| true);
     }
@@ -183,7 +183,7 @@ impl Client for Adapter {
     }
 }
 
-/// At most `max` devices from that serial number on, oldest first. May sleep.
+/// Returns at most `max` devices from serial number `from` on, oldest first. May sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<Adapter>>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(adapters) = ADAPTERS.get() else {
@@ -196,7 +196,7 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<Adapter>>> {
     Ok(found)
 }
 
-/// Whether a device is there, and not being removed. May sleep.
+/// Returns true if a device is present, and not being removed. May sleep.
 pub(crate) fn is_there(device: &Arc<Device>) -> bool {
     ADAPTERS.get().is_some_and(|adapters| {
         let list = adapters.list.lock();
@@ -206,22 +206,23 @@ pub(crate) fn is_there(device: &Arc<Device>) -> bool {
 }
 
 impl Adapter {
-    /// A number that grows from device to device.
+    /// Returns a number that increases from device to device.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// The device. Not to be kept.
+    /// Returns the device. The reference must not be kept.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The ports that are looked at.
+    /// Returns the ports used.
     pub(crate) fn ports(&self) -> core::ops::RangeInclusive<u32> {
         1..=self.device.num_ports().min(MAX_PORTS)
     }
 
-    /// Has the groups end whose port cannot carry data, or has lost their GID. May sleep.
+    /// Takes down links whose port cannot carry data or has lost their GID; calls [`groups::on_port`] if a port is
+    /// active. May sleep.
     fn check_ports(&self) {
         groups::fail_links_on(&self.device, |port| !self.has(port));
         let is_active = |port| self.device.query_port(port).is_ok_and(|attr| attr.active);
@@ -230,14 +231,14 @@ impl Adapter {
         }
     }
 
-    /// Whether a port is active and reached by the address that it had. May sleep.
+    /// Returns true if a port is active and still has its address. May sleep.
     fn has(&self, port: &PortInfo) -> bool {
         let attr = self.device.query_port(port.port);
         if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
             return false;
         }
         if port.transport == Transport::Iwarp {
-            // The link's TCP connection notices by itself when its address is gone.
+            // The link's TCP connection detects the loss of its address.
             return true;
         }
         self.device
@@ -247,7 +248,7 @@ impl Adapter {
             .is_some()
     }
 
-    /// The physical network that a port is on, if it has a name. May sleep.
+    /// Returns the physical network of a port, if it has a name. May sleep.
     pub(crate) fn pnetid(&self, port: u32) -> Option<PnetId> {
         let first = NetNs::initial();
         let namespace = namespace::within(first);

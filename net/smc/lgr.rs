@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link groups: two machines, one role, the links between them, and all connections that share them
-//! (RFC 7609 section 2.2).
+//! Link groups: the links with one peer in one role, and all connections that share them (RFC 7609 section 2.2).
 //!
-//! A group is found or made in the handshake, and lives while connections use it and for a while
-//! after. It never names a connection's type: what arrives for one goes through [`LgrConn`].
+//! A group is found or created in the handshake, and lives while connections use it and for a while after. It does not
+//! depend on the type of connections: their events go through [`LgrConn`].
 
 mod conn_table;
 mod echo;
@@ -87,19 +86,19 @@ pub(crate) trait LgrScheduler: Sync {
     fn schedule_free_work(&self, group: Arc<LinkGroup>);
     /// Schedules the work that takes from [`LinkGroup::next_link_work`].
     fn schedule_link_work(&self, group: Arc<LinkGroup>);
-    /// Has [`LinkGroup::run_timer_if_due`] called in `delay` at the latest.
+    /// Calls [`LinkGroup::run_timer_if_due`] within `delay`.
     fn arm_timer(&self, delay: Duration);
 }
 
-/// What the spinlock of a group guards: its connections, the peer's RMBs, and the LLC state.
+/// State guarded by the spinlock of a group: its connections, the peer's RMBs, and the LLC state.
 struct Table {
     conns: ConnTable,
     rtokens: KVec<Row>,
-    /// Why the group is terminated, once it is.
+    /// Why the group is terminated, if it is.
     end: Option<End>,
-    /// When to look for unused RMBs.
+    /// When to free unused RMBs.
     trim_at: Option<Instant>,
-    /// When the next timer of an orphan, or of a connection that waits for data after the peer's close, is due.
+    /// When the next timer of a connection is due (orphan, silence, cork, no memory).
     closing_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,
@@ -122,11 +121,11 @@ pub(crate) struct LinkGroup {
     /// Threads that wait for the end of an LLC flow.
     #[pin]
     llc_waiters: CondVar,
-    /// One exchange of remote keys at a time.
+    /// Serializes exchanges of RKeys.
     #[pin]
     pub(crate) flow: Mutex<()>,
     scheduler: &'static dyn LgrScheduler,
-    /// When the timer of the group is due, ns.
+    /// When the timer of the group is due, in ns.
     due: Atomic<u64>,
     #[pin]
     work: Work<LinkGroup>,
@@ -139,17 +138,17 @@ impl_has_work! {
     impl HasWork<Self, LINK_WORK> for LinkGroup { self.link_work }
 }
 
-/// The id of the work item that runs [`LinkGroup::next_link_work`].
+/// The id of the work item that processes [`LinkGroup::next_link_work`].
 pub(crate) const LINK_WORK: u64 = 1;
 
 /// The slot of the first link.
 pub(crate) const FIRST: usize = 0;
 
-/// The last token given out; one counter for all groups.
+/// The last alert token assigned; one counter for all groups.
 static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 
 impl LinkGroup {
-    /// A group around its first link.
+    /// Creates a group with its first link.
     pub(crate) fn new(
         id: u32,
         params: LgrParams,
@@ -159,7 +158,7 @@ impl LinkGroup {
         let conns = ConnTable::new(params.role, params.limits)?;
         let echoes = Echoes::new(conns.limit())?;
         let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
-        // Made where it stays: it is too large to be on the stack of a handshake.
+        // Initialized in place: too large for the stack of a handshake.
         let table = init!(Table {
             conns,
             rtokens,
@@ -191,7 +190,7 @@ impl LinkGroup {
 
     // --- Connections.
 
-    /// Chooses the token of a new connection.
+    /// Chooses the alert token of a new connection.
     pub(crate) fn next_token(&self) -> Result<AlertToken> {
         let table = self.table.lock();
         loop {
@@ -203,19 +202,19 @@ impl LinkGroup {
         }
     }
 
-    /// Takes a connection out; a second call does nothing. Does not sleep.
+    /// Removes a connection; a second call does nothing. Does not sleep.
     pub(crate) fn leave(&self, token: AlertToken) {
         let mut table = self.table.lock();
         let node = table.conns.remove(token);
         table.echoes.forget(token);
         drop(table);
-        // The last reference may go with the node: not under the lock.
+        // The last reference may be dropped with the node: not under the lock.
         drop(node);
         self.trim_by(now().saturating_add(self.keeps_unused()));
         self.arm_idle_timer();
     }
 
-    /// Connections in the group, and those that are about to join.
+    /// Returns the number of connections and reservations.
     pub(crate) fn len(&self) -> usize {
         self.table.lock().conns.len()
     }
@@ -244,7 +243,7 @@ impl LinkGroup {
         self.table.lock().conns.stop_waiting(token);
     }
 
-    /// Send slots of the link in `slot` are free: the connection that has waited longest may send. Does not sleep.
+    /// Lets connections send, longest waiting first, while the link in `slot` has free send slots. Does not sleep.
     pub(crate) fn on_free_slot(&self, slot: usize) {
         let Some(link) = self.link(slot) else {
             return;
@@ -252,40 +251,40 @@ impl LinkGroup {
         loop {
             let mut table = self.table.lock();
             if !table.conns.has_waiters_for(slot) {
-                // At the end of the group somebody waits for all slots to be free.
-                // While a client waits for its answer in a first contact to arrive, too.
+                // The end of the group waits until all slots are free, and a client in a first contact until its answer
+                // is delivered.
                 link.want_slot(table.conns.is_closed() || table.llc.core.has_answered());
                 break;
             }
-            // One look suffices: who fails to get a slot after this is in the queue first, and the
-            // slot that was missing comes back here.
+            // One check suffices: a connection that gets no slot after this has queued itself before its last try, and
+            // the slot that was missing is reported here.
             if !link.has_slot() {
                 break;
             }
             let member = table.conns.next_waiter(slot);
             drop(table);
-            // Who has nothing to send any more leaves the slot to the next.
+            // A connection with nothing left to send leaves the slot to the next.
             if let Some(member) = member {
                 member.on_slot();
             }
         }
         let table = self.table.lock();
         if table.conns.is_closed() || table.llc.core.has_answered() {
-            // Somebody may wait for the last message to leave.
+            // A thread may wait until the last message is sent.
             drop(table);
             self.llc_waiters.notify_all();
         }
     }
 
-    // --- The peer's buffers.
+    // --- The peer's RMBs.
 
-    /// Runs `f` on the table of remote keys.
+    /// Runs `f` on the table of RTokens with the lock held.
     pub(crate) fn with_rtokens<R>(&self, f: impl FnOnce(&mut Rtokens<'_>) -> R) -> R {
         let mut table = self.table.lock();
         f(&mut Rtokens::new(&mut table.rtokens))
     }
 
-    /// Where the peer's buffer `row` is on link slot `slot`.
+    /// Returns the RToken of the peer's RMB in `row` for the link in `slot`.
     pub(crate) fn rtoken(&self, row: RowId, slot: usize) -> Option<Rtoken> {
         self.with_rtokens(|rtokens| rtokens.get(row, slot))
     }

@@ -60,7 +60,7 @@ module! {
     ],
 }
 
-/// The loaded module. Fields drop in order of declaration, which is the order of teardown.
+/// The loaded module. Fields are dropped in order of declaration, which is the order of teardown.
 struct Smc {
     _option: TcpHaveSmc,
     _netlink: netlink::Registration,
@@ -75,7 +75,7 @@ struct Smc {
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
 
-/// The user EIDs to begin with: the default, or what the parameter says.
+/// Returns the initial user EIDs: the default, or those of the parameter.
 fn first_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
     let mut ueids = Ueids::EMPTY;
     match parameter {
@@ -99,7 +99,7 @@ impl kernel::Module for Smc {
         let connections = conn::Registry::new()?;
         let groups = groups::Registry::new()?;
         let devices = ib::Registry::new()?;
-        // What user space reaches comes last.
+        // Entry points for user space come last.
         let quiet = Quiet::new();
         let sockets = sock::Family::new()?;
         let diag = diag::Registration::new()?;

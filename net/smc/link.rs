@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One link: a reliable queue pair to the peer (RFC 7609 section 2.2; attributes: `smc_ib.c`).
+//! A link: a reliable queue pair with the peer (RFC 7609 section 2.2; attributes: `smc_ib.c`).
 //!
-//! The part that belongs to the RDMA device can be taken away at any time ([`Link::shut_down`]): when
-//! a device leaves, nothing of it stays behind in link groups or connections.
+//! The part that belongs to the RDMA device can be released at any time ([`Link::shut_down`]): after a device is
+//! removed, link groups and connections hold no resources of it.
 
 mod completion;
 mod down;
@@ -76,7 +76,7 @@ pub(crate) use transport::{
 };
 pub(crate) use wr_tx::Slot;
 
-/// Our port, as a link uses it.
+/// Our port of a link.
 #[derive(Clone, Copy)]
 pub(crate) struct PortInfo {
     pub(crate) transport: Transport,
@@ -86,7 +86,7 @@ pub(crate) struct PortInfo {
     pub(crate) mac: Mac,
     pub(crate) mtu: Mtu,
     pub(crate) next_hop: Option<Mac>,
-    /// The physical network that it is on, if that has a name.
+    /// Its physical network, if it has a name.
     pub(crate) pnetid: Option<PnetId>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct PeerQp {
 }
 
 impl PeerQp {
-    /// The queue pair that a peer named in the handshake.
+    /// Returns the queue pair that a peer named in the handshake.
     pub(crate) fn of(peer: &SmcR, mtu: Mtu) -> Self {
         Self {
             qp: peer.qp_num,
@@ -114,56 +114,56 @@ impl PeerQp {
     }
 }
 
-/// What administrators see of a link.
+/// Information about a link for administrators.
 pub(crate) struct LinkInfo {
     pub(crate) number: LinkNum,
     pub(crate) state: State,
-    /// Gone once the link is down.
+    /// `None` once the link is down.
     pub(crate) device: Option<Arc<Device>>,
     pub(crate) peer_gid: Gid,
     pub(crate) peer_uid: LinkUid,
 }
 
-/// The link group of a link, as tracepoints name it.
+/// A link's group, as shown in tracepoints.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TraceLgr {
     pub(crate) address: usize,
-    /// That of its network namespace.
+    /// Cookie of its network namespace.
     pub(crate) net_cookie: u64,
 }
 
-/// Gets the completions of messages. Nothing here sleeps.
+/// Receives the completions of messages. Must not sleep.
 pub(crate) trait Sender: Send + Sync {
-    /// The message of `record` has arrived, or was lost.
+    /// The message of `record` has arrived (`good`), or was lost.
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
-    /// A message has left, of which `on_acked` tells the rest.
+    /// A message was sent locally; `on_acked` reports the rest.
     fn on_local_completion(self: Arc<Self>);
-    /// The message of `record`, which has left, has arrived, or is not known to.
+    /// The message of `record`, sent before, has arrived, or may not have (`arrived` is false).
     fn on_acked(self: Arc<Self>, record: &SentRecord, arrived: bool);
 }
 
 /// Receives a link's events. Called from completion context: must not sleep.
 pub(crate) trait Handler: Send + Sync {
-    /// The group that the link belongs to.
+    /// Returns the link's group, for tracepoints.
     fn group(&self) -> TraceLgr;
     /// A message arrived.
     fn on_message(self: Arc<Self>, bytes: &[u8]);
-    /// A send slot is free again.
+    /// A send slot became free.
     fn on_slot(self: Arc<Self>);
-    /// The link is broken.
+    /// The link failed.
     fn on_failure(self: Arc<Self>);
 }
 
-/// What a send keeps until it completes.
+/// What is stored with a send until it completes.
 pub(crate) enum Sent {
-    /// An LLC message or a credit update, for which nobody waits.
+    /// An LLC message or a credit update; its completion is not reported.
     Control,
     /// A message about a connection.
     Data(Arc<dyn Sender>, SentRecord),
 }
 
 impl Sent {
-    /// The peer has the message, or it was lost. Does not sleep.
+    /// Reports that the peer has the message, or that it was lost. Does not sleep.
     fn complete(self, good: bool) {
         if let Self::Data(sender, record) = self {
             sender.on_sent(&record, good);
@@ -179,7 +179,7 @@ struct Inner {
     number: LinkNum,
     peer: Option<PeerQp>,
     peer_uid: LinkUid,
-    /// How the registration under way ended.
+    /// Result of the registration in progress.
     registered: Option<bool>,
     llc_txq: LlcTxQueue,
 }
@@ -192,29 +192,29 @@ pub(crate) struct Link {
     psn: Psn,
     max_mr_bytes: usize,
     max_map_bytes: usize,
-    /// Somebody waits for a send slot. Written under the lock of those who wait.
+    /// A send slot is waited for. Written under the lock of the waiters.
     is_slot_wanted: Atomic<bool>,
-    /// LLC messages wait for a slot. Written under `inner`.
+    /// LLC messages wait for a send slot. Written under `inner`.
     is_llc_waiting: Atomic<bool>,
-    /// The group ends, and the link with it.
+    /// The group is ending, and the link with it.
     is_ending: Atomic<bool>,
     transport: LinkTransport,
     #[pin]
     inner: SpinLock<Inner>,
-    /// Waits for a registration, or for the peer's first message.
+    /// Wait queue for registrations, and for the peer's first message.
     #[pin]
     state_wait: CondVar,
-    /// When a message arrived last, ns of the clock.
+    /// When the last message arrived, ns of the clock.
     last_rx: Atomic<u64>,
-    /// When a message had arrived last as a test of the link got no answer, ns; `u64::MAX` if none did.
+    /// Value of `last_rx` when a TEST LINK went unanswered, ns; `u64::MAX` if none did.
     unanswered: Atomic<u64>,
-    /// One registration at a time.
+    /// Serialises registrations.
     #[pin]
     reg_mr_lock: Mutex<()>,
 }
 
 impl Link {
-    /// Makes the queue pair of a link. May sleep.
+    /// Creates the queue pair of a link. May sleep.
     pub(crate) fn new(device: &Arc<Device>, port: PortInfo, depth: Depth) -> Result<Arc<Self>> {
         let (resources, transport) = LinkTransport::new(port.transport, device, depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
@@ -253,42 +253,43 @@ impl Link {
 
     // --- Properties.
 
-    /// Our port.
+    /// Returns our port.
     pub(crate) fn port(&self) -> &PortInfo {
         &self.port
     }
 
-    /// Our queue pair's number.
+    /// Returns our queue pair's number.
     pub(crate) fn qp_num(&self) -> QpNum {
         self.qp_num
     }
 
-    /// Our first packet number.
+    /// Returns our first packet number.
     pub(crate) fn psn(&self) -> Psn {
         self.psn
     }
 
-    /// Most bytes of one memory region.
+    /// Returns the maximum size of one memory region, bytes.
     pub(crate) fn max_mr_bytes(&self) -> usize {
         self.max_mr_bytes
     }
 
-    /// Most bytes of one buffer that the device can be shown.
+    /// Returns the maximum size of one buffer that can be mapped for the device, bytes.
     pub(crate) fn max_map_bytes(&self) -> usize {
         self.max_map_bytes
     }
 
-    /// The link's number in its group; the server gives it.
+    /// Returns the link's number in its group, assigned by the server.
     pub(crate) fn number(&self) -> LinkNum {
         self.inner.lock().number
     }
 
-    /// The server gave the link this number.
+    /// Sets the link's number, assigned by the server.
     pub(crate) fn set_number(&self, number: LinkNum) {
         self.inner.lock().number = number;
     }
 
-    /// The link as a new connection looks for it, if its namespace may use the device.
+    /// Returns the peer's side of the link for the search of a link group, assuming that the namespace may use the
+    /// device.
     pub(crate) fn end(&self) -> LinkEnd {
         let inner = self.inner.lock();
         let peer = inner.peer;
@@ -301,12 +302,12 @@ impl Link {
         }
     }
 
-    /// The peer's queue pair, once [`Link::ready_to_receive`] was told it.
+    /// Returns the peer's queue pair, set by [`Link::ready_to_receive`].
     fn peer(&self) -> Option<PeerQp> {
         self.inner.lock().peer
     }
 
-    /// The link as administrators see it.
+    /// Returns information about the link for administrators.
     pub(crate) fn info(&self) -> LinkInfo {
         let inner = self.inner.lock();
         LinkInfo {
@@ -318,32 +319,32 @@ impl Link {
         }
     }
 
-    /// Whether connections may use the link.
+    /// Returns true if connections may use the link.
     pub(crate) fn is_active(&self) -> bool {
         self.inner.lock().state.is_active()
     }
 
-    /// When a message arrived last, whatever it was; up to a tick before.
+    /// Returns when the last message of any kind arrived; up to a tick early.
     pub(crate) fn last_rx(&self) -> Instant {
         Instant::from_nanos(self.last_rx.load(Relaxed))
     }
 
-    /// A test of the link got no answer, and the last message had arrived at `last_rx`.
+    /// Records an unanswered TEST LINK; the last message before it arrived at `last_rx`.
     pub(crate) fn note_unanswered(&self, last_rx: Instant) {
         self.unanswered.store(last_rx.as_nanos(), Relaxed);
     }
 
-    /// Whether a test of the link got no answer, and nothing has arrived since.
+    /// Returns true if a TEST LINK went unanswered and nothing has arrived since.
     pub(crate) fn is_suspect(&self) -> bool {
         self.unanswered.load(Relaxed) == self.last_rx.load(Relaxed)
     }
 
-    /// The link's device, while it is there.
+    /// Returns the link's device, until that is released.
     pub(crate) fn device(&self) -> Option<Arc<Device>> {
         self.inner.lock().device.clone()
     }
 
-    /// Whether the link is on this device.
+    /// Returns true if the link is on this device.
     pub(crate) fn is_on(&self, device: &Arc<Device>) -> bool {
         let inner = self.inner.lock();
         inner
@@ -352,20 +353,20 @@ impl Link {
             .is_some_and(|d| Arc::ptr_eq(d, device))
     }
 
-    /// Whether nothing has gone wrong with the link so far.
+    /// Returns true if the link has not failed.
     pub(crate) fn is_up(&self) -> bool {
         self.inner.lock().state.is_usable()
     }
 
-    /// What belongs to the device, as long as the link is up.
+    /// Returns the device's part of the link, as long as the link is up.
     pub(crate) fn resources(&self) -> Option<Arc<IbResources>> {
         let inner = self.inner.lock();
         inner.resources.clone().filter(|_| inner.state.is_usable())
     }
 
-    // --- Life.
+    // --- Life cycle.
 
-    /// Gets ready to receive from `peer`; what arrives goes to `handler`. May sleep.
+    /// Makes the queue pair ready to receive from `peer`; events go to `handler`. May sleep.
     pub(crate) fn ready_to_receive(
         self: &Arc<Self>,
         peer: PeerQp,
@@ -373,7 +374,7 @@ impl Link {
     ) -> Result {
         let resources = {
             let mut inner = self.inner.lock();
-            // Once the device is gone nobody takes the handler out again.
+            // Once the device is gone the handler would not be removed any more.
             let resources = inner.resources.clone().ok_or(ENOLINK)?;
             inner.peer = Some(peer);
             inner.handler = Some(handler);
@@ -381,18 +382,18 @@ impl Link {
         };
         resources.qp.to_init(self.port.port)?;
         self.transport.to_rtr(self, &resources, &peer)?;
-        // Not before: a device that could not get ready may keep what was posted for ever. Nothing is
-        // missed, as the peer sends when it knows of our queue pair, or once more.
+        // Not before: a device that fails to get ready may keep posted receives for ever. Nothing is missed, as the
+        // peer sends only once it knows our queue pair, or retransmits.
         resources.qp.post_receives(self).map(drop)
     }
 
-    /// Gets ready to send, where the two queue pairs are connected already. May sleep.
+    /// Makes the queue pair ready to send, if the two queue pairs are connected already. May sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
         let resources = self.resources().ok_or(ENOLINK)?;
         self.transport.to_rts(self, &resources)
     }
 
-    /// Both sides have tried the link: it takes connections.
+    /// Activates the link for connections, after both sides have tested it.
     pub(crate) fn activate(&self, peer_uid: LinkUid) {
         let mut inner = self.inner.lock();
         inner.peer_uid = peer_uid;
@@ -401,19 +402,19 @@ impl Link {
         }
     }
 
-    /// Nothing more is sent, and nothing arrives any more. What did so before has been told when this
-    /// returns; what was in flight is told as not good then or later. May sleep.
+    /// Stops sending and receiving. Earlier completions have been reported on return; messages in flight are reported
+    /// as failed then or later. May sleep.
     pub(crate) fn stop(&self) {
         self.inner.lock().state = State::Inactive;
         self.state_wait.notify_all();
         self.flush(|resources| {
-            // It fails when the device is gone, and then nothing is in flight.
+            // Fails if the device is gone, and then nothing is in flight.
             let _ = resources.qp.to_error();
         });
         self.transport.on_stop();
     }
 
-    /// Has all messages told that arrived and all that left by now. May sleep.
+    /// Processes all completions so far, of receives and of sends. May sleep.
     pub(crate) fn flush_cqs(&self) {
         self.flush(|_| ());
     }
@@ -427,8 +428,7 @@ impl Link {
         }
     }
 
-    /// Takes the link down and lets go of its device. May sleep. Messages in flight complete, most of
-    /// them not good.
+    /// Takes the link down and releases its device. May sleep. Messages in flight complete, most of them with an error.
     pub(crate) fn shut_down(&self) {
         self.stop();
         let mut inner = self.inner.lock();
@@ -442,27 +442,27 @@ impl Link {
 
     // --- Use.
 
-    /// Whether a slot for a send is free just now. Does not sleep.
+    /// Returns true if a send slot is free now. Does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
         let inner = self.inner.lock();
         inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.transport.has_credit()
     }
 
-    /// Says whether [`Handler::on_slot`] is to be called for slots that get free from now on: who wants
-    /// one looks again after this. Does not sleep.
+    /// Sets whether [`Handler::on_slot`] is called for slots freed from now on. After enabling it a waiter must check
+    /// for a slot again. Does not sleep.
     pub(crate) fn want_slot(&self, wanted: bool) {
         self.is_slot_wanted.store(wanted, Relaxed);
         smp_mb(Full);
     }
 
-    /// Whether nothing that was sent, or is to be, is on its way. Does not sleep.
+    /// Returns true if no send is in flight or queued. Does not sleep.
     pub(crate) fn is_quiet(&self) -> bool {
         let inner = self.inner.lock();
         let is_idle = inner.resources.as_ref().is_none_or(|h| h.qp.is_send_idle());
         is_idle && inner.llc_txq.is_empty()
     }
 
-    /// Waits until the peer has sent something, or until `end`. Returns whether it has. May sleep.
+    /// Waits for the peer's first message, until `end`. Returns whether it has arrived. May sleep.
     fn wait_first_msg(&self, end: Instant) -> bool {
         let mut inner = self.inner.lock();
         loop {
@@ -472,7 +472,7 @@ impl Link {
                 return has_received;
             }
             let left = time::jiffies(left.as_nanos());
-            // The wait is short, and a signal no reason to end it.
+            // The wait is short, so signals do not end it.
             let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
     }

@@ -3,8 +3,8 @@
 //! Adds and deletes links of a group, and moves connections between them (RFC 7609 sections 4.4.3 and 4.6; C functions
 //! `smc_llc_add_link_work`, `smc_llc_delete_link_work`). Runs as one work item for each group; may sleep.
 //!
-//! What is to be done, in which order, and what is said to the peer is decided in `smc_proto::llc`, which links are of
-//! use in `smc_proto::lgr::redundancy`; here ports are found, queue pairs made and connections moved.
+//! `smc_proto::llc` decides what to do, in which order, and what to send to the peer, `smc_proto::lgr::redundancy`
+//! which links are of use; here ports are found, queue pairs created and connections moved.
 
 mod add;
 
@@ -54,8 +54,8 @@ impl WorkItem<LINK_WORK> for LinkGroup {
     }
 }
 
-/// Empties the completion queues of all links, for connections that moved and wait for what was received before; links
-/// that are down receive nothing more.
+/// Flushes the CQs of all links, for connections that moved and wait for what was received before; links that are down
+/// receive nothing more.
 fn flush_rx(group: &LinkGroup) {
     group.for_each(|member| member.before_rx_flush());
     for link in group.links().iter().flatten() {
@@ -67,7 +67,7 @@ fn flush_rx(group: &LinkGroup) {
     group.for_each(|member| member.after_rx_flush());
 }
 
-/// Another link may be of use.
+/// Adds a link if it is of use, or deletes one that has to go first.
 fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
     let ports = group.ports();
     match group.with_llc(|llc, _| llc.core.plan_add_link(&ports)) {
@@ -80,9 +80,8 @@ fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
     }
 }
 
-/// Connections of links that have more than their share use others, if the peer can do with that. A C peer
-/// keeps to its own links, and where it loses one it must not be told by another meanwhile that more was read
-/// (see `smc_proto::conn`).
+/// Moves connections away from links with more than their share, if the peer supports that. A C peer keeps to its own
+/// links, and while it loses one it must not get a newer consumer cursor on another one (see `smc_proto::conn`).
 fn rebalance(group: &LinkGroup) {
     if !group.peer().takes_any_link {
         return;
@@ -99,13 +98,13 @@ fn rebalance(group: &LinkGroup) {
     }
 }
 
-/// Deletes the link in a slot: its connections use other links, and the peer is sent a DELETE LINK if it does not know.
+/// Deletes the link in a slot: moves its connections to other links, and sends DELETE LINK if the peer does not know.
 fn delete_link(group: &Arc<LinkGroup>, slot: usize, cause: DeleteCause) {
     let Some(link) = group.link(slot) else {
         return;
     };
     if cause == DeleteCause::LostPath && link.is_up() {
-        // The link that failed is gone, and this is a new one in its place.
+        // The link that failed is gone, and this is a new one in its slot.
         return;
     }
     let was_active = group.with_llc(|llc, _| llc.core.stop_watching(slot));
@@ -113,7 +112,7 @@ fn delete_link(group: &Arc<LinkGroup>, slot: usize, cause: DeleteCause) {
     group.note_given_up(&link);
     group.on_llc_link_down(slot);
     let Some((on, _)) = group.active_link() else {
-        // The end of the group takes care of the rest.
+        // The end of the group does the rest.
         return group.terminate_soon(End::LinkLost);
     };
     group.for_each(|member| member.fail_over_from(slot));
@@ -126,12 +125,12 @@ fn delete_link(group: &Arc<LinkGroup>, slot: usize, cause: DeleteCause) {
         };
         group.run_llc(|llc, _, now| llc.delete_link(params, now));
     }
-    // Not in `clear_link`: where an offer was given up for another one, the peer's keys are for that.
+    // Not in `clear_link`: where an offer was given up for another one, the peer's RKeys belong to that.
     group.with_rtokens(|rtokens| rtokens.delete_link(slot));
     clear_link(group, slot);
 }
 
-/// Empties a slot, so that nothing of the link's device is left in the group (C function `smcr_link_clear`).
+/// Clears a slot, so that no resource of the link's device is left in the group (C function `smcr_link_clear`).
 fn clear_link(group: &LinkGroup, slot: usize) {
     let Some(link) = group.link(slot) else {
         return;

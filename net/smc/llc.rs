@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Carries out what the LLC core decides (RFC 7609 section 3.3): messages on the link, waits,
-//! and the ends of flows.
+//! Carries out the actions of the LLC core (RFC 7609 section 3.3): messages on links, waits, and the ends of flows.
 //!
-//! Messages are answered where they arrive. What may sleep (bringing the queue pair up, registering
-//! memory) is left to the thread that runs the handshake and waits here. What time demands of a group
-//! that nobody waits for is done when its scheduler looks at it.
+//! Messages are answered in completion context. What may sleep (bringing the queue pair up, registering memory) is left
+//! to the thread that runs the handshake and waits here. Timeouts of flows that no thread waits for are handled by the
+//! timer of the group.
 
 mod flows;
 mod rx;
@@ -56,19 +55,19 @@ use crate::{
     link::LinkError, //
 };
 
-/// What is to be done without the lock.
+/// What to do after the lock was released.
 #[derive(Default)]
 struct Todo {
     wake: bool,
     end: Option<End>,
-    /// The slot of a link that is broken, and why.
+    /// The slot of a link that failed, and why.
     broken: Option<(usize, LinkError)>,
-    /// Nothing was to be done.
+    /// The core ignored the event.
     is_ignored: bool,
 }
 
 impl LinkGroup {
-    /// Takes a message of the peer. Does not sleep.
+    /// Processes an LLC message received on the link in `slot`. Does not sleep.
     fn on_llc(self: &Arc<Self>, slot: usize, message: &Message<'_>) {
         if let Some(number) = message.echoed() {
             self.on_echo(slot, number);
@@ -88,19 +87,19 @@ impl LinkGroup {
         }
     }
 
-    /// Sends a TEST_LINK with a number, which the answer has as well. Does not sleep.
+    /// Sends a TEST_LINK with a number, which the response repeats. Does not sleep.
     pub(crate) fn ask_echo(self: &Arc<Self>, slot: usize, number: u64) {
         self.run_llc(|llc, _, _| llc.echo(slot, number));
     }
 
-    /// A link is gone: whoever waits for a message on it stops.
+    /// Called after a link went down: ends waits for messages on it.
     pub(crate) fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
         self.forget_echo(slot);
         self.run_llc(|llc, _, now| llc.on_link_down(slot, now));
     }
 
-    /// Runs a step of the core and carries out what it asks for. Says no if it ignored the event. The
-    /// scheduler looks when the flow under way runs out of time: not every flow has somebody who waits for it.
+    /// Runs a step of the core and carries out its actions. Returns false if the core ignored the event. Arms the timer
+    /// for the deadline of the flow under way: not every flow has a thread that waits for it.
     pub(crate) fn run_llc<'a>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
@@ -177,19 +176,19 @@ impl LinkGroup {
                     Finished::DeleteLink | Finished::AddLink { .. } => {}
                 }
             }
-            // Is in the core's queue.
+            // It is in the core's queue.
             Action::LinkWork(_) => {}
-            // Only groups of version 1 ask for keys, of which there are none: see `handshake`.
+            // Only groups of version 1 request RKeys, and this module creates none: see `handshake`.
             Action::SendKeys { .. } => {}
             Action::Ignored(why) => {
                 todo.is_ignored = true;
-                // Somebody may have tested the link.
+                // A thread may have tested the link.
                 todo.wake |= *why == Ignored::Noted;
             }
         }
     }
 
-    /// The link in a slot has failed: it is deleted if there is another one, else the group ends. Does not sleep.
+    /// Handles a failed link: queues its deletion if another one is active, else ends the group. Does not sleep.
     pub(crate) fn delete_lost_link(self: &Arc<Self>, slot: usize) {
         match self.active_link() {
             Some(_) => self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath)),
@@ -197,9 +196,9 @@ impl LinkGroup {
         }
     }
 
-    // --- What time demands.
+    // --- Timers.
 
-    /// Does what is due, and says when there is something next. Does not sleep.
+    /// Runs the timers of the group that are due; returns the next deadline. Does not sleep.
     pub(crate) fn on_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         if self.terminating().is_some() {
             return None;
@@ -218,7 +217,7 @@ impl LinkGroup {
         all.into_iter().flatten().min()
     }
 
-    /// Tests links on which nothing was heard for long. Says when to ask for acknowledgements.
+    /// Tests links on which no message arrived for long. Returns when to request acknowledgements.
     fn test_links(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let links = self.links();
         let links = || {
@@ -239,13 +238,12 @@ impl LinkGroup {
         ask
     }
 
-    /// Ends the group: its connections are aborted, the peer is told, the link is taken down, and
-    /// nothing of the device is held any more but by who uses it at the moment. May sleep, for as long
-    /// as a peer that is there takes to end the group as well. To be called once, after
-    /// [`LinkGroup::mark_terminating`].
+    /// Ends the group: aborts its connections, notifies the peer, takes the links down, and releases all resources of
+    /// the device except those in use by a task at the moment. May sleep, for as long as a reachable peer takes to end
+    /// the group as well. To be called once, after [`LinkGroup::mark_terminating`].
     pub(crate) fn terminate(self: &Arc<Self>) {
         self.for_each(|member| member.on_group_end());
-        // Nothing of a connection was sent on a link that never was in use, and its peer may be out of reach.
+        // Nothing of a connection was sent on a link that never was active, and its peer may be unreachable.
         if self.active_link().is_some() && self.drain() {
             self.send_delete_all();
         }
@@ -261,12 +259,12 @@ impl LinkGroup {
         self.wake_llc_waiters();
     }
 
-    /// Tells the peer, and goes on answering it until it has ended its connections.
+    /// Sends DELETE LINK for all links, and continues to answer the peer until it has ended its connections. May sleep.
     ///
-    /// A C peer waits until all that it sent was received before it takes its link down, and where the
-    /// device sends again without end, as soft RoCE does, it waits for good. So the link stays until the
-    /// peer has deleted it. For the same reason a peer from which nothing comes any more is told nothing:
-    /// soft RoCE hears nothing while its device is removed. Tests of the link show that to the peer.
+    /// A C peer waits until all that it sent was received before it takes its link down, and where the device
+    /// retransmits without end, as soft RoCE does, it waits forever. So the link stays until the peer has deleted it.
+    /// For the same reason nothing is sent to a peer from which nothing arrives any more: soft RoCE receives nothing
+    /// while its device is removed. The peer detects that by its tests of the link.
     fn send_delete_all(self: &Arc<Self>) {
         let (Some(why), Some((slot, link))) = (self.terminating(), self.active_link()) else {
             return;
@@ -284,7 +282,7 @@ impl LinkGroup {
         }
     }
 
-    /// Writes a message and posts it. Does not sleep.
+    /// Encodes a message and posts it. Does not sleep.
     fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
         let link = self.link(slot).ok_or(ENOLINK)?;
         link.send_llc(message.wire_len(), |buf| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each network namespace has of its own: settings, counters, PNETIDs, workers for handshakes.
+//! State of each network namespace: settings, counters, PNETIDs, workers for handshakes.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -28,22 +28,22 @@ use crate::{
     stats::Stats, //
 };
 
-/// What a namespace has.
+/// State of a namespace.
 pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
     pub(crate) pnet: Pin<KBox<Table>>,
     pub(crate) paths: Pin<KBox<Paths>>,
-    /// Where handshakes of listeners run. A peer can keep a worker waiting for seconds: those of one
-    /// namespace are not to be missing in another, nor for what else is to be done in this one.
+    /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
+    /// other work in this one.
     pub(crate) handshakes: OwnedWorkqueue,
-    /// Where handshakes of sockets that connect run.
+    /// Runs handshakes of sockets that connect.
     pub(crate) connects: OwnedWorkqueue,
-    /// What TCP tells of sockets that are connected. Nothing here waits for a peer for long.
+    /// Handles TCP events of connected sockets. Does not wait long for peers.
     pub(crate) events: OwnedWorkqueue,
 }
 
-/// Handshakes of a queue that run at a time: the most that a workqueue can have (`WQ_MAX_ACTIVE`).
+/// Maximum concurrent handshakes of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
 const HANDSHAKES: i32 = 2048;
 
 own_record! { Namespace: PerNetKey<Namespace> }
@@ -63,28 +63,28 @@ impl PerNet for Namespace {
     }
 }
 
-/// How long a link group of a socket without connections is kept. Who may set that in a namespace may be any user
-/// (of a user namespace); what it keeps is the memory of all: nowhere longer than in the first namespace. Any
+/// Returns how long a link group of a socket is kept without connections. Any user may be able to set that in a
+/// namespace (of a user namespace), but the memory is shared by all: limited to the value of the initial namespace. Any
 /// context.
 pub(crate) fn idle_time(sk: &Sk) -> Duration {
     let first = within(NetNs::initial()).config.idle_time();
     of(sk).config.idle_time().min(first)
 }
 
-/// How deep the queues of a link are that a socket begins: nowhere deeper than in the first namespace. Any context.
+/// Returns the queue depth of a link created by a socket, limited to that of the initial namespace. Any context.
 pub(crate) fn depth(sk: &Sk) -> Depth {
     let first = within(NetNs::initial()).config.depth();
     of(sk).config.depth().at_most(first)
 }
 
-/// What the namespace of a socket has. Any context.
+/// Returns the state of a socket's namespace. Any context.
 pub(crate) fn of(sk: &Sk) -> PerNetRef<'_, Namespace> {
     within(sk.netns())
 }
 
-/// What a namespace has. Any context.
+/// Returns the state of a namespace. Any context.
 pub(crate) fn within(net: &NetNs) -> PerNetRef<'_, Namespace> {
-    // They have theirs from before the first socket or request until after the last.
+    // The state exists from before the first socket or request until after the last.
     net.get()
         .expect("namespaces are served while the module is in use")
 }

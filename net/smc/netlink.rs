@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generic netlink: the family `SMC_GEN_NETLINK`, by which administrators look and steer: the commands,
-//! attributes and errors of the C module (C file `smc_netlink.c`).
+//! Generic netlink family `SMC_GEN_NETLINK` for administration: the commands, attributes and errors of the C module (C
+//! file `smc_netlink.c`).
 
 mod device;
 mod eid;
@@ -44,7 +44,7 @@ impl Registration {
 /// The commands of the family.
 pub(crate) struct Commands;
 
-/// A list that anybody may ask for.
+/// A dump without privileges.
 const fn list(command: u32, dump: fn(&mut Dump<'_>) -> Result) -> Op {
     Op {
         command,
@@ -55,7 +55,7 @@ const fn list(command: u32, dump: fn(&mut Dump<'_>) -> Result) -> Op {
     }
 }
 
-/// What only an administrator may do.
+/// A command that requires administrator privileges.
 const fn order(command: u32, call: fn(&Request<'_>) -> Result, attrs: &'static [Policy]) -> Op {
     Op {
         command,
@@ -66,7 +66,7 @@ const fn order(command: u32, call: fn(&Request<'_>) -> Result, attrs: &'static [
     }
 }
 
-/// The one attribute of the commands about user EIDs.
+/// The attribute of the commands about user EIDs.
 const UEID: &[Policy] = &[Policy {
     attr: SMC_NLA_EID_TABLE_ENTRY,
     kind: Kind::String(eid::LEN),
@@ -101,17 +101,17 @@ impl Family for Commands {
     ];
 }
 
-/// Neither a device nor a link group is over internal shared memory (SMC-D).
+/// No device or link group uses internal shared memory (SMC-D).
 fn dump_shared_memory(_dump: &mut Dump<'_>) -> Result {
     Ok(())
 }
 
-/// A number of one byte, such as that of a command.
+/// Converts to a one-byte number, such as that of a command.
 fn number(n: u32) -> Result<u8> {
     u8::try_from(n).map_err(|_| EINVAL)
 }
 
-/// A text in a field of fixed length.
+/// Returns the text of a field of fixed length, without padding.
 fn until_nul(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The paths of a network namespace over which RDMA packets did not get through: see
-//! [`smc_proto::handshake::paths`].
+//! The paths of a network namespace on which RDMA packets did not get through: see [`smc_proto::handshake::paths`].
 
 use kernel::{
     new_spinlock,
@@ -26,10 +25,10 @@ use smc_proto::{
     }, //
 };
 
-/// Grows when ports or the names of networks change: what was found before does not count any more.
+/// Incremented when ports or the names of networks change, which invalidates earlier results.
 static GENERATION: Atomic<u32> = Atomic::new(0);
 
-/// Forgets all paths of all namespaces, as a port came or changed. Any context.
+/// Forgets all paths of all namespaces, as a port was added or changed. Any context.
 pub(crate) fn forget_all() {
     GENERATION.fetch_add(1, Relaxed);
 }
@@ -37,13 +36,13 @@ pub(crate) fn forget_all() {
 /// The paths of a namespace.
 #[pin_data]
 pub(crate) struct Paths {
-    /// Lock order: nothing is locked inside.
+    /// Lock order: innermost.
     #[pin]
     table: SpinLock<KVec<paths::Place>>,
 }
 
 impl Paths {
-    /// None has failed.
+    /// Creates a table without failed paths.
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let places = KVec::from_elem(None, paths::MAX, GFP_KERNEL)?;
         Ok(pin_init!(Self {
@@ -51,19 +50,19 @@ impl Paths {
         }))
     }
 
-    /// Whether a connection may use a path.
+    /// Returns whether a connection may use a path.
     pub(crate) fn check(&self, path: &Path, now: Instant) -> Verdict {
         let generation = GENERATION.load(Relaxed);
         paths::Paths::new(&mut self.table.lock()).check(path, generation, now)
     }
 
-    /// RDMA packets did not get through: avoids the path for that time.
+    /// RDMA packets did not get through: avoids the path for the time `avoids`.
     pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
         let generation = GENERATION.load(Relaxed);
         paths::Paths::new(&mut self.table.lock()).failed(path, generation, avoids, now);
     }
 
-    /// RDMA packets got through.
+    /// RDMA packets got through: clears the path's failure.
     pub(crate) fn worked(&self, path: &Path) {
         paths::Paths::new(&mut self.table.lock()).worked(path);
     }

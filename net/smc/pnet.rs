@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The physical networks that administrators named: which network devices and which ports of RDMA
-//! devices are on each (C file `smc_pnet.c`; smc_pnet(8)).
+//! Physical networks named by administrators: the network devices and ports of RDMA devices on each (C file
+//! `smc_pnet.c`; smc_pnet(8)).
 //!
-//! Each namespace has a table of its own for network devices. RDMA devices are in the table of the first
-//! namespace only, and count for all that may use them. A device is looked up by its name when a port is
-//! chosen: it does not have to be there when it is entered. (C binds an entry to the device that had the
-//! name first, and loses sight of one that is renamed to it.)
+//! Each namespace has a table for network devices. RDMA devices are only in the table of the initial namespace, which
+//! applies to all namespaces that may use them. A device is looked up by name when a port is selected: it need not
+//! exist when it is added. (C binds an entry to the first device of that name, and misses one renamed to it.)
 
 use kernel::{
     new_mutex,
@@ -19,12 +18,12 @@ use kernel_ext::{
 };
 use smc_proto::pnet::PnetId;
 
-/// What is on a physical network.
+/// A place on a physical network.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A network device.
     Netdev(Text<{ NetdevName::MAX }>),
-    /// A port of an RDMA device, which is named by itself or by the PCI function it is on.
+    /// A port of an RDMA device, given by its name or that of its PCI function.
     Port(Text<{ kernel_ext::ib::Name::MAX }>, u8),
 }
 
@@ -36,7 +35,7 @@ pub(crate) struct Text<const MAX: usize> {
 }
 
 impl<const MAX: usize> Text<MAX> {
-    /// Takes a name over; `EINVAL` if it is too long.
+    /// Copies a name; `EINVAL` if it is too long.
     pub(crate) fn new(name: &[u8]) -> Result<Self> {
         let mut bytes = [0; MAX];
         let place = bytes.get_mut(..name.len()).ok_or(EINVAL)?;
@@ -47,7 +46,7 @@ impl<const MAX: usize> Text<MAX> {
         })
     }
 
-    /// The name's bytes.
+    /// Returns the name's bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
@@ -56,7 +55,7 @@ impl<const MAX: usize> Text<MAX> {
 /// A line of the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
-    /// Grows from entry to entry.
+    /// Increases from entry to entry.
     pub(crate) serial: u64,
     pub(crate) pnetid: PnetId,
     pub(crate) place: Place,
@@ -76,7 +75,7 @@ struct Lines {
 }
 
 impl Table {
-    /// Nothing is named yet.
+    /// Creates an empty table.
     pub(crate) fn new() -> impl PinInit<Self> {
         const NONE: Lines = Lines {
             entries: KVVec::new(),
@@ -87,11 +86,11 @@ impl Table {
         })
     }
 
-    /// Enters a place. May sleep.
+    /// Adds a place. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if it is in the table, whatever its network; `ENOMEM`.
+    /// `EEXIST` if it is in the table, for any network; `ENOMEM`.
     pub(crate) fn add(&self, pnetid: PnetId, place: Place) -> Result {
         let mut lines = self.lines.lock();
         if lines.entries.iter().any(|entry| entry.place == place) {
@@ -108,7 +107,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes all places of a network, or of all of them; says whether there was one. May sleep.
+    /// Removes all places of a network, or all places; returns whether there was one. May sleep.
     pub(crate) fn remove(&self, pnetid: Option<PnetId>) -> bool {
         let mut lines = self.lines.lock();
         let before = lines.entries.len();
@@ -118,7 +117,8 @@ impl Table {
         lines.entries.len() < before
     }
 
-    /// At most `max` entries from that serial number on, oldest first, if `is_wanted`. May sleep.
+    /// Returns at most `max` entries from that serial number on for which `is_wanted` returns true, oldest first. May
+    /// sleep.
     pub(crate) fn list(
         &self,
         from: u64,
@@ -135,7 +135,7 @@ impl Table {
         Ok(found)
     }
 
-    /// The network that a network device is on. May sleep.
+    /// Returns the network of a network device. May sleep.
     pub(crate) fn of_netdev(&self, name: NetdevName) -> Option<PnetId> {
         self.find(|place| match place {
             Place::Netdev(text) => text.as_bytes() == name.as_bytes(),
@@ -143,7 +143,7 @@ impl Table {
         })
     }
 
-    /// The network that a port of an RDMA device is on. May sleep.
+    /// Returns the network of a port of an RDMA device. May sleep.
     pub(crate) fn of_port(&self, device: &Device, port: u32) -> Option<PnetId> {
         let name = device.name();
         let pci = device.pci().map(|pci| pci.name);

@@ -2,10 +2,10 @@
 
 //! Receive and send buffers of a link group (RFC 7609 section 4.4; sizes: `smc_proto::buffer`).
 //!
-//! A remote memory buffer (RMB) is one registered region cut into equal elements, one for each
-//! connection. A new connection takes a free element of a region whose key the peer has already:
-//! no registration, no exchange of keys. Send buffers are lent while data are in flight. Buffers that no
-//! connection uses are kept for the next one, for a while or until memory is short.
+//! A remote memory buffer (RMB) is one registered region divided into equal elements, one for each connection. A new
+//! connection uses a free element of a region whose key the peer already has: no registration, no exchange of keys.
+//! Send buffers are assigned to a connection only while its data are in flight. Unused buffers are kept for later
+//! connections, for some time or until memory is short.
 
 mod quarantine;
 mod send;
@@ -71,41 +71,41 @@ pub(crate) use send::{
 pub(crate) use used::unused_bytes;
 use used::Used;
 
-/// Elements of the first region of a size class in a group; each further one doubles, up to what
-/// the device registers at once.
+/// Elements of the first region of a size class in a group; each further region has twice as many, up to the device's
+/// limit for one registration.
 const FIRST_ELEMENTS: usize = 2;
 
-/// Most elements of one region: the index is one byte and 0 is not used.
+/// Maximum elements of one region: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
 
-/// One region of equal elements, which every link of the group has under a key of its own.
+/// One region of equal elements, registered on every link of the group under a separate key.
 #[pin_data]
 pub(crate) struct Rmb {
     size: SizeClass,
     /// The elements.
     blocks: KVec<Arc<Block>>,
-    /// The address for the peer: only a name, so it need not tell where our memory is.
+    /// The address for the peer: an arbitrary value, so that it does not reveal our memory addresses.
     iova: u64,
-    /// The region on each link, by slot.
+    /// The memory region (MR) on each link, by slot.
     #[pin]
     mrs: SpinLock<[Option<OnLink>; LINK_SLOTS]>,
     #[pin]
     used: SpinLock<Used>,
     /// The peer has the key.
     is_known: Atomic<bool>,
-    /// The device of some link, now or earlier, may see other bytes than the CPU.
+    /// Set if the device of any link, now or earlier, requires DMA synchronisation.
     needs_sync: Atomic<bool>,
 }
 
-/// A region on one link.
+/// The memory region on one link.
 struct OnLink {
     mr: Arc<Mr>,
-    /// The peer can use the key.
+    /// Registered: the peer can use the key.
     is_registered: bool,
 }
 
 impl Rmb {
-    /// A region of a pool.
+    /// Allocates a region of a pool.
     fn new(size: SizeClass, elements: usize, pool: &RmbPool) -> Result<Arc<Self>> {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
@@ -139,17 +139,17 @@ impl Rmb {
         })
     }
 
-    /// Elements that no connection has, and no connection gets: see [`Rmbe::quarantine`].
+    /// Returns the number of quarantined elements, which are not given to connections: see [`Rmbe::quarantine`].
     fn quarantined(&self) -> usize {
         self.used.lock().quarantined()
     }
 
-    /// Bytes of all elements.
+    /// Returns the size of all elements, bytes.
     fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * u64::from(self.size.bytes())
     }
 
-    /// Since when no connection has used an element, and the bytes; `None` while one does.
+    /// Returns since when no connection has used an element, and the size in bytes; `None` while one does.
     fn unused(&self) -> Option<(Instant, u64)> {
         let since = self.used.lock().idle_since()?;
         Some((since, self.bytes()))
@@ -160,7 +160,7 @@ impl Rmb {
         Some(mrs.get(slot)?.as_ref()?.mr.clone())
     }
 
-    /// Makes the region on a link, unless it is there. Its key works when it is registered. May sleep.
+    /// Creates the memory region on a link, unless it exists. Its key is valid after registration. May sleep.
     pub(crate) fn map(&self, slot: usize, link: &Link) -> Result<Arc<Mr>> {
         if let Some(mr) = self.mr(slot) {
             return Ok(mr);
@@ -178,7 +178,7 @@ impl Rmb {
         let mr = Mr::new(&resources.pd, &maps, self.iova)?;
         let mut mrs = self.mrs.lock();
         let place = mrs.get_mut(slot).ok_or(EINVAL)?;
-        // Somebody else may have been faster.
+        // Another task may have been faster.
         let there = place.get_or_insert_with(|| OnLink {
             mr: mr.clone(),
             is_registered: false,
@@ -186,15 +186,15 @@ impl Rmb {
         let there = there.mr.clone();
         drop(mrs);
         if link.resources().is_none() {
-            // The link went meanwhile, and nobody looks here again.
+            // The link went down meanwhile, and does not unmap this region any more.
             self.unmap(slot);
             return Err(ENOLINK);
         }
         Ok(there)
     }
 
-    /// Makes the region on a link and registers it, unless that has been done. One at a time for each
-    /// region. May sleep.
+    /// Creates the memory region on a link and registers it, unless that has been done. Registrations are serialised
+    /// for each region. May sleep.
     pub(crate) fn register(&self, slot: usize, link: &Arc<Link>) -> Result {
         let mr = self.map(slot, link)?;
         let is_registered = |on: &OnLink| on.is_registered && Arc::ptr_eq(&on.mr, &mr);
@@ -209,19 +209,19 @@ impl Rmb {
         Ok(())
     }
 
-    /// Lets go of the region on a link: what its device wrote and [`Rmbe::sync_for_cpu`] did not bring is
-    /// lost. Does not sleep.
+    /// Releases the memory region on a link: data that its device wrote and [`Rmbe::sync_for_cpu`] did not synchronise
+    /// are lost. Does not sleep.
     pub(crate) fn unmap(&self, slot: usize) {
         let gone = self.mrs.lock().get_mut(slot).and_then(Option::take);
         drop(gone);
     }
 
-    /// Lets go of the region on all links. Does not sleep.
+    /// Releases the memory region on all links. Does not sleep.
     pub(crate) fn unmap_all(&self) {
         (0..LINK_SLOTS).for_each(|slot| self.unmap(slot));
     }
 
-    /// What the peer needs to write to the region on a link.
+    /// Returns the key and address for the peer's writes to the region on a link.
     pub(crate) fn rtoken(&self, slot: usize) -> Option<Rtoken> {
         Some(Rtoken {
             rkey: Rkey(self.mr(slot)?.rkey()),
@@ -229,39 +229,39 @@ impl Rmb {
         })
     }
 
-    /// Whether the peer has the key.
+    /// Returns true if the peer has the key.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }
 
-    /// The peer has the key from now on.
+    /// Records that the peer has the key.
     pub(crate) fn set_known(&self) {
         self.is_known.store(true, Relaxed);
     }
 }
 
-/// A connection's element of a region; free again when dropped, unless it is in quarantine.
+/// A connection's element of a region. Returned when dropped, unless it is quarantined.
 pub(crate) struct Rmbe {
     rmb: Arc<Rmb>,
     element: usize,
-    /// It does not go back to the region.
+    /// It is not returned to the region.
     is_quarantined: Atomic<bool>,
-    /// Counts it as used.
+    /// Accounts it as used.
     counted: Option<InUse>,
 }
 
 impl Rmbe {
-    /// The region.
+    /// Returns the region.
     pub(crate) fn rmb(&self) -> &Arc<Rmb> {
         &self.rmb
     }
 
-    /// Its size.
+    /// Returns its size.
     pub(crate) fn size(&self) -> SizeClass {
         self.rmb.size
     }
 
-    /// Its number for the peer: from 1.
+    /// Returns its index as sent to the peer, from 1.
     pub(crate) fn index(&self) -> RmbeIndex {
         u8::try_from(self.element + 1)
             .ok()
@@ -269,27 +269,26 @@ impl Rmbe {
             .unwrap_or(RmbeIndex::FIRST)
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub(crate) fn memory(&self) -> Option<&Arc<Block>> {
         self.rmb.blocks.get(self.element)
     }
 
-    /// The peer may go on to write to the element when the connection is gone: it was told of it, and has said
-    /// neither that it closed the connection nor that it declined it. From its drop on the element is in
-    /// quarantine: no connection gets it until the peer has deleted the region's key, or the group has ended.
-    /// A second call does nothing. Any context.
+    /// Quarantines the element, as the peer may go on writing to it after the end of the connection: the peer knows the
+    /// element, and has neither closed nor declined the connection. From its drop on no connection gets the element
+    /// until the peer has deleted the region's key, or the group has ended. A second call does nothing. Any context.
     pub(crate) fn quarantine(&self) {
         self.is_quarantined.store(true, Relaxed);
     }
 
-    /// Whether what arrives has to be synchronised before it is read. Any context.
+    /// Returns true if received data must be synchronised before they are read. Any context.
     pub(crate) fn needs_sync(&self) -> bool {
-        // ORDERING: It was set before the peer had the key, without which nothing arrives.
+        // ORDERING: Set before the peer had the key, without which nothing arrives.
         self.rmb.needs_sync.load(Relaxed)
     }
 
-    /// Makes what was written by the link in `slot` visible to the CPU. Each link has a view of its own of
-    /// the memory, so the bytes must have come by this one. Does not sleep.
+    /// Makes data written through the link in `slot` visible to the CPU. Each link has a DMA mapping of its own, so the
+    /// data must have arrived on this one. Does not sleep.
     pub(crate) fn sync_for_cpu(&self, slot: usize, chunks: &Chunks) {
         let Some(mr) = self.rmb.mr(slot) else {
             return;
@@ -298,12 +297,12 @@ impl Rmbe {
             return;
         };
         for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            // Chunks of the ring lie in the block.
+            // Chunks of the ring lie within the block.
             let _ = map.sync_for_cpu(chunk.offset as usize, chunk.len as usize);
         }
     }
 
-    /// Lets the devices of all links see what the CPU wrote. Does not sleep.
+    /// Makes CPU writes visible to the devices of all links. Does not sleep.
     fn sync_for_devices(&self) {
         for mr in (0..LINK_SLOTS).filter_map(|slot| self.rmb.mr(slot)) {
             if let Some(map) = mr.mappings().get(self.element) {
@@ -318,38 +317,38 @@ impl Drop for Rmbe {
         if self.is_quarantined.load(Relaxed) {
             return self.rmb.used.lock().quarantine(self.element);
         }
-        // The next connection must not see what this one received.
+        // The next connection must not see data of this one.
         if let Some(block) = self.memory() {
             let _ = block.zero(0, block.len());
         }
         if self.needs_sync() {
-            // Else caches may write the zeroes back later, over what the next connection receives.
+            // Otherwise caches may write the zeroes back later, over data received by the next connection.
             self.sync_for_devices();
         }
         self.rmb.used.lock().give_back(self.element);
     }
 }
 
-/// Regions that go together: as many as one message to the peer names.
+/// Regions that are deleted together: as many as fit in one message to the peer.
 pub(crate) type Gone = [Option<Arc<Rmb>>; Deletion::MAX];
 
 /// The regions of a link group.
 #[pin_data]
 pub(crate) struct RmbPool {
-    /// Connections that the group may have.
+    /// Maximum connections of the group.
     max_conns: usize,
     #[pin]
     rmbs: Mutex<KVec<Arc<Rmb>>>,
-    /// Bytes of regions that no connection uses.
+    /// Bytes of unused regions.
     unused: Arc<Gauge>,
-    /// Bytes of those that are to go because memory is short.
+    /// Bytes of unused regions to free because memory is short.
     demand: Atomic<u64>,
-    /// Elements of all regions that are in quarantine.
+    /// Quarantined elements of all regions.
     quarantined: Arc<Gauge>,
 }
 
 impl RmbPool {
-    /// No region yet, for a group of at most `max_conns` connections.
+    /// Creates an empty pool for a group of at most `max_conns` connections.
     pub(crate) fn new(max_conns: usize) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             max_conns,
@@ -360,14 +359,13 @@ impl RmbPool {
         }? Error)
     }
 
-    /// Takes an element of size class `want` or the next smaller one that can be had, from a region
-    /// that the peer knows if there is one; counts it. A new region is made on the link in `slot`. May
-    /// sleep.
+    /// Takes an element of size class `want` or the next smaller available one, preferably from a region that the peer
+    /// knows, and accounts it. A new region is mapped on the link in `slot`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` if the sockets of this machine may not have more memory; `ENOMEM`, also when too many elements are
-    /// in quarantine.
+    /// `ENOBUFS` if the memory limit for sockets of this host is reached; `ENOMEM`, also if too many elements are
+    /// quarantined.
     pub(crate) fn take(
         &self,
         slot: usize,
@@ -382,7 +380,7 @@ impl RmbPool {
         Ok(rmbe)
     }
 
-    /// Takes an element, and says whether its region is new.
+    /// Takes an element, and returns whether its region is new.
     fn take_any(&self, slot: usize, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
         if !self.has_room() {
             return Err(ENOMEM);
@@ -392,7 +390,7 @@ impl RmbPool {
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
             let known = || of_size().filter(|rmb| rmb.is_known());
-            // So that regions with elements in quarantine become unused.
+            // So that regions with quarantined elements become unused.
             let mut clean = known().filter(|rmb| rmb.quarantined() == 0);
             let found = clean.find_map(Rmb::take);
             let found = found.or_else(|| known().find_map(Rmb::take));
@@ -425,14 +423,13 @@ impl RmbPool {
         Err(error)
     }
 
-    /// Whether a connection may join as far as quarantine is concerned: not with too many elements in it. Any
-    /// context.
+    /// Returns false if too many elements are quarantined for another connection to join. Any context.
     pub(crate) fn has_room(&self) -> bool {
         self.quarantined.get() < quarantine::limit(self.max_conns) as u64
     }
 
-    /// Takes regions back of which it is not known whether the peer has deleted their keys, if it might write
-    /// to elements of theirs. No connection gets an element of them. May sleep.
+    /// Puts back regions whose keys the peer may not have deleted, if it may write to their elements. Their elements
+    /// are not used for connections. May sleep.
     pub(crate) fn put_back(&self, gone: Gone) {
         let maybe_written = gone
             .into_iter()
@@ -440,37 +437,37 @@ impl RmbPool {
             .filter(|rmb| rmb.quarantined() > 0);
         for rmb in maybe_written {
             rmb.used.lock().retire();
-            // Without memory it goes: who writes to it then loses the link.
+            // Without memory for the list the region is freed: a peer that writes to it loses the link.
             let _ = self.rmbs.lock().push(rmb, GFP_KERNEL);
         }
     }
 
-    /// Asks for unused regions of about so many bytes, for when memory is short; says how many bytes there
-    /// are, at most those. They go with [`RmbPool::take_unused`]. Any context.
+    /// Requests unused regions of about `bytes` to be freed, when memory is short; returns the bytes available, at most
+    /// `bytes`. [`RmbPool::take_unused`] removes them. Any context.
     pub(crate) fn demand(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
         self.demand.fetch_add(part, Relaxed);
         part
     }
 
-    /// How many bytes were asked for since the last call. Any context.
+    /// Returns the bytes requested since the last call. Any context.
     pub(crate) fn take_demand(&self) -> u64 {
         self.demand.xchg(0, Relaxed)
     }
 
-    /// Takes out regions that have not been used since `since`, and others that are not in use for what is
-    /// left of `demand`, in bytes. When those that stay will have been unused for as long is said by the
-    /// earliest time of theirs. May sleep, but does not allocate.
+    /// Removes unused regions: those unused since `since` or with quarantined elements, and others for the rest of
+    /// `demand`, in bytes. Also returns the earliest time since which a remaining region is unused. May sleep, but does
+    /// not allocate.
     pub(crate) fn take_unused(&self, since: Instant, demand: &mut u64) -> (Gone, Option<Instant>) {
         let mut gone = Gone::default();
         let mut next: Option<Instant> = None;
         let mut rmbs = self.rmbs.lock();
-        // The last one first: it is the largest, and a few connections have no use for it.
+        // Last one first: it is the largest, and the least useful for a few connections.
         for i in (0..rmbs.len()).rev() {
             let Some((idle_since, bytes)) = rmbs.get(i).and_then(|rmb| rmb.unused()) else {
                 continue;
             };
-            // No reason to wait: what it lacks does not come back otherwise.
+            // No reason to wait: its quarantined elements are not recovered otherwise.
             let has_quarantined = rmbs.get(i).is_some_and(|rmb| rmb.quarantined() > 0);
             let place = gone.iter_mut().find(|place| place.is_none());
             let is_due = idle_since <= since || *demand > 0 || has_quarantined;
@@ -485,21 +482,21 @@ impl RmbPool {
         (gone, next)
     }
 
-    /// Bytes of all regions.
+    /// Returns the size of all regions, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let rmbs = self.rmbs.lock();
         rmbs.iter().map(|rmb| rmb.bytes()).sum()
     }
 
-    /// Forgets all regions, of which no device holds any more; the memory goes with the last element, which a reader
-    /// may hold for as long as it likes. May sleep.
+    /// Removes all regions, which no device uses any more; the memory is freed with the last element, which a reader
+    /// may hold indefinitely. May sleep.
     pub(crate) fn clear(&self) {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());
         rmbs.iter().for_each(|rmb| rmb.unmap_all());
         drop(rmbs);
     }
 
-    /// Forgets a region that could not be registered or announced; it goes with its last element.
+    /// Removes a region that could not be registered or announced; it is freed with its last element.
     pub(crate) fn forget(&self, rmb: &Arc<Rmb>) {
         self.rmbs.lock().retain(|r| !Arc::ptr_eq(r, rmb));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted, for each network namespace (C file `smc_stats.c`).
+//! Counters of each network namespace (C file `smc_stats.c`).
 
 use kernel::{
     prelude::*,
@@ -18,7 +18,7 @@ use kernel_ext::uapi::{
 };
 use smc_proto::reason::Reason;
 
-/// A number that only grows.
+/// A monotonic counter.
 pub(crate) struct Counter(Atomic<u64>);
 
 impl Counter {
@@ -31,13 +31,13 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// What it is now.
+    /// Returns its value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Which end of a connection a socket is.
+/// The side of a connection that a socket is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It connected.
@@ -47,7 +47,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What user space is told.
+    /// Returns the value for user space.
     pub(crate) const fn number(self) -> u32 {
         match self {
             Self::Client => SMC_ROLE_CLIENT,
@@ -56,21 +56,21 @@ impl End {
     }
 }
 
-/// Bytes in use now.
+/// Bytes (or elements) in use now.
 pub(crate) struct Gauge(Atomic<u64>);
 
 impl Gauge {
-    /// Nothing is in use. May sleep.
+    /// Creates a gauge of zero. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
     }
 
-    /// What it is now.
+    /// Returns its value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Counts `bytes` until the result is dropped, which may be after the namespace has ended.
+    /// Accounts `bytes` until the result is dropped, which may be after the namespace has ended.
     pub(crate) fn hold(gauge: &Arc<Self>, bytes: u64) -> InUse {
         gauge.0.fetch_add(bytes, Relaxed);
         InUse {
@@ -80,14 +80,14 @@ impl Gauge {
     }
 }
 
-/// Bytes that count as used while it lives.
+/// Accounts bytes as used until dropped.
 pub(crate) struct InUse {
     gauge: Arc<Gauge>,
     bytes: u64,
 }
 
 impl InUse {
-    /// Counts `bytes` more.
+    /// Accounts `bytes` more.
     pub(crate) fn hold_more(&mut self, bytes: u64) {
         self.gauge.0.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
@@ -102,19 +102,19 @@ impl Drop for InUse {
 
 /// Buffers of one direction.
 pub(crate) struct Buffers {
-    /// Those that connections got, by size: up to 8 KiB, 16 KiB, and so on.
+    /// Buffers assigned to connections, by size: up to 8 KiB, 16 KiB, and so on.
     pub(crate) sizes: [Counter; SIZES],
-    /// Bytes of those in use.
+    /// Bytes in use.
     pub(crate) in_use: Arc<Gauge>,
-    /// Those that had been used before, and those that had not.
+    /// Reused buffers, and newly allocated ones.
     pub(crate) reused: Counter,
     pub(crate) made: Counter,
-    /// Those that are smaller than wanted.
+    /// Buffers smaller than requested.
     pub(crate) shrunk: Counter,
-    /// Found full, here and at the peer.
+    /// Times a buffer was full, here and at the peer.
     pub(crate) full: Counter,
     pub(crate) peer_full: Counter,
-    /// Smaller than what was to be sent or received, here and at the peer.
+    /// Times a buffer was smaller than the data to send or receive, here and at the peer.
     pub(crate) small: Counter,
     pub(crate) peer_small: Counter,
 }
@@ -134,7 +134,7 @@ impl Buffers {
         })
     }
 
-    /// A connection that wanted `want` bytes got `got`, which were used before or not.
+    /// Counts a buffer of `got` bytes for a connection that requested `want`, new (`is_new`) or reused.
     pub(crate) fn count(&self, want: u32, got: u32, is_new: bool) {
         if let Some(counter) = self.sizes.get(bucket(got as usize)) {
             counter.add(1);
@@ -148,7 +148,7 @@ impl Buffers {
         }
     }
 
-    /// Counts `bytes` as used until the result is dropped.
+    /// Accounts `bytes` as used until the result is dropped.
     pub(crate) fn hold(&self, bytes: u32) -> InUse {
         Gauge::hold(&self.in_use, bytes.into())
     }
@@ -156,14 +156,14 @@ impl Buffers {
 
 /// Calls and bytes of one direction.
 pub(crate) struct Traffic {
-    /// Calls, those that failed included.
+    /// Calls, including failed ones.
     pub(crate) calls: Counter,
     pub(crate) bytes: Counter,
-    /// Calls by size: up to 8 KiB, 16 KiB, and so on; the last is beyond 1 MiB.
+    /// Calls by size: up to 8 KiB, 16 KiB, and so on; the last is above 1 MiB.
     pub(crate) sizes: [Counter; SIZES],
 }
 
-/// Sizes that are told apart.
+/// Number of size classes.
 pub(crate) const SIZES: usize = 9;
 
 impl Traffic {
@@ -175,7 +175,7 @@ impl Traffic {
         }
     }
 
-    /// Counts a call that moved `moved` bytes, and is counted among those of `size`.
+    /// Counts a call that transferred `moved` bytes, in the class of `size`.
     pub(crate) fn count(&self, moved: usize, size: usize) {
         self.calls.add(1);
         if moved > 0 && size > 0 {
@@ -187,13 +187,13 @@ impl Traffic {
     }
 }
 
-/// 0 for up to 8 KiB, and one more for each doubling.
+/// Returns 0 for up to 8 KiB, and one more for each doubling.
 fn bucket(size: usize) -> usize {
     let steps = usize::BITS - (size.saturating_sub(1) >> 13).leading_zeros();
     (steps as usize).min(SIZES - 1)
 }
 
-/// Fallbacks of one end.
+/// Fallbacks of one side.
 pub(crate) struct Fallbacks {
     pub(crate) total: Counter,
     /// For each of [`Reason::ALL`].
@@ -217,7 +217,7 @@ impl Fallbacks {
     }
 }
 
-/// Handshakes of one end.
+/// Handshakes of one side.
 pub(crate) struct Handshakes {
     pub(crate) v1: Counter,
     pub(crate) v2: Counter,
@@ -264,7 +264,7 @@ impl Stats {
         })
     }
 
-    /// The counters of one end's handshakes.
+    /// Returns the handshake counters of one side.
     pub(crate) fn handshakes(&self, end: End) -> &Handshakes {
         match end {
             End::Client => &self.client,
@@ -272,7 +272,7 @@ impl Stats {
         }
     }
 
-    /// Counts a connection that goes over TCP.
+    /// Counts a fallback to TCP.
     pub(crate) fn fell_back(&self, end: End, reason: Reason) {
         self.handshakes(end).fallbacks.count(reason);
     }

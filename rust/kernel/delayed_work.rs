@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A job that runs later, and certainly not after its owner is gone.
+//! Delayed work that cannot run after its owner is freed.
 //!
-//! `kernel::workqueue::DelayedWork` is not used: its time cannot be brought forward, nobody can cancel it or wait for
-//! its end, and its owner lives until it has run.
+//! `kernel::workqueue::DelayedWork` is not used: its expiry cannot be brought forward, it can neither be cancelled nor
+//! waited for, and it keeps its owner alive until it has run.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -25,15 +25,15 @@ use crate::{
 /// No run is due.
 const NEVER: u64 = u64::MAX;
 
-/// What a [`DelayedWork`] runs. It borrows from nobody: pinned memory that was forgotten stays, and the work with it, but
-/// not what it would have borrowed.
+/// The function that a [`DelayedWork`] runs. It is `'static`: if its pinned memory is leaked, the work stays valid, but
+/// anything it had borrowed would not.
 pub trait Job: Send + Sync + 'static {
-    /// Runs the job and says when it is to run again, in jiffies. Process context, may sleep.
+    /// Runs the job. Returns the delay until the next run in jiffies, or `None`. Process context, may sleep.
     fn run(&self) -> Option<Jiffies>;
 }
 
-/// A job with a timer on the system workqueue. Dropping it waits for a run that is under way, so it
-/// must be dropped where sleeping is allowed, and never by the job itself.
+/// A job with a timer on the system workqueue. Dropping it waits for a run in progress, so it must be dropped where
+/// sleeping is allowed, and never by the job itself.
 ///
 /// # Invariants
 ///
@@ -43,7 +43,7 @@ pub trait Job: Send + Sync + 'static {
 pub struct DelayedWork<T: Job> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
-    /// When the next run is due, ns of the clock; the largest number when none is.
+    /// When the next run is due, in ns of the clock; `NEVER` if none is.
     /// Lock order: only the workqueue's own locks are taken under it.
     #[pin]
     due: SpinLock<u64>,
@@ -56,7 +56,7 @@ unsafe impl<T: Job> Send for DelayedWork<T> {}
 unsafe impl<T: Job> Sync for DelayedWork<T> {}
 
 impl<T: Job> DelayedWork<T> {
-    /// A job that is not scheduled.
+    /// Creates a job that is not scheduled.
     pub fn new(job: T) -> impl PinInit<Self> {
         pin_init!(Self {
             work <- Opaque::ffi_init(|slot| {
@@ -68,8 +68,8 @@ impl<T: Job> DelayedWork<T> {
         })
     }
 
-    /// Has the job run in `delay` jiffies at the latest; sooner, if it was to run sooner. What the
-    /// caller did before is seen by that run. Does not sleep; not from interrupts.
+    /// Schedules the job to run in at most `delay` jiffies; an earlier schedule is kept. That run sees all that the
+    /// caller did before. Does not sleep; not from interrupts.
     pub fn run_within(&self, delay: Jiffies) {
         let due = time::coarse_ns().saturating_add(time::nanos(delay));
         let mut earliest = self.due.lock();
@@ -88,8 +88,8 @@ impl<T: Job> DelayedWork<T> {
         };
     }
 
-    /// Waits for a run that is under way; the job never runs again, whatever is called. May sleep,
-    /// not from the job itself.
+    /// Waits for a run in progress; the job never runs again, whatever is called later. May sleep; not from the job
+    /// itself.
     pub fn stop(&self) {
         // SAFETY: By the type invariant the work item is initialised.
         unsafe { bindings::disable_delayed_work_sync(self.work.get()) };
@@ -97,14 +97,14 @@ impl<T: Job> DelayedWork<T> {
 
     /// # Safety
     ///
-    /// To be called by the workqueue with the work item of a living `Self` only.
+    /// To be called only by the workqueue, with the work item of a live `Self`.
     unsafe extern "C" fn run(work: *mut bindings::work_struct) {
         // CAST: `work` is the first field of `delayed_work`, which is the first field of the
         // `repr(C)` type `Self`.
         let this = work.cast::<Self>();
         // SAFETY: By the type invariant `Self` lives while the work runs.
         let this = unsafe { &*this };
-        // Before the job looks at anything: whoever comes from now on is not served by this run.
+        // Before the job reads any state: later callers of `run_within` are not served by this run.
         *this.due.lock() = NEVER;
         if let Some(delay) = this.job.run() {
             this.run_within(delay);
@@ -123,8 +123,7 @@ impl<T: Job> Deref for DelayedWork<T> {
 #[pinned_drop]
 impl<T: Job> PinnedDrop for DelayedWork<T> {
     fn drop(self: Pin<&mut Self>) {
-        // INVARIANT: Nothing is pending or running afterwards; a run that re-arms itself is
-        // cancelled as well.
+        // INVARIANT: Nothing is pending or running afterwards; a run that re-arms itself is cancelled as well.
         // SAFETY: By the type invariant the work item is initialised.
         unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
     }

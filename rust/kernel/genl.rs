@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generic netlink families whose commands are functions here.
+//! Generic netlink families whose commands are Rust functions.
 //!
 //! The in-tree abstraction (`kernel::net::netlink`) sends to multicast groups only.
 //!
@@ -41,23 +41,23 @@ pub use dump::{
 };
 pub use request::Request;
 
-/// What an attribute of a request must be.
+/// The type that an attribute of a request must have.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Bytes, with or without a NUL at the end, at most that many without it.
+    /// Bytes, with or without a trailing NUL; at most this many without it.
     String(u16),
-    /// Bytes with a NUL at the end, at most that many without it.
+    /// Bytes with a trailing NUL; at most this many without it.
     NulString(u16),
-    /// A number of one byte.
+    /// A one-byte number.
     U8,
 }
 
-/// An attribute that a command takes.
+/// An attribute that a command accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Its number.
     pub attr: u32,
-    /// What it must be.
+    /// Its type.
     pub kind: Kind,
 }
 
@@ -65,13 +65,13 @@ pub struct Policy {
 pub struct Op {
     /// Its number.
     pub command: u32,
-    /// Answers a single request. May sleep.
+    /// Handles a single request. May sleep.
     pub call: Option<fn(&Request<'_>) -> Result>,
-    /// Answers a request for a list, in as many passes as it takes. May sleep.
+    /// Handles a dump request, in one or more passes. May sleep.
     pub dump: Option<fn(&mut Dump<'_>) -> Result>,
     /// Whether `CAP_NET_ADMIN` in the first user namespace is needed.
     pub is_privileged: bool,
-    /// The attributes it takes.
+    /// The attributes it accepts.
     pub attrs: &'static [Policy],
 }
 
@@ -81,18 +81,17 @@ pub trait Family: Recorded<Record<Self>> + Sized + 'static {
     const NAME: &'static CStr;
     /// Its version.
     const VERSION: u32;
-    /// The first command whose reserved header fields must be zero; those before it are older than
-    /// that rule.
+    /// The first command whose reserved header fields must be zero; commands before it predate that rule.
     const STRICT_FROM: u32;
-    /// Whether attributes that no command knows are passed over, as was usual once.
+    /// Whether unknown attributes are ignored, as older families do.
     const DONT_VALIDATE: bool;
     /// Its commands.
     const OPS: &'static [Op];
 }
 
-/// Commands of a family at most.
+/// Maximum number of commands of a family.
 const MAX_OPS: usize = 32;
-/// Attributes of a command at most, that of number 0 included.
+/// Maximum number of attributes of a command, including number 0.
 const MAX_ATTRS: usize = 16;
 
 /// The kernel's record of a family.
@@ -107,7 +106,7 @@ pub struct Record<F> {
     _family: PhantomData<fn(F)>,
 }
 
-// SAFETY: The record is filled by the one who took it; the kernel synchronises its own use.
+// SAFETY: The record is filled by the caller that set `is_taken`; the kernel synchronises its own use.
 unsafe impl<F> Sync for Record<F> {}
 
 impl<F> Record<F> {
@@ -123,11 +122,11 @@ impl<F> Record<F> {
     }
 }
 
-/// A registered family. Dropping it waits until none of its commands runs. A list that is read in several passes may
-/// have more to come: such a reader has a reference of the module, whose memory all is that it uses.
+/// A registered family. Dropping it waits until none of its commands is running. A dump in several passes may have
+/// passes left: its reader holds a reference to the module, and uses nothing but the module's memory.
 pub struct Registration<F: Family>(PhantomData<fn(F)>);
 
-/// A table that the kernel looks into.
+/// A constant table that the kernel reads.
 struct Table<T>(T);
 
 // SAFETY: It is never written.
@@ -143,8 +142,8 @@ impl<F: Family> Registration<F> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is registered already, `EEXIST` if there is a family of that name, `EINVAL` for a name that is
-    /// too long, `ENOMEM`.
+    /// `EBUSY` if it is registered already, `EEXIST` if a family of that name exists, `EINVAL` for a name that is too
+    /// long, `ENOMEM`.
     pub fn new() -> Result<Self> {
         let record = F::record();
         if record.is_taken.xchg(true, Full) {
@@ -158,14 +157,14 @@ impl<F: Family> Registration<F> {
         Ok(Self(PhantomData))
     }
 
-    /// Fills the record, once; the caller has taken it.
+    /// Fills the record, once; the caller has set `is_taken`.
     fn fill(record: &Record<F>) -> Result {
         if record.is_filled.load(Relaxed) {
             return Ok(());
         }
         let mut family = bindings::genl_family {
             version: F::VERSION,
-            // Without a policy of its own a command takes no attribute at all.
+            // A command without a policy of its own accepts no attributes.
             maxattr: 1,
             policy: REJECT.0.as_ptr(),
             resv_start_op: u8::try_from(F::STRICT_FROM)?,
@@ -180,7 +179,7 @@ impl<F: Family> Registration<F> {
         for (to, from) in place.iter_mut().zip(name) {
             *to = *from as _;
         }
-        // SAFETY: The caller has taken the record, and by the type invariant the kernel never had it.
+        // SAFETY: The caller has set `is_taken`, and by the type invariant the kernel never had the record.
         unsafe { record.family.get().write(family) };
         // INVARIANT: Filled above.
         record.is_filled.store(true, Relaxed);
@@ -201,7 +200,7 @@ impl<F: Family> Registration<F> {
         let op = &F::OPS[i];
         assert!(op.command <= u8::MAX as u32);
         let mut described: bindings::genl_ops = pin_init::zeroed();
-        // CAST: Looked at above.
+        // CAST: Checked above.
         described.cmd = op.command as u8;
         if op.call.is_some() {
             described.doit = Some(Self::do_callback);
@@ -225,7 +224,7 @@ impl<F: Family> Registration<F> {
         described
     }
 
-    /// What the kernel checks requests by, for each command.
+    /// The kernel's validation policies, for each command.
     const fn policies() -> [[bindings::nla_policy; MAX_ATTRS]; MAX_OPS] {
         let mut tables = [[pin_init::zeroed(); MAX_ATTRS]; MAX_OPS];
         let mut i = 0;
@@ -279,7 +278,7 @@ impl<F: Family> Registration<F> {
         let mut dump = unsafe { Dump::new(skb, cb) };
         let fill = Self::op(dump.command()).and_then(|op| op.dump);
         match fill.map_or(Err(EOPNOTSUPP), |fill| fill(&mut dump)) {
-            // The kernel calls again until nothing more was put.
+            // The kernel calls again until a pass adds nothing.
             Ok(()) => dump.len(),
             Err(e) => e.to_errno(),
         }
@@ -310,7 +309,7 @@ static REJECT: Reject = Reject([
     },
 ]);
 
-/// The highest number of an attribute.
+/// Returns the highest attribute number.
 const fn highest(attrs: &[Policy]) -> u32 {
     let (mut i, mut most) = (0, 0);
     while i < attrs.len() {

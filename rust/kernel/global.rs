@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One object that the whole module shares, published while the module lives.
+//! A single object shared by the whole module, published while the module is loaded.
 //!
-//! `kernel::sync::SetOnce` cannot be emptied again. What a `kernel::revocable::Revocable` holds is dropped when it is
-//! revoked, whoever has a reference.
+//! `kernel::sync::SetOnce` cannot be cleared. A `kernel::revocable::Revocable` drops its value when revoked, even if
+//! references to it remain.
 //!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
@@ -17,18 +17,18 @@ use kernel::{
     sync::{rcu, Arc, ArcBorrow},
 };
 
-/// A place for one `Arc<T>`, empty until [`Global::publish`].
+/// A slot for one `Arc<T>`, empty until [`Global::publish`].
 ///
 /// # Invariants
 ///
-/// `slot` is null or a pointer from `Arc::into_raw` whose reference the slot owns. A pointer that
-/// was taken out is released only after an RCU grace period.
+/// `slot` is null or a pointer from `Arc::into_raw` whose reference the slot owns. A pointer that was taken out is
+/// released only after an RCU grace period.
 pub struct Global<T: Send + Sync + 'static> {
     slot: AtomicPtr<T>,
 }
 
 impl<T: Send + Sync + 'static> Global<T> {
-    /// An empty place.
+    /// Creates an empty slot.
     #[expect(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
         Self {
@@ -49,8 +49,8 @@ impl<T: Send + Sync + 'static> Global<T> {
         Some(arc.into())
     }
 
-    /// Runs `f` with the published object, if there is one. `f` must not sleep, and no reference is
-    /// left behind, so that whoever takes the object back holds the last one. Any context.
+    /// Runs `f` with the published object, if there is one. `f` must not sleep. No reference is kept, so that dropping
+    /// [`Published`] leaves its holder the last one. Any context.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
         let _rcu = rcu::read_lock();
         let ptr = self.slot.load(Ordering::Acquire);
@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> Global<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` when another object is published.
+    /// `EBUSY` if another object is published.
     pub fn publish(&'static self, value: Arc<T>) -> Result<Published<T>> {
         let ptr = Arc::into_raw(value).cast_mut();
         // INVARIANT: `ptr` is from `Arc::into_raw`, and its reference moves to the slot.
@@ -79,7 +79,7 @@ impl<T: Send + Sync + 'static> Global<T> {
     }
 }
 
-/// Keeps the object of a [`Global`] published; dropping it takes the object back and may sleep.
+/// Keeps the object of a [`Global`] published; dropping it unpublishes the object and may sleep.
 pub struct Published<T: Send + Sync + 'static>(&'static Global<T>);
 
 impl<T: Send + Sync + 'static> Drop for Published<T> {

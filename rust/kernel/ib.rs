@@ -7,18 +7,16 @@
 //!
 //! # Lifetimes
 //!
-//! Every object made from a [`Device`] holds a counted reference to it, and the removal of the
-//! device waits until the last of them is gone: no object outlives its `ib_device`. Destructors of
-//! verbs may sleep and wait for completions, so they never run where an object is dropped but in a
-//! worker ([`deferred`]); every object of this module may be dropped in any context, a completion
-//! handler included.
+//! Every object made from a [`Device`] holds a counted reference to it, and the removal of the device waits until the
+//! last one is dropped: no object outlives its `ib_device`. Verbs destructors may sleep and wait for completions, so
+//! they run in a worker ([`deferred`]) rather than where the object is dropped; every object of this module may be
+//! dropped in any context, including a completion handler.
 //!
 //! # Work requests
 //!
-//! A work request keeps what the device or its completion still needs: the handler object, the
-//! value the caller gave, and the memory it reads or writes. All of it is given back exactly once,
-//! by the completion; what must not be freed earlier cannot be. Slots are allocated with the
-//! queue pair, posting allocates nothing and never sleeps.
+//! A work request keeps what the device or its completion still needs: the handler object, the caller's value, and the
+//! memory it reads or writes. The completion releases all of it exactly once; none of it can be freed earlier. Slots
+//! are allocated with the queue pair; posting does not allocate and never sleeps.
 
 mod block;
 mod client;

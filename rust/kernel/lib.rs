@@ -2,8 +2,8 @@
 
 //! Safe wrappers over the parts of the kernel that the in-tree `kernel` crate does not cover yet.
 //!
-//! All `unsafe` code of the module lives here. Each file is written as if for `rust/kernel`:
-//! one C subsystem each, a link to its C header first.
+//! All `unsafe` code of the module lives here. Each file is written as if for `rust/kernel`: one C subsystem each, with
+//! a link to its C header first.
 
 #![crate_name = "kernel_ext"]
 #![cfg_attr(not(CONFIG_RUST), no_std)]
@@ -34,7 +34,7 @@ use bindings_ext as bindings;
 #[allow(dead_code, reason = "used by the pr_* macros")]
 const __LOG_PREFIX: &[u8] = b"smc\0";
 
-/// Turns the TCP core's SMC option on while it lives (`tcp_have_smc` static key).
+/// Enables the TCP core's SMC option while it lives (`tcp_have_smc` static key).
 pub struct TcpHaveSmc(());
 
 impl TcpHaveSmc {

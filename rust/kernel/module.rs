@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of this module.
+//! State of this module.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use crate::bindings;
 
 extern "C" {
-    /// The module that this crate is linked into; for tables that are made at build time.
+    /// The module that this crate is linked into; for tables that are built at compile time.
     pub(crate) static __this_module: c_void;
 }
 
@@ -18,20 +18,19 @@ pub(crate) fn this_module() -> *mut bindings::module {
     (&raw const __this_module).cast_mut().cast()
 }
 
-/// Whether the module has been initialised. Until then nothing may be begun for user space that lasts: the rest of the
-/// initialisation may fail, and the kernel frees such a module without looking at who has a reference. Any context.
+/// Whether the module has been initialised. Until then nothing that lasts may be started for user space: the rest of
+/// the initialisation may fail, and the kernel then frees the module regardless of references to it. Any context.
 pub(crate) fn is_live() -> bool {
     // SAFETY: No precondition.
     unsafe { bindings::this_module_is_live() }
 }
 
-/// Stands between what user space reaches and what that uses: to be dropped after the one and before the other. If
-/// the initialisation fails in between, it waits for calls that user space has begun meanwhile. When the module goes
-/// in the ordinary way, there are none.
+/// To be dropped after what user space reaches and before what that uses. If the initialisation fails in between, waits
+/// for calls that user space has started meanwhile. At an ordinary unload there are none.
 pub struct Quiet(());
 
 impl Quiet {
-    /// To be made before anything that user space reaches is registered.
+    /// To be created before anything that user space reaches is registered.
     #[expect(clippy::new_without_default, reason = "it does something when it goes")]
     pub fn new() -> Self {
         Self(())
@@ -40,9 +39,9 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        /// That of the initialisation itself.
+        /// The reference of the initialisation itself.
         const OWN: i32 = 1;
-        // Such a call ends at once, see `is_live`.
+        // Such a call returns at once, see `is_live`.
         // SAFETY: No precondition.
         while unsafe { bindings::this_module_refcount() } > OWN {
             // SAFETY: Modules are initialised in process context, where sleeping is allowed.

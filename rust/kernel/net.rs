@@ -80,7 +80,7 @@ pub use bindings::{
 
 use crate::bindings;
 
-/// Gives constants the type in which the calls pass them.
+/// Defines constants with the types that the calls use.
 macro_rules! constants {
     ($($ty:ty: $($name:ident = $doc:literal),+;)+) => {
         $($(

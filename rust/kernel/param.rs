@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameters of the module that are strings, which `module!` does not have.
+//! String parameters of the module, which `module!` does not support.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -15,7 +15,6 @@ pub fn ueid() -> Option<&'static [u8]> {
     if value.is_null() {
         return None;
     }
-    // SAFETY: A parameter that was given is a C string that lives as long as the module, and it
-    // cannot be changed.
+    // SAFETY: A parameter that was given is a C string that lives as long as the module, and it cannot be changed.
     Some(unsafe { CStr::from_char_ptr(value) }.to_bytes())
 }

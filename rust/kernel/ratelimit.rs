@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits on what is logged.
+//! Rate limits for log messages.
 //!
 //! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h)
 
 use crate::bindings;
 
-/// Whether another message may be logged that a peer can bring about: ten in five seconds, whoever
-/// the peers are. What was held back is counted in a message of the kernel. Any context.
+/// Whether another message that a peer can cause may be logged: ten in five seconds, for all peers together. The kernel
+/// logs the number of suppressed ones. Any context.
 pub fn peer() -> bool {
     // SAFETY: No precondition.
     unsafe { bindings::ratelimit_peer() }

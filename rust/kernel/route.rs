@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where packets to a peer leave this machine. The kernel crate has no network devices, routes or neighbours yet.
+//! Routes to peers. The kernel crate has no network devices, routes or neighbours yet.
 //!
 //! C header: [`include/net/route.h`](srctree/include/net/route.h)
 
@@ -20,7 +20,7 @@ use crate::{
     }, //
 };
 
-/// The network device of a route, for comparison only: it may be gone.
+/// The network device of a route, for comparisons only: it may have been removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteDevice {
     /// Address of the `struct net_device`.
@@ -29,15 +29,13 @@ pub struct RouteDevice {
     pub ifindex: i32,
     /// Its name.
     pub name: NetdevName,
-    /// The id of the VLAN that packets go to: its own if it is a VLAN device, else that of the first one
-    /// below it.
+    /// VLAN id of the packets: that of the device if it is a VLAN device, else that of the first VLAN device below it.
     pub vlan: Option<u16>,
-    /// The device at the bottom of the stack that it stands on: by way of the first one below each;
-    /// itself if it does not stand on others.
+    /// The bottom of the device stack, following the first lower device of each; the device itself if it has none.
     pub base: BaseDevice,
 }
 
-/// A network device below others, for comparison only: it may be gone.
+/// A network device below others, for comparisons only: it may have been removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseDevice {
     /// Address of the `struct net_device`.
@@ -46,7 +44,7 @@ pub struct BaseDevice {
     pub name: NetdevName,
 }
 
-/// The name that a network device had at some moment.
+/// The name of a network device at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetdevName([u8; Self::MAX + 1]);
 
@@ -63,10 +61,10 @@ impl NetdevName {
     ///
     /// `dev` must be valid.
     unsafe fn of(dev: NonNull<bindings::net_device>) -> Self {
-        // SAFETY: By the caller's promise. A rename at the same time gives a mixture, which names no
-        // device, or another one, as it might have a moment later.
+        // SAFETY: By the caller's promise. With a concurrent rename the result is a mixture, which names no device, or
+        // another one, as the name might a moment later.
         let name = unsafe { (&raw const (*dev.as_ptr()).name).read_volatile() };
-        // CAST: Bytes, whatever their sign is here.
+        // CAST: Bytes, whatever their signedness here.
         Self(name.map(|byte| byte as u8))
     }
 }
@@ -74,14 +72,14 @@ impl NetdevName {
 /// How an IPv4 address is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// By way of a gateway.
+    /// Whether it is reached through a gateway.
     pub has_gateway: bool,
-    /// Ethernet address of the next hop; zeroes if it is not known yet.
+    /// Ethernet address of the next hop; zeroes if it is not resolved yet.
     pub mac: [u8; 6],
 }
 
 impl TcpSocket {
-    /// The device by which the connection's packets leave. Any context.
+    /// The device through which the connection's packets are sent. Any context.
     pub fn route_device(&self) -> Option<RouteDevice> {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and this is an RCU read section.
@@ -110,25 +108,24 @@ impl TcpSocket {
         unsafe { NetNs::from_ptr(bindings::sock_net(self.sk_ptr())) }
     }
 
-    /// The network namespace, for comparison only.
+    /// The address of the network namespace, for comparisons only.
     pub fn netns_address(&self) -> usize {
         // SAFETY: The socket is alive and has a namespace.
         (unsafe { bindings::sock_net(self.sk_ptr()) }) as usize
     }
 
-    /// Looks the way from `source` to `destination` up, in the connection's namespace. May sleep.
+    /// Looks up the path from `source` to `destination`, in the connection's namespace. May sleep.
     ///
     /// # Errors
     ///
-    /// `EHOSTUNREACH` and its like without a route or a neighbour.
+    /// `EHOSTUNREACH` and similar without a route or a neighbour.
     pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<Path> {
         // SAFETY: The socket holds its namespace.
         unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
     }
 }
 
-/// Looks the way from `source` to `destination` up, by the device of number `ifindex` if that is not 0.
-/// Any context.
+/// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0. Any context.
 ///
 /// # Safety
 ///
@@ -136,7 +133,7 @@ impl TcpSocket {
 ///
 /// # Errors
 ///
-/// `EHOSTUNREACH` and its like without a route or a neighbour.
+/// `EHOSTUNREACH` and similar without a route or a neighbour.
 unsafe fn path(
     net: *mut bindings::net,
     ifindex: i32,
@@ -154,7 +151,7 @@ unsafe fn path(
     rt.path(daddr)
 }
 
-/// Looks the way from `source` to `destination` up, by a network device.
+/// Looks up the path from `source` to `destination`, through a network device.
 ///
 /// # Safety
 ///
@@ -168,8 +165,7 @@ pub(crate) unsafe fn path_by(
     source: [u8; 4],
     destination: [u8; 4],
 ) -> Result<Path> {
-    // SAFETY: By the caller's promise; what was the device's namespace a moment ago is not freed in an RCU read
-    // section.
+    // SAFETY: By the caller's promise; a namespace just read from a device is not freed within the RCU read section.
     unsafe {
         let ifindex = (&raw const (*dev.as_ptr()).ifindex).read_volatile();
         path(
@@ -182,7 +178,7 @@ pub(crate) unsafe fn path_by(
 }
 
 impl BaseDevice {
-    /// The device at the bottom of the stack that `dev` stands on.
+    /// Returns the bottom of the device stack below `dev`.
     ///
     /// # Safety
     ///
@@ -192,13 +188,13 @@ impl BaseDevice {
         let base = unsafe { base_of(dev) };
         Self {
             address: base.as_ptr() as usize,
-            // SAFETY: What `dev` stands on is valid as long as it is.
+            // SAFETY: Devices below `dev` are valid as long as it is.
             name: unsafe { NetdevName::of(base) },
         }
     }
 }
 
-/// The id of a VLAN device; `None` for any other.
+/// Returns the id of a VLAN device; `None` for any other.
 ///
 /// # Safety
 ///
@@ -212,7 +208,7 @@ pub(crate) unsafe fn vlan_of(dev: NonNull<bindings::net_device>) -> Option<u16> 
     Some(unsafe { bindings::vlan_id(dev.as_ptr()) })
 }
 
-/// The id of a VLAN device, or of the first one below a device.
+/// Returns the id of a VLAN device, or of the first one below a device.
 ///
 /// # Safety
 ///
@@ -225,7 +221,7 @@ unsafe fn vlan_below(dev: NonNull<bindings::net_device>) -> Option<u16> {
             data: (&raw mut vlan).cast(),
             ..Default::default()
         };
-        // SAFETY: By the caller's promise; `private` is what `if_vlan` wants.
+        // SAFETY: By the caller's promise; `private` is what `if_vlan` expects.
         unsafe {
             bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_vlan), &raw mut private)
         };
@@ -233,7 +229,7 @@ unsafe fn vlan_below(dev: NonNull<bindings::net_device>) -> Option<u16> {
     vlan
 }
 
-/// Ends the walk at a VLAN device.
+/// Stops the walk at a VLAN device.
 ///
 /// # Safety
 ///
@@ -244,12 +240,12 @@ unsafe extern "C" fn if_vlan(
 ) -> i32 {
     // SAFETY: The device is valid during the walk.
     let vlan = NonNull::new(dev).and_then(|dev| unsafe { vlan_of(dev) });
-    // SAFETY: `vlan_below` passes the place for the result.
+    // SAFETY: `vlan_below` passes a pointer to the result.
     unsafe { (*private).data.cast::<Option<u16>>().write(vlan) };
     i32::from(vlan.is_some())
 }
 
-/// The device at the bottom of the stack that `dev` stands on.
+/// Returns the bottom of the device stack below `dev`.
 ///
 /// # Safety
 ///
@@ -260,15 +256,15 @@ unsafe fn base_of(dev: NonNull<bindings::net_device>) -> NonNull<bindings::net_d
         data: (&raw mut base).cast(),
         ..Default::default()
     };
-    // The first device without one below is the end of the way by first ones.
-    // SAFETY: By the caller's promise; `private` is what `if_bottom` wants.
+    // The first device without a lower one ends the path through the first lower devices.
+    // SAFETY: By the caller's promise; `private` is what `if_bottom` expects.
     unsafe {
         bindings::netdev_walk_all_lower_dev_rcu(dev.as_ptr(), Some(if_bottom), &raw mut private)
     };
     base
 }
 
-/// Ends the walk at a device that stands on no other.
+/// Stops the walk at a device without lower devices.
 ///
 /// # Safety
 ///
@@ -277,14 +273,14 @@ unsafe extern "C" fn if_bottom(
     dev: *mut bindings::net_device,
     private: *mut bindings::netdev_nested_priv,
 ) -> i32 {
-    /// The level of a device with none below it.
+    /// The level of a device without lower devices.
     const BOTTOM: u8 = 1;
     // SAFETY: The device is valid during the walk; a byte is read whole.
     let level = unsafe { (&raw const (*dev).lower_level).read_volatile() };
     let Some(dev) = NonNull::new(dev).filter(|_| level <= BOTTOM) else {
         return 0;
     };
-    // SAFETY: `base_of` passes the place for the result.
+    // SAFETY: `base_of` passes a pointer to the result.
     unsafe {
         (*private)
             .data
@@ -294,7 +290,7 @@ unsafe extern "C" fn if_bottom(
     1
 }
 
-/// Whether the network device has an IPv4 address in whose subnet both addresses are.
+/// Whether the network device has an IPv4 address whose subnet contains both addresses.
 ///
 /// # Safety
 ///
@@ -308,8 +304,8 @@ pub(crate) unsafe fn is_onlink(
     unsafe { find_address(dev, |has| has(one) && has(other)) }.is_some()
 }
 
-/// The IPv4 address of a network device from which `destination` is reached by it: in one of its subnets, or by
-/// way of a gateway. Without `destination` it is the device's first one.
+/// Returns the IPv4 address of a network device from which it reaches `destination`: in one of its subnets, or through
+/// a gateway. Without `destination` it is the device's first one.
 ///
 /// # Safety
 ///
@@ -333,8 +329,8 @@ pub(crate) unsafe fn source(
     })
 }
 
-/// The first IPv4 address of a network device for which `is_it` holds, which is told what addresses are in the same
-/// subnet.
+/// Returns the first IPv4 address of a network device for which `is_it` holds; its argument tests whether an address is
+/// in the same subnet.
 ///
 /// # Safety
 ///

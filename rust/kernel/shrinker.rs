@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shrinkers: memory that its owner keeps for later, and gives back when there is little left.
+//! Shrinkers: caches that are freed when memory is short.
 //!
 //! C header: [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
 
@@ -17,24 +17,24 @@ use kernel::{
 
 use crate::bindings;
 
-/// Who keeps memory that can be given back.
+/// An owner of memory that can be freed on request.
 ///
-/// Both methods run inside whatever allocation came short of memory, in process context, with any lock
-/// held under which memory is allocated with `GFP_KERNEL`. So they must not wait for such a lock, but may
-/// try to take it; and they wait for no network.
+/// Both methods run inside the allocation that found memory short, in process context, with any lock held under which
+/// memory is allocated with `GFP_KERNEL`. So they must not wait for such a lock, but may try to take it; nor may they
+/// wait for the network.
 pub trait Shrinker: Send + Sync + 'static {
-    /// How many objects there are that could be freed. Called often.
+    /// Returns the number of objects that could be freed. Called often.
     fn count(&self) -> usize;
 
-    /// Frees about `objects`, or has them freed soon; says how many were freed by now.
+    /// Frees about `objects`, or schedules that; returns how many have been freed already.
     fn scan(&self, objects: usize) -> usize;
 }
 
-/// Keeps a [`Shrinker`] registered. Dropping it waits for calls that are under way, and may sleep.
+/// Keeps a [`Shrinker`] registered. Dropping it waits for calls in progress, and may sleep.
 ///
 /// # Invariants
 ///
-/// `shrinker` is from `shrinker_alloc` and owned; its `private_data` points to what `_owner` holds.
+/// `shrinker` is from `shrinker_alloc` and owned; its `private_data` points to the object held by `_owner`.
 pub struct Registration<T: Shrinker> {
     shrinker: NonNull<bindings::shrinker>,
     _owner: Arc<T>,
@@ -53,17 +53,17 @@ impl<T: Shrinker> Registration<T> {
     ///
     /// `ENOMEM`.
     pub fn new(name: &'static CStr, owner: Arc<T>) -> Result<Self> {
-        // SAFETY: The format takes one string argument, which is what it gets.
+        // SAFETY: The format takes one string argument, which is passed.
         let ptr = unsafe { bindings::shrinker_alloc(0, c"%s".as_char_ptr(), name.as_char_ptr()) };
         let shrinker = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // SAFETY: Just allocated, and nobody else knows it before it is registered.
+        // SAFETY: Just allocated, and nothing else knows it before it is registered.
         let fields = unsafe { &mut *shrinker.as_ptr() };
         fields.count_objects = Some(Self::count_callback);
         fields.scan_objects = Some(Self::scan_callback);
         fields.private_data = Arc::as_ptr(&owner).cast_mut().cast();
         // SAFETY: Allocated and filled above.
         unsafe { bindings::shrinker_register(shrinker.as_ptr()) };
-        // INVARIANT: Allocated above, with a pointer to what `owner` holds.
+        // INVARIANT: Allocated above, with a pointer to the object held by `owner`.
         Ok(Self {
             shrinker,
             _owner: owner,
@@ -73,7 +73,7 @@ impl<T: Shrinker> Registration<T> {
 
     /// # Safety
     ///
-    /// `shrinker` must be the one of a living registration, or of one that waits in its `drop`.
+    /// `shrinker` must belong to a live registration, or to one that waits in its `drop`.
     unsafe fn owner<'a>(shrinker: *mut bindings::shrinker) -> &'a T {
         // SAFETY: By the type invariant the pointer is to a `T` which the registration keeps.
         unsafe { &*(*shrinker).private_data.cast::<T>() }
@@ -81,7 +81,7 @@ impl<T: Shrinker> Registration<T> {
 
     /// # Safety
     ///
-    /// For the kernel, which calls it between registration and the end of `shrinker_free`.
+    /// To be called only by the kernel, between registration and the end of `shrinker_free`.
     unsafe extern "C" fn count_callback(
         shrinker: *mut bindings::shrinker,
         _control: *mut bindings::shrink_control,
@@ -89,7 +89,7 @@ impl<T: Shrinker> Registration<T> {
         // SAFETY: By the caller's promise.
         match unsafe { Self::owner(shrinker) }.count() {
             0 => EMPTY,
-            // The largest numbers are special.
+            // The largest values are special.
             objects => objects.min(MOST),
         }
     }
@@ -110,17 +110,17 @@ impl<T: Shrinker> Registration<T> {
 
 impl<T: Shrinker> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the shrinker is ours; it was registered in `new`. No callback
-        // runs afterwards, so that the owner may go.
+        // SAFETY: By the type invariant the shrinker is ours; it was registered in `new`. No callback runs afterwards,
+        // so that the owner may be dropped.
         unsafe { bindings::shrinker_free(self.shrinker.as_ptr()) };
     }
 }
 
 /// There is nothing to free.
-// CAST: C says `~0UL - 1`, of which bindgen makes a smaller -2: the sign is carried on.
+// CAST: C has `~0UL - 1`, which bindgen turns into a narrower -2: the cast sign-extends it.
 const EMPTY: c_ulong = bindings::SHRINK_EMPTY as c_ulong;
 
-/// The largest number that is one of objects.
+/// The largest number of objects.
 const MOST: c_ulong = EMPTY - 1;
 
 const _: () = assert!(EMPTY == c_ulong::MAX - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `sock_diag`: the list of a family's sockets that `ss` and its like ask for.
+//! `sock_diag`: lists a family's sockets for `ss` and similar tools.
 //!
 //! C headers: [`include/linux/sock_diag.h`](srctree/include/linux/sock_diag.h),
 //! [`include/uapi/linux/smc_diag.h`](srctree/include/uapi/linux/smc_diag.h)
@@ -40,11 +40,11 @@ pub trait SockDiag: Sized + 'static {
     /// The family's number.
     const FAMILY: u16;
 
-    /// Puts the sockets of who asked, in as many passes as it takes. May sleep.
+    /// Lists the sockets for a requester, in one or more passes. May sleep.
     ///
     /// # Errors
     ///
-    /// Whatever makes the list impossible.
+    /// Any error that makes the list impossible.
     fn dump(list: &mut SockList<'_>) -> Result;
 }
 
@@ -60,7 +60,7 @@ unsafe impl Sync for Handler {}
 
 impl<D: SockDiag> SockDiagRegistration<D> {
     /// Memory of the module: the kernel reads it in an RCU section that may have begun before the end of the
-    /// registration, and then with a reference of the module.
+    /// registration, and then with a reference to the module.
     const HANDLER: &'static Handler = &Handler(bindings::sock_diag_handler {
         owner: (&raw const __this_module).cast_mut().cast(),
         // CAST: The number of a family, which the registration checks.
@@ -69,11 +69,11 @@ impl<D: SockDiag> SockDiagRegistration<D> {
         ..pin_init::zeroed()
     });
 
-    /// Registers the family; its sockets may be asked for from then on. May sleep.
+    /// Registers the family; its sockets may be requested from then on. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if somebody answers for the family already, `EINVAL` for a number that none can have.
+    /// `EBUSY` if the family has a handler already, `EINVAL` for an invalid family number.
     pub fn new() -> Result<Self> {
         u8::try_from(D::FAMILY)?;
         // SAFETY: A static record.
@@ -93,7 +93,7 @@ impl<D: SockDiag> SockDiagRegistration<D> {
         }
         // SAFETY: The kernel passes a request with its header.
         let (kind, flags) = unsafe { ((*nlh).nlmsg_type, (*nlh).nlmsg_flags) };
-        // One bit of the flag for lists is enough: smcss sets no more.
+        // One bit of NLM_F_DUMP is enough: smcss sets no more.
         let is_list = u32::from(flags) & bindings::NLM_F_DUMP != 0;
         if u32::from(kind) != bindings::SOCK_DIAG_BY_FAMILY || !is_list {
             return 0;
@@ -104,8 +104,7 @@ impl<D: SockDiag> SockDiagRegistration<D> {
             min_dump_alloc: bindings::SOCK_DIAG_ALLOC,
             ..pin_init::zeroed()
         };
-        // SAFETY: As above; the socket of the kernel's side lives as long as its namespace, which the
-        // socket of who asked holds.
+        // SAFETY: As above; the kernel's socket lives as long as its namespace, which the requester's socket holds.
         unsafe {
             bindings::__netlink_dump_start(bindings::diag_nlsk(skb), skb, nlh, &raw mut control)
         }
@@ -126,8 +125,8 @@ impl<D: SockDiag> SockDiagRegistration<D> {
             _pass: PhantomData,
         };
         match D::dump(&mut list) {
-            // The kernel calls again until nothing more was put.
-            // SAFETY: The message is there.
+            // The kernel calls again until a pass adds nothing.
+            // SAFETY: The message is valid.
             Ok(()) => i32::try_from(unsafe { (*skb).len }).unwrap_or(i32::MAX),
             Err(e) => e.to_errno(),
         }
@@ -141,12 +140,11 @@ impl<D: SockDiag> Drop for SockDiagRegistration<D> {
     }
 }
 
-/// One pass over a list.
+/// One pass of a dump.
 ///
 /// # Invariants
 ///
-/// `skb` and `cb` are the message under construction and the state of a dump, and nobody else's for
-/// `'a`.
+/// `skb` and `cb` are the message under construction and the state of a dump, and used by nothing else for `'a`.
 pub struct SockList<'a> {
     skb: NonNull<bindings::sk_buff>,
     cb: NonNull<bindings::netlink_callback>,
@@ -154,15 +152,15 @@ pub struct SockList<'a> {
 }
 
 impl<'a> SockList<'a> {
-    /// The namespace of who asked.
+    /// The network namespace of the requester.
     pub fn netns(&self) -> &'a NetNs {
-        // SAFETY: The socket of who asked keeps its namespace during the call.
+        // SAFETY: The requester's socket keeps its namespace during the call.
         unsafe { NetNs::from_ptr(bindings::skb_net(self.skb.as_ptr())) }
     }
 
-    /// The bits for what was asked for beyond the base; none if the request ends before them.
+    /// The bits of the requested extensions; 0 if the request ends before them.
     pub fn extensions(&self) -> u8 {
-        /// Where the byte stands in the request.
+        /// Offset of the byte in the request.
         const PLACE: i32 = 3;
         // SAFETY: By the type invariant; the request lives as long as the dump.
         let (data, len) = unsafe {
@@ -176,7 +174,7 @@ impl<'a> SockList<'a> {
         }
     }
 
-    /// The key at which this pass goes on: 0 in the first one.
+    /// The key at which this pass continues: 0 in the first one.
     pub fn next(&self) -> u64 {
         // SAFETY: See `place`.
         unsafe { self.place().read() }
@@ -185,12 +183,12 @@ impl<'a> SockList<'a> {
     fn place(&self) -> *mut u64 {
         // SAFETY: By the type invariant.
         let place = unsafe { &raw mut (*self.cb.as_ptr()).__bindgen_anon_1 };
-        // The state is 48 bytes for whom the dump belongs to, aligned for longs, and zero at first.
+        // The state is 48 bytes for the dump's owner, aligned for longs, and initially zero.
         place.cast()
     }
 
-    /// Puts a socket, with a key that grows from socket to socket; says whether it fitted. The next
-    /// pass goes on behind the last one that did.
+    /// Adds a socket, with a key that increases from socket to socket; returns whether it fitted. The next pass
+    /// continues after the last one that did.
     ///
     /// # Errors
     ///
@@ -235,9 +233,9 @@ impl<'a> SockList<'a> {
             bindings::nlmsg_put(self.skb.as_ptr(), portid, seq, kind, len, flags)
         };
         let nlh = NonNull::new(nlh).ok_or(EMSGSIZE)?;
-        // SAFETY: The message has room for so many bytes after its header.
+        // SAFETY: The message has room for that many bytes after its header.
         let data = unsafe { bindings::nlmsg_data(nlh.as_ptr()) }.cast::<u8>();
-        // SAFETY: As above, and nobody else writes there.
+        // SAFETY: As above, and nothing else writes there.
         unsafe { ptr::copy_nonoverlapping(base.as_ptr(), data, BASE_LEN) };
         // SAFETY: By the type invariant.
         fill(&mut unsafe { Attrs::new(self.skb) })?;
@@ -246,8 +244,8 @@ impl<'a> SockList<'a> {
         Ok(())
     }
 
-    /// The base of a socket's message (`struct smc_diag_msg`). `state` is its state, `mode` how its data
-    /// go; the addresses are those of the TCP socket below it.
+    /// Builds the base of a socket's message (`struct smc_diag_msg`). `state` is its state, `mode` how its data are
+    /// transferred; the addresses are those of the TCP socket below it.
     pub fn base(
         &self,
         sk: &Sk,
@@ -265,7 +263,7 @@ impl<'a> SockList<'a> {
         // SAFETY: The socket is alive.
         let inode = unsafe { bindings::sock_i_ino(sk.as_ptr()) };
         let parts: [&[u8]; 10] = [
-            // What was shut down is an attribute.
+            // The shutdown mask is an attribute.
             &[sk.family(), state, mode, 0],
             &id.source_port,
             &id.destination_port,
@@ -291,7 +289,7 @@ pub const BASE_LEN: usize = size_of::<bindings::smc_diag_msg>();
 
 const _: () = assert!(BASE_LEN == 64);
 
-/// Between which places a TCP connection is, in the byte order of the network.
+/// The endpoints of a TCP connection, in network byte order.
 struct Id {
     source_port: [u8; 2],
     destination_port: [u8; 2],
@@ -301,10 +299,10 @@ struct Id {
 }
 
 impl TcpSocket {
-    /// The socket's addresses, also those of a connection that has ended.
+    /// Returns the socket's addresses, also those of a connection that has ended.
     fn id(&self, version: IpVersion) -> Id {
         let sk = self.sk_ptr();
-        /// Reads a field, which others may write meanwhile: it is only shown.
+        /// Reads a field, which may change concurrently: it is only displayed.
         macro_rules! read {
             ($($field:ident).+) => {
                 // SAFETY: The socket is alive, and the field is a plain number or an array of such.

@@ -2,7 +2,7 @@
 
 //! The clock and its units.
 //!
-//! `kernel::time::Instant` does not tell its nanoseconds, which the protocol core counts in, and has no coarse clock.
+//! `kernel::time::Instant` does not expose its nanoseconds, in which the protocol core counts, and has no coarse clock.
 //!
 //! C header: [`include/linux/jiffies.h`](srctree/include/linux/jiffies.h)
 
@@ -10,14 +10,14 @@ use kernel::time::Jiffies;
 
 use crate::bindings;
 
-/// Jiffies of a second.
+/// Jiffies per second.
 pub const HZ: Jiffies = bindings::SMC_HZ as Jiffies;
 
-/// Nanoseconds of the monotonic clock. Any context.
+/// Returns the monotonic clock in ns. Any context.
 pub fn now_ns() -> u64 {
     // SAFETY: No precondition.
     let now = unsafe { bindings::ktime_get() };
-    // CAST: the clock starts at zero.
+    // CAST: The clock starts at zero.
     now as u64
 }
 
@@ -26,28 +26,28 @@ pub fn coarse_ns() -> u64 {
     let mut now = bindings::timespec64::default();
     // SAFETY: `now` may be written.
     unsafe { bindings::ktime_get_coarse_ts64(&mut now) };
-    // CAST: the clock starts at zero, and nanoseconds are below a second.
+    // CAST: The clock starts at zero, and nanoseconds are below a second.
     (now.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(now.tv_nsec as u64)
 }
 
-/// Jiffies that are at least `ns` nanoseconds, as the timeout of a wait.
+/// Converts `ns` nanoseconds to jiffies, rounded up, as the timeout of a wait.
 pub fn timeout(ns: u64) -> isize {
-    // CAST: a wait is less than years.
+    // CAST: A wait is less than years.
     jiffies(ns) as isize
 }
 
-/// Nanoseconds of a jiffy.
+/// Nanoseconds per jiffy.
 const NS_PER_JIFFY: u64 = 1_000_000_000 / HZ as u64;
 
-/// Nanoseconds of so many jiffies.
+/// Converts jiffies to nanoseconds.
 pub fn nanos(jiffies: Jiffies) -> u64 {
     (jiffies as u64).saturating_mul(NS_PER_JIFFY)
 }
 
-/// Jiffies that are at least `ns` nanoseconds.
+/// Converts `ns` nanoseconds to jiffies, rounded up.
 pub fn jiffies(ns: u64) -> Jiffies {
-    // CAST: a wait is less than years.
+    // CAST: A wait is less than years.
     ns.div_ceil(NS_PER_JIFFY) as Jiffies
 }

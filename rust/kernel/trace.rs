@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tracepoints of the module, which are those of the C module.
+//! The module's tracepoints, which are those of the C module.
 //!
-//! One that is off costs an instruction that does nothing: what it would show is not looked up. Addresses
-//! are there to tell objects apart, and printed as hashes.
+//! A disabled one costs a no-op instruction: its arguments are not evaluated. Addresses only distinguish objects, and
+//! are printed as hashes.
 //!
 //! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h), `include/trace/events/smc.h`
 //!
-//! `kernel::tracepoint::declare_trace!` looks for a tracepoint in the kernel's own bindings, where those of a module
-//! are not, and evaluates what is shown before it looks at the key.
+//! `kernel::tracepoint::declare_trace!` expects a tracepoint in the kernel's own bindings, which lack those of a
+//! module, and evaluates its arguments before it checks the key.
 
 use core::{
     ffi::c_void,
@@ -26,19 +26,19 @@ use crate::{
     }, //
 };
 
-/// Whether somebody listens to a tracepoint, by its static key.
+/// Whether a tracepoint is enabled, by its static key.
 #[cfg(CONFIG_TRACEPOINTS)]
 macro_rules! is_on {
     ($tracepoint:ident) => {{
         #[cfg(CONFIG_JUMP_LABEL)]
-        // SAFETY: The tracepoint is one that C defines, so its key is a static key.
+        // SAFETY: The tracepoint is defined in C, so its key is a static key.
         let is_on = unsafe {
             kernel::jump_label::arch_static_branch! {
                 bindings::$tracepoint, bindings::tracepoint, key, false
             }
         };
         #[cfg(not(CONFIG_JUMP_LABEL))]
-        // SAFETY: As above. The key's first word is the count of listeners, which changes at any time.
+        // SAFETY: As above. The key's first word is the count of users, which changes at any time.
         let is_on = unsafe {
             ptr::addr_of!(bindings::$tracepoint.key)
                 .cast::<i32>()
@@ -49,7 +49,7 @@ macro_rules! is_on {
     }};
 }
 
-/// Without tracepoints nobody does.
+/// Without tracepoints none is.
 #[cfg(not(CONFIG_TRACEPOINTS))]
 macro_rules! is_on {
     ($tracepoint:ident) => {
@@ -57,8 +57,8 @@ macro_rules! is_on {
     };
 }
 
-/// `len` bytes were taken from an application to be sent. `device` is asked for the name of the link's RDMA
-/// device. Any context that it may be in.
+/// `len` bytes were taken from an application to be sent. `device` returns the name of the link's RDMA device. Any
+/// context that it may be called in.
 #[inline(always)]
 pub fn tx_sendmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
     if is_on!(__tracepoint_smc_tx_sendmsg) {
@@ -66,7 +66,7 @@ pub fn tx_sendmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
     }
 }
 
-/// `len` bytes were given to an application. Otherwise as [`tx_sendmsg`].
+/// `len` bytes were passed to an application. Otherwise as [`tx_sendmsg`].
 #[inline(always)]
 pub fn rx_recvmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
     if is_on!(__tracepoint_smc_rx_recvmsg) {
@@ -84,7 +84,7 @@ fn message(emit: Message, sk: &Sk, len: usize, device: Option<Name>) {
     unsafe { emit(sk.as_ptr().cast(), sk.netns_cookie(), len, text, text_len) };
 }
 
-/// From now on TCP answers for a socket. Any context.
+/// TCP handles a socket's data from now on. Any context.
 #[inline(always)]
 pub fn switch_to_fallback(sk: &Sk, tcp: &TcpSocket, reason: u32) {
     if is_on!(__tracepoint_smc_switch_to_fallback) {
@@ -96,20 +96,20 @@ pub fn switch_to_fallback(sk: &Sk, tcp: &TcpSocket, reason: u32) {
     }
 }
 
-/// What is told of a link that went down.
+/// Data of the event of a link that went down.
 pub struct LinkDown {
     /// The address of its link group.
     pub group: usize,
     /// The cookie of the group's network namespace.
     pub net_cookie: u64,
-    /// The link's state, as user space knows it.
+    /// The link's state, as shown to user space.
     pub state: u8,
     /// The name of the link's RDMA device.
     pub device: Option<Name>,
 }
 
-/// The link at an address went down. The event names the place of this call, so whoever passes it on for
-/// others is inline, too. Any context that `facts` may be in.
+/// The link at an address went down. The event shows the place of this call, so functions that wrap it are inline, too.
+/// Any context that `facts` may be called in.
 #[inline(always)]
 pub fn link_down<T>(link: &T, facts: impl FnOnce() -> LinkDown) {
     if is_on!(__tracepoint_smcr_link_down) {

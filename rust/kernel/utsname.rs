@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The name of this machine.
+//! The host name.
 //!
 //! C header: [`include/linux/utsname.h`](srctree/include/linux/utsname.h)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that others write while we copy: a ring that a peer fills by RDMA, for instance.
+//! Memory that others write while we copy: for instance a ring that a peer fills by RDMA.
 
 /// A block of memory that is copied from and to with raw pointers only, never borrowed.
 ///
@@ -21,7 +21,7 @@ pub unsafe trait Window {
     }
 }
 
-/// Checks a range against the block and returns where it starts, and what of it is inside.
+/// Checks a range against the block; returns its start and how much of it is inside.
 pub(crate) fn range<W: Window + ?Sized>(window: &W, offset: usize, len: usize) -> (*mut u8, usize) {
     let Some(room) = window.len().checked_sub(offset) else {
         return (window.as_ptr(), 0);

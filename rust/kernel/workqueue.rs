@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Workqueues of our own: what runs on them has ended before the module goes.
+//! Our own workqueues: all work on them ends before the module is unloaded.
 //!
-//! `kernel::workqueue` has references to the queues of the system, and no way to make one.
+//! `kernel::workqueue` has references to the system's queues, and no way to create one.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -19,11 +19,10 @@ use kernel::{
 
 use crate::bindings;
 
-/// A workqueue. Dropping it waits for all work on it, so drop it neither in atomic context nor from
-/// its own work.
+/// A workqueue. Dropping it waits for all work on it, so drop it neither in atomic context nor from its own work.
 ///
-/// It is no [`Queue`] to its users: delayed work is not on the queue before its time has come, so nobody would wait
-/// for that, and its timer would find the queue freed.
+/// It is not exposed as a [`Queue`]: delayed work is not on the queue before its time, so the drop would not wait for
+/// it, and its timer would find the queue freed.
 ///
 /// # Invariants
 ///
@@ -36,15 +35,15 @@ unsafe impl Send for OwnedWorkqueue {}
 unsafe impl Sync for OwnedWorkqueue {}
 
 impl OwnedWorkqueue {
-    /// A queue whose work is not bound to a CPU. `max_active` works of it run at a time, 0 for the
-    /// default.
+    /// Creates a queue whose work is not bound to a CPU. At most `max_active` of its work items run at a time, 0 for
+    /// the default.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub fn unbound(name: &'static CStr, max_active: i32) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_UNBOUND;
-        // SAFETY: The format takes one string argument, which is what it gets.
+        // SAFETY: The format takes one string argument, which is passed.
         let ptr = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
@@ -57,7 +56,7 @@ impl OwnedWorkqueue {
         NonNull::new(from_err_ptr(ptr)?).map(Self).ok_or(ENOMEM)
     }
 
-    /// Has a work item run, unless it waits to already. Any context.
+    /// Queues a work item, unless it is pending already. Any context.
     pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
         W: RawWorkItem<ID> + Send + 'static,
@@ -66,7 +65,7 @@ impl OwnedWorkqueue {
         unsafe { Queue::from_raw(self.0.as_ptr().cast()) }.enqueue(item)
     }
 
-    /// Waits until all work that is on the queue now has run. May sleep; not from its own work.
+    /// Waits until all work now on the queue has run. May sleep; not from its own work.
     pub fn flush(&self) {
         // SAFETY: By the type invariant the queue is alive.
         unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };

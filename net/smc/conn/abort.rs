@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ends of a connection that nobody closed: the group ends, the peer breaks the protocol, TCP is reset
-//! (RFC 7609 section 4.8.2; C functions `smc_conn_kill`, `smc_close_active_abort`).
+//! Aborts of a connection: the group ends, the peer violates the protocol, TCP is reset (RFC 7609 section 4.8.2; C
+//! functions `smc_conn_kill`, `smc_close_active_abort`).
 
 use kernel::{
     prelude::*,
@@ -25,13 +25,13 @@ use super::Conn;
 
 static QUEUE: Global<OwnedWorkqueue> = Global::new();
 
-/// Keeps what connections do when they are aborted within the life of the module.
+/// Holds the workqueue for aborts for the life of the module.
 pub(crate) struct Registry {
     _queue: Published<OwnedWorkqueue>,
 }
 
 impl Registry {
-    /// Makes the queue for that.
+    /// Creates the workqueue.
     pub(crate) fn new() -> Result<Self> {
         let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;
         Ok(Self {
@@ -41,16 +41,16 @@ impl Registry {
 }
 
 impl Conn {
-    /// Ends the connection from here: the application gets `err`, the peer is told by a message if the
-    /// link works, and the TCP connection is reset. A second call does nothing. Does not sleep.
+    /// Aborts the connection: the application gets `err`, the peer gets a CDC message if the link works, and the TCP
+    /// connection is reset. A second call does nothing. Does not sleep.
     ///
-    /// In the handshake this is only noted: the socket may yet go on over TCP.
+    /// During the handshake only a flag is set: the socket may still fall back to TCP.
     pub(crate) fn kill(self: &Arc<Self>, err: Error) {
         let mut inner = self.inner.lock();
         if inner.stream.is_killed() {
             return;
         }
-        // That the peer aborted, or that both ends have finished, the application knows.
+        // If the peer aborted, or both sides have closed, no error is set.
         let is_news = inner.stream.is_connected();
         inner.stream.abort();
         let is_up = inner.stream.state() != ConnState::Init;
@@ -64,7 +64,7 @@ impl Conn {
         }
     }
 
-    /// A connection that was killed in the handshake has left it.
+    /// Completes the abort of a connection that was killed during its handshake.
     pub(super) fn finish_kill(self: &Arc<Self>, err: Error) {
         let mut inner = self.inner.lock();
         inner.stream.abort();
@@ -74,7 +74,7 @@ impl Conn {
         self.announce_kill();
     }
 
-    /// Wakes the application of a connection that was aborted, whose error it has, and has TCP told.
+    /// Wakes the tasks of an aborted connection, whose error is set, and schedules the reset of TCP.
     pub(super) fn announce_kill(self: &Arc<Self>) {
         if let Some(sk) = self.sk() {
             self.show_state(&sk);
@@ -83,15 +83,15 @@ impl Conn {
             sk.wake_readable();
             sk.wake_writable();
             if let Some(queue) = QUEUE.get() {
-                // It is fine if the work waits to run already.
+                // The work may be queued already.
                 let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
             }
         }
         self.free_if_done();
     }
 
-    /// Takes the connection further if nothing of it is in flight any more: an abort is through, or the
-    /// connection leaves its group. Does not sleep.
+    /// Completes an abort, or removes a finished connection from its group, if nothing of it is in flight. Does not
+    /// sleep.
     pub(crate) fn free_if_done(&self) {
         let mut inner = self.inner.lock();
         let stream = &mut inner.stream;
@@ -101,7 +101,7 @@ impl Conn {
         let claim = inner.claim_done();
         let orphan = inner.orphan.take_if(|_| is_finished);
         if is_finished {
-            // The group does not find the connection any more when it ends.
+            // The end of the group does not find the connection any more.
             inner.release_device();
         }
         drop(inner);
@@ -118,7 +118,7 @@ impl Conn {
         }
     }
 
-    /// The peer said what cannot be.
+    /// Aborts the connection after a protocol violation of the peer.
     pub(super) fn on_fault(self: &Arc<Self>, fault: Fault) {
         if ratelimit::peer() {
             pr_warn!("a peer broke the protocol, its connection is aborted: {fault:?}\n");

@@ -2,7 +2,7 @@
 
 //! CDC messages of the peer (RFC 7609 section 4.3; C functions `smc_cdc_rx_handler`, `smc_cdc_msg_recv_action`).
 //!
-//! All of it may run in completion context, and does not sleep.
+//! All functions may run in completion context, and do not sleep.
 
 use kernel::{
     prelude::*,
@@ -25,7 +25,7 @@ use super::{
 use crate::rmb::Rmbe;
 
 impl Conn {
-    /// A message came by the link in `slot`.
+    /// Receives a CDC message on the link in `slot`.
     pub(super) fn receive_cdc(self: &Arc<Self>, slot: usize, cdc: &Cdc) {
         // Before the filter: a flush retires the links that are marked by then.
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
@@ -50,12 +50,12 @@ impl Conn {
         }
     }
 
-    /// The completion queues of all links are about to be flushed.
+    /// Called before the CQs of all links are flushed.
     pub(super) fn begin_rx_flush(&self) {
         self.inner.lock().cdc_hold.begin_flush();
     }
 
-    /// They were: what waited for that is processed.
+    /// Processes the messages that waited for the flush, which is done.
     pub(super) fn end_rx_flush(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         let results = inner.release_held();
@@ -65,7 +65,7 @@ impl Conn {
         }
     }
 
-    /// Carries out what a message of the peer asked for.
+    /// Carries out the effects of a CDC message.
     fn conclude_message(self: &Arc<Self>, result: Result<Followup, Fault>) {
         match result {
             Ok(after) => self.follow_up(&after),
@@ -75,7 +75,7 @@ impl Conn {
 }
 
 impl Inner {
-    /// Processes a message of the peer, which came by the link in `slot`, or was held back.
+    /// Processes a CDC message received on the link in `slot`; `None` for one that was held back.
     fn process(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<Followup, Fault> {
         let before = self.stream.arrived();
         let fx = self.stream.on_cdc(cdc)?;
@@ -92,7 +92,7 @@ impl Inner {
         Ok(self.after(fx))
     }
 
-    /// Processes the messages that were held, if the flush that they waited for has ended.
+    /// Processes the held messages if the flush that they waited for is done.
     fn release_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
         let held = self.cdc_hold.release();
         if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
@@ -103,23 +103,23 @@ impl Inner {
         held.map(|cdc| Some(self.process(None, &cdc?)))
     }
 
-    /// Whether a message that came by the link in `slot` has to wait for others, since it does not say by which link
-    /// came what those say.
+    /// Returns whether a message received on the link in `slot` has to wait for earlier ones: it does not tell on which
+    /// links the data of those arrived.
     fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
         self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
     }
 
-    /// Our receive element if what arrives there has to be synchronised.
+    /// Returns our RMBE if received data need a DMA sync.
     fn rmbe_to_sync(&self) -> Option<Arc<Rmbe>> {
         self.rmbe.as_ref().filter(|rmbe| rmbe.needs_sync()).cloned()
     }
 
-    /// Whether what arrives has to be synchronised.
+    /// Returns whether received data need a DMA sync.
     fn needs_sync(&self) -> bool {
         self.rmbe.as_ref().is_some_and(|rmbe| rmbe.needs_sync())
     }
 
-    /// Saves the urgent byte while nobody can overwrite it.
+    /// Saves the urgent byte before it can be overwritten.
     fn save_urgent(&mut self, offset: Option<u32>) {
         let (Some(offset), Some(rmbe)) = (offset, &self.rmbe) else {
             return;

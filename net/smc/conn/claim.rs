@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer's element that a connection writes to is its own as long as it does (RFC 7609 section 4.4.2).
+//! Exclusive use of the peer's RMBE by the connection that writes to it (RFC 7609 section 4.4.2).
 
 use kernel::prelude::*;
 use smc_proto::{
@@ -16,24 +16,23 @@ use super::{
 };
 use crate::lgr::LinkRef;
 
-/// An element of the peer that no other connection gets.
+/// A peer's RMBE that is reserved for one connection.
 pub(super) type Claim = (RowId, RmbeIndex);
 
 impl Inner {
-    /// Takes the claim out if nothing is written to the element any more.
+    /// Takes the claim out if nothing is written to the RMBE any more.
     pub(super) fn claim_done(&mut self) -> Option<Claim> {
         self.claim.take_if(|_| self.stream.has_stopped_writing())
     }
 }
 
 impl Conn {
-    /// Learns where the peer receives: an element that was claimed for the connection, and that the peer named
-    /// as on the link `named`. Data may come from now on; see [`Conn::establish`] for ours.
+    /// Sets the peer's RMBE, which was claimed for the connection and which the peer named for the link `named`. Data
+    /// may arrive from now on; see [`Conn::establish`] for ours.
     ///
     /// # Errors
     ///
-    /// If the connection has lost that link, and the peer did not say where the element is on the one that it
-    /// has now.
+    /// If the connection has lost that link, and the peer sent no RToken for the link that it uses now.
     pub(crate) fn learn(&self, named: &LinkRef, remote: PeerRmbe) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         inner.claim = Some((remote.row, remote.index));
@@ -46,8 +45,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Uses the link that the client named, which may be another one of the group than we did. Nothing was sent
-    /// yet. Does not sleep.
+    /// Uses the link that the client named, which may differ from the one that we named. Nothing was sent yet. Does not
+    /// sleep.
     pub(crate) fn use_link(&self, named: &LinkRef) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         if core::ptr::eq(&*inner.at.link, &*named.link) {
@@ -56,14 +55,14 @@ impl Conn {
         inner.at = named.clone();
         drop(inner);
         self.group.count_on(self.token, named.slot);
-        // Who moved connections away from the link before that did not find this one.
+        // A failover of that link before this may have missed the connection.
         match named.link.is_up() {
             true => Ok(()),
             false => Err(Reason::NoActiveLink),
         }
     }
 
-    /// The handshake failed: another connection may have the peer's element. Does not sleep.
+    /// Releases the claim after a failed handshake: another connection may use the RMBE. Does not sleep.
     pub(crate) fn give_up_claim(&self) {
         let claim = self.inner.lock().claim.take();
         self.release_claim(claim);

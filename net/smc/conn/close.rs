@@ -15,7 +15,7 @@ use smc_proto::{
 use super::Conn;
 
 impl Conn {
-    /// shutdown(2), with its `how`. May sleep.
+    /// shutdown(2) with argument `how`. May sleep.
     ///
     /// # Errors
     ///
@@ -43,9 +43,8 @@ impl Conn {
         Ok(())
     }
 
-    /// close(2) of the last descriptor; `linger` is the time to wait for data to leave, in jiffies, if the
-    /// application wants that. May sleep. The connection goes on by itself until the peer has all data and
-    /// has closed, too.
+    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set. May sleep. The connection
+    /// continues as an orphan until the peer has received all data and has closed, too.
     pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.flush(sk, timeout);
@@ -63,12 +62,12 @@ impl Conn {
         self.free_if_done();
     }
 
-    /// The application wants the connection reset, and goes on to use its socket for something else. May sleep.
+    /// Resets the connection; the application keeps the socket (connect(2) with AF_UNSPEC). May sleep.
     pub(crate) fn disconnect(self: &Arc<Self>, sk: &Sk) {
         self.close(sk, Some(0));
     }
 
-    /// Nobody wants the connection, which nobody has used. May sleep.
+    /// Closes a connection that was never used. May sleep.
     pub(crate) fn drop_unused(self: &Arc<Self>) {
         let patience = self.sk().map_or(0, |sk| sk.fin_timeout());
         self.detach_sock();
@@ -90,7 +89,7 @@ impl Conn {
         sk.wake_writable();
     }
 
-    /// Waits until all data have left, for so many jiffies.
+    /// Waits until all data are sent, at most `timeout` jiffies.
     fn flush(self: &Arc<Self>, sk: &Sk, timeout: isize) {
         if !self.with(|inner| inner.stream.needs_flush()) {
             return;
@@ -100,7 +99,7 @@ impl Conn {
             return;
         }
         self.while_flushing(|| {
-            // What has not left by then goes on without us, as with TCP.
+            // The rest is sent after close(2) has returned, as with TCP.
             let _ = sk.wait_until(timeout, false, || {
                 !self.with(|inner| inner.stream.needs_flush()) || sk.has_err()
             });

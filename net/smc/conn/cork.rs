@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that are held back for more to come (MSG_MORE, TCP_CORK): not for ever, as with TCP.
+//! Corked data (MSG_MORE, TCP_CORK), held back for a limited time, as with TCP.
 
 use kernel::sync::Arc;
 use smc_proto::time::{
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::clock::now;
 
-/// How long they wait at most, as with TCP.
+/// Longest time that corked data are held back, as with TCP.
 const MOST: Duration = Duration::from_millis(200);
 
 impl Inner {
-    /// Data are held back from now on, or are not. Says whether [`Conn::watch_cork`] is to be called.
+    /// Notes whether data are held back from now on. Returns whether the caller has to call [`Conn::watch_cork`].
     pub(crate) fn note_cork(&mut self, is_held: bool) -> bool {
         let was_held = self.corked_until.is_some();
         if is_held != was_held {
@@ -29,19 +29,19 @@ impl Inner {
 }
 
 impl Conn {
-    /// TCP_NODELAY or TCP_CORK was set; unless `corked` now, what was held back goes out.
+    /// Called after TCP_NODELAY or TCP_CORK was set; sends corked data unless `corked`.
     pub(crate) fn uncork(self: &Arc<Self>, corked: bool) {
         if !corked && self.with(|inner| inner.stream.uncork()) {
             self.transmit();
         }
     }
 
-    /// Has data looked at that are held back from now on. Does not sleep.
+    /// Arms the timer for data that are held back from now on. Does not sleep.
     pub(crate) fn watch_cork(&self) {
         self.group.arm_closing_timer(MOST);
     }
 
-    /// Has such data leave if they were held back for long enough, or says when they will have been.
+    /// Timer for corked data: sends them if due, else returns the deadline.
     pub(super) fn look_at_cork(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let until = inner.corked_until?;

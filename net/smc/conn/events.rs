@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a connection beside messages of the peer (`cdc`): completions, time, links and groups that end.
+//! Events of a connection other than CDC messages (`cdc`): completions, timers, ends of links and groups.
 
 use kernel::{
     prelude::*,
@@ -30,21 +30,21 @@ use crate::{
     link::Sender, //
 };
 
-/// What an event asks for, noted while the lock is held, so that it is not taken again.
+/// The effects of an event, collected under the lock and carried out without it.
 pub(super) struct Followup {
     fx: Effects,
-    /// The socket, if it is to hear of the event.
+    /// The socket, if it has to be woken.
     sk: Option<ARef<Sk>>,
-    /// Readers and pollers are to be woken.
+    /// Readers and pollers have to be woken.
     is_worth_reading: bool,
-    /// The connection may be about to leave its group, or to leave the peer's element.
+    /// The connection may be about to leave its group, or to release the peer's RMBE.
     is_ending: bool,
-    /// The peer is to be asked whether it sends on, on the link in this slot.
+    /// Slot of the link on which to send a TEST_LINK: does the peer send more data?
     echo: Option<usize>,
 }
 
 impl Conn {
-    /// Carries out what an event asked for.
+    /// Carries out the effects of an event.
     pub(super) fn follow_up(self: &Arc<Self>, after: &Followup) {
         let fx = &after.fx;
         if fx.transmit {
@@ -91,8 +91,7 @@ impl Inner {
             || fx.reset
             || fx.state_changed;
         let sk = if is_heard { self.sk() } else { None };
-        // Who waits in poll(2) for a number of bytes is not woken before, as with TCP; who waits in recv(2)
-        // may want fewer.
+        // As with TCP, poll(2) is not woken below SO_RCVLOWAT; a task in recv(2) may want fewer bytes.
         let is_worth_reading = fx.wake_readers
             && (self.reading > 0
                 || sk.as_ref().is_some_and(|sk| {
@@ -124,7 +123,7 @@ impl LgrConn for Conn {
 
     fn on_slot(self: Arc<Self>) {
         self.inner.lock().queued = false;
-        // Whoever offers the slot looks himself whether it was used.
+        // The caller checks whether the slot was used.
         let _ = self.try_transmit(|_| true);
     }
 
@@ -195,7 +194,7 @@ impl Conn {
     fn on_completion(self: Arc<Self>, take: impl FnOnce(&mut Stream) -> Effects) {
         let mut inner = self.inner.lock();
         let fx = take(&mut inner.stream);
-        // This may be the moment to go over to another link.
+        // A pending switch to another link may be possible now.
         self.try_switch(&mut inner);
         let mut idle = None;
         if inner.stream.may_release_sndbuf() && inner.stream.detach_sndbuf(false) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection moves to another link: because its own is lost (RFC 7609 section 4.6; C function
-//! `smc_switch_conns`), or because another one has less to do.
+//! Moves a connection to another link: because its own failed (RFC 7609 section 4.6; C function `smc_switch_conns`), or
+//! because another one has fewer connections.
 //!
-//! Both are begun by the one worker of the group, so that they do not meet.
+//! Both are started by the single link work of the group, so they do not run concurrently.
 
 use core::mem;
 
@@ -33,15 +33,15 @@ use crate::{
     rmb::SendBuf, //
 };
 
-/// Another link that is to carry what a connection sends.
+/// A pending switch of a connection to another link.
 pub(super) struct PendingSwitch {
     at: LinkRef,
-    /// The send buffer as that link's device sees it.
+    /// DMA mapping of the send buffer for that link's device.
     source: Option<Arc<Mapping>>,
 }
 
 impl PendingSwitch {
-    /// It will not be used: the buffer lets go of the link's device.
+    /// Drops the mapping for the link's device, which will not be used.
     fn forget(&self, buf: Option<&Arc<SendBuf>>) {
         if let (Some(buf), Some(source)) = (buf, &self.source) {
             buf.forget(source);
@@ -49,7 +49,7 @@ impl PendingSwitch {
     }
 }
 
-/// What the choice of a link depends on, as it was once.
+/// Snapshot of the state that the choice of a link depends on.
 struct Snapshot {
     slot: usize,
     row: Option<RowId>,
@@ -57,7 +57,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// The send buffer as the device of `link` sees it. May sleep.
+    /// Maps the send buffer for the device of `link`. May sleep.
     fn map(&self, link: &Link) -> Result<Option<Arc<Mapping>>> {
         self.buf.as_ref().map(|buf| buf.map(link)).transpose()
     }
@@ -72,7 +72,7 @@ impl Inner {
         }
     }
 
-    /// Whether everything is still as it was then.
+    /// Returns whether the state still equals the snapshot.
     fn is_as(&self, then: &Snapshot) -> bool {
         let now = self.view();
         let has_same_buf = match (&now.buf, &then.buf) {
@@ -85,9 +85,8 @@ impl Inner {
 }
 
 impl Conn {
-    /// Leaves the link in `slot`, whose queue pair is in the error state by now, if that is what carries
-    /// the connection: what is not known to have arrived is sent again on another link. Without one that
-    /// reaches the peer's buffer the connection is aborted. May sleep.
+    /// Leaves the link in `slot`, whose QP is in the error state, if the connection uses it: data not known to have
+    /// arrived are sent again on another link. If no link reaches the peer's RMB the connection is aborted. May sleep.
     pub(super) fn fail_over(self: &Arc<Self>, slot: usize) {
         if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_data_after_close()) {
             self.kill(ECONNABORTED);
@@ -97,12 +96,12 @@ impl Conn {
                 return;
             };
             let Some((slot, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
-                // The group ends, or the peer did not tell where its buffer is.
+                // The group ends, or the peer sent no RToken of its RMB for another link.
                 return self.abort_without_link();
             };
             let source = match then.map(&link) {
                 Ok(source) => source,
-                // That link went, too.
+                // That link is gone, too.
                 Err(_) if link.resources().is_none() => continue,
                 Err(_) => return self.abort_without_link(),
             };
@@ -115,7 +114,7 @@ impl Conn {
             inner.sndbuf_dma = source;
             inner.at = LinkRef { slot, link };
             inner.queued = false;
-            // Whoever wanted to send waits since the link went down.
+            // Writers have been waiting since the link went down.
             let fx = Effects {
                 wake_writers: true,
                 ..inner.stream.on_link_switch()
@@ -126,7 +125,7 @@ impl Conn {
         }
     }
 
-    /// How things are if the link in `slot` carries the connection. If it only was to, it is not.
+    /// Returns a snapshot if the connection uses the link in `slot`. A pending switch to that link is cancelled.
     fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<Snapshot> {
         if inner.at.slot == slot {
             return Some(inner.view());
@@ -141,14 +140,14 @@ impl Conn {
         None
     }
 
-    /// There is no link any more by which the peer could be told.
+    /// Aborts the connection when no link is left on which to notify the peer.
     fn abort_without_link(self: &Arc<Self>) {
         self.kill(ECONNABORTED);
         self.clone().on_link_gone();
     }
 
-    /// Goes over from the link in `slot`, which works, to the one of those that `can_carry` it which has
-    /// the fewest connections: as soon as nothing of it is in flight. Says whether it will. May sleep.
+    /// Moves from the working link in `slot` to the one with the fewest connections among those that `can_carry` it, as
+    /// soon as nothing is in flight. Returns whether it will. May sleep.
     pub(super) fn rebalance(
         self: &Arc<Self>,
         slot: usize,
@@ -169,7 +168,7 @@ impl Conn {
         };
         match is_begun {
             true => self.transmit(),
-            // The choice counted already. Whoever changed something meanwhile looks again.
+            // The choice was counted already. The change that interfered makes its own choice.
             false => self.with(|inner| self.group.count_on(token, inner.at.slot)),
         }
         is_begun
@@ -190,7 +189,7 @@ impl Conn {
         })
     }
 
-    /// Does not go over to another link after all.
+    /// Cancels a pending switch to another link.
     pub(super) fn cancel_switch(&self, inner: &mut Inner) {
         if let Some(next) = inner.pending_switch.take() {
             next.forget(inner.sndbuf.as_deref());
@@ -198,8 +197,7 @@ impl Conn {
         }
     }
 
-    /// Goes over to the next link, if there is one and this is the moment. Says whether anything may be
-    /// posted now.
+    /// Completes a pending switch if that is possible now. Returns whether anything may be posted now.
     pub(super) fn try_switch(&self, inner: &mut Inner) -> bool {
         if inner.pending_switch.is_none() {
             return true;

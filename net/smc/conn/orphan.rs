@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Orphans: connections whose application has closed them (as in TCP). They go on by themselves until the peer has all
-//! data and has closed, too, but not for ever.
+//! Orphans: connections whose application has closed them (as in TCP). They continue until the peer has received all
+//! data and has closed, too, but for a limited time.
 //!
-//! Data go to the peer as long as that takes some. A peer that takes none for `net.ipv4.tcp_fin_timeout`, or that
-//! does not close for as long after our close, has the connection aborted, as TCP ends FIN_WAIT2. One that does not
-//! answer the abort either may go on to write: the receive element goes into quarantine, the place in the
-//! link group is free. There may be [`MAX_ORPHANS`] of these connections; what more applications close is
-//! aborted at once, as TCP does beyond `tcp_max_orphans`.
+//! Data are sent as long as the peer consumes some. If it consumes none for `net.ipv4.tcp_fin_timeout`, or does not
+//! close for as long after our close, the connection is aborted, as TCP ends FIN_WAIT2. A peer that does not answer the
+//! abort either may still write: the RMBE goes into quarantine, and the place in the link group becomes free. There may
+//! be [`MAX_ORPHANS`] orphans; connections closed beyond that are aborted at once, as TCP does beyond
+//! `tcp_max_orphans`.
 //!
 //! The C module has no limit here.
 
@@ -33,16 +33,16 @@ use super::{
 };
 use crate::clock::now;
 
-/// Connections of all namespaces together that are left of applications and may wait for their peers.
+/// Limit of orphans, for all namespaces together.
 const MAX_ORPHANS: usize = 8192;
 
-/// How long a peer may leave an abort of ours unanswered.
+/// How long to wait for the peer's answer to our abort.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
-/// How many connections are left.
+/// Number of orphans.
 static ORPHANS: Atomic<usize> = Atomic::new(0);
 
-/// Counts a connection among those that are left.
+/// Counts an orphan in [`ORPHANS`] until it is dropped.
 struct Counted {
     is_one_too_many: bool,
 }
@@ -61,10 +61,10 @@ impl Drop for Counted {
     }
 }
 
-/// How far the end of a connection has come.
+/// What an orphan waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The peer has yet to take so many bytes.
+    /// The peer has yet to consume this number of bytes.
     Data(u32),
     /// The peer has yet to close.
     Closed,
@@ -72,18 +72,18 @@ enum Stage {
     Aborted,
 }
 
-/// What is left of a connection.
+/// State of an orphan.
 pub(super) struct Orphan {
-    /// How long the peer may do nothing.
+    /// How long to wait for progress of the peer.
     fin_timeout: Duration,
     stage: Stage,
-    /// When it came to that.
+    /// When that stage began.
     since: Instant,
     counted: Counted,
 }
 
 impl Orphan {
-    /// Until when the peer may do nothing more.
+    /// Returns the deadline of the stage.
     fn end(&self) -> Instant {
         self.since.saturating_add(match self.stage {
             Stage::Data(_) | Stage::Closed => self.fin_timeout,
@@ -92,19 +92,19 @@ impl Orphan {
     }
 }
 
-/// What becomes of a connection that is left.
+/// What to do with an orphan.
 enum Verdict {
-    /// It is looked at again then.
+    /// Check again at that time.
     Waits(Instant),
-    /// It is aborted.
+    /// Abort the connection.
     Abort,
-    /// Nothing more is expected of its peer.
+    /// Stop waiting for the peer.
     Abandon,
 }
 
 impl Inner {
-    /// The application has gone, and the peer may do nothing for `fin_timeout`. Says until when it is not looked at
-    /// again; `None` if nothing is left.
+    /// Makes the connection an orphan, with `fin_timeout` for each step of the peer. Returns the deadline; `None` if
+    /// the connection is finished.
     fn make_orphan(&mut self, fin_timeout: Duration) -> Option<Instant> {
         if self.stream.is_finished() {
             return None;
@@ -140,7 +140,7 @@ impl Inner {
         let end = orphan.end();
         Some(match stage {
             _ if !end.is_due(now) => Verdict::Waits(end),
-            // Work requests may read the send buffer, until the link is taken down.
+            // Work requests may still read the send buffer until the link is taken down.
             Stage::Aborted if !is_quiet => Verdict::Waits(now.saturating_add(ABORT_WAIT)),
             Stage::Data(_) | Stage::Closed => Verdict::Abort,
             Stage::Aborted => Verdict::Abandon,
@@ -149,8 +149,8 @@ impl Inner {
 }
 
 impl Conn {
-    /// The application has gone: from now on the peer may do nothing for at most `fin_timeout` at a time. Does not
-    /// sleep.
+    /// Makes the connection an orphan after its application closed it: the peer has `fin_timeout` for each step. Does
+    /// not sleep.
     pub(crate) fn make_orphan(self: &Arc<Self>, fin_timeout: Duration) {
         let mut inner = self.inner.lock();
         let end = inner.make_orphan(fin_timeout);
@@ -166,8 +166,7 @@ impl Conn {
         }
     }
 
-    /// Does what time demands of what is left of the connection, and says when to look again; `None` if nothing
-    /// is left. Does not sleep.
+    /// Timer for orphans; returns the next deadline, `None` if the connection is no orphan any more. Does not sleep.
     pub(super) fn on_orphan_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         match self.with(|inner| inner.verdict(now))? {
             Verdict::Waits(end) => Some(end),
@@ -182,7 +181,7 @@ impl Conn {
         }
     }
 
-    /// The peer may go on to write for ever: the receive element stays out of use.
+    /// Gives up waiting for a peer that may still write: its RMBE stays in quarantine.
     fn abandon(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         inner.stream.set_no_link();

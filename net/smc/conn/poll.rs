@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What poll(2), the ioctls and waiting readers and writers see of a connection (C functions `smc_poll`, `smc_ioctl`).
+//! State of a connection for poll(2), ioctls and waiting readers and writers (C functions `smc_poll`, `smc_ioctl`).
 
 use core::mem;
 
@@ -18,35 +18,35 @@ use super::{
     Inner, //
 };
 
-/// How long a writer waits for memory before another try, about as long as over TCP.
+/// How long a writer waits for memory before it retries, about as long as over TCP.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
 impl Inner {
-    /// What poll(2) reports of a connection of the socket `sk`.
+    /// Returns what poll(2) reports for a connection of the socket `sk`.
     pub(crate) fn readiness(&self, sk: &Sk) -> EpollMask {
         let lowat = u32::try_from(sk.lowat()).unwrap_or(1);
         self.stream.readiness(lowat, self.can_lend())
     }
 
-    /// Whether a writer without a send buffer has a chance to get one: if the link that carries what we send does
-    /// not work another one will soon, and memory comes back.
+    /// Returns whether a writer without a send buffer may get one now: the link used for sending works (if not, another
+    /// one will soon), and no allocation failed recently.
     pub(crate) fn can_lend(&self) -> bool {
         self.at.link.is_up() && !self.is_short
     }
 }
 
 impl Conn {
-    /// What poll(2) reports but for errors: EPOLL bits.
+    /// Returns what poll(2) reports except errors: EPOLL bits.
     pub(crate) fn poll(&self, sk: &Sk) -> u32 {
         self.with(|inner| inner.readiness(sk).bits())
     }
 
-    /// The values of the socket ioctls.
+    /// Returns the values of the socket ioctls.
     pub(crate) fn queues(&self) -> Queues {
         self.with(|inner| inner.stream.queues()).unwrap_or_default()
     }
 
-    /// What TCP_INQ tells after a message: bytes to read.
+    /// Returns the number of bytes to read, for TCP_INQ.
     pub(crate) fn inq(&self) -> i32 {
         let bytes = self.with(|inner| inner.stream.inq_hint());
         i32::try_from(bytes).unwrap_or(i32::MAX)
@@ -60,7 +60,7 @@ impl Conn {
         result
     }
 
-    /// There is no memory for a send buffer: tries again in a while. Does not sleep.
+    /// Schedules a retry after the allocation of a send buffer failed. Does not sleep.
     pub(crate) fn await_memory(&self) {
         self.inner.lock().is_short = true;
         self.group.arm_closing_timer(SHORTAGE);

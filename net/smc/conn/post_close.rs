@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A C peer may send after its close (see `smc_proto::conn`): it is asked whether it does.
+//! A C peer may send data after its close flag (see `smc_proto::conn`): a TEST_LINK finds out whether it does.
 
 use kernel::sync::Arc;
 use smc_proto::{
@@ -17,13 +17,12 @@ use super::{
 };
 use crate::clock::now;
 
-/// How long after the peer's answer nothing may come of it until its close is the end. The peer answers from a work
-/// after what arrived before was looked at, and while its application is in close(2) it sends only when that
-/// is through.
+/// Time without messages after the peer's echo that makes its close final. The peer answers from a work item, after it
+/// processed what arrived before; while its application is in close(2) it sends only after that is done.
 const SILENCE: Duration = Duration::from_millis(10);
 
 impl Inner {
-    /// Begins to ask the peer, if that is to be done: says on the link in which slot.
+    /// Begins an echo request if one is due. Returns the slot of the link to send it on.
     pub(super) fn begin_echo(&mut self) -> Option<usize> {
         if !self.stream.begin_echo() {
             return None;
@@ -34,20 +33,20 @@ impl Inner {
 }
 
 impl Conn {
-    /// Asks the peer on the link in `slot`, if there is one. Does not sleep.
+    /// Sends the echo request on the link in `slot`, if any. Does not sleep.
     pub(super) fn ask_echo(&self, slot: Option<usize>) {
         if let Some(slot) = slot {
             self.group.want_echo(self.token, slot);
         }
     }
 
-    /// The peer answered.
+    /// Notes the peer's echo and starts the timer.
     pub(super) fn note_echo(&self) {
         self.inner.lock().silent_at = Some(now().saturating_add(SILENCE));
         self.group.arm_closing_timer(SILENCE);
     }
 
-    /// Takes note if the peer has been silent for long enough after its answer, or says when it will have been.
+    /// Timer after the peer's echo: makes its close final if due, else returns the deadline.
     pub(super) fn look_at_silence(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let at = inner.silent_at?;
@@ -62,8 +61,8 @@ impl Conn {
         None
     }
 
-    /// The peer deleted keys: if those of the buffer that it had for this connection are among them it has freed the
-    /// connection, if it is a C peer.
+    /// Called after the peer deleted RKeys: if those of the RMB for this connection are among them, a C peer has freed
+    /// the connection.
     pub(super) fn look_at_row(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         let Some(remote) = inner.remote else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the receive ring to the application: recvmsg of a connection over RDMA.
+//! recvmsg of a connection over RDMA: copies from the receive ring to user space.
 
 use kernel::{
     prelude::*,
@@ -22,7 +22,7 @@ use smc_proto::conn::{
 use super::Conn;
 use crate::namespace;
 
-/// How one call receives.
+/// Options of one receive call.
 #[derive(Clone, Copy)]
 pub(crate) struct RecvOptions {
     /// MSG_DONTWAIT or O_NONBLOCK.
@@ -35,7 +35,7 @@ pub(crate) struct RecvOptions {
     pub(crate) all: bool,
 }
 
-/// What one look at the ring gave.
+/// Result of one attempt to read from the ring.
 enum Step {
     Copied(usize),
     /// The read ends at the urgent mark.
@@ -44,7 +44,7 @@ enum Step {
     Eof,
 }
 
-/// Counts what a reader found: more than he asked for, a full ring.
+/// Counts reads that found more data than requested, or a full ring.
 fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
     if is_small || is_full {
         let namespace = namespace::of(sk);
@@ -55,13 +55,13 @@ fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
 }
 
 impl Conn {
-    /// Gives bytes to the application. Sleeps unless told not to, and lets others read meanwhile; 0 at
-    /// the end of the stream. Who asks for no bytes waits for some as well, as with TCP.
+    /// Copies received data to the application. Sleeps unless `nonblock`; other readers may run meanwhile. Returns 0 at
+    /// the end of the stream. A call for zero bytes waits for data as well, as with TCP.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`, `ENOTCONN`, `EFAULT`, the socket's error or that of a signal; none if some bytes were
-    /// given before.
+    /// `EAGAIN`, `ENOTCONN`, `EFAULT`, the socket's error or that of a signal; no error if some bytes were copied
+    /// before.
     pub(crate) fn recv(
         self: &Arc<Self>,
         sk: &Sk,
@@ -74,7 +74,7 @@ impl Conn {
         let mut done = 0;
         loop {
             if self.is_interrupted(how.peek) {
-                // The handler of SIGURG may read the urgent byte, which we would step over.
+                // The SIGURG handler may read the urgent byte, which this read would skip.
                 return match sk.wait_until(timeout, false, || false) {
                     _ if done > 0 => Ok(done),
                     Ok(_) => Err(EAGAIN),
@@ -94,8 +94,8 @@ impl Conn {
                     break;
                 }
                 Ok(Step::Eof) => {
-                    // The end of a connection that was reset is an error, told once. One that the peer
-                    // closed has come to its end, whatever was sent after that.
+                    // The end of a reset connection is reported once as an error. For a connection that the peer closed
+                    // it is the end of the stream, whatever was sent after that.
                     if done == 0 && !self.with(|inner| inner.stream.has_sent_after_close()) {
                         sk.take_err()?;
                     }
@@ -104,7 +104,7 @@ impl Conn {
                 Ok(Step::Wait) if done >= target && done > 0 => break,
                 Ok(Step::Wait) => {}
                 Err(_) if done > 0 => break,
-                // Why a connection has ended says more than that it has.
+                // The socket's error is more specific than the state's.
                 Err(e) => return sk.take_err().and(Err(e)),
             }
             if sk.has_err() {
@@ -129,13 +129,13 @@ impl Conn {
         Ok(done)
     }
 
-    /// Whether a signal comes before a read that would step over an urgent byte.
+    /// Returns whether a signal is pending before a read that would skip an urgent byte.
     fn is_interrupted(&self, is_peek: bool) -> bool {
         let is_pending = kernel::current!().signal_pending();
         is_pending && !is_peek && self.with(|inner| inner.stream.is_at_hole())
     }
 
-    /// Whether a reader that has seen `skip` bytes already has something to do.
+    /// Returns whether a reader that has seen `skip` bytes can continue: more data, the end, or an error.
     fn is_reader_due(&self, skip: usize) -> bool {
         self.with(|inner| match inner.stream.recv_state() {
             Recv::Ready(len) => len as usize > skip,
@@ -193,10 +193,10 @@ impl Conn {
             return Ok(Step::Copied(0));
         }
         if chunks.iter().all(|chunk| chunk.len == 0) {
-            // A peek has come to the urgent mark.
+            // A peek has reached the urgent mark.
             return Ok(Step::Mark(0));
         }
-        // The element stays ours while bytes are copied, even if the group ends meanwhile.
+        // The RMBE stays valid while data are copied, even if the group ends meanwhile.
         let memory = rmbe.as_ref().and_then(|rmbe| rmbe.memory());
         let block = memory.or(unread.as_ref()).ok_or(ECONNABORTED)?;
         let mut copied = 0;
@@ -235,11 +235,11 @@ impl Conn {
         })
     }
 
-    /// Gives the urgent byte (MSG_OOB).
+    /// Copies the urgent byte to the application (MSG_OOB).
     ///
     /// # Errors
     ///
-    /// `EINVAL` when there is none, it was read, or it is in line; `EAGAIN` when it was announced only.
+    /// `EINVAL` if there is none, it was read, or it is in line; `EAGAIN` if it was announced only.
     pub(crate) fn recv_urgent(self: &Arc<Self>, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
         let _order = self.recv_order.lock();
         let byte = match self.with(|inner| (inner.stream.urgent(), inner.stream.urgent_state())) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the stream's plans to work requests.
+//! Posts the stream's write plans as work requests.
 //!
-//! RDMA writes and the message that announces them are posted under the connection's lock, whoever
-//! transmits: the order on the queue pair is the order in which the cursors were advanced.
+//! RDMA writes and the CDC message that announces them are posted under the connection's lock, in any context: the
+//! order on the QP is the order in which the cursors were advanced.
 
 use core::mem;
 
@@ -42,28 +42,28 @@ use crate::{
     }, //
 };
 
-/// Whose fault it is that something could not be posted.
+/// What caused a failure to post.
 enum Blame {
-    /// This connection's: something that it needs is missing or does not fit.
+    /// The connection: a resource is missing or does not fit.
     Conn,
-    /// The link's: nothing can be posted on it.
+    /// The link: nothing can be posted on it.
     Link,
 }
 
-/// What happened while the lock was held.
+/// What to do after the lock was released.
 #[derive(Default)]
 struct Outcome {
-    /// The link on which a slot was taken and is free again.
+    /// Slot of the link on which a send slot was taken and is free again.
     slot_left: Option<usize>,
-    /// Who waits for the last data to leave, if they have.
+    /// The socket to wake if tasks wait until all data are sent, and they are.
     flushed: Option<ARef<Sk>>,
     /// The connection was aborted.
     is_killed: bool,
-    /// The link, if it is broken.
+    /// The link, if it failed.
     broken: Option<Arc<Link>>,
     /// An acknowledgement is to be requested on this link.
     ack_request: Option<(AckRequest, Arc<Link>)>,
-    /// The peer is to be asked whether it sends on, on the link in this slot.
+    /// Slot of the link on which to send a TEST_LINK: does the peer send more data?
     echo: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ enum AckRequest {
 }
 
 impl Inner {
-    /// Whether something waits until what was posted is acknowledged.
+    /// Returns whether something waits for the acknowledgement of what was posted.
     fn needs_ack(&self) -> bool {
         self.pending_switch.is_some() || self.stream.needs_ack()
     }
@@ -96,22 +96,22 @@ impl Conn {
         self.transmit_if(|_| true);
     }
 
-    /// Sends all that may be sent if `begin`, which runs under the lock, says so. Does not sleep.
+    /// Sends all that may be sent if `begin`, called with the lock held, returns true. Does not sleep.
     pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
         if let Some(slot) = self.try_transmit(begin) {
             self.group.on_free_slot(slot);
         }
     }
 
-    /// Runs `wait`, during which the socket is woken when the last data have left.
+    /// Runs `wait`, during which the socket is woken when all data are sent.
     pub(crate) fn while_flushing(&self, wait: impl FnOnce()) {
         self.inner.lock().linger_waiters += 1;
         wait();
         self.inner.lock().linger_waiters -= 1;
     }
 
-    /// As [`Conn::transmit_if`]; returns the link on which a slot that was taken is free again, of which
-    /// those who wait for one have not heard.
+    /// Like [`Conn::transmit_if`], but returns the slot of the link on which a send slot is free again, of which
+    /// waiting connections were not notified.
     pub(super) fn try_transmit(
         self: &Arc<Self>,
         begin: impl FnOnce(&mut Inner) -> bool,
@@ -183,7 +183,7 @@ impl Conn {
             outcome.slot_left = Some(at.slot);
             inner.stream.plan_failed(&plan.record);
             match blame {
-                // What is left to do is to tell the peer, which takes nothing that could be missing.
+                // Only the abort is left to send, which needs none of the resources that could be missing.
                 Blame::Conn if !inner.stream.is_killed() => {
                     inner.stream.abort();
                     inner.note_err(ECONNABORTED);
@@ -197,7 +197,7 @@ impl Conn {
         }
     }
 
-    /// Takes a slot, or has the connection wait for one.
+    /// Takes a send slot, or queues the connection for one.
     fn take_slot<'a>(
         &self,
         link: &'a Link,
@@ -208,12 +208,12 @@ impl Conn {
             if !mem::replace(&mut inner.queued, true) {
                 self.group.wait_for_slot(self.token, inner.at.slot);
             }
-            // A slot that was freed before this woke nobody.
+            // A slot freed before this caused no wake-up.
             link.take_slot(resources)
         })
     }
 
-    /// Posts what a plan says.
+    /// Posts the work requests of a plan.
     fn post(
         self: &Arc<Self>,
         inner: &Inner,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the application's bytes to RDMA writes: sendmsg of a connection over RDMA.
+//! sendmsg of a connection over RDMA: copies from user space to the send buffer.
 
 use core::mem;
 
@@ -38,10 +38,10 @@ use crate::{
     }, //
 };
 
-/// The smallest buffer, bytes.
+/// The smallest buffer, in bytes.
 const LEAST_BUFFER: usize = 16 * 1024;
 
-/// How one call sends.
+/// Options of one send call.
 #[derive(Clone, Copy)]
 pub(crate) struct SendOptions {
     /// MSG_DONTWAIT or O_NONBLOCK.
@@ -50,19 +50,19 @@ pub(crate) struct SendOptions {
     pub(crate) oob: bool,
     /// MSG_MORE, or TCP_CORK of the socket.
     pub(crate) corked: bool,
-    /// sysctl `autocorking_size`, bytes.
+    /// sysctl `autocorking_size`, in bytes.
     pub(crate) autocork_bytes: u32,
 }
 
-/// What there is for the bytes of a writer.
+/// Result of an attempt to reserve space.
 enum Space {
-    /// They go here, and [`Stream::commit`](smc_proto::conn::Stream::commit) has to follow.
+    /// Space in this buffer; [`Stream::commit`](smc_proto::conn::Stream::commit) has to follow.
     Reserved(Chunks, Arc<SendBuf>),
     /// The send buffer is full.
     Full,
-    /// A send buffer has to be borrowed first.
+    /// A send buffer has to be attached first.
     NoSndbuf,
-    /// Nobody will read them, and the caller is not to know yet.
+    /// The data are discarded, and the call succeeds.
     Discard,
 }
 
@@ -89,7 +89,7 @@ impl Inner {
         Ok(Space::Reserved(self.stream.reserve(len), buf))
     }
 
-    /// Whether a writer has something to do: space, or an error.
+    /// Returns whether a writer can continue: there is space, or an error.
     fn is_writer_due(&self) -> bool {
         self.stream.can_send().is_err()
             || self.stream.writable() > 0
@@ -98,15 +98,15 @@ impl Inner {
 }
 
 impl Conn {
-    /// Takes bytes from the application. Sleeps unless told not to.
+    /// Sends data of the application. Sleeps unless `nonblock`.
     ///
-    /// Returns as soon as space runs out after some bytes were taken only if it may not wait. While it
-    /// waits, others may send.
+    /// Returns early, when space runs out after some bytes were copied, only if it may not wait. Other writers may run
+    /// while it waits.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; none if some bytes were
-    /// taken before.
+    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; no error if some bytes were copied
+    /// before.
     pub(crate) fn send(
         self: &Arc<Self>,
         sk: &Sk,
@@ -128,7 +128,7 @@ impl Conn {
             }
             if timeout == 0 {
                 sk.set_nospace();
-                // Space may have come before the bit was there to ask for a wake-up.
+                // Space may have become free before SOCK_NOSPACE was set.
                 if self.with(|inner| inner.is_writer_due()) {
                     continue;
                 }
@@ -143,7 +143,7 @@ impl Conn {
         Ok(done)
     }
 
-    /// Counts a call that sends more than the buffers hold, here or at the peer.
+    /// Counts a call that sends more than a buffer holds, here or at the peer.
     fn count_small(&self, sk: &Sk, len: usize) {
         if len <= LEAST_BUFFER {
             return;
@@ -160,7 +160,7 @@ impl Conn {
         }
     }
 
-    /// Takes what fits now; 0 if nothing does.
+    /// Copies what fits now; returns 0 if nothing does.
     fn send_some(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
@@ -191,7 +191,7 @@ impl Conn {
         }
         let how = SendHow {
             oob: how.oob,
-            // What a call that does not wait has taken may be all that it takes.
+            // A call that does not wait may end here, so this may be its last chunk.
             last: msg.len() == 0 || how.nonblock,
             corked: how.corked,
             autocork_bytes: how.autocork_bytes,
@@ -217,7 +217,7 @@ impl Conn {
         Ok(copied)
     }
 
-    /// Borrows a send buffer; says no while the connection has no link that works, or there is no memory.
+    /// Attaches a send buffer; returns false if the connection has no working link, or there is no memory.
     fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
         if !self.with(|inner| inner.can_lend()) {
             return Ok(false);
@@ -235,7 +235,7 @@ impl Conn {
         let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
         let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want)?;
         let mut charge = Some(charge);
-        // Its memory is not to be freed under a spinlock, whatever becomes of it there.
+        // Keeps the memory from being freed under the spinlock.
         let buf = Arc::clone(&guard);
         loop {
             let link = self.link();
@@ -246,14 +246,14 @@ impl Conn {
                     return if link.is_up() { Err(e) } else { Ok(false) };
                 }
             };
-            // Only a writer lends, and there is one at a time.
+            // Only a writer attaches a buffer, and writers are serialized.
             let result = self.with(|inner| {
                 self.attach_sndbuf(inner, guard, &link, source, &mut charge)?;
                 Ok(mem::replace(&mut inner.has_sent, true))
             });
             match result {
                 Ok(has_sent) => {
-                    // A connection counts once, however often it lends.
+                    // Counted once for each connection.
                     if !has_sent {
                         let stats = &namespace::of(sk).stats.send_buffers;
                         stats.count(want.bytes(), buf.size().bytes(), is_new);
@@ -265,8 +265,8 @@ impl Conn {
         }
     }
 
-    /// Takes a send buffer for which the socket is charged, and says whether it is new. Where the socket's cgroup
-    /// may not have more it is one of the smallest: nothing is under way, so that nothing would ever wake the writer.
+    /// Takes a send buffer from the pool, charged to the socket, and returns whether it is new. If the socket's cgroup
+    /// is at its limit it gets one of the smallest size: nothing is in flight, so nothing would ever wake the writer.
     fn alloc_sndbuf(&self, sk: &Sk, want: SizeClass) -> Result<(SndbufGuard, Charge, bool)> {
         let stats = &namespace::of(sk).stats.send_buffers;
         let pool = &self.group.sndbufs;

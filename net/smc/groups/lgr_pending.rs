@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handshakes with one peer create a link group one at a time; the others wait for a place in it.
+//! Serialises the creation of link groups with one peer; other handshakes wait for a place in the new group.
 
 use core::mem;
 
@@ -41,30 +41,30 @@ use crate::{
     lgr::ConnReservation, //
 };
 
-/// Serialises the creation of link groups with one peer (C: `smc_server_lgr_pending`, which is one mutex for all).
+/// Serialises the creation of link groups with one peer (C: `smc_server_lgr_pending`, one mutex for all).
 #[pin_data]
 struct LgrPending {
     peer: PeerId,
     gid: Gid,
-    /// Who says it is another peer waits for itself only.
+    /// A peer with a forged identifier delays only itself.
     ends: TcpEnds,
-    /// Somebody makes a group.
+    /// A group is being created.
     #[pin]
     is_taken: Mutex<bool>,
     #[pin]
     freed: CondVar,
 }
 
-/// One in the list, and how many use it.
+/// An entry of the list, and its number of users.
 pub(super) struct PendingUse {
     pending: Arc<LgrPending>,
     users: usize,
 }
 
-/// A reference to that of a peer, which goes with the last one.
+/// A reference to a peer's entry, which is removed with the last one.
 pub(crate) struct LgrPendingRef(Arc<LgrPending>);
 
-/// Finds or makes that of the peer that `wanted` names.
+/// Finds or creates the entry of the peer in `wanted`.
 pub(crate) fn lgr_pending(wanted: &Wanted) -> Result<LgrPendingRef> {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let mut all = groups.pending.lock();
@@ -93,21 +93,21 @@ pub(crate) fn lgr_pending(wanted: &Wanted) -> Result<LgrPendingRef> {
     Ok(LgrPendingRef(pending))
 }
 
-/// The turn to make a group with a peer, until it is dropped.
+/// The right to create a group with a peer, until dropped.
 pub(crate) struct Turn<'a>(&'a LgrPending);
 
-/// How a wait for the turn ended.
+/// Result of a wait for the turn.
 pub(crate) enum Entry<'a> {
-    /// It has come: the caller makes a group.
+    /// The caller creates a group.
     Turn(Turn<'a>),
-    /// Somebody else has made one meanwhile: a place in it.
+    /// A place in a group that another handshake has created.
     Reserved(ConnReservation),
 }
 
 impl LgrPendingRef {
-    /// Waits for the turn to make a group for a connection of the namespace at address `net`, until `end` at the
-    /// latest, or for a place in a group that another handshake makes. `None` when neither came, as handshakes of
-    /// the same peer took too long, or `is_vain` says so. May sleep.
+    /// Waits for the turn to create a group for a connection of the namespace at address `net`, or for a place in a
+    /// group that another handshake creates, until `end`. `None` on timeout, as handshakes of the same peer took too
+    /// long, or if `is_vain` returns true. May sleep.
     pub(crate) fn enter(
         &self,
         (wanted, net): (&Wanted, usize),
@@ -116,7 +116,7 @@ impl LgrPendingRef {
     ) -> Option<Entry<'_>> {
         let pending = &*self.0;
         while !is_vain() {
-            // A thousand may wait here: of a group that was made each takes its place without the turn.
+            // A thousand tasks may wait here: each takes its place in a new group without the turn.
             if let Some(reservation) = find(wanted, net) {
                 return Some(Entry::Reserved(reservation));
             }
@@ -124,14 +124,14 @@ impl LgrPendingRef {
             if !mem::replace(&mut *is_taken, true) {
                 drop(is_taken);
                 let turn = Turn(pending);
-                // One may have been made since the look above.
+                // A group may have been created since the check above.
                 return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Reserved));
             }
             let left = end.saturating_since(now());
             if left == Duration::ZERO {
                 return None;
             }
-            // Workers get no signals, so that this is the state of a task that waits for a peer.
+            // Workers get no signals, so this is the task state while waiting for a peer.
             let tick = jiffies(left).min(LOOK_EVERY);
             let _ = pending
                 .freed
@@ -141,13 +141,13 @@ impl LgrPendingRef {
     }
 }
 
-/// Time between two looks of who waits for a turn at its TCP connection, jiffies, if that does not wake it.
+/// Interval at which waiters check their TCP connection, jiffies, unless it wakes them.
 const LOOK_EVERY: Jiffies = time::HZ;
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.0.is_taken.lock() = false;
-        // All of them: if a group was made it is of use to each.
+        // Wakes all waiters: a new group is of use to each.
         self.0.freed.notify_all();
     }
 }

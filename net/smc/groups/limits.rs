@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many link groups there may be: each has a queue pair, receives and tables, and outlives its connections by
-//! minutes, while whoever can connect can have one made.
+//! Limits on the number of link groups: each has a queue pair, receives and tables, and outlives its connections by
+//! minutes, and any host that can connect can cause one to be created.
 
 use core::net::IpAddr;
 
@@ -30,29 +30,28 @@ use crate::{
     lgr::LinkGroup, //
 };
 
-/// Groups with one address: enough for a thousand connections with a peer that has sixteen in a group, which is the
-/// least that it may.
+/// Groups with one address: enough for a thousand connections with a peer that allows sixteen in a group, the minimum.
 const OF_PEER: usize = 64;
 
-/// Memory of the machine for which there may be one group, in all. A group takes some 100 KiB.
+/// Memory of the host per group, in all. A group uses some 100 KiB.
 const MEMORY_FOR_ONE: usize = 4 << 20;
 
-/// A part of the limits by which groups may exceed them that are ending: their peers may take seconds to answer.
+/// Ending groups may exceed the limits by this part: their peers may take seconds to answer.
 const ENDING: usize = 4;
 
-/// Memory that the end of a group frees: an estimate, for who wants to have so many pages.
+/// Estimate of the memory freed by the end of a group, pages.
 pub(super) const GROUP_PAGES: usize = (100 << 10) / PAGE_SIZE;
 
-/// The part of its idle time for which a group has had no connection when it ends for lack of memory: most that
-/// become idle are used again soon.
+/// Part of its idle time after which a group without connections may be ended for lack of memory: most idle groups are
+/// used again soon.
 const IDLE_LONG: u64 = 20;
 
-/// Groups in all.
+/// Returns the maximum number of groups.
 pub(super) fn most() -> usize {
     (memory::machine_pages() / (MEMORY_FOR_ONE / PAGE_SIZE)).max(OF_PEER)
 }
 
-/// How many groups there are of some kind.
+/// Number of groups of some kind.
 #[derive(Default)]
 struct Count {
     all: usize,
@@ -61,12 +60,12 @@ struct Count {
 }
 
 impl Listing {
-    /// Makes room for a group with a peer at that address: where there are as many as may be, the one ends that
-    /// has been without connections for longest.
+    /// Makes room for a group with a peer at that address: at the limit, ends the group that has been without
+    /// connections longest.
     ///
     /// # Errors
     ///
-    /// Which limit has been reached, where none is without connections.
+    /// The limit that was reached, if no group is without connections.
     pub(super) fn make_room(&self, peer: IpAddr, most: usize) -> Result<(), Cause> {
         let (mut all, mut of_peer) = (Count::default(), Count::default());
         for listed in &self.groups {
@@ -93,8 +92,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Ends the group that has been without connections for longest, since `since` at least, of those that are
-    /// meant; says whether there is one. Does not sleep.
+    /// Ends the selected group that has been without connections longest, at least since `since`; returns whether there
+    /// is one. Does not sleep.
     pub(super) fn terminate_idlest(
         &self,
         since: Instant,
@@ -109,8 +108,8 @@ impl Listing {
 }
 
 impl Groups {
-    /// Memory is short: ends groups that have had no connection for long, until they are worth so many pages. Does
-    /// not sleep, nor wait for the lock of the list.
+    /// Ends groups that have long been without connections, for about `pages`, when memory is short. Neither sleeps nor
+    /// waits for the lock of the list.
     pub(super) fn terminate_idle(&self, pages: usize) {
         let Some(list) = self.list.try_lock() else {
             return;
@@ -130,8 +129,8 @@ impl Groups {
     }
 }
 
-/// A device has no queue pair left: ends the group that uses one and has been without connections for longest.
-/// May sleep.
+/// Ends the group that has been without connections longest among those that use a queue pair of the device, which has
+/// none left. May sleep.
 pub(crate) fn spare_queue_pair(device: &Arc<Device>) {
     if let Some(groups) = GROUPS.get() {
         let is_on = |group: &LinkGroup| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the buffers that groups keep for connections to come are worth when memory is short.
+//! Shrinker for buffers that groups keep for later connections.
 //!
-//! A send buffer goes at once. A region that the peer knows goes when the peer has been told, which the
-//! group's own work does: whoever waits for memory waits for no peer.
+//! Send buffers are freed at once. A region that the peer knows is freed once the peer was notified, by the group's own
+//! work: memory allocation does not wait for a peer.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -22,7 +22,7 @@ use crate::rmb;
 /// Objects are pages.
 impl Shrinker for Groups {
     fn count(&self) -> usize {
-        // Buffers come first; how many groups are idle is seen when they are asked for.
+        // Buffers come first; the number of idle groups is determined in the scan.
         match pages(rmb::unused_bytes()) {
             0 => self.count_groups().saturating_mul(GROUP_PAGES),
             unused => unused,
@@ -37,7 +37,7 @@ impl Shrinker for Groups {
         }
         let freed = self.free_send_buffers(wanted);
         if freed < wanted {
-            // What there is now: more asked for would have what is unused later go, too.
+            // Limited to the current amount: a larger demand would also free regions that become unused later.
             let rest = (wanted - freed).min(rmb::unused_bytes());
             self.demand.fetch_add(rest, Relaxed);
             self.timer.run_within(1);
@@ -46,19 +46,20 @@ impl Shrinker for Groups {
     }
 }
 
-/// The memory of sockets is short: has all that no connection uses go. Does not sleep.
+/// Frees unused send buffers and schedules unused regions to be freed, as the memory for sockets is short. Does not
+/// sleep.
 pub(crate) fn relieve() {
     GROUPS.with(|groups| groups.scan(pages(rmb::unused_bytes())));
 }
 
 impl Groups {
-    /// How many groups there are, if that can be said at once.
+    /// Returns the number of groups, 0 if the list is locked.
     fn count_groups(&self) -> usize {
         self.list.try_lock().map_or(0, |list| list.groups.len())
     }
 
-    /// Frees idle send buffers of about `wanted` bytes; says how many bytes. Memory is allocated under
-    /// the lock of the list, so there is no waiting for it here.
+    /// Frees idle send buffers of about `wanted` bytes; returns the bytes freed. Memory is allocated under the lock of
+    /// the list, so this does not wait for it.
     fn free_send_buffers(&self, wanted: u64) -> u64 {
         let Some(list) = self.list.try_lock() else {
             return 0;
@@ -73,7 +74,7 @@ impl Groups {
         freed
     }
 
-    /// Has groups let go of as many unused regions as were asked for. Does not sleep.
+    /// Schedules groups to free the demanded amount of unused regions. Does not sleep.
     pub(super) fn shrink(&self, list: &Listing) {
         let mut left = self.demand.xchg(0, Relaxed);
         for group in list.iter() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports of iWARP devices. The first link of a group is between the addresses of the TCP connection itself, so
-//! there is nothing to choose but the device; those of links that are added are between any that reach each other.
+//! Ports of iWARP devices. The first link of a group uses the addresses of the TCP connection, so only the device is
+//! selected; added links use any addresses that reach each other.
 
 use core::net::{
     IpAddr,
@@ -45,16 +45,16 @@ use crate::{
     local::LOCAL, //
 };
 
-/// Finds an active port of an iWARP device on the network device of the TCP connection's route, at the
-/// bottom of what that stands on, or on the physical network of that name. May sleep.
+/// Finds an active port of an iWARP device for the TCP connection's route: on the route's physical network if that has
+/// a name, else on the route's network device or the lowest device below that. May sleep.
 ///
 /// # Errors
 ///
-/// What the port is missing that comes nearest.
+/// The cause for the port that comes nearest.
 pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
     let list = adapters.list.lock();
-    // Most machines have none, and nothing more to do for that.
+    // Most hosts have none, and are done here.
     if !list
         .iter()
         .any(|adapter| adapter.transport() == Transport::Iwarp)
@@ -89,7 +89,7 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     Err(missing)
 }
 
-/// The IPv4 address of an end of either kind.
+/// Returns the IPv4 address of a GID of either kind.
 fn v4(end: Gid) -> Option<[u8; 4]> {
     match (end.ipv4(), end.iwarp()) {
         (Some(Ipv4(ip)), _) => Some(ip),
@@ -98,12 +98,12 @@ fn v4(end: Gid) -> Option<[u8; 4]> {
     }
 }
 
-/// The name of the end with this IPv4 address.
+/// Returns the GID for this IPv4 address.
 fn name_of(address: [u8; 4]) -> Option<Gid> {
     Gid::of_iwarp(Ipv4Addr::from(address).into())
 }
 
-/// The port with the address from which the peer's end is reached. May sleep.
+/// Returns the port with the local address from which the peer is reached. May sleep.
 pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) -> Option<PortInfo> {
     let source = device.port_source(port.port, net, Some(v4(peer)?))?;
     Some(PortInfo {
@@ -113,8 +113,8 @@ pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) ->
 }
 
 impl Adapter {
-    /// A port for another link over iWARP: with an IPv4 address from which the peer's end of the link is reached.
-    /// If that is not known yet any address will do: whether it is reached is up to the peer.
+    /// Returns a port for another link over iWARP, with an IPv4 address from which the peer's end is reached. If that
+    /// is not known yet any address is used: the peer decides whether it is reachable.
     pub(super) fn other_iwarp(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
         if self.pnetid(port) != wanted.pnetid {
             return None;
@@ -128,7 +128,7 @@ impl Adapter {
         self.iwarp_port(port, name_of(address?)?).ok()
     }
 
-    /// What carries links on the device.
+    /// Returns the transport of links on the device.
     pub(super) fn transport(&self) -> Transport {
         match self.device.node_type() {
             NodeType::Rnic => Transport::Iwarp,
@@ -136,7 +136,7 @@ impl Adapter {
         }
     }
 
-    /// A port, if it is active, for links from the address of that name.
+    /// Returns a port, if it is active, for links from the address of that GID.
     fn iwarp_port(self: &Arc<Self>, port: u32, name: Gid) -> Result<PortGid, Cause> {
         let attr = self.device.query_port(port);
         let attr = attr
@@ -159,7 +159,7 @@ impl Adapter {
         Ok(PortGid::without_vlan(self.clone(), info))
     }
 
-    /// The GID of an iWARP port is an Ethernet address; `lo` has none.
+    /// Returns the Ethernet address of a port, which is its GID; `lo` has none.
     fn iwarp_mac(&self, port: u32) -> Option<Mac> {
         let [a, b, c, d, e, f, ..] = self.device.gid(port, 0).ok()?.gid;
         Some(Mac([a, b, c, d, e, f])).filter(|mac| !mac.is_zero())

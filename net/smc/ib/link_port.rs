@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports for another link of a group, whichever transport that uses.
+//! Ports for another link of a group, for either transport.
 
 use kernel::sync::Arc;
 use kernel_ext::ib::Device;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::link::PortInfo;
 
-/// Finds a port for another link of a group of version 2: an active one that is not in use there. May sleep.
+/// Finds a port for another link of a version 2 group: an active one that the group does not use. May sleep.
 pub(crate) fn find_other(
     wanted: &Sought,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
@@ -41,8 +41,8 @@ pub(crate) fn find_other(
         })
 }
 
-/// A port with the way from it to the peer's port, if that is reached without a gateway or by way of one,
-/// as `is_direct` says, or, over iWARP, either way. May sleep.
+/// Returns a port with the route to the peer's port, if that is reached without a gateway (`is_direct`) or through one;
+/// over iWARP either is accepted. May sleep.
 pub(crate) fn toward(
     device: &Device,
     from: &PortInfo,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which port of which device, and which of its GIDs, serves a TCP connection over RoCE; what a
-//! port is.
+//! Selection of device, port and GID for a TCP connection over RoCE; attributes of a port.
 
 use core::net::IpAddr;
 
@@ -44,14 +43,14 @@ use crate::{
     namespace, //
 };
 
-/// The id for no VLAN, as the C module has it; a VLAN device of that id has no GID for us.
+/// No VLAN, as in the C module; a VLAN device of that id has no usable GID.
 const NO_VLAN: u16 = 0;
 
 /// A port with the GID to use.
 pub(crate) struct PortGid {
     adapter: Arc<Adapter>,
     pub(crate) info: PortInfo,
-    /// The id of the VLAN that packets from the GID go to; 0 for none.
+    /// VLAN id of the GID; 0 for none.
     pub(crate) vlan: u16,
     has_gateway: bool,
 }
@@ -65,7 +64,7 @@ impl core::ops::Deref for PortGid {
 }
 
 impl PortGid {
-    /// A port whose packets go to no VLAN, directly.
+    /// Creates a port without VLAN and gateway.
     pub(super) fn without_vlan(adapter: Arc<Adapter>, info: PortInfo) -> Self {
         Self {
             adapter,
@@ -75,17 +74,17 @@ impl PortGid {
         }
     }
 
-    /// The port's device.
+    /// Returns the port's device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.adapter.device
     }
 
-    /// Whether the device is being removed: what uses it and was not told has to end by itself.
+    /// Returns true if the device is being removed: users that were not notified must end by themselves.
     pub(crate) fn is_gone(&self) -> bool {
         self.adapter.is_gone.load(Acquire)
     }
 
-    /// How the peer that was given to [`find_v2`] is reached.
+    /// Returns the path to the peer that was given to [`find_v2`].
     pub(crate) fn path(&self) -> Path {
         match self.has_gateway {
             true => Path::Gateway,
@@ -93,7 +92,7 @@ impl PortGid {
         }
     }
 
-    /// The same if it reaches `peer`, or if that is not known yet.
+    /// Returns the port if it reaches `peer`, or if the peer is not known yet.
     fn reaching(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Result<Self, Cause> {
         if let Some(peer) = peer {
             self.route_to(tcp, peer).ok_or(Cause::NoPathToPeer)?;
@@ -101,7 +100,7 @@ impl PortGid {
         Ok(self)
     }
 
-    /// Learns how `peer` is reached, if it is.
+    /// Determines the route to `peer`, if there is one.
     pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Path> {
         let (from, to) = (self.info.gid.ipv4()?, peer.ipv4()?);
         let path = tcp.path(from.0, to.0).ok()?;
@@ -111,7 +110,7 @@ impl PortGid {
     }
 }
 
-/// The physical network of the device of a route: of what that stands on, or of itself.
+/// Returns the physical network of a route's device: of the device below it, or its own.
 pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> {
     let namespace = namespace::within(tcp.netns());
     let table = &namespace.pnet;
@@ -119,8 +118,7 @@ pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> 
     of_base.or_else(|| table.of_netdev(route.name))
 }
 
-/// The physical network of the port of a device that is there, named by itself or by its PCI function.
-/// May sleep.
+/// Returns the physical network of a port; the device is given by its name or that of its PCI function. May sleep.
 pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> {
     let adapters = ADAPTERS.get().ok_or(ENODEV)?;
     let list = adapters.list.lock();
@@ -131,14 +129,13 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
     Ok(named.find_map(|adapter| adapter.pnetid(port)))
 }
 
-/// Finds a port for version 2: an active one on the physical network of the device of the TCP
-/// connection's route; if that has no name, one of the device at the bottom of what the device of the route
-/// stands on, or of itself; with a RoCE v2 GID for the connection, and a route to `peer` if it is known
-/// already. May sleep.
+/// Finds a port for version 2: an active one on the physical network of the TCP connection's route; if that has no
+/// name, one of the lowest device below the route's device, or of that itself; with a RoCE v2 GID for the connection,
+/// and a route to `peer` if that is known already. May sleep.
 ///
 /// # Errors
 ///
-/// What the port is missing that comes nearest.
+/// The cause for the port that comes nearest.
 pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
@@ -179,17 +176,17 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
     }
 }
 
-/// What a port for another link of a group must be like.
+/// Requirements for the port of another link of a group.
 pub(crate) struct Sought {
     /// Address of the group's namespace, in which the port must be.
     pub(crate) net: usize,
-    /// What is to carry the link.
+    /// The link's transport.
     pub(crate) transport: Transport,
     /// The peer's port, which must be reached
     pub(crate) peer: Peer,
-    /// without a gateway or with one.
+    /// without a gateway or through one.
     pub(crate) is_direct: bool,
-    /// The physical network that the port must be on, or no named one.
+    /// The physical network of the port; `None` for no named one.
     pub(crate) pnetid: Option<PnetId>,
     /// The VLAN of the group, 0 for none.
     pub(crate) vlan: u16,
@@ -200,11 +197,11 @@ pub(crate) struct Sought {
 pub(crate) enum Peer {
     /// It is this one.
     Known(Gid),
-    /// It is not known, but this is one of them.
+    /// Not known; this is another of the peer's ports.
     Other(Gid),
 }
 
-/// A RoCE port with the way from it to the peer's port, as [`super::toward`]. May sleep.
+/// Returns a RoCE port with the route to the peer's port, as [`super::toward`]. May sleep.
 pub(super) fn toward_roce(
     device: &Device,
     port: &PortInfo,
@@ -220,10 +217,10 @@ pub(super) fn toward_roce(
 }
 
 impl Adapter {
-    /// A port, if it is active, with a GID for a TCP connection of the namespace at address `net`: one in the
-    /// subnet of the connection's own address, as far as that is an IPv4 address; else of the device of its
-    /// route if that has one. The GID's own network device is in that namespace: one that shares the RDMA device
-    /// with others does not appear under their addresses.
+    /// Returns a port, if it is active, with a GID for a TCP connection of the namespace at address `net`: one in the
+    /// subnet of the connection's local address if that is an IPv4 address; else of the device of its route if that has
+    /// one. The GID's network device must be in that namespace: one that shares the RDMA device must not use the
+    /// addresses of others.
     fn find_v2(
         self: &Arc<Self>,
         port: u32,
@@ -255,7 +252,7 @@ impl Adapter {
         })
     }
 
-    /// A port, if it is active, with a GID in a VLAN for which `is_it` holds.
+    /// Returns a port, if it is active, with a GID in a VLAN for which `is_it` returns true.
     fn port_gid(
         self: &Arc<Self>,
         port: u32,
@@ -287,19 +284,19 @@ impl Adapter {
         })
     }
 
-    /// The Ethernet address of a port: that of its first GID, whatever stands on it.
+    /// Returns the Ethernet address of a port, taken from its first GID.
     fn mac(&self, port: u32) -> Option<[u8; 6]> {
         self.device.gid(port, 0).ok()?.mac
     }
 
-    /// A port for another link over RoCE.
+    /// Returns a port for another link over RoCE.
     pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
         let (Peer::Known(peer) | Peer::Other(peer)) = wanted.peer;
         let is_in_net =
             |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
         if peer.iwarp().is_some() {
-            // Whether the peer has a RoCE port in reach it will say; in a group by way of gateways it would
-            // take the way to that.
+            // The peer answers whether it has a reachable RoCE port; a group with gateways would use the route to that
+            // one.
             if !wanted.is_direct {
                 return None;
             }

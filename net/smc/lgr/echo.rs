@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TEST_LINK for connections that wait for what the peer may send after its close: an answer shows that the
-//! peer has seen what was sent before, and has posted what it had to send then.
+//! TEST_LINK for connections that wait for data after the peer's close: a response shows that the peer has processed
+//! what was sent before, and has posted what it had to send then.
 //!
-//! On each link one request is on its way at a time, for all connections that waited when it was sent. One that
-//! is answered by nobody is no matter of its own: a link on which nothing is heard is taken down, and connections
-//! that the peer does not end are given up.
+//! On each link one request is in flight at a time, for all connections that waited when it was sent. An unanswered one
+//! needs no timeout of its own: a link on which nothing arrives is taken down, and connections whose peer does not
+//! close are given up.
 
 use kernel::{
     prelude::*,
@@ -24,27 +24,27 @@ use super::{
     LinkGroup, //
 };
 
-/// A request on its way: its number, and the queue pair of the link that carried it.
+/// A request in flight: the QP of the link that carried it, and its number.
 type Asked = Option<(QpNum, u64)>;
 
-/// A connection that waits for an answer.
+/// A connection that waits for a response.
 struct Waiter {
     token: AlertToken,
     slot: usize,
-    /// The request that it waits for; `None` if that was not sent yet.
+    /// Number of the request that it waits for; `None` if that was not sent yet.
     number: Option<u64>,
 }
 
-/// What a group has asked, and for whom.
+/// The requests of a group, and the connections that wait for responses.
 pub(super) struct Echoes {
     last: u64,
     asked: [Asked; LINK_SLOTS],
-    /// Each connection at most once; there is room for all, so it does not allocate.
+    /// Each connection is there at most once; there is room for all, so it does not allocate.
     waiting: KVec<Waiter>,
 }
 
 impl Echoes {
-    /// Nothing, for a group of at most so many connections.
+    /// Creates an empty queue, for at most `limit` connections.
     pub(super) fn new(limit: usize) -> Result<Self> {
         Ok(Self {
             last: 0,
@@ -53,13 +53,13 @@ impl Echoes {
         })
     }
 
-    /// The connection waits no more.
+    /// Removes a connection from the queue.
     pub(super) fn forget(&mut self, token: AlertToken) {
         self.waiting.retain(|waiter| waiter.token != token);
     }
 
-    /// The number of a request that is to be sent now on the link in `slot`, whose queue pair this is: if somebody
-    /// waits for one, and none is on its way.
+    /// Returns the number of a request to send on the link in `slot`, with queue pair `qp`, if a connection waits for
+    /// one and none is in flight.
     fn next(&mut self, slot: usize, qp: QpNum) -> Option<u64> {
         let asked = self.asked.get_mut(slot)?;
         let is_under_way = asked.is_some_and(|(on, _)| on == qp);
@@ -77,7 +77,7 @@ impl Echoes {
         Some(self.last)
     }
 
-    /// The request with this number was answered, on the link in `slot`: says whether there was one.
+    /// Completes the request with this number on the link in `slot`; returns whether it was in flight.
     fn answered(&mut self, slot: usize, number: u64) -> bool {
         let asked = self.asked.get_mut(slot);
         asked.is_some_and(|asked| {
@@ -87,7 +87,7 @@ impl Echoes {
         })
     }
 
-    /// A connection that waited for the answer with this number, and waits no more.
+    /// Takes a connection that waited for the response with this number out of the queue.
     fn pop(&mut self, number: u64) -> Option<AlertToken> {
         let is_it = |waiter: &Waiter| waiter.number == Some(number);
         let place = self.waiting.iter().position(is_it)?;
@@ -96,8 +96,8 @@ impl Echoes {
 }
 
 impl LinkGroup {
-    /// Has [`LgrConn::on_echo`] called for a connection once the peer has answered a TEST_LINK on the link in `slot`
-    /// that is sent from now on. Forgets what the connection waited for before. Does not sleep.
+    /// Calls [`LgrConn::on_echo`] for a connection once the peer has answered a TEST_LINK on the link in `slot` that is
+    /// sent from now on. Replaces an earlier request of the connection. Does not sleep.
     pub(crate) fn want_echo(self: &Arc<Self>, token: AlertToken, slot: usize) {
         let waiter = Waiter {
             token,
@@ -113,8 +113,8 @@ impl LinkGroup {
         self.send_echo(slot);
     }
 
-    /// The link in `slot` is gone, and with it an answer that was on its way. Who waited asks again on another
-    /// link. Does not sleep.
+    /// Drops the request in flight on the link in `slot`, which is gone. Connections that waited send another one on
+    /// another link. Does not sleep.
     pub(crate) fn forget_echo(&self, slot: usize) {
         if let Some(asked) = self.table.lock().echoes.asked.get_mut(slot) {
             *asked = None;
@@ -131,7 +131,7 @@ impl LinkGroup {
         }
     }
 
-    /// The peer answered the TEST_LINK with this number on the link in `slot`. Does not sleep.
+    /// Handles the response to the TEST_LINK with this number on the link in `slot`. Does not sleep.
     pub(crate) fn on_echo(self: &Arc<Self>, slot: usize, number: u64) {
         if !self.table.lock().echoes.answered(slot, number) {
             return;
@@ -144,7 +144,7 @@ impl LinkGroup {
 
     fn next_echoed(&self, number: u64) -> Option<Arc<dyn LgrConn>> {
         let mut table = self.table.lock();
-        // Who has left was forgotten before.
+        // Connections that left were removed from the queue.
         let token = table.echoes.pop(number)?;
         table.conns.find(token)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a link group lives: who may join it, and how it ends (RFC 7609 section 4.4.1).
+//! Lifetime of a link group: which connections may join, and how it ends (RFC 7609 section 4.4.1).
 
 use core::cell::Cell;
 
@@ -37,24 +37,24 @@ use super::{
 };
 use crate::clock::now;
 
-/// The longest time that the end of a group waits for its last messages to leave.
+/// The longest time that the end of a group waits until its last messages are sent.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// A group at which nobody has to look.
+/// Value of `due` for a group with no timer.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The longest time that an unused region is kept while the memory of sockets is short: as long as it may take
-/// until whoever has closed a connection lets go of its element.
+/// The longest time that an unused RMB is kept under socket memory pressure: as long as it may take until a closed
+/// connection releases its RMBE.
 const KEPT_WHILE_SHORT: Duration = Duration::from_secs(1);
 
-/// How long a region stays whose elements are all unused, some of them in quarantine.
+/// How long an RMB is kept whose RMBEs are all unused, some of them in quarantine.
 const QUARANTINED: Duration = Duration::from_secs(1);
 
 impl LinkGroup {
-    /// Whether a new connection of the namespace at address `net` may use the group; see
+    /// Returns whether a new connection of the namespace at address `net` may use the group; see
     /// [`Candidate::matches`].
     pub(crate) fn matches(&self, wanted: &Wanted, net: usize) -> bool {
-        // What costs nothing to compare comes first: there may be many groups.
+        // Cheap comparisons come first: there may be many groups.
         let params = &self.params;
         let is_it = params.role == wanted.role()
             && params.peer == wanted.peer
@@ -81,21 +81,21 @@ impl LinkGroup {
         .matches(wanted)
     }
 
-    /// The group ends: no connection joins any more, and what else there is to do is done by its
-    /// scheduler. Only the first reason counts. Does not sleep.
+    /// Starts the end of the group: no connection joins any more, and the scheduler runs the rest. Only the first
+    /// reason counts. Does not sleep.
     pub(crate) fn terminate_soon(self: &Arc<Self>, why: End) {
         if self.mark_terminating(why) {
             self.scheduler.schedule_free_work(self.clone());
         }
     }
 
-    /// No connection joins any more; says whether that is new. Does not sleep.
+    /// Lets no more connections join; returns whether this is the first call. Does not sleep.
     pub(crate) fn mark_terminating(&self, why: End) -> bool {
         let mut table = self.table.lock();
         let is_first = table.end.is_none();
         table.end.get_or_insert(why);
         table.conns.close();
-        // Whoever waits for the last message to leave is to be told.
+        // Threads that wait until the last message is sent have to be woken.
         self.links().iter().flatten().for_each(|link| {
             link.want_slot(true);
             link.expect_peer_teardown();
@@ -103,12 +103,12 @@ impl LinkGroup {
         is_first
     }
 
-    /// Why the group ends, if it does.
+    /// Returns why the group ends, if it does.
     pub(crate) fn terminating(&self) -> Option<End> {
         self.table.lock().end
     }
 
-    /// When the group has been without connections for its idle time, if it has none now.
+    /// Returns when the idle time of the group ends, if it has no connection now.
     pub(crate) fn idle_end(&self) -> Option<Instant> {
         let since = self.table.lock().conns.idle_since()?;
         let times = &self.params.times;
@@ -119,7 +119,7 @@ impl LinkGroup {
         }))
     }
 
-    /// Since when the group has had no connection, if it has none now and is not ending.
+    /// Returns since when the group has had no connection, if it has none now and is not ending.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let table = self.table.lock();
         match table.end {
@@ -128,21 +128,21 @@ impl LinkGroup {
         }
     }
 
-    /// The group ends if it has had no connection since `since` or longer; says whether it does. Does not sleep.
+    /// Ends the group if it has had no connection since `since` or longer; returns whether it did. Does not sleep.
     pub(crate) fn terminate_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
         let mut table = self.table.lock();
         let idle_since = table.conns.idle_since().filter(|_| table.end.is_none());
         if idle_since.is_none_or(|at| at > since) {
             return false;
         }
-        // Nobody gets a reservation any more.
+        // No more reservations.
         table.conns.close();
         drop(table);
         self.terminate_soon(why);
         true
     }
 
-    /// Has the scheduler look at the group again, no later than at `at`.
+    /// Arms the timer of the group for `at`, or an earlier time that is set.
     pub(crate) fn arm_timer_at(&self, at: Instant) {
         self.due_by(at);
         self.scheduler.arm_timer(at.saturating_since(now()));
@@ -159,11 +159,11 @@ impl LinkGroup {
         }
     }
 
-    /// Looks at the group if that is due at `now`, which costs next to nothing if it is not: the scheduler asks all
-    /// groups when one is due. Says when it is due again.
+    /// Runs the timer of the group if it is due at `now`, and returns when it is due next. Cheap if it is not due: the
+    /// scheduler calls this for all groups when one is due.
     pub(crate) fn run_timer_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         if self.due.load(Relaxed) <= now.as_nanos() {
-            // Before the look: who comes from now on is not served by it.
+            // Before the timer runs: it does not handle events that come from now on.
             self.due.xchg(NEVER, Full);
             if let Some(next) = self.on_timer(now) {
                 self.due_by(next);
@@ -175,14 +175,14 @@ impl LinkGroup {
         }
     }
 
-    /// If there is no connection, has the scheduler look when that has been so for long.
+    /// Arms the timer for the end of the idle time if there is no connection.
     pub(super) fn arm_idle_timer(&self) {
         if let Some(at) = self.idle_end() {
             self.arm_timer_at(at);
         }
     }
 
-    /// How long a region is kept that no connection uses.
+    /// Returns how long an unused RMB is kept.
     pub(crate) fn keeps_unused(&self) -> Duration {
         let usual = self.params.times.unused;
         match memory::is_short() {
@@ -191,7 +191,7 @@ impl LinkGroup {
         }
     }
 
-    /// Has unused regions looked for at `at`, unless they are to be earlier.
+    /// Arms the timer for freeing unused RMBs for `at`, unless it is armed for an earlier time.
     pub(crate) fn trim_by(&self, at: Instant) {
         let mut table = self.table.lock();
         if table.trim_at.is_none_or(|earlier| at < earlier) {
@@ -201,7 +201,7 @@ impl LinkGroup {
         }
     }
 
-    /// When unused regions are to be looked for. If that is due at `now`, it is done.
+    /// Schedules the freeing of unused RMBs if it is due at `now`, else returns the deadline.
     pub(crate) fn trim_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let at = self.table.lock().trim_at?;
         if !at.is_due(now) {
@@ -212,7 +212,7 @@ impl LinkGroup {
         None
     }
 
-    /// A connection waits for its peer, for nothing to come of it, or for more to send: has it looked at after `delay` at the latest.
+    /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier. Does not sleep.
     pub(crate) fn arm_closing_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut table = self.table.lock();
@@ -223,7 +223,7 @@ impl LinkGroup {
         }
     }
 
-    /// When to look at such connections. If that is due at `now`, it is done.
+    /// Runs the timers of connections if due at `now`; returns the next deadline.
     pub(crate) fn on_closing_timer(&self, now: Instant) -> Option<Instant> {
         let at = self.table.lock().closing_at?;
         if !at.is_due(now) {
@@ -240,15 +240,15 @@ impl LinkGroup {
         table.closing_at
     }
 
-    /// The peer deleted keys of its buffers: connections that wait for it look at theirs. Does not sleep.
+    /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs. Does not sleep.
     pub(crate) fn look_at_rows(&self) {
         if self.table.lock().closing_at.is_some() {
             self.for_each(|member| member.on_rows_gone());
         }
     }
 
-    /// A connection left that the peer would not end, and its element is in quarantine: the region goes soon, or the
-    /// group does if it has no other connection. Does not sleep.
+    /// Called after a connection left whose peer did not close and whose RMBE is in quarantine: schedules the freeing
+    /// of the RMB, or the end of the group if it has no other connection. Does not sleep.
     pub(crate) fn on_abandoned(self: &Arc<Self>) {
         if self.len() == 0 {
             return self.terminate_soon(End::Idle);
@@ -256,8 +256,8 @@ impl LinkGroup {
         self.trim_by(now().saturating_add(QUARANTINED));
     }
 
-    /// Memory is short: has unused regions go, of about so many bytes; says how many bytes there are, at
-    /// most those. Does not sleep.
+    /// Schedules the freeing of about `bytes` bytes of unused RMBs under memory pressure; returns how many bytes there
+    /// are, at most `bytes`. Does not sleep.
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
         let part = self.rmbs.demand(bytes);
         if part > 0 {
@@ -279,8 +279,8 @@ impl LinkGroup {
         }
     }
 
-    /// Waits until all messages have left, so that the peer hears of the end, and says whether they
-    /// have. In vain where a link is broken; and a peer that takes nothing is not waited for long.
+    /// Waits until all messages are sent, so that the peer receives the end, and returns whether they are. Stops if no
+    /// link works, or after [`DRAIN`]. May sleep.
     pub(crate) fn drain(&self) -> bool {
         let end = now().saturating_add(DRAIN);
         let mut table = self.table.lock();
@@ -293,7 +293,7 @@ impl LinkGroup {
             if is_done || !is_up || left == Duration::ZERO {
                 return is_done;
             }
-            // A signal says nothing about the peer.
+            // A signal does not end the wait.
             let _ = self
                 .llc_waiters
                 .wait_interruptible_timeout(&mut table, time::jiffies(left.as_nanos()));

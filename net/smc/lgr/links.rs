@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The links of a group, each in a slot; what arrives on one goes to the group with the slot's number.
+//! The links of a group, each in a slot; events of a link go to the group with the slot's number.
 
 use kernel::{
     new_spinlock,
@@ -66,11 +66,11 @@ pub(crate) struct LinkRef {
     pub(crate) link: Arc<Link>,
 }
 
-/// A link of which something was heard so short a time ago works. That time is known to a tick.
+/// A link on which a message arrived within this time counts as working. Arrival times have a resolution of one tick.
 pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
 impl LinkRef {
-    /// Whether something was heard on the link just now.
+    /// Returns whether a message arrived on the link within [`FRESH`].
     pub(crate) fn is_fresh(&self) -> bool {
         now().saturating_since(self.link.last_rx()) < FRESH
     }
@@ -85,16 +85,16 @@ pub(super) struct Links {
 
 struct Inner {
     slots: Slots,
-    /// The number that was given out last.
+    /// The link number assigned last.
     last_number: LinkNum,
-    /// The group ends: there are no more links.
+    /// The group ends: no link may be added.
     is_closed: bool,
-    /// The links that were given up last, as far as they deliver after that.
+    /// The links taken down last, of those that may deliver data after that.
     given_up: [LinkNum; LINK_SLOTS],
 }
 
 impl Links {
-    /// A group begins with one link.
+    /// Creates the slots of a group with its first link.
     pub(super) fn new(first: Arc<Link>) -> impl PinInit<Self> {
         let mut slots = [const { None }; LINK_SLOTS];
         slots[super::FIRST] = Some(first);
@@ -111,34 +111,33 @@ impl Links {
 }
 
 impl LinkGroup {
-    /// The link in a slot. Does not sleep.
+    /// Returns the link in a slot. Does not sleep.
     pub(crate) fn link(&self, slot: usize) -> Option<Arc<Link>> {
         self.links.inner.lock().slots.get(slot)?.clone()
     }
 
-    /// All links. Does not sleep.
+    /// Returns all links. Does not sleep.
     pub(crate) fn links(&self) -> Slots {
         self.links.inner.lock().slots.clone()
     }
 
-    /// The first active link and its slot. Does not sleep.
+    /// Returns the first active link and its slot. Does not sleep.
     pub(crate) fn active_link(&self) -> Option<(usize, Arc<Link>)> {
         self.find_active(|_| true)
     }
 
-    /// The first active link from another of our ports than the one with this GID, and its slot. Does not
-    /// sleep.
+    /// Returns the first active link on another of our ports than the one with this GID, and its slot. Does not sleep.
     pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(usize, Arc<Link>)> {
         self.find_active(|link| link.port().gid != gid)
     }
 
-    /// The link that the server named, and its slot. Does not sleep.
+    /// Returns the link that the server named, and its slot. Does not sleep.
     pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(usize, Arc<Link>)> {
         let slot = find::named_link(&self.ends(self.params.net), wanted)?;
         Some((slot, self.link(slot)?))
     }
 
-    /// The active link whose peer's end is meant, with its slot. Does not sleep.
+    /// Returns the first active link whose [`LinkEnd`] satisfies `is_meant`, and its slot. Does not sleep.
     pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<LinkRef> {
         let (slot, link) = self.find_active(|link| is_meant(&link.end()))?;
         Some(LinkRef { slot, link })
@@ -151,7 +150,7 @@ impl LinkGroup {
             .find(|(_, link)| link.is_active() && is_meant(link))
     }
 
-    /// The numbers of the links that work, as the LLC core wants them. Does not sleep.
+    /// Returns the numbers of the links that work, in the form of the LLC core. Does not sleep.
     pub(crate) fn link_numbers(&self) -> [LinkNum; LINK_SLOTS] {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_up());
@@ -159,7 +158,7 @@ impl LinkGroup {
         })
     }
 
-    /// The links as a new connection of the namespace at address `net` looks for them. Does not sleep.
+    /// Returns the links' ends as seen by a connection of the namespace at address `net`. Does not sleep.
     pub(super) fn ends(&self, net: usize) -> LinkEnds {
         self.links().map(|link| {
             let link = link?;
@@ -171,7 +170,7 @@ impl LinkGroup {
         })
     }
 
-    /// Our end of the link in a slot, for the core. Does not sleep.
+    /// Returns our end of the link in a slot, for the core. Does not sleep.
     pub(crate) fn local_end(&self, slot: usize, link: &Link) -> LocalEnd {
         let port = link.port();
         LocalEnd {
@@ -187,7 +186,7 @@ impl LinkGroup {
         }
     }
 
-    /// An Ethernet address, where it counts: in version 1.
+    /// Returns `mac` in version 1, where MAC addresses are compared, else none.
     pub(crate) fn counted_mac(&self, mac: Mac) -> Mac {
         match self.params.version {
             Version::V1 => mac,
@@ -213,20 +212,20 @@ impl LinkGroup {
         Ok(())
     }
 
-    /// Takes the link out of a slot. Does not sleep.
+    /// Removes the link from a slot. Does not sleep.
     pub(crate) fn take_link(&self, slot: usize) -> Option<Arc<Link>> {
         self.links.inner.lock().slots.get_mut(slot)?.take()
     }
 
-    /// The links of a group that ends: none is added any more. Does not sleep.
+    /// Returns the links of a group that ends, and lets none be added any more. Does not sleep.
     pub(crate) fn close_links(&self) -> Slots {
         let mut inner = self.links.inner.lock();
         inner.is_closed = true;
         inner.slots.clone()
     }
 
-    /// Remembers a link that was given up, and stopped, if what it took may still arrive at the peer: our failover
-    /// validations name it. Does not sleep.
+    /// Remembers a link that was taken down and stopped, if what was posted on it may still arrive at the peer: our
+    /// failover validations name it. Does not sleep.
     pub(crate) fn note_given_up(&self, link: &Link) {
         if link.delivers_after_down() {
             let number = link.number();
@@ -238,8 +237,8 @@ impl LinkGroup {
         }
     }
 
-    /// A validation of ours with the names of the links that were given up, for a peer that knows what to do with
-    /// them. Does not sleep.
+    /// Adds the numbers of links that were taken down to a failover validation of ours, if the peer supports that. Does
+    /// not sleep.
     pub(crate) fn naming_given_up(&self, validation: Cdc) -> Cdc {
         if !self.peer().takes_any_link {
             return validation;
@@ -252,8 +251,8 @@ impl LinkGroup {
         }))
     }
 
-    /// Takes the links down that a validation of the peer names. Says whether there are any: until
-    /// [`Link::stop`] they may bring more. Does not sleep.
+    /// Takes down the links that a failover validation of the peer names. Returns whether there are any: until
+    /// [`Link::stop`] they may deliver more. Does not sleep.
     pub(crate) fn give_up(&self, validation: &Cdc) -> bool {
         if !self.peer().takes_any_link {
             return false;
@@ -269,12 +268,12 @@ impl LinkGroup {
         is_any
     }
 
-    /// The lowest free slot. Does not sleep.
+    /// Returns the lowest free slot. Does not sleep.
     pub(crate) fn spare_slot(&self) -> Option<usize> {
         self.links().iter().position(Option::is_none)
     }
 
-    /// A number for a new link. Does not sleep.
+    /// Assigns a number for a new link. Does not sleep.
     pub(crate) fn next_link_number(&self) -> Option<LinkNum> {
         let used = self.link_numbers();
         let mut inner = self.links.inner.lock();
@@ -283,7 +282,7 @@ impl LinkGroup {
         Some(next)
     }
 
-    /// The ports of the active links. Does not sleep.
+    /// Returns the ports of the active links. Does not sleep.
     pub(crate) fn ports(&self) -> Ends {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_active())?;
@@ -299,8 +298,8 @@ impl LinkGroup {
         })
     }
 
-    /// The links that new connections use, and old ones when the load is spread, by slot. Of links that
-    /// share a port it is only the first, and one that others make superfluous is about to go. Does not
+    /// Returns, by slot, the links that carry new connections, and old ones when the load is balanced. Of links that
+    /// share a port that is only the first, and none that others make superfluous, which is deleted soon. Does not
     /// sleep.
     pub(crate) fn carriers(&self) -> [bool; LINK_SLOTS] {
         let ports = self.ports();
@@ -314,13 +313,13 @@ impl LinkGroup {
         carriers
     }
 
-    /// How many connections each of these links has. Does not sleep.
+    /// Returns the number of connections on each of these links. Does not sleep.
     pub(crate) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
         self.table.lock().conns.loads_of(links)
     }
 
-    /// The last of the active links with the fewest connections, of those for which `is_meant` holds. Does not
-    /// sleep.
+    /// Returns the active link with the fewest connections of those for which `is_meant` holds; the last of several.
+    /// Does not sleep.
     pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let table = self.table.lock();
@@ -331,9 +330,9 @@ impl LinkGroup {
         link.clone()
     }
 
-    /// The link for a connection that leaves its own, and its slot: the one with the fewest among those
-    /// that `can_carry` it and reach the peer's buffer `row`; `None` before the peer said where that is. The
-    /// connection counts there from now on. Does not sleep.
+    /// Chooses the link for a connection that leaves its own, and returns its slot, too: the one with the fewest
+    /// connections of those that `can_carry` it and reach the peer's RMB `row`, if that is known. The connection is
+    /// counted there from now on. Does not sleep.
     pub(crate) fn choose_link(
         &self,
         token: AlertToken,
@@ -345,7 +344,7 @@ impl LinkGroup {
         self.choose(&links, |conns, slot| conns.set_slot(token, slot))
     }
 
-    /// A connection uses the link in `slot` after all. Does not sleep.
+    /// Counts a connection on the link in `slot`. Does not sleep.
     pub(crate) fn count_on(&self, token: AlertToken, slot: usize) {
         self.table.lock().conns.set_slot(token, slot);
     }
@@ -358,7 +357,7 @@ impl LinkGroup {
         links
     }
 
-    /// The link with the fewest connections; the next one that it gets is counted by `count`.
+    /// Chooses the link with the fewest connections, on which `count` counts the next one.
     fn choose(
         &self,
         links: &Slots,
@@ -373,8 +372,8 @@ impl LinkGroup {
 }
 
 impl ConnReservation {
-    /// The link for the connection that gets the place: the one with the fewest, which has one more from
-    /// now on. Does not sleep.
+    /// Chooses the link for the connection: the one with the fewest, on which the reservation is counted from now on.
+    /// Does not sleep.
     pub(crate) fn choose_link(&mut self) -> Option<LinkRef> {
         let group = self.group().clone();
         let carriers = group.carriers();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The LLC state of a group: its flows (RFC 7609 section 3.3), and how they ended for the threads that wait for that.
+//! The LLC state of a group: its flows (RFC 7609 section 3.3), and their results for the threads that wait for them.
 
 use kernel::{
     sync::Arc,
@@ -27,19 +27,19 @@ use super::{
 /// The LLC state of a group.
 pub(crate) struct LlcState {
     pub(crate) core: Llc,
-    /// The core asked to bring the first link up, and its handshake has not done so yet.
+    /// The core requested to bring the first link up, and the handshake has not done so yet.
     pub(crate) prepare: bool,
-    /// How the first contact ended, until the handshake that waits for it takes it: by then another connection may
-    /// have begun a flow.
+    /// Result of the first contact, until the handshake that waits for it takes it: another connection may have begun a
+    /// flow by then.
     pub(crate) first_contact: Option<Result<(), FirstContactError>>,
-    /// How the last other flow ended, until the thread that waits for it takes it.
+    /// Result of the last other flow, until the thread that waits for it takes it.
     pub(crate) finished: Option<Finished>,
     /// The peer ended the group, too.
     pub(crate) is_over: bool,
 }
 
 impl LlcState {
-    /// Nothing was said yet.
+    /// Creates the initial state.
     pub(super) fn new(params: &LgrParams) -> Self {
         Self {
             core: Llc::new(llc::Params {
@@ -65,7 +65,7 @@ impl LinkGroup {
         self.schedule_link_work();
     }
 
-    /// A port became active: another link may be of use now. Does not sleep.
+    /// Called after a port became active, which another link may use. Does not sleep.
     pub(crate) fn on_port(self: &Arc<Self>) {
         self.table.lock().llc.core.on_port();
         self.schedule_link_work();
@@ -76,7 +76,7 @@ impl LinkGroup {
         self.scheduler.schedule_link_work(self.clone());
     }
 
-    /// The next item of work on the links; `None` once the group is terminated.
+    /// Returns the next item of work on the links; `None` once the group is terminated.
     pub(crate) fn next_link_work(&self) -> Option<LinkWork> {
         let mut table = self.table.lock();
         match table.end {
@@ -87,7 +87,7 @@ impl LinkGroup {
 
     // --- The LLC state.
 
-    /// Runs `f` on the LLC state and the table of remote keys.
+    /// Runs `f` on the LLC state and the table of RTokens with the lock held.
     pub(crate) fn with_llc<R>(&self, f: impl FnOnce(&mut LlcState, &mut Rtokens<'_>) -> R) -> R {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -103,19 +103,19 @@ impl LinkGroup {
     pub(crate) fn wait_llc_event(&self, timeout: Jiffies, is_due: impl FnOnce(&LlcState) -> bool) {
         let mut table = self.table.lock();
         if !is_due(&table.llc) {
-            // A signal does not end a flow that the peer takes part in: its own timeout does.
+            // A signal does not end a flow with the peer: its own timeout does.
             let _ = self
                 .llc_waiters
                 .wait_interruptible_timeout(&mut table, timeout);
         }
     }
 
-    /// How the peer reads the fields that C peers write in their own byte order.
+    /// Returns the byte order in which the peer reads the fields that C peers write in their own.
     pub(crate) fn peer_order(&self) -> PeerOrder {
         PeerOrder::of(self.table.lock().peer.os)
     }
 
-    /// The peer said what it is.
+    /// Sets what the peer sent about itself.
     pub(crate) fn set_peer(&self, peer: System) {
         self.table.lock().peer = peer;
     }

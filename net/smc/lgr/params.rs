@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a link group is from its first contact on.
+//! Parameters of a link group, fixed at first contact.
 
 use kernel_ext::net::Sk;
 use smc_proto::{
@@ -27,7 +27,7 @@ use crate::{
     namespace, //
 };
 
-/// What both sides agreed on at first contact, and what our settings were then.
+/// What both sides agreed on at first contact, and our settings at that time.
 #[derive(Clone, Copy)]
 pub(crate) struct LgrParams {
     pub(crate) role: Role,
@@ -38,23 +38,23 @@ pub(crate) struct LgrParams {
     pub(crate) peer: PeerId,
     /// VLAN of the group, 0 for none.
     pub(crate) vlan: u16,
-    /// The enterprise id that both have, in version 2.
+    /// The EID that both sides have, in version 2.
     pub(crate) eid: Option<Eid>,
-    /// No gateway is between the two.
+    /// No gateway is between the two hosts.
     pub(crate) is_direct: bool,
     /// The TCP connection of the first contact.
     pub(crate) ends: TcpEnds,
-    /// Number of the network namespace of who began the group.
+    /// Cookie of the network namespace in which the group was created.
     pub(crate) net_cookie: u64,
     pub(crate) times: Times,
-    /// How deep the queues of links are.
+    /// Depth of the links' queues.
     pub(crate) depth: Depth,
     /// Address of the network namespace of the first connection, for comparison only.
     pub(crate) net: usize,
 }
 
 impl LgrParams {
-    /// Whether the group is with the same machine at the same address as another, for the same namespace.
+    /// Returns whether the group is with the same peer at the same address as another, for the same namespace.
     pub(crate) fn is_same_peer(&self, other: &Self) -> bool {
         self.peer == other.peer
             && self.ends.peer == other.ends.peer
@@ -63,25 +63,24 @@ impl LgrParams {
     }
 }
 
-/// The longest time that a group without connections is kept while a link of it holds its network namespace, which
-/// is another one than the first.
+/// Longest idle time of a group while one of its links holds its network namespace, other than the initial one.
 const NETNS_HOLD_MAX: Duration = Duration::from_secs(5);
 
-/// What the settings were when the group began.
+/// Our time settings when the group was created.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
-    /// Silence after which the link is tested; zero for never.
+    /// Time without messages after which a link is tested; zero for never.
     pub(crate) test_after: Duration,
     /// Time without connections after which the group ends.
     pub(crate) idle: Duration,
     /// The same while a link holds its network namespace.
     pub(crate) idle_holding_netns: Duration,
-    /// Time without connections after which a region goes.
+    /// Time without connections after which an RMB is freed.
     pub(crate) unused: Duration,
 }
 
 impl Times {
-    /// The settings of the socket's namespace.
+    /// Returns the settings of the socket's namespace.
     pub(crate) fn of(sk: &Sk, role: Role) -> Self {
         let namespace = namespace::of(sk);
         let config = &namespace.config;

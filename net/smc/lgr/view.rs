@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What administrators see of a link group.
+//! State of a link group for diagnosis.
 
 use smc_proto::{
     id::{
@@ -19,18 +19,18 @@ use smc_proto::{
 
 use super::LinkGroup;
 
-/// What a peer says of itself.
+/// What a peer sends about itself.
 #[derive(Clone, Copy)]
 pub(crate) struct System {
-    /// Decides the byte order of some fields of version 2, too.
+    /// Determines the byte order of some fields of version 2, too.
     pub(crate) os: OsType,
     pub(crate) hostname: Hostname,
-    /// Connections may leave a link that works for another one.
+    /// Connections may move from a working link to another one.
     pub(crate) takes_any_link: bool,
 }
 
 impl System {
-    /// Of a peer that has said nothing yet, or of version 1.
+    /// A peer that has sent nothing about itself yet, or of version 1.
     pub(super) const UNKNOWN: Self = Self {
         os: OsType::LINUX,
         hostname: Hostname([0; 32]),
@@ -39,22 +39,22 @@ impl System {
 }
 
 impl LinkGroup {
-    /// What the peer said of itself.
+    /// Returns what the peer sent about itself.
     pub(crate) fn peer(&self) -> System {
         self.table.lock().peer
     }
 
-    /// How redundant the links are. Does not sleep.
+    /// Returns how redundant the links are. Does not sleep.
     pub(crate) fn kind(&self) -> Kind {
         Kind::of(&self.ports())
     }
 
-    /// Connections on each link, by slot. Does not sleep.
+    /// Returns the number of connections on each link, by slot. Does not sleep.
     pub(crate) fn loads(&self) -> [usize; LINK_SLOTS] {
         *self.table.lock().conns.loads()
     }
 
-    /// What we call a link of the group towards the peer.
+    /// Returns the UID that we assign to a link of the group and send to the peer.
     pub(crate) fn link_uid(&self, number: LinkNum) -> LinkUid {
         LinkUid(self.id.wrapping_add(number.0.into()))
     }

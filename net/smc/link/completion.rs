@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Completions of a link: work requests that ended, messages that arrived. The device calls them from one context at a
-//! time for each queue, today a worker; nothing here sleeps.
+//! time for each CQ, currently a worker. Nothing here sleeps.
 
 use kernel::{
     prelude::*,
@@ -29,15 +29,15 @@ use super::{
 };
 use crate::clock::now;
 
-/// Longest message for which there is always memory. A longer one offers a link for more regions than
-/// there is reason to have, but a C peer has one for each connection.
+/// Longest message for which memory is always available. A longer one adds a link for more regions than usually needed,
+/// but a C peer has one for each connection.
 const MAX_RECV: usize = 128;
 
-/// Time for a registration; then the link counts as broken (C: `SMC_WR_REG_MR_WAIT_TIME`).
+/// Timeout of a registration, after which the link has failed (C: `SMC_WR_REG_MR_WAIT_TIME`).
 const REG_MR_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// Registers a region, whose key works afterwards. May sleep.
+    /// Registers a region, whose key is valid afterwards. May sleep.
     pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
         let _turn = self.reg_mr_lock.lock();
         let resources = self.resources().ok_or(ENOLINK)?;
@@ -56,14 +56,14 @@ impl Link {
                 return Err(ENOLINK);
             }
             let left = time::jiffies(left.as_nanos());
-            // A signal does not stop the device from registering.
+            // A signal does not stop the registration in the device.
             let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
     }
 }
 
 impl Link {
-    /// Hands a message on, for which `buf` has room.
+    /// Passes a message on; `buf` has room for it.
     fn deliver(&self, message: &Received<'_>, buf: &mut [u8]) {
         let Ok(bytes) = message.read(buf) else {
             return;
@@ -83,7 +83,7 @@ impl ib::Handler for Link {
     type Sent = Sent;
 
     fn sent(this: &Arc<Self>, what: Sent, wc: Wc) {
-        // Those who wait for a slot come before the one who had it.
+        // Waiters for a slot come before the sender that used it.
         let posted = this.wake_slot_waiters();
         if !wc.status.is_success() {
             what.complete(false);
@@ -100,7 +100,7 @@ impl ib::Handler for Link {
         let is_first = this.last_rx.load(Relaxed) == 0;
         this.last_rx.store(time::coarse_ns(), Relaxed);
         if is_first {
-            // Who looked under the lock waits by now.
+            // A task that checked under the lock is waiting by now.
             drop(this.inner.lock());
             this.state_wait.notify_all();
         }

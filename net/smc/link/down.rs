@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why and how a link goes down.
+//! Failure of a link: causes and handling.
 
 use kernel::{
     prelude::*,
@@ -36,7 +36,7 @@ struct LinkDownInfo {
 }
 
 impl LinkDownInfo {
-    /// What the tracepoint shows of it.
+    /// Returns the data for the tracepoint.
     #[cold]
     fn traced(&self) -> LinkDown {
         let group = self.handler.as_ref().map(|handler| handler.group());
@@ -51,8 +51,8 @@ impl LinkDownInfo {
 }
 
 impl Link {
-    /// The link is broken: its group gets to know, once. Does not sleep.
-    // Inline, as the tracepoint tells the place from which this was called.
+    /// Handles a failure of the link; the group is notified once. Does not sleep.
+    // Inline, as the tracepoint records the caller's address.
     #[inline(always)]
     pub(crate) fn fail(&self, why: LinkError) {
         let Some(down) = self.mark_down(why) else {
@@ -64,7 +64,7 @@ impl Link {
         }
     }
 
-    /// Takes note that the link is broken; `None` if that was known.
+    /// Marks the link as down; `None` if it was down already.
     fn mark_down(&self, why: LinkError) -> Option<LinkDownInfo> {
         let mut inner = self.inner.lock();
         let next = inner.state.on(Event::WentDown)?;
@@ -87,7 +87,7 @@ impl Link {
         Some(down)
     }
 
-    /// The group ends: that the link goes down as the peer takes it down is no failure.
+    /// The group is ending: the link going down because the peer takes it down is not a failure from now on.
     pub(crate) fn expect_peer_teardown(&self) {
         self.is_ending.store(true, Relaxed);
     }

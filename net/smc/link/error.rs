@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a link is broken.
+//! Why a link failed.
 
 use kernel::{
     fmt,
@@ -8,26 +8,26 @@ use kernel::{
 };
 use kernel_ext::ib;
 
-/// Why a link is broken.
+/// Why a link failed.
 #[derive(Clone, Copy)]
 pub(crate) enum LinkError {
     /// A work request could not be posted.
     Post,
     /// A message, or the data before it, did not arrive.
     Send(ib::Status),
-    /// A receive ended without a message.
+    /// A receive completed with an error.
     Receive(ib::Status),
-    /// The registration of memory did not end in time.
+    /// The registration of memory timed out.
     Register,
-    /// The peer did not answer when the link was tested.
+    /// The peer did not answer a TEST LINK.
     TestLinkTimeout,
-    /// Its port does not work any more, or is gone.
+    /// The port is inactive or gone.
     Port,
-    /// The peer's message says nothing about credits.
+    /// The peer's message has no trailer with credits.
     MissingTrailer,
-    /// The peer does not use it any more.
+    /// The peer no longer uses it.
     Retired,
-    /// The peer's queue pair has the number of another link's: the device at the other end is not that of before.
+    /// The peer's queue pair number is that of another link: the device at the other end was replaced.
     Replaced,
 }
 

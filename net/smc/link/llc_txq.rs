@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! LLC messages of a link: they go out in order, and before data that wait for a slot.
+//! LLC messages of a link: sent in order, and before data that wait for a slot.
 
 use kernel::{
     prelude::*,
@@ -24,18 +24,18 @@ use super::{
     Sent, //
 };
 
-/// LLC messages that may wait. There is one request of ours at a time, and answers to the peer's,
-/// who has no reason to ask for as many before it heard of the first.
+/// Maximum number of waiting LLC messages. There is one request of ours at a time, and answers to the peer's requests,
+/// of which it has no reason to send as many before the first answer.
 const LLC_TXQ_LEN: usize = 8;
 
-/// Their bytes together: one that was given up may still be there when the next long one comes.
+/// Maximum size of all, bytes: an abandoned message may still be queued when the next long one is added.
 const LLC_TXQ_BYTES: usize = 2 * llc::MAX_LEN;
 
 /// LLC messages that wait for a send slot, oldest first. Never allocates after [`LlcTxQueue::new`].
 pub(super) struct LlcTxQueue {
-    /// The messages, each where the one before ends.
+    /// The messages, stored back to back.
     bytes: KVec<u8>,
-    /// How long each is.
+    /// Length of each message.
     lens: KVec<usize>,
 }
 
@@ -51,7 +51,7 @@ impl LlcTxQueue {
         self.lens.is_empty()
     }
 
-    /// Appends a message of `len` bytes, which `write` writes.
+    /// Appends a message of `len` bytes, written by `write`.
     fn push(&mut self, len: usize, write: impl FnOnce(&mut [u8]) -> Result) -> Result {
         let start = self.bytes.len();
         let has_room = len <= LLC_TXQ_BYTES.saturating_sub(start);
@@ -86,13 +86,12 @@ impl LlcTxQueue {
 }
 
 impl Link {
-    /// Sends an LLC message of `len` bytes, which `write` writes under a lock, or keeps it until there
-    /// is a slot. Does not sleep.
+    /// Sends an LLC message of `len` bytes, written by `write` under a lock, or queues it until there is a slot. Does
+    /// not sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` when as many wait already as no peer has reason to ask for; else what `write` or the device
-    /// answers.
+    /// `EBUSY` if the queue is full, which no peer has reason to cause; else the error of `write` or of the device.
     pub(crate) fn send_llc(
         self: &Arc<Self>,
         len: usize,
@@ -103,14 +102,13 @@ impl Link {
         self.flush_llc_txq(&mut inner)
     }
 
-    /// Sends the LLC messages that wait, as far as there are slots. Posts under the lock, so that
-    /// they stay in order.
+    /// Sends queued LLC messages while there are slots. Posts under the lock, to keep the order.
     pub(super) fn flush_llc_txq(self: &Arc<Self>, inner: &mut Inner) -> Result {
         let resources = inner.resources.clone().ok_or(ENOLINK)?;
         let mut has_noted = false;
         while let Some(message) = inner.llc_txq.first() {
             let slot = match self.take_large_slot(&resources) {
-                // A short message may take one of those for data.
+                // A short message may use a slot for data.
                 None if message.len() <= SEND_LEN => self.take_slot(&resources),
                 slot => slot,
             };
@@ -118,7 +116,7 @@ impl Link {
                 if has_noted {
                     return Ok(());
                 }
-                // A slot that was freed before this has told nobody.
+                // A slot freed before this point caused no wakeup.
                 self.is_llc_waiting.store(true, Relaxed);
                 smp_mb(Full);
                 has_noted = true;

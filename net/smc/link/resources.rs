@@ -22,16 +22,16 @@ use smc_proto::wire::{
 use super::Link;
 use crate::config::Depth;
 
-/// Bytes of a message of any kind but the long ones of version 2.
+/// Bytes of a message of any kind except the long ones of version 2.
 const MSG_LEN: u32 = SEND_LEN as u32;
 
 /// Bytes of the longest message that a peer may send.
 const MAX_LEN: u32 = 8192;
 
-/// What belongs to the RDMA device.
+/// Resources of the RDMA device.
 pub(crate) struct IbResources {
     pub(crate) qp: Arc<Qp<Link>>,
-    /// Receives that are posted at a time.
+    /// Number of posted receives.
     pub(super) recv_slots: u16,
     pub(crate) pd: Arc<Pd>,
     pub(super) send_cq: Arc<Cq>,
@@ -39,8 +39,8 @@ pub(crate) struct IbResources {
 }
 
 impl IbResources {
-    /// As deep as `depth` says, or less where there is no memory for that: not below the default. There is
-    /// room for `trailer` bytes behind each message.
+    /// Creates the resources with queues of `depth`, or less if memory is short: not below the default. Each message
+    /// has room for `trailer` bytes after it.
     pub(super) fn new(device: &Arc<Device>, mut depth: Depth, trailer: u32) -> Result<Arc<Self>> {
         loop {
             match Self::with_depth(device, depth, trailer) {
@@ -51,7 +51,7 @@ impl IbResources {
     }
 
     fn with_depth(device: &Arc<Device>, depth: Depth, trailer: u32) -> Result<Arc<Self>> {
-        // The long messages of version 2 go to one place for all receives, if the device can do that.
+        // The long messages of version 2 go to one place for all receives, if the device supports that.
         let (recv_len, spill_len) = match device.limits().max_recv_sge {
             0 | 1 => (MAX_LEN + trailer, 0),
             _ => (MSG_LEN + trailer, MAX_LEN - MSG_LEN),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a link needs of the transport that carries it: RoCE or iWARP.
+//! Interface between a link and its transport: RoCE or iWARP.
 //!
-//! [`TransportSetup`] and [`TransportOps`] are all that differs between the two. Above the link nobody asks which
-//! one it is: what layers there have to know is one of its [`Caps`], which say what they mean.
+//! [`TransportSetup`] and [`TransportOps`] are all that differs between the two. Layers above the link do not depend on
+//! the transport, but only on its [`Caps`].
 //!
-//! [`LinkTransport`] has one variant for each and the same methods. A `match` on two variants costs the data
-//! path a predictable branch where a trait object would cost an indirect call for each message, and RoCE keeps
-//! no state of its own. A third transport is a third variant, which the compiler asks for everywhere.
+//! [`LinkTransport`] has one variant for each and the same methods. A `match` on two variants costs the data path a
+//! predictable branch, while a trait object would cost an indirect call for each message; RoCE keeps no state of its
+//! own. A third transport is a third variant, and the compiler reports each place to extend.
 
 mod iwarp;
 mod roce;
@@ -45,34 +45,34 @@ use crate::config::Depth;
 use iwarp::Iwarp;
 use roce::Roce;
 
-/// What layers above a link have to know of its transport.
+/// Properties of a transport that layers above a link depend on.
 pub(super) struct Caps {
-    /// A completion says only that a message has left: the peer acknowledges it, and has to be asked to.
+    /// A completion means only that a message was sent locally: the peer acknowledges it on request.
     pub(super) needs_acks: bool,
-    /// What the peer sent on the link may be written here even after the link went down there.
+    /// Data that the peer sent on the link may be written here even after the link went down there.
     pub(super) delivers_after_down: bool,
     /// The link goes down here as soon as the peer takes it down.
     pub(super) sees_peer_teardown: bool,
-    /// The link holds its network namespace, which cannot go while there is the link.
+    /// The link holds its network namespace, which is not destroyed before the link.
     pub(super) holds_netns: bool,
 }
 
-/// How the two ends of the first link of a group come together, beside what each knows of the other's queue
-/// pair: for a transport with a connection of its own.
+/// Parameters to connect the two ends of the first link of a group, in addition to the peer's queue pair: for a
+/// transport with a connection of its own.
 pub(crate) struct Setup<'a> {
-    /// Where connections are made.
+    /// The network namespace of the connection.
     pub(crate) net: &'a NetNs,
-    /// Of the PROPOSAL, if it had one.
+    /// From the PROPOSAL, if it had one.
     pub(crate) nonce: Option<Nonce>,
     /// The TCP port at which the peer listens, 0 for none.
     pub(crate) peer_port: u16,
-    /// Whether the peer is not waited for any more.
+    /// Returns true if the setup was cancelled.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
 /// Why the first link of a group did not come up.
 pub(crate) enum SetupError {
-    /// Something failed here.
+    /// A local failure.
     LinkNotReady,
     /// The peer could not be reached.
     PeerUnreachable,
@@ -84,49 +84,49 @@ impl From<Error> for SetupError {
     }
 }
 
-/// What a send credit is for.
+/// Purpose of a send credit.
 #[derive(Clone, Copy)]
 pub(super) enum CreditUse {
-    /// A message, which leaves the last credit for an update.
+    /// A message; the last credit is left for an update.
     Message,
     /// A credit update.
     Update,
 }
 
-/// How the two queue pairs of a link come together, from Init on. All may sleep.
+/// Connection setup of a link's two queue pairs, from state Init on. All may sleep.
 pub(super) trait TransportSetup {
-    /// Gets the queue pair ready to receive from `peer`, as far as that is possible before its receives are posted.
+    /// Makes the queue pair ready to receive from `peer`, as far as possible before its receives are posted.
     fn to_rtr(&self, link: &Link, resources: &IbResources, peer: &PeerQp) -> Result;
-    /// Gets the queue pair ready to send, or finds it so.
+    /// Makes the queue pair ready to send, unless it is already.
     fn to_rts(&self, link: &Link, resources: &IbResources) -> Result;
-    /// As the server of a first contact, before its ACCEPT: listens for the client at `peer`, and returns the TCP
-    /// port, 0 for none.
+    /// As the server of a first contact, before its ACCEPT: listens for the client at `peer`; returns the TCP port, 0
+    /// for none.
     fn listen(&self, link: &Link, net: &NetNs, peer: Gid) -> u16;
-    /// As the client of a first contact, before its CONFIRM: listens for the server, where that is to connect, and
-    /// returns the TCP port.
+    /// As the client of a first contact, before its CONFIRM: listens for the server, if that is to connect; returns the
+    /// TCP port.
     fn listen_for_server(
         &self,
         link: &Link,
         net: &NetNs,
         nonce: Option<Nonce>,
     ) -> Result<Option<u16>>;
-    /// As the client of a first contact, after its CONFIRM: connects, where the server may not be able to. If the
-    /// setup was cancelled that is no error.
+    /// As the client of a first contact, after its CONFIRM: connects, if the server may be unable to. A cancelled setup
+    /// is not an error.
     fn connect_as_client(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError>;
-    /// As the server of a first contact, after the CONFIRM: connects, and gets ready to send.
+    /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send.
     fn connect_as_server(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError>;
     /// As the client, before the answer to ADD_LINK: listens for the server, in the namespace at address `net`.
     fn listen_added(&self, link: &Link, net: usize) -> Result<Option<IwListenAddr>>;
     /// As the server, after the answer to ADD_LINK: connects to the client, in the namespace at address `net`.
     fn connect_added(&self, link: &Link, net: usize, client: &NewLink) -> Result;
-    /// Ends what connects the two queue pairs, which cannot be set up again. Those are gone already, or going.
+    /// Closes the connection of the two queue pairs, which are gone or going; it cannot be set up again.
     fn close(&self);
 }
 
-/// What a link does with messages where transports differ. Called from completion context and under the locks of
-/// connections: none may sleep.
+/// Per-message operations that differ between transports. Called from completion context and under the locks of
+/// connections: must not sleep.
 pub(super) trait TransportOps {
-    /// What layers above have to know.
+    /// Returns the properties that layers above depend on.
     fn caps(&self) -> &'static Caps;
 
     // --- Sending.
@@ -135,47 +135,47 @@ pub(super) trait TransportOps {
     fn take_credit(&self, for_what: CreditUse) -> bool;
     /// Returns a credit for a message that was not posted.
     fn put_back_credit(&self);
-    /// Whether there is a credit for a message.
+    /// Returns true if there is a credit for a message.
     fn has_credit(&self) -> bool;
-    /// The trailer of a message that is posted now.
+    /// Returns the trailer for a message that is being posted.
     fn trailer(&self) -> Option<[u8; TRAILER_LEN]>;
-    /// A send completed without error. Its owner gets to know once the peer has the message.
+    /// A send completed without error. Its owner is notified once the peer has the message.
     fn on_completion(&self, sent: Sent);
-    /// The link is stopped, and its sends have completed: reports the messages that the peer may not have.
+    /// The link was stopped, and its sends have completed: reports the messages that the peer may not have received.
     fn on_stop(&self);
-    /// Sends a credit update if that is due, and there is a slot for it.
+    /// Sends a credit update if it is due and a slot is free.
     fn send_credit_update(&self, link: &Arc<Link>) -> Result;
 
     // --- Receiving.
 
-    /// Takes the trailer off a message. Returns the message, `None` if it was the trailer alone.
+    /// Removes the trailer of a message. Returns the message; `None` if there was only the trailer.
     fn on_message<'b>(&self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, LinkError>;
-    /// A message arrived that could not be read.
+    /// Accounts a message that arrived and could not be read.
     fn on_unread_message(&self);
-    /// A message was handled: reports what it acknowledged, has what waited for credits go on, and sends a credit
-    /// update if that is due.
+    /// A message was handled: reports what it acknowledged, resumes senders that waited for credits, and sends a credit
+    /// update if it is due.
     fn after_message(&self, link: &Arc<Link>) -> Result;
 
-    // --- Acknowledgements, where completions are none.
+    // --- Acknowledgements, where completions do not provide them.
 
     /// Requests an acknowledgement of all messages so far, with the next one.
     fn request_ack(&self);
-    /// Schedules such a request, and returns when it is due; `None` if one is scheduled already.
+    /// Schedules such a request, and returns when it is due; `None` if one is already scheduled.
     fn schedule_ack_request(&self) -> Option<Instant>;
-    /// When the request is due that is scheduled, if one is.
+    /// Returns when the scheduled request is due, if there is one.
     fn ack_request_at(&self) -> Option<Instant>;
-    /// Takes it off the schedule.
+    /// Cancels the scheduled request.
     fn unschedule_ack_request(&self);
 }
 
-/// The transport of a link, with its state there.
+/// The transport of a link, with its state.
 pub(super) enum LinkTransport {
     Roce(Roce),
     Iwarp(Pin<KBox<Iwarp>>),
 }
 
 impl LinkTransport {
-    /// Makes what belongs to the device, and the transport's part of a link. May sleep.
+    /// Creates the device resources and the transport's part of a link. May sleep.
     pub(super) fn new(
         transport: Transport,
         device: &Arc<Device>,
@@ -191,7 +191,7 @@ impl LinkTransport {
     }
 }
 
-/// Calls a method of the transport that it is.
+/// Calls a method of the current transport.
 macro_rules! dispatch {
     ($self:ident.$($call:tt)*) => {
         match $self {
@@ -307,16 +307,16 @@ impl TransportOps for LinkTransport {
 }
 
 impl Link {
-    // --- How the two ends come together, from [`Link::ready_to_receive`] on.
+    // --- Connection setup, from [`Link::ready_to_receive`] on.
 
     /// As the server of a first contact, before its ACCEPT and before [`Link::ready_to_receive`]: listens for the
-    /// client at `peer` if the link needs a connection, and returns the TCP port, 0 for none. May sleep.
+    /// client at `peer` if the link needs a connection; returns the TCP port, 0 for none. May sleep.
     pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> u16 {
         self.transport.listen(self, net, peer)
     }
 
-    /// As the client of a first contact, before its CONFIRM: listens for the server if the link needs a connection,
-    /// and returns the TCP port. `nonce` is that of the PROPOSAL. May sleep.
+    /// As the client of a first contact, before its CONFIRM: listens for the server if the link needs a connection;
+    /// returns the TCP port. `nonce` is that of the PROPOSAL. May sleep.
     pub(crate) fn listen_for_server(
         &self,
         net: &NetNs,
@@ -325,50 +325,50 @@ impl Link {
         self.transport.listen_for_server(self, net, nonce)
     }
 
-    /// As the client of a first contact, after its CONFIRM: connects if that is up to the client. A setup that was
-    /// cancelled is no error. May sleep, for seconds.
+    /// As the client of a first contact, after its CONFIRM: connects if that is the client's task. A cancelled setup is
+    /// not an error. May sleep, for seconds.
     pub(crate) fn connect_as_client(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
         self.transport.connect_as_client(self, setup)
     }
 
-    /// As the server of a first contact, after the CONFIRM: connects, and gets ready to send. May sleep, for
-    /// seconds.
+    /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send. May
+    /// sleep, for seconds.
     pub(crate) fn connect_as_server(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
         self.transport.connect_as_server(self, setup)
     }
 
-    /// As the client of a link that is added, before the answer: listens for the server if the link needs a
-    /// connection, in the namespace at address `net`, and returns where. May sleep.
+    /// As the client of an added link, before the answer: listens for the server if the link needs a connection, in the
+    /// namespace at address `net`; returns the address. May sleep.
     pub(crate) fn listen_added(&self, net: usize) -> Result<Option<IwListenAddr>> {
         self.transport.listen_added(self, net)
     }
 
-    /// As the server of a link that is added, after the client's answer: connects to it if the link needs that, in
-    /// the namespace at address `net`. May sleep, for seconds.
+    /// As the server of an added link, after the client's answer: connects to it if the link needs a connection, in the
+    /// namespace at address `net`. May sleep, for seconds.
     pub(crate) fn connect_added(&self, net: usize, client: &NewLink) -> Result {
         self.transport.connect_added(self, net, client)
     }
 
-    // --- What layers above have to know of the transport.
+    // --- Properties of the transport.
 
-    /// Whether a completion says only that a message has left, so that the peer has to acknowledge it.
+    /// Returns true if a completion means only that a message was sent locally, so that the peer must acknowledge it.
     pub(crate) fn needs_acks(&self) -> bool {
         self.transport.caps().needs_acks
     }
 
-    /// Whether what the peer sent may be written here even after the link went down there.
+    /// Returns true if data that the peer sent may be written here even after the link went down there.
     pub(crate) fn delivers_after_down(&self) -> bool {
         self.transport.caps().delivers_after_down
     }
 
-    /// Whether the link holds its network namespace, which cannot go before it.
+    /// Returns true if the link holds its network namespace, which is not destroyed before it.
     pub(crate) fn holds_netns(&self) -> bool {
         self.transport.caps().holds_netns
     }
 
-    // --- Acknowledgements, where [`Link::needs_acks`].
+    // --- Acknowledgements, if [`Link::needs_acks`].
 
-    /// Requests an acknowledgement of all messages sent by now, if one is missing. Does not sleep.
+    /// Requests an acknowledgement of all messages sent so far, if one is missing. Does not sleep.
     pub(crate) fn request_ack(self: &Arc<Self>) {
         self.transport.request_ack();
         if self.transport.send_credit_update(self).is_err() {
@@ -376,13 +376,13 @@ impl Link {
         }
     }
 
-    /// Schedules such a request and returns when it is due; `None` if one is scheduled already. An acknowledgement
-    /// may make it needless meanwhile. Does not sleep.
+    /// Schedules such a request and returns when it is due; `None` if one is already scheduled. An acknowledgement may
+    /// make it unnecessary meanwhile. Does not sleep.
     pub(crate) fn schedule_ack_request(&self) -> Option<Instant> {
         self.transport.schedule_ack_request()
     }
 
-    /// Makes a scheduled request if it is due at `now`; else returns when it will be. Does not sleep.
+    /// Makes a scheduled request if it is due at `now`; otherwise returns when it is due. Does not sleep.
     pub(crate) fn request_ack_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let at = self.transport.ack_request_at()?;
         if !at.is_due(now) {

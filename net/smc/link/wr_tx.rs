@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slots for sends, with the credit that the transport may want for a message.
+//! Send slots, with the credit that the transport may require for a message.
 
 use kernel::{
     prelude::*,
@@ -38,7 +38,7 @@ impl<'a> Credit<'a> {
         transport.take_credit(for_what).then(|| Self(transport))
     }
 
-    /// The message was posted.
+    /// Uses the credit up: the message was posted.
     fn spend(self) {
         core::mem::forget(self);
     }
@@ -50,7 +50,7 @@ impl Drop for Credit<'_> {
     }
 }
 
-/// A free slot for a message, with the right to send it; dropping it gives both back.
+/// A free send slot with a credit for a message; dropping it returns both.
 pub(crate) struct Slot<'a> {
     slot: SendSlot<'a, Link>,
     credit: Credit<'a>,
@@ -62,12 +62,12 @@ impl Slot<'_> {
         self.slot.write(message)
     }
 
-    /// Requests an acknowledgement of the message, where its completion is none. Does not sleep.
+    /// Requests an acknowledgement of the message, if its completion does not imply one. Does not sleep.
     pub(crate) fn request_ack(&self) {
         self.credit.0.request_ack();
     }
 
-    /// Posts writes and then the message, as [`SendSlot::post`]. Does not sleep.
+    /// Posts writes and then the message, see [`SendSlot::post`]. Does not sleep.
     pub(crate) fn post(
         self,
         link: &Arc<Link>,
@@ -118,10 +118,9 @@ impl Link {
         Some(Slot { slot, credit })
     }
 
-    /// A slot or a credit is free again: sends LLC messages that wait for one, and wakes connections that do. Does
-    /// not sleep.
+    /// Handles a freed slot or credit: sends waiting LLC messages, and wakes connections that wait. Does not sleep.
     pub(super) fn wake_slot_waiters(self: &Arc<Self>) -> Result {
-        // A waiter that we do not see has looked after it was free.
+        // A waiter not seen here has checked after the slot was freed.
         smp_mb(Full);
         let posted = match self.is_llc_waiting.load(Relaxed) {
             true => self.flush_llc_txq(&mut self.inner.lock()),

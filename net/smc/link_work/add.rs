@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Links are added: ports are found, queue pairs made, regions registered (RFC 7609 section 4.4.3; C
-//! functions `smc_llc_srv_add_link`, `smc_llc_cli_add_link`).
+//! Adds links: finds ports, creates queue pairs, registers RMBs (RFC 7609 section 4.4.3; C functions
+//! `smc_llc_srv_add_link`, `smc_llc_cli_add_link`).
 
 use kernel::{
     pr_warn_once,
@@ -49,10 +49,10 @@ use crate::{
     llc::LinkRx, //
 };
 
-/// Regions that one message can name, which is as many as a peer remembers.
+/// Maximum of RMBs that one message can name, which is as many as a peer remembers.
 const MAX_KEYS: usize = 255;
 
-/// A port for another link: one of a device, with what is to be known of it.
+/// A port for another link: its device and properties.
 struct Place {
     device: Arc<Device>,
     info: PortInfo,
@@ -67,8 +67,8 @@ impl Place {
     }
 }
 
-/// A port of that kind which no link of the group has, on the same physical network as that of `link`, and from
-/// which the peer's port is reached.
+/// Finds a port for `transport` that no link of the group uses, on the same physical network as that of `link`, and
+/// from which the peer's port is reachable.
 fn unused_port(
     group: &LinkGroup,
     link: &Link,
@@ -91,8 +91,8 @@ fn unused_port(
     ib::find_other(&wanted, is_used)
 }
 
-/// A port for another link beside `link`, for the same transport if there is one. A peer that keeps to RFC 7609
-/// has none for others than that knows.
+/// Finds an unused port for another link beside `link`, for the same transport if possible. A peer that keeps to RFC
+/// 7609 does not know the other transport.
 fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     let peer = Peer::Other(link.end().peer_gid);
     let find = |transport| unused_port(group, link, transport, peer);
@@ -103,8 +103,8 @@ fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     })
 }
 
-/// The port for a new link, to the peer's port `peer` if that is known. One that is in use is that of the
-/// link with the fewest connections: if the new link makes another one superfluous, that is the one.
+/// Returns the port for a new link, to the peer's port `peer` if that is known. If a port in use is taken it is that of
+/// the link with the fewest connections: if the new link makes another one superfluous, it is that one.
 fn place(
     group: &LinkGroup,
     which: Which,
@@ -128,8 +128,8 @@ fn place(
     }
 }
 
-/// The port of a link with the way from it to the peer's port `peer`: that of a link which there is, or
-/// one of the same kind.
+/// Returns the port of `link` with the path from it to the peer's port `peer`: that of an existing link, or a new one
+/// of the same kind.
 fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Option<PortInfo> {
     let port = link.port();
     let links = group.links();
@@ -143,22 +143,22 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
     }
 }
 
-/// Makes a link and puts it into a slot.
+/// Creates a link and puts it into a slot.
 fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
     let link = Link::new(&place.device, place.info, group.params.depth)?;
     group
         .put_link(slot, &link)
         .inspect_err(|_| link.shut_down())?;
     if !ib::is_there(&place.device) {
-        // Who took the links of the device down before did not find this one.
+        // The removal of the device took its links down before and missed this one.
         clear_link(group, slot);
         return Err(ENODEV);
     }
     Ok(link)
 }
 
-/// Makes the regions that the peer may know on a new link, and lists their keys there by those on the
-/// link in slot `on`. One that the peer does not know is nothing to it.
+/// Maps the RMBs that the peer may know on a new link, and lists their RTokens there by their RKeys on the link in slot
+/// `on`. The peer ignores RMBs that it does not know.
 fn map_regions(
     group: &LinkGroup,
     on: usize,
@@ -185,7 +185,7 @@ fn map_regions(
     Ok(keys)
 }
 
-/// Registers the regions that are on a link.
+/// Registers the RMBs that are mapped on a link.
 fn register_regions(group: &LinkGroup, slot: usize, link: &Arc<Link>) -> Result {
     group.rmbs.try_for_each(|rmb| match rmb.rtoken(slot) {
         Some(_) => rmb.register(slot, link),
@@ -209,7 +209,7 @@ fn ready_to_receive(
     link.ready_to_receive(end, LinkRx::new(group, slot)?)
 }
 
-/// The server offers a link for `slot`.
+/// Client: answers the server's offer of a link, which goes into `slot`.
 pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &NewLink) {
     let made = make_answer(group, on, slot, offer);
     let is_taken = match &made {
@@ -233,7 +233,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
         }
     };
     if made.is_ok() && !is_taken {
-        // The flow is over: nobody needs what was made for it.
+        // The flow is over: the new link is not needed.
         clear_link(group, slot);
     }
 }
@@ -242,7 +242,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
 struct Answer {
     link: Arc<Link>,
     keys: KVec<NewLinkRkey>,
-    /// Where the server's connection is listened for, if the link needs one.
+    /// Where the client listens for the server's connection, if the link needs one.
     listen_addr: Option<IwListenAddr>,
 }
 
@@ -283,8 +283,8 @@ fn make_answer(
     }
 }
 
-/// The client accepted. That its port can be reached is up to it, but is found out here sooner than by
-/// waiting for an answer on the new link.
+/// Server: connects a link that the client accepted. The client checks that its port is reachable; the check here fails
+/// sooner than waiting for an answer on the new link.
 pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
     let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
         let device = link.device().ok_or(ENOLINK)?;
@@ -298,7 +298,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
     group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
 }
 
-/// The server tries the new link.
+/// Client: brings the new link up after the server's CONFIRM LINK.
 pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
     let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
         link.ready_to_send()?;
@@ -308,7 +308,7 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
     group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
 }
 
-/// The server offers a link if one is of use.
+/// Server: offers a link if one is of use.
 pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
     let is_held = group.with_llc(|llc, _| llc.core.hold_to_add(why));
     if !is_held || begin_offer(group, why).is_some() {
@@ -321,14 +321,14 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
     }
 }
 
-/// Begins to offer a link; `None` if there is none to offer. The flow is held.
+/// Begins to offer a link; returns `None` if there is none to offer. The flow is held.
 fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let (on, link) = group.active_link()?;
     let unused = port_beside(group, &link);
     let max_links = group.params.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
-    // A port of ours that is offered again is new to the C module if the offer comes by another one.
+    // To the C module a port of ours that is offered again is new if the offer comes on a link of another port.
     let on = group
         .active_link_beside(place.info.gid)
         .map_or(on, |(other, _)| other);
@@ -352,7 +352,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
         .then_some(())
 }
 
-/// The client says that it has a port for another link, if it has.
+/// Client: informs the server that it has a port for another link, if it has one.
 pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some((on, link)) = group.active_link() else {
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Flows that a thread begins and whose end it waits for.
+//! LLC flows that a thread begins and waits for.
 
 use core::mem;
 
@@ -55,7 +55,7 @@ use crate::{
     }, //
 };
 
-/// Other links that one announcement names.
+/// Number of other links in one CONFIRM RKEY message.
 const OTHERS: usize = 2;
 
 impl LinkGroup {
@@ -71,8 +71,8 @@ impl LinkGroup {
         });
     }
 
-    /// Waits for the end of the first contact; `prepare` brings the link up when it is time. It ends with
-    /// [`FirstContactError::Silent`] when `is_vain` says so, which is told whether the client has answered.
+    /// Waits for the end of the first contact; `prepare` brings the link up when it is time. Fails with
+    /// [`FirstContactError::Silent`] if `is_vain` returns true; its argument is whether the client has answered.
     pub(crate) fn await_first_contact(
         self: &Arc<Self>,
         prepare: impl Fn() -> Result<(), Reason>,
@@ -87,13 +87,13 @@ impl LinkGroup {
                 First::Finished(result) => return result,
             }
         }
-        // What is left of it must not keep the end of the group waiting.
+        // Releases the flow, which must not delay the end of the group.
         self.release();
         Err(FirstContactError::Silent)
     }
 
-    /// Whether the client's answer in a first contact is out and the server's decision awaited. If the answer
-    /// has arrived at a server that says nothing more, that is its decision.
+    /// Returns whether the client's answer in a first contact was sent and the server's decision is awaited. If the
+    /// answer was delivered to a server that sends nothing more, that is its decision.
     fn has_answered(self: &Arc<Self>) -> bool {
         let has_answered = self.with_llc(|state, _| state.core.has_answered());
         let is_delivered = || {
@@ -106,10 +106,10 @@ impl LinkGroup {
         has_answered
     }
 
-    /// Makes sure that a link that was silent still works, before a connection joins it: the peer answers a
-    /// TEST_LINK. Says no if it does not in time; from then on the link is tested as one that was silent for
-    /// long. A peer that took `round_trip` at most to answer over TCP has more time, and a machine that is too busy
-    /// to tell says yes. May sleep.
+    /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns
+    /// false if the peer does not answer in time; from then on the link is tested as after a long silence. A peer that
+    /// took up to `round_trip` to answer over TCP has more time; if this host is too busy to tell, returns true. May
+    /// sleep.
     pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, round_trip: Duration) -> bool {
         if at.is_fresh() {
             return true;
@@ -142,8 +142,8 @@ impl LinkGroup {
         link.last_rx() != before && link.is_up()
     }
 
-    /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or
-    /// calls [`LinkGroup::release`]: links and regions stay as they are. Says no if that takes too long.
+    /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or calls
+    /// [`LinkGroup::release`]: links and RMBs stay as they are. Returns false if that takes too long or the group ends.
     /// The caller holds `flow`. May sleep.
     fn hold(self: &Arc<Self>) -> bool {
         let end = now().saturating_add(FLOW_WAIT);
@@ -159,14 +159,14 @@ impl LinkGroup {
         }
     }
 
-    /// Lets other flows begin.
+    /// Ends the caller's flow or hold, so that other flows may begin.
     pub(crate) fn release(self: &Arc<Self>) {
         self.run_llc(|llc, _, now| llc.abandon(now));
         self.wake_llc_waiters();
     }
 
-    /// Makes sure that the peer can write to a region: it is registered on all active links, and the peer
-    /// knows its keys. Nothing is to be done if another connection did it before. May sleep.
+    /// Makes sure that the peer can write to an RMB: registers it on all active links, and sends its RTokens to the
+    /// peer. Does nothing if that was done for another connection before. May sleep.
     pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
         if rmb.is_known() {
             return Ok(());
@@ -180,7 +180,7 @@ impl LinkGroup {
             if !self.hold() {
                 return Err(RkeyError::TimedOut);
             }
-            // Links may come and go between two messages.
+            // Links may be added and deleted between two messages.
             let Ok(mut new) = self.register_on_others(rmb, at.slot, &told) else {
                 self.release();
                 return Err(RkeyError::LinkLost);
@@ -197,9 +197,9 @@ impl LinkGroup {
         }
     }
 
-    /// Registers a region on the active links but for that in `slot`, and lists its keys on those that
-    /// the peer was not `told` of. One message names three links; the peer takes another one about the same
-    /// region as more of its links.
+    /// Registers an RMB on the active links except that in `slot`, and lists its RTokens on those that are not in
+    /// `told`, which the peer knows. One message names three links; the peer adds the links of a further one about the
+    /// same RMB.
     fn register_on_others(
         &self,
         rmb: &Rmb,
@@ -224,7 +224,7 @@ impl LinkGroup {
         Ok(keys)
     }
 
-    /// Tells the peer of a region, on the connection's link. The flow is held.
+    /// Sends the RTokens of an RMB to the peer, on the connection's link. The flow is held.
     fn confirm_rkey(
         self: &Arc<Self>,
         rmb: &Rmb,
@@ -248,8 +248,8 @@ impl LinkGroup {
         .unwrap_or(Err(RkeyError::LinkLost))
     }
 
-    /// Frees regions that nobody has used for long, or for which memory is too short, and tells the peer
-    /// before. May sleep for as long as the peer takes to answer.
+    /// Frees RMBs that were unused for long, or for which memory is too short, after the peer was notified. May sleep
+    /// for as long as the peer takes to answer.
     pub(crate) fn trim(self: &Arc<Self>) {
         let _turn = self.flow.lock();
         let unused = self.keeps_unused();
@@ -258,7 +258,7 @@ impl LinkGroup {
         let mut demand = self.rmbs.take_demand();
         let next = loop {
             if !self.hold() {
-                // The peer would not hear of it now.
+                // The peer cannot be notified now.
                 return self.trim_by(now.saturating_add(unused));
             }
             let (gone, next) = self.rmbs.take_unused(since, &mut demand);
@@ -279,8 +279,8 @@ impl LinkGroup {
         }
     }
 
-    /// Tells the peer that regions are gone, as far as it knows them, and waits for its answer: says whether it
-    /// does not write to them any more. The flow is held.
+    /// Sends DELETE RKEY for the RMBs that the peer knows, and waits for its answer: returns whether the peer does not
+    /// write to them any more. The flow is held.
     fn delete_rkeys(self: &Arc<Self>, gone: &Gone) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
         let slot = self.active_link().map(|(slot, _)| slot);
@@ -297,7 +297,7 @@ impl LinkGroup {
             return !gone.iter().flatten().any(|rmb| rmb.is_known());
         };
         self.run_llc(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
-        // Whatever the answer is, nothing is written to them any more.
+        // After any answer, also a refusal, the peer does not write to them any more.
         let answer = self.await_flow(|how| match how {
             Finished::DeleteRkey(result) => Some(result),
             _ => None,
@@ -305,7 +305,7 @@ impl LinkGroup {
         matches!(answer, Some(Ok(()) | Err(RkeyError::Refused)))
     }
 
-    /// Waits for the end of a flow that `pick` knows; `None` when there is no flow any more.
+    /// Waits for the end of a flow that `pick` accepts; returns `None` when there is no flow any more.
     fn await_flow<R>(self: &Arc<Self>, pick: impl Fn(Finished) -> Option<R>) -> Option<R> {
         while let Some(how) = self.await_llc(&OTHER_FLOW, || false) {
             if let Some(result) = pick(how) {
@@ -315,8 +315,8 @@ impl LinkGroup {
         None
     }
 
-    /// Sleeps until there is what a thread waits for, running the core's timeouts meanwhile. `None` when there is no
-    /// flow any more, or `is_vain` says so.
+    /// Sleeps until there is what the thread waits for, and runs the core's timeouts meanwhile. Returns `None` when
+    /// there is no flow any more, or `is_vain` returns true.
     fn await_llc<R>(
         self: &Arc<Self>,
         awaited: &Awaited<R>,
@@ -337,8 +337,8 @@ impl LinkGroup {
     }
 }
 
-/// What a thread waits for. Another one may wait for something else meanwhile: as soon as the first contact is over,
-/// which its own thread may see late, other connections announce their buffers.
+/// What a thread waits for. Another thread may wait for something else at the same time: once the first contact is
+/// over, which its own thread may notice late, other connections announce their RMBs.
 struct Awaited<R> {
     is_there: fn(&LlcState) -> bool,
     take: fn(&mut LlcState) -> Option<R>,
@@ -365,17 +365,17 @@ const OTHER_FLOW: Awaited<Finished> = Awaited {
     take: |llc| llc.finished.take(),
 };
 
-/// The longest time for which a connection that joins a group waits for the answer to a TEST_LINK. The client waits six
+/// The longest time that a connection that joins a group waits for the response to a TEST_LINK. The client waits six
 /// seconds for the ACCEPT.
 const PROBE_MAX: Duration = Duration::from_secs(4);
 
-/// A machine that was late by so much in that time is too busy to tell.
+/// If this host's sleeps were late by this much in that time it is too busy to tell.
 const PROBE_LATE: Duration = Duration::from_secs(1);
 
-/// By how much a sleep was longer than the [`TICK`] that it was asked for at most.
+/// Returns how far a sleep exceeded the time that one of [`TICK`] may take.
 fn overslept(slept: Duration) -> Duration {
     slept.saturating_sub(first_contact::AWAKE_WITHIN)
 }
 
-/// The longest sleep between two looks at the core's deadline, jiffies.
+/// The longest sleep between two checks of the core's deadline, in jiffies.
 const TICK: Jiffies = time::HZ / 10 + 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives on a link: CDC messages go to their connection, LLC messages to the group (C function
-//! `smc_wr_rx_demultiplex`). The failure of the link comes here, too.
+//! Receive path of a link: CDC messages go to their connection, LLC messages to the group (C function
+//! `smc_wr_rx_demultiplex`). Failures of the link are handled here, too.
 
 use core::ptr;
 
@@ -27,7 +27,7 @@ pub(crate) struct LinkRx {
 }
 
 impl LinkRx {
-    /// For the link in `slot` of `group`.
+    /// Creates the handler for the link in `slot` of `group`.
     pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
         let group = group.clone();
         Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)

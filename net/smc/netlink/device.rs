@@ -31,7 +31,7 @@ use crate::{
     link::Link, //
 };
 
-/// Devices that are looked up at a time.
+/// Devices fetched at a time.
 const AT_A_TIME: usize = 32;
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
@@ -59,7 +59,7 @@ fn put(attrs: &mut Attrs<'_>, adapter: &Adapter) -> Result {
 }
 
 fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
-    // Functions and channels have numbers of their own on s390 only.
+    // Function and channel ids exist on s390 only.
     attrs.u32(SMC_NLA_DEV_PCI_FID, 0)?;
     attrs.u16(SMC_NLA_DEV_PCI_CHID, 0)?;
     attrs.u16(SMC_NLA_DEV_PCI_VENDOR, pci.vendor)?;
@@ -71,7 +71,7 @@ fn put_port(attrs: &mut Attrs<'_>, adapter: &Adapter, port: u32) -> Result {
     let device = adapter.device();
     let is_active = device.query_port(port).is_ok_and(|attr| attr.active);
     let netdev = device.port_netdev(port);
-    // Firmware gives names on s390 only.
+    // Firmware provides names on s390 only.
     let pnetid = adapter.pnetid(port);
     attrs.u8(SMC_NLA_DEV_PORT_PNET_USR, u8::from(pnetid.is_some()))?;
     let pnetid = pnetid.as_ref().map_or(&[][..], PnetId::as_bytes);
@@ -82,8 +82,7 @@ fn put_port(attrs: &mut Attrs<'_>, adapter: &Adapter, port: u32) -> Result {
     attrs.u32(SMC_NLA_DEV_PORT_LNK_CNT, links_on(device, port))
 }
 
-/// Whether the device is all that a group has at one end: it has one link, or all its links are on one
-/// port here.
+/// Returns true if a group depends on the device alone: it has one link, or all its links use one port here.
 fn is_critical(device: &Arc<Device>) -> bool {
     let mut found = false;
     groups::for_each(|group| {
@@ -99,7 +98,7 @@ fn links_on(device: &Arc<Device>, port: u32) -> u32 {
     groups::for_each(|group| {
         let links = group.links();
         let on_port = |link: &&Arc<Link>| link.port().port == port && link.is_on(device);
-        // CAST: A group has a few links.
+        // CAST: A group has only a few links.
         count += links.iter().flatten().filter(on_port).count() as u32;
     });
     count

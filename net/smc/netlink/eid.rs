@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Enterprise ids: those of the user, and that of the system, which only one architecture has.
+//! Enterprise ids: user EIDs, and the system EID, which exists on one architecture only.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -20,7 +20,7 @@ use smc_proto::{
 
 use crate::local::LOCAL;
 
-/// Characters of an EID.
+/// Length of an EID.
 pub(super) const LEN: u16 = 32;
 
 pub(super) fn dump_user(dump: &mut Dump<'_>) -> Result {
@@ -33,7 +33,7 @@ pub(super) fn dump_user(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-/// The EID that a request names, with its NUL.
+/// Returns the EID in a request, where a NUL follows it.
 fn named(request: &Request<'_>) -> Result<Eid> {
     let bytes = request.attr(SMC_NLA_EID_TABLE_ENTRY).ok_or(EINVAL)?;
     match bytes.split_last() {
@@ -70,7 +70,7 @@ pub(super) fn flush(_request: &Request<'_>) -> Result {
     })
 }
 
-/// An empty message: this machine has none.
+/// Sends an empty message: this host has none.
 pub(super) fn dump_system(dump: &mut Dump<'_>) -> Result {
     dump.each([(0, ())], |unit, ()| {
         unit.message(unit.command(), |_| Ok(()))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link groups and their links, of the whole machine (C file `smc_core.c`).
+//! Link groups and their links, of the whole host (C file `smc_core.c`).
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -27,7 +27,7 @@ use crate::{
     link::Link, //
 };
 
-/// Groups that are looked up at a time; more are not needed to fill a message.
+/// Groups fetched at a time; enough to fill a message.
 const AT_A_TIME: usize = 128;
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
@@ -71,7 +71,7 @@ fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
     attrs.u32(SMC_NLA_LGR_R_CONNS_NUM, count(group.len()))?;
     attrs.u8(SMC_NLA_LGR_R_ROLE, params.role.number())?;
     attrs.u8(SMC_NLA_LGR_R_TYPE, group.kind().code())?;
-    // Buffers are contiguous for the device, whatever smcr_buf_type says.
+    // Buffers are always contiguous for the device, whatever smcr_buf_type is set to.
     attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, 0)?;
     // CAST: The attribute has one byte, for the low bits.
     attrs.u8(SMC_NLA_LGR_R_VLAN_ID, params.vlan as u8)?;
@@ -105,7 +105,7 @@ fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
     })
 }
 
-/// A link that carries `load` connections, unless something has gone wrong with it.
+/// Adds a link with `load` connections, unless it has failed.
 fn put_link(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup, link: &Link, load: usize) -> Result {
     let (info, port) = (link.info(), link.port());
     let Some(device) = info.device.filter(|_| info.state.is_usable()) else {
@@ -128,7 +128,7 @@ fn put_link(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup, link: &Link, load:
     })
 }
 
-/// The four bytes of the wire, as a number of this machine.
+/// Returns the four bytes as on the wire, as a native integer.
 fn raw(uid: LinkUid) -> u32 {
     u32::from_ne_bytes(uid.0.to_be_bytes())
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The generic netlink family `SMC_PNETID`, by which administrators name physical networks: the
-//! commands, attributes and errors of the C module (C file `smc_pnet.c`).
+//! Generic netlink family `SMC_PNETID`, for naming physical networks: the commands, attributes and errors of the C
+//! module (C file `smc_pnet.c`).
 //!
-//! One error differs. C says `EEXIST` for another port of a device that is in the table, though it has
-//! given the port its PNETID by then; here each port has its entry.
+//! One error differs. C returns `EEXIST` for another port of a device that is in the table, although it has set the
+//! port's PNETID by then; here each port has its entry.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -90,13 +90,13 @@ impl Family for Pnet {
 /// Ports of a device that can be named (C: `SMC_MAX_PORTS`).
 const PORTS: core::ops::RangeInclusive<u8> = 1..=2;
 
-/// Entries that are looked up at a time; more are not needed to fill a message.
+/// Entries fetched at a time; enough to fill a message.
 const AT_A_TIME: usize = 512;
 
-/// Bytes of the attributes of an entry at most: four headers, and values padded to four bytes.
+/// Maximum size of an entry's attributes, bytes: four headers, and values padded to four bytes.
 const ENTRY_LEN: usize = 4 * 4 + 20 + 16 + 64 + 4;
 
-/// A name in a request, up to its NUL.
+/// Returns a name in a request, up to its NUL.
 fn text<'a>(request: &Request<'a>, attr: u32) -> Option<&'a [u8]> {
     request.attr(attr).map(until_nul)
 }
@@ -113,7 +113,7 @@ fn add(request: &Request<'_>) -> Result {
                 .add(pnetid, Place::Netdev(Text::new(name)?)),
         )?;
     }
-    // RDMA devices are named in the first namespace only.
+    // RDMA devices are named in the initial namespace only.
     let device = text(request, SMC_PNETID_IBNAME).filter(|_| net.is_initial());
     if let Some(device) = device {
         let port = match request.attr(SMC_PNETID_IBPORT) {
@@ -131,7 +131,7 @@ fn add(request: &Request<'_>) -> Result {
     added
 }
 
-/// Errors other than that it is there already end the request.
+/// Returns errors other than `EEXIST` in the outer result, which ends the request.
 fn unless_there(result: Result) -> Result<Result> {
     match result {
         Err(e) if e != EEXIST => Err(e),
@@ -140,7 +140,7 @@ fn unless_there(result: Result) -> Result<Result> {
 }
 
 fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
-    // By another name it may be in the table already.
+    // The port may be in the table under the device's other name.
     if ib::pnetid_of_named(device, port.into())?.is_some() {
         return Err(EEXIST);
     }
@@ -151,7 +151,7 @@ fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
 
 fn delete(request: &Request<'_>) -> Result {
     let name = text(request, SMC_PNETID_NAME).ok_or(EINVAL)?;
-    // A blank name is that of no network.
+    // A blank name matches no network.
     let pnetid = PnetId::query(name).ok_or(ENOENT)?;
     match namespace::within(request.netns()).pnet.remove(Some(pnetid)) {
         true => {
@@ -188,7 +188,7 @@ fn dump(dump: &mut Dump<'_>) -> Result {
 }
 
 fn put(attrs: &mut Attrs<'_>, entry: &Entry) -> Result {
-    /// What stands for a name that there is not, and its port.
+    /// Placeholders for a missing name and its port.
     const NO_NAME: &[u8] = b"n/a";
     const NO_PORT: u8 = 0xff;
     attrs.string(SMC_PNETID_NAME, entry.pnetid.as_bytes())?;

@@ -47,7 +47,7 @@ fn put(attrs: &mut Attrs<'_>, stats: &Stats) -> Result {
     attrs.u64(SMC_NLA_STATS_SRV_HS_ERR_CNT, stats.server.errors.get(), pad)
 }
 
-/// What one technology carries; zeroes for `None`.
+/// Adds the counters of one technology; zeroes for `None`.
 fn put_tech(attrs: &mut Attrs<'_>, stats: Option<&Stats>) -> Result {
     let sends = stats.map(|stats| &stats.send_buffers);
     let receives = stats.map(|stats| &stats.receive_buffers);
@@ -72,10 +72,10 @@ fn put_tech(attrs: &mut Attrs<'_>, stats: Option<&Stats>) -> Result {
     put_counters(attrs, &CALLS, stats)
 }
 
-/// An attribute and its counter, if there is something to count.
+/// An attribute and its counter, if that exists here.
 type Field = (u32, Option<fn(&Stats) -> &Counter>);
 
-/// In the order of the C module, as is the next.
+/// In the order of the C module, like the next table.
 const CONNECTIONS: [Field; 6] = [
     (SMC_NLA_STATS_T_CLNT_V1_SUCC, Some(|s| &s.client.v1)),
     (SMC_NLA_STATS_T_CLNT_V2_SUCC, Some(|s| &s.client.v2)),
@@ -92,7 +92,7 @@ const CALLS: [Field; 7] = [
     (SMC_NLA_STATS_T_SENDPAGE_CNT, None),
     (SMC_NLA_STATS_T_CORK_CNT, Some(|s| &s.uncorked)),
     (SMC_NLA_STATS_T_NDLY_CNT, Some(|s| &s.nodelay)),
-    // It splices by our recvmsg.
+    // splice(2) uses our recvmsg.
     (SMC_NLA_STATS_T_SPLICE_CNT, None),
     (SMC_NLA_STATS_T_URG_DATA_CNT, Some(|s| &s.urgent)),
 ];
@@ -125,14 +125,14 @@ fn put_buffers(attrs: &mut Attrs<'_>, buffers: Option<&Buffers>) -> Result {
 fn put_sizes(attrs: &mut Attrs<'_>, sizes: Option<&[Counter; SIZES]>) -> Result {
     for i in 0..SIZES {
         let count = sizes.and_then(|sizes| sizes.get(i)).map_or(0, Counter::get);
-        // CAST: less than ten; the attributes follow each other.
+        // CAST: less than ten; the attributes are consecutive.
         let attr = SMC_NLA_STATS_PLOAD_8K + i as u32;
         attrs.u64(attr, count, SMC_NLA_STATS_PLOAD_PAD)?;
     }
     Ok(())
 }
 
-/// Reasons for TCP that there were, one a message, and the sums in the first.
+/// Dumps the reasons for fallbacks, one per message, and the totals in the first.
 pub(super) fn dump_fallbacks(dump: &mut Dump<'_>) -> Result {
     let namespace = namespace::within(dump.netns());
     let stats = &namespace.stats;
@@ -156,7 +156,7 @@ pub(super) fn dump_fallbacks(dump: &mut Dump<'_>) -> Result {
                     attrs.u64(SMC_NLA_FBACK_STATS_CLNT_CNT, client.total.get(), pad)?;
                 }
                 attrs.u32(SMC_NLA_FBACK_STATS_RSN_CODE, reason.code())?;
-                // More than fit are shown as the most that do.
+                // Saturates at the attribute's maximum.
                 let count = u16::try_from(count).unwrap_or(u16::MAX);
                 attrs.u16(SMC_NLA_FBACK_STATS_RSN_CNT, count)
             })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this machine can do, and the limitation of handshakes.
+//! Capabilities of this host, and the limitation of handshakes.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -16,7 +16,7 @@ use crate::{
     namespace, //
 };
 
-/// The version and release that are spoken.
+/// The supported version and release.
 const VERSION: u8 = 2;
 const RELEASE: u8 = 1;
 

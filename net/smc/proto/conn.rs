@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One connection's data transfer: cursors, window, urgent data, close state, failover (RFC 7609
-//! sections 4.3 to 4.8), as one small value that decides and never acts.
+//! One connection's data transfer: cursors, window, urgent data, close state, failover (RFC 7609 sections 4.3 to 4.8),
+//! as a state machine without I/O.
 //!
 //! # How the kernel side uses it
 //!
-//! Each connection holds one [`Stream`] in one spinlock, here called *the lock*. No call sleeps. "Post" is
-//! done **under the lock**: the order of sequence numbers must be the order on the queue pair.
+//! Each connection holds one [`Stream`] under one spinlock, here called *the lock*. No method sleeps. Posting is done
+//! **under the lock**: the order of sequence numbers must be the order on the queue pair.
 //!
-//! Everything that is ever sent comes out of one place:
+//! All messages are sent by one function:
 //!
 //! ```text
-//! transmit():                              // any context; after every call that says `transmit`
-//!     get a send slot of the link          // none free: come back when one is
+//! transmit():                              // any context; after every call that returns `transmit`
+//!     get a send slot of the link          // none free: retry when one is
 //!     lock
 //!     while let Some(plan) = stream.plan() {
 //!         slot.record = plan.record        // kept until the completion of the SEND
@@ -22,15 +22,15 @@
 //! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
 //! ```
 //!
-//! Every record that was not handed to `plan_failed` comes back through `on_sent` exactly once. Where a
-//! completion does not say that the message has arrived, `on_sent` is in two parts: `on_local_completion` at the
-//! completion, `on_acked` when the peer acknowledged it, or the link is gone; an acknowledgement is requested at
-//! once when `needs_ack`, and after a while when `needs_ack_eventually`.
+//! Every record that was not handed to `plan_failed` is passed to `on_sent` exactly once. Where a completion does not
+//! imply delivery, `on_sent` is split: `on_local_completion` at the completion, `on_acked` when the peer has
+//! acknowledged the message, or the link is gone; an acknowledgement is requested at once when `needs_ack`, and after a
+//! while when `needs_ack_eventually`.
 //!
 //! ```text
 //! sendmsg (one writer at a time, by a mutex of its own), in a loop:
-//!     lock; can_send()?; needs_sndbuf() -> take one from the link group, attach_sndbuf(class);
-//!     writable() == 0 -> return what was taken, or wait; chunks = reserve(rest); unlock
+//!     lock; can_send()?; needs_sndbuf() -> get one from the link group, attach_sndbuf(class);
+//!     writable() == 0 -> return the bytes accepted, or wait; chunks = reserve(rest); unlock
 //!     copy from the application into the send buffer at the chunks   // may sleep
 //!     lock; now = commit(copied, how); unlock                        // 0 if the copy failed
 //!     now -> transmit()
@@ -55,7 +55,7 @@
 //!
 //! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;
 //!     act on fx
-//! another link has fewer connections: transmit() goes over to it when handover() says so
+//! another link has fewer connections: transmit() moves the connection to it when handover() permits
 //! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
 //! after each of these: begin_echo() -> TEST_LINK; some time after its answer: lock; fx = on_silence(); unlock;
 //!     act on fx
@@ -121,7 +121,7 @@ use crate::cursor::{
     Ring, //
 };
 
-// It lives under a spinlock in each connection, and a record in each send slot.
+// One per connection, under a spinlock; one record per send slot.
 const _: () = assert!(size_of::<Stream>() <= 192);
 const _: () = assert!(size_of::<SentRecord>() <= 24);
 
@@ -131,49 +131,49 @@ pub struct Stream {
     send: Sender,
     recv: Receiver,
     state: ConnState,
-    /// Our state flags; they go out with every message.
+    /// Our state flags; sent with every message.
     own: StateFlags,
-    /// The peer's, as last received.
+    /// The peer's state flags, as last received.
     peer: StateFlags,
     /// Number of the last message sent.
     seq: u16,
     /// Number of the last message known to have arrived.
     seq_fin: u16,
-    /// Number of the last message taken from the peer.
+    /// Number of the last message accepted from the peer.
     seq_peer: u16,
     /// Messages posted and not completed: work requests may read the send buffer.
     pending: u16,
-    /// Messages posted and not known to have arrived, or not to.
+    /// Messages posted whose delivery is neither confirmed nor ruled out.
     unacked: u16,
-    /// Counts link switches, to know late completions.
+    /// Counts link switches, to recognise late completions.
     epoch: u8,
-    /// A message has to go out even without data.
+    /// A message is due even without data.
     cdc_due: bool,
-    /// A failover validation has to go out first.
+    /// A failover validation is due first.
     validation_due: bool,
     /// The message with our close or abort flag was posted: the peer may reuse its RMBE.
     close_posted: bool,
-    /// The application holds the socket no more.
+    /// The application has released the socket.
     released: bool,
-    /// Ended from here by [`Stream::abort`].
+    /// Aborted locally by [`Stream::abort`].
     killed: bool,
-    /// There is no link any more.
+    /// The connection has no link any more.
     has_no_link: bool,
     /// The application shut down reading.
     shut_read: bool,
     /// The application shut down writing.
     shut_write: bool,
-    /// Something was sent after the peer's close.
+    /// Data were sent after the peer's close.
     sent_after_close: bool,
-    /// Messages of the peer are not accepted any more.
+    /// Messages of the peer are no longer accepted.
     out_of_sync: bool,
-    /// The peer gave up the link that the connection uses here.
+    /// The peer has moved off the link that the connection uses here.
     peer_moved: bool,
-    /// The peer is one that may send data after its close.
+    /// The peer may send data after its close.
     sends_after_close: bool,
-    /// It was asked since the last message whether it does.
+    /// An echo is outstanding; see [`Stream::begin_echo`].
     is_asked: bool,
-    /// It does not.
+    /// The echo showed that no data follow the close.
     is_silent: bool,
 }
 
@@ -211,28 +211,28 @@ impl Stream {
 
     // --- Send buffer.
 
-    /// Whether a send buffer has to be attached before data can be taken.
+    /// Whether a send buffer has to be attached before data can be accepted.
     #[inline]
     pub const fn needs_sndbuf(&self) -> bool {
         !self.send.has_sndbuf()
     }
 
-    /// Lends the connection a send buffer. Its cursor starts at 0, the cursor in the peer's RMBE goes on.
+    /// Attaches a send buffer. Its cursor starts at 0; the cursor in the peer's RMBE continues.
     ///
-    /// Returns whether it was taken; not if one is attached.
+    /// Returns false if one is attached already.
     pub fn attach_sndbuf(&mut self, class: SizeClass) -> bool {
         self.send.attach_sndbuf(class)
     }
 
-    /// Whether the send buffer can go back: all data were completed, and no work request that
-    /// could read the buffer is in flight, nor a copy into it under way.
+    /// Whether the send buffer can be released: all data were completed, no work request that could read the buffer is
+    /// in flight, and no copy into it is under way.
     #[inline]
     pub const fn may_release_sndbuf(&self) -> bool {
         self.send.is_sndbuf_idle() && self.pending == 0
     }
 
-    /// Takes the send buffer away if [`Stream::may_release_sndbuf`], or if no work request can read it
-    /// any more because the connection is over (`force`). Returns whether one was taken away.
+    /// Detaches the send buffer if [`Stream::may_release_sndbuf`], or if no work request can read it any more because
+    /// the connection is over (`force`). Returns whether one was detached.
     pub fn detach_sndbuf(&mut self, force: bool) -> bool {
         let detach = self.send.has_sndbuf() && (force || self.may_release_sndbuf());
         if detach {
@@ -243,26 +243,26 @@ impl Stream {
 
     // --- Sending.
 
-    /// Bytes that [`Stream::reserve`] will give; 0 without a send buffer.
+    /// Bytes that [`Stream::reserve`] can provide; 0 without a send buffer.
     #[inline]
     pub fn writable(&self) -> u32 {
         self.send.space()
     }
 
-    /// Where in the send buffer to copy at most `len` bytes. Ends with [`Stream::commit`].
+    /// Reserves at most `len` bytes of the send buffer to copy to. Ends with [`Stream::commit`].
     pub fn reserve(&mut self, len: u32) -> Chunks {
         self.send.reserve(len.min(self.writable()))
     }
 
-    /// The first `len` reserved bytes were filled. Returns whether to transmit now; if not, the data
-    /// are corked until a later commit, completion, window update or [`Stream::uncork`].
+    /// Commits the first `len` reserved bytes. Returns whether to transmit now; if not, the data are corked until a
+    /// later commit, completion, window update or [`Stream::uncork`].
     pub fn commit(&mut self, len: u32, how: SendHow) -> bool {
         self.send.commit(len, how);
         if len == 0 || self.send.unsent() == 0 {
             return false;
         }
         if self.send.is_urgent_outstanding() {
-            // As with TCP nothing is held back for the sake of larger messages then.
+            // As with TCP, nothing is held back for larger messages then.
             return true;
         }
         let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
@@ -278,7 +278,7 @@ impl Stream {
 
     // --- Receiving.
 
-    /// SO_OOBINLINE of the socket; to be set before reading and polling.
+    /// Sets SO_OOBINLINE; to be called before reading and polling.
     pub fn set_oob_inline(&mut self, inline: bool) {
         self.recv.set_oob_inline(inline);
     }
@@ -289,24 +289,24 @@ impl Stream {
         self.recv.readable()
     }
 
-    /// Where in our RMBE the readable bytes are, from the `offset`th on (peeked or spliced before),
-    /// at most `len`. Ends at an urgent mark, so it may be shorter than [`Stream::readable`].
+    /// Returns where in our RMBE the readable bytes from `offset` on are (those before were peeked or spliced), at most
+    /// `len`. Ends at an urgent mark, so it may be shorter than [`Stream::readable`].
     pub fn peek_chunks(&self, offset: u32, len: u32) -> Chunks {
         self.recv.peek(offset, len)
     }
 
-    /// To be called before each read, but not for a peek: steps over an urgent byte that comes next.
+    /// Skips an urgent byte that comes next. To be called before each read, but not before a peek.
     pub fn skip_urgent(&mut self) -> ConsumeEffects {
         let consumed = self.recv.skip_urgent();
         self.after_consume(consumed)
     }
 
-    /// Whether a read would step over an urgent byte. One that a signal is about to interrupt leaves it.
+    /// Whether a read would skip an urgent byte. A read that a signal is about to interrupt does not skip it.
     pub fn is_at_hole(&self) -> bool {
         self.recv.is_at_hole()
     }
 
-    /// The first `len` readable bytes were read and their place may be overwritten.
+    /// Marks the first `len` readable bytes as read; their space may be overwritten.
     pub fn consume(&mut self, len: u32) -> ConsumeEffects {
         let consumed = self.recv.consume(len);
         self.after_consume(consumed)
@@ -320,13 +320,13 @@ impl Stream {
         }
     }
 
-    /// Has the peer told the read position if that is `due`, and of use to it.
+    /// Schedules a consumer cursor update if one is `due` and of use to the peer.
     fn update_peer(&mut self, due: bool) {
         let is_heard = !self.peer.any_close() || self.may_miss_data_after_close();
         self.cdc_due |= due && is_heard && !self.killed;
     }
 
-    /// What is known of the peer's urgent byte.
+    /// The state of the peer's urgent byte.
     #[inline]
     pub const fn urgent_state(&self) -> UrgentState {
         self.recv.urgent_state()
@@ -337,7 +337,7 @@ impl Stream {
         self.recv.urgent_byte()
     }
 
-    /// The urgent byte was read by recv(MSG_OOB) without MSG_PEEK.
+    /// Marks the urgent byte as read by recv(MSG_OOB) without MSG_PEEK.
     pub fn take_urgent(&mut self) -> ConsumeEffects {
         let consumed = self.recv.take_urgent();
         self.after_consume(consumed)
@@ -363,15 +363,15 @@ impl Stream {
         self.recv.size()
     }
 
-    /// Takes a message of the peer.
+    /// Processes a CDC message of the peer.
     ///
     /// # Errors
     ///
-    /// [`Fault`] if the message cannot be true, or says that others were lost; call
-    /// [`Stream::abort`] then. Old messages are ignored.
+    /// [`Fault`] if the message is invalid, or implies that others were lost; call [`Stream::abort`] then. Old messages
+    /// are ignored.
     pub fn on_cdc(&mut self, cdc: &Cdc) -> Result<Effects, Fault> {
         if self.killed {
-            // Only the peer's end is of interest: from then on it writes no more.
+            // Only the peer's close or abort matters: after it the peer writes no more.
             self.peer.insert(cdc.state);
             self.forget_echo(true);
             return Ok(Effects::default());

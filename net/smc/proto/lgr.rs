@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link groups: the links between two machines in one role, and what their connections share.
+//! Link groups: the links between two hosts in one role, and the state that their connections share.
 //!
-//! This file holds what every link group has: its role, its kind and the rules that go with them.
-//! [`redundancy`] says what further links are good for, [`balance`] deals the connections out to them,
-//! [`find`] says when a link group can be used again, [`mod@end`] why it ends, [`rtoken`] is the table
-//! of the peer's buffers, [`token`] numbers the connections (RFC 7609 sections 2 and 3; C file
-//! `smc_core.c`).
+//! Common to all link groups: role, kind and the rules that follow from them. [`redundancy`] decides on further links,
+//! [`balance`] distributes connections over links, [`find`] decides on the reuse of a link group, [`mod@end`] lists the
+//! causes of its end, [`rtoken`] is the table of the peer's buffers, [`token`] numbers the connections (RFC 7609
+//! sections 2 and 3; C file `smc_core.c`).
 
 use crate::time::Duration;
 
@@ -22,29 +21,28 @@ pub use find::{Candidate, LinkEnd, TcpEnds, Wanted};
 pub use redundancy::{Ends, Links, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 
-/// Slots for links in a link group: what the protocol allows. The negotiated limit is lower.
+/// Slots for links in a link group: the protocol's maximum. The negotiated limit is lower.
 pub const LINK_SLOTS: usize = 8;
 
-/// Links that a group has when nothing was negotiated (version 1 and release 0 of version 2), and
-/// the most that a C peer takes.
+/// Default limit of links if none was negotiated (version 1 and release 0 of version 2), and the maximum of a C peer.
 pub const MAX_LINKS_DEFAULT: u8 = 2;
 
-/// Connections that a group holds when nothing was negotiated, and the most there can be.
+/// Default limit of connections if none was negotiated, and the maximum.
 pub const MAX_CONNS_DEFAULT: u8 = 255;
 
-/// The lowest limit of connections that may be negotiated.
+/// Lowest limit of connections that may be negotiated.
 pub const MIN_CONNS: u8 = 16;
 
-/// The lowest limit of links that may be negotiated.
+/// Lowest limit of links that may be negotiated.
 pub const MIN_LINKS: u8 = 1;
 
-/// Time that an unused link group is kept (C: `SMC_LGR_FREE_DELAY_SERV`).
+/// Default time that an unused link group is kept (C: `SMC_LGR_FREE_DELAY_SERV`).
 pub const IDLE_TIME: Duration = Duration::from_secs(600);
 
-/// What the client adds to it (C: `SMC_LGR_FREE_DELAY_CLNT`).
+/// Added to it on the client (C: `SMC_LGR_FREE_DELAY_CLNT`).
 const CLIENT_EXTRA_TIME: Duration = Duration::from_secs(10);
 
-/// Which end of the TCP connections of a link group a machine is.
+/// Our side of the TCP connections of a link group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The side that connects.
@@ -54,9 +52,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// Time that a link group without connections is kept for the next one, where the administrator
-    /// allows `time`. The client waits longer, so that the server, which decides about reuse, gives
-    /// up first.
+    /// Returns how long a link group without connections is kept, given the configured `time`. Longer on the client, so
+    /// that the server, which decides about reuse, gives up first.
     pub const fn idle_time(self, time: Duration) -> Duration {
         match self {
             Self::Client => time.saturating_add(CLIENT_EXTRA_TIME),
@@ -64,7 +61,7 @@ impl Role {
         }
     }
 
-    /// Returns the number that user space gets (`SMC_CLNT` and `SMC_SERV`).
+    /// Returns the value for user space (`SMC_CLNT` and `SMC_SERV`).
     pub const fn number(self) -> u8 {
         match self {
             Self::Client => 0,
@@ -72,7 +69,7 @@ impl Role {
         }
     }
 
-    /// Returns the role at the other end.
+    /// Returns the peer's role.
     pub const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -81,16 +78,16 @@ impl Role {
     }
 }
 
-/// How redundant the links of a group are. The numbers are visible to user space.
+/// Redundancy of a group's links. The values are visible to user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// There is no active link.
+    /// No active link.
     #[default]
     None = 0,
-    /// There is one link.
+    /// One link.
     Single = 1,
-    /// There are links between different ports on both sides.
+    /// Links between different ports on both sides.
     Symmetric = 2,
     /// We have two ports, the peer has one.
     AsymmetricPeer = 3,
@@ -99,7 +96,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the number that user space sees.
+    /// Returns the value for user space.
     pub const fn code(self) -> u8 {
         match self {
             Self::None => 0,
@@ -110,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Says whether one side uses one port for both links.
+    /// Returns true if one side uses one port for both links.
     pub const fn is_asymmetric(self) -> bool {
         matches!(self, Self::AsymmetricPeer | Self::AsymmetricLocal)
     }

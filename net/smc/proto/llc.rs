@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link layer control (LLC): what two hosts agree about the links and buffers of one
-//! link group, over its links.
+//! Link layer control (LLC): the protocol by which two hosts manage the links and buffers of one link group, over its
+//! links.
 //!
-//! [`Llc`] decides what a message, a timeout or the end of a link means, and what the caller does
-//! about it. Requests of the peer are answered in the call that delivers them. Our own requests
-//! are flows: one at a time, each with its deadline; the answer is matched by what it is about, so
-//! that a late one does not end a later flow. What the peer wants of the links during a flow is kept
-//! until it ends. (RFC 7609 sections 3.3, 3.5.5 and appendix C.7; C file
-//! `smc_llc.c`.)
+//! [`Llc`] decides how to react to a message, a timeout or the end of a link, and returns the actions for the caller.
+//! Requests of the peer are answered in the call that delivers them. Our own requests are flows: one at a time, each
+//! with its deadline; an answer is matched by its subject, so that a late one does not end a later flow. Requests of
+//! the peer about links are queued during a flow. (RFC 7609 sections 3.3, 3.5.5 and appendix C.7; C file `smc_llc.c`.)
 //!
 //! - [`first`]: CONFIRM_LINK on the first link of a group
-//! - [`add`]: ADD_LINK and what belongs to it, for every further link
+//! - [`add`]: ADD_LINK and related messages, for every further link
 //! - `delete`: DELETE_LINK, of one link or all
 //! - [`rkey`]: CONFIRM_RKEY and DELETE_RKEY, both ways
 //! - [`keepalive`]: TEST_LINK on a silent link
-//! - [`link_work`]: what is to be done about links where sleeping is allowed
-//! - [`retry`]: when a link that could not be added is tried again
+//! - [`link_work`]: work on links that may sleep
+//! - [`retry`]: when adding a link is retried
 
 use crate::id::{
     Gid,
@@ -90,20 +88,20 @@ use queue::Queue;
 use retry::Retry;
 use watches::Watches;
 
-/// Time to wait for an answer, where nothing else is said.
+/// Time to wait for an answer, unless specified otherwise.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// Time that a flow may have to wait until another one ends.
 pub const FLOW_WAIT: Duration = Duration::from_secs(20);
 
-/// The LLC state of one link group. The caller keeps it under the group's lock and carries out
-/// the actions after it dropped that.
+/// The LLC state of one link group. The caller keeps it under the group's lock and performs the actions after it
+/// dropped the lock.
 #[derive(Debug)]
 pub struct Llc {
     role: Role,
     version: Version,
     flow: Option<Flow>,
-    /// What waits for the end of the flow.
+    /// Requests that wait for the end of the flow.
     queue: Queue,
     max_links: u8,
     link_work: LinkWorkQueue,
@@ -113,7 +111,7 @@ pub struct Llc {
     watches: Watches,
 }
 
-/// What a link group is like.
+/// Parameters of a link group.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
     /// Our role.
@@ -126,10 +124,10 @@ pub struct Params {
     pub test_after: Duration,
 }
 
-/// What we are waiting for.
+/// The flow under way.
 #[derive(Clone, Copy, Debug)]
 enum Flow {
-    /// The caller is about to begin one; see [`Llc::hold`].
+    /// Reserved: the caller is about to begin one; see [`Llc::hold`].
     Held,
     FirstContact(first_contact::FirstContact),
     Rkey(rkey::Exchange),
@@ -147,12 +145,12 @@ enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// Where a message arrived, and the tables that it may be about.
+/// Where a message arrived, and the tables that it may refer to.
 #[derive(Debug)]
 pub struct Arrival<'t, 'r> {
     /// Slot of the link that it arrived on.
     pub slot: usize,
-    /// Where a new link would be; `None` if the group takes no more.
+    /// Slot for a new link; `None` if the group can have no more.
     pub spare: Option<usize>,
     /// The numbers of the links by slot; [`LinkNum::NONE`] where there is no usable link.
     pub links: &'t [LinkNum; LINK_SLOTS],
@@ -161,7 +159,7 @@ pub struct Arrival<'t, 'r> {
 }
 
 impl Arrival<'_, '_> {
-    /// The slot of the link with this number. Zero is no link's number.
+    /// The slot of the link with this number. Zero is not a link number.
     fn slot_of(&self, number: LinkNum) -> Option<usize> {
         let found = || self.links.iter().position(|link| *link == number);
         number.is_link().then(found).flatten()
@@ -184,19 +182,19 @@ impl Llc {
         }
     }
 
-    /// Says whether a flow can begin.
+    /// Returns true if a flow can begin.
     pub const fn is_idle(&self) -> bool {
         self.flow.is_none()
     }
 
-    /// Says when [`Llc::on_timeout`] is due, or [`Llc::on_link_timeout`] for one of the links.
+    /// Returns when [`Llc::on_timeout`] is due, or [`Llc::on_link_timeout`] for one of the links.
     pub fn deadline(&self) -> Option<Instant> {
         let others = [self.retry.at(), self.watches.deadline()];
         let all = others.into_iter().chain([self.flow_deadline()]);
         all.flatten().min()
     }
 
-    /// Says when the flow under way runs out of time.
+    /// Returns the deadline of the flow under way.
     fn flow_deadline(&self) -> Option<Instant> {
         match self.flow.as_ref()? {
             Flow::FirstContact(flow) => flow.deadline(),
@@ -212,7 +210,7 @@ impl Llc {
         self.flow_deadline().is_some_and(|at| at.is_due(now))
     }
 
-    /// Does what is due at `now`.
+    /// Performs what is due at `now`.
     pub fn on_timeout(&mut self, now: Instant) -> Actions<'static> {
         if let Some(why) = self.retry.take_due(now) {
             self.queue_link_work(LinkWork::AddLink(why));
@@ -220,7 +218,7 @@ impl Llc {
         if !self.is_flow_due(now) {
             return Actions::default();
         }
-        // Whoever calls may be in time where the thread that waits is late.
+        // This call may be in time even if the waiting thread is late.
         self.on_awake(now);
         if !self.is_flow_due(now) {
             return Actions::default();
@@ -246,7 +244,7 @@ impl Llc {
     pub fn on_link_down(&mut self, slot: usize, now: Instant) -> Actions<'static> {
         self.queue.forget(slot);
         let actions = match &self.flow {
-            // The server has decided or will, whatever became of the link.
+            // The server has decided or will, whatever happens to the link.
             Some(Flow::FirstContact(flow)) if flow.slot() == slot && !flow.has_answered() => {
                 first_contact::silent()
             }
@@ -259,7 +257,7 @@ impl Llc {
         self.settle_and_note(actions, now)
     }
 
-    /// Keeps links and buffers as they are until the caller begins a flow, or calls
+    /// Reserves the flow, so that links and buffers do not change until the caller begins a flow, or calls
     /// [`Llc::abandon`]. For one thread at a time.
     ///
     /// # Errors
@@ -273,12 +271,12 @@ impl Llc {
         Ok(())
     }
 
-    /// Begins the first contact. The client begins it *before* it sends its CONFIRM, because the
-    /// server's request may be here before that call returns.
+    /// Begins the first contact. The client begins it *before* it sends its CONFIRM, because the server's request may
+    /// arrive before that call returns.
     ///
     /// # Errors
     ///
-    /// [`Busy`], which a new link group is not.
+    /// [`Busy`], which a new link group never is.
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
@@ -292,16 +290,16 @@ impl Llc {
         Ok(actions)
     }
 
-    /// Reports that the thread that waits for the end of a first contact is awake. If it is so later than
-    /// [`first_contact::AWAKE_WITHIN`] after the last time, the machine is busy, and the peer has more time.
+    /// Reports that the thread that waits for the end of a first contact is running. If this comes more than
+    /// [`first_contact::AWAKE_WITHIN`] after the last call, this host is busy, and the peer gets more time.
     pub fn on_awake(&mut self, now: Instant) {
         if let Some(Flow::FirstContact(flow)) = &mut self.flow {
             flow.on_awake(now);
         }
     }
 
-    /// Reports how [`Action::PrepareLink`], [`LinkWork::PrepareLink`] or [`LinkWork::ConnectLink`] went: the reason if
-    /// the link cannot be used.
+    /// Reports the result of [`Action::PrepareLink`], [`LinkWork::PrepareLink`] or [`LinkWork::ConnectLink`]: the
+    /// reason if the link cannot be used.
     pub fn on_link_prepared(
         &mut self,
         slot: usize,
@@ -318,14 +316,14 @@ impl Llc {
         self.settle_and_note(actions, now)
     }
 
-    /// Whether the client has answered in a first contact, and waits for the server's decision: that comes on
-    /// the link, or as a DECLINE over TCP, and a client that declines now may be alone with that.
+    /// Whether the client has answered in a first contact, and waits for the server's decision: it comes on the link,
+    /// or as a DECLINE over TCP. If the client declines now, the server may use the link nevertheless.
     pub const fn has_answered(&self) -> bool {
         matches!(&self.flow, Some(Flow::FirstContact(flow)) if flow.has_answered())
     }
 
-    /// Reports that the client's answer in a first contact has arrived, where the server is one that does not
-    /// test the link afterwards.
+    /// Reports that the client's answer in a first contact has arrived, if the server does not test the link
+    /// afterwards.
     pub fn on_answer_delivered(&mut self, now: Instant) -> Actions<'static> {
         let actions = match &self.flow {
             Some(Flow::FirstContact(flow)) => flow.on_delivered(),
@@ -334,7 +332,7 @@ impl Llc {
         self.settle_and_note(actions, now)
     }
 
-    /// Begins to add a link: the server, on the active link in slot `on`.
+    /// Begins to add a link, as the server, on the active link in slot `on`.
     ///
     /// # Errors
     ///
@@ -352,8 +350,8 @@ impl Llc {
         Ok(offer.into())
     }
 
-    /// Reports the client's end of the link that [`LinkWork::AcceptAddLink`] is about, or why there is
-    /// none. If that is ignored the flow ended meanwhile, and the caller takes its end away.
+    /// Reports the client's end of the link for [`LinkWork::AcceptAddLink`], or why there is none. If that is ignored
+    /// the flow ended meanwhile, and the caller releases its end.
     pub fn on_offer_answered<'a>(
         &mut self,
         offer: NewLink,
@@ -367,9 +365,9 @@ impl Llc {
         self.settle_and_note(actions, now)
     }
 
-    /// Makes the client's message that it can add a link: it has `gids`, that of the link in `on`
-    /// first. Nobody waits for the answer: an offer comes, or does not. Then the server is invited again after a while:
-    /// the C module tries once, and if that fails not before it is asked.
+    /// Makes the client's message that it can add a link on the ports with `gids`, that of the link in `on` first. No
+    /// answer is awaited: the server may or may not offer a link. The invitation is repeated after a while; the C
+    /// module tries once, and after a failure only at the peer's request.
     pub fn invite<'a>(
         &mut self,
         on: usize,
@@ -387,7 +385,7 @@ impl Llc {
         }
     }
 
-    /// Begins to tell the peer of one of our buffers, on the link in `slot`.
+    /// Begins to announce one of our buffers to the peer, on the link in `slot`.
     ///
     /// # Errors
     ///
@@ -404,8 +402,8 @@ impl Llc {
         Ok(self.ask(slot, body))
     }
 
-    /// Begins to tell the peer that buffers of ours are gone, by their keys on the link in `slot`.
-    /// How it ends does not matter: nothing is written to them any more.
+    /// Begins to announce that buffers of ours are gone, by their RKeys on the link in `slot`. The result does not
+    /// matter: nothing is written to them any more.
     ///
     /// # Errors
     ///
@@ -422,13 +420,13 @@ impl Llc {
         Ok(self.ask(slot, body))
     }
 
-    /// Makes the request on the link in `slot` whose answer shows that the link lives.
+    /// Makes a TEST_LINK request for the link in `slot`; its answer shows that the link works.
     pub fn test_link(&self, slot: usize) -> Actions<'static> {
         self.ask(slot, Body::TestLink([0; 16]))
     }
 
-    /// Tests the link in `slot` for a connection that is about to use it, where nothing was received since
-    /// `silent_since`. One test does for all connections that want one at that time.
+    /// Tests the link in `slot`, which counts as silent since `silent_since`, for a connection that is about to use it.
+    /// One test serves all connections that need one at that time.
     pub fn probe_link(
         &mut self,
         slot: usize,
@@ -448,15 +446,15 @@ impl Llc {
         }
     }
 
-    /// Notes that something was received on the link in `slot` at `at`, whatever it was. May be told late.
+    /// Notes that any message was received on the link in `slot` at `at`. May be called late.
     pub fn on_heard(&mut self, slot: usize, at: Instant) {
         if let Some(watch) = self.watches.get(slot) {
             watch.on_received(at);
         }
     }
 
-    /// Tests the link in `slot` if that has been silent for long, or has it taken down if that did not help. To be
-    /// called after [`Llc::on_heard`].
+    /// Tests the link in `slot` if it has been silent for its interval, or takes it down if tests were not answered. To
+    /// be called after [`Llc::on_heard`].
     pub fn on_link_timeout(&mut self, slot: usize, now: Instant) -> Actions<'static> {
         match self.watches.on_timeout(slot, now) {
             Due::Nothing => Actions::default(),
@@ -465,19 +463,19 @@ impl Llc {
         }
     }
 
-    /// The link in `slot` is about to be deleted, and not tested any more. Returns whether it was, as it is from when it
-    /// is active.
+    /// Stops testing the link in `slot`, which is about to be deleted. Returns whether it was watched, as every active
+    /// link is.
     pub fn stop_watching(&mut self, slot: usize) -> bool {
         self.watches.stop(slot)
     }
 
-    /// Makes the request on the link in `slot` whose answer has this number, other than 0: the peer has seen what was
-    /// sent on the link before.
+    /// Makes a TEST_LINK request with this number, other than 0, on the link in `slot`: its answer shows that the peer
+    /// has received what was sent on the link before.
     pub fn echo(&self, slot: usize, number: u64) -> Actions<'static> {
         self.ask(slot, Body::numbered_test(number))
     }
 
-    /// Gives the flow up because nobody waits for it any more. Its answer will be ignored.
+    /// Abandons the flow because no thread waits for it any more. Its answer will be ignored.
     pub fn abandon(&mut self, now: Instant) -> Actions<'static> {
         self.flow = None;
         let actions = self.begin_pending(now);

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every byte that goes over the wire or comes from it.
+//! Encoding and decoding of all messages on the wire.
 //!
-//! Each message has two levels. A `#[repr(C)]` zerocopy struct, private to its file, mirrors the
-//! figure in the specification: big-endian integers, no alignment, any bit pattern, and a size
-//! that the compiler checks. From it one function makes the message's domain type, which cannot
-//! hold what the protocol does not allow; nothing outside this folder looks at raw bytes. Lists
-//! are not copied: a domain type borrows them from the received bytes as a [`List`].
+//! Each message has two levels. A `#[repr(C)]` zerocopy struct, private to its file, mirrors the figure in the
+//! specification: big-endian integers, no alignment, any bit pattern, and a size checked at compile time. One function
+//! converts it to the message's domain type, which cannot represent what the protocol does not allow; raw bytes are not
+//! accessed outside this folder. Lists are not copied: a domain type borrows them from the received bytes as a
+//! [`List`].
 //!
-//! Every length, count and offset that a peer sends is checked here against the bytes that did
-//! arrive, never the other way round.
+//! Every length, count and offset from a peer is checked here against the bytes received, never the reverse.
 //!
 //! - [`clc`]: connection layer control, the handshake over TCP (RFC 7609 appendix A.2)
 //! - [`llc`]: link layer control, over the links themselves (appendix A.3)
 //! - [`cdc`]: connection data control, one connection's cursors and flags (appendix A.4)
-//! - [`iwarp`]: what links over iWARP need beside
+//! - [`iwarp`]: additions for links over iWARP
 
 use core::ops::Deref;
 
@@ -33,27 +32,27 @@ pub mod clc;
 pub mod iwarp;
 pub mod llc;
 
-/// Bytes in a CDC message and in every version 1 LLC message.
+/// Bytes of a CDC message and of every version 1 LLC message.
 pub const SEND_LEN: usize = 44;
 
-/// What a receive completion on a link delivers.
+/// A message from a receive completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A connection's cursors and flags.
     Cdc(cdc::Message),
     /// A message about links or keys.
     Llc(llc::Message<'a>),
-    /// A message of a type that nobody has defined, to be ignored; its first byte.
+    /// A message of an undefined type, to be ignored; its first byte.
     Unknown(u8),
 }
 
 impl<'a> Received<'a> {
-    /// Parses `bytes`, exactly those that the completion says have arrived.
+    /// Parses `bytes`, exactly those that the completion reported.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if they are not the message that their first byte announces. The C module
-    /// drops such a message and keeps the link; so should the caller.
+    /// [`Malformed`] if they are not a message of the type in their first byte. The C module drops such a message and
+    /// keeps the link; so should the caller.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let &kind = bytes.first().ok_or(Malformed::Truncated)?;
         if kind == cdc::TYPE {
@@ -66,17 +65,17 @@ impl<'a> Received<'a> {
     }
 }
 
-/// The protocol version, as far as messages differ by it.
+/// The protocol version, as far as message formats depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// Version 1: RFC 7609.
     V1,
-    /// Version 2, or a later one that a peer offers: it is understood as version 2.
+    /// Version 2, or a later one offered by a peer, which is treated as version 2.
     V2,
 }
 
 impl Version {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> u8 {
         match self {
             Self::V1 => 1,
@@ -84,7 +83,7 @@ impl Version {
         }
     }
 
-    /// The version of a 4-bit field; `None` for zero.
+    /// Returns the version of a 4-bit field; `None` for zero.
     pub(crate) const fn from_nibble(nibble: u8) -> Option<Self> {
         match nibble {
             0 => None,
@@ -115,12 +114,12 @@ impl<'a, T, const MAX: usize> List<'a, T, MAX> {
         Some(Self(elements))
     }
 
-    /// The elements, for as long as what they were borrowed from.
+    /// Returns the elements, with the lifetime of the borrowed memory.
     pub const fn as_slice(&self) -> &'a [T] {
         self.0
     }
 
-    /// Their number as the wire's count byte.
+    /// Returns their number as the count byte on the wire.
     pub(crate) fn count(&self) -> u8 {
         const { assert!(MAX <= 255) };
         // By the invariant it fits.
@@ -158,11 +157,11 @@ impl<T: PartialEq, const MAX: usize> PartialEq for List<'_, T, MAX> {
 
 impl<T: Eq, const MAX: usize> Eq for List<'_, T, MAX> {}
 
-/// The buffer handed in is too small for the message.
+/// The caller's buffer is too small for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSpace;
 
-/// Reads a message from its start, never past its end.
+/// Reads a message sequentially, never past its end.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -172,7 +171,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next bytes, seen as a `T`.
+    /// Returns the next bytes as a `T`.
     pub(crate) fn take<T>(&mut self) -> Result<&'a T, Malformed>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -182,7 +181,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// The next bytes, seen as `count` elements; [`Malformed::Count`] if that is above `MAX`.
+    /// Returns the next bytes as `count` elements; [`Malformed::Count`] if `count` exceeds `MAX`.
     pub(crate) fn list<T, const MAX: usize>(
         &mut self,
         count: usize,
@@ -199,18 +198,18 @@ impl<'a> Reader<'a> {
         List::new(elements).ok_or(Malformed::Count)
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub(crate) fn skip(&mut self, len: usize) -> Result<(), Malformed> {
         self.rest = self.rest.get(len..).ok_or(Malformed::Truncated)?;
         Ok(())
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(crate) const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// How many `T` the bytes that are left can hold.
+    /// Returns how many `T` fit in the bytes left.
     pub(crate) const fn fits<T>(&self) -> usize {
         match self.rest.len().checked_div(size_of::<T>()) {
             Some(count) => count,
@@ -218,7 +217,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Says that the message must end here.
+    /// Fails unless the end of the message is reached.
     pub(crate) const fn finish(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() {
             Ok(())
@@ -263,7 +262,7 @@ impl<'b> Writer<'b> {
         Ok(())
     }
 
-    /// The message.
+    /// Returns the message.
     pub(crate) fn finish(self) -> Result<&'b [u8], NoSpace> {
         let buf: &'b [u8] = self.buf;
         buf.get(..self.len).ok_or(NoSpace)

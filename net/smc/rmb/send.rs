@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Send buffers: memory that the devices of a group's links read.
+//! Send buffers: memory read by the devices of a group's links.
 
 use core::ops::Deref;
 
@@ -36,7 +36,7 @@ use crate::{
     }, //
 };
 
-/// Idle send buffers that a group keeps for each size class.
+/// Idle send buffers kept for each size class of a group.
 const IDLE_SEND_BUFS: usize = 4;
 
 /// A send buffer.
@@ -44,17 +44,17 @@ const IDLE_SEND_BUFS: usize = 4;
 pub(crate) struct SendBuf {
     size: SizeClass,
     block: Arc<Block>,
-    /// For the device that reads it, or did last.
+    /// Mapping for the device that reads it, or read it last.
     #[pin]
     map: SpinLock<Option<Arc<Mapping>>>,
-    /// Counts it among the buffers of its group.
+    /// Accounts it among the buffers of its group.
     _counted: InUse,
 }
 
-/// A send buffer that a connection has, until it is given back.
+/// A send buffer in use by a connection, until it is given back.
 pub(crate) struct SndbufGuard {
     buf: Arc<SendBuf>,
-    /// Counts it as used.
+    /// Accounts it as used.
     _counted: InUse,
 }
 
@@ -80,17 +80,17 @@ impl SendBuf {
         )
     }
 
-    /// Its size.
+    /// Returns its size.
     pub(crate) fn size(&self) -> SizeClass {
         self.size
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub(crate) fn block(&self) -> &Arc<Block> {
         &self.block
     }
 
-    /// The memory as the device of a link sees it, and no other device any more. May sleep.
+    /// Maps the memory for the device of a link, and for no other device. May sleep.
     pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
         let resources = link.resources().ok_or(ENOLINK)?;
         let device = resources.pd.device();
@@ -104,19 +104,20 @@ impl SendBuf {
         Ok(map)
     }
 
-    /// Forgets a view that nobody will use: a device that leaves waits for it. Does not sleep.
+    /// Drops a mapping that is not used any more, which removal of its device would wait for. Does not sleep.
     pub(crate) fn forget(&self, map: &Arc<Mapping>) {
         let gone = self.map.lock().take_if(|there| Arc::ptr_eq(there, map));
         drop(gone);
     }
 
-    /// Lets go of whatever device it is: nobody will send from it, though a writer may yet fill it. Does not sleep.
+    /// Drops the mapping for any device: the buffer is not sent any more, though a writer may still fill it. Does not
+    /// sleep.
     pub(crate) fn release_device(&self) {
         let gone = self.map.lock().take();
         drop(gone);
     }
 
-    /// Lets go of a device that is not used any more. Does not sleep.
+    /// Drops the mapping if it is for this device, which is not used any more. Does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
         let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);
         let gone = self.map.lock().take_if(is_it);
@@ -124,7 +125,7 @@ impl SendBuf {
     }
 }
 
-/// A send buffer that nobody has.
+/// An unused send buffer.
 struct Idle {
     buf: Arc<SendBuf>,
     _counted: Unused,
@@ -144,12 +145,12 @@ impl Idle {
 pub(crate) struct SendPool {
     #[pin]
     idle: SpinLock<KVec<Idle>>,
-    /// Bytes of all buffers, idle and lent.
+    /// Bytes of all buffers, idle and in use.
     all: Arc<Gauge>,
 }
 
 impl SendPool {
-    /// No buffer yet.
+    /// Creates an empty pool.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             idle <- new_spinlock!(KVec::new(), "smc::SendPool::idle"),
@@ -157,8 +158,8 @@ impl SendPool {
         }? Error)
     }
 
-    /// Lends a buffer of size class `want` or the next smaller one that can be had, and says whether it
-    /// is new. It counts as used until it is given back. May sleep.
+    /// Takes a buffer of size class `want` or the next smaller available one, and returns whether it is new. Accounted
+    /// as used until it is given back. May sleep.
     pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(SndbufGuard, bool)> {
         let (buf, is_new) = self.take_any(want)?;
         let guard = SndbufGuard {
@@ -179,7 +180,7 @@ impl SendPool {
         if let Some(buf) = want.downwards().find_map(|size| make(size).ok()) {
             return Ok((buf, true));
         }
-        // Who has a connection goes on, be it slowly.
+        // Existing connections continue, if slowly.
         if let Some(buf) = SizeClass::LARGEST
             .downwards()
             .find_map(|size| self.take_idle(size))
@@ -197,7 +198,7 @@ impl SendPool {
         Some(idle.remove(i).ok()?.buf)
     }
 
-    /// Bytes of all buffers, idle and lent.
+    /// Returns the size of all buffers, idle and in use, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.all.get()
     }
@@ -208,14 +209,14 @@ impl SendPool {
         drop(idle);
     }
 
-    /// Lets the idle buffers let go of a device. Does not sleep.
+    /// Drops the idle buffers' mappings for a device. Does not sleep.
     pub(crate) fn unmap(&self, device: &Arc<Device>) {
         let idle = self.idle.lock();
         idle.iter().for_each(|idle| idle.buf.unmap(device));
     }
 
-    /// Frees idle buffers until they are at least so many bytes, or none is left; says how many bytes they
-    /// were. Does not sleep: it is called where memory is allocated.
+    /// Frees idle buffers of at least `bytes`, or all; returns the bytes freed. Does not sleep: called from memory
+    /// allocation.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let mut freed = 0u64;
         while freed < bytes {
@@ -228,8 +229,8 @@ impl SendPool {
         freed
     }
 
-    /// Takes a buffer back. Does not sleep: beyond a few of a size they are freed, and while the memory of
-    /// sockets is short all.
+    /// Gives a buffer back. Does not sleep. Kept are only a few of each size, and none while the memory for sockets is
+    /// short.
     pub(crate) fn release(&self, guard: SndbufGuard) {
         let SndbufGuard { buf, _counted } = guard;
         let mut idle = self.idle.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of the buffers is in use, and how much memory is kept that no connection uses.
+//! Accounting of buffers in use, and of memory kept in unused buffers.
 
 use kernel::sync::{
     atomic::{
@@ -18,15 +18,15 @@ use crate::stats::{
     InUse, //
 };
 
-/// Bytes of all buffers that are kept for connections to come.
+/// Bytes of all buffers kept for later connections.
 static UNUSED: Atomic<u64> = Atomic::new(0);
 
-/// Bytes of all buffers, of all groups, that could be freed if memory is short. Any context.
+/// Returns the bytes of buffers, of all groups, that can be freed if memory is short. Any context.
 pub(crate) fn unused_bytes() -> u64 {
     UNUSED.load(Relaxed)
 }
 
-/// So many bytes could be freed, while it lives.
+/// Accounts bytes that can be freed, until dropped.
 pub(super) struct Unused(u64);
 
 impl Unused {
@@ -42,7 +42,7 @@ impl Drop for Unused {
     }
 }
 
-/// Which elements of a region are in use.
+/// Tracks the elements of a region that are in use.
 pub(super) struct Used {
     /// One bit for each element.
     bits: [u64; 4],
@@ -50,13 +50,13 @@ pub(super) struct Used {
     bytes: u64,
     /// The unused regions of the group.
     pool: Arc<Gauge>,
-    /// While no element is in use but those in quarantine.
+    /// Set while no element is in use except quarantined ones.
     idle: Option<Idle>,
-    /// Elements that are marked as used, but that no connection has.
+    /// Elements marked as used without a connection.
     quarantine: Quarantine,
 }
 
-/// A region of which no connection uses an element.
+/// A region without an element in use by a connection.
 struct Idle {
     since: Instant,
     _of_all: Unused,
@@ -64,7 +64,7 @@ struct Idle {
 }
 
 impl Used {
-    /// No element of a region of so many bytes is in use.
+    /// Creates the state of a region of `bytes` with no element in use.
     pub(super) fn new(bytes: u64, pool: &Arc<Gauge>, quarantine: Quarantine) -> Self {
         let mut used = Self {
             bits: [0; 4],
@@ -77,7 +77,7 @@ impl Used {
         used
     }
 
-    /// Takes one of the first `elements`, if one is free.
+    /// Takes a free one of the first `elements`, if any.
     pub(super) fn take(&mut self, elements: usize) -> Option<usize> {
         if self.quarantine.is_retired {
             return None;
@@ -93,19 +93,19 @@ impl Used {
         self.rest_if_unused();
     }
 
-    /// The connection of an element is gone, and the peer may still write to it.
+    /// Quarantines an element whose connection is gone, as the peer may still write to it.
     pub(super) fn quarantine(&mut self, element: usize) {
         set_bit(&mut self.quarantine.bits, element, true);
         self.quarantine.count();
         self.rest_if_unused();
     }
 
-    /// How many elements are in quarantine.
+    /// Returns the number of quarantined elements.
     pub(super) fn quarantined(&self) -> usize {
         self.quarantine.len()
     }
 
-    /// Nobody takes an element any more.
+    /// No element can be taken any more.
     pub(super) fn retire(&mut self) {
         self.quarantine.is_retired = true;
     }
@@ -124,7 +124,7 @@ impl Used {
         });
     }
 
-    /// Since when no connection has used an element; `None` while one does.
+    /// Returns since when no connection has used an element; `None` while one does.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         Some(self.idle.as_ref()?.since)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing attributes into a message.
+//! Adds attributes to a netlink message.
 
 use core::{
     marker::PhantomData,
@@ -18,12 +18,12 @@ use kernel::{
 
 use crate::bindings;
 
-/// Attributes being written. Numbers are those of the family's header; writing does not sleep, and
-/// fails with `EMSGSIZE` when the message is full.
+/// A message to which attributes are added. Attribute numbers are those of the family's header; adding does not sleep,
+/// and fails with `EMSGSIZE` when the message is full.
 ///
 /// # Invariants
 ///
-/// `skb` is a message under construction, nobody else's for `'a`.
+/// `skb` is a message under construction, used by nothing else for `'a`.
 pub struct Attrs<'a> {
     skb: NonNull<bindings::sk_buff>,
     _message: PhantomData<&'a mut bindings::sk_buff>,
@@ -32,7 +32,7 @@ pub struct Attrs<'a> {
 impl Attrs<'_> {
     /// # Safety
     ///
-    /// `skb` must be a message under construction, and nobody else's while the result lives.
+    /// `skb` must be a message under construction, used by nothing else while the result lives.
     pub(crate) unsafe fn new(skb: NonNull<bindings::sk_buff>) -> Self {
         // INVARIANT: By the caller's promise.
         Self {
@@ -41,42 +41,42 @@ impl Attrs<'_> {
         }
     }
 
-    /// Bytes as they are.
+    /// Adds raw bytes.
     pub fn bytes(&mut self, attr: u32, bytes: &[u8]) -> Result {
         let (attr, len) = (number(attr)?, length(bytes.len())?);
         // SAFETY: By the type invariant; the bytes are valid.
         to_result(unsafe { bindings::nla_put(self.skb.as_ptr(), attr, len, bytes.as_ptr().cast()) })
     }
 
-    /// A number of one byte.
+    /// Adds a one-byte number.
     pub fn u8(&mut self, attr: u32, value: u8) -> Result {
         self.bytes(attr, &[value])
     }
 
-    /// A number of two bytes.
+    /// Adds a two-byte number.
     pub fn u16(&mut self, attr: u32, value: u16) -> Result {
         self.bytes(attr, &value.to_ne_bytes())
     }
 
-    /// A number of four bytes.
+    /// Adds a four-byte number.
     pub fn u32(&mut self, attr: u32, value: u32) -> Result {
         self.bytes(attr, &value.to_ne_bytes())
     }
 
-    /// A number of eight bytes; `pad` is the attribute that may stand before it for alignment.
+    /// Adds an eight-byte number; `pad` is the attribute that may precede it for alignment.
     pub fn u64(&mut self, attr: u32, value: u64, pad: u32) -> Result {
         let (attr, pad) = (number(attr)?, number(pad)?);
         // SAFETY: By the type invariant.
         to_result(unsafe { bindings::nla_put_u64_64bit(self.skb.as_ptr(), attr, value, pad) })
     }
 
-    /// A number of four bytes if it fits, else of eight.
+    /// Adds a number of four bytes if it fits, else of eight.
     pub fn uint(&mut self, attr: u32, value: u64) -> Result {
         // SAFETY: By the type invariant.
         to_result(unsafe { bindings::nla_put_uint(self.skb.as_ptr(), number(attr)?, value) })
     }
 
-    /// Bytes, and a NUL after them.
+    /// Adds bytes and a trailing NUL.
     pub fn string(&mut self, attr: u32, text: &[u8]) -> Result {
         let len = length(text.len())?.checked_add(1).ok_or(EMSGSIZE)?;
         // SAFETY: By the type invariant.
@@ -89,21 +89,21 @@ impl Attrs<'_> {
                 .cast::<u8>()
                 .add(size_of::<bindings::nlattr>())
         };
-        // SAFETY: As above, and nobody else writes there.
+        // SAFETY: As above, and nothing else writes there.
         unsafe { ptr::copy_nonoverlapping(text.as_ptr(), data, text.len()) };
         // SAFETY: As above.
         unsafe { data.add(text.len()).write(0) };
         Ok(())
     }
 
-    /// Attributes within an attribute; none of them stays if `fill` fails.
+    /// Adds a nested attribute; nothing is added if `fill` fails.
     pub fn nest(&mut self, attr: u32, fill: impl FnOnce(&mut Self) -> Result) -> Result {
         // SAFETY: By the type invariant.
         let start = unsafe { bindings::nla_nest_start(self.skb.as_ptr(), number(attr)?) };
         let start = NonNull::new(start).ok_or(EMSGSIZE)?;
         let result = fill(self);
         match result {
-            // SAFETY: By the type invariant; begun above, and only attributes came since.
+            // SAFETY: By the type invariant; begun above, and only attributes were added since.
             Ok(()) => unsafe {
                 bindings::nla_nest_end(self.skb.as_ptr(), start.as_ptr());
             },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answering a request for a list, one message a record, in as many passes as it takes.
+//! Dumps: one message per record, in one or more passes.
 
 use core::{
     marker::PhantomData,
@@ -15,12 +15,11 @@ use crate::{
     net::NetNs, //
 };
 
-/// One pass over a list.
+/// One pass of a dump.
 ///
 /// # Invariants
 ///
-/// `skb` and `cb` are the message under construction and the state of a dump, and nobody else's for
-/// `'a`.
+/// `skb` and `cb` are the message under construction and the state of a dump, and used by nothing else for `'a`.
 pub struct Dump<'a> {
     skb: NonNull<bindings::sk_buff>,
     cb: NonNull<bindings::netlink_callback>,
@@ -50,38 +49,38 @@ impl<'a> Dump<'a> {
         unsafe { &*bindings::genl_info_dump(self.cb.as_ptr()) }
     }
 
-    /// The command that was called.
+    /// The requested command.
     pub fn command(&self) -> u8 {
         // SAFETY: The request has a header, and lives as long as the dump.
         unsafe { (*self.info().genlhdr).cmd }
     }
 
-    /// The namespace of who asked.
+    /// The network namespace of the requester.
     pub fn netns(&self) -> &'a NetNs {
-        // SAFETY: The socket of who asked keeps its namespace during the call.
+        // SAFETY: The requester's socket keeps its namespace during the call.
         unsafe { NetNs::from_ptr(bindings::genl_info_net(self.info())) }
     }
 
-    /// The key at which this pass goes on: 0 in the first one.
+    /// The key at which this pass continues: 0 in the first one.
     pub fn next(&self) -> u64 {
         // SAFETY: See `place`.
         unsafe { self.place().read() }
     }
 
-    /// Bytes that this pass has put.
+    /// Bytes added by this pass.
     pub(super) fn len(&self) -> i32 {
         // SAFETY: By the type invariant.
         let len = unsafe { (*self.skb.as_ptr()).len };
         i32::try_from(len).unwrap_or(i32::MAX)
     }
 
-    /// Puts the records that follow those of earlier passes. Each comes with a key that grows from
-    /// record to record, by which the next pass finds where to go on though the list changed; `put`
-    /// makes its messages, of which none stays if it fails.
+    /// Adds the records that follow those of earlier passes. Each has a key that increases from record to record; the
+    /// next pass resumes by it even if the list has changed. `put` adds the record's messages; none is kept if it
+    /// fails.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for a record that does not fit into an empty message; others of `put`.
+    /// `EMSGSIZE` for a record that does not fit into an empty message; others from `put`.
     pub fn each<T>(
         &mut self,
         records: impl IntoIterator<Item = (u64, T)>,
@@ -111,7 +110,7 @@ impl<'a> Dump<'a> {
     fn place(&self) -> *mut u64 {
         // SAFETY: By the type invariant.
         let place = unsafe { &raw mut (*self.cb.as_ptr()).__bindgen_anon_1 };
-        // The state is 48 bytes for whom the dump belongs to, aligned for longs, and zero at first.
+        // The state is 48 bytes for the dump's owner, aligned for longs, and initially zero.
         place.cast()
     }
 
@@ -127,12 +126,12 @@ pub struct DumpRecord<'a, 'b> {
 }
 
 impl DumpRecord<'_, '_> {
-    /// The command that was called, which most answers repeat.
+    /// The requested command, which most replies repeat.
     pub fn command(&self) -> u8 {
         self.dump.command()
     }
 
-    /// A message. Does not sleep.
+    /// Adds a message. Does not sleep.
     ///
     /// # Errors
     ///

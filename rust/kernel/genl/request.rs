@@ -26,11 +26,11 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `info` is a request that the kernel has checked against `taken`, and lives for `'a`. Its array of
-/// attributes has an entry for each that is taken.
+/// `info` is a request that the kernel has checked against `taken`, and lives for `'a`. Its array of attributes has an
+/// entry for each attribute in `taken`.
 pub struct Request<'a> {
     info: NonNull<bindings::genl_info>,
-    /// What the command takes.
+    /// The attributes that the command accepts.
     taken: &'static [Policy],
     _request: PhantomData<&'a bindings::genl_info>,
 }
@@ -50,13 +50,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The namespace of who asked.
+    /// The network namespace of the requester.
     pub fn netns(&self) -> &'a NetNs {
-        // SAFETY: The socket of who asked keeps its namespace during the call.
+        // SAFETY: The requester's socket keeps its namespace during the call.
         unsafe { NetNs::from_ptr(bindings::genl_info_net(self.info.as_ptr())) }
     }
 
-    /// The bytes of an attribute, if it is there and the command takes it.
+    /// Returns the bytes of an attribute, if it is present and the command accepts it.
     pub fn attr(&self, attr: u32) -> Option<&'a [u8]> {
         let taken = self.taken.iter().find(|policy| policy.attr == attr)?;
         // SAFETY: By the type invariant.
@@ -74,12 +74,12 @@ impl<'a> Request<'a> {
         Some(unsafe { slice::from_raw_parts(data.cast(), len) })
     }
 
-    /// Answers with messages of that command, one a record, and the mark of a list's end, all of them
-    /// sent at once. `room` is how many bytes the attributes of a record take at most. May sleep.
+    /// Replies with one `command` message per record and an NLMSG_DONE, all sent at once. `room` is the maximum number
+    /// of bytes of a record's attributes. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EMSGSIZE` if a record takes more; those of `put`.
+    /// `ENOMEM`; `EMSGSIZE` if a record needs more; those of `put`.
     pub fn answer_list<T>(
         &self,
         command: u8,
@@ -98,20 +98,20 @@ impl<'a> Request<'a> {
         }
         answer.end(self)?;
         let skb = answer.into_skb();
-        // SAFETY: By the type invariant; the message is ours, and given away.
+        // SAFETY: By the type invariant; the message is ours, and its ownership is passed on.
         to_result(unsafe { bindings::genlmsg_reply(skb.as_ptr(), self.info.as_ptr()) })
     }
 }
 
-/// Bytes of the headers of a message: netlink's and that of generic netlink.
+/// Bytes of a message's headers: those of netlink and of generic netlink.
 const HEADERS: usize = 20;
 
-/// Messages that are not sent yet.
+/// A reply that has not been sent.
 struct Answer(NonNull<bindings::sk_buff>);
 
 impl Answer {
     fn new(len: usize) -> Result<Self> {
-        // SAFETY: Any length may be asked for.
+        // SAFETY: Any length is allowed.
         let skb = unsafe { bindings::genlmsg_new(len, bindings::GFP_KERNEL) };
         Ok(Self(NonNull::new(skb).ok_or(ENOMEM)?))
     }
@@ -164,7 +164,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // SAFETY: It is ours, and not sent.
+        // SAFETY: It is ours, and was not sent.
         unsafe { bindings::nlmsg_free(self.0.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device reads or writes while we do: pages in a row, of which `kernel::page::Page` has only one.
+//! Memory shared between device and CPU: contiguous pages, of which `kernel::page::Page` has only one.
 
 use core::ptr::NonNull;
 
@@ -17,8 +17,8 @@ use crate::{
 
 /// Physically contiguous pages that may be shared with devices, and through them with a peer.
 ///
-/// A peer may change the memory at any time, so there is no slice of it: bytes are copied in and
-/// out, and what was checked in place proves nothing. Offsets and lengths are in bytes.
+/// A peer may change the memory at any time, so it is never exposed as a slice: bytes are copied in and out, and a
+/// check done in place proves nothing. Offsets and lengths are in bytes.
 ///
 /// # Invariants
 ///
@@ -26,22 +26,22 @@ use crate::{
 pub struct Block {
     base: NonNull<u8>,
     order: u32,
-    /// For a buffer of sockets.
+    /// Set for a socket buffer.
     _counted: Option<Counted>,
 }
 
 // SAFETY: Memory has no thread affinity.
 unsafe impl Send for Block {}
-// SAFETY: All access is by copies made outside of Rust, which may race as those of the device do:
-// bytes may then be torn, nothing else.
+// SAFETY: All access is by copies made outside of Rust, which may race with each other as they may with the device's
+// accesses: the only effect is torn bytes.
 unsafe impl Sync for Block {}
 
 impl Block {
     /// Largest order that is tried.
     const MAX_ORDER: u32 = 10;
 
-    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages.
-    /// May sleep, but does not try hard: large blocks may not be there.
+    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages. May sleep, but does not
+    /// retry hard: large blocks may not be available.
     ///
     /// # Errors
     ///
@@ -50,11 +50,11 @@ impl Block {
         Self::with(len, None)
     }
 
-    /// As [`Block::new`], for a buffer of sockets, which counts in the memory of all of them.
+    /// As [`Block::new`], for a socket buffer, which counts in the memory of all sockets.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Block::new`].
     pub fn counted(len: usize, counted: Counted) -> Result<Arc<Self>> {
         Self::with(len, Some(counted))
     }
@@ -83,7 +83,7 @@ impl Block {
         Ok(Arc::new(block, GFP_KERNEL)?)
     }
 
-    /// Bytes of the block.
+    /// Size of the block in bytes.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         PAGE_SIZE << self.order
@@ -98,7 +98,7 @@ impl Block {
         self.base.as_ptr()
     }
 
-    /// The address of a range after checking it.
+    /// Returns the address of a range after checking it.
     pub(super) fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
         if !self.contains(offset, len) {
             return Err(EINVAL);
@@ -127,7 +127,7 @@ impl Block {
     /// `EINVAL` outside the block.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let from = self.range(offset, to.len())?;
-        // SAFETY: As in `write`, the other way round.
+        // SAFETY: As in `write`, with the directions swapped.
         unsafe { bindings::ib_block_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
     }
@@ -152,8 +152,8 @@ impl Drop for Block {
     }
 }
 
-// SAFETY: By the type invariant the block is `len` bytes of memory while it lives; the device and
-// code that copies are its only writers.
+// SAFETY: By the type invariant the block is `len` bytes of memory while it lives; its only writers are the device and
+// code that copies.
 unsafe impl crate::window::Window for Block {
     fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Users of RDMA devices: told of each device that comes and goes.
+//! Clients of the RDMA core: notified of each device that is added or removed.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_client`
 
@@ -24,32 +24,31 @@ use kernel::{
 use super::Device;
 use crate::{bindings, record::Recorded};
 
-/// A user of RDMA devices. [`own_record!`](crate::own_record) gives it its [`ClientKey`].
+/// An RDMA client. [`own_record!`](crate::own_record) gives it its [`ClientKey`].
 pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {
-    /// What the user keeps for a device.
+    /// The client's data for a device.
     type Data: Send + Sync + 'static;
 
-    /// Takes a device in use. May sleep, must not register or unregister clients.
+    /// Starts to use a device. May sleep, must not register or unregister clients.
     ///
     /// # Errors
     ///
-    /// An error means that the device is not used; all references to it must be gone by then, or
-    /// the call waits for them.
+    /// On an error the device is not used; if references to it remain, the call waits for them.
     fn add(dev: Arc<Device>) -> Result<Arc<Self::Data>>;
 
-    /// Lets go of a device: what holds a reference to it, or to an object made from it, must be on
-    /// its way out when this returns. The removal of the device then waits until all are gone.
-    /// No event comes after the call began. May sleep.
+    /// Stops using a device: all holders of a reference to it, or to an object made from it, must be about to release
+    /// it when this returns. The removal of the device then waits for them. No event is delivered once the call began.
+    /// May sleep.
     fn remove(data: Arc<Self::Data>);
 
-    /// Something happened to a device. Must not sleep.
+    /// Handles an event of a device. Must not sleep.
     fn event(data: &Self::Data, event: Event);
 }
 
-/// What can happen to a device.
+/// Device events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Events come from now on: what happened since [`Client::add`] began may have been missed.
+    /// Events are delivered from now on: those since [`Client::add`] began may have been missed.
     Listening,
     /// A port can carry data.
     PortActive(u32),
@@ -57,11 +56,11 @@ pub enum Event {
     PortError(u32),
     /// The GID table of a port changed.
     GidChange(u32),
-    /// The device does not work any more.
+    /// The device has failed.
     DeviceFatal,
 }
 
-/// The static place where the RDMA core finds a [`Client`].
+/// The static record by which the RDMA core knows a [`Client`].
 ///
 /// # Invariants
 ///
@@ -74,12 +73,12 @@ pub struct ClientKey<T> {
     _client: PhantomData<fn(T)>,
 }
 
-// SAFETY: The raw client is written by the one owner of `used` before it is registered; after that
-// only the RDMA core touches it.
+// SAFETY: The raw client is written by the one owner of `used` before it is registered; after that only the RDMA core
+// accesses it.
 unsafe impl<T> Sync for ClientKey<T> {}
 
 impl<T> ClientKey<T> {
-    /// An unused place.
+    /// Creates an unused record.
     #[expect(clippy::new_without_default, reason = "const")]
     pub const fn new() -> Self {
         // INVARIANT: `used` is not set.
@@ -97,13 +96,13 @@ impl<T> ClientKey<T> {
 
     fn destroy_reaper(&self) {
         let reaper = self.reaper.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: The queue was allocated in `ClientRegistration::new`, and nothing is queued on it
-        // any more once the client is unregistered; destroying it waits for a last work function.
+        // SAFETY: The queue was allocated in `ClientRegistration::new`, and nothing is queued on it once the client is
+        // unregistered; destroying it waits for the last work function.
         unsafe { bindings::destroy_workqueue(reaper) };
     }
 }
 
-/// Keeps a [`Client`] registered. Dropping it removes all devices, waits for that, and may sleep.
+/// Keeps a [`Client`] registered. Dropping it removes all devices and waits for their removal. May sleep.
 pub struct ClientRegistration<T: Client>(PhantomData<fn() -> T>);
 
 impl<T: Client> ClientRegistration<T> {
@@ -112,7 +111,7 @@ impl<T: Client> ClientRegistration<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` when the client's slot is in use, `ENOMEM`, or what the RDMA core answers.
+    /// `EBUSY` if the client's record is in use, `ENOMEM`, or the RDMA core's error.
     pub fn new(name: &'static CStr) -> Result<Self> {
         let slot = T::record();
         if slot.used.swap(true, Ordering::Acquire) {
@@ -135,7 +134,7 @@ impl<T: Client> ClientRegistration<T> {
         client.add = Some(add_callback::<T>);
         client.remove = Some(remove_callback::<T>);
         client.rename = Some(rename_callback::<T>);
-        // SAFETY: We own `used`, and the client is not registered: nobody else looks at it.
+        // SAFETY: We own `used`, and the client is not registered: nothing else accesses it.
         unsafe { slot.as_ptr().write(client) };
         // SAFETY: The client is initialised, static, and its functions are for this `T`.
         // INVARIANT: `reaper` was set above.
@@ -162,7 +161,7 @@ struct Entry<T: Client> {
     handler: UnsafeCell<bindings::ib_event_handler>,
 }
 
-/// Lets a reference go and waits until all others are gone.
+/// Drops a reference and waits until all others are dropped.
 fn await_gone(device: Arc<Device>, gone: &Completion) {
     drop(device);
     gone.wait_for_completion();
@@ -176,8 +175,8 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
         // SAFETY:
         // - The RDMA core keeps the device valid until `remove_callback` has returned, or this
         //   function with an error; both wait for the completion.
-        // - By the type invariant of `ClientKey` the queue outlives the registration; destroying
-        //   it waits for the worker that let the last reference go.
+        // - By the type invariant of `ClientKey` the queue outlives the registration; destroying it waits for the
+        //   worker that drops the last reference.
         // - Renaming excludes `add`: both hold `devices_rwsem`.
         let (device, gone) = unsafe { Device::new(raw, reaper)? };
         match T::add(device.clone()) {
@@ -199,7 +198,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
     })
 }
 
-/// Hands `entry` to the RDMA core and starts events.
+/// Passes `entry` to the RDMA core and enables events.
 fn listen<T: Client>(raw: NonNull<bindings::ib_device>, entry: KBox<Entry<T>>) {
     let entry = KBox::into_raw(entry);
     // SAFETY: The device is valid and calls `add` for this client, which is registered.
@@ -221,8 +220,8 @@ unsafe extern "C" fn remove_callback<T: Client>(_: *mut bindings::ib_device, dat
         return;
     }
     let entry = data.cast::<Entry<T>>();
-    // Events borrow the entry until then, so it is nobody's alone before.
-    // SAFETY: The client data is what `listen` stored, which registered the handler. After this no event comes.
+    // Event callbacks borrow the entry until the handler is unregistered, so it is not exclusively ours before.
+    // SAFETY: The client data is what `listen` stored, which registered the handler. No event is delivered after this.
     unsafe { bindings::ib_unregister_event_handler((*entry).handler.get()) };
     // SAFETY: As above, and this is the last use of it.
     let entry = unsafe { KBox::from_raw(entry) };
@@ -234,8 +233,8 @@ unsafe extern "C" fn remove_callback<T: Client>(_: *mut bindings::ib_device, dat
 }
 
 unsafe extern "C" fn rename_callback<T: Client>(_: *mut bindings::ib_device, data: *mut c_void) {
-    // SAFETY: The client data is null or what `listen` stored; `remove_callback`, which frees it,
-    // is not called while a client's data is being used.
+    // SAFETY: The client data is null or what `listen` stored; `remove_callback`, which frees it, is not called while a
+    // client's data is in use.
     let Some(entry) = (unsafe { data.cast::<Entry<T>>().as_ref() }) else {
         return;
     };
@@ -253,7 +252,7 @@ unsafe extern "C" fn event_callback<T: Client>(
     let entry = unsafe { &*entry.cast::<Entry<T>>() };
     // SAFETY: The RDMA core passes a valid event.
     let event = unsafe { &*event };
-    // For all events below but the last this is the member in use; all members may be read as it.
+    // For all events below except the last this is the active member; any member may be read as it.
     // SAFETY: Any bits are a valid `u32`, and the union is fully initialised up to its length.
     let port = unsafe { event.element.port_num };
     let event = match event.event {

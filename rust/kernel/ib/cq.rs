@@ -54,12 +54,11 @@ unsafe impl Send for RawCq {}
 unsafe impl Sync for RawCq {}
 
 impl Cq {
-    /// Takes room for `entries` completions that may be outstanding at a time. May sleep.
+    /// Reserves room for `entries` outstanding completions. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no entries or more than the device has in one queue, else what the RDMA core
-    /// answers.
+    /// `EINVAL` for no entries or more than the device supports in one queue, else the RDMA core's error.
     pub fn new(dev: &Arc<Device>, entries: u32, context: PollContext) -> Result<Arc<Self>> {
         if entries == 0 || entries > dev.limits().max_cqe {
             return Err(EINVAL);
@@ -87,13 +86,12 @@ impl Cq {
         &self.raw.dev
     }
 
-    /// Completions that may be outstanding at a time.
+    /// Maximum number of outstanding completions.
     pub fn entries(&self) -> u32 {
         self.raw.entries
     }
 
-    /// Waits until all completions that are in the queue have been handled. May sleep; not from a
-    /// completion.
+    /// Waits until all completions now in the queue have been handled. May sleep; not from a completion handler.
     pub fn flush(&self) {
         let cq = self.as_ptr();
         // SAFETY: The queue is valid by the type invariant of `RawCq`. The RDMA core polls the queues of
@@ -128,8 +126,8 @@ impl Drop for RawCq {
     }
 }
 
-/// Room in a completion queue that a queue pair has for itself: a queue that overflows loses
-/// completions, and with them what they would give back.
+/// Room in a completion queue reserved for a queue pair: a queue that overflows loses completions, and what they would
+/// release is never released.
 ///
 /// # Invariants
 ///
@@ -140,11 +138,11 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Sets room aside.
+    /// Reserves room.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` when there is not as much.
+    /// `ENOSPC` if there is not enough.
     pub(super) fn new(cq: &Arc<Cq>, entries: u32) -> Result<Self> {
         let free = &cq.raw.free;
         // INVARIANT: Subtracted here.

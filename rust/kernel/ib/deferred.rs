@@ -2,9 +2,8 @@
 
 //! Objects whose destructor runs in a worker.
 //!
-//! Destroying a verbs object may sleep, or wait for a completion that the dropping context itself
-//! would have to deliver. The work item is allocated with the object, so that dropping cannot
-//! fail.
+//! Destroying a verbs object may sleep, or wait for a completion that the dropping context itself would have to
+//! deliver. The work item is allocated with the object, so that dropping cannot fail.
 
 use core::{
     mem::{
@@ -23,7 +22,7 @@ use kernel::{
 
 use super::Device;
 
-/// Says on whose worker an object is destroyed.
+/// Identifies the device on whose worker an object is destroyed.
 pub(super) trait OnDevice: Send + 'static {
     /// The device the object was made from. The object holds a reference to it.
     fn device(&self) -> &Device;
@@ -37,8 +36,8 @@ struct Job<T> {
     value: T,
 }
 
-/// Name of the lock class of all jobs. A static, as lockdep compares its address, and a literal in a
-/// generic function may have several.
+/// Name of the lock class of all jobs. A static, because lockdep compares its address, and a literal in a generic
+/// function may have several.
 static LOCK_NAME: &CStr = c"ib::Deferred::work";
 
 /// The lock class of all jobs.
@@ -64,11 +63,11 @@ pub(super) struct Deferred<T: OnDevice> {
     job: Option<Pin<KBox<Job<T>>>>,
 }
 
-/// Memory for an object that is to be dropped in a worker.
+/// Memory for an object that will be dropped in a worker.
 pub(super) struct Place<T: OnDevice>(KBox<MaybeUninit<Job<T>>>);
 
 impl<T: OnDevice> Place<T> {
-    /// Moves `value` to its place, which cannot fail.
+    /// Moves `value` into the memory. Cannot fail.
     pub(super) fn fill(self, value: T) -> Deferred<T> {
         let init = pin_init!(Job {
             work <- Work::new(LOCK_NAME, lock_class()),
@@ -82,12 +81,12 @@ impl<T: OnDevice> Place<T> {
 }
 
 impl<T: OnDevice> Deferred<T> {
-    /// Takes memory for a value that is to come. May sleep.
+    /// Allocates memory for a later value. May sleep.
     pub(super) fn reserve() -> Result<Place<T>> {
         Ok(Place(KBox::new_uninit(GFP_KERNEL)?))
     }
 
-    /// Moves `value` to its place. Without memory for it `value` is dropped here. May sleep.
+    /// Allocates memory and moves `value` into it. If the allocation fails, `value` is dropped here. May sleep.
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(
             pin_init!(Job {
@@ -106,7 +105,7 @@ impl<T: OnDevice> Deref for Deferred<T> {
     fn deref(&self) -> &T {
         match &self.job {
             Some(job) => &job.value,
-            // Only `drop` takes the job, and it does not dereference afterwards.
+            // Only `drop` takes the job, and does not dereference afterwards.
             None => unreachable!(),
         }
     }
@@ -118,8 +117,8 @@ impl<T: OnDevice> Drop for Deferred<T> {
             return;
         };
         let queue = job.value.device().reaper();
-        // SAFETY: By the type invariants of `Device` its queue lives until after the last reference
-        // to a device is gone, and `job` holds one until it has run.
+        // SAFETY: By the type invariants of `Device` its queue lives until after the last reference to a device is
+        // dropped, and `job` holds one until it has run.
         let queue = unsafe { workqueue::Queue::from_raw(queue.as_ptr().cast()) };
         queue.enqueue(job);
     }

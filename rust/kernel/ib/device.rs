@@ -24,14 +24,14 @@ use crate::{
 
 /// An RDMA device that is registered with the RDMA core.
 ///
-/// As long as a reference exists the removal of the device waits for it, so references must be let
-/// go once [`Client::remove`](super::Client::remove) was called.
+/// The removal of the device waits until all references are dropped, so they must be dropped once
+/// [`Client::remove`](super::Client::remove) has been called.
 ///
 /// # Invariants
 ///
-/// - `ptr` is valid: the glue of [`Client`](super::Client) does not return from the removal of the
-///   device before `gone` is completed.
-/// - `reaper` is valid until after the last reference to any device of the client is gone.
+/// - `ptr` is valid: the callbacks of [`Client`](super::Client) do not return from the removal of the device before
+///   `gone` is completed.
+/// - `reaper` is valid until after the last reference to any device of the client is dropped.
 #[pin_data(PinnedDrop)]
 pub struct Device {
     ptr: NonNull<bindings::ib_device>,
@@ -49,7 +49,7 @@ unsafe impl Send for Device {}
 // SAFETY: As above; the fields read here are constant once the device is registered.
 unsafe impl Sync for Device {}
 
-/// What a device is at its wire side.
+/// The kind of transport of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeType {
     /// An InfiniBand or RoCE adapter.
@@ -90,7 +90,7 @@ pub struct PortAttr {
     pub gid_table_len: u32,
 }
 
-/// Identity of a net device, to compare with others; holds no reference.
+/// Identity of a net device, for comparisons; holds no reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetdevId {
     /// Interface index, unique in its namespace.
@@ -146,12 +146,12 @@ pub struct PciId {
 }
 
 impl Device {
-    /// Makes the handle that is told to a client, and the completion its end signals.
+    /// Creates the handle that is passed to a client, and the completion signalled when the last reference is dropped.
     ///
     /// # Safety
     ///
-    /// The caller keeps `ptr` and `reaper` valid until the returned completion is done, `reaper`
-    /// also while the thread that does it returns. The device must not be renamed meanwhile.
+    /// The caller keeps `ptr` and `reaper` valid until the returned completion is done, and `reaper` also until the
+    /// thread that completes it returns. The device must not be renamed meanwhile.
     pub(super) unsafe fn new(
         ptr: NonNull<bindings::ib_device>,
         reaper: NonNull<bindings::workqueue_struct>,
@@ -177,7 +177,7 @@ impl Device {
         Ok((this, gone))
     }
 
-    /// Takes over the new name after the device was renamed.
+    /// Updates the stored name after a rename.
     ///
     /// # Safety
     ///
@@ -196,7 +196,7 @@ impl Device {
         self.reaper
     }
 
-    /// The device's present name. Any context but interrupts.
+    /// The device's current name. Any context but interrupts.
     pub fn name(&self) -> Name {
         *self.name.lock()
     }
@@ -243,26 +243,26 @@ impl Device {
         unsafe { (*self.as_ptr()).phys_port_cnt }
     }
 
-    /// Whether the device said that it is broken, for good. Any context.
+    /// Whether the device has reported a fatal error; never reset. Any context.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The device said that it is broken.
+    /// Records that the device has reported a fatal error.
     pub(super) fn set_failed(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// What the device can do at most.
+    /// The device's limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Asks for the state of a port. May sleep.
+    /// Queries the state of a port. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` when there is no such port, else what the driver answers.
+    /// `EINVAL` for an invalid port number, else the driver's error.
     pub fn query_port(&self, port: u32) -> Result<PortAttr> {
         let mut attr = bindings::ib_port_attr::default();
         // SAFETY: By the type invariant `ptr` is valid; `ib_query_port` checks the port number.
@@ -274,26 +274,26 @@ impl Device {
         })
     }
 
-    /// The net device that the port belongs to. May sleep.
+    /// The net device of the port. May sleep.
     pub fn port_netdev(&self, port: u32) -> Option<NetdevId> {
         // SAFETY: The net device is valid here.
         self.with_port_netdev(port, |netdev| unsafe { NetdevId::new(netdev) })
     }
 
-    /// The network namespace at address `net`, if that is where the port's net device is. May sleep.
+    /// The network namespace at address `net`, if the port's net device is in it. May sleep.
     pub fn port_netns(&self, port: u32, net: usize) -> Option<NetNsRef> {
         self.with_port_netdev(port, |netdev| {
             let _rcu = rcu::read_lock();
             // SAFETY: The net device is valid here.
             let its = unsafe { bindings::dev_net(netdev.as_ptr()) };
-            // SAFETY: What was a device's namespace a moment ago is not freed in an RCU read section.
+            // SAFETY: A namespace just read from a device is not freed within the RCU read section.
             (its as usize == net).then(|| unsafe { NetNsRef::get(its) })
         })??
     }
 
-    /// The IPv4 address of the port's net device, if that is in the network namespace at address `net`, from
-    /// which `destination` is reached by that device: in one subnet, or by way of a gateway. Without
-    /// `destination` it is the first one. May sleep.
+    /// The IPv4 address of the port's net device, if that is in the network namespace at address `net`, from which that
+    /// device reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first
+    /// address. May sleep.
     pub fn port_source(
         &self,
         port: u32,
@@ -302,14 +302,14 @@ impl Device {
     ) -> Option<[u8; 4]> {
         self.with_port_netdev(port, |netdev| {
             let _rcu = rcu::read_lock();
-            // SAFETY: The net device is valid here, and a namespace is only compared.
+            // SAFETY: The net device is valid here, and the namespace is only compared.
             let is_there = unsafe { bindings::dev_net(netdev.as_ptr()) } as usize == net;
             // SAFETY: As above, and this is an RCU read section.
             is_there.then(|| unsafe { route::source(netdev, destination) })
         })??
     }
 
-    /// Calls `f` with the net device that the port belongs to, which is valid during the call. May sleep.
+    /// Calls `f` with the port's net device, which is valid during the call. May sleep.
     fn with_port_netdev<R>(
         &self,
         port: u32,
@@ -324,8 +324,7 @@ impl Device {
         Some(result)
     }
 
-    /// Whether the port belongs to the net device at `address`
-    /// (of [`NetdevId::address`]). May sleep.
+    /// Whether the port's net device is at `address` (as in [`NetdevId::address`]). May sleep.
     pub fn port_netdev_eq(&self, port: u32, address: usize) -> bool {
         self.port_netdev(port)
             .is_some_and(|netdev| netdev.address == address)
@@ -354,8 +353,8 @@ impl NetdevId {
     ///
     /// `netdev` must be valid during the call.
     pub(super) unsafe fn new(netdev: NonNull<bindings::net_device>) -> Self {
-        // SAFETY: By the caller's promise. The index may change when the device moves to another
-        // namespace; a stale one is a wrong answer, nothing worse.
+        // SAFETY: By the caller's promise. The index may change when the device moves to another namespace; a stale one
+        // only gives a wrong result.
         let ifindex = unsafe { (&raw const (*netdev.as_ptr()).ifindex).read_volatile() };
         Self {
             ifindex: u32::try_from(ifindex).unwrap_or(0),

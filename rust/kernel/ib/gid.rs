@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The GID table of a port: the addresses it can be reached under.
+//! The GID table of a port: the addresses at which it can be reached.
 //!
 //! C header: [`include/rdma/ib_cache.h`](srctree/include/rdma/ib_cache.h)
 
@@ -21,7 +21,7 @@ use crate::{
     }, //
 };
 
-/// What kind of packets an entry of the GID table stands for.
+/// The packet type of a GID table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
     /// InfiniBand, or the MAC address of an iWARP port.
@@ -32,34 +32,34 @@ pub enum GidKind {
     RoceV2,
 }
 
-/// An entry of the GID table, copied.
+/// A copy of a GID table entry.
 #[derive(Clone, Copy, Debug)]
 pub struct GidEntry {
-    /// Its place in the table.
+    /// Its index in the table.
     pub index: u32,
     /// The address: an IPv6 address, an IPv4-mapped one, or an InfiniBand GID.
     pub gid: [u8; 16],
-    /// The kind of packets.
+    /// The packet type.
     pub kind: GidKind,
-    /// The net device the entry comes from, when it has one.
+    /// The net device of the entry, if any.
     pub netdev: Option<NetdevId>,
-    /// VLAN id, when that is a VLAN device.
+    /// VLAN id, if that is a VLAN device.
     pub vlan: Option<u16>,
-    /// Source MAC address of the packets, when there is a net device.
+    /// Source MAC address of the packets, if there is a net device.
     pub mac: Option<[u8; 6]>,
 }
 
-/// The IPv4 address that an entry stands for, if it does.
+/// The IPv4 address in an entry's IPv4-mapped GID.
 fn ipv4_of(entry: &GidEntry) -> [u8; 4] {
     let [.., a, b, c, d] = entry.gid;
     [a, b, c, d]
 }
 
-/// A held entry of the GID table.
+/// A referenced entry of the GID table.
 ///
 /// # Invariants
 ///
-/// The pointer is valid and holds a reference that `Drop` gives back.
+/// The pointer is valid and holds a reference that `Drop` releases.
 struct GidAttr(NonNull<bindings::ib_gid_attr>);
 
 impl Drop for GidAttr {
@@ -74,13 +74,13 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `ENODATA` or `EINVAL` when there is no such entry.
+    /// `ENODATA` or `EINVAL` if there is no such entry.
     pub fn gid(&self, port: u32, index: u32) -> Result<GidEntry> {
         self.gid_attr(port, index)?.read(index)
     }
 
-    /// The first used entry of a port's GID table that `is_it` takes. The table may be long, and most of
-    /// it unused: it is read no further. Process context, may sleep.
+    /// Returns the first used entry of a port's GID table for which `is_it` holds. Stops there, as the table may be
+    /// long and mostly unused. Process context, may sleep.
     pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
         let len = self.query_port(port).ok()?.gid_table_len;
         (0..len)
@@ -88,22 +88,20 @@ impl Device {
             .find(is_it)
     }
 
-    /// Looks up how the IPv4 address `destination` is reached from the one that an entry of a port's GID
-    /// table stands for, by the net device of that entry: in one of its subnets, or by way of a gateway.
-    /// Process context.
+    /// Looks up the path to the IPv4 address `destination` from the IPv4 address of an entry of a port's GID table,
+    /// through the net device of that entry: in one of its subnets, or through a gateway. Process context.
     ///
     /// # Errors
     ///
-    /// `ENODATA` or `EINVAL` when there is no such entry, or without net device; `EHOSTUNREACH` and its
-    /// like without a route or a neighbour.
+    /// `ENODATA` or `EINVAL` if the entry does not exist or has no net device; `EHOSTUNREACH` and similar without a
+    /// route or a neighbour.
     pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<Path> {
         let attr = self.gid_attr(port, index)?;
         let source = ipv4_of(&attr.read(index)?);
         attr.with_netdev(|netdev| {
             // SAFETY: The net device is valid here, in an RCU read section.
             let path = unsafe { route::path_by(netdev, source, destination) }?;
-            // The routing table takes an address for which it has no route for a neighbour, where a device
-            // is named.
+            // If a device is given, the routing lookup treats an address without a route as a neighbour.
             // SAFETY: The net device is valid here, in an RCU read section.
             match path.has_gateway || unsafe { route::is_onlink(netdev, source, destination) } {
                 true => Ok(path),
@@ -112,8 +110,8 @@ impl Device {
         })?
     }
 
-    /// Whether the IPv4 address that an entry of a port's GID table stands for is in one subnet with
-    /// `address`, by the addresses of its net device. Any context.
+    /// Whether the IPv4 address of an entry of a port's GID table is in one subnet with `address`, by the addresses of
+    /// its net device. Any context.
     pub fn is_onlink(&self, port: u32, index: u32, address: [u8; 4]) -> bool {
         let Ok(attr) = self.gid_attr(port, index) else {
             return false;
@@ -128,7 +126,7 @@ impl Device {
 
     fn gid_attr(&self, port: u32, index: u32) -> Result<GidAttr> {
         let number = i32::try_from(index)?;
-        // SAFETY: The device is valid by its type invariant; port and index are checked there.
+        // SAFETY: The device is valid by its type invariant; the callee checks port and index.
         let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
         let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
         // INVARIANT: `rdma_get_gid_attr` gave us the reference.
@@ -176,8 +174,7 @@ impl GidAttr {
 
     fn mac(&self) -> Option<[u8; 6]> {
         let mut mac = [0; 6];
-        // SAFETY: By the type invariant; there is room for an Ethernet address, and the VLAN id is not
-        // asked for.
+        // SAFETY: By the type invariant; there is room for an Ethernet address, and the VLAN id is not requested.
         let ret = unsafe {
             bindings::rdma_read_gid_l2_fields(
                 self.0.as_ptr(),

@@ -4,9 +4,9 @@
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 //!
-//! Such a queue pair gets to Ready to Send by a TCP connection of the driver's own: one side listens, the
-//! other connects and says in a few bytes (the private data of the request) what for. The end of the connection
-//! is not told here: it puts the queue pair into the error state, which flushes its receives.
+//! Such a queue pair reaches Ready to Send through a TCP connection that the driver makes: one side listens; the other
+//! connects and identifies itself by a few bytes (the private data of the request). The end of the connection is not
+//! reported here: it puts the queue pair into the error state, which flushes its receives.
 
 mod connect;
 
@@ -57,33 +57,33 @@ use crate::{
     time, //
 };
 
-/// Requests that may wait at a listener, which takes one.
+/// Requests that may be pending at a listener, which accepts one.
 const BACKLOG: c_int = 8;
 
-/// Ports that a listener tries: those that IANA leaves for such use.
+/// First of the ports that a listener tries: the dynamic range of IANA.
 const FIRST_PORT: u16 = 49152;
-/// How many of them it tries.
+/// Number of ports tried.
 const TRIES: usize = 16;
 
-/// How far a connection is.
+/// State of a connection.
 enum State<H: Handler> {
-    /// Every request is rejected for now.
+    /// All requests are rejected for now.
     Idle,
-    /// A request with this private data is awaited; all others are rejected.
+    /// Waiting for a request with this private data; all others are rejected.
     Listening(KVec<u8>),
-    /// A reply is awaited.
+    /// Waiting for a reply.
     Connecting,
-    /// There; an accepted one is kept here until the listener becomes a connection.
+    /// Established; an accepted id is kept here until the listener becomes a connection.
     Open(Option<Deferred<Id<H>>>),
-    /// It will not be.
+    /// It was not established.
     Failed(Error),
 }
 
-/// What the events of a connection need.
+/// The context of a connection's events.
 #[pin_data]
 struct Context<H: Handler> {
     qp: Arc<Qp<H>>,
-    /// The other end.
+    /// The peer's address.
     remote: IpAddr,
     // Lock order: held while a request is accepted; the locks of the connection manager and of the driver
     // are taken under it, and it is never taken under them.
@@ -114,9 +114,9 @@ impl<H: Handler> OnDevice for Id<H> {
 }
 
 impl<H: Handler> Drop for Id<H> {
-    /// Runs in the device's worker: it waits for an answer that is on its way.
+    /// Runs in the device's worker: it waits for a pending reply.
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the id is ours. This is not its handler, and no event comes after.
+        // SAFETY: By the type invariant the id is ours. This is not its handler, and no event is delivered afterwards.
         unsafe { bindings::iw_destroy_cm_id(self.ptr.as_ptr()) };
     }
 }
@@ -135,12 +135,12 @@ impl<H: Handler> Context<H> {
         )
     }
 
-    /// What accept and connect are told. Neither reads nor their replies are ever asked for, but some
-    /// devices want to be ready for one.
+    /// The parameters of accept and connect. RDMA reads are never used in either direction, but some devices require
+    /// room for one.
     fn param(&self, data: &[u8]) -> bindings::iw_cm_conn_param {
         bindings::iw_cm_conn_param {
             private_data: data.as_ptr().cast(),
-            // It was made from a length that fits.
+            // The length was checked when it was made.
             private_data_len: u16::try_from(data.len()).unwrap_or(0),
             ord: 1,
             ird: 1,
@@ -153,7 +153,7 @@ impl<H: Handler> Context<H> {
         self.changed.notify_all();
     }
 
-    /// A peer asks for a connection. An error rejects it.
+    /// Handles a connection request. An error rejects it.
     fn on_request(
         self: &Arc<Self>,
         ptr: NonNull<bindings::iw_cm_id>,
@@ -174,12 +174,12 @@ impl<H: Handler> Context<H> {
         if data != awaited.as_slice() {
             return Err(ECONNREFUSED);
         }
-        // Made first, so that nothing can fail after the request was accepted.
+        // Reserved first, so that nothing can fail after the request was accepted.
         let place = Deferred::<Id<H>>::reserve()?;
         let mut param = self.param(&[]);
-        // SAFETY: The id is a request that waits for an answer; the queue pair is alive while we are.
+        // SAFETY: The id is a request waiting for a reply; the queue pair is alive while we are.
         to_result(unsafe { bindings::iw_cm_accept(ptr.as_ptr(), &mut param) })?;
-        // INVARIANT: The id of an accepted request is ours. It got context and handler from the listener.
+        // INVARIANT: The id of an accepted request is ours. It inherited context and handler from the listener.
         let id = Id {
             ptr,
             context: self.clone(),
@@ -190,7 +190,7 @@ impl<H: Handler> Context<H> {
         Ok(())
     }
 
-    /// Our request was answered.
+    /// Handles the reply to our request.
     fn on_reply(&self, status: c_int) {
         self.set(match to_result(status) {
             Ok(()) => State::Open(None),
@@ -203,11 +203,11 @@ impl<H: Handler> Id<H> {
     fn new(context: &Arc<Context<H>>) -> Result<Self> {
         let device = context.qp.device();
         let raw = Arc::as_ptr(context).cast_mut().cast::<c_void>();
-        // SAFETY: The device is alive while the queue pair is; the context stays as long as the id, which
-        // holds a reference to it.
+        // SAFETY: The device is alive while the queue pair is; the context lives as long as the id, which holds a
+        // reference to it.
         let ptr = unsafe { bindings::iw_create_cm_id(device.as_ptr(), Some(on_event::<H>), raw) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
-        // INVARIANT: Just created so.
+        // INVARIANT: Just created with this context and handler.
         Ok(Self {
             ptr,
             context: context.clone(),
@@ -215,19 +215,19 @@ impl<H: Handler> Id<H> {
     }
 }
 
-/// Awaits one connection for a queue pair. Where it is dropped, sleeping is allowed.
+/// Waits for one connection for a queue pair. To be dropped where sleeping is allowed.
 pub struct Listener<H: Handler> {
     id: Deferred<Id<H>>,
     port: u16,
 }
 
 impl<H: Handler> Listener<H> {
-    /// Listens at the address `local` of a network namespace, at a port chosen at random, for a request from
-    /// `remote`; see [`Listener::accept_request`]. May sleep.
+    /// Listens at the address `local` of a network namespace, on a random port, for a request from `remote`; see
+    /// [`Listener::accept_request`]. May sleep.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`, `EADDRNOTAVAIL`, else what the driver answers.
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`, else the driver's error.
     pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, remote: IpAddr) -> Result<Self> {
         let context = Context::new(qp, remote, State::Idle)?;
         let mut result = Err(EADDRINUSE);
@@ -248,8 +248,8 @@ impl<H: Handler> Listener<H> {
         self.port
     }
 
-    /// The request that has this private data is taken from now on; until then all are rejected. The queue pair
-    /// is past Reset, and has its receives posted. May sleep.
+    /// Accepts the request with this private data from now on; before that all are rejected. The queue pair must be
+    /// past Reset, with its receives posted. May sleep.
     pub fn accept_request(&self, data: &[u8]) -> Result {
         let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         awaited.extend_from_slice(data, GFP_KERNEL)?;
@@ -260,7 +260,7 @@ impl<H: Handler> Listener<H> {
         Ok(())
     }
 
-    /// Waits for the connection, until the clock says `end` ns; says whether it is there. May sleep.
+    /// Waits for the connection until time `end` (ns); returns whether it is established. May sleep.
     pub fn wait(&self, end: u64) -> bool {
         let context = &self.id.context;
         let mut state = context.state.lock();
@@ -270,12 +270,12 @@ impl<H: Handler> Listener<H> {
                 return matches!(*state, State::Open(Some(_)));
             }
             let left = time::jiffies(end.saturating_sub(now));
-            // The wait is short, and a signal no reason to end it.
+            // The wait is short, and signals do not end it.
             let _ = context.changed.wait_interruptible_timeout(&mut state, left);
         }
     }
 
-    /// Ends listening, and gives the connection if it is there. May sleep.
+    /// Stops listening and returns the connection, if it is established. May sleep.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    /// No request is accepted from now on; what was is taken out.
+    /// Rejects all further requests; returns the id of an accepted one.
     fn close(&self) -> Option<Deferred<Id<H>>> {
         let mut state = self.id.context.state.lock();
         match core::mem::replace(&mut *state, State::Failed(ECONNREFUSED)) {
@@ -299,7 +299,7 @@ impl<H: Handler> Listener<H> {
 
 impl<H: Handler> Drop for Listener<H> {
     fn drop(&mut self) {
-        // The accepted id holds the context, so it must not stay there.
+        // The accepted id holds the context, so it must not stay in it.
         drop(self.close());
     }
 }
@@ -307,9 +307,9 @@ impl<H: Handler> Drop for Listener<H> {
 fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Result<Listener<H>> {
     let raw = id.ptr.as_ptr();
     let id = Deferred::new(id)?;
-    // SAFETY: The id is ours, and the connection manager does not look at it yet.
+    // SAFETY: The id is ours, and not yet in use by the connection manager.
     unsafe { put_address(&mut (*raw).local_addr, SocketAddr::new(local, port)) };
-    // The driver makes the socket in the namespace of the task.
+    // The driver creates the socket in the network namespace of the task.
     // SAFETY: The id is ours and new.
     let result = with_netns::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
     to_result(result)?;
@@ -329,10 +329,10 @@ unsafe extern "C" fn on_event<H: Handler>(
     id: *mut bindings::iw_cm_id,
     event: *mut bindings::iw_cm_event,
 ) -> c_int {
-    // SAFETY: By the type invariant of `Id` this is the context, to which the id holds a reference. A
-    // request's id has that of the listener, which does not go while one of its events is handled.
+    // SAFETY: By the type invariant of `Id` this is the context, to which the id holds a reference. The id of a request
+    // has the listener's context, which is not freed while one of its events is handled.
     let context = unsafe { Arc::<Context<H>>::from_raw((*id).context.cast()) };
-    // The reference stays that of the id.
+    // The reference still belongs to the id.
     let context = core::mem::ManuallyDrop::new(context);
     // SAFETY: By the caller's promise.
     let event = unsafe { &*event };
@@ -342,14 +342,14 @@ unsafe extern "C" fn on_event<H: Handler>(
                 context.on_request(NonNull::new(id).ok_or(EINVAL)?, event)?;
             }
             bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY => context.on_reply(event.status),
-            // What is accepted is established; the end is told by the queue pair.
+            // An accepted connection is established; its end is reported by the queue pair.
             _ => {}
         }
         Ok(0)
     })
 }
 
-/// Writes an address where one of any family fits.
+/// Writes a socket address to a storage for any family.
 fn put_address(to: &mut bindings::__kernel_sockaddr_storage, address: SocketAddr) {
     let to: *mut bindings::__kernel_sockaddr_storage = to;
     match address {

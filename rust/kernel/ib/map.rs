@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A block as a device sees it.
+//! A block mapped for a device.
 //!
-//! `kernel::dma` is for drivers, which have their device bound, and for coherent memory. RDMA devices in software
-//! have no DMA at all, which the mapping functions of the RDMA core hide.
+//! `kernel::dma` is for drivers, which have their device bound, and for coherent memory. Software RDMA devices have no
+//! DMA at all; the mapping functions of the RDMA core hide that.
 
 use kernel::{
     error::to_result,
@@ -14,7 +14,7 @@ use kernel::{
 use super::{Block, Device};
 use crate::bindings;
 
-/// Who writes to mapped memory.
+/// Which side writes to mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The CPU writes, the device reads.
@@ -44,8 +44,8 @@ impl Direction {
 ///
 /// # Invariants
 ///
-/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`. While `needs_sync` is
-/// not set the device and the CPU see the same bytes.
+/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`. While `needs_sync` is not set, the
+/// device and the CPU see the same bytes.
 pub struct Mapping {
     block: Arc<Block>,
     dev: Arc<Device>,
@@ -74,7 +74,7 @@ impl Mapping {
         to_result(unsafe { bindings::ib_dma_mapping_error(dev.as_ptr(), addr) })?;
         // SAFETY: The device is valid by its type invariant, and the address was just mapped for it.
         let needs_sync = unsafe { bindings::ib_dma_need_sync(dev.as_ptr(), addr) };
-        // INVARIANT: Just mapped so, and the answer holds as long as the mapping.
+        // INVARIANT: Just mapped so, and the result holds as long as the mapping.
         let this = Self {
             block: block.clone(),
             dev: dev.clone(),
@@ -100,20 +100,19 @@ impl Mapping {
         self.dir
     }
 
-    /// Whether the device may see other bytes than the CPU until they are synchronised: they are bounced,
-    /// or its accesses are not coherent with the CPU's caches.
+    /// Whether the device may see other bytes than the CPU until they are synchronised: they are bounced, or the device
+    /// is not cache-coherent.
     pub fn needs_sync(&self) -> bool {
         self.needs_sync
     }
 
-    /// Where the device sees the memory.
+    /// The address at which the device sees the memory.
     pub(super) fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// Makes what the device wrote visible to the CPU. A block may be mapped several times: the range must
-    /// have been written by way of this mapping, or what others brought is lost. Any context; where the
-    /// bytes are bounced this copies them.
+    /// Makes data written by the device visible to the CPU. A block may be mapped several times: the range must have
+    /// been written through this mapping, or data written through others is lost. Any context; copies bounced bytes.
     ///
     /// # Errors
     ///
@@ -129,7 +128,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Makes what the CPU wrote visible to the device. Any context.
+    /// Makes data written by the CPU visible to the device. Any context.
     ///
     /// # Errors
     ///
@@ -145,7 +144,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// A range as the device sees it.
+    /// Returns the address of a range for the device.
     pub(super) fn range(&self, offset: usize, len: usize) -> Result<u64> {
         if !self.block.contains(offset, len) {
             return Err(EINVAL);
@@ -153,7 +152,7 @@ impl Mapping {
         Ok(self.addr.wrapping_add(u64::try_from(offset)?))
     }
 
-    /// A range for a work request that copies it when it is posted: as the CPU sees it.
+    /// Returns the CPU address of a range, for a work request that copies it when posted.
     pub(super) fn inline_sge(&self, offset: usize, len: usize) -> Result<bindings::ib_sge> {
         Ok(bindings::ib_sge {
             addr: u64::try_from(self.block.range(offset, len)?.addr())?,
@@ -162,7 +161,7 @@ impl Mapping {
         })
     }
 
-    /// A range as the device sees it, with the key to it.
+    /// Returns the address of a range for the device, with its key.
     pub(super) fn sge(&self, offset: usize, len: usize, lkey: u32) -> Result<bindings::ib_sge> {
         Ok(bindings::ib_sge {
             addr: self.range(offset, len)?,
@@ -172,8 +171,8 @@ impl Mapping {
     }
 }
 
-/// What the device wrote and nobody synchronised is lost: the block may have got newer bytes by another
-/// mapping meanwhile.
+/// Data written by the device and not synchronised is lost: the block may hold newer bytes written through another
+/// mapping.
 impl Drop for Mapping {
     fn drop(&mut self) {
         let dir = self.dir.as_raw();

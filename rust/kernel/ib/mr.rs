@@ -46,15 +46,14 @@ unsafe impl Send for RawMr {}
 unsafe impl Sync for RawMr {}
 
 impl Mr {
-    /// Makes a region of one or more whole blocks in a row, which the peer addresses from `iova`
-    /// on. The address means nothing but to the two devices; a kernel address in it would tell the
-    /// peer what it need not know. May sleep.
+    /// Creates a region of one or more consecutive whole blocks, which the peer addresses from `iova` on. That address
+    /// is meaningful only to the two devices; a kernel address would disclose needless information to the peer. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block
-    /// mapped for another device or not for its writing, or more pages than the device allows;
-    /// else what the driver answers.
+    /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block mapped for another device
+    /// or not for its writing, or more pages than the device allows; else the driver's error.
     pub fn new(pd: &Arc<Pd>, maps: &[Arc<Mapping>], iova: u64) -> Result<Arc<Self>> {
         let len = Self::check(pd, maps, iova)?;
         let mut kept = KVec::with_capacity(maps.len(), GFP_KERNEL)?;
@@ -66,7 +65,7 @@ impl Mr {
         let ptr = unsafe {
             bindings::ib_alloc_mr(pd.as_ptr(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         };
-        // INVARIANT: Ours; `map` makes it of `maps` before anyone else sees it.
+        // INVARIANT: Ours; `map` makes it of `maps` before anything else sees it.
         let raw = RawMr {
             ptr: NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?,
             maps: ManuallyDrop::new(kept),
@@ -82,7 +81,7 @@ impl Mr {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Checks the arguments of [`Mr::new`] and sums the length up.
+    /// Checks the arguments of [`Mr::new`] and returns the total length in bytes.
     fn check(pd: &Pd, maps: &[Arc<Mapping>], iova: u64) -> Result<usize> {
         let mut len = 0usize;
         for map in maps {
@@ -102,7 +101,7 @@ impl Mr {
         Ok(len)
     }
 
-    /// The key by which the peer names the region.
+    /// The key that the peer uses for the region.
     pub fn rkey(&self) -> u32 {
         // SAFETY: By the type invariant of `RawMr`; the key does not change.
         unsafe { (*self.as_ptr()).rkey }
@@ -142,14 +141,14 @@ impl Mr {
         }
     }
 
-    /// Gives the claim back after the registration could not be posted.
+    /// Releases the claim if the registration could not be posted.
     pub(super) fn unclaim(&self) {
         self.posted.store(false, Ordering::Relaxed);
     }
 }
 
 impl RawMr {
-    /// Tells the device which memory the region is made of.
+    /// Sets the memory of the region in the driver.
     fn map(&self, len: usize) -> Result {
         let count = u32::try_from(self.maps.len())?;
         let mut table = KVec::with_capacity(self.maps.len(), GFP_KERNEL)?;
@@ -197,7 +196,7 @@ impl Drop for RawMr {
         // reference to its `Mr` and is gone.
         let ret = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), ptr::null_mut()) };
         if ret != 0 {
-            // The device may still write to the memory: better lost than shared.
+            // The device may still write to the memory: leak it rather than let it be reused.
             pr_warn!(
                 "cannot deregister memory, {} blocks lost: {ret}\n",
                 self.maps.len()

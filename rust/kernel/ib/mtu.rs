@@ -41,7 +41,7 @@ impl Mtu {
         }
     }
 
-    /// As [`Mtu::from_code`], but what lies outside becomes the nearest.
+    /// As [`Mtu::from_code`], but clamps codes out of range.
     pub(super) fn from_code_clamped(code: u32) -> Self {
         match code {
             0 | 1 => Self::B256,

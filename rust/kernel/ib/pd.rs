@@ -16,7 +16,7 @@ use super::{
 };
 use crate::bindings;
 
-/// The domain that queue pairs and memory regions must share to work together.
+/// The domain that queue pairs and memory regions must share to be used together.
 pub struct Pd {
     raw: Deferred<RawPd>,
 }
@@ -73,8 +73,7 @@ impl OnDevice for RawPd {
 
 impl Drop for RawPd {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant we own the domain; what was made in it held a reference to
-        // it and is gone.
+        // SAFETY: By the type invariant we own the domain; objects made in it held a reference to it and are gone.
         let ret = unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), ptr::null_mut()) };
         if ret != 0 {
             pr_warn!("cannot free a protection domain: {ret}\n");

@@ -51,21 +51,20 @@ pub use self::{
 
 /// A reliable connected queue pair.
 ///
-/// Posted receives keep the handler `H`, which usually owns the `Qp`: call [`Qp::to_error`] to get
-/// them back, or neither is ever freed. Dropping a queue pair waits in a worker for the last
-/// completion, then destroys it.
+/// Posted receives hold the handler `H`, which usually owns the `Qp`: call [`Qp::to_error`] to release them, or neither
+/// is ever freed. Dropping a queue pair waits in a worker for the last completion, then destroys it.
 pub struct Qp<H: Handler> {
     parts: Deferred<Parts<H>>,
 }
 
-/// What must stay while the device may still use it.
+/// What must not be freed while the device may still use it.
 struct Parts<H: Handler>(ManuallyDrop<Queues<H>>);
 
 /// # Invariants
 ///
-/// - The queue pair completes on two queues, of which `_send_room` and `_recv_room` are enough for all its work
+/// - The queue pair completes on two queues, in which `_send_room` and `_recv_room` are enough for all its work
 ///   requests.
-/// - A work request under way was posted by an entry of `send`, `reg` or `recv`, and names that entry.
+/// - An outstanding work request was posted by an entry of `send`, `reg` or `recv`, and names that entry.
 /// - Entries do not move, and are not freed before the completions of all work requests that name
 ///   them.
 struct Queues<H: Handler> {
@@ -79,7 +78,7 @@ struct Queues<H: Handler> {
 
 // SAFETY: Verbs may be called from any thread; `H` and what it sends may change threads.
 unsafe impl<H: Handler> Send for Parts<H> {}
-// SAFETY: As above; entries are handed from thread to thread by the free sets and by completions.
+// SAFETY: As above; entries pass between threads through the free sets and completions.
 unsafe impl<H: Handler> Sync for Parts<H> {}
 
 impl<H: Handler> Qp<H> {
@@ -87,8 +86,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for objects of different devices, sizes of 0 or beyond the device's limits;
-    /// `ENOSPC` when a completion queue has no room left; else what the driver answers.
+    /// `EINVAL` for objects of different devices, sizes of 0 or beyond the device's limits; `ENOSPC` if a completion
+    /// queue has no room left; else the driver's error.
     pub fn new(
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,
@@ -106,7 +105,7 @@ impl<H: Handler> Qp<H> {
             recv: RecvQueue::new(pd, config)?,
             _send_room: Reserved::new(send_cq, config.send_work_requests())?,
             _recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
-            // Last, as nothing destroys it on the way out of here.
+            // Last, as nothing destroys it on the error paths of this function.
             core: RawQp::new(pd, send_cq, recv_cq, config)?,
         };
         let parts = Deferred::new(Parts(ManuallyDrop::new(queues)))?;
@@ -121,7 +120,7 @@ impl<H: Handler> Qp<H> {
         &self.parts.0.core
     }
 
-    /// The number by which the peer names the queue pair.
+    /// The queue pair number, by which the peer addresses it.
     pub fn number(&self) -> u32 {
         self.core().number()
     }
@@ -131,46 +130,44 @@ impl<H: Handler> Qp<H> {
         self.core().pd().device()
     }
 
-    /// Posts all receives that are not posted, and tells how many. The queue pair must be Ready to
-    /// Receive: one that failed on the way there may never complete what it was given (soft RoCE
-    /// without memory does not), and its end would wait for that. That of an iWARP device, which takes no
-    /// part in that step, must have left Reset. Never sleeps.
+    /// Posts all receives that are not posted, and returns how many. The queue pair must be Ready to Receive: one that
+    /// failed before that may never complete its receives (soft RoCE out of memory does not), and destroying it would
+    /// wait for them. An iWARP queue pair, which has no such transition, must have left Reset. Never sleeps.
     ///
     /// # Errors
     ///
-    /// `ESHUTDOWN` after [`Qp::to_error`], else what the driver answers; receives posted before
-    /// the error stay.
+    /// `ESHUTDOWN` after [`Qp::to_error`], else the driver's error; receives posted before the error remain posted.
     pub fn post_receives(&self, owner: &Arc<H>) -> Result<usize> {
         self.parts.0.recv.post_all(owner)
     }
 
-    /// Posts the registration of a memory region, which ends in [`Handler::registered`]. The queue
-    /// pair must be Ready to Send. Never sleeps.
+    /// Posts the registration of a memory region, which ends with [`Handler::registered`]. The queue pair must be Ready
+    /// to Send. Never sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` while another registration is under way, `EALREADY` for a region that was posted
-    /// before, `EINVAL` for one of another domain, else what the driver answers.
+    /// `EBUSY` while another registration is outstanding, `EALREADY` for a region that was posted before, `EINVAL` for
+    /// one of another domain, else the driver's error.
     pub fn post_register(&self, owner: &Arc<H>, mr: &Arc<Mr>) -> Result {
         self.parts.0.reg.post(owner.clone(), mr)
     }
 
-    /// Takes a slot for a send, when one is free. Never sleeps.
+    /// Takes a free send slot, if any. Never sleeps.
     pub fn take_slot(&self) -> Option<SendSlot<'_, H>> {
         self.parts.0.send.take_slot()
     }
 
-    /// Takes the slot for a large send, when it is free. Never sleeps.
+    /// Takes the slot for a large send, if it is free. Never sleeps.
     pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
         self.parts.0.send.take_large_slot()
     }
 
-    /// Whether a slot is free just now. Never sleeps.
+    /// Whether a slot is free at present. Never sleeps.
     pub fn has_slot(&self) -> bool {
         self.parts.0.send.has_slot()
     }
 
-    /// Whether no slot is in use just now, the large one included. Never sleeps.
+    /// Whether no slot is in use at present, the large one included. Never sleeps.
     pub fn is_send_idle(&self) -> bool {
         self.parts.0.send.is_idle()
     }
@@ -184,10 +181,10 @@ impl<H: Handler> OnDevice for Parts<H> {
 
 impl<H: Handler> Drop for Parts<H> {
     fn drop(&mut self) {
-        // SAFETY: Runs once, in the device's worker: completions are not handled there. Nobody posts any more, as
-        // the `Qp` is gone. By the type invariant of `Queues` there is room for the two work requests.
+        // SAFETY: Runs once, in the device's worker: completions are not handled there. Nothing posts any more, as the
+        // `Qp` is gone. By the type invariant of `Queues` there is room for the two work requests.
         if unsafe { self.0.core.destroy() } {
-            // SAFETY: Dropped here only and not used afterwards. The device is done with the entries.
+            // SAFETY: Dropped here only and not used afterwards. The device no longer uses the entries.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         }
     }

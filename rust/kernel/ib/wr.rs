@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a work request ended.
+//! Completions of work requests.
 
 use kernel::fmt::{self, Display};
 
 use crate::bindings;
 
-/// The end of a work request.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wc {
     /// Success, or what went wrong.
     pub status: Status,
     /// Bytes received, for a successful receive.
     pub byte_len: u32,
-    /// What the device adds to an error.
+    /// The device's own code for an error.
     pub vendor_err: u32,
 }
 
@@ -22,21 +22,21 @@ pub struct Wc {
 pub enum Status {
     /// Done.
     Success,
-    /// Not begun: the queue pair was in the error state.
+    /// Not started: the queue pair was in the error state.
     Flushed,
-    /// The peer did not answer.
+    /// The peer did not respond.
     RetryExceeded,
     /// The peer had no receive posted for too long.
     RnrRetryExceeded,
-    /// The peer's memory may not be written like this.
+    /// Such access to the peer's memory is not allowed.
     RemoteAccess,
     /// The peer could not carry out the request.
     RemoteOperation,
-    /// Own memory may not be accessed like this.
+    /// Such access to local memory is not allowed.
     LocalProtection,
     /// The message did not fit the receive.
     LocalLength,
-    /// Anything else, as `enum ib_wc_status`.
+    /// Any other, as `enum ib_wc_status`.
     Other(u32),
 }
 

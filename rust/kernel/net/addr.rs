@@ -21,7 +21,7 @@ use kernel::{
 
 use crate::bindings;
 
-/// The version of IP below a socket.
+/// The IP version of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpVersion {
     /// AF_INET.
@@ -31,18 +31,18 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// The address family's number.
+    /// The address family number.
     pub const fn family(self) -> u16 {
         match self {
-            // CAST: both are small.
+            // CAST: Both are small.
             Self::V4 => bindings::AF_INET as u16,
             Self::V6 => bindings::AF_INET6 as u16,
         }
     }
 }
 
-/// An address that came with bind(2) or connect(2): copied from the application by the kernel, its
-/// contents not yet checked by anybody.
+/// An address given to bind(2) or connect(2): copied from the application by the kernel, its contents not yet
+/// validated.
 ///
 /// # Invariants
 ///
@@ -71,7 +71,7 @@ impl SockAddr<'_> {
         self.ptr
     }
 
-    /// The length in bytes; negative lengths do not get here.
+    /// The length in bytes; the kernel rejects negative lengths before.
     pub(crate) fn len_bytes(&self) -> i32 {
         self.len
     }
@@ -107,11 +107,11 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads what `getname` wrote, or another part of the kernel.
+    /// Parses an address that `getname` or another part of the kernel wrote.
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` for other families than IPv4 and IPv6.
+    /// `EAFNOSUPPORT` for families other than IPv4 and IPv6.
     pub(crate) fn parse(storage: &bindings::__kernel_sockaddr_storage) -> Result<Self> {
         let ptr: *const bindings::__kernel_sockaddr_storage = storage;
         // SAFETY: The storage is large and aligned enough for every socket address.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What comes with the calls of an application.
+//! Arguments of an application's system calls.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -82,7 +82,7 @@ impl SockOptIn<'_> {
     }
 }
 
-/// Where getsockopt(2) puts value and length: pointers into the application's memory.
+/// The value and length pointers of getsockopt(2), in the application's memory.
 #[derive(Clone, Copy)]
 pub struct SockOptOut {
     pub(super) value: *mut u8,
@@ -90,7 +90,7 @@ pub struct SockOptOut {
 }
 
 impl SockOptOut {
-    /// Writes as much of `bytes` as the application has room for, and how much that was. May sleep.
+    /// Writes as much of `bytes` as the application has room for, and the length written. May sleep.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl SockOptOut {
     }
 }
 
-/// Writes a C `int` where an ioctl's argument points. May sleep.
+/// Writes a C `int` to the address in an ioctl's argument. May sleep.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ pub fn put_int(arg: usize, value: i32) -> Result {
         .write(&value)
 }
 
-/// Room for an address, of `sockaddr_storage` size.
+/// A buffer for an address, of `sockaddr_storage` size.
 ///
 /// # Invariants
 ///
@@ -147,7 +147,7 @@ impl SockAddrBuf<'_> {
     }
 }
 
-/// Who asks for poll(2) bits.
+/// The caller of poll(2).
 ///
 /// # Invariants
 ///
@@ -160,7 +160,7 @@ pub struct PollWait<'a> {
 }
 
 impl PollWait<'_> {
-    /// Has the caller woken by what happens to the socket from now on. Look at the state afterwards.
+    /// Registers the caller for wake-ups of the socket. Check the state afterwards.
     pub fn register(&self) {
         // SAFETY: By the type invariant; the queue of the socket lives as long as the file.
         unsafe { bindings::sock_poll_wait(self.file, self.socket, self.table) };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that counts as a socket's, as that of TCP does.
+//! Memory accounted to a socket, as TCP does.
 //!
-//! The counters are guarded by the ownership of the socket, as TCP's are: a charge may wait for its cgroup
-//! to reclaim memory, which a spinlock must not be held for. An uncharge that finds the socket owned is left
-//! to the owner, in [`release_callback`].
+//! The counters are guarded by the ownership of the socket, as TCP's are: a charge may wait for its cgroup to reclaim
+//! memory, for which a spinlock must not be held. An uncharge that finds the socket owned is left to the owner, in
+//! [`release_callback`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -25,26 +25,25 @@ use super::{
 };
 use crate::bindings;
 
-/// What memory is for.
+/// The purpose of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Data on their way to the peer.
+    /// Data to be sent to the peer.
     Send,
-    /// Data from the peer.
+    /// Data received from the peer.
     Receive,
 }
 
-/// A charge takes at most this part of what its cgroup has left.
+/// A charge may use at most one in this many parts of what its cgroup has left.
 const PART: i32 = 4;
 
-/// What a charge asks of its cgroup at least, bytes, for the moment of the charge: a cgroup out of memory
-/// refuses that much, while for less the kernel ends one of its tasks to make room.
-// CAST: some 64 pages at most.
+/// The minimum that a charge requests from its cgroup, bytes, for the moment of the charge: a cgroup out of memory
+/// refuses that much, while for less the kernel kills one of its tasks to make room.
+// CAST: Some 64 pages at most.
 const REFUSABLE: i32 = (PAGE_SIZE << (bindings::PAGE_ALLOC_COSTLY_ORDER + 1)) as i32;
 
-/// Memory that counts as a socket's until this is dropped: SO_MEMINFO shows it, and its cgroup is charged for
-/// it. May be dropped where sleeping is not allowed, but not from interrupts, nor with the socket's spinlock
-/// held.
+/// Memory accounted to a socket until this is dropped: SO_MEMINFO shows it, and its cgroup is charged for it. May be
+/// dropped where sleeping is not allowed, but neither from interrupts nor with the socket's spinlock held.
 ///
 /// # Invariants
 ///
@@ -66,13 +65,13 @@ impl Charge {
         let is_granted = sk.owned(|ptr| {
             // A buffer may stay empty, and the tasks of the cgroup need memory for other things.
             let ask = bytes.saturating_mul(PART).max(REFUSABLE);
-            // Of this kind for both purposes: the kernel grants a stream's send buffer in any case.
+            // Receive memory for both purposes: the kernel grants a stream's send buffer in any case.
             // SAFETY: The socket is alive and owned by us.
             let is_granted = unsafe { bindings::sk_rmem_schedule(ptr, ask) };
             if is_granted {
                 // SAFETY: As above.
                 unsafe { charge(ptr, purpose, bytes) };
-                // SAFETY: As above. What was asked for beyond that goes back.
+                // SAFETY: As above. The excess of the request is returned.
                 unsafe { bindings::sk_mem_reclaim(ptr) };
             }
             is_granted
@@ -80,7 +79,7 @@ impl Charge {
         if !is_granted {
             return Err(ENOMEM);
         }
-        // INVARIANT: Both was just done.
+        // INVARIANT: Both were just done.
         Ok(Self {
             sk: sk.into(),
             purpose,
@@ -88,13 +87,13 @@ impl Charge {
         })
     }
 
-    /// Charges a socket for data to send whatever its cgroup has, as TCP does for a stream of which nothing is
-    /// under way: else it would never go on. May sleep.
+    /// Charges a socket for data to send regardless of its cgroup's limit, as TCP does for a stream with nothing in
+    /// flight, which could not make progress otherwise. May sleep.
     pub fn force(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
         let purpose = Purpose::Send;
         let is_granted = sk.owned(|ptr| {
-            // With the spinlock held nobody waits for memory, and cgroup v2 grants what is asked for; all else
+            // With the spinlock held, the charge does not wait for memory, and cgroup v2 grants the request; all else
             // grants it to a stream that has reached SO_SNDBUF.
             sk.with_spinlock(|| {
                 let lead = sk.lead_to_sndbuf(bytes);
@@ -111,7 +110,7 @@ impl Charge {
                 is_granted
             })
         });
-        // INVARIANT: Both was just done, or nothing.
+        // INVARIANT: Both were just done, or nothing.
         Ok(Self {
             sk: sk.into(),
             purpose,
@@ -133,28 +132,28 @@ impl Drop for Charge {
                     Purpose::Receive => owed.receive += bytes,
                 }
             } else {
-                // SAFETY: As above, and nobody owns it; by the type invariant so much is charged.
+                // SAFETY: As above, and it is not owned; by the type invariant that much is charged.
                 unsafe { uncharge(sk, purpose, bytes) };
             }
         });
     }
 }
 
-/// What is owed to a socket.
+/// The deferred uncharges of a socket.
 ///
 /// # Safety
 ///
 /// `sk` must be a [`SmcSock`] and alive, and its spinlock held while the result is in use.
 unsafe fn owed<'a>(sk: *mut bindings::sock) -> &'a mut Owed {
-    // SAFETY: By the caller's promise; the spinlock keeps others away.
+    // SAFETY: By the caller's promise; the spinlock excludes others.
     unsafe { &mut (*sk.cast::<SmcSock>()).owed }
 }
 
-/// The owner lets go of a socket: does what others could not do meanwhile.
+/// The owner releases a socket: performs the uncharges deferred meanwhile.
 ///
 /// # Safety
 ///
-/// For the kernel, which calls it for sockets of our kinds, with the spinlock held and the socket owned.
+/// To be called only by the kernel, for sockets of our kinds, with the spinlock held and the socket owned.
 pub(super) unsafe extern "C" fn release_callback(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     let owed = unsafe { owed(sk) };
@@ -164,17 +163,17 @@ pub(super) unsafe extern "C" fn release_callback(sk: *mut bindings::sock) {
     ] {
         let bytes = mem::take(bytes);
         if bytes != 0 {
-            // SAFETY: By the caller's promise; so much was charged by what has been dropped.
+            // SAFETY: By the caller's promise; that much was charged by the dropped charges.
             unsafe { uncharge(sk, purpose, bytes) };
         }
     }
 }
 
-/// Moves bytes that were granted to the counter for a purpose.
+/// Adds granted bytes to the counter for a purpose.
 ///
 /// # Safety
 ///
-/// `sk` must be alive and owned by the caller, who has been granted so much.
+/// `sk` must be alive and owned by the caller, to which that much was granted.
 unsafe fn charge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
     // SAFETY: By the caller's promise.
     unsafe { bindings::sk_mem_charge(sk, bytes) };
@@ -186,7 +185,7 @@ unsafe fn charge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
 ///
 /// # Safety
 ///
-/// `sk` must be alive and its spinlock held, and owned by nobody or by the caller.
+/// `sk` must be alive and its spinlock held, and owned by the caller or not at all.
 unsafe fn uncharge(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
     // SAFETY: By the caller's promise.
     unsafe { count(sk, purpose, -bytes) };

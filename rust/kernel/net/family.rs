@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of a protocol family of our own.
+//! Registration of a separate protocol family.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -44,11 +44,11 @@ pub struct FamilyRegistration<T: StreamSocket> {
 }
 
 impl<T: StreamSocket> FamilyRegistration<T> {
-    /// Registers the family; its sockets can be made from then on. May sleep.
+    /// Registers the family; its sockets can be created from then on. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if there is such a family, `EBUSY` if one is registered here already, `ENOMEM`.
+    /// `EEXIST` if such a family exists, `EBUSY` if one is registered here already, `ENOMEM`.
     pub fn new() -> Result<Self> {
         tcp::learn_defaults()?;
         let protos = [
@@ -93,14 +93,14 @@ impl<T: StreamSocket> Registered<T> {
         protocol: i32,
         _kern: i32,
     ) -> i32 {
-        // SAFETY: The kernel passes a new socket and a living namespace.
+        // SAFETY: The kernel passes a new socket and a live namespace.
         let result = unsafe { Self::create(net, socket, protocol) };
         result.map_or_else(Error::to_errno, |()| 0)
     }
 
     /// # Safety
     ///
-    /// `socket` must be a new socket, `net` a living namespace.
+    /// `socket` must be a new socket, `net` a live namespace.
     unsafe fn create(
         net: *mut bindings::net,
         socket: *mut bindings::socket,
@@ -109,7 +109,7 @@ impl<T: StreamSocket> Registered<T> {
         if !is_live() {
             return Err(ENODEV);
         }
-        // SAFETY: The caller promises a new socket, which is ours alone.
+        // SAFETY: By the caller's promise the socket is new, and ours alone.
         let socket = unsafe { &mut *socket };
         if socket.type_ as u32 != bindings::sock_type_SOCK_STREAM {
             return Err(ESOCKTNOSUPPORT);
@@ -126,9 +126,9 @@ impl<T: StreamSocket> Registered<T> {
         socket.ops = &Self::OPS.0;
         match T::create(sk.clone(), version) {
             Ok(front) => {
-                // SAFETY: The kernel has not shown the socket to anybody yet.
+                // SAFETY: The kernel has not made the socket visible yet.
                 unsafe { ProtoOpsVTable::<T>::attach(&sk, front) };
-                // The reference is the socket's now.
+                // The reference belongs to the socket now.
                 let _ = ARef::into_raw(sk);
                 Ok(())
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets of AF_INET and AF_INET6 with a protocol number of our own.
+//! Sockets of AF_INET and AF_INET6 with a separate protocol number.
 //!
 //! C header: [`include/net/protocol.h`](srctree/include/net/protocol.h)
 
@@ -26,8 +26,7 @@ use super::{
 };
 use crate::bindings;
 
-/// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a
-/// TCP socket.
+/// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a TCP socket.
 pub struct InetRegistration<T: StreamSocket> {
     _ulp: ulp::Registered<T>,
     _v4: Registered4<T>,
@@ -37,7 +36,7 @@ pub struct InetRegistration<T: StreamSocket> {
 }
 
 impl<T: StreamSocket> InetRegistration<T> {
-    /// Registers the protocol; its sockets can be made from then on. May sleep.
+    /// Registers the protocol; its sockets can be created from then on. May sleep.
     ///
     /// # Errors
     ///
@@ -62,8 +61,8 @@ impl<T: StreamSocket> InetRegistration<T> {
     }
 }
 
-/// A record of the kernel's for the protocol. It is written before it is registered, which the
-/// registration of the kind of sockets allows only once at a time.
+/// The kernel's record of the protocol. It is written before it is registered; the registration of the socket kind
+/// ensures that this happens once at a time.
 struct ProtoSw(UnsafeCell<MaybeUninit<bindings::inet_protosw>>);
 
 // SAFETY: See above; the kernel synchronises its own use.
@@ -76,7 +75,7 @@ impl ProtoSw {
 
     /// # Safety
     ///
-    /// The record must not be registered, and nobody else may write it.
+    /// The record must not be registered, and nothing else may write it.
     unsafe fn fill<T: StreamSocket>(
         &self,
         kind: SockKind,
@@ -88,7 +87,7 @@ impl ProtoSw {
             ptr::write_bytes(record, 0, 1);
             &mut *record
         };
-        // Not INET_PROTOSW_ICSK: our sockets are no connection sockets for the kernel.
+        // Not INET_PROTOSW_ICSK: to the kernel our sockets are not connection sockets.
         sw.type_ = bindings::sock_type_SOCK_STREAM as u16;
         sw.protocol = T::PROTOCOL;
         sw.prot = kind.proto();

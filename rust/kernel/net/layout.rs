@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compares the layouts that bindgen found with those of the C compiler, as far as fields are used.
+//! Compares the layouts found by bindgen with those of the C compiler, for the fields used here.
 
 use core::mem::{
     offset_of,
@@ -11,7 +11,7 @@ use crate::bindings::*;
 
 macro_rules! same {
     ($($ours:expr, $theirs:ident;)+) => {
-        // CAST: sizes of structures.
+        // CAST: Sizes of structures.
         $(const _: () = assert!($ours == $theirs as usize, stringify!($theirs));)+
     };
 }

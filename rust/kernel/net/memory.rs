@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of all sockets together, and its limits: what `tcp_mem` is for TCP.
+//! The memory of all sockets together, and its limits, as `tcp_mem` for TCP.
 //!
-//! Buffers count by the pages that they are, from their allocation until they are freed, whoever has them at the
-//! time: a socket, a connection whose application has gone, or nobody. So the kernel's own accounting, which
-//! adds what each socket is charged for, is off (`sk_bypass_prot_mem`); `/proc/net/protocols` shows this sum.
+//! Buffers count in whole pages from allocation to free, whether a socket, an orphaned connection or nothing uses them.
+//! So the kernel's own accounting, which adds the charges of each socket, is disabled (`sk_bypass_prot_mem`);
+//! `/proc/net/protocols` shows this sum.
 
 use core::{
     ffi::c_void,
@@ -27,7 +27,7 @@ use crate::bindings;
 /// The sum and its limits, in pages.
 pub(super) struct Memory {
     pages: Atomic<i64>,
-    /// As `tcp_mem`: where pressure ends, where it begins, and what is not exceeded.
+    /// As `tcp_mem`: where pressure ends, where it begins, and the hard limit.
     limits: [Atomic<i64>; 3],
     is_short: Atomic<bool>,
 }
@@ -38,16 +38,16 @@ pub(super) static MEMORY: Memory = Memory {
     is_short: Atomic::new(false),
 };
 
-/// The largest limit.
+/// The largest value of a limit.
 static MOST: i64 = i64::MAX;
 
 impl Memory {
-    /// The sum, as a `struct proto` names it.
+    /// The sum, as a field of `struct proto`.
     pub(super) fn pages(&'static self) -> *mut bindings::atomic_long_t {
         (&raw const self.pages).cast_mut().cast()
     }
 
-    /// The limits, as a `struct proto` names them.
+    /// The limits, as a field of `struct proto`.
     pub(super) fn limits(&'static self) -> *mut kernel::ffi::c_long {
         (&raw const self.limits).cast_mut().cast()
     }
@@ -56,7 +56,7 @@ impl Memory {
         self.limits.get(i).map_or(i64::MAX, |at| at.load(Relaxed))
     }
 
-    /// Says whether so many pages more exceed no limit; they count until they are taken back.
+    /// Adds pages to the sum, where they count until taken back; returns whether it is within the hard limit.
     fn add(&self, pages: i64) -> bool {
         let sum = self.pages.fetch_add(pages, Relaxed).saturating_add(pages);
         if sum > self.limit(1).min(self.limit(2)) {
@@ -85,8 +85,8 @@ impl Memory {
 const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<bindings::atomic_long_t>());
 const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<kernel::ffi::c_long>());
 
-/// Whether sockets have more memory than the second limit, or had and still have more than the first: what
-/// nobody uses is to be freed. Any context.
+/// Whether sockets have more memory than the second limit, or had and still have more than the first: unused memory
+/// should be freed. Any context.
 pub fn is_short() -> bool {
     MEMORY.is_short()
 }
@@ -95,7 +95,7 @@ pub fn is_short() -> bool {
 pub struct Counted(i64);
 
 impl Counted {
-    /// Counts a buffer of so many bytes. Any context.
+    /// Counts a buffer of `bytes`. Any context.
     ///
     /// # Errors
     ///
@@ -104,13 +104,12 @@ impl Counted {
         let counted = Self(pages(bytes)?);
         match MEMORY.add(counted.0) {
             true => Ok(counted),
-            // It is taken back.
+            // Dropping `counted` takes it back.
             false => Err(ENOBUFS),
         }
     }
 
-    /// Counts a buffer without which a connection that is there would not go on, whatever the sum is. Any
-    /// context.
+    /// Counts a buffer without which an existing connection could not make progress, whatever the sum is. Any context.
     pub fn force(bytes: usize) -> Result<Self> {
         let counted = Self(pages(bytes)?);
         MEMORY.add(counted.0);
@@ -128,7 +127,7 @@ impl Drop for Counted {
     }
 }
 
-/// The limits as a file of three numbers below `/proc/sys` of the first namespace, while this lives.
+/// The limits as a file of three numbers below `/proc/sys` of the initial network namespace, while this lives.
 ///
 /// # Invariants
 ///
@@ -144,12 +143,12 @@ unsafe impl Send for Limits {}
 unsafe impl Sync for Limits {}
 
 impl Limits {
-    /// Sets the limits to the defaults of `tcp_mem`, by the memory of the machine, and makes the file `name` in
-    /// the directory `path`. May sleep.
+    /// Sets the limits to the defaults of `tcp_mem`, by the host's memory, and creates the file `name` in the directory
+    /// `path`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if there is such a file already.
+    /// `ENOMEM`, also if such a file exists already.
     pub fn new(path: &'static CStr, name: &'static CStr) -> Result<Self> {
         for (limit, value) in MEMORY.limits.iter().zip(defaults()) {
             limit.store(value, Relaxed);
@@ -158,7 +157,7 @@ impl Limits {
         let row = bindings::ctl_table {
             procname: name.as_char_ptr(),
             data: MEMORY.limits().cast(),
-            // CAST: three words.
+            // CAST: Three words.
             maxlen: size_of::<[Atomic<i64>; 3]>() as i32,
             mode: 0o644,
             proc_handler: Some(bindings::proc_doulongvec_minmax),
@@ -166,8 +165,8 @@ impl Limits {
             ..Default::default()
         };
         table.push(row, GFP_KERNEL)?;
-        // SAFETY: The first namespace lives always; the table is valid until it is unregistered in `drop`, and
-        // what it points to is static.
+        // SAFETY: The initial namespace lives always; the table is valid until it is unregistered in `drop`, and what
+        // it points to is static.
         let header = unsafe {
             bindings::register_net_sysctl_sz(
                 NetNs::initial().as_ptr(),
@@ -186,20 +185,20 @@ impl Limits {
 
 impl Drop for Limits {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Afterwards nobody uses the table.
+        // SAFETY: By the type invariant. Afterwards nothing uses the table.
         unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
         self.table.clear();
     }
 }
 
-/// Pages of this machine's memory that buffers may be of.
+/// Pages of the host's memory that are usable for buffers.
 pub fn machine_pages() -> usize {
     // SAFETY: No precondition.
     let pages = unsafe { bindings::nr_free_buffer_pages() };
     usize::try_from(pages).unwrap_or(usize::MAX)
 }
 
-/// A sixteenth of the memory that buffers may be of, three quarters of that, and half of it more.
+/// The pressure limit is a sixteenth of the memory usable for buffers, the low one 3/4 and the hard one 3/2 of that.
 fn defaults() -> [i64; 3] {
     let middle = i64::try_from(machine_pages() / 16)
         .unwrap_or(i64::MAX / 2)

@@ -39,8 +39,8 @@ pub use bindings::{
 ///
 /// # Invariants
 ///
-/// The pointer is valid for `'a`, nobody else uses the message meanwhile, and its iterator goes in
-/// the direction of the call (source for sendmsg, destination for recvmsg).
+/// The pointer is valid for `'a`, nothing else uses the message meanwhile, and its iterator has the direction of the
+/// call (source for sendmsg, destination for recvmsg).
 pub struct Msg<'a> {
     ptr: *mut bindings::msghdr,
     direction: Direction,
@@ -56,8 +56,8 @@ pub(super) enum Direction {
 impl Msg<'_> {
     /// # Safety
     ///
-    /// `ptr` must be valid for the lifetime of the result, used by nobody else meanwhile, and its
-    /// iterator must go in `direction`.
+    /// `ptr` must be valid for the lifetime of the result, used by nothing else meanwhile, and its iterator must have
+    /// the direction `direction`.
     pub(super) unsafe fn from_ptr(ptr: *mut bindings::msghdr, direction: Direction) -> Self {
         // INVARIANT: By the caller's promise.
         Self {
@@ -76,7 +76,7 @@ impl Msg<'_> {
         unsafe { &raw mut (*self.ptr).msg_iter }
     }
 
-    /// Bytes that are still to be copied.
+    /// Bytes that remain to be copied.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a count of work left, not a container"
@@ -97,22 +97,22 @@ impl Msg<'_> {
         unsafe { (*self.ptr).msg_flags |= flags };
     }
 
-    /// Tells the receiver that this is the urgent byte.
+    /// Marks the received byte as urgent (MSG_OOB).
     pub fn set_oob(&mut self) {
         self.add_flags(bindings::MSG_OOB);
     }
 
-    /// Tells the receiver that there was more than it took.
+    /// Sets MSG_TRUNC: there was more data than was received.
     pub fn set_truncated(&mut self) {
         self.add_flags(bindings::MSG_TRUNC);
     }
 
-    /// Looks at the control data of a message to be sent, as TCP does: it knows some, which mean nothing without
-    /// packets, and refuses others. May sleep.
+    /// Checks the control data of a message to be sent, as TCP does: known ones have no effect without packets, unknown
+    /// ones are rejected. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for what it does not know, `EPERM`.
+    /// `EINVAL` for unknown control data, `EPERM`.
     pub fn check_control(&mut self, sk: &Sk) -> Result {
         // SAFETY: By the type invariant.
         if unsafe { (*self.ptr).msg_controllen } == 0 {
@@ -123,8 +123,7 @@ impl Msg<'_> {
         to_result(unsafe { bindings::sock_cmsg_send(sk.as_ptr(), self.ptr, &mut known) })
     }
 
-    /// Tells the receiver, as control data, how many bytes there are to read after this message (TCP_CM_INQ). May
-    /// sleep.
+    /// Adds control data with the number of bytes left to read after this message (TCP_CM_INQ). May sleep.
     pub fn put_inq(&mut self, bytes: i32) {
         let level = bindings::SOL_TCP as c_int;
         let kind = bindings::TCP_CM_INQ as c_int;
@@ -134,14 +133,14 @@ impl Msg<'_> {
         unsafe { bindings::put_cmsg(self.ptr, level, kind, len, data) };
     }
 
-    /// Says that the message has no sender's address.
+    /// Sets the sender's address to empty.
     pub fn clear_name(&mut self) {
         // SAFETY: By the type invariant the message is valid and ours.
         unsafe { (*self.ptr).msg_namelen = 0 };
     }
 
-    /// Copies what the application sends into `dst`; returns how much was copied, which is less
-    /// than asked if there is no more or its memory cannot be read. May sleep.
+    /// Copies data from the application into `dst`; returns the number of bytes copied, which is below `len` if there
+    /// is no more or the memory cannot be read. May sleep.
     pub fn copy_from_user<W: Window + ?Sized>(
         &mut self,
         dst: &W,
@@ -156,8 +155,8 @@ impl Msg<'_> {
         unsafe { bindings::_copy_from_iter(to.cast(), len, self.iter()) }
     }
 
-    /// Copies `src` to the application; returns how much was copied, which is less than asked if
-    /// there is no more room or its memory cannot be written. May sleep.
+    /// Copies `src` to the application; returns the number of bytes copied, which is below `len` if there is no more
+    /// room or the memory cannot be written. May sleep.
     pub fn copy_to_user<W: Window + ?Sized>(
         &mut self,
         src: &W,
@@ -189,7 +188,7 @@ impl Msg<'_> {
         unsafe { bindings::_copy_to_iter(from, len, self.iter()) }
     }
 
-    /// Passes over room for `len` bytes without copying; returns how much there was.
+    /// Skips room for `len` bytes without copying; returns how much there was.
     pub fn skip(&mut self, len: usize) -> usize {
         let len = len.min(self.len());
         // SAFETY: The iterator is valid and has `len` bytes.

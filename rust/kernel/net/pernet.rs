@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An object of ours for each network namespace.
+//! An object of ours per network namespace.
 //!
 //! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
 //! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
@@ -49,10 +49,10 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// The namespace lives, by a reference that `Drop` gives back.
+/// The namespace is alive, by a reference that `Drop` releases.
 pub struct NetNsRef(NonNull<bindings::net>);
 
-// SAFETY: A reference may be given back by any thread, and what else may be done with it [`NetNs`] says.
+// SAFETY: A reference may be released by any thread; for all else [`NetNs`] is `Sync`.
 unsafe impl Send for NetNsRef {}
 // SAFETY: As above.
 unsafe impl Sync for NetNsRef {}
@@ -60,7 +60,7 @@ unsafe impl Sync for NetNsRef {}
 impl NetNsRef {
     /// # Safety
     ///
-    /// The namespace must not have been freed; it may be about to go.
+    /// The namespace must not have been freed; it may be about to be.
     pub(crate) unsafe fn get(net: *mut bindings::net) -> Option<Self> {
         // SAFETY: By the caller's promise.
         let net = unsafe { bindings::maybe_get_net(net) };
@@ -89,11 +89,11 @@ impl Drop for NetNsRef {
 ///
 /// # Invariants
 ///
-/// The namespace lives, with the objects of all registered [`PerNet`] types.
+/// The namespace is alive, with the objects of all registered [`PerNet`] types.
 #[repr(transparent)]
 pub struct NetNs(Opaque<bindings::net>);
 
-// SAFETY: What this type allows may be done from any thread.
+// SAFETY: All operations of this type may be done from any thread.
 unsafe impl Sync for NetNs {}
 
 impl NetNs {
@@ -101,8 +101,8 @@ impl NetNs {
     ///
     /// `ptr` must be a namespace that lives for `'a`.
     pub(crate) unsafe fn from_ptr<'a>(ptr: *mut bindings::net) -> &'a Self {
-        // INVARIANT: By the caller's promise. The objects are made before there are users of the
-        // namespace, and go after the last of them.
+        // INVARIANT: By the caller's promise. The objects are created before the namespace has users, and dropped after
+        // the last of them.
         // SAFETY: By the caller's promise; the type is transparent.
         unsafe { &*ptr.cast() }
     }
@@ -111,25 +111,25 @@ impl NetNs {
         self.0.get()
     }
 
-    /// The namespace that the machine starts with.
+    /// The initial network namespace.
     pub fn initial() -> &'static Self {
         // SAFETY: It lives as long as the kernel, and its objects as long as their registration.
         unsafe { Self::from_ptr(&raw mut bindings::init_net) }
     }
 
-    /// Whether this is the namespace that the machine starts with.
+    /// Whether this is the initial network namespace.
     pub fn is_initial(&self) -> bool {
         self.address() == Self::initial().address()
     }
 
-    /// Its address, for comparison only.
+    /// Its address, for comparisons only.
     pub fn address(&self) -> usize {
         self.as_ptr() as usize
     }
 
-    /// The namespace's object; `None` if its type is not registered. Any context.
+    /// Returns the namespace's object; `None` if its type is not registered. Any context.
     ///
-    /// The end of the registration waits for the result, so the one who ends it must not hold one.
+    /// The end of the registration waits for the result, so the code that ends it must not hold one.
     pub fn get<T: PerNet>(&self) -> Option<PerNetRef<'_, T>> {
         let section = Section::enter();
         let slot = T::record();
@@ -140,10 +140,10 @@ impl NetNs {
             .then(|| unsafe { *slot.id.get() })?;
         // SAFETY: The namespace lives, and the id is registered with the size of a pointer.
         let entry = unsafe { bindings::net_generic(self.as_ptr(), id) }.cast::<*mut c_void>();
-        // SAFETY: An entry lives as long as its namespace; it was written before that had users.
+        // SAFETY: An entry lives as long as its namespace; it was written before the namespace had users.
         let object = NonNull::new(unsafe { *NonNull::new(entry)?.as_ptr() })?;
-        // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace has no users any
-        // more, or when the registration ends, which waits for the section.
+        // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace has no users any more,
+        // or when the registration ends, which waits for the section.
         let held: &Held<T> = unsafe { KBox::borrow(object.as_ptr()) };
         Some(PerNetRef {
             object: &held.object,
@@ -156,12 +156,12 @@ impl NetNs {
 ///
 /// # Invariants
 ///
-/// The number is that of a read section that was entered by the same context and not left yet.
+/// The number is that of a read section that was entered by the same context and not yet left.
 struct Section(i32, NotThreadSafe);
 
 impl Section {
     fn enter() -> Self {
-        // INVARIANT: Entered here. The type stays with the thread.
+        // INVARIANT: Entered here. The type is not sent to other threads.
         // SAFETY: No precondition.
         Self(unsafe { bindings::pernet_read_lock() }, NotThreadSafe)
     }
@@ -174,7 +174,7 @@ impl Drop for Section {
     }
 }
 
-/// The object that a namespace has of a [`PerNet`] type.
+/// A namespace's object of a [`PerNet`] type.
 pub struct PerNetRef<'a, T: PerNet> {
     object: &'a T,
     _section: Section,
@@ -188,37 +188,37 @@ impl<T: PerNet> Deref for PerNetRef<'_, T> {
     }
 }
 
-/// What a network namespace has an object of. [`own_record!`](crate::own_record) gives it its [`PerNetKey`].
+/// A type of which each network namespace has an object. [`own_record!`](crate::own_record) gives it its [`PerNetKey`].
 pub trait PerNet: Recorded<PerNetKey<Self>> + Send + Sync + Sized + 'static {
-    /// Makes the object of a namespace. May sleep.
+    /// Creates the object of a namespace. May sleep.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, which ends the making of the namespace.
+    /// Any error; the creation of the namespace then fails.
     fn new(net: &mut NewNetNs) -> Result<KBox<Self>>;
 }
 
-/// A network namespace for which an object is made. It need not have those of other types yet, nor any users.
+/// A network namespace for which an object is created. It may not have those of other types yet, nor users.
 ///
 /// # Invariants
 ///
-/// The namespace lives as long as this, and until the directories have gone.
+/// The namespace is alive as long as this, and until the directories are dropped.
 pub struct NewNetNs {
     net: *mut bindings::net,
     directories: KVec<KBox<dyn AnyDirectory>>,
 }
 
-/// A directory of settings, of whatever number.
+/// A directory of any number of settings.
 trait AnyDirectory: Send + Sync {}
 
 impl<const N: usize> AnyDirectory for Directory<N> {}
 
 impl NewNetNs {
-    /// Makes a directory of settings, which goes with the object. May sleep.
+    /// Creates a directory of settings, which is dropped with the object. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if there are such files already.
+    /// `ENOMEM`, also if such files exist already.
     pub fn settings<const N: usize>(
         &mut self,
         path: &'static CStr,
@@ -233,9 +233,9 @@ impl NewNetNs {
     }
 }
 
-/// What the kernel keeps for us in a namespace.
+/// What a namespace's entry points to.
 struct Held<T> {
-    /// First, so that nobody writes settings of an object that has gone.
+    /// First, so that no settings of a dropped object can be written.
     _directories: KVec<KBox<dyn AnyDirectory>>,
     object: KBox<T>,
 }
@@ -249,8 +249,8 @@ pub struct PerNetKey<T> {
     _type: PhantomData<fn(T)>,
 }
 
-// SAFETY: The record is written by the one that has taken it, before it is registered; the id is
-// written by the kernel before `is_ready` is set.
+// SAFETY: The record is written by the caller that has set `taken`, before it is registered; the id is written by the
+// kernel before `is_ready` is set.
 unsafe impl<T> Sync for PerNetKey<T> {}
 
 impl<T: PerNet> PerNetKey<T> {
@@ -267,11 +267,11 @@ impl<T: PerNet> PerNetKey<T> {
     }
 }
 
-/// A registered [`PerNet`] type. Dropping it ends the objects of all namespaces, and waits for those who use them.
+/// A registered [`PerNet`] type. Dropping it drops the objects of all namespaces, and waits for their users.
 pub struct PerNetRegistration<T: PerNet>(PhantomData<fn(T)>);
 
 impl<T: PerNet> PerNetRegistration<T> {
-    /// Makes the objects of all namespaces there are, and of all to come. May sleep.
+    /// Creates the objects of all existing namespaces, and of all later ones. May sleep.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl<T: PerNet> PerNetRegistration<T> {
         if slot.taken.xchg(true, Full) {
             return Err(EBUSY);
         }
-        // SAFETY: Taken above, and not registered, so nobody else uses it.
+        // SAFETY: Taken above, and not registered, so nothing else uses it.
         let ops = unsafe { &mut *slot.ops.get() };
         ops.init = Some(Self::init_callback);
         ops.exit = Some(Self::exit_callback);
@@ -296,7 +296,7 @@ impl<T: PerNet> PerNetRegistration<T> {
 
     /// # Safety
     ///
-    /// `net` must be a namespace that is made, lives, or ends.
+    /// `net` must be a namespace that is being created, alive, or being destroyed.
     unsafe fn entry(net: *mut bindings::net) -> *mut *mut c_void {
         // SAFETY: The kernel has set the id before it calls us.
         let id = unsafe { *T::record().id.get() };
@@ -305,8 +305,8 @@ impl<T: PerNet> PerNetRegistration<T> {
     }
 
     unsafe extern "C" fn init_callback(net: *mut bindings::net) -> i32 {
-        // INVARIANT: The kernel passes a namespace that is being made, or that lives; what is made for it goes in
-        // `exit_callback`, before the namespace.
+        // INVARIANT: The kernel passes a namespace that is being created, or alive; what is created for it is dropped
+        // in `exit_callback`, before the namespace.
         let mut new = NewNetNs {
             net,
             directories: KVec::new(),
@@ -320,7 +320,7 @@ impl<T: PerNet> PerNetRegistration<T> {
         });
         match held {
             Ok(held) => {
-                // SAFETY: As above; nobody else uses the entry yet.
+                // SAFETY: As above; nothing else uses the entry yet.
                 unsafe { *Self::entry(net) = held.into_foreign() };
                 0
             }
@@ -340,7 +340,7 @@ impl<T: PerNet> Drop for PerNetRegistration<T> {
     fn drop(&mut self) {
         let slot = T::record();
         slot.is_ready.store(false, Release);
-        // Who begins to look from now on finds nothing.
+        // Lookups from now on find nothing.
         // SAFETY: Sleeping is allowed where registrations end.
         unsafe { bindings::pernet_synchronize() };
         // SAFETY: Registered in `new`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of the kinds of sockets of a [`StreamSocket`] (`struct proto`), and what the kernel calls for one.
+//! Registration of the kinds of sockets of a [`StreamSocket`] (`struct proto`), and their callbacks.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -49,8 +49,8 @@ use crate::{
     }, //
 };
 
-/// A registered kind of sockets. It is dropped when no socket of the kind is left, which is so when
-/// the module goes.
+/// A registered kind of sockets. To be dropped when no socket of the kind is left, as is so when the module is
+/// unloaded.
 pub(super) struct ProtoRegistration<T>(SockKind, PhantomData<fn(T)>);
 
 impl<T: StreamSocket> ProtoRegistration<T> {
@@ -96,7 +96,7 @@ impl<T: StreamSocket> ProtoRegistration<T> {
         // SAFETY: No precondition.
         proto.per_cpu_fw_alloc = unsafe { bindings::memory_per_cpu_fw_alloc() };
         proto.sysctl_mem = MEMORY.limits();
-        // The tracepoint sock_exceed_buf_limit looks at them.
+        // Used by the tracepoint sock_exceed_buf_limit.
         proto.sysctl_rmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_RMEM;
         proto.sysctl_wmem_offset = bindings::smc_layout_SMC_OFFSETOF_NET_TCP_WMEM;
         proto.release_cb = Some(charge::release_callback);
@@ -117,14 +117,14 @@ impl<T> Drop for ProtoRegistration<T> {
     }
 }
 
-/// Adds the functions that the making of AF_INET sockets calls.
+/// Adds the callbacks for the creation of AF_INET sockets.
 fn fill_inet<T: StreamSocket>(proto: &mut bindings::proto) {
     proto.init = Some(init_callback::<T>);
     proto.destroy = Some(destroy_callback::<T>);
     proto.unhash = Some(unhash_callback);
 }
 
-/// The kernel has made a socket.
+/// The kernel has created a socket.
 unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> i32 {
     // SAFETY: The kernel passes a new socket of one of our kinds.
     let family = unsafe { (*sk).__sk_common.skc_family };
@@ -133,23 +133,23 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> 
         bindings::AF_INET6 => (IpVersion::V6, destruct6),
         _ => (IpVersion::V4, destruct4),
     };
-    // SAFETY: As above; both functions end as they have to.
+    // SAFETY: As above; both functions end in `destruct`, as required.
     unsafe { prepare(sk, destruct) };
     // SAFETY: The socket is new.
     if !unsafe { bindings::sk_holds_net(sk) } {
-        // A `Sk` always keeps its namespace, also one that the kernel made for itself.
+        // An `Sk` always holds its namespace, also for a socket that the kernel created for itself.
         // SAFETY: As above.
         unsafe { bindings::sk_net_refcnt_upgrade(sk) };
     }
     if !is_live() {
-        // The kernel ends the socket, as it does when one cannot be made.
+        // The kernel releases the socket, as when it cannot be created.
         return ENODEV.to_errno();
     }
     // SAFETY: Prepared above.
     let sk: ARef<Sk> = unsafe { Sk::from_ptr(sk) }.into();
     match T::create(sk.clone(), version) {
         Ok(front) => {
-            // SAFETY: The kernel has not shown the socket to anybody yet.
+            // SAFETY: The kernel has not made the socket visible yet.
             unsafe { ProtoOpsVTable::<T>::attach(&sk, front) };
             0
         }
@@ -157,9 +157,9 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(sk: *mut bindings::sock) -> 
     }
 }
 
-/// Nobody will use a socket that the kernel has just made: something else failed.
+/// Releases a socket just created, as its creation failed elsewhere.
 unsafe extern "C" fn destroy_callback<T: StreamSocket>(sk: *mut bindings::sock) {
-    // SAFETY: The kernel passes a socket of one of our kinds, which nobody else uses.
+    // SAFETY: The kernel passes a socket of one of our kinds, which nothing else uses.
     let front = unsafe { ptr::replace(Sk::from_ptr(sk).front_slot(), ptr::null_mut()) };
     // SAFETY: From `attach`, or null if `init_callback` failed.
     if let Some(front) = unsafe { Arc::<T>::try_from_foreign(front) } {
@@ -167,7 +167,7 @@ unsafe extern "C" fn destroy_callback<T: StreamSocket>(sk: *mut bindings::sock) 
     }
 }
 
-/// Nothing to do; the kernel calls this without looking whether it is there.
+/// Does nothing; the kernel calls this without checking for null.
 unsafe extern "C" fn unhash_callback(_sk: *mut bindings::sock) {}
 
 unsafe extern "C" fn destruct4(sk: *mut bindings::sock) {

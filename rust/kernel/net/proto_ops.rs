@@ -48,11 +48,10 @@ use crate::{
     module::__this_module, //
 };
 
-/// The glue between the kernel's table and a [`StreamSocket`]; with `ULP`, on a socket that was one of
-/// TCP before.
+/// The callbacks of the kernel's table for a [`StreamSocket`]; with `ULP`, for a socket that was a TCP socket before.
 pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
-/// A table that nobody writes.
+/// A constant table.
 #[repr(transparent)]
 pub(super) struct Table(pub(super) bindings::proto_ops);
 
@@ -60,7 +59,7 @@ pub(super) struct Table(pub(super) bindings::proto_ops);
 unsafe impl Sync for Table {}
 
 impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
-    /// For the family of our own.
+    /// For the separate family.
     pub(super) const OWN: Table = Self::table(T::FAMILY);
     /// For AF_INET.
     pub(super) const INET: Table = Self::table(IpVersion::V4.family());
@@ -101,7 +100,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             sendmsg: Some(Self::sendmsg_callback),
             recvmsg: Some(Self::recvmsg_callback),
             mmap: Some(Self::mmap_callback),
-            // The kernel's own copies through recvmsg.
+            // The kernel then copies by recvmsg.
             splice_read: None,
             splice_eof: Some(Self::splice_eof_callback),
             set_peek_off: None,
@@ -114,11 +113,11 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         })
     }
 
-    /// The `sk` of ours, or null.
+    /// Returns the `sk` of ours, or null.
     ///
     /// # Safety
     ///
-    /// `socket` must be a living socket whose table is this one.
+    /// `socket` must be a live socket whose table is this one.
     unsafe fn sk_of(socket: *mut bindings::socket) -> *mut bindings::sock {
         if ULP {
             // SAFETY: By the caller's promise.
@@ -131,7 +130,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
 
     /// # Safety
     ///
-    /// `socket` must be a living socket whose table is ours.
+    /// `socket` must be a live socket whose table is ours.
     unsafe fn front<'a>(socket: *mut bindings::socket) -> Result<ArcBorrow<'a, T>> {
         // SAFETY: By the caller's promise.
         let sk = unsafe { Self::sk_of(socket) };
@@ -140,8 +139,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         }
         // SAFETY: Sockets with our table have a `sk` of ours.
         let slot = unsafe { Sk::from_ptr(sk) }.front_slot();
-        // SAFETY: The slot changes only when the socket is made and when it is released, which no
-        // other call overlaps.
+        // SAFETY: The slot changes only when the socket is created and when it is released, which overlaps with no
+        // other call.
         let front = unsafe { *slot };
         if front.is_null() {
             return Err(EINVAL);
@@ -150,17 +149,17 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         Ok(unsafe { Arc::<T>::borrow(front) })
     }
 
-    /// Makes `front` what answers the calls on `sk`.
+    /// Makes `front` handle the calls on `sk`.
     ///
     /// # Safety
     ///
     /// `sk` must be attached to a `struct socket` that no call uses yet.
     pub(super) unsafe fn attach(sk: &Sk, front: Arc<T>) {
-        // SAFETY: Nobody else uses the slot yet.
+        // SAFETY: Nothing else uses the slot yet.
         unsafe { *sk.front_slot() = front.into_foreign() };
-        // SAFETY: The caller promises that there is a socket.
+        // SAFETY: By the caller's promise there is a socket.
         let socket = unsafe { bindings::sk_socket(sk.as_ptr()) };
-        // SOL_SOCKET options are to come to us, too.
+        // SOL_SOCKET options are passed to us as well.
         // SAFETY: As above.
         unsafe {
             bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_CUSTOM_SOCKOPT as i32)
@@ -168,11 +167,11 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     }
 
     unsafe extern "C" fn release_callback(socket: *mut bindings::socket) -> i32 {
-        // SAFETY: The kernel passes a living socket, which nobody else uses any more.
+        // SAFETY: The kernel passes a live socket, which nothing else uses any more.
         let Some(sk) = NonNull::new(unsafe { Self::sk_of(socket) }) else {
             return 0;
         };
-        // SAFETY: Sockets with our table have a `sk` of ours, and own a reference of it.
+        // SAFETY: Sockets with our table have a `sk` of ours, and own a reference to it.
         let sk = unsafe { Sk::from_owned(sk) };
         // SAFETY: The socket is released once, and no other call overlaps.
         let front = unsafe { ptr::replace(sk.front_slot(), ptr::null_mut()) };
@@ -182,9 +181,9 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         }
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_orphan(sk.as_ptr()) };
-        // SAFETY: The kernel passes a living socket with this table, and it has a `sk`.
+        // SAFETY: The kernel passes a live socket with this table, and it has a `sk`.
         if ULP && unsafe { converted::is_converted(socket) } {
-            // SAFETY: As above, and nobody else uses it.
+            // SAFETY: As above, and nothing else uses it.
             return unsafe { converted::release_origin(socket) };
         }
         // SAFETY: As above.
@@ -197,7 +196,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         addr: *mut bindings::sockaddr_unsized,
         len: i32,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours and an address of that length.
+        // SAFETY: The kernel passes a live socket of ours and an address of that length.
         errno(unsafe {
             Self::front(socket).and_then(|this| T::bind(this, SockAddr::new(addr, len)))
         })
@@ -209,14 +208,14 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         len: i32,
         flags: i32,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours and an address of that length.
+        // SAFETY: The kernel passes a live socket of ours and an address of that length.
         errno(unsafe {
             Self::front(socket).and_then(|this| T::connect(this, SockAddr::new(addr, len), flags))
         })
     }
 
     unsafe extern "C" fn listen_callback(socket: *mut bindings::socket, backlog: i32) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         errno(unsafe { Self::front(socket).and_then(|this| T::listen(this, backlog)) })
     }
 
@@ -225,7 +224,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         new: *mut bindings::socket,
         arg: *mut bindings::proto_accept_arg,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours, and a valid argument.
+        // SAFETY: The kernel passes a live socket of ours, and a valid argument.
         let accepted =
             unsafe { Self::front(socket).and_then(|this| T::accept(this, (*arg).flags)) };
         let (sk, front) = match accepted {
@@ -233,17 +232,17 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             Err(e) => return e.to_errno(),
         };
         if ULP {
-            // What a converted listener accepts was never a TCP socket of the application.
-            // SAFETY: Nobody else uses the new socket.
+            // A socket accepted by a converted listener was never a TCP socket of the application.
+            // SAFETY: Nothing else uses the new socket.
             unsafe { (*new).ops = &ProtoOpsVTable::<T>::inet_table(sk.ip_version()).0 };
         }
-        // SAFETY: Both are alive, and nobody else uses the new socket. An orphan was never attached to one.
+        // SAFETY: Both are alive, and nothing else uses the new socket. An orphan was never attached to one.
         unsafe {
             bindings::sock_graft(sk.as_ptr(), new);
             Self::attach(&sk, front);
             (*new).state = bindings::socket_state_SS_CONNECTED;
         }
-        // The reference is the new socket's now.
+        // The reference belongs to the new socket now.
         let _ = ARef::into_raw(sk);
         0
     }
@@ -253,7 +252,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         addr: *mut bindings::sockaddr,
         peer: i32,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours, and room for every address.
+        // SAFETY: The kernel passes a live socket of ours, and room for every address.
         let result = unsafe {
             Self::front(socket).and_then(|this| T::getname(this, &mut SockAddrBuf::new(addr), peer))
         };
@@ -271,7 +270,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
             table,
             _poll: PhantomData,
         };
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         match unsafe { Self::front(socket) } {
             Ok(this) => T::poll(this, &wait),
             Err(_) => bindings::POLLNVAL,
@@ -283,7 +282,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         cmd: u32,
         arg: usize,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         let result = unsafe { Self::front(socket).and_then(|this| T::ioctl(this, cmd, arg)) };
         result.unwrap_or_else(Error::to_errno)
     }
@@ -294,7 +293,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         cmd: u32,
         arg: usize,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         let result = unsafe {
             Self::front(socket)
                 .and_then(|this| T::tcp(this).ok_or(ENOIOCTLCMD))
@@ -309,7 +308,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         timeval: bool,
         time32: bool,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         errno(unsafe {
             Self::front(socket)
                 .and_then(|this| T::tcp(this).ok_or(ENOTTY))
@@ -322,7 +321,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         socket: *mut bindings::socket,
         vma: *mut bindings::vm_area_struct,
     ) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         errno(unsafe {
             Self::front(socket)
                 .and_then(|this| T::tcp(this).ok_or(ENODEV))
@@ -331,14 +330,14 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     }
 
     unsafe extern "C" fn splice_eof_callback(socket: *mut bindings::socket) {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         if let Ok(this) = unsafe { Self::front(socket) } {
             T::splice_eof(this);
         }
     }
 
     unsafe extern "C" fn shutdown_callback(socket: *mut bindings::socket, how: i32) -> i32 {
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         errno(unsafe { Self::front(socket).and_then(|this| T::shutdown(this, how)) })
     }
 
@@ -352,8 +351,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let Some(place) = NonNull::new(socket) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The kernel passes a living socket of ours, which stays for the length of the call, and a value of
-        // that length.
+        // SAFETY: The kernel passes a live socket of ours, which lives for the length of the call, and a value of that
+        // length.
         errno(unsafe {
             let caller = Caller::new(place);
             Self::front(socket).and_then(|this| {
@@ -370,7 +369,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         len: *mut i32,
     ) -> i32 {
         let out = SockOptOut { value, len };
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         errno(unsafe { Self::front(socket).and_then(|this| T::getsockopt(this, level, name, out)) })
     }
 
@@ -381,7 +380,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     ) -> i32 {
         // SAFETY: The kernel passes a message for us alone, with a source of bytes.
         let mut msg = unsafe { Msg::from_ptr(msg, Direction::Send) };
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         count(unsafe { Self::front(socket).and_then(|this| T::sendmsg(this, &mut msg)) })
     }
 
@@ -395,17 +394,17 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         let mut msg = unsafe { Msg::from_ptr(msg, Direction::Recv) };
         // CAST: flags are a set of bits.
         let flags = flags as u32;
-        // SAFETY: The kernel passes a living socket of ours.
+        // SAFETY: The kernel passes a live socket of ours.
         count(unsafe { Self::front(socket).and_then(|this| T::recvmsg(this, &mut msg, flags)) })
     }
 }
 
-/// Turns a result into what C wants: 0 or a negative errno.
+/// Converts a result for C: 0 or a negative errno.
 fn errno(result: Result) -> i32 {
     result.map_or_else(Error::to_errno, |()| 0)
 }
 
-/// Turns a result into what C wants: a length or a negative errno.
+/// Converts a result for C: a length or a negative errno.
 fn count(result: Result<usize>) -> i32 {
     result.map_or_else(Error::to_errno, |len| {
         i32::try_from(len).unwrap_or(i32::MAX)

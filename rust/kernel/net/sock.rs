@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The socket that an application holds, as seen by the protocol: its options, its wait queues.
+//! The application's socket, as seen by the protocol: its options, its wait queues.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -36,21 +36,21 @@ use crate::{
     time, //
 };
 
-/// Bytes that were given back while somebody owned the socket.
+/// Bytes uncharged while the socket was owned.
 #[repr(C)]
 pub(super) struct Owed {
     pub(super) send: i32,
     pub(super) receive: i32,
 }
 
-/// What a socket of our protocols is in memory.
+/// Memory layout of a socket of our protocols.
 ///
-/// The kernel takes the first member for the whole; for `IPPROTO_SMC` sockets that is an inet_sock.
+/// The kernel uses the first member as the whole socket; for `IPPROTO_SMC` sockets that is an inet_sock.
 #[repr(C)]
 pub(super) struct SmcSock {
     pub(super) inet: bindings::inet_sock,
-    /// Those who wait for the socket's state. Unlike `sk_wq` it lives as long as the socket, also
-    /// after the application has closed it and before it was accepted.
+    /// Tasks that wait for the socket's state. Unlike `sk_wq` it lives as long as the socket, also after close(2) and
+    /// before accept(2).
     pub(super) waiters: bindings::wait_queue_head,
     /// The Rust object, from `ForeignOwnable::into_foreign`, while a `struct socket` is attached.
     pub(super) front: *mut c_void,
@@ -68,9 +68,8 @@ const _: () = assert!(offset_of!(SmcSock, inet) == 0);
 ///
 /// # Invariants
 ///
-/// Points into a [`SmcSock`] whose `waiters` is initialised, which holds a reference of its
-/// network namespace, and whose `tcp_origin` is null or alive and does not change once the socket is shown
-/// to others.
+/// Points into a [`SmcSock`] whose `waiters` is initialised, which holds a reference to its network namespace, and
+/// whose `tcp_origin` is null or alive and does not change once the socket is visible to others.
 #[repr(transparent)]
 pub struct Sk(Opaque<bindings::sock>);
 
@@ -82,7 +81,7 @@ unsafe impl Sync for Sk {}
 // SAFETY: `sock_hold` keeps the socket until the matching `sock_put`.
 unsafe impl AlwaysRefCounted for Sk {
     fn inc_ref(&self) {
-        // SAFETY: `self` shows that the count is not zero.
+        // SAFETY: `self` implies that the count is not zero.
         unsafe { bindings::sock_hold(self.as_ptr()) };
     }
 
@@ -92,7 +91,7 @@ unsafe impl AlwaysRefCounted for Sk {
     }
 }
 
-/// Reads a field once, as C's `READ_ONCE`: of the socket, or of what `$of` gives.
+/// Reads a field once, as C's `READ_ONCE`: of the socket, or of the pointer that `$of` returns.
 macro_rules! read_once {
     ($self:ident, $($field:ident).+) => {
         read_once!($self.as_ptr, $($field).+)
@@ -123,18 +122,18 @@ impl Sk {
 
     /// # Safety
     ///
-    /// `ptr` must point to a living socket of one of our protocols, for `'a`.
+    /// `ptr` must point to a live socket of one of our protocols, for `'a`.
     pub(super) unsafe fn from_ptr<'a>(ptr: *mut bindings::sock) -> &'a Self {
-        // INVARIANT: Sockets of our protocols are made as a `SmcSock` and fully initialised.
+        // INVARIANT: Sockets of our protocols are allocated as a `SmcSock` and fully initialised.
         // SAFETY: By the caller's promise; the type is transparent.
         unsafe { &*ptr.cast() }
     }
 
-    /// Takes over the reference that `sk_alloc` gave.
+    /// Takes ownership of the reference that `sk_alloc` returned.
     ///
     /// # Safety
     ///
-    /// As [`Sk::from_ptr`], and the caller hands over a reference.
+    /// As [`Sk::from_ptr`], and the caller passes on a reference.
     pub(super) unsafe fn from_owned(ptr: NonNull<bindings::sock>) -> ARef<Self> {
         // SAFETY: By the caller's promise.
         unsafe { ARef::from_raw(ptr.cast()) }
@@ -152,8 +151,8 @@ impl Sk {
         unsafe { &raw mut (*front).waiters }
     }
 
-    /// Where the kernel keeps the options of SOL_SOCKET and the pending error that the application
-    /// sees: the socket itself, or the TCP socket that it was.
+    /// The sock with the options of SOL_SOCKET and the pending error that the application sees: the socket itself, or
+    /// the TCP socket that it was.
     fn option_sk(&self) -> *mut bindings::sock {
         let front = self.as_ptr().cast::<SmcSock>();
         // SAFETY: By the type invariant the socket is a `SmcSock`, and the field does not change.
@@ -165,12 +164,12 @@ impl Sk {
         }
     }
 
-    /// Whether the socket was one of TCP before (TCP_ULP).
+    /// Whether the socket was a TCP socket before (TCP_ULP).
     pub fn was_tcp(&self) -> bool {
         self.option_sk() != self.as_ptr()
     }
 
-    /// The version of IP of a socket of AF_INET or AF_INET6.
+    /// The IP version of a socket of AF_INET or AF_INET6.
     pub(super) fn ip_version(&self) -> IpVersion {
         if u32::from(read_once!(self, __sk_common.skc_family)) == bindings::AF_INET6 {
             IpVersion::V6
@@ -191,21 +190,21 @@ impl Sk {
         unsafe { bindings::sock_net(self.as_ptr()) }
     }
 
-    /// A number that no other network namespace has had since boot (`SO_NETNS_COOKIE`).
+    /// The namespace's cookie, unique since boot (`SO_NETNS_COOKIE`).
     pub fn netns_cookie(&self) -> u64 {
         // SAFETY: The socket is alive.
         unsafe { bindings::sock_net_cookie(self.as_ptr()) }
     }
 
-    /// How long TCP waits for the peer of a connection that its application has closed, ns: the sysctl
-    /// `net.ipv4.tcp_fin_timeout` of the namespace.
+    /// How long TCP waits for the peer of an orphaned connection, ns: the sysctl `net.ipv4.tcp_fin_timeout` of the
+    /// namespace.
     pub fn fin_timeout(&self) -> u64 {
         // SAFETY: The socket is alive.
         let jiffies = unsafe { bindings::sk_fin_timeout(self.as_ptr()) };
         time::nanos(usize::try_from(jiffies).unwrap_or(0))
     }
 
-    /// The owner, as the namespace of the socket calls him.
+    /// The owner's uid, as mapped in the namespace of the socket.
     pub fn uid(&self) -> u32 {
         // SAFETY: The socket is alive.
         unsafe { bindings::sk_uid_munged(self.as_ptr()) }
@@ -222,7 +221,7 @@ impl Sk {
         read_once!(self, sk_protocol)
     }
 
-    /// The state, in the numbers of `smc_diag`.
+    /// The state, as numbered by `smc_diag`.
     pub fn state(&self) -> u8 {
         read_once!(self, __sk_common.skc_state)
     }
@@ -247,28 +246,28 @@ impl Sk {
         kernel::error::to_result(unsafe { bindings::sock_error(self.option_sk()) })
     }
 
-    /// Makes an error pending and wakes all who wait (`EPOLLERR`). Any context.
+    /// Sets the pending error and wakes all waiters (`EPOLLERR`). Any context.
     pub fn set_err(&self, err: Error) {
         write_once!(self.option_sk, sk_err, -err.to_errno());
         self.wake_err();
     }
 
-    /// Makes an error pending without a word to those who wait, who have to be woken soon. Any context.
+    /// Sets the pending error without a wake-up; the caller has to wake waiters soon. Any context.
     pub fn note_err(&self, err: Error) {
         write_once!(self.option_sk, sk_err, -err.to_errno());
     }
 
-    /// What was shut down: bit 0 receiving, bit 1 sending.
+    /// The directions that were shut down: bit 0 receiving, bit 1 sending.
     pub fn shutdown_mask(&self) -> u8 {
         read_once!(self, sk_shutdown)
     }
 
-    /// Notes that more was shut down.
+    /// Adds directions that were shut down.
     pub fn add_shutdown(&self, mask: u8) {
         write_once!(self, sk_shutdown, self.shutdown_mask() | mask);
     }
 
-    /// Nothing is shut down: the socket is as it was when it was new.
+    /// Resets the shutdown mask, as for a new socket.
     pub fn clear_shutdown(&self) {
         write_once!(self, sk_shutdown, 0);
     }
@@ -283,12 +282,12 @@ impl Sk {
         self.flag(bindings::sock_flags_SOCK_URGINLINE)
     }
 
-    /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off, or the task exits and is
-    /// not to wait. Process context.
+    /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off, or the task is exiting and must not
+    /// wait. Process context.
     pub fn linger(&self) -> Option<isize> {
         let is_set = self.flag(bindings::sock_flags_SOCK_LINGER);
         let time = isize::try_from(read_once!(self.option_sk, sk_lingertime)).unwrap_or(FOREVER);
-        // SAFETY: Only looks at the current task.
+        // SAFETY: Only reads the current task.
         let is_exiting = unsafe { bindings::current_is_exiting() };
         (is_set && (time == 0 || !is_exiting)).then_some(time)
     }
@@ -321,8 +320,8 @@ impl Sk {
         u32::try_from(read_once!(self.option_sk, sk_sndbuf)).unwrap_or(0)
     }
 
-    /// How much would have to be queued, besides `bytes` more, for the kernel to grant these in any case: it
-    /// does so for a stream that has reached its SO_SNDBUF, which it lowers unless twice as much is queued.
+    /// How much would have to be queued, besides `bytes` more, for the kernel to grant these in any case: it does so
+    /// for a stream that has reached its SO_SNDBUF, which it lowers unless twice as much is queued.
     pub(super) fn lead_to_sndbuf(&self, bytes: i32) -> i32 {
         let most = i32::MAX - bytes - read_once!(self, sk_wmem_queued);
         read_once!(self, sk_sndbuf).saturating_mul(2).min(most)
@@ -333,7 +332,7 @@ impl Sk {
         u32::try_from(read_once!(self.option_sk, sk_rcvbuf)).unwrap_or(0)
     }
 
-    /// Sets what SO_SNDBUF and SO_RCVBUF report until the application sets them, in bytes.
+    /// Sets the reported SO_SNDBUF and SO_RCVBUF, in bytes, unless the application has set them.
     pub fn set_bufs(&self, sndbuf: u32, rcvbuf: u32) {
         let locks = u32::from(read_once!(self.option_sk, sk_userlocks));
         if locks & bindings::SOCK_SNDBUF_LOCK == 0 {
@@ -346,11 +345,10 @@ impl Sk {
         }
     }
 
-    /// Notes SO_REUSEPORT, for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6
-    /// only. May sleep.
+    /// Stores SO_REUSEPORT for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6 only. May sleep.
     pub fn set_reuseport(&self, on: bool) {
         let sk = self.as_ptr();
-        // The kernel writes it under this lock, too: it is a bit among others.
+        // The kernel writes it under this lock, too: it is one bit of a bit field.
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
         // SAFETY: The socket is alive, and locked.
@@ -362,12 +360,12 @@ impl Sk {
         unsafe { bindings::release_sock(sk) };
     }
 
-    /// Notes the backlog for `ss` and its like.
+    /// Stores the backlog for `ss` and similar tools.
     pub fn set_max_backlog(&self, backlog: u32) {
         write_once!(self, sk_max_ack_backlog, backlog);
     }
 
-    /// Asks for a wake-up when there is space again (`SOCK_NOSPACE`); check for space afterwards.
+    /// Requests a wake-up when there is space again (`SOCK_NOSPACE`); check for space afterwards.
     pub fn set_nospace(&self) {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and its `struct socket` outlives an RCU read section in
@@ -380,7 +378,7 @@ impl Sk {
         kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
     }
 
-    /// Device, mark and priority: what a socket is bound to, and how its packets are marked.
+    /// Bound device, and mark and priority of packets.
     pub(super) fn marks(&self) -> (i32, u32, u32) {
         (
             read_once!(self.option_sk, __sk_common.skc_bound_dev_if),
@@ -389,14 +387,14 @@ impl Sk {
         )
     }
 
-    /// Sets what [`marks`](Self::marks) gives.
+    /// Sets the values returned by [`marks`](Self::marks).
     pub(super) fn set_marks(&self, (ifindex, mark, priority): (i32, u32, u32)) {
         write_once!(self, __sk_common.skc_bound_dev_if, ifindex);
         write_once!(self, sk_mark, mark);
         write_once!(self, sk_priority, priority);
     }
 
-    /// Takes over what a listener's option settings mean for a connection that it accepted.
+    /// Inherits the listener's options that apply to a connection that it accepted.
     pub(super) fn inherit(&self, parent: &Self) {
         write_once!(self, sk_sndtimeo, read_once!(parent.option_sk, sk_sndtimeo));
         write_once!(self, sk_rcvtimeo, read_once!(parent.option_sk, sk_rcvtimeo));
@@ -423,7 +421,7 @@ impl Sk {
         );
         for flag in INHERITED_FLAGS {
             if parent.flag(flag) {
-                // SAFETY: The socket is alive, and nobody else uses it yet.
+                // SAFETY: The socket is alive, and nothing else uses it yet.
                 unsafe { bindings::sock_set_flag(self.as_ptr(), flag) };
             }
         }
@@ -437,19 +435,19 @@ const INHERITED_FLAGS: [bindings::sock_flags; 4] = [
     bindings::sock_flags_SOCK_DBG,
 ];
 
-/// What to tell those who wait, as poll(2) bits.
+/// poll(2) bits for wake-ups.
 const READABLE: u32 =
     bindings::POLLIN | bindings::POLLPRI | bindings::POLLRDNORM | bindings::POLLRDBAND;
 const WRITABLE: u32 = bindings::POLLOUT | bindings::POLLWRNORM | bindings::POLLWRBAND;
 
-/// Waking and waiting. Waking is allowed in any context.
+/// Wake-ups and waiting. Wake-ups are allowed in any context.
 impl Sk {
-    /// Wakes those who want to read: data or the end of the stream is there.
+    /// Wakes readers: data or the end of the stream is there.
     pub fn wake_readable(&self) {
         self.wake(READABLE, bindings::SOCK_WAKE_WAITD, bindings::POLL_IN);
     }
 
-    /// Wakes those who want to write: there is space.
+    /// Wakes writers: there is space.
     pub fn wake_writable(&self) {
         let _rcu = rcu::read_lock();
         // SAFETY: As in `set_nospace`.
@@ -461,12 +459,12 @@ impl Sk {
         self.wake(WRITABLE, bindings::SOCK_WAKE_SPACE, bindings::POLL_OUT);
     }
 
-    /// Wakes everybody: the state changed.
+    /// Wakes all waiters: the state changed.
     pub fn wake_state(&self) {
         self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_IN);
     }
 
-    /// Wakes everybody: an error is pending.
+    /// Wakes all waiters: an error is pending.
     pub fn wake_err(&self) {
         self.wake(
             bindings::POLLERR,
@@ -475,8 +473,8 @@ impl Sk {
         );
     }
 
-    /// Wakes both queues: that of the `struct socket`, where poll(2) and its like wait, and ours.
-    /// A `mask` of 0 wakes whatever they wait for.
+    /// Wakes both queues: that of the `struct socket`, which poll(2) and similar calls use, and ours. A `mask` of 0
+    /// wakes all waiters.
     fn wake(&self, mask: u32, how: u32, band: u32) {
         let _rcu = rcu::read_lock();
         let key = mask as usize as *mut c_void;
@@ -484,7 +482,7 @@ impl Sk {
         let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
         // SAFETY: `wq` is null or lives until the end of the RCU read section.
         if unsafe { bindings::skwq_has_sleeper(wq) } {
-            // SAFETY: As above, and not null since somebody sleeps there.
+            // SAFETY: As above, and not null since there is a sleeper.
             wake_up(unsafe { &raw mut (*wq).wait }, key);
         }
         // SAFETY: By the type invariant the queue is initialised.
@@ -497,8 +495,7 @@ impl Sk {
 
     /// Sends SIGURG to the owner of the file (`F_SETOWN`).
     pub fn send_sigurg(&self) {
-        // SAFETY: The socket is alive; taken under the lock under which it is detached from its
-        // file.
+        // SAFETY: The socket is alive; called under the lock under which it is detached from its file.
         unsafe {
             bindings::callback_read_lock_bh(self.as_ptr());
             bindings::sk_send_sigurg(self.as_ptr());
@@ -506,8 +503,8 @@ impl Sk {
         }
     }
 
-    /// What a failed send gives: SIGPIPE with `EPIPE`, unless the flags say MSG_NOSIGNAL; a pending
-    /// error instead of `EPIPE`.
+    /// The error of a failed send: `EPIPE` with SIGPIPE unless `flags` has MSG_NOSIGNAL; a pending error replaces
+    /// `EPIPE`.
     pub fn stream_error(&self, flags: u32, err: Error) -> Error {
         // SAFETY: The socket is alive.
         let err =
@@ -515,14 +512,13 @@ impl Sk {
         Error::from_errno(err)
     }
 
-    /// Sleeps until `cond` holds, at most `timeout` jiffies; says how many of them are left.
+    /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left.
     ///
-    /// `cond` may sleep and take locks. `exclusive`: of those who wait so, one is woken at a time.
-    /// Process context.
+    /// `cond` may sleep and take locks. `exclusive`: only one of such waiters is woken at a time. Process context.
     ///
     /// # Errors
     ///
-    /// The time was over, or a signal is pending.
+    /// The timeout, or a pending signal.
     pub fn wait_until(
         &self,
         timeout: isize,
@@ -536,10 +532,10 @@ impl Sk {
 
 fn wake_up(head: *mut bindings::wait_queue_head, key: *mut c_void) {
     if key.is_null() {
-        // SAFETY: The callers pass a living queue.
+        // SAFETY: The callers pass a live queue.
         unsafe { bindings::__wake_up(head, bindings::TASK_INTERRUPTIBLE, 0, key) };
     } else {
-        // SAFETY: The callers pass a living queue.
+        // SAFETY: The callers pass a live queue.
         unsafe { bindings::__wake_up_sync_key(head, bindings::TASK_INTERRUPTIBLE, key) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kinds of our sockets, and the making of a `struct sock` of one.
+//! The kinds of our sockets, and the allocation of a `struct sock` of one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -30,24 +30,24 @@ use crate::bindings;
 /// A kind of sockets, as `/proc/net/protocols` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SockKind {
-    /// Of the family of our own, over IPv4.
+    /// Of the separate family, over IPv4.
     Smc = 0,
-    /// Of the family of our own, over IPv6.
+    /// Of the separate family, over IPv6.
     Smc6 = 1,
-    /// Of AF_INET, with a protocol number of our own.
+    /// Of AF_INET, with a separate protocol number.
     InetSmc = 2,
-    /// Of AF_INET6, with a protocol number of our own.
+    /// Of AF_INET6, with a separate protocol number.
     Inet6Smc = 3,
 }
 
-/// Where the kernel keeps its records of the kinds.
+/// The kernel's records of the kinds.
 struct Protos {
     protos: UnsafeCell<MaybeUninit<[bindings::proto; SockKind::COUNT]>>,
     taken: [Atomic<bool>; SockKind::COUNT],
 }
 
-// SAFETY: A record is written only in `ProtoRegistration::new`, by the one that has taken it, before
-// the kernel gets to see it; the kernel synchronises its own use.
+// SAFETY: A record is written only in `ProtoRegistration::new`, by the caller that has set `taken`, before the kernel
+// accesses it; the kernel synchronises its own use.
 unsafe impl Sync for Protos {}
 
 static PROTOS: Protos = Protos {
@@ -60,7 +60,7 @@ impl SockKind {
 
     /// The kernel's record of the kind.
     pub(super) fn proto(self) -> *mut bindings::proto {
-        // CAST: The number of an element of the array.
+        // CAST: The index of an element of the array.
         PROTOS
             .protos
             .get()
@@ -78,11 +78,11 @@ impl SockKind {
     }
 }
 
-/// Whether a socket is one of ours, so a [`SmcSock`]. Any context.
+/// Whether a socket is one of ours, that is, a [`SmcSock`]. Any context.
 ///
 /// # Safety
 ///
-/// `sk` must be a living socket.
+/// `sk` must be a live socket.
 pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
     // SAFETY: By the caller's promise.
     let proto = unsafe { (&raw const (*sk).__sk_common.skc_prot).read_volatile() };
@@ -90,11 +90,11 @@ pub(super) unsafe fn is_ours(sk: *const bindings::sock) -> bool {
     (0..SockKind::COUNT).any(|kind| ptr::eq(proto, kinds.wrapping_add(kind)))
 }
 
-/// Makes a `sk` of a registered kind, attached to `socket` if that is not null.
+/// Allocates a `sk` of a registered kind, attached to `socket` if that is not null.
 ///
 /// # Safety
 ///
-/// `net` must be a living namespace, `proto` a registered kind, `socket` null or new.
+/// `net` must be a live namespace, `proto` a registered kind, `socket` null or new.
 pub(super) unsafe fn alloc(
     net: *mut bindings::net,
     family: u16,
@@ -102,7 +102,7 @@ pub(super) unsafe fn alloc(
     socket: *mut bindings::socket,
 ) -> Result<ARef<Sk>> {
     let gfp = bindings::GFP_KERNEL;
-    // The last argument has the socket keep its namespace, also one that the kernel makes for itself.
+    // The last argument makes the socket hold its namespace, also for a socket that the kernel creates for itself.
     // SAFETY: By the caller's promise.
     let sk = unsafe { bindings::sk_alloc(net, i32::from(family), gfp, proto, 0) };
     let sk = NonNull::new(sk).ok_or(ENOBUFS)?;
@@ -119,12 +119,12 @@ pub(super) unsafe fn alloc(
     Ok(unsafe { Sk::from_owned(sk) })
 }
 
-/// Makes a [`Sk`] of a new `sk`.
+/// Initialises a new `sk` as a [`Sk`].
 ///
 /// # Safety
 ///
-/// `sk` must be of one of our kinds, new, and zeroed beyond what the kernel itself uses; `destruct`
-/// must end in this module's function of that name.
+/// `sk` must be of one of our kinds, new, and zeroed beyond what the kernel itself uses; `destruct` must end in this
+/// module's function of that name.
 pub(super) unsafe fn prepare(
     sk: *mut bindings::sock,
     destruct: unsafe extern "C" fn(*mut bindings::sock),
@@ -132,9 +132,9 @@ pub(super) unsafe fn prepare(
     let front = sk.cast::<SmcSock>();
     // SAFETY: The objects of our kinds are `SmcSock`s.
     unsafe { bindings::init_waitqueue_head(&raw mut (*front).waiters) };
-    // SAFETY: Nobody else uses it yet.
+    // SAFETY: Nothing else uses it yet.
     unsafe { (*sk).sk_destruct = Some(destruct) };
-    // SAFETY: As above. What the socket is charged for is in the sum already.
+    // SAFETY: As above. The socket's charges are in the sum already.
     unsafe {
         let common = &raw mut (*sk).__sk_common;
         bindings::sock_common::set_skc_bypass_prot_mem_raw(common, 1);
@@ -149,22 +149,22 @@ pub(super) unsafe fn prepare(
 ///
 /// `sk` must be about to be freed.
 pub(super) unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
-    // SAFETY: The caller promises that the socket is still there.
+    // SAFETY: By the caller's promise the socket has not been freed.
     unsafe { bindings::sock_prot_inuse_add(sk, -1) };
     // SAFETY: As above; the objects of our kinds are `SmcSock`s.
     let tcp_origin = unsafe { (*sk.cast::<SmcSock>()).tcp_origin };
     if !tcp_origin.is_null() {
-        // SAFETY: The reference that came with it.
+        // SAFETY: We own the reference stored with it.
         unsafe { bindings::sock_put(tcp_origin) };
     }
 }
 
-/// Has a child charged as its listener is: handshakes run in workers, which are of no cgroup. (The kernel's
-/// own function for that is not exported.)
+/// Charges a child to its listener's cgroup: handshakes run in workers, which have no cgroup. (The kernel's own
+/// function for that is not exported.)
 ///
 /// # Safety
 ///
-/// Both must be alive, and the child nobody else's yet.
+/// Both must be alive, and the child not yet used by anything else.
 #[cfg(CONFIG_MEMCG)]
 unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
@@ -177,42 +177,42 @@ unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::s
     }
 }
 
-/// A socket that was made for a connection and belongs to no application yet. There is one of these for a socket,
-/// which goes when it is accepted: so it is accepted at most once.
+/// A socket that was created for a connection and is not yet attached to a `struct socket`. There is one of these per
+/// socket, consumed by accept(2): so it is accepted at most once.
 ///
 /// # Invariants
 ///
-/// The socket is attached to no `struct socket`, and this is the only [`Orphan`] of it.
+/// The socket is attached to no `struct socket`, and this is its only [`Orphan`].
 pub struct Orphan(ARef<Sk>);
 
 impl Orphan {
-    /// The socket, for those who work on the connection.
+    /// A reference to the socket, for work on the connection.
     pub fn sk(&self) -> ARef<Sk> {
         self.0.clone()
     }
 
-    /// The socket, for the one who attaches it.
+    /// The socket, for attaching it.
     pub(super) fn into_sk(self) -> ARef<Sk> {
         self.0
     }
 }
 
 impl Sk {
-    /// Makes a socket for a connection to this listener, with the listener's options.
+    /// Creates a socket for a connection to this listener, with the listener's options.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` when out of memory.
+    /// `ENOBUFS` if out of memory.
     pub fn new_child(&self) -> Result<Orphan> {
         let sk = self.as_ptr();
         // SAFETY: The listener is alive.
         let proto = unsafe { (*sk).sk_prot_creator };
         // SAFETY: As above.
         let family = unsafe { (*sk).__sk_common.skc_family };
-        // SAFETY: The listener keeps its namespace and its kind.
+        // SAFETY: The listener holds its namespace and its kind.
         let child = unsafe { alloc(self.net_ptr(), family, proto, ptr::null_mut())? };
         let new = child.as_ptr();
-        // SAFETY: Nobody else uses the child yet.
+        // SAFETY: Nothing else uses the child yet.
         unsafe {
             (*new).sk_protocol = (*sk).sk_protocol;
             (*new).sk_type = (*sk).sk_type;

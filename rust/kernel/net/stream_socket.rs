@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stream sockets written in Rust: what the system calls on one do.
+//! Stream sockets written in Rust: the functions behind their system calls.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -35,8 +35,8 @@ use super::{
 };
 use crate::bindings;
 
-/// A stream socket of a protocol family of our own. All functions may sleep and run in the context of
-/// the application, several at a time.
+/// A stream socket of a separate protocol family. All functions may sleep and run in the context of the application,
+/// several at a time.
 pub trait StreamSocket: Send + Sync + Sized + 'static {
     /// Names in `/proc/net/protocols`: over IPv4 and IPv6, then those of AF_INET and AF_INET6.
     const NAMES: [&'static CStr; 4];
@@ -44,7 +44,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     const FAMILY: u16;
     /// The protocol's number in the families AF_INET and AF_INET6.
     const PROTOCOL: u16;
-    /// The name by which TCP_ULP makes such a socket of one of TCP.
+    /// The name by which TCP_ULP converts a TCP socket to such a socket.
     const ULP: &'static CStr;
 
     /// socket(2).
@@ -73,7 +73,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn listen(this: ArcBorrow<'_, Self>, backlog: i32) -> Result;
-    /// accept(2): a socket that no application had yet, and what is to become its front.
+    /// accept(2): returns a socket that was never attached, and its front.
     ///
     /// # Errors
     ///
@@ -85,13 +85,13 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32>;
-    /// poll(2) and its like.
+    /// poll(2) and similar.
     fn poll(this: ArcBorrow<'_, Self>, wait: &PollWait<'_>) -> u32;
     /// ioctl(2).
     ///
     /// # Errors
     ///
-    /// The call's; `ENOIOCTLCMD` for commands that the kernel answers for all sockets.
+    /// The call's; `ENOIOCTLCMD` for commands that the kernel handles for all sockets.
     fn ioctl(this: ArcBorrow<'_, Self>, cmd: u32, arg: usize) -> Result<i32>;
     /// shutdown(2).
     ///
@@ -99,7 +99,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn shutdown(this: ArcBorrow<'_, Self>, how: i32) -> Result;
-    /// setsockopt(2), also of SOL_SOCKET options; [`Caller::setsockopt`] does what the kernel would.
+    /// setsockopt(2), also of SOL_SOCKET options; [`Caller::setsockopt`] sets those as the kernel would.
     ///
     /// # Errors
     ///
@@ -117,21 +117,21 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     ///
     /// The call's.
     fn getsockopt(this: ArcBorrow<'_, Self>, level: i32, name: i32, out: SockOptOut) -> Result;
-    /// sendmsg(2) and its like.
+    /// sendmsg(2) and similar.
     ///
     /// # Errors
     ///
     /// The call's.
     fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize>;
-    /// recvmsg(2) and its like.
+    /// recvmsg(2) and similar.
     ///
     /// # Errors
     ///
     /// The call's.
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize>;
-    /// The end of what sendfile(2) or splice(2) sends, of which the last piece may have come with MSG_MORE.
+    /// The end of the data of sendfile(2) or splice(2), whose last piece may have had MSG_MORE.
     fn splice_eof(this: ArcBorrow<'_, Self>);
-    /// The TCP socket that answers what no function above is for, if there is one now.
+    /// The TCP socket that handles calls for which there is no function above, if there is one now.
     fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>>;
 }
 
@@ -139,7 +139,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
 ///
 /// # Invariants
 ///
-/// The pointer is a socket that lives for `'a`.
+/// The pointer is a socket that is alive for `'a`.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     socket: NonNull<bindings::socket>,

@@ -21,10 +21,10 @@ use kernel::{
 
 use crate::bindings;
 
-/// Which values a setting takes.
+/// The permitted values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounds {
-    /// Whole numbers of a range, both ends included.
+    /// Integers of a range, both ends included.
     Range(u32, u32),
     /// Seconds; kept in jiffies.
     Seconds,
@@ -35,9 +35,9 @@ pub enum Bounds {
 pub struct Entry {
     /// The name of its file.
     pub name: &'static CStr,
-    /// What may be written.
+    /// Its permitted values.
     pub bounds: Bounds,
-    /// What it is at first, in the unit in which it is kept.
+    /// Its initial value, in the unit in which it is stored.
     pub default: u32,
 }
 
@@ -45,12 +45,12 @@ pub struct Entry {
 pub struct Values<const N: usize>([AtomicU32; N]);
 
 impl<const N: usize> Values<N> {
-    /// The value of the setting number `i`. Any context.
+    /// Returns the value of setting `i`. Any context.
     pub fn get(&self, i: usize) -> u32 {
         self.0.get(i).map_or(0, |value| value.load(Relaxed))
     }
 
-    /// Sets the setting number `i` to a value within its bounds. Any context.
+    /// Sets setting `i` to a value within its bounds. Any context.
     pub fn set(&self, i: usize, value: u32) {
         if let Some(place) = self.0.get(i) {
             place.store(value, Relaxed);
@@ -58,7 +58,7 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// A registered directory of settings. A namespace has it with an object of its own: see
+/// A registered directory of settings. A namespace has one with an object of its own: see
 /// [`NewNetNs::settings`](super::pernet::NewNetNs::settings).
 ///
 /// # Invariants
@@ -76,11 +76,11 @@ unsafe impl<const N: usize> Send for Directory<N> {}
 unsafe impl<const N: usize> Sync for Directory<N> {}
 
 impl<const N: usize> Directory<N> {
-    /// Makes `entries` files of the directory `path` of a namespace. May sleep.
+    /// Creates `entries` files in the directory `path` of a namespace. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if there are such files already.
+    /// `ENOMEM`, also if such files exist already.
     ///
     /// # Safety
     ///
@@ -96,8 +96,8 @@ impl<const N: usize> Directory<N> {
         for (entry, value) in entries.iter().zip(&values.0) {
             table.push(describe(entry, value), GFP_KERNEL)?;
         }
-        // SAFETY: By the caller's promise the namespace lives; the table is valid until it is unregistered in `drop`, and
-        // what it points to lives as long.
+        // SAFETY: By the caller's promise the namespace is alive; the table is valid until it is unregistered in
+        // `drop`, and what it points to lives as long.
         let header = unsafe {
             bindings::register_net_sysctl_sz(
                 net,
@@ -139,14 +139,14 @@ fn describe(entry: &'static Entry, value: &AtomicU32) -> bindings::ctl_table {
     row
 }
 
-/// The handler reads its limits by pointer.
+/// Returns a limit as the pointer that the handler takes.
 fn limit(value: &'static u32) -> *mut c_void {
     (&raw const *value).cast_mut().cast()
 }
 
 impl<const N: usize> Drop for Directory<N> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Afterwards nobody uses the table.
+        // SAFETY: By the type invariant. Afterwards nothing uses the table.
         unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
         self.table.clear();
     }

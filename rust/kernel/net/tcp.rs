@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A TCP socket that the kernel holds.
+//! TCP sockets held by the kernel.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -41,7 +41,7 @@ pub use hook::{
 };
 pub use state::TcpState;
 
-/// A TCP socket, closed when dropped. Sleeping is allowed wherever it is used.
+/// A TCP socket, closed when dropped. To be used where sleeping is allowed.
 ///
 /// # Invariants
 ///
@@ -64,21 +64,21 @@ macro_rules! op {
 use op;
 
 impl Sk {
-    /// Takes over device, mark and priority that TCP has given to a connection that it accepted.
+    /// Copies device, mark and priority of an accepted TCP connection.
     pub fn take_marks(&self, tcp: &TcpSocket) {
         self.set_marks(tcp.marks());
     }
 }
 
 impl TcpSocket {
-    /// A TCP socket in the network namespace of `front`.
+    /// Creates a TCP socket in the network namespace of `front`.
     ///
     /// # Errors
     ///
     /// Those of `sock_create_kern`.
     pub fn new(front: &Sk, version: IpVersion) -> Result<Self> {
         let mut socket = ptr::null_mut();
-        // SAFETY: `front` keeps its namespace; `socket` is valid for writing.
+        // SAFETY: `front` holds its namespace; `socket` is valid for writing.
         to_result(unsafe {
             bindings::sock_create_kern(
                 front.net_ptr(),
@@ -90,8 +90,8 @@ impl TcpSocket {
         })?;
         // INVARIANT: A new socket, which is ours.
         let this = Self(NonNull::new(socket).ok_or(EINVAL)?);
-        // The TCP connection may outlive the socket that the application holds, and has to keep
-        // the namespace then. SAFETY: The socket is new, nobody else uses it.
+        // The TCP connection may outlive the application's socket, and then has to hold the namespace.
+        // SAFETY: The socket is new, nothing else uses it.
         unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
         Ok(this)
     }
@@ -116,37 +116,36 @@ impl TcpSocket {
         to_result(unsafe { bind(self.as_ptr(), addr.as_ptr(), addr.len_bytes()) })
     }
 
-    /// Starts to connect, or with `flags` without `O_NONBLOCK` connects.
+    /// Starts to connect; if `flags` lacks `O_NONBLOCK`, waits for the connection.
     ///
     /// # Errors
     ///
-    /// TCP's; `EINPROGRESS` when it was only started.
+    /// TCP's; `EINPROGRESS` if it was only started.
     pub fn connect(&self, addr: SockAddr<'_>, flags: i32) -> Result {
         let connect = op!(self, connect);
         // SAFETY: The socket is alive, the address valid for its length.
         to_result(unsafe { connect(self.as_ptr(), addr.as_ptr(), addr.len_bytes(), flags) })
     }
 
-    /// Ends a connect that was started before: tells the socket that it is connected.
+    /// Completes an attempt to connect that was started before: marks the socket as connected.
     ///
     /// # Errors
     ///
-    /// TCP's, if the attempt has failed; `EALREADY` if it is still on its way; `EAFNOSUPPORT` if
-    /// there is none.
+    /// TCP's, if the attempt has failed; `EALREADY` if it is still in progress; `EAFNOSUPPORT` if there is none.
     pub fn finish_connect(&self) -> Result {
-        // An attempt under way is not given another address. Should there be none, since somebody
-        // has disconnected the socket, this one leads nowhere.
+        // An attempt in progress ignores the address. If there is none, since the socket was disconnected, this address
+        // is invalid.
         self.connect_to_family(u16::MAX)
     }
 
-    /// Whether connect was called and has not told its caller yet how that ended.
+    /// Whether connect was called and its result has not been returned yet.
     pub fn has_attempt(&self) -> bool {
         // SAFETY: The socket is alive.
         unsafe { bindings::tcp_has_attempt(self.as_ptr()) }
     }
 
-    /// What close(2) does for SO_LINGER: ends the sending direction and waits at most `timeout` jiffies until
-    /// the peer has all of it. Data that nobody has read make the end a reset, for which nothing waits.
+    /// As close(2) for SO_LINGER: shuts down sending and waits at most `timeout` jiffies until the peer has
+    /// acknowledged all of it. With unread data the close is a reset, and there is no wait.
     pub fn linger(&self, timeout: isize) {
         // SAFETY: The socket is alive and a TCP socket.
         if !self.state().is_open() || unsafe { bindings::tcp_unread(self.sk_ptr()) } > 0 {
@@ -160,7 +159,7 @@ impl TcpSocket {
         }
     }
 
-    /// Ends the connection, so that the socket is as it was when it was new.
+    /// Disconnects, which resets the socket to its initial state.
     ///
     /// # Errors
     ///
@@ -170,7 +169,7 @@ impl TcpSocket {
         self.connect_to_family(bindings::AF_UNSPEC as u16)
     }
 
-    /// Calls connect with an address that is nothing but a family.
+    /// Calls connect with an address of which only the family is set.
     fn connect_to_family(&self, family: u16) -> Result {
         let mut addr = bindings::sockaddr_in6 {
             sin6_family: family,
@@ -182,9 +181,9 @@ impl TcpSocket {
         self.connect(addr, bindings::O_NONBLOCK as i32)
     }
 
-    /// Has connections that nobody accepted end with a listener that offers SMC. With `net.ipv4.tcp_migrate_req`
-    /// another listener of the port would get them (SO_REUSEPORT), which may be one of TCP, while their peers
-    /// take it that they speak SMC. May sleep.
+    /// Makes pending connections of a listener that offers SMC end with it. With `net.ipv4.tcp_migrate_req` another
+    /// listener of the port would get them (SO_REUSEPORT), which may be a TCP one, while their peers expect SMC. May
+    /// sleep.
     fn keep_children(&self) {
         if !self.state().is_listening() || !self.syn_smc() {
             return;
@@ -192,7 +191,7 @@ impl TcpSocket {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        // Who has the lock stops to listen, so the kernel does not look at the group meanwhile.
+        // The lock excludes the end of listening, so the kernel does not access the group meanwhile.
         if self.state().is_listening() {
             // SAFETY: As above. A socket without a group is left as it is.
             unsafe { bindings::reuseport_detach_sock(sk) };
@@ -201,7 +200,7 @@ impl TcpSocket {
         unsafe { bindings::release_sock(sk) };
     }
 
-    /// Listens for connections; again, to change the backlog.
+    /// Listens for connections; a further call changes the backlog.
     ///
     /// # Errors
     ///
@@ -212,14 +211,14 @@ impl TcpSocket {
         to_result(unsafe { listen(self.as_ptr(), backlog) })
     }
 
-    /// Limits how many connections may wait for [`TcpSocket::accept`].
+    /// Limits the number of connections pending for [`TcpSocket::accept`].
     pub fn set_max_backlog(&self, backlog: u32) {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the field is written whole.
         unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(backlog) };
     }
 
-    /// Takes a connection that waits, without sleeping for one.
+    /// Accepts a pending connection, without waiting for one.
     ///
     /// # Errors
     ///
@@ -248,10 +247,10 @@ impl TcpSocket {
         to_result(unsafe { shutdown(self.as_ptr(), how) })
     }
 
-    /// Ends the connection at once, with a reset if there is a peer. All calls that wait return.
+    /// Ends the connection at once, with a reset if there is a peer. All waiting calls return.
     pub fn abort(&self, err: Error) {
         self.keep_children();
-        // SAFETY: The socket is alive. A socket that is closed already is left as it is.
+        // SAFETY: The socket is alive. A closed socket is left as it is.
         unsafe { bindings::tcp_abort(self.sk_ptr(), -err.to_errno()) };
     }
 
@@ -278,24 +277,24 @@ impl TcpSocket {
         let mut storage = MaybeUninit::<bindings::__kernel_sockaddr_storage>::zeroed();
         // SAFETY: The socket is alive, the storage large enough for every address.
         to_result(unsafe { getname(self.as_ptr(), storage.as_mut_ptr().cast(), peer) })?;
-        // SAFETY: All bytes were written before, if only with zeroes.
+        // SAFETY: All bytes were initialised, if only with zeroes.
         Endpoint::parse(unsafe { storage.assume_init_ref() })
     }
 
-    /// The state of TCP.
+    /// The TCP state.
     pub fn state(&self) -> TcpState {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the field is read whole.
         TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
     }
 
-    /// Whether the SYN is to offer SMC; after the handshake, whether the peer does, too.
+    /// Whether the SYN offers SMC; after the handshake, whether both sides do.
     pub fn syn_smc(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_syn_smc(self.sk_ptr()) }
     }
 
-    /// Sets whether the SYN is to offer SMC. Only before connecting or listening.
+    /// Sets whether the SYN offers SMC. Only before connecting or listening.
     pub fn set_syn_smc(&self, on: bool) {
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_set_syn_smc(self.sk_ptr(), on) };
@@ -307,7 +306,7 @@ impl TcpSocket {
         unsafe { bindings::tcp_is_corked(self.sk_ptr()) }
     }
 
-    /// Whether the application wants to be told with each message how much more there is to read (TCP_INQ).
+    /// Whether the application has set TCP_INQ.
     pub fn wants_inq(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_wants_inq(self.sk_ptr()) }
@@ -319,7 +318,7 @@ impl TcpSocket {
         unsafe { bindings::tcp_is_nodelay(self.sk_ptr()) }
     }
 
-    /// Has TCP tell of data from now on when there is as much as `front` waits for (SO_RCVLOWAT).
+    /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT).
     ///
     /// # Errors
     ///
@@ -329,21 +328,21 @@ impl TcpSocket {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        // SAFETY: As above, and the socket is locked, as the function wants it.
+        // SAFETY: As above, and the socket is locked, as the function requires.
         let ret = unsafe { set_rcvlowat(sk, front.lowat()) };
         // SAFETY: Locked above.
         unsafe { bindings::release_sock(sk) };
         to_result(ret)
     }
 
-    /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, those of some peer.
+    /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, for any peer.
     pub fn has_keys(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_has_keys(self.sk_ptr()) }
     }
 
-    /// Takes over device, mark and priority that `front` has: programs of control groups set them there when the
-    /// application makes a socket, and this one was made by the kernel. May sleep.
+    /// Copies device, mark and priority of `front`: cgroup programs set them when the application creates a socket, and
+    /// this one was created by the kernel. May sleep.
     ///
     /// # Errors
     ///
@@ -380,7 +379,7 @@ impl TcpSocket {
         }
     }
 
-    /// Puts a protocol such as `tls` on top of TCP (TCP_ULP).
+    /// Enables a protocol such as `tls` on top of TCP (TCP_ULP).
     ///
     /// # Errors
     ///
@@ -413,7 +412,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    /// `EAGAIN` at the timeout, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
     pub fn send_all(&self, bytes: &[u8], timeout: isize) -> Result {
         let mut left = timeout;
         let mut rest = bytes;
@@ -424,23 +423,22 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Receives what is there, at least one byte, into `buf`; 0 at the end of the stream. Waits as long
-    /// as `left` says, in jiffies, and takes the time waited from it. `peek` leaves the bytes there.
+    /// Receives available data, at least one byte, into `buf`; returns 0 at the end of the stream. Waits up to `left`
+    /// jiffies, and subtracts the time waited. `peek` leaves the data queued.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
+    /// `EAGAIN` at the timeout, `ERESTARTSYS` or `EINTR` for a signal, and TCP's.
     pub fn recv(&self, buf: &mut [u8], peek: bool, left: &mut isize) -> Result<usize> {
         self.retry(left, || self.recv_now(buf, peek))
     }
 
-    /// Looks at the first bytes that are there and leaves them, until `is_enough` says that it can do with
-    /// those, `buf` is full or no more can come. Returns how many there are; 0 at the end of the stream. Waits as
-    /// [`TcpSocket::recv`].
+    /// Peeks at the first bytes, until `is_enough` holds for them, `buf` is full or no more can come. Returns their
+    /// number; 0 at the end of the stream. Waits as [`TcpSocket::recv`].
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is over, and those of [`TcpSocket::recv`].
+    /// `EAGAIN` at the timeout, and those of [`TcpSocket::recv`].
     pub fn peek_until(
         &self,
         buf: &mut [u8],
@@ -448,7 +446,7 @@ impl TcpSocket {
         mut is_enough: impl FnMut(&[u8]) -> bool,
     ) -> Result<usize> {
         self.retry(left, || {
-            // Before the look, so that nothing comes behind it.
+            // Read before the data, so that none can arrive after it.
             let is_last = !self.state().may_receive();
             let len = self.recv_now(buf, true)?;
             let seen = buf.get(..len).unwrap_or(&[]);
@@ -477,8 +475,8 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Runs `f`, whose sleeps what happens to the socket ends early as well. What happens between a look of
-    /// `f` at the socket and its sleep may be missed, so such a sleep needs an end of its own.
+    /// Runs `f`, whose sleeps also end on events of the socket. An event between a check of the socket by `f` and its
+    /// sleep may be missed, so such a sleep needs a timeout.
     pub fn wakeful<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: The queue belongs to the socket, which is alive; it is initialised.
         unsafe { super::wait::wakeful(self.queue(), f) }
@@ -524,7 +522,7 @@ impl TcpSocket {
         })
     }
 
-    /// Calls `attempt` until it gives something else than `EAGAIN`, sleeping in between.
+    /// Calls `attempt` until it returns something other than `EAGAIN`, sleeping in between.
     fn retry(&self, left: &mut isize, mut attempt: impl FnMut() -> Result<usize>) -> Result<usize> {
         let mut result = attempt();
         if !matches!(result, Err(e) if e == EAGAIN) {
@@ -557,7 +555,7 @@ impl Drop for TcpSocket {
 /// SHUT_WR.
 const SEND: i32 = 1;
 
-/// Turns what a C function returns, a length or a negative errno, into a result.
+/// Converts the result of a C function, a length or a negative errno.
 pub(super) fn length(ret: i32) -> Result<usize> {
     to_result(ret)?;
     usize::try_from(ret).map_err(|_| EINVAL)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `setsockopt(TCP_ULP)`: makes a socket of ours of a TCP socket that was not connected yet.
+//! `setsockopt(TCP_ULP)`: converts a TCP socket that was not connected yet to one of ours.
 //!
-//! The file, its inode, the `struct socket` and its `sk` stay what they are, since calls that are under
-//! way, and whoever holds the file, go on using them: only the table of functions is another from then
-//! on. The TCP socket is left unbound and idle below the application's socket, for as long as that
-//! lives; it keeps the SOL_SOCKET options, the pending error and the queue of those who poll. The
-//! connection belongs to a socket of ours, on a TCP socket of its own with the same options.
+//! The file, its inode, the `struct socket` and its `sk` stay the same, since calls in progress and holders of the file
+//! go on using them: only the `proto_ops` is replaced. The TCP socket is left unbound and idle below the application's
+//! socket, for as long as that lives; it keeps the SOL_SOCKET options, the pending error and the queue of pollers. The
+//! connection belongs to a socket of ours, on a separate TCP socket with the same options.
 //!
 //! C header: [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
@@ -54,22 +53,22 @@ use crate::{
 
 mod inherit;
 
-/// The protocol, as TCP_ULP knows it.
+/// The registered ULP.
 pub(super) struct Registered<T>(PhantomData<fn(T)>);
 
 impl<T: StreamSocket> Registered<T> {
-    /// Registers the protocol. May sleep.
+    /// Registers the ULP. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if there is one of that name.
+    /// `EEXIST` if one of that name exists.
     ///
     /// # Safety
     ///
     /// To be called once at a time, while the kinds of AF_INET and AF_INET6 are registered.
     pub(super) unsafe fn new() -> Result<Self> {
         let record = ULP_OPS.as_ptr();
-        // SAFETY: By the caller's promise nobody else uses the record; zeroes are a valid one.
+        // SAFETY: By the caller's promise nothing else uses the record; zeroes are a valid one.
         let ops = unsafe {
             ptr::write_bytes(record, 0, 1);
             &mut *record
@@ -101,11 +100,11 @@ unsafe extern "C" fn init_callback<T: StreamSocket>(tcp: *mut bindings::sock) ->
     unsafe { convert::<T>(tcp) }.map_or_else(Error::to_errno, |()| 0)
 }
 
-/// The socket of an application, if it can be converted.
+/// Returns the application's socket, if it can be converted.
 ///
 /// # Errors
 ///
-/// `EISCONN` if the socket has been used, `EOPNOTSUPP` if it is no ordinary TCP socket.
+/// `EISCONN` if the socket has been used, `EOPNOTSUPP` if it is not an ordinary TCP socket.
 ///
 /// # Safety
 ///
@@ -125,7 +124,7 @@ unsafe fn convertible(tcp: *mut bindings::sock) -> Result<*mut bindings::socket>
     if state != bindings::TCP_CLOSE || !is_fresh {
         return Err(EISCONN);
     }
-    // SAFETY: As above; the kernel locks nothing to read the table either.
+    // SAFETY: As above; the kernel also reads the table without a lock.
     let ops = unsafe { (&raw const (*socket).ops).read_volatile() };
     // SAFETY: As above.
     let (has_file, version) = unsafe { (!(*socket).file.is_null(), version_of(tcp)) };
@@ -135,23 +134,23 @@ unsafe fn convertible(tcp: *mut bindings::sock) -> Result<*mut bindings::socket>
     Ok(socket)
 }
 
-/// A socket of ours over `tcp`.
+/// Creates a socket of ours over `tcp`.
 ///
 /// # Safety
 ///
-/// `tcp` must be a living TCP socket.
+/// `tcp` must be a live TCP socket.
 unsafe fn make<T: StreamSocket>(tcp: *mut bindings::sock, version: IpVersion) -> Result<ARef<Sk>> {
     let kind = match version {
         IpVersion::V4 => SockKind::InetSmc,
         IpVersion::V6 => SockKind::Inet6Smc,
     };
-    // SAFETY: The socket keeps its namespace; the kinds are registered while the protocol is.
+    // SAFETY: The socket holds its namespace; the kinds are registered while the protocol is.
     let sk = unsafe {
         let net = bindings::sock_net(tcp);
         sock_alloc::alloc(net, version.family(), kind.proto(), ptr::null_mut())?
     };
     let front = sk.as_ptr().cast::<SmcSock>();
-    // SAFETY: Nobody else uses the new socket yet, and the other is alive.
+    // SAFETY: Nothing else uses the new socket yet, and the other is alive.
     unsafe {
         (*sk.as_ptr()).sk_protocol = T::PROTOCOL;
         (*sk.as_ptr()).sk_type = bindings::sock_type_SOCK_STREAM as u16;
@@ -171,7 +170,7 @@ unsafe fn convert<T: StreamSocket>(tcp: *mut bindings::sock) -> Result {
     let sk = unsafe { make::<T>(tcp, version)? };
     let front = T::create(sk.clone(), version)?;
     let inner = T::tcp(front.as_arc_borrow()).ok_or(EINVAL);
-    // SAFETY: As above, and nobody else uses the new TCP socket yet.
+    // SAFETY: As above, and nothing else uses the new TCP socket yet.
     let inherited = inner.and_then(|inner| unsafe { inherit::all(tcp, &inner) });
     if let Err(e) = inherited {
         T::release(front);
@@ -182,11 +181,11 @@ unsafe fn convert<T: StreamSocket>(tcp: *mut bindings::sock) -> Result {
     Ok(())
 }
 
-/// Has `front` answer the calls on `socket` from now on.
+/// Makes `front` handle the calls on `socket` from now on.
 ///
 /// # Safety
 ///
-/// `tcp` must be the TCP socket of `socket`, and locked; `sk` and `front` new, and of one another.
+/// `tcp` must be the TCP socket of `socket`, and locked; `sk` and `front` new, and belong to each other.
 unsafe fn install<T: StreamSocket>(
     tcp: *mut bindings::sock,
     socket: *mut bindings::socket,
@@ -203,13 +202,13 @@ unsafe fn install<T: StreamSocket>(
     }
     // SAFETY: As above.
     let version = unsafe { version_of(tcp) };
-    // The new table holds the module; what the old one held is given back at the end.
+    // The new table holds a reference to the module; that of the old one is released with the socket.
     // SAFETY: The kernel holds a reference for this call.
     unsafe { bindings::__module_get(this_module()) };
     let data = ARef::into_raw(sk.clone()).as_ptr().cast();
     let csk = tcp.cast::<bindings::inet_connection_sock>();
-    // SAFETY: As above. Nobody looks at the fields before the socket has the new table. The kernel writes the
-    // record as well when this returns, but calls may come before that.
+    // SAFETY: As above. Nothing reads the fields before the socket has the new table. The kernel writes the record as
+    // well when this returns, but calls may come before that.
     unsafe {
         (&raw mut (*csk).icsk_ulp_data).write_volatile(data);
         (&raw mut (*csk).icsk_ulp_ops).write_volatile(ULP_OPS.as_ptr());
@@ -219,6 +218,6 @@ unsafe fn install<T: StreamSocket>(
     let table = &ProtoOpsVTable::<T, true>::inet_table(version).0;
     // SAFETY: As above; the kernel reads the table once for each call.
     unsafe { (&raw mut (*socket).ops).write_volatile(table) };
-    // Those who poll are to look again, at the new socket.
+    // Makes pollers check again, at the new socket.
     sk.wake_state();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sleeping until a condition holds, on queues that the kernel wakes.
+//! Sleeping until a condition holds, on wait queues that the kernel wakes.
 //!
-//! `kernel::sync::CondVar` has a queue of its own, and wants a lock around the condition.
+//! `kernel::sync::CondVar` has a queue of its own, and requires a lock around the condition.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
@@ -16,14 +16,14 @@ use crate::bindings;
 /// Why a wait ended before its condition came true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// The time was over.
+    /// The timeout expired.
     Timeout,
-    /// A signal is pending: `ERESTARTSYS` if the wait had no limit, else `EINTR`.
+    /// A signal is pending: `ERESTARTSYS` if the wait had no timeout, else `EINTR`.
     Signal(Error),
 }
 
 impl WaitEnd {
-    /// The error to give to the application; `EAGAIN` for a timeout.
+    /// The error to return to the application; `EAGAIN` for a timeout.
     pub fn errno(self) -> Error {
         match self {
             Self::Timeout => EAGAIN,
@@ -32,8 +32,8 @@ impl WaitEnd {
     }
 }
 
-/// Runs `f`, whose sleeps the events of a queue end early as well. One that comes between a look of `f` at what
-/// it waits for and its sleep is missed, so such a sleep needs an end of its own. Process context.
+/// Runs `f`, whose sleeps also end on wake-ups of a queue. A wake-up between a check of the condition by `f` and its
+/// sleep is missed, so such a sleep needs a timeout. Process context.
 ///
 /// # Safety
 ///
@@ -50,11 +50,11 @@ pub(super) unsafe fn wakeful<R>(queue: *mut bindings::wait_queue_head, f: impl F
     result
 }
 
-/// No limit to a wait, in jiffies.
+/// No timeout, in jiffies.
 pub const FOREVER: isize = isize::MAX;
 
-/// Sleeps until `cond` holds, at most `timeout` jiffies; says how many of them are left. `cond` may
-/// sleep and take locks. Process context.
+/// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left. `cond` may sleep and take
+/// locks. Process context.
 ///
 /// # Safety
 ///
@@ -87,7 +87,7 @@ pub(super) unsafe fn wait_until(
             break Err(WaitEnd::Timeout);
         }
         if kernel::current!().signal_pending() {
-            // SAFETY: Only looks at its argument.
+            // SAFETY: Only reads its argument.
             let errno = unsafe { bindings::sock_intr_errno(left) };
             break Err(WaitEnd::Signal(Error::from_errno(errno)));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Links over iWARP: the queue pairs are connected by a TCP connection of the driver's own, [`connect`]. There is no
-//! flow control by the devices, and a send completes when TCP has it: see [`smc_proto::link::credits`].
+//! Links over iWARP: the queue pairs are connected by a TCP connection of the driver, [`connect`]. The devices provide
+//! no flow control, and a send completes when it is passed to TCP: see [`smc_proto::link::credits`].
 
 mod connect;
 mod unacked;
@@ -52,27 +52,27 @@ use crate::{
 use connect::IwState;
 use unacked::Unacked;
 
-/// Time until an acknowledgement is requested for which nobody waits in a hurry.
+/// Delay of requests for acknowledgements that are not urgent.
 const ACK_REQUEST_DELAY: Duration = Duration::from_millis(20);
 
-/// What a link over iWARP keeps.
+/// State of a link over iWARP.
 #[pin_data]
 pub(in crate::link) struct Iwarp {
-    /// What the peer can receive.
+    /// Send credits from the peer.
     #[pin]
     credits: SpinLock<Credits>,
-    /// Messages that it has yet to acknowledge.
+    /// Messages not yet acknowledged by the peer.
     #[pin]
     unacked: SpinLock<Unacked>,
     /// The TCP connection.
     #[pin]
     conn: SpinLock<IwState>,
-    /// When an acknowledgement is to be requested, ns of the clock; 0 for never.
+    /// When to request an acknowledgement, ns of the clock; 0 for never.
     ack_request_at: Atomic<u64>,
 }
 
 impl Iwarp {
-    /// With receives for the peer's first credits at least. May sleep.
+    /// Creates the resources, with receives for at least the peer's initial credits. May sleep.
     pub(super) fn new(
         device: &Arc<Device>,
         depth: Depth,
@@ -109,8 +109,8 @@ impl TransportOps for Iwarp {
 
     fn take_credit(&self, for_what: CreditUse) -> bool {
         let mut credits = self.credits.lock();
-        // Who has a slot and no credit waits for the peer's next message, as does who finds no slot meanwhile:
-        // that wakes both.
+        // A sender with a slot but no credit waits for the peer's next message, as does one that finds no slot
+        // meanwhile: that message wakes both.
         match for_what {
             CreditUse::Message => credits.take(),
             CreditUse::Update => credits.take_last(),
@@ -144,7 +144,7 @@ impl TransportOps for Iwarp {
         let Some(resources) = link.resources() else {
             return Ok(());
         };
-        // If no slot is free, the completion of what is in it calls this again.
+        // If no slot is free, the completion of a send calls this again.
         let Some(mut slot) = link.take_update_slot(&resources) else {
             return Ok(());
         };

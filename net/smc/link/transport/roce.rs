@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Links over RoCE: each side tells its queue pair of the other's, and the devices do the rest. A message that
-//! meets no receive is sent again, and a send completes when the peer has the message; so there is nothing to
-//! keep for a link.
+//! Links over RoCE: each queue pair is set up with the other's parameters, and the devices do the rest. A message
+//! without a posted receive is retransmitted, and a send completes when the peer has the message; so a link has no
+//! further state.
 
 use kernel::{
     prelude::*,
@@ -44,10 +44,10 @@ use crate::link::{
     Sent, //
 };
 
-/// Hops that packets may take to a gateway, and beyond.
+/// Hop limit of packets through gateways.
 const HOP_LIMIT: u8 = 64;
 
-/// The transport; it has no state.
+/// The transport; stateless.
 pub(in crate::link) struct Roce;
 
 impl TransportSetup for Roce {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! By which links came what a peer's messages announce.
+//! Tracks which links delivered the data that a peer's messages announce.
 //!
-//! Where DMA has to be synchronised each link has a view of its own of the RMBE, and what a link wrote is seen by
-//! the CPU once it was synchronised by way of that link. Bytes are announced by the link that wrote them: the
-//! message with the next sequence number announces what came by its own link since the message before it. So
-//! messages have to be taken in order, also across links, whose completion queues know nothing of each other.
+//! Where DMA has to be synchronised, each link has its own mapping of the RMBE, and the CPU sees what a link wrote only
+//! once that link's mapping was synchronised. Bytes are announced on the link that wrote them: the message with the
+//! next sequence number announces what its own link wrote since the message before it. So messages have to be processed
+//! in order, also across links, whose completion queues are independent.
 //!
 //! Only connections whose RMBE needs it keep an [`Arrivals`].
 
@@ -18,40 +18,40 @@ use crate::cursor::{
     Cursor, //
 };
 
-/// How far the peer had written at some moment.
+/// The peer's write position at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u64);
 
-/// Bytes, and the slot of the link that they came by.
+/// The slot of a link, and the bytes that it delivered.
 type Part = (usize, Chunks);
 
-/// How often the peer may change its link while one message is waited for.
+/// Limit of link changes by the peer while a missing message is awaited.
 const PARTS: usize = 4;
 
-/// By which links the messages of one connection came.
+/// The links that the messages of one connection arrived on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrivals {
-    /// The link of the newest message that was taken.
+    /// The link of the newest message accepted.
     newest: Option<usize>,
-    /// The links of messages that are held back, and the producer cursor of the last one by each.
+    /// The links of held messages, in order, and the producer cursor of the last message on each.
     held: [Option<(usize, Cursor)>; PARTS],
 }
 
 impl Arrivals {
-    /// Whether messages before this one, which came by the link in `slot`, may be in the completion queue of another
+    /// Whether messages before this one, which arrived on the link in `slot`, may be in the completion queue of another
     /// link, so that [`CdcHold::filter`](crate::conn::CdcHold::filter) has to hold it back.
     pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
         !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
     }
 
-    /// A message was taken.
+    /// Records that a message was accepted.
     pub fn took(&mut self, slot: usize, cdc: &Cdc, stream: &Stream) {
         if !cdc.is_validation() && cdc.seq == stream.seq_peer {
             self.newest = Some(slot);
         }
     }
 
-    /// A message is held back. Says no if that cannot be remembered: then nobody knows by which link its bytes came.
+    /// Records that a message is held. Returns false if there is no room: the link of its bytes is then unknown.
     #[must_use]
     pub fn hold(&mut self, slot: usize, cdc: &Cdc) -> bool {
         if cdc.is_validation() {
@@ -74,7 +74,7 @@ impl Arrivals {
         }
     }
 
-    /// What messages announce that were held back and are about to be taken, in order.
+    /// Returns, in order, the bytes announced by the held messages, which are about to be processed.
     pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
         let mut from = stream.arrived();
         core::mem::take(&mut self.held).map(|held| {
@@ -89,12 +89,12 @@ impl Arrivals {
 }
 
 impl Stream {
-    /// How far the peer has written, as far as its messages say.
+    /// The peer's write position, as announced by its messages.
     pub const fn arrived(&self) -> Place {
         Place(self.recv.received())
     }
 
-    /// Where in our RMBE is what the peer has written since.
+    /// Returns where in our RMBE the bytes written since `before` are.
     pub fn arrived_since(&self, before: Place) -> Chunks {
         self.between(before, self.arrived())
     }
@@ -106,7 +106,7 @@ impl Stream {
             .chunks(from.0, u32::try_from(len).unwrap_or(u32::MAX))
     }
 
-    /// Whether messages of the peer before `seq` were not taken.
+    /// Whether messages of the peer before `seq` are missing.
     const fn skips(&self, seq: u16) -> bool {
         is_before(self.seq_peer.wrapping_add(1), seq)
     }
@@ -135,7 +135,7 @@ mod tests {
         [Chunk { offset, len }, Chunk::default()]
     }
 
-    /// A connection as the module keeps it: what it synchronises, in order.
+    /// A connection as the module keeps it; `synced` records what is synchronised, in order.
     struct Rig {
         stream: Stream,
         cdc_hold: CdcHold,

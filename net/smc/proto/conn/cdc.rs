@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a CDC message (connection data control, RFC 7609 section 4.3) says, without its wire form.
+//! A CDC message (connection data control, RFC 7609 section 4.3), without its wire form.
 
 use crate::cursor::Cursor;
 use crate::flags::flags;
@@ -28,8 +28,8 @@ impl Cdc {
         self.flags.contains(ProducerFlags::FAILOVER)
     }
 
-    /// The message, a validation, with the numbers of links over iWARP that its sender gave up: what they took
-    /// may go on to arrive. They stand where the cursors count, of no meaning there.
+    /// Adds to a validation the numbers of the links over iWARP that its sender gave up: data posted on them may still
+    /// arrive. They replace the cursor offsets, which have no meaning there.
     #[must_use]
     pub fn naming(mut self, links: [LinkNum; LINK_SLOTS]) -> Self {
         let [a, b, c, d, e, f, g, h] = links.map(|link| link.0);
@@ -49,7 +49,7 @@ impl Cdc {
 flags! {
     /// Producer flags: byte 24 of the message. Reserved bits are dropped.
     ProducerFlags(u8) & 0xf8;
-    /// B: at least as much is to be sent as the window holds.
+    /// B: the data to be sent fill or exceed the window.
     WRITE_BLOCKED = 0x80;
     /// P: urgent data wait at the sender.
     URGENT_PENDING = 0x40;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Holds CDC messages of a new link back until those of the old link have been processed.
 //!
-//! A peer that fails a connection over sends a validation with the number of its last message that arrived, and goes
-//! on by another link (RFC 7609 section 4.6). Each link has a completion queue (CQ) of its own, so that message may
-//! have arrived and wait there. Only if it is still missing after all CQs were flushed is it lost.
+//! A peer that fails a connection over sends a validation with the number of its last message that arrived, and
+//! continues on another link (RFC 7609 section 4.6). Each link has a completion queue (CQ) of its own, so that message
+//! may have arrived and wait there. It is lost only if it is still missing after all CQs were flushed.
 //!
-//! One message is held: its cursors and state flags include those of all earlier ones. The position of the last
-//! urgent byte may stand in an earlier one only, which is held as well.
+//! One message is held: its cursors and state flags include those of all earlier ones. Only the position of the last
+//! urgent byte may be in an earlier message, which is held as well.
 
 use crate::conn::{
     is_before,
@@ -19,12 +19,12 @@ use crate::conn::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CdcHold(Option<Held>);
 
-/// What is held.
+/// The messages held.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The message that began it, a validation mostly.
+    /// The first message held, usually a validation.
     first: Cdc,
-    /// The newest message after it with an urgent byte that others follow.
+    /// The newest message after it with an urgent byte that more data follow.
     urgent: Option<Cdc>,
     /// The newest message after it.
     newest: Option<Cdc>,
@@ -34,14 +34,14 @@ struct Held {
     is_flushing: bool,
 }
 
-/// What becomes of a message.
+/// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxVerdict {
-    /// It goes to [`Stream::on_cdc`] now.
+    /// Pass it to [`Stream::on_cdc`] now.
     Deliver,
-    /// It is held.
+    /// It was held.
     Hold,
-    /// It is held, and the CQs of all links are to be flushed: [`CdcHold::begin_flush`] before, [`CdcHold::release`]
+    /// It was held, and the CQs of all links are to be flushed: [`CdcHold::begin_flush`] before, [`CdcHold::release`]
     /// after that.
     HoldAndFlush,
 }
@@ -50,9 +50,9 @@ pub enum RxVerdict {
 pub type HeldCdcs = [Option<Cdc>; 4];
 
 impl CdcHold {
-    /// Decides about a message of the peer. With `needs_flush` it is held though none before it is missing: a
-    /// validation because the old link may still bring messages, which it cannot after a flush; any other because
-    /// the data of those before it have to be synchronised first.
+    /// Decides about a message of the peer. With `needs_flush` it is held even if no earlier one is missing: a
+    /// validation because the old link may still deliver messages, which it cannot after a flush; any other because the
+    /// data of earlier messages have to be synchronised first.
     pub fn filter(&mut self, cdc: &Cdc, stream: &mut Stream, needs_flush: bool) -> RxVerdict {
         let is_stale = stream.is_stale(cdc);
         let is_validation = cdc.is_validation() && !is_stale;
@@ -80,19 +80,19 @@ impl CdcHold {
                 held.keep(*cdc);
                 RxVerdict::Hold
             }
-            // One that is waited for, or one that comes too late.
+            // A missing message, or one that comes too late.
             Some(_) => RxVerdict::Deliver,
         }
     }
 
-    /// The CQs are about to be flushed.
+    /// To be called before the CQs are flushed.
     pub fn begin_flush(&mut self) {
         if let Some(held) = &mut self.0 {
             held.is_flushing = true;
         }
     }
 
-    /// They were. What was held is to be delivered at once, before any other message.
+    /// To be called after the flush. The messages returned are to be delivered at once, before any other.
     pub fn release(&mut self) -> HeldCdcs {
         match self.0.take_if(|held| held.is_flushing) {
             Some(held) => [Some(held.first), held.urgent, held.newest, held.last],
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(rig.stream.readable(), 20);
         rig.stream.consume(20);
         assert_eq!(told(&mut rig), Some(0));
-        // It knew that the second had arrived, and goes on with the third.
+        // The peer knew that message 2 had arrived, and continues with message 3.
         rig.cdc_hold.begin_flush();
         rig.open().unwrap();
         assert_eq!(told(&mut rig), Some(20));

@@ -19,25 +19,25 @@ impl Stream {
         self.state
     }
 
-    /// The handshake is done and the peer's RMBE known, which stays what it is: data may flow. Returns
-    /// whether to transmit, for the peer may have sent, asked and closed already.
+    /// The handshake is done and the peer's RMBE is known and final: data may flow. Returns whether to transmit: the
+    /// peer may have sent, requested an update and closed already.
     pub fn establish(&mut self, peer_rmbe: SizeClass) -> bool {
         self.send.set_peer_rmbe(peer_rmbe);
         self.step(ConnEvent::Established);
         self.has_work()
     }
 
-    /// The peer is a C module, or may be one: as long as it can go on it is told one message late that what it
-    /// sent was read. See `recv`.
+    /// For a peer that is, or may be, a C module: unless that would stall the peer, the consumer cursor sent lags one
+    /// message behind. See `recv`.
     ///
-    /// What follows an urgent byte waits until such a peer has read that one.
+    /// Data after an urgent byte wait until such a peer has read the byte.
     pub fn advertise_late(&mut self) {
         self.recv.advertise_late();
         self.send.wait_behind_urgent();
     }
 
-    /// Whether there are data to go out before the peer is told of [`Stream::close`]. Who wants to wait for
-    /// that (SO_LINGER) transmits, then waits until this is false; who transmits wakes him.
+    /// Whether data have to be sent before the close of [`Stream::close`] is announced. To wait for that (SO_LINGER),
+    /// transmit, then wait until this is false; each transmission wakes the waiter.
     pub fn needs_flush(&self) -> bool {
         let state = match self.state {
             ConnState::Active => true,
@@ -49,9 +49,9 @@ impl Stream {
 
     /// The application closes (`released`) or shuts down both directions.
     ///
-    /// The message that follows says "abort" if data are unread, else "closed"; the latter waits until what
-    /// was given has arrived, as long as [`Stream::is_closing`].
-    /// When [`Stream::is_finished`] holds afterwards the connection can be freed.
+    /// The next message has the abort flag if data are unread, else the close flag; the latter waits until all data
+    /// have arrived, as long as [`Stream::is_closing`]. The connection can be freed if [`Stream::is_finished`]
+    /// afterwards.
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
         self.released |= released;
@@ -64,7 +64,7 @@ impl Stream {
             | ConnState::PeerCloseWait1
             | ConnState::PeerCloseWait2
             | ConnState::AppFinCloseWait => self.close_once(),
-            // An abort of the peer was answered when it came.
+            // An abort of the peer was answered on arrival.
             ConnState::ProcessAbort
             | ConnState::Init
             | ConnState::Listen
@@ -83,15 +83,14 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has yet to take what was given before the close, and to be told of that.
+    /// Whether our close has yet to be posted, because data before it have not arrived.
     pub fn is_closing(&self) -> bool {
         let is_waiting = self.own.any_close() && !self.close_posted;
         is_waiting && !self.killed && !self.has_no_link
     }
 
-    /// The application closes and wants the connection reset (SO_LINGER of no time, connect(2) to no address). As
-    /// over TCP that means nothing to a connection that both ends have finished, and comes too late after the
-    /// last message.
+    /// Closes and resets the connection (SO_LINGER with zero timeout, connect(2) with AF_UNSPEC). As over TCP this has
+    /// no effect once both sides have finished, or after the last message.
     pub fn reset(&mut self) {
         if self.is_connected() && !self.close_posted {
             self.own = self.own.without(StateFlags::CLOSED);
@@ -99,7 +98,7 @@ impl Stream {
         }
     }
 
-    /// The application shuts down writing.
+    /// Shuts down writing.
     ///
     /// # Errors
     ///
@@ -119,7 +118,7 @@ impl Stream {
         })
     }
 
-    /// The application shuts down reading; the peer is not told.
+    /// Shuts down reading; nothing is sent to the peer.
     ///
     /// # Errors
     ///
@@ -146,9 +145,9 @@ impl Stream {
         has_state && self.is_connected()
     }
 
-    /// Ends the connection from here: the link group ends, or the peer broke the protocol. Sets the
-    /// abort flag, which goes out if the link still works. The module sets `sk_err` to ECONNABORTED, wakes
-    /// everyone, waits until there is no work and [`Stream::is_quiet`], and calls [`Stream::aborted`].
+    /// Aborts the connection locally: the link group ends, or the peer broke the protocol. Sets the abort flag, which
+    /// is sent if the link still works. The module sets `sk_err` to ECONNABORTED, wakes all waiters, waits until there
+    /// is no work and [`Stream::is_quiet`], and calls [`Stream::aborted`].
     pub fn abort(&mut self) -> CloseEffects {
         self.killed = true;
         if !matches!(self.state, ConnState::Closed | ConnState::Listen) {
@@ -160,7 +159,7 @@ impl Stream {
         }
     }
 
-    /// The abort is through. Returns whether the state changed.
+    /// Completes an abort. Returns whether the state changed.
     pub fn aborted(&mut self) -> bool {
         self.step(ConnEvent::Aborted)
     }
@@ -176,13 +175,13 @@ impl Stream {
         self.killed
     }
 
-    /// Whether nothing is written to the peer's RMBE any more: either side has closed or aborted the connection,
-    /// and has said so.
+    /// Whether no data are written to the peer's RMBE any more: either side has announced a close or abort, or there is
+    /// no link.
     pub const fn has_stopped_writing(&self) -> bool {
         self.killed || self.has_no_link || self.close_posted || self.peer.any_close()
     }
 
-    /// Whether the peer has said anything: it has the connection, or had it.
+    /// Whether a message of the peer has arrived: it has the connection, or had it.
     pub const fn is_heard(&self) -> bool {
         self.seq_peer != 0 || self.peer.any_close()
     }
@@ -193,12 +192,12 @@ impl Stream {
         self.unacked == 0 && self.pending == 0
     }
 
-    /// Whether the connection can be freed: closed on both sides, the application gone, nothing in
-    /// flight, and the last message out.
+    /// Whether the connection can be freed: closed on both sides, released by the application, nothing in flight, and
+    /// the last message sent.
     ///
-    /// One that was aborted from here has to wait, too, until the peer said that it is done: until then
-    /// it may write to the RMBE, which is another connection's next. (The C module does not wait.) So has one
-    /// whose peer may write after its close.
+    /// After a local abort it also waits for the peer's close or abort: until then the peer may write to the RMBE,
+    /// which another connection uses next. (The C module does not wait.) The same holds for a peer that may write after
+    /// its close.
     pub const fn is_finished(&self) -> bool {
         let owed = self.cdc_due || (self.own.any_close() && !self.close_posted);
         let alone = !self.send.has_peer() || self.has_no_link;
@@ -209,7 +208,7 @@ impl Stream {
 
     // --- Inside.
 
-    /// Takes the peer's state flags.
+    /// Processes the peer's state flags.
     pub(super) fn on_peer_state(&mut self, flags: StateFlags, fx: &mut Effects) {
         self.note_break(flags, fx);
         self.peer.insert(flags);
@@ -222,8 +221,8 @@ impl Stream {
         let closing = self.own.any_close();
         if self.peer.contains(StateFlags::ABORTED) {
             if !closing {
-                // The peer waits for a close of ours. The C module leaves the answer to close(), and
-                // sends none at all from APPCLOSEWAIT2, so that the peer's socket stays for ever.
+                // The peer waits for our close. The C module leaves the answer to close(), and sends none at all from
+                // APPCLOSEWAIT2, so that the peer's socket stays forever.
                 self.set_abort_flag();
             }
             fx.state_changed = self.step(if closing {
@@ -245,8 +244,8 @@ impl Stream {
         }
     }
 
-    /// Finds the error, as TCP's, of what the peer says for the first time: its abort, which is ECONNRESET, or
-    /// EPIPE after its last data; its close, while there are data that it has not taken.
+    /// Sets the error, as TCP's, for a flag that is new: the peer's abort is ECONNRESET, or EPIPE after its last data;
+    /// its close is EPIPE while data are unsent.
     fn note_break(&mut self, flags: StateFlags, fx: &mut Effects) {
         let is_new = |flag| flags.contains(flag) && !self.peer.contains(flag);
         let was_done = !self.peer.is_empty() || flags.contains(StateFlags::DONE_WRITING);
@@ -260,7 +259,7 @@ impl Stream {
         self.sent_after_close |= fx.broken_pipe;
     }
 
-    /// Says "abort" if data are unread, or known to follow, else "closed", unless either was said.
+    /// Sets the abort flag if data are unread, or known to follow, else the close flag, unless either is set.
     fn close_once(&mut self) {
         if self.own.any_close() {
             return;
@@ -272,8 +271,8 @@ impl Stream {
         }
     }
 
-    /// Data came after the application had closed. Nobody will read them, so that the peer may never take what
-    /// was left behind here: it is told that they are lost, as TCP does by a reset.
+    /// Data arrived after the application closed. They are never read, so the peer may never accept the data left here:
+    /// aborts, as TCP resets such a connection.
     pub(super) fn abort_on_data_after_close(&mut self) {
         if self.is_closing() && self.readable() > 0 && !self.peer.any_close() {
             self.own = self.own.without(StateFlags::CLOSED);
@@ -286,7 +285,7 @@ impl Stream {
         self.cdc_due = true;
     }
 
-    /// Applies an event; whether the state changed.
+    /// Applies an event; returns whether the state changed.
     fn step(&mut self, event: ConnEvent) -> bool {
         let before = self.state;
         self.state = before.after(event);

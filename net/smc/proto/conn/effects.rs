@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What goes into a stream beside messages, and what it asks the module to do.
+//! Parameters of a stream's operations beside messages, and the actions it requests from the module.
 
 use crate::error::PeerMisbehaved;
 
 /// Why a connection cannot go on; it has to be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer said what cannot be true.
+    /// The peer sent invalid values.
     Misbehaved(PeerMisbehaved),
     /// Messages were lost with a failed link (failover validation).
     LostMessages,
@@ -31,7 +31,7 @@ pub struct SendHow {
     pub autocork_bytes: u32,
 }
 
-/// What an event asks the module to do, after it dropped the lock.
+/// Actions for the module after an event, once it dropped the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Call transmit.
@@ -43,26 +43,26 @@ pub struct Effects {
     /// An urgent byte lies at this offset of our RMBE: store it
     /// ([`store_urgent`](super::Stream::store_urgent)) and raise SIGURG.
     pub urgent_at: Option<u32>,
-    /// The peer will send no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
+    /// The peer sends no more: set RCV_SHUTDOWN and SOCK_DONE, on the TCP socket too.
     pub peer_done: bool,
     /// The peer aborted: set `sk_err` to ECONNRESET.
     pub reset: bool,
-    /// The peer will not take what was sent after it had said that it sends no more: set `sk_err` to EPIPE.
+    /// The peer does not accept data sent after it announced that it sends no more: set `sk_err` to EPIPE.
     pub broken_pipe: bool,
     /// The state changed: report it to pollers; see [`is_finished`](super::Stream::is_finished).
     pub state_changed: bool,
 }
 
-/// What reading asks for.
+/// Actions for the module after a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumeEffects {
-    /// Call transmit: the peer has to learn the read position.
+    /// Call transmit: a consumer cursor update is due.
     pub transmit: bool,
     /// The read ends here, at the urgent mark.
     pub at_mark: bool,
 }
 
-/// What a close of any kind asks for.
+/// Actions for the module after a close or shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloseEffects {
     /// Call transmit: a message with a new flag waits.

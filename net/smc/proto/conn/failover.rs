@@ -11,29 +11,28 @@ use crate::conn::{
     Stream, //
 };
 
-/// What a connection does that is to use another link though its own works.
+/// When a connection moves to another link while its own works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handover {
     /// It posts to the other link from now on.
     Now,
     /// It posts nothing until what is in flight has arrived, or its link failed.
     Pause,
-    /// It goes on with its own link.
+    /// It stays on its own link.
     Later,
 }
 
 impl Stream {
-    /// Says when the connection can go over to another link while its own works.
+    /// Returns when the connection can move to another link while its own works.
     ///
-    /// No validation is needed if everything arrived: what the peer finds in the queue of the old link after
-    /// a message by the new one is older and says nothing that this does not, or is
-    /// [stale](Stream::is_stale). Only that a byte is urgent is said once; the peer shows that it heard by
-    /// reading the byte.
+    /// No validation is needed if everything arrived: messages that the peer finds in the old link's queue after one on
+    /// the new link are older and add nothing, or are [stale](Stream::is_stale). Only the urgent flag is sent once; the
+    /// peer confirms it by reading the byte.
     pub const fn handover(&self) -> Handover {
         match (self.unacked, self.seq == self.seq_fin) {
             _ if self.send.is_urgent_posted() => Handover::Later,
             (0, true) => Handover::Now,
-            // A link was lost: what it took along has to be said again before.
+            // A link was lost: its messages have to be repeated first.
             (0, false) => Handover::Later,
             (_, _) => Handover::Pause,
         }
@@ -41,10 +40,10 @@ impl Stream {
 
     /// The connection's link failed or goes away, and another one was chosen.
     ///
-    /// To be called under the lock after the old queue pair went to the error state, so that it
-    /// writes nothing any more; completions of the old link are still handed to
-    /// [`Stream::on_sent`]; all messages of the peer that came by it were handed on. What follows on the new link comes from [`Stream::plan`]: first the validation
-    /// message, then everything not known to have arrived, with new sequence numbers.
+    /// To be called under the lock after the old queue pair went to the error state, so that it writes nothing any
+    /// more, and after all messages of the peer on it were processed. Completions of the old link are still passed to
+    /// [`Stream::on_sent`]. [`Stream::plan`] then returns first the validation message, then everything not known to
+    /// have arrived, with new sequence numbers.
     ///
     /// Unlike the C module this repeats what was in flight in every state, not only in ACTIVE.
     pub fn on_link_switch(&mut self) -> Effects {
@@ -52,7 +51,7 @@ impl Stream {
         self.forget_echo(false);
         let unacked = self.seq != self.seq_fin;
         let has_closed = !self.own.is_empty() || !self.peer.is_empty();
-        // A C peer that is closing, or knows that we are, moves without a word.
+        // A C peer that is closing, or knows that we are, moves without a validation.
         if !core::mem::take(&mut self.peer_moved) && !has_closed {
             self.recv.hold_cons_if_late();
         }
@@ -71,36 +70,36 @@ impl Stream {
         }
     }
 
-    /// Whether a message is the validation of an earlier move, which nothing follows any more: the peer went over
-    /// to another link by [`Stream::handover`] since, and was heard there. It lay in the queue of the link that
-    /// the peer used between the two. One of ours has the number of the last message sent before it in the
-    /// producer cursor's place of the wrap count; what a C peer has there is not looked at.
+    /// Whether a message is the obsolete validation of an earlier move: the peer has moved to another link by
+    /// [`Stream::handover`] since, and sent messages on it, while the validation was in the queue of the link used
+    /// between the two. Our validations have the number of the last message sent before them in the wrap count of the
+    /// producer cursor; that of a C peer is ignored.
     pub const fn is_stale(&self, cdc: &Cdc) -> bool {
         cdc.is_validation()
             && !self.recv.advertises_late()
             && is_before(cdc.prod.wrap, self.seq_peer)
     }
 
-    /// Whether message `seq` of the peer was not taken yet.
+    /// Whether message `seq` of the peer is still missing.
     pub(super) const fn is_missing(&self, seq: u16) -> bool {
         is_before(self.seq_peer, seq) && !self.killed && !self.out_of_sync
     }
 
-    /// The peer moved the connection: from now on it repeats what it does not know to have arrived, and
-    /// until then is not told that this was read.
+    /// The peer moved the connection: it repeats the messages that it does not know to have arrived, and until then no
+    /// newer consumer cursor is sent.
     pub(super) fn on_peer_switch(&mut self) {
         self.peer_moved = !self.recv.awaits_peer_switch();
         self.recv.hold_cons(ConsHold::PeerValidating);
     }
 
-    /// The peer moved the connection and says which of its messages arrived last.
+    /// Processes the validation of a peer's move; `seq` is its last message that arrived.
     pub(super) fn on_validation(&mut self, seq: u16) -> Result<(), Fault> {
         if is_before(self.seq_peer, seq) {
             self.out_of_sync = true;
             return Err(Fault::LostMessages);
         }
         match seq == self.seq_peer {
-            // There is nothing that it would repeat.
+            // The peer has nothing to repeat.
             true => self.cdc_due |= self.recv.release_cons(),
             false => self.recv.hold_cons(ConsHold::PeerResending),
         }

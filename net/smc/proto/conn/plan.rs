@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What goes out next, and what its completion means.
+//! Plans the next message and its writes, and processes its completion.
 
 use crate::conn::{
     is_before,
@@ -27,7 +27,7 @@ pub struct RdmaWrite {
 }
 
 impl RdmaWrite {
-    /// The pieces that hold something.
+    /// The non-empty pieces.
     pub fn sources(&self) -> impl Iterator<Item = &Chunk> {
         self.src.iter().filter(|chunk| chunk.len > 0)
     }
@@ -36,7 +36,7 @@ impl RdmaWrite {
 /// What the module keeps in the send slot until the completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentRecord {
-    /// Posted data before and after.
+    /// Positions of the posted data before and after.
     start: u64,
     end: u64,
     seq: u16,
@@ -78,18 +78,18 @@ impl WritePlan {
 }
 
 impl Stream {
-    /// Whether [`Stream::plan`] would give something. Nothing before [`Stream::establish`].
+    /// Whether [`Stream::plan`] would return a plan. Never before [`Stream::establish`].
     pub fn has_work(&self) -> bool {
         let due = self.validation_due || self.cdc_due || self.is_close_ready();
         self.send.has_peer() && !self.has_no_link && (due || self.can_write_data())
     }
 
-    /// Whether our close waits to be posted and can be: everything that was given has been posted, unless
-    /// nobody reads it any more, and is known to have arrived, so that no link failure asks for it again. For
-    /// after the close the peer may give its RMBE to another connection, and nothing can be repeated.
+    /// Whether our close is due and can be posted: all data have been posted, unless the peer has closed, and are known
+    /// to have arrived, so that no link failure requires repeating them: after the close the peer may give its RMBE to
+    /// another connection, and nothing can be repeated.
     ///
-    /// The C module does not wait for that, but for two seconds in close(2): it loses what the peer has no
-    /// room for by then, and silently what a failing link lost behind a close.
+    /// The C module waits only two seconds, in close(2): it loses data that the peer has no room for by then, and
+    /// silently data lost with a link that fails after a close.
     pub(super) fn is_close_ready(&self) -> bool {
         let pending = self.own.any_close() && !self.close_posted;
         let is_unsaid = self.send.unsent() > 0 && !self.peer.any_close();
@@ -97,7 +97,7 @@ impl Stream {
         pending && (self.own.contains(StateFlags::ABORTED) || is_through)
     }
 
-    /// Our state flags as far as they may be said now: "done writing" follows the last data.
+    /// Our state flags that may be sent now: "done writing" follows the last data.
     fn flags_to_send(&self) -> StateFlags {
         let mut flags = self.own;
         if !self.close_posted && !self.is_close_ready() {
@@ -111,7 +111,7 @@ impl Stream {
 
     /// Whether data may be written: there are some, the peer has room, and neither side has closed.
     ///
-    /// Nothing may be written after our close was posted; after the peer's nobody reads it.
+    /// Nothing may be written after our close was posted; after the peer's close nothing is read.
     fn can_write_data(&self) -> bool {
         self.send.postable() > 0
             && self.send.window() > 0
@@ -120,7 +120,7 @@ impl Stream {
             && !self.killed
     }
 
-    /// Takes the next thing to send; its cursors count as sent. `None` if there is nothing.
+    /// Returns the next message and its writes, which count as sent. `None` if nothing is due.
     pub fn plan(&mut self) -> Option<WritePlan> {
         if !self.has_work() {
             return None;
@@ -176,7 +176,7 @@ impl Stream {
         })
     }
 
-    /// What a validation has in place of the producer cursor: see [`Stream::is_stale`].
+    /// The producer cursor of a validation: see [`Stream::is_stale`].
     fn last_before_move(&self) -> Cursor {
         let wrap = match self.recv.advertises_late() {
             true => 0,
@@ -204,8 +204,8 @@ impl Stream {
         }
     }
 
-    /// The plan just taken could not be posted: all of it counts as not sent. To be called under the
-    /// same hold of the lock as [`Stream::plan`].
+    /// Reverts a plan that could not be posted: all of it counts as not sent. To be called under the same hold of the
+    /// lock as [`Stream::plan`].
     pub fn plan_failed(&mut self, record: &SentRecord) {
         self.pending = self.pending.saturating_sub(1);
         self.unacked = self.unacked.saturating_sub(1);
@@ -216,7 +216,7 @@ impl Stream {
         self.send.give_back(record.start, record.urgent);
         self.seq = record.seq.wrapping_sub(1);
         self.close_posted &= !record.first_close;
-        // Whatever the message would have told: the read position, a flag, an answer.
+        // The message may have carried the read position, a flag or an answer.
         self.cdc_due = true;
     }
 
@@ -225,8 +225,8 @@ impl Stream {
         self.unacked = self.unacked.saturating_add(1);
     }
 
-    /// The message of a plan was completed; `delivered` if without error. For links whose completions say that a
-    /// message has arrived.
+    /// Processes the completion of a plan's message; `delivered` if without error. For links whose completions imply
+    /// delivery.
     pub fn on_sent(&mut self, record: &SentRecord, delivered: bool) -> Effects {
         let left = self.on_local_completion();
         let told = self.on_acked(record, delivered);
@@ -237,8 +237,8 @@ impl Stream {
         }
     }
 
-    /// The message of a plan was completed, which says only that no work request reads the send buffer for it
-    /// any more: [`Stream::on_acked`] says what became of it, before or after this.
+    /// Processes a completion that does not imply delivery: no work request reads the send buffer for the message any
+    /// more. [`Stream::on_acked`] is called for its outcome, before or after this.
     pub fn on_local_completion(&mut self) -> Effects {
         self.pending = self.pending.saturating_sub(1);
         let space = self.send.space();
@@ -252,7 +252,7 @@ impl Stream {
         }
     }
 
-    /// The peer has the message of a plan and the data before it, or will not get it by its link (`arrived`).
+    /// The peer has received a plan's message and the data before it (`arrived`), or will not receive it on its link.
     pub fn on_acked(&mut self, record: &SentRecord, arrived: bool) -> Effects {
         self.unacked = self.unacked.saturating_sub(1);
         let space = self.send.space();
@@ -262,7 +262,7 @@ impl Stream {
             } else {
                 self.send.complete_late(record.end);
             }
-            // A validation leaves the number alone: what it stands for was lost with the old link.
+            // A validation does not change `seq_fin`: what it stands for was lost with the old link.
             if is_before(self.seq_fin, record.seq) {
                 self.seq_fin = record.seq;
             }
@@ -274,8 +274,8 @@ impl Stream {
         }
     }
 
-    /// Whether progress needs an acknowledgement of what was posted, and no message of the peer is due that would be
-    /// one: a close of ours waits for it, or the send buffer is short while the window is open.
+    /// Whether progress needs an acknowledgement of what was posted, and no message of the peer is due that would imply
+    /// one: our close waits for it, or the send buffer is short while the window is open.
     pub fn needs_ack(&self) -> bool {
         let is_closing = self.own.any_close() && !self.close_posted;
         let has_posted_all = self.send.unsent() == 0 && self.send.window() > 0;
@@ -283,8 +283,8 @@ impl Stream {
         self.unacked > 0 && (is_closing || is_short)
     }
 
-    /// Whether an acknowledgement is needed some day, as nothing else will be sent that the peer answers: the
-    /// connection is kept until its last message is acknowledged.
+    /// Whether an acknowledgement is needed eventually, as no message will follow that the peer answers: the connection
+    /// is kept until its last message is acknowledged.
     pub fn needs_ack_eventually(&self) -> bool {
         self.unacked > 0 && (self.close_posted || self.killed)
     }

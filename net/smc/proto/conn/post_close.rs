@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Data that follow the peer's close.
 //!
-//! A C peer closes with data unsent: at once when its process exits, else after two seconds. It goes on sending
-//! them after its close flag (`smc_cdc_msg_recv_action`, `smc_cdc_tx_handler`): whenever our consumer cursor moves,
-//! and when its last message is completed, for it also holds small data back until then (autocorking). So:
+//! A C peer may close with data unsent: at once when its process exits, else after two seconds. It continues to send
+//! them after its close flag (`smc_cdc_msg_recv_action`, `smc_cdc_tx_handler`): whenever our consumer cursor moves, and
+//! when its last message is completed, as it also holds small data back until then (autocorking). So:
 //!
 //! - Consumer updates go on after its close flag, as long as more may follow.
-//! - Its close is the end of the stream only once nothing follows. Its messages do not say so: the B flag is set
-//!   as well when the last data filled our RMBE exactly, and is not when data were corked. What says so is that
-//!   nothing came before the answer to a TEST_LINK which was sent after our last message, as what the peer has to
-//!   send it posts before that.
+//! - Its close is the end of the stream only once nothing follows. Its messages do not show that: the B flag is also
+//!   set when the last data filled our RMBE exactly, and is not when data were corked. The proof is that nothing
+//!   arrived before the answer to a TEST_LINK sent after our last message, as the peer posts what it has to send before
+//!   that answer.
 //! - Our last message does not move the cursor, and the RMBE stays ours until nothing follows.
 //!
-//! A peer of ours says that it closed after its last data arrived.
+//! A peer of this implementation sends its close after its last data arrived.
 
 use crate::conn::{
     Effects,
@@ -28,38 +28,37 @@ impl Stream {
 
     /// Whether the peer may write to our RMBE though it is done or closed.
     ///
-    /// shutdown(2) of a C peer sends what was held back, so that what may follow its D flag is only what our RMBE
-    /// had no room for.
+    /// shutdown(2) of a C peer sends corked data, so that only data that our RMBE had no room for may follow its D
+    /// flag.
     pub(super) const fn awaits_data_after_close(&self) -> bool {
         let has_sent_all = self.peer.contains(StateFlags::DONE_WRITING) && !self.recv.is_blocked();
         self.sends_after_close && !self.peer.is_empty() && !self.is_silent && !has_sent_all
     }
 
-    /// Whether the peer has ended its stream, and all that it sent is here or lost.
+    /// Whether the peer has ended its stream, and all its data are here or lost.
     pub(super) const fn has_peer_ended(&self) -> bool {
         let is_lost = self.peer.contains(StateFlags::ABORTED);
         !self.peer.is_empty() && (is_lost || !self.awaits_data_after_close())
     }
 
-    /// Whether the reader may miss data that the connection's link took along when it failed: a C peer that closed
-    /// moves to another link without repeating them.
+    /// Whether data may have been lost with the connection's failed link: a C peer that closed moves to another link
+    /// without repeating them.
     pub const fn may_miss_data_after_close(&self) -> bool {
         self.awaits_data_after_close() && !self.has_peer_ended() && !self.shut_read && !self.killed
     }
 
-    /// Whether the close that is to be said loses data of the peer: it has closed, and waits for room.
+    /// Whether our close would lose data of the peer: it has closed, and waits for room.
     pub(super) const fn refuses_data_after_close(&self) -> bool {
         self.peer.any_close() && self.awaits_data_after_close() && self.recv.is_blocked()
     }
 
-    /// Whether a message that says that we close is the last that a peer hears which may send on: it does not do
-    /// so if the cursor stands.
+    /// Whether a message with our close flag is the final one to a peer that may still send: it sends no more if the
+    /// cursor does not move.
     pub(super) const fn is_final_message(&self, flags: StateFlags) -> bool {
         flags.any_close() && self.peer.any_close() && self.awaits_data_after_close()
     }
 
-    /// Whether the peer is to be asked whether anything follows its close: it may, and all was said that makes
-    /// the peer send it.
+    /// Whether an echo is due: data may follow the peer's close, and everything was sent that makes the peer send them.
     fn wants_echo(&self) -> bool {
         let has_room = !self.recv.is_blocked() || self.recv.is_all_advertised();
         let is_told = has_room || self.close_posted;
@@ -70,16 +69,16 @@ impl Stream {
             && !self.has_no_link
     }
 
-    /// Begins to ask the peer whether anything follows its close, if that is to be done and was not since
-    /// its last message and ours. The caller then sends a TEST_LINK on the connection's link, after all that was
-    /// posted, and some time after the answer calls [`Stream::on_silence`].
+    /// Begins an echo, if one is due and none was begun since the last message of either side. Returns true if the
+    /// caller has to send a TEST_LINK on the connection's link, after everything posted, and to call
+    /// [`Stream::on_silence`] some time after the answer.
     pub fn begin_echo(&mut self) -> bool {
         let was_asked = self.is_asked;
         self.is_asked = self.wants_echo();
         self.is_asked && !was_asked
     }
 
-    /// The peer answered, and nothing of it came since [`Stream::begin_echo`]: its close is the end.
+    /// The answer arrived, and no message of the peer since [`Stream::begin_echo`]: its close is the end.
     pub fn on_silence(&mut self) -> Effects {
         if !core::mem::take(&mut self.is_asked) {
             return Effects::default();
@@ -92,8 +91,8 @@ impl Stream {
         }
     }
 
-    /// A C peer deleted the key of the buffer that it had for this connection: it has freed the connection, after
-    /// all that it sent had arrived. To be told of once the application has gone; before, nothing is done.
+    /// A C peer deleted the RKey of its buffer for this connection: it has freed the connection, after all its data had
+    /// arrived. Has no effect until the application has released the connection.
     pub fn on_peer_freed(&mut self) -> Effects {
         let mut fx = Effects::default();
         if self.sends_after_close && self.released {
@@ -103,8 +102,8 @@ impl Stream {
         fx
     }
 
-    /// The peer said something, with new data or not, or we did, or the link is another: an answer to what was
-    /// asked before says nothing.
+    /// Invalidates an echo: either side sent a message, with new data of the peer (`has_data`) or not, or the link
+    /// changed.
     pub(super) fn forget_echo(&mut self, has_data: bool) {
         self.is_asked = false;
         self.is_silent &= !has_data;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The receiving half: what the peer has written, what the application has read, when to tell the
-//! peer, and the urgent byte.
+//! The receiving half: the peer's write position, the application's read position, consumer cursor updates, and the
+//! urgent byte.
 //!
-//! Places are stream positions: `advertised` (told to the peer) <= `consumed` (read) <= `received`. Where the
-//! urgent byte is next, `advertised` may be one ahead of `consumed`.
+//! Stream positions: `advertised` (sent to the peer) <= `consumed` (read) <= `received`. If the urgent byte is next,
+//! `advertised` may be one ahead of `consumed`.
 
 use crate::conn::ProducerFlags;
 use crate::cursor::{
@@ -14,29 +14,29 @@ use crate::cursor::{
 };
 use crate::error::PeerMisbehaved;
 
-/// What is known of the peer's last urgent byte. As with TCP there is one: the byte before it, if nobody has
-/// read that far, is part of the stream again.
+/// State of the peer's last urgent byte. As with TCP there is one: an earlier one that was not reached yet becomes part
+/// of the stream again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UrgentState {
     /// None came, or it was read.
     #[default]
     Read,
-    /// The peer has one waiting.
+    /// The peer has announced one.
     NotYet,
     /// It is here and was not read.
     Valid,
 }
 
-/// Until when the peer is not told that more was read.
+/// Until when no newer consumer cursor is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ConsHold {
     #[default]
     No,
-    /// We moved, and it was not heard by another link since.
+    /// We moved, and no message of the peer has arrived on another link since.
     LocalSwitch,
-    /// It moved, and its word which of its messages arrived last waits for those that came by the old link.
+    /// The peer moved; its validation waits for messages that arrived on the old link.
     PeerValidating,
-    /// It was heard, and repeats those that it does not know of.
+    /// The validation was processed; the peer repeats messages that it does not know to have arrived.
     PeerResending,
 }
 
@@ -50,30 +50,30 @@ pub(super) struct Receiver {
     /// One past the urgent byte.
     urgent_end: u64,
     urgent: UrgentState,
-    /// The urgent byte itself, saved because its place in the ring is given back.
+    /// The urgent byte itself, saved because its space in the ring is released.
     urgent_byte: u8,
-    /// The reader has not passed the byte before `urgent_end`, the last urgent one, read by itself or not.
+    /// The reader has not passed the last urgent byte, before `urgent_end`, read by MSG_OOB or not.
     has_mark: bool,
     /// SO_OOBINLINE.
     inline: bool,
     /// The peer has more to send than fits, and waits.
     peer_blocked: bool,
-    /// Whether the peer repeats what is here: see [`Self::hold`].
+    /// Why consumer updates are held: see [`Self::hold_cons`].
     cons_hold: ConsHold,
-    /// The peer is told no more than what was here before its newest message, unless it waits for it.
+    /// Only data that arrived before the peer's newest message are advertised as read, unless it waits for more.
     advertises_late: bool,
-    /// What was here before that.
+    /// `received` before that message.
     received_before: u64,
-    /// The peer waits to be told all.
+    /// The peer waits for the full read position.
     advertises_all: bool,
-    /// As last received.
+    /// Flags of the peer's last message.
     flags: ProducerFlags,
 }
 
-/// What reading did.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConsUpdate {
-    /// The peer has to be told now.
+    /// A consumer cursor update is due now.
     pub(super) update_due: bool,
     /// The read ends here, at the urgent mark.
     pub(super) at_mark: bool,
@@ -114,12 +114,12 @@ impl Receiver {
 
     // --- What the peer wrote.
 
-    /// How far it has written.
+    /// The peer's write position.
     pub(super) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Checks a producer cursor of the peer; the new position if it moves forward.
+    /// Checks a producer cursor of the peer; returns the new position if it moves forward.
     pub(super) fn check_prod(&self, prod: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
         let size = u64::from(self.ring.size());
         let ahead = self
@@ -132,14 +132,14 @@ impl Receiver {
                 Ok(Some(self.received.wrapping_add(ahead)))
             }
             Ok(_) => Err(PeerMisbehaved::ProducerOverrun),
-            // A peer that changed links goes back to what it knows to have arrived.
+            // A peer that changed links goes back to the last position that it knows to have arrived.
             Err(_) if ahead.unsigned_abs() <= size => Ok(None),
             Err(_) => Err(PeerMisbehaved::CursorJump),
         }
     }
 
-    /// Takes over a position that [`Self::check_prod`] gave. Returns the ring offset of an urgent
-    /// byte that came with it.
+    /// Applies a position that [`Self::check_prod`] returned. Returns the ring offset of an urgent byte that came with
+    /// it.
     pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
         self.received_before = self.received;
         self.advertises_all |= flags.contains(ProducerFlags::UPDATE_REQUESTED);
@@ -148,7 +148,7 @@ impl Receiver {
         let present = flags.contains(ProducerFlags::URGENT_PRESENT);
         let Some(received) = prod else {
             let is_announced = flags.contains(ProducerFlags::URGENT_PENDING) && !present;
-            // A C peer says so of the next one while the last one is here.
+            // A C peer announces the next one while the last one is unread.
             if is_announced && self.urgent == UrgentState::Read {
                 self.urgent = UrgentState::NotYet;
             }
@@ -156,15 +156,14 @@ impl Receiver {
         };
         self.received = received;
         if self.unread() > self.ring.size().into() {
-            // The place of the urgent byte has been used again, as the peer was told that it may. The byte itself
-            // was saved.
+            // The space of the urgent byte was reused, as advertised to the peer. The byte itself was saved.
             self.consumed = self.urgent_end;
             self.has_mark = false;
         }
         if !present {
             return None;
         }
-        // Who stands at the last mark does not get its byte any more.
+        // A reader at the last mark cannot read its byte any more.
         if self.is_at_hole() {
             self.step_over();
         }
@@ -174,8 +173,8 @@ impl Receiver {
         Some(self.ring.offset(received.wrapping_sub(1)))
     }
 
-    /// Whether the peer has to be told at once of an urgent byte that came: it waits until that was read, and
-    /// a reader who stands before it may never read it.
+    /// Whether an urgent byte that arrived requires a consumer update at once: the peer waits until it was read, and a
+    /// reader positioned before it may never read it.
     pub(super) fn answer_urgent(&mut self) -> bool {
         let is_asked = self.advertises_late && self.is_at_hole();
         is_asked && self.cons_update(true, false).update_due
@@ -189,14 +188,14 @@ impl Receiver {
         self.ring.cursor(self.consumed)
     }
 
-    /// Bytes of the ring that the peer may not write.
+    /// Bytes of the ring that the peer may not overwrite.
     fn not_advertised(&self) -> u64 {
         self.received
             .wrapping_sub(self.consumed.max(self.advertised))
     }
 
-    /// How far the peer has written, how far the application has read, and the flags of the peer's
-    /// last message (diagnosis).
+    /// The peer's write position, the application's read position, and the flags of the peer's last message
+    /// (diagnosis).
     pub(super) const fn view(&self) -> ([Cursor; 2], ProducerFlags) {
         let received = self.ring.cursor(self.received);
         ([received, self.cons_cursor()], self.flags)
@@ -219,7 +218,7 @@ impl Receiver {
         self.mark() == Some(self.consumed)
     }
 
-    /// Whether the urgent byte is next, and normal reading leaves it out.
+    /// Whether the urgent byte is next, and normal reading skips it.
     pub(super) fn is_at_hole(&self) -> bool {
         !self.inline && self.is_at_mark()
     }
@@ -235,7 +234,7 @@ impl Receiver {
         self.urgent = UrgentState::Read;
     }
 
-    /// Bytes that normal reading will give.
+    /// Bytes that normal reading returns.
     pub(super) fn readable(&self) -> u32 {
         let hole = u64::from(self.has_mark && !self.inline);
         // CAST: never more than the ring.
@@ -251,8 +250,8 @@ impl Receiver {
         }
     }
 
-    /// Whether a reader who waits for `lowat` bytes is to be woken: they are there, or the ring has hardly room
-    /// for more. With a mark next TCP counts its byte, and asks for one more (`tcp_poll`).
+    /// Whether to wake a reader that waits for `lowat` bytes: they are there, or the ring is almost full. With a mark
+    /// next TCP counts its byte, and requires one more (`tcp_poll`).
     pub(super) fn is_worth_reading(&self, lowat: u32) -> bool {
         let wanted = u64::from(lowat).saturating_add(self.is_at_hole().into());
         let room = u64::from(self.ring.size())
@@ -262,8 +261,8 @@ impl Receiver {
         self.readable() > 0 && (unread >= wanted || is_tight)
     }
 
-    /// The bytes from `offset` readable ones on. A read ends at the urgent mark, and begins behind its byte
-    /// unless that is in line.
+    /// Returns the readable bytes from `offset` on. A read ends at the urgent mark, and begins after the urgent byte
+    /// unless that is inline.
     pub(super) fn peek(&self, offset: u32, len: u32) -> Chunks {
         let (mut from, mut to) = (self.consumed, self.received);
         match self.mark() {
@@ -277,7 +276,7 @@ impl Receiver {
             .chunks(from, len.min(u32::try_from(rest).unwrap_or(u32::MAX)))
     }
 
-    /// The application is about to read: it passes the urgent byte that is next, unless that is in line.
+    /// To be called before a read: skips the urgent byte if it is next and not inline.
     pub(super) fn skip_urgent(&mut self) -> ConsUpdate {
         let steps = self.is_at_hole();
         if steps {
@@ -286,7 +285,7 @@ impl Receiver {
         self.cons_update(steps, false)
     }
 
-    /// The application has read `len` bytes.
+    /// Marks `len` bytes as read.
     pub(super) fn consume(&mut self, len: u32) -> ConsUpdate {
         let stepped = self.skip_urgent();
         let had_mark = self.has_mark;
@@ -304,7 +303,7 @@ impl Receiver {
         }
     }
 
-    /// The saved urgent byte, as long as it was not read.
+    /// The saved urgent byte, unless it was read.
     pub(super) const fn urgent_byte(&self) -> Option<u8> {
         match self.urgent {
             UrgentState::Valid if !self.inline => Some(self.urgent_byte),
@@ -312,7 +311,7 @@ impl Receiver {
         }
     }
 
-    /// The urgent byte was read by itself. The mark stays where it is.
+    /// Marks the urgent byte as read by MSG_OOB. The mark stays where it is.
     pub(super) fn take_urgent(&mut self) -> ConsUpdate {
         self.urgent = UrgentState::Read;
         self.cons_update(self.is_at_hole(), false)
@@ -322,11 +321,11 @@ impl Receiver {
         self.urgent
     }
 
-    // --- Telling the peer.
+    // --- Consumer cursor updates.
 
-    /// Whether the peer has to learn the read position now (`smc_tx_consumer_update`).
+    /// Decides whether a consumer cursor update is due now (`smc_tx_consumer_update`).
     ///
-    /// Unlike the C module this also answers a blocked peer when the ring was read empty.
+    /// Unlike the C module this also updates a blocked peer when the ring was read empty.
     fn cons_update(&mut self, forced: bool, at_mark: bool) -> ConsUpdate {
         let size = u64::from(self.ring.size());
         let unadvertised = self.given_back().saturating_sub(self.advertised);
@@ -346,19 +345,19 @@ impl Receiver {
         }
     }
 
-    /// Bytes that are worth an update of the peer.
+    /// Least number of bytes for an update of the peer.
     fn least_update(&self) -> u32 {
         (self.ring.size() / 10).max(Self::LEAST_UPDATE)
     }
 
-    /// The read position, or one more where the urgent byte is next, which is kept apart from the ring: its
-    /// sender may wait until the peer is past it.
+    /// The read position, plus one if the urgent byte is next: that is kept outside the ring, and its sender may wait
+    /// until the cursor is past it.
     fn given_back(&self) -> u64 {
         let apart = u64::from(self.is_at_hole());
         self.consumed.wrapping_add(apart).max(self.advertised)
     }
 
-    /// The read position as the peer may know it.
+    /// The read position that may be advertised now.
     fn advertisable(&self) -> u64 {
         match self.advertises_late && !self.advertises_all {
             _ if self.cons_hold != ConsHold::No => self.advertised,
@@ -370,64 +369,64 @@ impl Receiver {
         }
     }
 
-    /// The peer is one for which [`Self::hold`] comes too late now and then: it may lose its link just after it
-    /// sent something, and may hear that this was read before it knows that it arrived. What it sent before
-    /// that it knows by then.
+    /// For a peer for which [`Self::hold_cons`] may come too late: it may lose its link just after it sent data, and
+    /// receive a consumer cursor past them before it knows that they arrived. By then it knows that data sent before
+    /// those arrived.
     pub(super) fn advertise_late(&mut self) {
         self.advertises_late = true;
     }
 
-    /// Whether the peer is one of those.
+    /// Whether [`Self::advertise_late`] was called.
     pub(super) const fn advertises_late(&self) -> bool {
         self.advertises_late
     }
 
-    /// The cursor of the read position for the peer, which is being told it.
+    /// Returns the consumer cursor to send, which counts as advertised.
     pub(super) fn advertise(&mut self) -> Cursor {
         self.advertised = self.advertisable();
         self.advertises_all &= self.cons_hold != ConsHold::No;
         self.advertised_cursor()
     }
 
-    /// The cursor of the read position that the peer was told last.
+    /// The consumer cursor that was sent last.
     pub(super) fn advertised_cursor(&self) -> Cursor {
         self.ring.cursor(self.advertised)
     }
 
-    /// Whether the peer was told that all was read, so that there is room.
+    /// Whether all received data were advertised as read, so that there is room.
     pub(super) const fn is_all_advertised(&self) -> bool {
         self.advertised == self.received
     }
 
-    /// Whether the peer's last message said that it may have more to send than there is room for.
+    /// Whether the peer's last message has the B flag: it may have more to send than there is room for.
     pub(super) const fn is_blocked(&self) -> bool {
         self.flags.contains(ProducerFlags::WRITE_BLOCKED)
     }
 
-    /// The peer changed links, and does not know that all its messages arrived: its producer cursor is
-    /// behind what is here, until it has repeated that. So long it is not told that more was read.
+    /// The peer changed links, and does not know that all its messages arrived: its producer cursor is behind
+    /// `received` until it has repeated them. Until then no newer consumer cursor is sent.
     ///
-    /// A C peer does not expect a consumer cursor ahead of its producer cursor: where the ring wraps between
-    /// the two, it repeats to the ring's end and beyond, into what belongs to another connection.
+    /// A C peer does not expect a consumer cursor ahead of its producer cursor: if the ring wraps between the two, it
+    /// repeats to the ring's end and beyond, into what belongs to another connection.
     pub(super) fn hold_cons(&mut self, until: ConsHold) {
         self.cons_hold = until;
     }
 
-    /// The connection's link is gone, and the peer has not moved: it will, and what it is told meanwhile may
-    /// reach it just after that.
+    /// The connection's link is gone, and the peer has yet to move: a consumer cursor sent meanwhile may reach it just
+    /// after that.
     pub(super) fn hold_cons_if_late(&mut self) {
         if self.advertises_late && self.cons_hold == ConsHold::No {
             self.cons_hold = ConsHold::LocalSwitch;
         }
     }
 
-    /// Whether it is waited for that the peer moves as we did.
+    /// Whether the peer has yet to move as we did.
     pub(super) const fn awaits_peer_switch(&self) -> bool {
         matches!(self.cons_hold, ConsHold::LocalSwitch)
     }
 
-    /// The peer says how far it has written. Whether it has to be told the read position, as it has repeated
-    /// all that was read, or has nothing to repeat.
+    /// Processes a producer cursor. Returns whether a consumer cursor update is due, as the peer has repeated all data
+    /// that were read, or has nothing to repeat.
     pub(super) fn release_if_resent(&mut self, prod: Cursor) -> bool {
         match self.cons_hold {
             ConsHold::No | ConsHold::PeerValidating => false,
@@ -440,7 +439,7 @@ impl Receiver {
         }
     }
 
-    /// The peer repeated what it had to. Whether it has to be told the read position.
+    /// The peer has repeated its messages. Returns whether a consumer cursor update is due.
     pub(super) fn release_cons(&mut self) -> bool {
         core::mem::take(&mut self.cons_hold) != ConsHold::No && self.advertised != self.given_back()
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The sending half: send space, the peer's window, cutting a write at both ring ends, urgent data.
 //!
-//! All places are stream positions ([`crate::cursor`]), in this order:
-//! `acked` (read by the peer) <= `sent` (posted) <= `prepared` (copied from the application), and
-//! `fin` (completed) <= `sent`. Positions serve both rings: the peer's RMBE from 0 on, the send buffer
-//! from `base` on. The latter moves each time a buffer is attached, so that short exchanges stay in the
+//! All are stream positions ([`crate::cursor`]), in this order: `acked` (read by the peer) <= `sent` (posted) <=
+//! `prepared` (copied from the application), and `fin` (completed) <= `sent`. Positions apply to both rings: the peer's
+//! RMBE from 0 on, the send buffer from `base` on. The latter moves each time a buffer is attached, so that short
+//! exchanges stay in its first, cached bytes. The two rings need neither the same size nor the same phase.
 //! first, cached bytes of it. The two rings need neither the same size nor the same phase.
 
 use core::num::NonZeroU64;
@@ -22,43 +22,43 @@ use crate::cursor::{
 };
 use crate::error::PeerMisbehaved;
 
-/// Where the urgent byte of this direction is, the last one that was sent (RFC 7609 section 4.7).
+/// The last urgent byte sent in this direction (RFC 7609 section 4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Urgent {
-    /// Nowhere.
+    /// None.
     #[default]
     None,
-    /// An urgent send began: messages say "pending".
+    /// An urgent send began: messages have the P flag.
     Announced,
     /// The byte before this position is in the send buffer.
     Staged(u64),
-    /// The message saying "present" was posted, and the peer has not read that far.
+    /// The message with the U flag was posted, and the peer has not read that far.
     Posted(u64),
 }
 
 /// Send space and window of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
-    /// End of the data that the application gave.
+    /// End of the data copied from the application.
     prepared: u64,
     /// End of the data posted as RDMA writes.
     sent: u64,
     /// End of the data whose message was completed.
     fin: u64,
-    /// Where the peer reads.
+    /// The peer's read position.
     acked: u64,
-    /// The furthest `sent` ever was: a link switch sets `sent` back, the peer may know more.
+    /// Maximum of `sent`: a link switch sets `sent` back, the peer may know more.
     sent_max: u64,
     /// Stream position of offset 0 of the send buffer.
     base: u64,
     urgent: Urgent,
-    /// The end of a later urgent byte, which waits until the peer has read the one before.
+    /// The end of a later urgent byte, which waits until the peer has read the previous one.
     urgent_behind: Option<NonZeroU64>,
-    /// The peer takes nothing behind an urgent byte that it has not read.
+    /// Data after an urgent byte wait until the peer has read the byte.
     waits_behind_urgent: bool,
     sndbuf: Option<Ring>,
     peer: Option<Ring>,
-    /// The application's bytes are being copied into the send buffer.
+    /// A copy from the application into the send buffer is under way.
     filling: bool,
 }
 
@@ -84,8 +84,8 @@ impl Sender {
         self.peer.get_or_insert(Ring::new(class));
     }
 
-    /// What follows an urgent byte is to wait until the peer has read that one. A C peer keeps one mark, and
-    /// hands the byte out as part of the stream when more comes behind it.
+    /// Makes data after an urgent byte wait until the peer has read it. A C peer keeps one mark, and delivers the byte
+    /// as part of the stream when more follows.
     pub(super) fn wait_behind_urgent(&mut self) {
         self.waits_behind_urgent = true;
     }
@@ -94,8 +94,8 @@ impl Sender {
         self.peer.is_some()
     }
 
-    /// In the peer's RMBE: what it has read, and what was written; in the send buffer, or one of class
-    /// `default_size`: what was taken, what was written, and what is known to have arrived (diagnosis).
+    /// In the peer's RMBE: the read and write positions; in the send buffer, or one of class `default_size`: the ends
+    /// of the data copied, written, and known to have arrived (diagnosis).
     pub(super) fn view(&self, default_size: SizeClass) -> ([Cursor; 2], [Cursor; 3]) {
         let peer = |pos| self.peer.map_or(Cursor::default(), |ring| ring.cursor(pos));
         let buffer = self.sndbuf.unwrap_or(Ring::new(default_size));
@@ -105,7 +105,7 @@ impl Sender {
         )
     }
 
-    /// Bytes of the peer's RMBE and of the send buffer; 0 for what there is not.
+    /// Bytes of the peer's RMBE and of the send buffer; 0 for one that does not exist.
     pub(super) fn sizes(&self) -> (u32, u32) {
         let size = |ring: Option<Ring>| ring.map_or(0, Ring::size);
         (size(self.peer), size(self.sndbuf))
@@ -153,7 +153,7 @@ impl Sender {
         matches!(self.urgent, Urgent::Staged(_) | Urgent::Posted(_))
     }
 
-    /// Whether the peer was told of an urgent byte that it has not read.
+    /// Whether an urgent byte was posted that the peer has not read.
     pub(super) const fn is_urgent_posted(&self) -> bool {
         matches!(self.urgent, Urgent::Posted(_))
     }
@@ -176,13 +176,13 @@ impl Sender {
         }
     }
 
-    /// The last byte that was taken is urgent. An earlier one is so no more, as with TCP; but a peer that takes
-    /// nothing behind it has to read it first, once it was told.
+    /// Marks the last byte copied as urgent. It replaces an earlier one, as with TCP; but with `waits_behind_urgent`
+    /// the peer has to read an earlier one first that it may know of.
     fn mark_urgent(&mut self) {
         let waits = self.waits_behind_urgent
             && match self.urgent {
                 Urgent::Posted(_) => true,
-                // A link was lost since: the peer may know all the same.
+                // A link was lost since: the peer may know of it nevertheless.
                 Urgent::Staged(end) => end <= self.sent_max,
                 Urgent::None | Urgent::Announced => false,
             };
@@ -201,8 +201,8 @@ impl Sender {
         self.prepared.wrapping_sub(self.sent) as u32
     }
 
-    /// Bytes prepared that may be posted as far as urgent data allow: a message that says "present" ends with
-    /// the urgent byte.
+    /// Bytes prepared that may be posted as far as urgent data allow: a message with the U flag ends with the urgent
+    /// byte.
     pub(super) fn postable(&self) -> u32 {
         let until = match self.urgent {
             Urgent::Staged(end) if end > self.sent => end,
@@ -250,7 +250,7 @@ impl Sender {
 
     // --- Transmission.
 
-    /// Takes what may be written now, and advances `sent` by it.
+    /// Returns what may be written now, and advances `sent` by it.
     pub(super) fn take_writes(&mut self) -> [RdmaWrite; 2] {
         let mut writes = [RdmaWrite::default(); 2];
         let (Some(src), Some(dst)) = (self.sndbuf, self.peer) else {
@@ -271,8 +271,7 @@ impl Sender {
         writes
     }
 
-    /// Whether the message about to be sent is the one that says "urgent data present"; if so, the
-    /// byte counts as posted from here on.
+    /// Whether the next message has the U flag ("urgent data present"); if so, the byte counts as posted from here on.
     pub(super) fn take_urgent_present(&mut self) -> bool {
         match self.urgent {
             Urgent::Staged(end) if end == self.sent => {
@@ -289,20 +288,20 @@ impl Sender {
         self.unpost_urgent(urgent);
     }
 
-    /// The message that told the peer of all data up to `end` was completed.
+    /// The message that announced all data up to `end` was completed.
     pub(super) fn complete(&mut self, end: u64) {
         self.fin = self.fin.max(end.min(self.sent));
     }
 
-    /// What the peer has read has arrived. No work request reads that part of the send buffer any more.
+    /// Completes data that the peer has read: no work request reads that part of the send buffer any more.
     pub(super) fn complete_read(&mut self) {
         self.complete(self.acked);
     }
 
-    /// As [`Self::complete`], for a message of a link that was left since.
+    /// As [`Self::complete`], for a message on a previous link.
     ///
-    /// If data are being sent again already, their own completion counts: work requests still read
-    /// that part of the send buffer.
+    /// If data are being resent already, their own completion counts: work requests still read that part of the send
+    /// buffer.
     pub(super) fn complete_late(&mut self, end: u64) {
         if self.fin == self.sent {
             self.sent = self.sent.max(end.min(self.sent_max));
@@ -315,7 +314,7 @@ impl Sender {
         }
     }
 
-    /// Goes back to the completed data, so that all after it is sent again.
+    /// Goes back to the completed data, so that all data after it are resent.
     pub(super) fn rewind(&mut self) {
         self.sent = self.fin.max(self.acked);
         self.fin = self.sent;
@@ -328,7 +327,7 @@ impl Sender {
         self.fin != self.sent
     }
 
-    /// Checks a consumer cursor of the peer; the new position if it moves forward.
+    /// Checks a consumer cursor of the peer; returns the new position if it moves forward.
     pub(super) fn check_cons(&self, cons: Cursor) -> Result<Option<u64>, PeerMisbehaved> {
         let Some(ring) = self.peer else {
             // Nothing was written yet, so nothing can have been read.
@@ -352,13 +351,13 @@ impl Sender {
         }
     }
 
-    /// Takes over a position that [`Self::check_cons`] gave. Returns whether send space came free.
+    /// Applies a position that [`Self::check_cons`] returned. Returns whether send space was freed.
     pub(super) fn acknowledge(&mut self, acked: u64) -> bool {
         self.acked = acked;
         let overtook = acked > self.sent;
         if overtook {
-            // The peer had read what a link switch was about to repeat. Nothing of it was posted again
-            // yet: the window takes all of it at once, so `sent` would be past it.
+            // The peer had read data that a link switch was about to repeat. None were posted again yet: the window
+            // covers all of them at once, so `sent` would be past them.
             self.sent = acked;
             self.fin = acked;
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The states of an SMC socket, and what moves it from one to the next (RFC 7609 section 4.8).
+//! The states of an SMC socket and their transitions (RFC 7609 section 4.8).
 //!
 //! The table is that of Linux `smc_close.c`, which differs from the RFC in that no state has a timer.
 //! Where a row of it depends on what was sent or received before, the dependence is part of the event
-//! (`Close` and `CloseLast`), so that the whole behaviour is one state x event matrix. Who finds the
-//! event is [`crate::conn::Stream`].
+//! (`Close` and `CloseLast`), so that the whole behaviour is one state x event matrix. [`crate::conn::Stream`]
+//! determines the event.
 
 use crate::transitions;
 
@@ -16,11 +16,11 @@ pub enum ConnState {
     Active = 1,
     /// Before or in the handshake.
     Init = 2,
-    /// Over. Equals `TCP_CLOSE`.
+    /// Finished. Equals `TCP_CLOSE`.
     Closed = 7,
     /// Accepts connections. Equals `TCP_LISTEN`.
     Listen = 10,
-    /// We started closing; nothing was heard from the peer.
+    /// We started closing; the peer has sent no state flag.
     PeerCloseWait1 = 20,
     /// We started closing; the peer is done writing.
     PeerCloseWait2 = 21,
@@ -47,7 +47,7 @@ pub enum ConnEvent {
     Established,
     /// The application closes, or shuts down both directions, and the peer has not closed.
     Close,
-    /// As `Close`, after the peer's close or abort: nothing is waited for.
+    /// As `Close`, after the peer's close or abort: there is nothing to wait for.
     CloseLast,
     /// The application shuts down writing.
     ShutdownWrite,
@@ -63,7 +63,7 @@ pub enum ConnEvent {
     PeerAbortedLast,
     /// We abort: the link group ends, or the peer broke the protocol.
     Abort,
-    /// The abort is through: no message of ours is in flight any more.
+    /// The abort is complete: no message of ours is in flight any more.
     Aborted,
 }
 
@@ -90,7 +90,7 @@ impl ConnState {
         self as u8
     }
 
-    /// The state after `event`: this one if the event means nothing here.
+    /// The state after `event`: unchanged if the event has no effect here.
     #[must_use]
     pub const fn after(self, event: ConnEvent) -> Self {
         match self.on(event) {

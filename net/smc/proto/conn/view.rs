@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the application sees of a connection in each state: send, recv, poll, ioctl (Linux `af_smc.c`).
+//! The application's view of a connection in each state: send, recv, poll, ioctl (Linux `af_smc.c`).
 
 use crate::buffer::SizeClass;
 use crate::conn::{
@@ -12,41 +12,41 @@ use crate::conn::{
 use crate::cursor::Cursor;
 use crate::flags::flags;
 
-/// Why nothing can be sent.
+/// Why data cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// ENOTCONN.
     NotConnected,
-    /// EPIPE, with SIGPIPE unless the caller does not want that.
+    /// EPIPE, with SIGPIPE unless the caller suppresses that.
     Pipe,
-    /// ECONNRESET; what was taken before counts first.
+    /// ECONNRESET; bytes accepted before are returned first.
     ConnReset,
-    /// None: the peer has closed in order. What is sent now is lost, and [`Stream::discard_after_close`] has to
-    /// follow.
+    /// No error: the peer has closed in order. Data sent now are lost, and [`Stream::discard_after_close`] has to be
+    /// called.
     PeerClosed,
 }
 
-/// What a reader finds, before `sk_err` is looked at.
+/// Result of a read, before `sk_err` is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recv {
-    /// So many bytes.
+    /// This many bytes.
     Ready(u32),
-    /// Nothing yet: look at `sk_err`, then wait.
+    /// No data yet: check `sk_err`, then wait.
     Wait,
-    /// No more will come: 0.
+    /// End of the stream: return 0.
     Eof,
     /// ENOTCONN.
     NotConnected,
 }
 
 flags! {
-    /// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and answers for a listener.
+    /// What poll(2) reports, as EPOLL bits. The module adds ERR for `sk_err`, and handles listeners.
     EpollMask(u32) & 0xffff_ffff;
-    /// EPOLLIN: as much as is waited for, or the end, can be read.
+    /// EPOLLIN: the bytes required by SO_RCVLOWAT, or the end, can be read.
     IN = 0x1;
     /// EPOLLPRI: an urgent byte waits.
     PRI = 0x2;
-    /// EPOLLOUT: send would take data, or fail at once.
+    /// EPOLLOUT: send would accept data, or fail at once.
     OUT = 0x4;
     /// EPOLLHUP: both directions are shut.
     HUP = 0x10;
@@ -85,7 +85,7 @@ pub struct Queues {
 pub struct Rings {
     /// Bytes of our RMBE.
     pub rmbe: u32,
-    /// Bytes of the peer's; 0 as long as it is not known.
+    /// Bytes of the peer's RMBE; 0 as long as it is not known.
     pub peer_rmbe: u32,
     /// Bytes of the send buffer; 0 while there is none.
     pub sndbuf: u32,
@@ -105,18 +105,17 @@ pub struct Rings {
     pub tx_fin: Cursor,
     /// The flags of the peer's last message.
     pub rx_flags: (ProducerFlags, StateFlags),
-    /// Those that our next message would have.
+    /// The flags that our next message would have.
     pub tx_flags: (ProducerFlags, StateFlags),
 }
 
 impl Stream {
-    /// Whether the peer has said that it sends no more: it is done writing, closed, or aborts.
+    /// Whether the peer has announced that it sends no more: it is done writing, closed, or aborts.
     pub const fn is_peer_done(&self) -> bool {
         !self.peer.is_empty()
     }
 
-    /// The rings as they are now. Places in the send buffer are told for one of class `default_size` while
-    /// there is none.
+    /// Returns the current state of the rings. Without a send buffer, its cursors are for one of class `default_size`.
     pub fn rings(&self, default_size: SizeClass) -> Rings {
         let ([rx_cons, tx_prod], [tx_prep, tx_sent, tx_fin]) = self.send.view(default_size);
         let ([rx_prod, tx_cons], rx_flags) = self.recv.view();
@@ -140,16 +139,16 @@ impl Stream {
         }
     }
 
-    /// Whether data may be given.
+    /// Returns whether data may be sent.
     ///
-    /// A peer that closes says so, and this end knows at once that nobody reads what it sends. A TCP does
-    /// not: its first data after the peer's close are taken, a reset answers them, and what comes after that
-    /// is EPIPE. Programs count on the first, as a last word that nobody need hear is no failure to them.
-    /// The C module gives ECONNRESET.
+    /// A peer announces its close, so that it is known at once that data sent to it are not read. Over TCP it is not:
+    /// the first data after the peer's close are accepted, a reset answers them, and later data fail with EPIPE.
+    /// Programs rely on the former, as a final message that need not arrive is no failure to them. The C module returns
+    /// ECONNRESET.
     ///
     /// # Errors
     ///
-    /// The errno of send(2), once `sk_err` was looked at.
+    /// The errno of send(2), after `sk_err` was checked.
     pub fn can_send(&self) -> Result<(), SendError> {
         match self.state {
             ConnState::Init => Err(SendError::NotConnected),
@@ -166,8 +165,8 @@ impl Stream {
         }
     }
 
-    /// Something was sent to a peer that has closed: from now on nothing can be, as after the reset that it
-    /// would answer over TCP. The caller sets `sk_err` to EPIPE.
+    /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP. The
+    /// caller sets `sk_err` to EPIPE.
     pub fn discard_after_close(&mut self) {
         self.sent_after_close = true;
     }
@@ -182,7 +181,7 @@ impl Stream {
         match self.state {
             ConnState::Init | ConnState::Listen => return Recv::NotConnected,
             ConnState::Closed if !self.is_read_shut() => return Recv::NotConnected,
-            // Nothing is given after a close of ours. What arrived before a reset is, as over TCP.
+            // No data are returned after our close. Data that arrived before a reset are, as over TCP.
             ConnState::Closed | ConnState::PeerFinCloseWait if self.shut_read => return Recv::Eof,
             _ => {}
         }
@@ -193,7 +192,7 @@ impl Stream {
         }
     }
 
-    /// Whether the connection is one still for getpeername(2): until it was reset, or both ends have finished.
+    /// Whether getpeername(2) reports the connection: until it was reset, or both sides have finished.
     pub const fn is_connected(&self) -> bool {
         let is_over = self.is_reset() || (!self.peer.is_empty() && self.is_write_shut());
         !is_over && !matches!(self.state, ConnState::Init | ConnState::Listen)
@@ -210,15 +209,15 @@ impl Stream {
         self.shut_read || self.has_peer_ended() || self.killed
     }
 
-    /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or something
-    /// was sent to a peer that has closed.
+    /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or data were sent to a
+    /// peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
         self.shut_write || self.sent_after_close || self.is_reset()
     }
 
-    /// What poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` says whether a send buffer
-    /// could be had now, should there be none.
+    /// Returns what poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` is true if a send buffer is
+    /// available should none be attached.
     pub fn readiness(&self, lowat: u32, can_lend: bool) -> EpollMask {
         let mut ready = EpollMask::default();
         let room = match self.needs_sndbuf() {
@@ -247,8 +246,8 @@ impl Stream {
         ready
     }
 
-    /// Bytes that can be read, for who asks by TCP_INQ; 1 at the end of the stream, which is worth a call as well (C
-    /// function `tcp_inq_hint`).
+    /// Bytes that can be read, for TCP_INQ; 1 at the end of the stream, so that the caller reads that too (C function
+    /// `tcp_inq_hint`).
     pub fn inq_hint(&self) -> u32 {
         match self.recv.readable_now() {
             0 => self.is_read_shut().into(),

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which link a connection uses: when it begins, when its link is lost, and when there is one more
-//! (C functions `smcr_lgr_conn_assign_link`, `smc_switch_conns`).
+//! Selection of a connection's link: at its start, after the loss of its link, and after a link was added (C functions
+//! `smcr_lgr_conn_assign_link`, `smc_switch_conns`).
 //!
-//! The C module deals connections out to two links in turn, moves all connections of a lost link to
-//! the first that is left, and leaves them there. Here the link with the fewest connections gets the
-//! next, whatever the reason.
+//! The C module alternates between two links, moves all connections of a lost link to the first remaining one, and
+//! leaves them there. Here the link with the fewest connections always gets the next one.
 
 use super::LINK_SLOTS;
 
-/// How many connections each link carries, by slot; `None` for a link that must not be chosen.
+/// Number of connections on each link, by slot; `None` for a link that must not be chosen.
 pub type Loads = [Option<usize>; LINK_SLOTS];
 
-/// Chooses the slot of the link for one more connection: the lowest of those with the fewest. `None`
-/// if there is no link.
+/// Returns the slot of the link for one more connection: the lowest of those with the fewest connections. `None` if
+/// there is no link.
 ///
-/// For a new connection the server chooses among active links that are not asymmetric, and the
-/// client uses the one that the server named. For a connection whose link is lost either side
-/// chooses for what it sends, among the active links on which the peer's buffer is known, and not on
-/// the port that failed.
+/// For a new connection the server chooses among active links that are not asymmetric; the client uses the link that
+/// the server named. After the loss of a link each side chooses for its own sends, among active links for which the
+/// peer's buffer is known, excluding the failed port.
 pub fn choose(loads: &Loads) -> Option<usize> {
     let links = loads.iter().enumerate();
     links
@@ -27,7 +25,7 @@ pub fn choose(loads: &Loads) -> Option<usize> {
         .map(|(_, slot)| slot)
 }
 
-/// How many connections the link in `slot` should give away so that all links carry as many, or one
+/// Returns how many connections to move away from the link in `slot` so that all links carry the same number, or one
 /// less.
 pub fn surplus(loads: &Loads, slot: usize) -> usize {
     let Some(Some(load)) = loads.get(slot) else {

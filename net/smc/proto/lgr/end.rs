@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a link group ends, and what the peer is told (RFC 7609 section 4.4.1 and appendix A.3.4; C
-//! functions `smc_lgr_free_work`, `smc_lgr_cleanup`).
+//! Why a link group ends, and what is sent to the peer then (RFC 7609 section 4.4.1 and appendix A.3.4; C functions
+//! `smc_lgr_free_work`, `smc_lgr_cleanup`).
 
 use super::Role;
 use crate::wire::llc::{
@@ -12,23 +12,23 @@ use crate::wire::llc::{
 /// Why a link group ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// No connection has used it for its idle time.
+    /// Unused for its idle time.
     Idle,
-    /// The module or the machine stops.
+    /// Module unload or system shutdown.
     Shutdown,
-    /// Its last link, or what that link needs, does not work any more.
+    /// Its last link, or a resource of that link, failed.
     LinkLost,
-    /// The peer said in a handshake that it does not have the group.
+    /// The peer reported in a handshake that it does not have the group (out of sync).
     OutOfSync,
-    /// The peer ended it, and said why.
+    /// The peer ended it, for this reason.
     ByPeer(DeleteReason),
 }
 
 impl End {
-    /// What the peer is told: the deletion of all links. `None` if it knows: a client asks for that,
-    /// and the server does it; what the server asks for is not answered.
+    /// Returns the DELETE LINK for all links to send to the peer. `None` if none is needed: a client requests the
+    /// deletion and the server performs it; the server's request is not answered.
     ///
-    /// Where connections may be lost the end is not orderly.
+    /// Not orderly where connections may be lost.
     pub const fn delete_all(self, role: Role) -> Option<DeleteLink> {
         let (reason, orderly) = match self {
             Self::Idle => (DeleteReason::PROGRAM, true),

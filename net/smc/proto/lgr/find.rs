@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a new connection can use a link group that exists.
+//! Conditions for the reuse of an existing link group by a new connection.
 //!
-//! The server decides and tells the client by the first contact flag of its ACCEPT; the client
-//! must find the same group or say that the two are out of sync (RFC 7609 section 3.5.2; C
-//! functions `smc_conn_create`, `smcr_lgr_match`).
+//! The server decides, and signals it by the first contact flag of its ACCEPT; the client must find the same group or
+//! report that the two are out of sync (RFC 7609 section 3.5.2; C functions `smc_conn_create`, `smcr_lgr_match`).
 
 use core::net::IpAddr;
 
@@ -12,26 +11,25 @@ use super::{Role, LINK_SLOTS};
 use crate::id::{Gid, Mac, PeerId, QpNum};
 use crate::link;
 
-/// The TCP connection of a handshake. A handshake's messages can say anything of who sends them; where they
-/// come from is what TCP has shown.
+/// Addresses of a handshake's TCP connection. A peer can forge the contents of handshake messages; these addresses were
+/// verified by TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpEnds {
-    /// Our network namespace, by a number that no other one has (`SO_NETNS_COOKIE`).
+    /// Our network namespace, by its unique cookie (`SO_NETNS_COOKIE`).
     pub namespace: u64,
     /// Our address.
     pub local: IpAddr,
     /// The peer's address.
     pub peer: IpAddr,
-    /// The interface of link-local addresses, 0 for others.
+    /// Interface index for link-local addresses, otherwise 0.
     pub scope: u32,
 }
 
 impl TcpEnds {
-    /// Says whether a connection between these ends may use the link group that began with `first`.
+    /// Returns true if a connection between these ends may use the link group whose first contact was between `first`.
     ///
-    /// It does not share the group of another namespace of ours, nor that of another address of the peer. The
-    /// server chooses, and keeps its own addresses apart as well: the client, which knows it by them, would
-    /// not find the group otherwise.
+    /// Groups are not shared between our namespaces or between addresses of the peer. The server also separates its own
+    /// addresses: the client identifies the server by them and would not find the group otherwise.
     pub fn may_join(&self, role: Role, first: &Self) -> bool {
         self.namespace == first.namespace
             && self.peer == first.peer
@@ -40,16 +38,16 @@ impl TcpEnds {
     }
 }
 
-/// What a handshake asks of a link group.
+/// Properties of the link group that a handshake requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The machine at the other end, as it names itself.
+    /// The peer's system identifier.
     pub peer: PeerId,
     /// The peer's port: from the PROPOSAL at the server, from the ACCEPT at the client.
     pub peer_gid: Gid,
-    /// The peer's Ethernet address if it counts, which it does in version 1 only.
+    /// The peer's Ethernet address if it is compared: in version 1 only.
     pub peer_mac: Option<Mac>,
-    /// The queue pair that the server named. At the client, `None` at the server.
+    /// The queue pair that the server named; set at the client, `None` at the server.
     pub peer_qp: Option<QpNum>,
     /// VLAN of the connection, 0 for none.
     pub vlan: u16,
@@ -58,7 +56,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Our role in the link group that is looked for.
+    /// Returns our role in the link group.
     pub const fn role(&self) -> Role {
         match self.peer_qp {
             Some(_) => Role::Client,
@@ -67,30 +65,30 @@ impl Wanted {
     }
 }
 
-/// A link group, as far as the choice needs to know it.
+/// The properties of a link group that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// Our role in it.
     pub role: Role,
-    /// The machine at the other end.
+    /// The peer's system identifier.
     pub peer: PeerId,
     /// VLAN of the group, 0 for none.
     pub vlan: u16,
-    /// The TCP connection of its first contact.
+    /// Addresses of the TCP connection of its first contact.
     pub ends: TcpEnds,
-    /// Whether another connection fits: fewer than the limit, and a free row for its buffer.
+    /// Room for another connection: below the limit, and with a free row for its buffer.
     pub has_room: bool,
     /// Its links.
     pub links: &'a LinkEnds,
 }
 
-/// The links of a group by slot, whatever their state.
+/// The links of a group by slot, in any state.
 pub type LinkEnds = [Option<LinkEnd>; LINK_SLOTS];
 
-/// The peer's end of a link.
+/// The peer's side of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEnd {
-    /// How far the link is.
+    /// State of the link.
     pub state: link::State,
     /// Whether the namespace of the new connection may use the link's device.
     pub is_visible: bool,
@@ -103,31 +101,32 @@ pub struct LinkEnd {
 }
 
 impl LinkEnd {
-    /// Says whether this is the end that the handshake names, whatever the link's state.
+    /// Returns true if the handshake names this end, whatever the link's state.
     pub fn is_named_by(&self, wanted: &Wanted) -> bool {
         wanted.peer_qp.is_none_or(|qp| qp == self.peer_qp)
             && wanted.peer_gid == self.peer_gid
             && wanted.peer_mac.is_none_or(|mac| mac == self.peer_mac)
     }
 
-    /// Says whether the peer's queue pair is the same one. A number is that of one queue pair of a device at a time.
+    /// Returns true if both have the same queue pair of the peer. A queue pair number is unique within a device at a
+    /// time.
     pub fn is_same_queue_pair(&self, other: &Self) -> bool {
         self.peer_qp == other.peer_qp && self.peer_gid == other.peer_gid
     }
 }
 
 impl Candidate<'_> {
-    /// Says whether the new connection uses this group.
+    /// Returns true if the new connection uses this group.
     ///
-    /// The client does not ask for room: the server counted already. An active link that the
-    /// namespace may not use rules the group out, unless an earlier link matched.
+    /// The client does not check for room: the server has done so. An active link whose device the namespace may not
+    /// use excludes the group, unless an earlier link matched.
     pub fn matches(&self, wanted: &Wanted) -> bool {
         self.is_meant(wanted) && wanted.ends.may_join(self.role, &self.ends)
     }
 
-    /// Says whether the handshake means this group, whether or not the connection may use it. A client says
-    /// [`crate::reason::Reason::NoServerLink`] if it may not: that the two are out of sync would end the group
-    /// of those who may.
+    /// Returns true if the handshake names this group, whether or not the connection may use it. If it may not, a
+    /// client declines with [`crate::reason::Reason::NoServerLink`]: out of sync would end the group of its other
+    /// users.
     pub fn is_meant(&self, wanted: &Wanted) -> bool {
         self.role == wanted.role()
             && self.peer == wanted.peer
@@ -179,7 +178,7 @@ mod tests {
         }
     }
 
-    /// These links, each before an empty slot.
+    /// Places these links in slots, each before an empty slot.
     fn links(ends: &[LinkEnd]) -> LinkEnds {
         let mut links = [None; LINK_SLOTS];
         for (link, end) in links.iter_mut().step_by(2).zip(ends) {
@@ -239,7 +238,7 @@ mod tests {
             (|ends| ends.namespace = 4, false),
             (|ends| ends.peer = [10, 0, 0, 3].into(), false),
             (|ends| ends.scope = 7, false),
-            // Only the server minds.
+            // Compared by the server only.
             (|ends| ends.local = [10, 0, 0, 3].into(), true),
         ];
         for (change, joins_as_client) in changes {

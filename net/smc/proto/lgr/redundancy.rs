@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which links make a group more redundant: what the server offers, what the client accepts, and
-//! which link is not needed any more (RFC 7609 sections 2.2.2 and 4.4.3; C functions
-//! `smc_llc_cli_add_link`, `smc_llc_srv_add_link`, `smc_llc_find_asym_link`).
+//! Which links make a group more redundant: what the server offers, what the client accepts, and which link is
+//! superfluous (RFC 7609 sections 2.2.2 and 4.4.3; C functions `smc_llc_cli_add_link`, `smc_llc_srv_add_link`,
+//! `smc_llc_find_asym_link`).
 //!
-//! A further link is worth its queue pair if it has a port that no other link of the group has, on
-//! either side. The C module compares with one link only and stops at two; here all links count, so
-//! that two machines with eight ports each get eight links.
+//! A further link is worth its queue pair if it has a port that no other link of the group has, on either side. The C
+//! module compares with one link only and is limited to two; here all links are compared, so two hosts with eight ports
+//! each get eight links.
 
 use super::{
     Kind,
@@ -23,7 +23,7 @@ use crate::wire::llc::RejectReason;
 pub struct Port {
     /// Its GID.
     pub gid: Gid,
-    /// Its Ethernet address; [`Mac::NONE`] in version 2, where it does not count.
+    /// Its Ethernet address; [`Mac::NONE`] in version 2, where it is not compared.
     pub mac: Mac,
 }
 
@@ -39,17 +39,17 @@ pub struct Ends {
 /// The active links of a group, by slot.
 pub type Links = [Option<Ends>; LINK_SLOTS];
 
-/// Which of our ports a new link gets.
+/// Our port for a new link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// One that no link of the group has.
+    /// One that no link of the group uses.
     Unused,
-    /// That of the link which the flow runs on.
+    /// That of the link which the LLC flow uses.
     Same,
 }
 
 impl Kind {
-    /// The kind of a group with these active links.
+    /// Returns the kind of a group with these active links.
     pub fn of(links: &Links) -> Self {
         let mut all = links.iter().flatten();
         let Some(first) = all.next() else {
@@ -68,8 +68,8 @@ impl Kind {
     }
 }
 
-/// Says whether a group with these links may get another one. An asymmetric link may be over the
-/// limit for a moment: it is deleted when the link that replaces it is active.
+/// Returns true if another link may be added. An asymmetric link may exceed the limit briefly: it is deleted when the
+/// link that replaces it is active.
 pub fn has_room(links: &Links, max_links: u8) -> bool {
     let count = links.iter().flatten().count();
     let limit = usize::from(max_links).min(LINK_SLOTS);
@@ -80,31 +80,29 @@ pub fn has_room(links: &Links, max_links: u8) -> bool {
     }
 }
 
-/// Says whether a port of ours that became active is a reason to look for another link. Where the
-/// peer has one port only, it is not.
+/// Returns true if a port of ours that became active calls for another link. Not if the peer has one port only.
 pub fn wants_link(links: &Links, max_links: u8) -> bool {
     Kind::of(links) != Kind::AsymmetricPeer && has_room(links, max_links)
 }
 
-/// Says whether any link has this port of ours.
+/// Returns true if any link uses this port of ours.
 pub fn uses_local(links: &Links, port: Port) -> bool {
     links.iter().flatten().any(|link| link.local == port)
 }
 
-/// Why the server thinks of another link.
+/// Why the server considers another link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// The group has its first link, a port became active, or a link was lost.
+    /// The group got its first link, a port became active, or a link was lost.
     OwnPort,
-    /// The client has a port for it.
+    /// The client has announced a port for it.
     Invitation,
 }
 
-/// Decides what the server offers; `None` for nothing.
+/// Returns which port the server offers; `None` for no offer.
 ///
-/// A second link on a port that is used already saves the connections if the client has another port
-/// for it: that may be so for the second link of a group, and where the client had one port and says
-/// that it has two.
+/// A second link on a port already in use keeps connections alive if the client has another port. This is possible for
+/// the second link of a group, and if the client had one port and announces a second.
 pub fn offer(links: &Links, max_links: u8, has_unused: bool, why: Occasion) -> Option<Which> {
     let may_share = match (Kind::of(links), why) {
         (Kind::Single, _) | (Kind::AsymmetricPeer, Occasion::Invitation) => true,
@@ -118,11 +116,11 @@ pub fn offer(links: &Links, max_links: u8, has_unused: bool, why: Occasion) -> O
     which.filter(|_| has_room(links, max_links))
 }
 
-/// Decides what the client answers to an offer of the peer's `port`.
+/// Decides the client's answer to an offer of the peer's `port`.
 ///
 /// # Errors
 ///
-/// What the server is told.
+/// The reason for the rejection, which is sent to the server.
 pub fn answer(
     links: &Links,
     max_links: u8,
@@ -145,7 +143,7 @@ pub fn answer(
     }
 }
 
-/// The slot of a link that the server deletes because others have both its ports.
+/// Returns the slot of a link that the server deletes because other links use both its ports.
 pub fn superfluous(links: &Links) -> Option<usize> {
     let is_needed = |slot: usize, ends: &Ends| {
         let others = || {

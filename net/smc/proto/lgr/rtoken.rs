@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of the peer's buffers: for each remote memory buffer (RMB) a row, with its key and
-//! address on every link.
+//! The table of the peer's buffers: one row for each remote memory buffer (RMB), with its key and address on every
+//! link.
 //!
-//! The handshake and CONFIRM_RKEY add rows, ADD_LINK fills the column of a new link, DELETE_RKEY
-//! clears rows (RFC 7609 section 3.3, figure of the rtoken; C functions `smc_rtoken_*`). Several
-//! connections may write to elements of one buffer and then share its row.
+//! The handshake and CONFIRM_RKEY add rows, ADD_LINK fills the column of a new link, DELETE_RKEY clears rows (RFC 7609
+//! section 3.3, figure of the rtoken; C functions `smc_rtoken_*`). Connections that write to elements of the same
+//! buffer share its row.
 //!
-//! The caller owns the rows, so that it can allocate as few as it needs: start with some, and
-//! append [`Row::EMPTY`] up to [`MAX_ROWS`] when [`Rtokens::is_full`].
+//! The caller owns the rows, so that it can allocate on demand: start with some, and append [`Row::EMPTY`] up to
+//! [`MAX_ROWS`] when [`Rtokens::is_full`].
 
 use super::LINK_SLOTS;
 use crate::id::{RemoteAddr, Rkey, RmbeIndex};
 
-/// Rows that a table may have: buffers of one peer in one link group.
+/// Maximum rows of a table: buffers of one peer in one link group.
 pub const MAX_ROWS: usize = 255;
 
-/// What an RDMA write to the start of a peer's buffer needs, on one link.
+/// Key and address for RDMA writes to a peer's buffer on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtoken {
     /// The key of the buffer's memory region.
@@ -26,26 +26,26 @@ pub struct Rtoken {
 }
 
 impl Rtoken {
-    /// Stands for «not known on this link».
+    /// Not known on this link.
     const NONE: Self = Self {
         rkey: Rkey(0),
         addr: RemoteAddr(0),
     };
 
-    /// Says whether the token can be written to. Key zero cannot: the C module sends it for a
-    /// link on which a buffer is not registered.
+    /// Returns true if the token can be written to. Key zero cannot: the C module sends it for a link on which a buffer
+    /// is not registered.
     pub const fn is_usable(self) -> bool {
         self.rkey.0 != 0
     }
 }
 
-/// One row: one buffer of the peer.
+/// One buffer of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     tokens: [Rtoken; LINK_SLOTS],
-    /// Elements to which connections write, one bit for each index.
+    /// Elements in use by connections, one bit for each index.
     claimed: [u64; 4],
-    /// Counts how often the row was cleared, so that an old [`RowId`] does not find a new buffer.
+    /// Incremented when the row is cleared, so that an old [`RowId`] does not match a new buffer.
     generation: u32,
 }
 
@@ -83,7 +83,7 @@ impl Row {
         Ok(())
     }
 
-    /// The word of `claimed` and the bit in it for an element.
+    /// Returns the word of `claimed` and the bit in it for an element.
     fn claim_of(&mut self, index: RmbeIndex) -> Option<(&mut u64, u64)> {
         let index = u32::from(index.get());
         let word = self.claimed.get_mut(usize::try_from(index / 64).ok()?)?;
@@ -91,23 +91,23 @@ impl Row {
     }
 }
 
-/// Names a row as long as its buffer is known; afterwards it names nothing.
+/// Identifies a row until its buffer is deleted; afterwards it matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowId {
     index: usize,
     generation: u32,
 }
 
-/// Why the table does not take a token.
+/// Why the table rejects a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Every row is in use.
     Full,
     /// The key is zero.
     NoKey,
-    /// The slot is not one of [`LINK_SLOTS`], or the row is gone.
+    /// The slot is not below [`LINK_SLOTS`], or the row is gone.
     NoLink,
-    /// The peer has announced no buffer of that key and address on the link.
+    /// The peer has not announced a buffer of that key and address on the link.
     Unknown,
     /// Another connection writes to the element.
     InUse,
@@ -128,8 +128,8 @@ impl<'a> Rtokens<'a> {
         }
     }
 
-    /// Returns the row of the buffer that the peer announced on the link in `slot`: the one that
-    /// has it already, or a free one that is filled.
+    /// Returns the row of the buffer that the peer announced on the link in `slot`: an existing row, or a free one that
+    /// is filled.
     ///
     /// # Errors
     ///
@@ -150,9 +150,9 @@ impl<'a> Rtokens<'a> {
         })
     }
 
-    /// Gives a connection an element of a buffer, named as on the link in `slot`, that the peer has announced
-    /// before: what a handshake says adds no buffer to a link group. The element is the connection's until
-    /// [`Rtokens::release`] (RFC 7609 section 4.4.2).
+    /// Claims an element of a buffer that the peer has announced before, identified by its token on the link in `slot`:
+    /// a handshake's token does not add a buffer to a link group. Claimed until [`Rtokens::release`] (RFC 7609 section
+    /// 4.4.2).
     ///
     /// # Errors
     ///
@@ -176,8 +176,7 @@ impl<'a> Rtokens<'a> {
         Ok(RowId { index, generation })
     }
 
-    /// Nothing is written any more to an element that was claimed. If the peer has deleted the buffer there is
-    /// nothing to do.
+    /// Releases a claimed element, which is not written to any more. Does nothing if the peer has deleted the buffer.
     pub fn release(&mut self, id: RowId, element: RmbeIndex) {
         let row = self.rows.get_mut(id.index);
         let row = row.filter(|row| row.generation == id.generation);
@@ -186,7 +185,7 @@ impl<'a> Rtokens<'a> {
         }
     }
 
-    /// Notes where a known buffer lies on another link.
+    /// Records the token of a known buffer on another link.
     ///
     /// # Errors
     ///
@@ -199,7 +198,7 @@ impl<'a> Rtokens<'a> {
         row.ok_or(Refused::NoLink)?.set(slot, token)
     }
 
-    /// Finds the buffer that has `rkey` on the link in `slot`.
+    /// Returns the row of the buffer with `rkey` on the link in `slot`.
     pub fn find(&self, slot: usize, rkey: Rkey) -> Option<RowId> {
         let has_key = |row: &Row| row.get(slot).is_some_and(|token| token.rkey == rkey);
         let index = self.position(has_key)?;
@@ -207,8 +206,8 @@ impl<'a> Rtokens<'a> {
         Some(RowId { index, generation })
     }
 
-    /// Returns where a buffer lies on the link in `slot`; `None` if the peer deleted it or never
-    /// said so for this link, in which case nothing may be written.
+    /// Returns a buffer's token on the link in `slot`; `None` if the peer deleted the buffer or sent no token for this
+    /// link: then it must not be written to.
     pub fn get(&self, id: RowId, slot: usize) -> Option<Rtoken> {
         let row = self
             .rows
@@ -217,8 +216,7 @@ impl<'a> Rtokens<'a> {
         row?.get(slot)
     }
 
-    /// Forgets every buffer that has `rkey` on the link in `slot`, on all links; says whether
-    /// there was one.
+    /// Removes every buffer with `rkey` on the link in `slot`, on all links; returns whether there was one.
     pub fn delete(&mut self, slot: usize, rkey: Rkey) -> bool {
         let mut found = false;
         for row in self.rows.iter_mut() {
@@ -230,7 +228,7 @@ impl<'a> Rtokens<'a> {
         found
     }
 
-    /// Forgets what was known for the link in `slot`, which is gone.
+    /// Removes the tokens of the link in `slot`, which is gone.
     pub fn delete_link(&mut self, slot: usize) {
         for row in self.rows.iter_mut().filter(|row| row.get(slot).is_some()) {
             if let Some(token) = row.tokens.get_mut(slot) {
@@ -242,7 +240,7 @@ impl<'a> Rtokens<'a> {
         }
     }
 
-    /// Says whether there is no free row among those that the caller gave.
+    /// Returns true if none of the caller's rows is free.
     pub fn is_full(&self) -> bool {
         self.position(Row::is_empty).is_none()
     }
@@ -313,7 +311,7 @@ mod tests {
         for wrong in [token(1, 101), token(2, 100), token(0, 0), token(0, 100)] {
             assert_eq!(table.claim(0, wrong, element(1)), Err(Refused::Unknown));
         }
-        // By the key on another link it is not that buffer.
+        // The key is valid on another link only.
         for slot in [1, 2, LINK_SLOTS] {
             let claimed = table.claim(slot, token(1, 100), element(1));
             assert_eq!(claimed, Err(Refused::Unknown));
@@ -364,7 +362,7 @@ mod tests {
         table.add(0, token(1, 100)).unwrap();
         let new = table.claim(0, token(1, 100), element(1)).unwrap();
         assert_ne!(new, old);
-        // That of the old connection is not this one.
+        // Belonged to the old connection, not to this one.
         table.release(old, element(1));
         assert_eq!(
             table.claim(0, token(1, 100), element(1)),

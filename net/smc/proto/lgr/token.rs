@@ -2,23 +2,23 @@
 
 //! Alert tokens: the numbers by which a peer addresses our connections.
 //!
-//! One counter serves every link group, so that a token is not met again soon after its
-//! connection is gone (RFC 7609 section 2.3; C function `smc_lgr_add_alert_token`).
+//! One counter serves all link groups, so that a token is not reused soon after its connection is gone (RFC 7609
+//! section 2.3; C function `smc_lgr_add_alert_token`).
 
 use crate::id::AlertToken;
 
-/// Returns the token after `last` that is neither zero nor `in_use` in the link group; `None`
-/// after [`MAX_TRIES`] in a row were, which the connections of a group cannot do.
+/// Returns the next token after `last` that is neither zero nor `in_use` in the link group; `None` after [`MAX_TRIES`]
+/// tokens in use, more than a group has connections.
 ///
-/// The caller makes the result its next `last`.
+/// The caller passes the result as `last` in its next call.
 pub fn next(last: AlertToken, in_use: impl Fn(AlertToken) -> bool) -> Option<AlertToken> {
     (1..=MAX_TRIES)
         .map(|step| AlertToken(last.0.wrapping_add(step)))
         .find(|token| token.0 != 0 && !in_use(*token))
 }
 
-/// More than the connections of a group (255 by the server's count, for a moment more by the client's)
-/// and the zero that is skipped.
+/// More than the connections of a group (255 by the server's count, briefly more by the client's) plus the skipped
+/// zero.
 pub const MAX_TRIES: u32 = 512;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the LLC core asks of its caller.
+//! Actions that the LLC core requests from its caller.
 
 use super::error::{
     AddLinkError,
@@ -19,55 +19,54 @@ use crate::wire::llc::{
     NewLink, //
 };
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// Send this on the link in `slot`. If that fails, take the link down and say so with
-    /// [`super::Llc::on_link_down`].
+    /// Send this on the link in `slot`. On failure take the link down and report it by [`super::Llc::on_link_down`].
     Send {
         /// The link's slot.
         slot: usize,
-        /// What to send.
+        /// The message.
         message: Message<'a>,
     },
-    /// The server's request in a first contact is here: bring the queue pair to RTS, register the buffers, then
-    /// call [`super::Llc::on_link_prepared`]. The link has this number from now on.
+    /// The server's request in a first contact arrived: bring the queue pair to RTS, register the buffers, then call
+    /// [`super::Llc::on_link_prepared`]. The link has this number from now on.
     PrepareLink {
         /// The link's slot.
         slot: usize,
-        /// The number that the server gave it.
+        /// The number assigned by the server.
         link_num: LinkNum,
     },
-    /// This was queued, as [`super::Llc::has_link_work`] says.
+    /// This was queued; see [`super::Llc::has_link_work`].
     LinkWork(LinkWork),
-    /// Version 1: send what [`keys_from`](super::add::keys_from) makes of the buffers on the new link.
+    /// Version 1: send the message that [`keys_from`](super::add::keys_from) makes of the buffers on the new link.
     SendKeys {
         /// The slot of the link to send it on.
         on: usize,
-        /// Whether it asks or answers.
+        /// Whether it is a request or a response.
         kind: Kind,
         /// The new link.
         link_num: LinkNum,
-        /// How many keys were sent before.
+        /// The number of keys sent before.
         from: u8,
     },
-    /// CONFIRM_LINK went both ways: the link is active.
+    /// CONFIRM_LINK was exchanged: the link is active.
     ActivateLink {
         /// The link's slot.
         slot: usize,
-        /// The peer's name for it, for diagnosis.
+        /// The peer's UID of the link, for diagnosis.
         peer_uid: LinkUid,
     },
-    /// The peer did not answer when the link was tested: take it down.
+    /// The peer did not answer TEST_LINK: take the link down.
     LinkDead {
         /// The link's slot.
         slot: usize,
     },
     /// The peer ends the whole group: [`crate::lgr::End::ByPeer`].
     TerminateGroup(DeleteReason),
-    /// The flow under way ended so; wake whoever waits for it or for its end.
+    /// The flow under way ended; wake all threads that wait for it or for its end.
     Finished(Finished),
-    /// Nothing is to be done, and why.
+    /// Nothing to do, and why.
     Ignored(Ignored),
 }
 
@@ -78,12 +77,12 @@ pub enum DeleteCause {
     LostPath,
     /// The server does not need it: the client is sent a DELETE LINK, then it is cleared.
     AsymmetricUnneeded,
-    /// Both sides know.
+    /// Both sides know of the deletion.
     Agreed,
 }
 
 impl DeleteCause {
-    /// What the peer is told; `None` if it knows.
+    /// The reason sent to the peer; `None` if the peer knows.
     pub(super) const fn reason(self) -> Option<DeleteReason> {
         match self {
             Self::LostPath => Some(DeleteReason::LOST_PATH),
@@ -93,20 +92,20 @@ impl DeleteCause {
     }
 }
 
-/// One item of work.
+/// One item of work on links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkWork {
     /// A connection waits for messages that another link may have received.
     FlushRx,
-    /// The link in a slot goes: [`super::Llc::stop_watching`], move its connections to another one, then
+    /// The link in a slot is to be deleted: [`super::Llc::stop_watching`], move its connections to another one, then
     /// [`super::Llc::delete_link`] if it was watched. Without another link the group ends.
     DeleteLink(usize, DeleteCause),
-    /// Client: the server offers a link. Look for a port, make a queue pair that receives from it, map the buffers,
-    /// then call [`super::Llc::on_offer_answered`].
+    /// Client: the server offers a link. Find a port, create a queue pair that receives from it, map the buffers, then
+    /// call [`super::Llc::on_offer_answered`].
     AcceptAddLink {
         /// Slot of the link that the flow runs on.
         on: usize,
-        /// Where the new link is to be.
+        /// Slot for the new link.
         slot: usize,
         /// The server's end.
         link: NewLink,
@@ -114,31 +113,31 @@ pub enum LinkWork {
     /// Server: the client accepted the link in a slot. Connect the queue pair to it, bring it to RTS, register the
     /// buffers, then call [`super::Llc::on_link_prepared`].
     ConnectLink(usize, NewLink),
-    /// Client: the server's CONFIRM LINK is here. Bring the link in a slot to RTS, register the buffers, then call
+    /// Client: the server's CONFIRM LINK arrived. Bring the link in a slot to RTS, register the buffers, then call
     /// [`super::Llc::on_link_prepared`].
     PrepareLink(usize),
-    /// There is one more link: move connections of others to it.
+    /// A link was added: move connections of other links to it.
     Rebalance,
-    /// Another link may be of use: [`super::Llc::plan_add_link`] says what to do.
+    /// Another link may be of use: [`super::Llc::plan_add_link`] decides what to do.
     AddLink(Occasion),
 }
 
-/// How a flow ended.
+/// Result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// The first contact.
     FirstContact(Result<(), FirstContactError>),
     /// CONFIRM_RKEY; an error means [`crate::reason::Reason::RegistrationFailed`].
     ConfirmRkey(Result<(), RkeyError>),
-    /// DELETE_RKEY; an error means nothing.
+    /// DELETE_RKEY; an error has no effect.
     DeleteRkey(Result<(), RkeyError>),
     /// The deletion of a link at the server.
     DeleteLink,
-    /// ADD_LINK. After an error the work of the links takes away what was made for the link.
+    /// ADD_LINK. After an error link work releases what was created for the link.
     AddLink {
         /// The new link's slot.
         slot: usize,
-        /// How it went.
+        /// The result.
         result: Result<(), AddLinkError>,
     },
 }
@@ -148,26 +147,26 @@ pub enum Finished {
 pub enum Ignored {
     /// The message has the layout of another version than the link group.
     WrongVersion,
-    /// Nobody waits for it, or it is late.
+    /// It is not expected, or late.
     Unexpected,
-    /// It answers something else than what was asked.
+    /// It answers another request than ours.
     OtherAnswer,
-    /// It came on another link than the one asked on.
+    /// It arrived on another link than the request was sent on.
     OtherLink,
-    /// Only the other role gets such a message.
+    /// Only the other role receives such a message.
     NotForRole,
-    /// It names a link that is not there.
+    /// It names a link that does not exist.
     UnknownLink,
-    /// It waits until the flow under way ends.
+    /// It is queued until the flow under way ends.
     Delayed,
-    /// It says only that the link works.
+    /// It only shows that the link works.
     Noted,
 }
 
-/// The most that one call returns: a first contact that ends, and a deletion that waited for it.
+/// Maximum number of actions of one call: a first contact that ends, and a deletion that waited for it.
 pub const MAX_ACTIONS: usize = 4;
 
-/// The things to do, in order.
+/// Actions, in order.
 #[must_use = "the peer waits for what is to be sent"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actions<'a> {
@@ -175,7 +174,7 @@ pub struct Actions<'a> {
 }
 
 impl<'a> Actions<'a> {
-    /// Appends an action. A full list is a defect of the core, which the tests look for.
+    /// Appends an action. A full list is a defect of the core, which the tests detect.
     pub(super) fn push(&mut self, action: Action<'a>) {
         let free = self.list.iter_mut().find(|place| place.is_none());
         debug_assert!(free.is_some(), "no place for {action:?}");
@@ -190,7 +189,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// How the flow ended, if it did.
+    /// The result of the flow, if it ended.
     pub(super) fn finished(&self) -> Option<Finished> {
         self.iter().find_map(|action| match action {
             Action::Finished(how) => Some(*how),

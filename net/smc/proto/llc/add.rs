@@ -3,9 +3,9 @@
 //! ADD_LINK: one more link for a group (RFC 7609 sections 4.4.3 and 4.5.5; C functions
 //! `smc_llc_srv_add_link`, `smc_llc_cli_add_link`).
 //!
-//! The server offers its end of the link, the client answers with its own; both name their buffers
-//! on it, in version 1 by messages of their own. CONFIRM_LINK on the new link ends the flow. All
-//! but CONFIRM_LINK travels on a link that is active.
+//! The server offers its end of the link, the client answers with its own; both announce their buffers on it, in
+//! version 1 by separate messages. CONFIRM_LINK on the new link ends the flow. All other messages are sent on an active
+//! link.
 //!
 //! - [`server`]: the side that offers
 //! - [`client`]: the side that answers
@@ -49,7 +49,7 @@ pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 /// Keys in one ADD_LINK_CONT.
 const KEYS_EACH: u8 = 2;
 
-/// Which link a flow is about.
+/// The links of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Slot of the link that carries the flow.
@@ -73,7 +73,7 @@ impl Place {
         self.finished(Err(error)).into()
     }
 
-    /// Ends the flow without a link, and tells the peer, which may think that there is one.
+    /// Ends the flow without a link, and sends the peer a DELETE LINK, as it may consider the link added.
     fn given_up<'a>(&self, error: AddLinkError, version: Version) -> Actions<'a> {
         let request = DeleteLink {
             link_num: Some(self.link_num),
@@ -86,7 +86,7 @@ impl Place {
         actions
     }
 
-    /// Notes where the peer's buffers are on the new link. Those that are not known are left out.
+    /// Records the peer's RTokens on the new link. Unknown buffers are skipped.
     fn learn(&self, rtokens: &mut Rtokens<'_>, keys: &[NewLinkRkey]) {
         for key in keys {
             let token = Rtoken {
@@ -94,20 +94,20 @@ impl Place {
                 addr: key.new_addr(),
             };
             if let Some(row) = rtokens.find(self.on, key.rkey()) {
-                // Key zero says that the buffer is not on the link; nothing is written to it there.
+                // Key zero means that the buffer is not on the link; nothing is written to it there.
                 let _ = rtokens.set(row, self.slot, token);
             }
         }
     }
 }
 
-/// The exchange of keys in version 1: both send two at a time until neither has more.
+/// The exchange of keys in version 1: both sides send two at a time until neither has more.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
-    /// Keys of ours, and how many of them were sent.
+    /// Our keys, and how many of them were sent.
     ours: u8,
     sent: u8,
-    /// Keys that the peer still has, once it said so.
+    /// Keys that the peer has yet to send, once known.
     theirs: Option<u8>,
 }
 
@@ -132,7 +132,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the peer's next message; says whether it is that.
+    /// Processes the peer's next message; returns false if it is not that.
     fn take(
         &mut self,
         cont: &AddLinkCont<'_>,
@@ -154,7 +154,7 @@ impl Exchange {
     }
 }
 
-/// Makes the message that [`Action::SendKeys`] asks for, from all `keys` of the new link.
+/// Makes the message for [`Action::SendKeys`], from all `keys` of the new link.
 pub fn keys_from(link_num: LinkNum, keys: Keys<'_>, from: u8) -> Body<'_> {
     let rest = keys.as_slice().get(usize::from(from)..).unwrap_or_default();
     let (here, following) = rest.split_at(rest.len().min(usize::from(KEYS_EACH)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! DELETE_LINK: the peer wants a link, or all of them, to go.
+//! DELETE_LINK: one link, or all of them, is to be deleted.
 //!
-//! The server decides about links: a client asks it, and the server asks all back; the client
-//! answers the server (RFC 7609 section 3.5.5.2; C functions `smc_llc_process_cli_delete_link`,
+//! The server decides about links: a client sends it a request, and the server sends a request back for each; the
+//! client answers the server (RFC 7609 section 3.5.5.2; C functions `smc_llc_process_cli_delete_link`,
 //! `smc_llc_process_srv_delete_link`).
 
 use super::action::{
@@ -35,16 +35,16 @@ use crate::wire::llc::{
     DeleteReason, //
 };
 
-/// A link of ours that is to go.
+/// A link of ours that is to be deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteLinkParams {
-    /// Slot of another link, on which the peer is told.
+    /// Slot of another link, to send the DELETE LINK on.
     pub on: usize,
     /// Slot of the link.
     pub slot: usize,
     /// Its number.
     pub link_num: LinkNum,
-    /// Why it goes.
+    /// Why it is deleted.
     pub cause: DeleteCause,
 }
 
@@ -66,7 +66,7 @@ impl Llc {
                 self.answer_deletion(arrival.slot, request, DeleteReason::UNKNOWN_LINK)
             }
             (Role::Client, Some(slot)) => {
-                // The answer goes first: it may have to go out on the link that is deleted.
+                // The answer is sent first: it may have to use the link that is deleted.
                 let mut actions = self.answer_deletion(arrival.slot, request, DeleteReason::DONE);
                 actions.push(agreed(slot));
                 actions
@@ -83,7 +83,7 @@ impl Llc {
         }
     }
 
-    /// The peer deletes the link that is being added, which the tables may not have yet.
+    /// The peer deletes the link that is being added, which the tables may not contain yet.
     fn on_delete_new_link<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
         match self.flow.as_ref()? {
             Flow::Offer(flow) => flow.on_delete(request),
@@ -92,9 +92,9 @@ impl Llc {
         }
     }
 
-    /// Has a link of ours deleted that was in use, and whose connections use another one already. If the peer does not
-    /// know, the server asks it, and has the link deleted once more at the answer; the client says it and does not
-    /// wait: the server will ask it in turn. Another link is added or invited in its place.
+    /// Deletes a link of ours that was in use, and whose connections have moved to another one. If the peer does not
+    /// know, the server sends a request, and queues the deletion once more at the answer; the client sends a request
+    /// and does not wait, as the server sends one in turn. Another link is added or invited in its place.
     pub fn delete_link<'a>(&mut self, link: DeleteLinkParams, now: Instant) -> Actions<'a> {
         self.replace_link(now);
         let Some(reason) = link.cause.reason() else {
@@ -118,8 +118,8 @@ impl Llc {
         }
     }
 
-    /// The peer deletes all links. The client answers a server, which may keep the link until then;
-    /// what a client asks for the server does, see [`End::delete_all`].
+    /// The peer deletes all links. The client answers a server, which may keep the link until then; the server carries
+    /// out a client's request, see [`End::delete_all`].
     fn on_delete_group<'a>(&self, request: &DeleteLink, slot: usize) -> Actions<'a> {
         let mut actions = match self.role {
             Role::Server => Actions::default(),
@@ -129,8 +129,8 @@ impl Llc {
         actions
     }
 
-    /// Makes the message on the link in `slot` that ends the whole group, if the peer is to be told.
-    /// [`Action::TerminateGroup`] says that the peer did the same.
+    /// Makes the message on the link in `slot` that ends the whole group, if one is to be sent.
+    /// [`Action::TerminateGroup`] is the peer's equivalent.
     pub fn delete_all(&self, why: End, slot: usize) -> Actions<'static> {
         match why.delete_all(self.role) {
             Some(request) => self.ask(slot, Body::DeleteLink(request)),
@@ -151,7 +151,7 @@ impl Llc {
     fn delete_or_delay<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
         match &self.flow {
             None => self.begin_deletion(what, now),
-            // Both sides saw the loss.
+            // Both sides detected the failure.
             Some(Flow::DeleteLink { what: same, .. }) if same.slot == what.slot => {
                 Action::Ignored(Ignored::Noted).into()
             }
@@ -162,7 +162,7 @@ impl Llc {
         }
     }
 
-    /// The server asks the client, whoever wanted it first, and deletes when it answered.
+    /// The server sends the client a request, whichever side began, and deletes the link at the answer.
     pub(super) fn begin_deletion<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
         let deadline = now.saturating_add(ANSWER_WAIT);
         self.flow = Some(Flow::DeleteLink { what, deadline });

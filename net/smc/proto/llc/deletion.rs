@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A link that is to be deleted, as the server does it: it waits for other flows, then for the client's answer.
+//! The server's deletion of a link: it waits for other flows, then for the client's answer.
 
 use super::action::{
     Action,
@@ -15,14 +15,14 @@ use crate::wire::llc::DeleteLink;
 /// One link to be deleted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkDeletion {
-    /// The link that the request came on.
+    /// The link that the request is sent on.
     pub(super) on: usize,
     /// The link to be deleted.
     pub(super) slot: usize,
     pub(super) request: DeleteLink,
 }
 
-/// The link goes, because both sides know that it does.
+/// Deletes the link; both sides know of that.
 pub(super) const fn agreed<'a>(slot: usize) -> Action<'a> {
     Action::LinkWork(LinkWork::DeleteLink(slot, DeleteCause::Agreed))
 }
@@ -33,7 +33,7 @@ impl LinkDeletion {
         self.slot
     }
 
-    /// Says whether it has to do with the link in `slot`.
+    /// Returns true if the deletion involves the link in `slot`.
     pub(super) const fn concerns(&self, slot: usize) -> bool {
         self.on == slot || self.slot == slot
     }
@@ -46,7 +46,7 @@ impl LinkDeletion {
         }
     }
 
-    /// Answered or not, the link goes.
+    /// Deletes the link, answered or not.
     pub(super) fn done<'a>(&self) -> Actions<'a> {
         let mut actions = Actions::from(agreed(self.slot));
         actions.push(Action::Finished(Finished::DeleteLink));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a message of the peer means: by its type, our role and the flow under way.
+//! Dispatches a message of the peer by its type, our role and the flow under way.
 
 use super::add::client::{
     rejection,
@@ -36,7 +36,7 @@ use crate::wire::List;
 const INVITED: Action<'static> = Action::LinkWork(LinkWork::AddLink(Occasion::Invitation));
 
 impl Llc {
-    /// Takes a message from the peer.
+    /// Processes a message of the peer.
     pub fn on_message<'a>(
         &mut self,
         message: &Message<'a>,
@@ -57,10 +57,10 @@ impl Llc {
         self.note(actions, now)
     }
 
-    /// A request of the server may end the client's first contact before it is looked at.
+    /// A request of the server may end the client's first contact before it is processed.
     fn note_request<'a>(&mut self, body: &Body<'a>, now: Instant) -> Actions<'a> {
         let actions = match (body, &mut self.flow) {
-            // The server's own request, or its end.
+            // The first contact's own request, or its end.
             (Body::ConfirmLink(_) | Body::DeleteLink(_), _) => Actions::default(),
             (_, Some(Flow::FirstContact(flow))) => {
                 flow.on_other_request(matches!(body, Body::TestLink(_)))
@@ -132,8 +132,8 @@ impl Llc {
             (Body::DeleteLink(answer), None) if answer.link_num.is_none() => {
                 Action::TerminateGroup(answer.reason).into()
             }
-            // Whatever came on the link shows that it lives; the caller noted that.
-            // Neither is an answer to an invitation of ours waited for.
+            // Any message on the link shows that it works; the caller noted that. No answer to an invitation of ours is
+            // awaited, either.
             (Body::TestLink(_) | Body::ReqAddLink(_), _) => Action::Ignored(Ignored::Noted).into(),
             (_, _) => unexpected(),
         };
@@ -155,7 +155,7 @@ impl Llc {
         }
     }
 
-    /// The server offers a link. One that has been there before comes late, or twice.
+    /// The server offers a link. An offer for a link that exists already is late or a duplicate.
     fn on_offer<'a>(
         &mut self,
         request: &AddLink<'a>,
@@ -191,8 +191,8 @@ impl Llc {
         }
     }
 
-    /// The client can add a link. It is answered at once, whether or not an offer follows: a C client
-    /// begins no other flow until then.
+    /// The client can add a link. It is answered at once, whether or not an offer follows: a C client begins no other
+    /// flow until then.
     fn on_req_add_link<'a>(&self, slot: usize) -> Actions<'a> {
         match self.role {
             Role::Server => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TEST_LINK with a number (RFC 7609 section 3.5.5.5): the peer returns the bytes of the request, so that the
-//! answer tells which one it is for.
+//! TEST_LINK with a number (RFC 7609 section 3.5.5.5): the peer returns the bytes of the request, so that the answer
+//! identifies it.
 
 use crate::wire::llc::{
     Body,
@@ -18,8 +18,7 @@ impl Body<'_> {
 }
 
 impl Message<'_> {
-    /// The number of the TEST_LINK that the message answers; `None` if it is no such answer, or to one without a
-    /// number.
+    /// The number of the TEST_LINK that the message answers; `None` if it answers none, or one without a number.
     pub fn echoed(&self) -> Option<u64> {
         let (Kind::Response, Body::TestLink([a, b, c, d, e, f, g, h, ..])) = (self.kind, self.body)
         else {
@@ -29,7 +28,7 @@ impl Message<'_> {
         (number != 0).then_some(number)
     }
 
-    /// Whether the peer deletes keys of its buffers.
+    /// Whether the message deletes RKeys of the peer's buffers.
     pub fn deletes_rkeys(&self) -> bool {
         matches!((self.kind, self.body), (Kind::Request, Body::DeleteRkey(_)))
     }

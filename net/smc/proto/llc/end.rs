@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Our end of a link, and what is said of it in messages.
+//! Our end of a link, and the messages that describe it.
 
 use crate::id::{
     Gid,
@@ -40,13 +40,13 @@ pub struct LocalEnd {
     pub qp_num: QpNum,
     /// The link's number, given by the server. The client of a first contact does not know it yet.
     pub link_num: LinkNum,
-    /// Our name for link number zero of the group, for diagnosis.
+    /// Our UID for link number zero of the group, for diagnosis.
     pub group_uid: u32,
     /// The release of version 2; [`Release::R0`] in version 1.
     pub release: Release,
     /// The limits of the group.
     pub limits: Limits,
-    /// No gateway lies between the two ports.
+    /// No gateway is between the two ports.
     pub is_direct: bool,
 }
 
@@ -70,11 +70,11 @@ impl LocalEnd {
         }
     }
 
-    /// Makes the request that tells the client that there will be no second link.
+    /// Makes a request that shows the client that no second link follows.
     ///
-    /// A C client whose limit is above one waits three seconds for an ADD_LINK. One without a
-    /// path MTU is rejected at once and ends the wait (RFC 7609 appendix A.3.2, reason 2). In
-    /// version 2 the part with the keys belongs to every such request, even without a key.
+    /// A C client whose limit is above one waits three seconds for an ADD_LINK. One without a path MTU is rejected at
+    /// once and ends the wait (RFC 7609 appendix A.3.2, reason 2). In version 2 the part with the keys belongs to every
+    /// such request, even without a key.
     pub(super) fn no_more_links(&self) -> Body<'static> {
         let number = self.link_num.0.checked_add(1).unwrap_or(1);
         let link = NewLink {
@@ -100,13 +100,13 @@ impl LocalEnd {
 pub struct NewEnd<'a> {
     /// The end.
     pub end: LocalEnd,
-    /// The port's path MTU; of the client, the lower of both.
+    /// The port's path MTU; for the client, the lower of both.
     pub mtu: Mtu,
     /// The first packet number of the queue pair.
     pub psn: Psn,
-    /// Where we listen for the connection, as the client of a link over iWARP.
+    /// The address where we listen for the connection, as the client of a link over iWARP.
     pub listen_addr: Option<IwListenAddr>,
-    /// All buffers that the peer knows, by their keys on the link that the flow runs on.
+    /// All buffers known to the peer, by their keys on the link that the flow runs on.
     pub keys: Keys<'a>,
 }
 

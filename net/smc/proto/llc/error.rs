@@ -8,9 +8,9 @@ use crate::wire::llc::RejectReason;
 /// Why no link was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddLinkError {
-    /// The peer was not heard in time.
+    /// No message of the peer arrived in time.
     Silent,
-    /// The client does not want it.
+    /// The client rejected it.
     Rejected(RejectReason),
     /// The peer deleted it before it was active.
     Deleted,
@@ -22,26 +22,26 @@ pub enum AddLinkError {
     Unusable,
 }
 
-/// Why there is no link.
+/// Why a first contact failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstContactError {
-    /// The peer was not heard. Look for a DECLINE on TCP, until the [patience](super::first_contact::patience) is over, and ask
-    /// [`crate::handshake::after_silence`] what it means.
+    /// No message of the peer arrived. Wait for a DECLINE on TCP, until the [patience](super::first_contact::patience)
+    /// is over, then [`crate::handshake::after_silence`] interprets the result.
     Silent,
-    /// Client: the server has neither declined nor tested the link, and the answer did not arrive as far as is
-    /// known. A C server that has the answer uses the link, so there is no way back to TCP.
+    /// Client: the server has neither declined nor tested the link, and the answer is not known to have arrived. A C
+    /// server that has the answer uses the link, so a fallback to TCP is impossible.
     Undecided,
     /// The link cannot be used.
     Failed(Reason),
 }
 
-/// Why the peer did not take note.
+/// Why an RKey request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RkeyError {
     /// No answer in time.
     TimedOut,
-    /// The peer has no place for the buffer, or does not know it.
+    /// The peer has no room for the buffer, or does not know it.
     Refused,
-    /// The link that the answer would come on is gone.
+    /// The link on which the answer is expected is gone.
     LinkLost,
 }

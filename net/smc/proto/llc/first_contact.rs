@@ -2,17 +2,17 @@
 
 //! The first contact: CONFIRM_LINK on the first link of a new group.
 //!
-//! The server asks, the client brings its queue pair up and answers. Until then nothing is written into a
+//! The server sends a request, the client brings its queue pair up and answers. Until then nothing is written to a
 //! buffer (RFC 7609 section 3.5.1.7; C functions `smcr_serv_conf_first_link`,
 //! `smcr_clnt_conf_first_link`).
 //!
-//! Packets may stop in one direction at any of these messages, so one side decides and the other one waits
-//! to hear of it. The server decides: it tests the link once more (TEST_LINK), as the client's answer says
-//! nothing of what the server sends since, and uses the link when that is answered, else it declines over
-//! TCP. The client, once it has answered, declines no more. It uses the link when the server's next request
-//! shows that the server does; when the peer is one that does not test, as C peers, when its answer has
-//! arrived; and when a server that has tested the link sends no DECLINE for longer than it takes. When nothing of
-//! that happens the connection is lost: a C server that has the answer uses the link.
+//! Packets may stop in one direction at any of these messages, so one side decides and the other one waits for the
+//! decision. The server decides: it tests the link once more (TEST_LINK), as the client's answer does not show that
+//! later messages of the server arrive, and uses the link when that is answered, else it declines over TCP. The client
+//! never declines after its answer. It uses the link when the server's next request shows that the server does; with a
+//! peer that does not test, as C peers, when its answer has arrived; and when a server that has tested the link sends
+//! no DECLINE within the time for it. If none of that happens the connection is lost: a C server that has the answer
+//! uses the link.
 
 use super::action::{
     Action,
@@ -44,36 +44,35 @@ use crate::wire::llc::{
 };
 use crate::wire::Version;
 
-/// Time that the client waits for the request before it declines. A server of ours declines 2 seconds after
-/// its request; a C server waits 2 seconds for the answer, then reads a DECLINE for 1 second, then sends its
-/// own and reads none. So both sides never decline at the same moment.
+/// Time that the client waits for the request before it declines. A server of this implementation declines 2 seconds
+/// after its request; a C server waits 2 seconds for the answer, then for a DECLINE for 1 second, then sends its own
+/// and reads none. So both sides never decline at the same moment.
 pub const CLIENT_WAIT: Duration = Duration::from_millis(2500);
 
-/// What a peer gets on top of these times if it took long to answer over TCP, or this machine is late to look: it is far
-/// away, or one of the two machines is busy. A firewall slows down nothing of that.
+/// Time added for a peer that was slow to answer over TCP, or if this host runs late: the peer is far away, or one of
+/// the two hosts is busy. A firewall delays neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     length: Duration,
-    /// How much longer it may get.
+    /// How much longer it may become.
     spare: Duration,
 }
 
 impl Grace {
-    /// That of a C peer, which reads a DECLINE for one second only: a server from two seconds after its request, a client
-    /// after its answer.
+    /// For a C peer, which waits for a DECLINE for one second only: a server from two seconds after its request, a
+    /// client after its answer.
     pub const NONE: Self = Self {
         length: Duration::ZERO,
         spare: Duration::ZERO,
     };
 
-    /// The most of it: with it the server still declines before the client stops to wait for that
-    /// ([`DECISION_WAIT`]).
+    /// The maximum: with it the server still declines before the client's wait for that ends ([`DECISION_WAIT`]).
     const MAX: Duration = Duration::from_secs(3);
 
-    /// Messages over RDMA and TCP differ by what both machines do for them, so that it is some round trips long.
+    /// RDMA and TCP messages differ in the processing on both hosts, so it is several round trips long.
     const ROUND_TRIPS: u32 = 4;
 
-    /// That of a peer with this module which took so long at most to answer a message over TCP.
+    /// For a peer with this module; `round_trip` is the longest time that it took to answer a message over TCP.
     pub fn new(round_trip: Duration) -> Self {
         let length = round_trip.saturating_mul(Self::ROUND_TRIPS).min(Self::MAX);
         Self {
@@ -82,7 +81,7 @@ impl Grace {
         }
     }
 
-    /// The machine was too busy to look in time, by so much. Returns how much longer the peer gets.
+    /// Uses up spare time because this host was `late`. Returns how much longer the peer gets.
     fn grow(&mut self, late: Duration) -> Duration {
         let more = late.min(self.spare);
         self.spare = self.spare.saturating_sub(more);
@@ -90,8 +89,8 @@ impl Grace {
     }
 }
 
-/// Time from its beginning after which a first contact that came to nothing is declined. What fails before,
-/// other than for a [`Reason`], may be because the peer declines: that is awaited so long.
+/// Time from its beginning after which a failed first contact is declined. An earlier failure without a [`Reason`] may
+/// be due to a DECLINE of the peer, which is awaited until then.
 pub const fn patience(role: Role, grace: Grace) -> Duration {
     let wait = match role {
         Role::Client => CLIENT_WAIT,
@@ -100,22 +99,21 @@ pub const fn patience(role: Role, grace: Grace) -> Duration {
     wait.saturating_add(grace.length)
 }
 
-/// Time that the client waits for the server's decision after its answer. A C server's DECLINE comes after
-/// 5 seconds, of which it waits 2 for messages to leave.
+/// Time that the client waits for the server's decision after its answer. A C server's DECLINE comes after 5 seconds,
+/// of which it waits 2 for messages to leave.
 pub const DECISION_WAIT: Duration = Duration::from_secs(7);
 
-/// Time that the server's test has at least, should the client's answer have come late. A C client reads a
-/// DECLINE 2 to 3 seconds after its answer.
+/// Minimum time for the server's test, should the client's answer have come late. A C client waits for a DECLINE 2 to 3
+/// seconds after its answer.
 const TEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Time after which the server asks once more. A C client drops a request that it sees before it
-/// is ready for it, between its CONFIRM and the start of its flow. One that has answered takes the second request for
-/// the end of its two seconds, and reads a DECLINE for one second from then on: it has to come well before that is over.
+/// Time after which the server repeats its request. A C client drops a request that arrives between its CONFIRM and the
+/// start of its flow. After its answer, a second request ends its wait of two seconds, and it waits for a DECLINE for
+/// one second from then on: that has to arrive well before the end.
 pub const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
-/// The thread that waits for the end of a first contact looks that often ([`super::Llc::on_awake`]), unless the machine is
-/// too busy to wake it. Such a machine is too busy for what comes by RDMA as well, so that the rest of the time does not
-/// count.
+/// The thread that waits for the end of a first contact calls [`super::Llc::on_awake`] that often, unless this host is
+/// too busy to wake it. Such a host is too busy for RDMA messages as well, so the excess time does not count.
 pub const AWAKE_WITHIN: Duration = Duration::from_millis(120);
 
 /// The first contact under way.
@@ -123,18 +121,18 @@ pub const AWAKE_WITHIN: Duration = Duration::from_millis(120);
 pub(super) struct FirstContact {
     link: LocalEnd,
     grace: Grace,
-    /// When the thread that waits was awake, or would have had to be.
+    /// When the waiting thread last ran, or should have run.
     awake: Instant,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Server: the request is out.
+    /// Server: the request was sent.
     Asked {
         again: Option<Instant>,
         deadline: Instant,
-        /// When a test that begins at once ends.
+        /// Deadline of a test that begins at once.
         test_deadline: Instant,
     },
     /// Server: the client has answered, and its answer to the test is awaited.
@@ -149,9 +147,9 @@ enum State {
         link_num: LinkNum,
         peer_uid: LinkUid,
     },
-    /// Client: the answer is out, and the server's decision is awaited.
+    /// Client: the answer was sent, and the server's decision is awaited.
     Answered {
-        /// The server's test was here.
+        /// The server's test has arrived.
         is_tested: bool,
         deadline: Instant,
     },
@@ -191,7 +189,7 @@ impl FirstContact {
         self.link.slot
     }
 
-    /// The thread that waits is awake at `now`, or a timer is due that it should have seen by then.
+    /// The waiting thread is running at `now`, or a timer is due that it should have handled by then.
     pub(super) fn on_awake(&mut self, now: Instant) {
         let late = now.saturating_since(self.awake);
         let late = late.saturating_sub(AWAKE_WITHIN);
@@ -218,13 +216,13 @@ impl FirstContact {
         }
     }
 
-    /// Client: whether the answer is out.
+    /// Client: whether the answer was sent.
     pub(super) const fn has_answered(&self) -> bool {
         matches!(self.state, State::Answered { .. })
     }
 
-    /// Client: a request of the server that is no CONFIRM_LINK. The first may be its test, the next one means
-    /// that it uses the link.
+    /// Client: a request of the server other than CONFIRM_LINK. The first may be its test, the next one shows that it
+    /// uses the link.
     pub(super) fn on_other_request<'a>(&mut self, is_test: bool) -> Actions<'a> {
         match &mut self.state {
             State::Answered { is_tested, .. } if is_test && !*is_tested => {
@@ -282,7 +280,7 @@ impl FirstContact {
         if let Err(reason) = result {
             return failed(reason);
         }
-        // It was about this.
+        // The time since `awake` was spent on preparing the link.
         self.awake = now;
         let slot = self.link.slot;
         let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
@@ -291,7 +289,7 @@ impl FirstContact {
             deadline: now.saturating_add(DECISION_WAIT),
         };
         let mut actions = Actions::from(send(version, Kind::Response, slot, answer));
-        // As soon as the server uses the link it may offer it to another connection.
+        // As soon as the server uses the link it may use it for another connection.
         actions.push(Action::ActivateLink { slot, peer_uid });
         actions
     }
@@ -324,7 +322,7 @@ impl FirstContact {
         send(version, Kind::Request, slot, TEST).into()
     }
 
-    /// Server: the client's answer to a TEST_LINK. `None` if it is not about this.
+    /// Server: the client's answer to a TEST_LINK. `None` if it does not belong to this flow.
     pub(super) fn on_tested<'a>(&self, slot: usize, version: Version) -> Option<Actions<'a>> {
         let State::Testing { peer_uid, .. } = self.state else {
             return None;
@@ -348,7 +346,7 @@ impl FirstContact {
                 self.request(version).into()
             }
             State::Asked { .. } | State::Testing { .. } | State::Waiting { .. } => silent(),
-            // Who tests declines, or uses the link.
+            // A server that tests the link either declines or uses it.
             State::Answered {
                 is_tested: true, ..
             } => established(),
@@ -365,14 +363,14 @@ impl FirstContact {
     }
 }
 
-/// The request whose answer shows that what the server sends arrives.
+/// The request whose answer shows that the server's messages arrive.
 const TEST: Body<'static> = Body::TestLink([0; 16]);
 
 fn established<'a>() -> Actions<'a> {
     Action::Finished(Finished::FirstContact(Ok(()))).into()
 }
 
-/// Ends the flow because the peer was not heard.
+/// Ends the flow because no message of the peer arrived.
 pub(super) fn silent<'a>() -> Actions<'a> {
     Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent))).into()
 }

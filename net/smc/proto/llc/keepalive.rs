@@ -3,22 +3,21 @@
 //! Keep alive: TEST_LINK on a link that has been silent (RFC 7609 section 4.5.3; C function
 //! `smc_llc_testlink_work`).
 //!
-//! The C module waits for the answer to its TEST_LINK; here whatever arrives after the request
-//! shows that the link lives. A link that receives but cannot send is reported by its adapter, and
-//! so is a peer that is not there, so that an answer that does not come means a peer that hangs: it is
-//! asked more than once. Where nobody looked when the answer was due, this machine stood still rather than
-//! the peer, and the answer may lie in a queue unseen: such a test does not count.
+//! The C module waits for the answer to its TEST_LINK; here any message after the request shows that the link works. A
+//! link that receives but cannot send is reported by its adapter, and so is a peer that is gone, so a missing answer
+//! means a peer that hangs: it is tested more than once. If the timer ran late when the answer was due, this host was
+//! stalled rather than the peer, and the answer may be unprocessed in a queue: such a test does not count.
 
 use crate::time::{Duration, Instant};
 
-/// Time that the peer has to answer a TEST_LINK.
+/// Time for the peer to answer a TEST_LINK.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// How often the peer is asked before the link counts as dead. The C module asks once, and loses links
-/// to a machine that stands still for two seconds.
+/// Number of tests before the link counts as dead. The C module tests once, and loses links to a host that stalls for
+/// two seconds.
 pub const TESTS: u8 = 3;
 
-/// A look that comes so long after it was due says nothing about the peer.
+/// A timer that runs this late proves nothing about the peer.
 const LATE: Duration = Duration::from_millis(500);
 
 /// Watches one link.
@@ -26,16 +25,16 @@ const LATE: Duration = Duration::from_millis(500);
 pub struct KeepAlive {
     interval: Duration,
     heard: Instant,
-    /// When the TEST_LINK that nothing followed yet must be answered.
+    /// Deadline of the TEST_LINK after which nothing was received yet.
     answer_by: Option<Instant>,
-    /// Tests since something was heard.
+    /// Tests since the last message received.
     tests: u8,
 }
 
-/// What a due [`KeepAlive::deadline`] asks for.
+/// Action due at [`KeepAlive::deadline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing: the link was heard from meanwhile. Ask for the new deadline.
+    /// Nothing: a message was received meanwhile. Get the new deadline.
     Nothing,
     /// Send a TEST_LINK request.
     SendTest,
@@ -44,7 +43,7 @@ pub enum Due {
 }
 
 impl KeepAlive {
-    /// Starts to watch a link that became active at `now`. An `interval` of zero turns it off.
+    /// Starts to watch a link that became active at `now`. An `interval` of zero disables tests.
     pub const fn new(interval: Duration, now: Instant) -> Self {
         Self {
             interval,
@@ -54,8 +53,7 @@ impl KeepAlive {
         }
     }
 
-    /// Notes that something was received on the link at `at`, whatever it was. May be told late, and
-    /// more than once.
+    /// Notes that any message was received on the link at `at`. May be called late, and more than once.
     pub fn on_received(&mut self, at: Instant) {
         if at > self.heard {
             self.heard = at;
@@ -64,7 +62,7 @@ impl KeepAlive {
         }
     }
 
-    /// Notes that the peer did not answer a TEST_LINK of somebody else in time: the next one is due at `now`.
+    /// Notes that the peer did not answer a TEST_LINK sent elsewhere in time: the next one is due at `now`.
     pub fn on_suspected(&mut self, now: Instant) {
         if self.answer_by.is_none() {
             self.answer_by = Some(now);
@@ -72,7 +70,7 @@ impl KeepAlive {
         }
     }
 
-    /// Says when [`KeepAlive::on_timeout`] is due; `None` if keep alive is off.
+    /// Returns when [`KeepAlive::on_timeout`] is due; `None` if keep alive is off.
     pub fn deadline(&self) -> Option<Instant> {
         if self.interval.is_zero() {
             return None;
@@ -81,7 +79,7 @@ impl KeepAlive {
         Some(self.answer_by.unwrap_or(idle))
     }
 
-    /// Decides what is due at `now`.
+    /// Returns what is due at `now`.
     pub fn on_timeout(&mut self, now: Instant) -> Due {
         let Some(deadline) = self.deadline().filter(|deadline| deadline.is_due(now)) else {
             return Due::Nothing;
@@ -138,7 +136,7 @@ mod tests {
         for secs in [30, 32, 34] {
             assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
         }
-        // Due at 36, but nobody looked for a while.
+        // Due at 36, but the timer ran late.
         for secs in [45, 60, 75] {
             assert_eq!(watch.on_timeout(at(secs)), Due::SendTest);
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work on the links of a group that may sleep: queued when a message, a failure or time asks for it, done by one
-//! work item of the caller, one after the other (C: `llc_add_link_work`, `llc_del_link_work`).
+//! Work on the links of a group that may sleep: queued on a message, a failure or a timeout, executed by one work item
+//! of the caller, one after the other (C: `llc_add_link_work`, `llc_del_link_work`).
 //!
-//! What becomes due is decided here: in which order, when it is tried again, what follows when a flow ends. What it
-//! needs of ports and queue pairs is the caller's.
+//! This module decides about the order, retries, and what follows the end of a flow. The caller handles ports and queue
+//! pairs.
 
 pub use super::action::{
     DeleteCause,
@@ -30,7 +30,7 @@ use crate::lgr::{
 };
 use crate::time::Instant;
 
-/// The queue. A flow asks for one item at a time, so that one place for each kind suffices.
+/// The queue. A flow queues one item at a time, so that one place for each kind suffices.
 #[derive(Debug)]
 pub(super) struct LinkWorkQueue {
     flush_rx: bool,
@@ -41,7 +41,7 @@ pub(super) struct LinkWorkQueue {
 }
 
 impl LinkWorkQueue {
-    /// Nothing is to be done.
+    /// An empty queue.
     pub(super) const fn new() -> Self {
         Self {
             flush_rx: false,
@@ -61,7 +61,7 @@ impl LinkWorkQueue {
                     *place = Some(why);
                 }
             }
-            // An invitation says more than an occasion of our own.
+            // An invitation takes precedence over an occasion of our own.
             LinkWork::AddLink(Occasion::OwnPort) if self.add.is_some() => {}
             LinkWork::AddLink(why) => self.add = Some(why),
             LinkWork::AcceptAddLink { .. }
@@ -72,8 +72,8 @@ impl LinkWorkQueue {
         }
     }
 
-    /// Takes the next item: first what connections wait for, then deletions, which free slots, then what the peer waits
-    /// for, then what it does not know of. A flow of ours cannot begin unless `is_idle`.
+    /// Returns the next item: first what connections wait for, then deletions, which free slots, then what the peer
+    /// waits for, then what it does not know of. A flow of ours cannot begin unless `is_idle`.
     fn pop(&mut self, is_idle: bool) -> Option<LinkWork> {
         if core::mem::take(&mut self.flush_rx) {
             return Some(LinkWork::FlushRx);
@@ -102,16 +102,16 @@ impl LinkWorkQueue {
     }
 }
 
-/// What [`LinkWork::AddLink`] comes to.
+/// What to do for [`LinkWork::AddLink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddPlan {
-    /// Server: others make the link in this slot superfluous. Delete it first, for
+    /// Server: other links make the one in this slot superfluous. Delete it first, for
     /// [`DeleteCause::AsymmetricUnneeded`].
     DeleteFirst(usize),
-    /// Server: [`Llc::hold_to_add`], then look for a port and call [`Llc::begin_add_link`], or [`Llc::abandon`] and
+    /// Server: [`Llc::hold_to_add`], then find a port and call [`Llc::begin_add_link`], or [`Llc::abandon`] and
     /// [`Llc::offer_nothing`].
     Offer,
-    /// Client: look for a port, and call [`Llc::invite`] if there is one.
+    /// Client: find a port, and call [`Llc::invite`] if there is one.
     Invite,
 }
 
@@ -121,13 +121,13 @@ impl Llc {
         self.link_work.push(work);
     }
 
-    /// Says whether [`Llc::next_link_work`] has an item. Ask after each call of others: one may have queued an item,
-    /// or ended the flow that one waits for.
+    /// Returns whether [`Llc::next_link_work`] has an item. To be checked after each other call: it may have queued an
+    /// item, or ended the flow that an item waits for.
     pub fn has_link_work(&self) -> bool {
         self.link_work.is_ready(self.is_idle())
     }
 
-    /// Takes the next item of work.
+    /// Returns the next item of work.
     pub fn next_link_work(&mut self) -> Option<LinkWork> {
         self.link_work.pop(self.is_idle())
     }
@@ -138,8 +138,8 @@ impl Llc {
         self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
     }
 
-    /// Says what to do to add a link to those that are active, if anything. Before the server adds a link it deletes
-    /// one that is not needed.
+    /// Returns what to do to add a link to the `active` ones, if anything. Before the server adds a link it deletes one
+    /// that is not needed.
     pub fn plan_add_link(&self, active: &Links) -> Option<AddPlan> {
         match (self.role, superfluous(active)) {
             (Role::Server, Some(slot)) => Some(AddPlan::DeleteFirst(slot)),
@@ -158,7 +158,7 @@ impl Llc {
         is_held
     }
 
-    /// No link is offered. A client that waits for a second link after the first contact is told so, once.
+    /// No link is offered. Informs a client that waits for a second link after the first contact, once.
     pub fn offer_nothing(&mut self, link: &LocalEnd) -> Actions<'static> {
         let is_known = core::mem::replace(&mut self.is_second_link_known, true);
         match is_known || self.max_links <= 1 {
@@ -167,13 +167,13 @@ impl Llc {
         }
     }
 
-    /// Another link is of use, but cannot be had yet.
+    /// Another link is of use, but cannot be added yet.
     pub(super) fn add_later(&mut self, now: Instant) {
         self.retry.later(now);
     }
 
-    /// A link that was watched is deleted here: the server adds another one in its place. It knows, too, when the
-    /// client deletes one; if it does not it is invited.
+    /// A watched link is deleted here: the server adds another one in its place, also when the client deletes one; in
+    /// case it does not, the client invites it later.
     pub(super) fn replace_link(&mut self, now: Instant) {
         match self.role {
             Role::Server => self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort)),
@@ -181,7 +181,7 @@ impl Llc {
         }
     }
 
-    /// Notes what follows for the links from what was decided.
+    /// Updates link work, watches and retries from `actions`.
     pub(super) fn note<'a>(&mut self, actions: Actions<'a>, now: Instant) -> Actions<'a> {
         for action in actions.iter() {
             match action {
@@ -212,8 +212,8 @@ impl Llc {
                 result: Err(error),
             } => {
                 self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::Agreed));
-                // Who has no path now says so when it has. The C module does when the port is up, which
-                // may be before it knows the port's address.
+                // A side without a path now reports when it has one. The C module does when the port is up, which may
+                // be before it knows the port's address.
                 let is_rejected = matches!(error, AddLinkError::Rejected(_));
                 if !is_rejected || self.retry.occasion() == Occasion::Invitation {
                     self.add_later(now);
@@ -226,7 +226,7 @@ impl Llc {
         }
     }
 
-    /// The server looks whether one more link is of use.
+    /// The server checks whether one more link is of use.
     fn add_next(&mut self) {
         if self.role == Role::Server {
             self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));

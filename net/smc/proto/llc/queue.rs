@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the peer, or this side, wants of the links while a flow is under way: it begins when that
-//! ends (RFC 7609 section 4.5.5, parallel flows; C: the one delayed event of a link group).
+//! Requests of either side about links while a flow is under way: they begin when that ends (RFC 7609 section 4.5.5,
+//! parallel flows; C: the one delayed event of a link group).
 
 use super::add::client::{
     Adding,
@@ -17,7 +17,7 @@ use super::{
 use crate::lgr::LINK_SLOTS;
 use crate::time::Instant;
 
-/// Something that waits.
+/// A request that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
     /// A link is to be deleted.
@@ -27,7 +27,7 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// Says whether it cannot be done any more when the link in `slot` is gone.
+    /// Returns true if it is impossible without the link in `slot`.
     const fn concerns(&self, slot: usize) -> bool {
         match self {
             Self::Delete(what) => what.concerns(slot),
@@ -35,8 +35,8 @@ impl Pending {
         }
     }
 
-    /// Says whether `later` makes this superfluous: the same link is to go, or the server gave an
-    /// offer up for another one.
+    /// Returns true if `later` makes this superfluous: it deletes the same link, or the server replaced its offer by
+    /// another one.
     const fn is_replaced_by(&self, later: &Self) -> bool {
         match (self, later) {
             (Self::Delete(one), Self::Delete(other)) => one.slot() == other.slot(),
@@ -49,21 +49,21 @@ impl Pending {
 /// Each link can be deleted once, and one offer is open.
 const CAPACITY: usize = LINK_SLOTS + 1;
 
-/// What waits, oldest first.
+/// Requests that wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     list: [Option<Pending>; CAPACITY],
 }
 
 impl Queue {
-    /// Nothing waits.
+    /// An empty queue.
     pub(super) const fn new() -> Self {
         Self {
             list: [None; CAPACITY],
         }
     }
 
-    /// Appends something, in place of what it makes superfluous.
+    /// Appends a request, in place of those it makes superfluous.
     pub(super) fn push(&mut self, what: Pending) {
         self.retain(|earlier| !earlier.is_replaced_by(&what));
         let free = self.list.iter_mut().find(|place| place.is_none());
@@ -73,14 +73,14 @@ impl Queue {
         }
     }
 
-    /// Takes out the oldest.
+    /// Removes and returns the oldest.
     pub(super) fn pop(&mut self) -> Option<Pending> {
         let first = self.list.first_mut()?.take();
         self.list.rotate_left(1);
         first
     }
 
-    /// Forgets what cannot be done without the link in `slot`, or has been done.
+    /// Removes requests that are impossible without the link in `slot`, or done.
     pub(super) fn forget(&mut self, slot: usize) {
         self.retain(|what| !what.concerns(slot));
     }
@@ -95,7 +95,7 @@ impl Queue {
 }
 
 impl Llc {
-    /// Ends the flow if the actions say so, and begins what had to wait for its end.
+    /// Ends the flow if the actions contain that, and begins a request that waited for its end.
     pub(super) fn settle<'a>(&mut self, mut actions: Actions<'a>, now: Instant) -> Actions<'a> {
         let Some(how) = actions.finished() else {
             return actions;
@@ -112,12 +112,12 @@ impl Llc {
         actions
     }
 
-    /// Begins what waits longest. No flow is under way.
+    /// Begins the oldest request. No flow is under way.
     pub(super) fn begin_pending<'a>(&mut self, now: Instant) -> Actions<'a> {
         while let Some(what) = self.queue.pop() {
             match what {
                 Pending::Delete(what) => return self.begin_deletion(what, now),
-                // The server does not wait any more.
+                // The server has stopped waiting.
                 Pending::Add(offer) if offer.until.is_due(now) => {}
                 Pending::Add(offer) => return self.begin_answer(offer),
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a link that could not be added is tried again.
+//! When adding a link is retried.
 
 use crate::lgr::redundancy::Occasion;
 use crate::time::{
@@ -8,19 +8,19 @@ use crate::time::{
     Instant, //
 };
 
-/// Time after which a link that could not be added is tried again; twice as long each time that fails, too.
+/// Time after which adding a link is retried; doubled after each further failure.
 pub const FIRST_WAIT: Duration = Duration::from_secs(2);
 
-/// The longest such time.
+/// The maximum of that time.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// The next attempt to add a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry {
     at: Option<Instant>,
-    /// How long to wait the next time.
+    /// Time until the attempt after that.
     wait: Duration,
-    /// Why there may be another link then.
+    /// The occasion of the attempt.
     why: Occasion,
 }
 
@@ -34,18 +34,18 @@ impl Retry {
         }
     }
 
-    /// A link was added: what fails from now on has nothing to do with what failed before.
+    /// A link was added: later failures are unrelated to earlier ones.
     pub(super) fn reset(&mut self) {
         self.restart();
         self.why = Occasion::OwnPort;
     }
 
-    /// Waits are short again.
+    /// Resets the wait to [`FIRST_WAIT`].
     pub(super) fn restart(&mut self) {
         self.wait = FIRST_WAIT;
     }
 
-    /// Notes why there may be another link from now on.
+    /// Sets the occasion of later attempts.
     pub(super) fn set_occasion(&mut self, why: Occasion) {
         self.why = why;
     }
@@ -54,7 +54,7 @@ impl Retry {
         self.why
     }
 
-    /// Tries again after a while.
+    /// Schedules another attempt.
     pub(super) fn later(&mut self, now: Instant) {
         self.at = Some(now.saturating_add(self.wait));
         self.wait = self.wait.saturating_add(self.wait).min(LONGEST_WAIT);
@@ -65,7 +65,7 @@ impl Retry {
         self.at
     }
 
-    /// Takes the attempt that is due.
+    /// Takes the attempt if it is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Occasion> {
         self.at.take_if(|at| at.is_due(now)).map(|_| self.why)
     }

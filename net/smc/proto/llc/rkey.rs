@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CONFIRM_RKEY and DELETE_RKEY: telling the peer which buffers it may write to.
+//! CONFIRM_RKEY and DELETE_RKEY: announce to the peer which buffers it may write to.
 //!
-//! Both are asked on one link and name the buffer by its key there; CONFIRM_RKEY lists the other
-//! links, too (RFC 7609 section 3.5.5.3; C functions `smc_llc_rmt_conf_rkey`,
+//! Both are sent on one link and name the buffer by its RKey there; CONFIRM_RKEY lists the other links, too (RFC 7609
+//! section 3.5.5.3; C functions `smc_llc_rmt_conf_rkey`,
 //! `smc_llc_rmt_delete_rkey`).
 
 use super::action::{
@@ -36,25 +36,25 @@ use crate::wire::{
 /// A buffer of ours that the peer may write to.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// Where it lies on the link that carries the message.
+    /// Its RToken on the link that carries the message.
     pub here: Rtoken,
-    /// Where it lies on the other active links.
+    /// Its RTokens on the other active links.
     pub others: List<'a, LinkRkey, 2>,
 }
 
-/// Buffers of ours that are gone.
+/// Buffers of ours that were released.
 #[derive(Clone, Copy, Debug)]
 pub struct Deletion<'a> {
-    /// The first; by it the answer is known.
+    /// The first RKey; it identifies the answer.
     first: Rkey,
     rkeys: List<'a, WireRkey, 255>,
 }
 
 impl<'a> Deletion<'a> {
-    /// Keys that one message takes: in version 1, and in 44 bytes.
+    /// RKeys in one message: in version 1, and in 44 bytes.
     pub const MAX: usize = 8;
 
-    /// Takes the keys of at least one and at most [`Deletion::MAX`] buffers.
+    /// Makes it from the RKeys of at least one and at most [`Deletion::MAX`] buffers; else `None`.
     pub fn new(rkeys: &'a [WireRkey]) -> Option<Self> {
         let first = rkeys.first()?.get();
         let fits = rkeys.len() <= Self::MAX;
@@ -124,8 +124,8 @@ impl Exchange {
     }
 
     pub(super) fn on_deleted<'a>(&self, answer: &DeleteRkey<'_>, slot: usize) -> Actions<'a> {
-        // The C module leaves the keys out of its version 2 answers, and a list of unknown keys
-        // may begin with any of them.
+        // The C module omits the keys from its version 2 answers, and a list of unknown keys may begin with any of
+        // them.
         let rkey = match answer.rkeys.first() {
             Some(rkey) if !answer.negative && rkey.get() != Rkey(0) => Some(rkey.get()),
             Some(_) | None => None,
@@ -166,9 +166,9 @@ impl Exchange {
     }
 }
 
-/// Notes a buffer of the peer and makes the answer: the request, negative if it was not taken.
+/// Records a buffer of the peer and makes the answer: the request, negative if it was refused.
 ///
-/// Only a full table is worth another try.
+/// Only a full table permits a retry.
 pub(super) fn confirm<'a>(
     request: &ConfirmRkey<'a>,
     arrival: &mut Arrival<'_, '_>,
@@ -192,8 +192,8 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
     };
     let row = arrival.rtokens.add(arrival.slot, here)?;
     for other in request.others.iter() {
-        // Links that are not there, and keys that are none, are passed over: the buffer cannot be
-        // used on such a link, which shows when the token is asked for.
+        // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its
+        // RToken is looked up.
         if let Some(slot) = arrival.slot_of(other.link_num()) {
             let token = Rtoken {
                 rkey: other.rkey(),
@@ -205,8 +205,8 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
     Ok(())
 }
 
-/// Forgets buffers of the peer and makes the answer, which says which were unknown: in version 1
-/// by a mask, in version 2 by their number and the first of them.
+/// Deletes buffers of the peer and makes the answer, which lists the unknown ones: in version 1 by a mask, in version 2
+/// by their number and the first of them.
 pub(super) fn delete<'a>(
     request: &DeleteRkey<'a>,
     version: Version,
@@ -240,8 +240,8 @@ pub(super) fn delete<'a>(
     }
 }
 
-/// The keys in a version 2 answer, which has 44 bytes whatever the request had: the first unknown
-/// one, or those of the request that fit, by which the peer can tell what is answered.
+/// The keys in a version 2 answer, which has 44 bytes whatever the request's length: the first unknown one, or those of
+/// the request that fit, by which the peer can identify the request.
 fn named_in_answer<'a>(
     request: &DeleteRkey<'a>,
     first_unknown: Option<&'a [WireRkey]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The TEST_LINKs of all links of a group: those of silence, and those of connections that are about to use a link.
+//! The TEST_LINKs of all links of a group: on silence, and for connections that are about to use a link.
 
 use super::keepalive::{
     Due,
@@ -12,15 +12,15 @@ use crate::time::{
     Instant, //
 };
 
-/// A test of a link does for all connections that want one in this time.
+/// Within this time one test of a link serves all connections.
 const ONE_DOES: Duration = Duration::from_secs(1);
 
-/// Watches the links from when they are active.
+/// Watches the active links.
 #[derive(Debug)]
 pub(super) struct Watches {
     interval: Duration,
     links: [Option<KeepAlive>; LINK_SLOTS],
-    /// When a connection that was about to join tested a link.
+    /// When each link was last tested for a connection about to join.
     probed: [Instant; LINK_SLOTS],
 }
 
@@ -61,7 +61,7 @@ impl Watches {
             .map_or(Due::Nothing, |link| link.on_timeout(now))
     }
 
-    /// Says whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
+    /// Returns whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
     /// to join.
     pub(super) fn probe(&mut self, slot: usize, silent_since: Instant, now: Instant) -> bool {
         let Some(last) = self.probed.get_mut(slot) else {

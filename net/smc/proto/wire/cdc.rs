@@ -2,8 +2,8 @@
 
 //! Connection data control (CDC) messages: one connection's cursors and flags.
 //!
-//! RFC 7609 section 4.3 and appendix A.4. A message describes one direction completely, so an
-//! older one that was lost is not missed.
+//! RFC 7609 section 4.3 and appendix A.4. A message describes one direction completely, so the loss of an older one
+//! does no harm.
 
 use zerocopy::byteorder::big_endian::{
     U16,
@@ -35,22 +35,21 @@ use super::{
 /// First byte of every CDC message.
 pub const TYPE: u8 = 0xfe;
 
-/// A CDC message: which connection it is for, and what it says.
+/// A CDC message: its connection and contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The token that the receiver gave its connection.
+    /// The alert token of the receiver's connection.
     pub token: AlertToken,
-    /// Cursors and flags. The cursors are not yet checked against the rings: only the connection
-    /// knows their sizes.
+    /// Cursors and flags. The cursors are not yet checked against the rings, whose sizes only the connection knows.
     pub cdc: Cdc,
 }
 
 impl Message {
-    /// Parses the bytes that arrived.
+    /// Parses the received bytes.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if there are fewer than 44, or if they say that they are something else.
+    /// [`Malformed`] if there are fewer than 44 bytes, or if they are marked as another message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let raw: &Raw = Reader::new(bytes).take()?;
         if raw.kind != TYPE {
@@ -71,7 +70,7 @@ impl Message {
         })
     }
 
-    /// The message's bytes.
+    /// Returns the message's bytes.
     pub fn to_bytes(&self) -> [u8; SEND_LEN] {
         transmute!(Raw {
             kind: TYPE,
@@ -107,7 +106,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == SEND_LEN);
 
-/// A cursor, with the two reserved bytes before it.
+/// A cursor, preceded by its two reserved bytes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawCursor {

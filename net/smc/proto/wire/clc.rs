@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection layer control (CLC) messages: the handshake, over the TCP connection.
+//! Connection layer control (CLC) messages: the handshake over the TCP connection.
 //!
-//! RFC 7609 section 3.5 and appendix A.2; the extensions of version 2 are those of IBM's «SMC
-//! Version 2» document. Every message begins with eight bytes that say how long it is and ends
-//! with an eye catcher. A receiver peeks at the eight bytes, asks [`Header::peek`] how much to read
-//! and whether to read on at all, then hands what it read to [`Message::parse`].
+//! RFC 7609 section 3.5 and appendix A.2; the extensions of version 2 are those of IBM's «SMC Version 2» document.
+//! Every message begins with eight bytes, which include its length, and ends with an eye catcher. A receiver peeks at
+//! the eight bytes, calls [`Header::peek`] to learn whether and how much to read, then passes the data to
+//! [`Message::parse`].
 
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy_derive::{
@@ -67,33 +67,33 @@ pub use proposal::{
 };
 pub use vendor::Vendor;
 
-/// Bytes of a message's head, enough for [`Header::peek`].
+/// Bytes of a message's header, enough for [`Header::peek`].
 pub const HEADER_LEN: usize = 8;
 
-/// The longest message that is looked at: a proposal with every area at its limit.
+/// The longest message that is parsed: a proposal with every area at its limit.
 ///
-/// A peer may announce more. What lies beyond is to be read and thrown away.
+/// A peer may announce more. The excess is to be read and discarded.
 pub const MAX_LEN: usize = 652;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The client offers.
+    /// The client's offer.
     Proposal(Proposal<'a>),
-    /// The server chooses.
+    /// The server's choice.
     Accept(Accept),
-    /// The client agrees.
+    /// The client's agreement.
     Confirm(Confirm<'a>),
-    /// Either side gives up SMC; TCP goes on.
+    /// Either side gives up SMC; the connection continues over TCP.
     Decline(Decline),
 }
 
 impl<'a> Message<'a> {
-    /// Parses a message, `bytes` being all of it or its first [`MAX_LEN`] bytes.
+    /// Parses a message; `bytes` is all of it or its first [`MAX_LEN`] bytes.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] says why it is none. Its [`Malformed::reason`] says what to answer.
+    /// [`Malformed`] if it is not valid; [`Malformed::reason`] returns the reason for a DECLINE.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         Ok(match Header::of(bytes)?.message_type {
             MessageType::Proposal => Self::Proposal(Proposal::parse(bytes)?),
@@ -153,7 +153,7 @@ impl MessageType {
     }
 }
 
-/// A message's first eight bytes, checked as far as they can be alone.
+/// A message's first eight bytes, checked as far as possible without the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     message_type: MessageType,
@@ -164,14 +164,14 @@ pub struct Header {
 }
 
 impl Header {
-    /// Looks at the first eight bytes of a stream.
+    /// Parses the first eight bytes of a stream.
     ///
-    /// Version and type are judged first, as the C module does (`smc_clc_wait_msg`): they are what
-    /// tells application data from a handshake.
+    /// Version and type are checked first, as in the C module (`smc_clc_wait_msg`): they distinguish application data
+    /// from a handshake.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if no message begins so. Nothing is answered then.
+    /// [`Malformed`] if no message begins with these bytes. No answer is sent then.
     pub fn peek(bytes: &[u8; HEADER_LEN]) -> Result<Self, Malformed> {
         let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
         let version = Version::from_nibble(raw.version_types >> 4).ok_or(Malformed::Version)?;
@@ -191,32 +191,32 @@ impl Header {
         })
     }
 
-    /// What kind of message it is.
+    /// Returns the message type.
     pub const fn message_type(&self) -> MessageType {
         self.message_type
     }
 
-    /// The version of the message.
+    /// Returns the version of the message.
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Bytes of the whole message, these eight included: 12 to 65535.
+    /// Returns the length of the whole message in bytes, including these eight: 12 to 65535.
     pub fn message_len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Bytes to read and hand to [`Message::parse`]: at most [`MAX_LEN`].
+    /// Returns how many bytes to read and pass to [`Message::parse`]: at most [`MAX_LEN`].
     pub fn read_len(&self) -> usize {
         self.message_len().min(MAX_LEN)
     }
 
-    /// Bytes to read after that and throw away.
+    /// Returns how many bytes to read after that and discard.
     pub fn drain_len(&self) -> usize {
         self.message_len().saturating_sub(MAX_LEN)
     }
 
-    /// The header of a message of which the first bytes are here.
+    /// Parses the header of a message from its first bytes.
     fn of(bytes: &[u8]) -> Result<Self, Malformed> {
         let head = bytes.first_chunk().ok_or(Malformed::Truncated)?;
         Self::peek(head)
@@ -231,9 +231,9 @@ impl Header {
     }
 }
 
-/// Checks the frame of a message of type `expected` and returns its header and its inside.
+/// Checks the header and trailer of a message of type `expected`; returns its header and its body.
 ///
-/// The trailer is checked unless the message was cut at [`MAX_LEN`].
+/// The trailer is checked unless the message was truncated at [`MAX_LEN`].
 fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Malformed> {
     let header = Header::of(bytes)?;
     if header.message_type != expected {
@@ -241,7 +241,7 @@ fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Mal
     }
     let inside = if bytes.len() == header.message_len() {
         let (inside, trailer) = bytes.split_last_chunk().ok_or(Malformed::Truncated)?;
-        // A decline is believed without its trailer, as in the C module.
+        // The trailer of a DECLINE is not checked, as in the C module.
         if expected != MessageType::Decline && !is_eye_catcher(*trailer) {
             return Err(Malformed::Trailer);
         }
@@ -288,7 +288,7 @@ const MIN_LEN: usize = HEADER_LEN + TRAILER_LEN;
 /// First contact (accept, confirm) or out of sync (decline), among the type bits of the header.
 const FIRST_CONTACT: u8 = 0x08;
 
-/// Either is taken at either end, whatever the message says elsewhere (`smc_clc_msg_hdr_valid`).
+/// Either is accepted at either end, whatever the rest of the message contains (`smc_clc_msg_hdr_valid`).
 fn is_eye_catcher(bytes: [u8; 4]) -> bool {
     bytes == SMCR || bytes == SMCD
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What SMC-R over iWARP adds to the wire: an offer in the PROPOSAL, the token by which a connection names its
-//! handshake, the listening address of a link that is added, and the [`CreditAck`] trailer of each message of a
+//! Additions of SMC-R over iWARP to the wire format: an offer in the PROPOSAL, the token by which a connection
+//! identifies its handshake, the listening address of an added link, and the [`CreditAck`] trailer of each message of a
 //! link. The choice in ACCEPT and CONFIRM is [`Vendor::Iwarp`](super::clc::Vendor::Iwarp).
 //!
-//! An extension of this implementation, in the places that version 2.1 leaves to vendors; a peer that does
-//! not know it sees an ordinary handshake. `Documentation/iwarp.md` is its specification.
+//! An extension of this implementation, in fields that version 2.1 leaves to vendors; other peers see an ordinary
+//! handshake. Specified in `Documentation/iwarp.md`.
 
 use zerocopy::byteorder::big_endian::{
     U16,
@@ -28,18 +28,18 @@ use crate::lgr::Role;
 
 use super::clc::SmcdArea;
 
-/// Whose the vendor's options are: a locally administered company id, "RSM".
+/// OUI of the vendor's options: a locally administered company id, "RSM".
 pub const OUI: [u8; 3] = [0x52, 0x53, 0x4d];
 
-/// The first byte of the options: this extension, as it is here. Any other value is another extension.
+/// The first byte of the options: this version of the extension. Other values are other extensions.
 const IWARP: u8 = 0x81;
 
-/// Random bytes that a client draws for each handshake.
+/// Random bytes that a client generates for each handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce(pub [u8; 4]);
 
 impl Nonce {
-    /// The offer in a PROPOSAL, if there is one.
+    /// Returns the offer in a PROPOSAL, if there is one.
     pub fn offered(area: &SmcdArea) -> Option<Self> {
         match area.vendor_options {
             [IWARP, a, b, c, d] if area.vendor_oui == OUI => Some(Self([a, b, c, d])),
@@ -47,7 +47,7 @@ impl Nonce {
         }
     }
 
-    /// The offer, as the vendor's part of a PROPOSAL.
+    /// Returns the offer as the vendor's part of a PROPOSAL.
     pub fn offer(self) -> SmcdArea {
         let Self([a, b, c, d]) = self;
         SmcdArea {
@@ -58,20 +58,20 @@ impl Nonce {
     }
 }
 
-/// One end of a link, as the token of its connection names it.
+/// One end of a link, as used in the token of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IwEndpoint {
     /// The queue pair.
     pub qp: QpNum,
-    /// The first packet number of the handshake, which is of no other use here.
+    /// The first packet number of the handshake, which has no other use here.
     pub psn: Psn,
 }
 
 /// Bytes of the token.
 pub const TOKEN_LEN: usize = 28;
 
-/// The token: private data of the connection request (RFC 5044 section 7.1). All of it is known to both
-/// sides from the handshake, so the listener compares it with what it has to be and parses nothing.
+/// The token: private data of the connection request (RFC 5044 section 7.1). Both sides know all of it from the
+/// handshake, so the listener compares it with the expected value and parses nothing.
 #[derive(IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawToken {
@@ -88,8 +88,7 @@ struct RawToken {
 
 const _: () = assert!(size_of::<RawToken>() == TOKEN_LEN);
 
-/// The token of the connection that `initiator` opens between two ends which a handshake with this nonce brought
-/// together.
+/// Returns the token of the connection that `initiator` opens between two ends, for a handshake with this nonce.
 pub fn token(
     initiator: Role,
     nonce: Nonce,
@@ -112,21 +111,21 @@ pub fn token(
     })
 }
 
-/// Where the client of a link that is added listens for its connection: the last eight bytes of what both versions of
-/// ADD_LINK have.
+/// Where the client of an added link listens for its connection: the last eight bytes common to both versions of
+/// ADD_LINK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IwListenAddr {
     /// The TCP port.
     pub port: u16,
-    /// For the token of this connection.
+    /// Used in the token of this connection.
     pub nonce: Nonce,
 }
 
 impl IwListenAddr {
-    /// The lowest port at which a peer may listen: no service is there that it could have us poke.
+    /// The lowest port at which a peer may listen: it must not make us connect to a service.
     pub const FIRST_PORT: u16 = 49152;
 
-    /// What the bytes say; `None` without such a port.
+    /// Parses the bytes; `None` without such a port.
     pub const fn of(bytes: [u8; 8]) -> Option<Self> {
         let [high, low, a, b, c, d, _, _] = bytes;
         match u16::from_be_bytes([high, low]) {
@@ -138,7 +137,7 @@ impl IwListenAddr {
         }
     }
 
-    /// The bytes; zeroes without such an address.
+    /// Returns the bytes; zeroes for `None`.
     pub const fn to_bytes(listen_addr: Option<Self>) -> [u8; 8] {
         match listen_addr {
             None => [0; 8],
@@ -168,11 +167,11 @@ const _: () = assert!(TRAILER_LEN == 4);
 /// of those that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditAck {
-    /// How many receives its sender has granted since the link began, modulo 2^16.
+    /// Receives granted by the sender since the link began, modulo 2^16.
     pub granted: u16,
-    /// How many messages its sender has received since then, modulo 2^15.
+    /// Messages received by the sender since then, modulo 2^15.
     received: u16,
-    /// Requests a trailer at once.
+    /// Requests a trailer immediately.
     pub requests_ack: bool,
 }
 
@@ -180,7 +179,7 @@ impl CreditAck {
     /// The bit of [`CreditAck::requests_ack`].
     const REQUEST_ACK: u16 = 0x8000;
 
-    /// A trailer with these counts, of which that of messages received is taken modulo 2^15.
+    /// Creates a trailer; the count of received messages is reduced modulo 2^15.
     pub const fn new(granted: u16, received: u16, requests_ack: bool) -> Self {
         Self {
             granted,
@@ -189,7 +188,7 @@ impl CreditAck {
         }
     }
 
-    /// The count of messages received, modulo 2^16: what is nearest to `last`, and not far behind it.
+    /// Returns the count of received messages modulo 2^16: the value nearest to `last`, and not far behind it.
     pub const fn received_after(self, last: u16) -> u16 {
         let ahead = self.received.wrapping_sub(last) & !Self::REQUEST_ACK;
         match ahead < Self::REQUEST_ACK / 2 {
@@ -198,7 +197,7 @@ impl CreditAck {
         }
     }
 
-    /// The bytes behind a message.
+    /// Returns the bytes that follow a message.
     pub fn to_bytes(self) -> [u8; TRAILER_LEN] {
         let request = if self.requests_ack {
             Self::REQUEST_ACK
@@ -212,7 +211,7 @@ impl CreditAck {
     }
 }
 
-/// Splits what arrived into the message, which is empty in a credit update, and its trailer.
+/// Splits received bytes into the message, which is empty in a credit update, and its trailer.
 ///
 /// # Errors
 ///

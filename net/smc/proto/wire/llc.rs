@@ -2,11 +2,10 @@
 
 //! Link layer control (LLC) messages: links and keys of a link group, sent over its links.
 //!
-//! RFC 7609 appendix A.3, version 2 by IBM's «SMC Version 2». In version 1 every message has 44
-//! bytes. In version 2 some are longer, and two fields have the byte order of the Linux machine
-//! that sent them where the specification says big-endian: the length in the header and the count
-//! of keys in ADD_LINK. Neither is believed here; the completion says how many bytes arrived.
-//! [`PeerOrder`] says how they are written.
+//! RFC 7609 appendix A.3, version 2 by IBM's «SMC Version 2». In version 1 every message has 44 bytes. In version 2
+//! some are longer, and two fields are in the byte order of the sending Linux host where the specification requires
+//! big-endian: the length in the header and the count of keys in ADD_LINK. Neither is relied on here; the completion
+//! provides the length. [`PeerOrder`] determines how they are written.
 
 use zerocopy_derive::{
     FromBytes,
@@ -58,22 +57,22 @@ pub const MAX_LEN: usize = 44 + 28 + 255 * 16;
 pub struct Message<'a> {
     /// The version of its layout, to be compared with that of the link group.
     pub version: Version,
-    /// Whether it asks or answers.
+    /// Request or response.
     pub kind: Kind,
-    /// What it says.
+    /// The contents.
     pub body: Body<'a>,
 }
 
-/// Whether a message asks or answers.
+/// Request or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It begins something.
+    /// A request.
     Request,
-    /// It answers a request of the same type.
+    /// A response to a request of the same type.
     Response,
 }
 
-/// What a message says.
+/// Contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// The link that carries it works.
@@ -82,23 +81,22 @@ pub enum Body<'a> {
     AddLink(AddLink<'a>),
     /// Keys for a link being added. Version 1 only.
     AddLinkCont(AddLinkCont<'a>),
-    /// A link, or all, is to go.
+    /// A link, or all links, are to be deleted.
     DeleteLink(DeleteLink),
     /// The client can add a link. Version 2 only.
     ReqAddLink(ReqAddLink<'a>),
-    /// A buffer can be written to.
+    /// A buffer is ready for writes.
     ConfirmRkey(ConfirmRkey<'a>),
     /// More links for the buffer of the last [`Body::ConfirmRkey`]. Version 1 only.
     ConfirmRkeyCont(ConfirmRkeyCont<'a>),
-    /// Is the peer there? Sixteen bytes of the sender's choice, to be returned.
+    /// Test whether the peer responds. Sixteen bytes of the sender's choice, to be returned.
     TestLink([u8; 16]),
-    /// Buffers are gone.
+    /// Buffers are deleted.
     DeleteRkey(DeleteRkey<'a>),
 }
 
 impl<'a> Message<'a> {
-    /// Parses exactly the bytes that arrived. `None` for a type that is not defined in its version,
-    /// which is to be ignored.
+    /// Parses exactly the bytes received. `None` for a type that is not defined in its version, to be ignored.
     ///
     /// # Errors
     ///
@@ -142,8 +140,8 @@ impl<'a> Message<'a> {
         }))
     }
 
-    /// Writes the message into `buf` and returns its bytes: 44, but for the longer ones of version
-    /// 2, which have at most [`MAX_LEN`].
+    /// Writes the message into `buf` and returns its bytes: 44, except for the longer ones of version 2, with at most
+    /// [`MAX_LEN`].
     ///
     /// # Errors
     ///
@@ -167,7 +165,7 @@ impl<'a> Message<'a> {
         writer.finish()
     }
 
-    /// Bytes of the message, as [`Message::emit`] writes it.
+    /// Returns the length of the message in bytes, as [`Message::emit`] writes it.
     pub fn wire_len(&self) -> usize {
         let len = match &self.body {
             Body::AddLink(body) if self.version == Version::V2 => body.v2_len(),
@@ -200,7 +198,7 @@ impl Body<'_> {
         }
     }
 
-    /// The flags of the header but for the response flag.
+    /// Returns the flags of the header except the response flag.
     fn flags(&self, version: Version) -> u8 {
         match self {
             Self::ConfirmLink(body) => body.flags(),
@@ -216,22 +214,21 @@ impl Body<'_> {
     }
 }
 
-/// In which byte order a peer reads the two fields that Linux does not swap (version 2).
+/// The byte order in which a peer reads the two fields that Linux does not swap (version 2).
 ///
-/// The length in the header is harmless: every Linux accepts it either way round.
+/// The length in the header is uncritical: every Linux accepts it in either order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerOrder {
-    /// As the specification says.
+    /// As specified.
     Big,
     /// A little-endian Linux.
     Little,
-    /// A Linux of unknown order. It looks at eight bits of the count of keys only, so both bytes
-    /// of the field get it.
+    /// A Linux of unknown order. It evaluates only eight bits of the count of keys, so both bytes of the field get it.
     Linux,
 }
 
 impl PeerOrder {
-    /// The order of a peer whose first contact extension named this system.
+    /// Returns the order for a peer with this system in its first contact extension.
     pub fn of(os: OsType) -> Self {
         if os == OsType::LINUX {
             Self::Linux
@@ -240,7 +237,7 @@ impl PeerOrder {
         }
     }
 
-    /// The count of keys in an ADD_LINK.
+    /// Returns the field for the count of keys in an ADD_LINK.
     fn count(self, count: u8) -> [u8; 2] {
         match self {
             Self::Big => [0, count],
@@ -305,7 +302,7 @@ impl MessageType {
     }
 }
 
-/// A received message with its header read.
+/// A received message with its header parsed.
 struct Input<'a> {
     version: Version,
     kind: Kind,
@@ -323,7 +320,7 @@ fn parse_test_link(mut input: Input<'_>) -> Result<[u8; 16], Malformed> {
     input.reader.take().copied()
 }
 
-/// Answers a request of the same type.
+/// A response to a request of the same type.
 const RESPONSE: u8 = 0x80;
 
 /// Appendix A.3, the first four bytes. Version 1 has the length in the first byte of `len` and the
@@ -363,8 +360,8 @@ impl RawHeader {
         })
     }
 
-    /// Refuses what the C module refuses on a machine of either byte order: in version 2 every
-    /// length but zero is 44 or more in one of them.
+    /// Rejects what the C module rejects on a host of either byte order: in version 2 every length but zero is 44 or
+    /// more in one of them.
     fn check_len(&self, version: Version) -> Result<(), Malformed> {
         match (version, self.len) {
             (Version::V1, [V1_LEN, _]) => Ok(()),

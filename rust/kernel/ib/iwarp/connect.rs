@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side that opens a connection.
+//! The initiating side of a connection.
 //!
-//! Drivers may connect before they return, for as long as TCP tries, which is minutes where packets get
-//! lost without a word. So it is done by a thread of its own, which a signal ends when time is up.
+//! A driver may establish the TCP connection before it returns, which takes minutes if packets are dropped silently. So
+//! a separate thread does this, and a signal ends it at the deadline.
 
 use core::{
     net::{
@@ -50,18 +50,18 @@ use crate::{
     time, //
 };
 
-/// How often a thread that does not heed its signal gets another one, ns.
+/// Interval at which a thread that ignores its signal gets another one, ns.
 const KILL_AGAIN: u64 = 50_000_000;
 
 impl<H: Handler> IwConn<H> {
-    /// Opens a connection from the address `local` of a network namespace to `remote`, with `data` in the
-    /// request. The queue pair is past Reset, and has its receives posted; it is Ready to Send afterwards.
-    /// May sleep, until the clock says `end` ns.
+    /// Connects from the address `local` of a network namespace to `remote`, with `data` as private data of the
+    /// request. The queue pair must be past Reset, with its receives posted; afterwards it is Ready to Send. May sleep,
+    /// until time `end` (ns).
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` of TCP or of the peer, else what the driver answers. If there
-    /// was a TCP connection, the queue pair is in the error state.
+    /// `ETIMEDOUT`, `ECONNREFUSED` and `ECONNRESET` from TCP or the peer, else the driver's error. If there was a TCP
+    /// connection, the queue pair is in the error state.
     pub fn connect(
         qp: &Arc<Qp<H>>,
         net: &NetNs,
@@ -73,14 +73,14 @@ impl<H: Handler> IwConn<H> {
         let id = Id::new(&context)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
-        // SAFETY: The id is ours, and the connection manager does not look at it yet.
+        // SAFETY: The id is ours, and not yet in use by the connection manager.
         unsafe { put_address(&mut (*raw.as_ptr()).local_addr, SocketAddr::new(local, 0)) };
         // SAFETY: As above.
         unsafe { put_address(&mut (*raw.as_ptr()).remote_addr, remote) };
         let job = KBox::pin_init(Job::new(raw, &context, net, data), GFP_KERNEL)?;
         job.run(end)?;
         if let Err(error) = context.await_reply(end) {
-            // The driver may still have the queue pair in use for this: it cannot be had for another connection.
+            // The driver may still use the queue pair for this connection, so it cannot be used for another one.
             let _ = qp.to_error();
             return Err(error);
         }
@@ -89,7 +89,7 @@ impl<H: Handler> IwConn<H> {
 }
 
 impl<H: Handler> Context<H> {
-    /// Waits until the peer has answered.
+    /// Waits until the peer has replied.
     fn await_reply(&self, end: u64) -> Result {
         let mut state = self.state.lock();
         loop {
@@ -103,25 +103,25 @@ impl<H: Handler> Context<H> {
                 return Err(ETIMEDOUT);
             }
             let left = time::jiffies(end.saturating_sub(now));
-            // The wait is short, and a signal no reason to end it.
+            // The wait is short, and signals do not end it.
             let _ = self.changed.wait_interruptible_timeout(&mut state, left);
         }
     }
 }
 
-/// What the thread does.
+/// The work of the thread.
 ///
 /// # Invariants
 ///
-/// `id` is new, and lives as long as this, as `net` does.
+/// `id` is new, and lives as long as this object, as does `net`.
 #[pin_data]
 struct Job<'a, H: Handler> {
     id: NonNull<bindings::iw_cm_id>,
     context: &'a Context<H>,
     net: &'a NetNs,
-    /// For the request.
+    /// Private data of the request.
     data: &'a [u8],
-    /// What the connection manager answered, once it did.
+    /// The result of the connection manager, once it has returned.
     #[pin]
     answer: Mutex<Option<c_int>>,
     #[pin]
@@ -135,7 +135,7 @@ impl<'a, H: Handler> Job<'a, H> {
         net: &'a NetNs,
         data: &'a [u8],
     ) -> impl PinInit<Self> + use<'a, H> {
-        // INVARIANT: The one caller keeps the id until this is gone.
+        // INVARIANT: The only caller keeps the id until this object is dropped.
         pin_init!(Self {
             id,
             context,
@@ -146,20 +146,19 @@ impl<'a, H: Handler> Job<'a, H> {
         })
     }
 
-    /// Starts the thread, and waits for it: until `end`, or a little longer for it to heed its signal.
+    /// Starts the thread and waits for it: until `end`, or a little longer until it responds to its signal.
     fn run(&self, end: u64) -> Result {
         let data: *const Self = self;
-        // SAFETY: The function is for this type, and `data` stays until the thread is gone: see below.
+        // SAFETY: The function is for this type, and `data` lives until the thread has ended: see below.
         let task =
             unsafe { bindings::kthread_create(Some(main::<H>), data.cast_mut().cast::<c_void>()) };
         let task = NonNull::new(from_err_ptr(task)?).ok_or(ENOMEM)?;
-        // SAFETY: The thread has not run yet, so it is there.
+        // SAFETY: The thread has not run yet, so it exists.
         unsafe { bindings::get_task(task.as_ptr()) };
         // SAFETY: As above.
         unsafe { bindings::wake_up_process(task.as_ptr()) };
         let answer = self.await_answer(task, end);
-        // SAFETY: We hold a reference to the thread, and give it back here. This waits until the thread is
-        // gone.
+        // SAFETY: We hold a reference to the thread, and release it here. This waits until the thread has ended.
         unsafe { bindings::kthread_stop_put(task.as_ptr()) };
         kernel::error::to_result(answer)
     }
@@ -178,7 +177,7 @@ impl<'a, H: Handler> Job<'a, H> {
                 end = now.saturating_add(KILL_AGAIN);
             }
             let left = time::jiffies(end.saturating_sub(now));
-            // A signal of the waiting task is no reason to leave the thread alone.
+            // A signal to the waiting task does not end the wait for the thread.
             let _ = self.answered.wait_interruptible_timeout(&mut answer, left);
         }
     }
@@ -194,11 +193,11 @@ impl<'a, H: Handler> Job<'a, H> {
 
 /// # Safety
 ///
-/// `data` must be a `Job<H>` that stays until the thread is gone.
+/// `data` must be a `Job<H>` that lives until the thread has ended.
 unsafe extern "C" fn main<H: Handler>(data: *mut c_void) -> c_int {
     // SAFETY: By the caller's promise.
     let job = unsafe { &*data.cast::<Job<'_, H>>() };
-    // SAFETY: No precondition; this thread has signals of its own.
+    // SAFETY: No precondition; signals of this thread are its own.
     unsafe { bindings::allow_kill() };
     let answer = match job.connect() {
         Ok(()) => 0,

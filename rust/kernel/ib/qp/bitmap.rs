@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which slots of a queue are free, without a lock.
+//! Lock-free set of a queue's free slots.
 //!
-//! `kernel::bitmap` is not used: to find a set bit and to clear it are two steps there, with a lock around them.
+//! `kernel::bitmap` is not used: finding and clearing a set bit are two steps there, which need a lock around them.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub(super) struct SlotBitmap {
 }
 
 impl SlotBitmap {
-    /// All numbers below `len`. May sleep.
+    /// Creates the set of all numbers below `len`. May sleep.
     pub(super) fn full(len: usize) -> Result<Self> {
         let bits = usize::BITS as usize;
         let mut words = KVec::with_capacity(len.div_ceil(bits), GFP_KERNEL)?;
@@ -30,15 +30,15 @@ impl SlotBitmap {
         Ok(Self { words })
     }
 
-    /// Takes a number out of the set. Any context.
+    /// Removes a number from the set and returns it. Any context.
     pub(super) fn take(&self) -> Option<usize> {
         let mut base = 0;
         for word in self.words.iter() {
             let mut seen = word.load(Ordering::Relaxed);
             while seen != 0 {
                 let bit = seen & seen.wrapping_neg();
-                // ORDERING: Acquire pairs with the release in `put`: what the last holder of the
-                // number did is seen by this one.
+                // ORDERING: Acquire pairs with the release in `put`: accesses by the previous holder of the number are
+                // visible here.
                 let before = word.fetch_and(!bit, Ordering::Acquire);
                 if before & bit != 0 {
                     return Some(base + bit.trailing_zeros() as usize);
@@ -50,20 +50,20 @@ impl SlotBitmap {
         None
     }
 
-    /// Whether a number could be taken just now. Any context.
+    /// Whether the set is not empty at present. Any context.
     pub(super) fn has_any(&self) -> bool {
         self.words
             .iter()
             .any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// How many numbers could be taken just now. Any context.
+    /// Present size of the set. Any context.
     pub(super) fn count(&self) -> usize {
         let ones = |word: &AtomicUsize| word.load(Ordering::Relaxed).count_ones() as usize;
         self.words.iter().map(ones).sum()
     }
 
-    /// Puts a number back that `take` gave. Any context.
+    /// Returns a number from `take` to the set. Any context.
     pub(super) fn put(&self, number: usize) {
         let bits = usize::BITS as usize;
         if let Some(word) = self.words.get(number / bits) {

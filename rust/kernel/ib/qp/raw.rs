@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue pair itself: what its queues need to post, and what its user is to provide.
+//! The queue pair itself: what its queues need for posting, and what its user has to provide.
 
 use core::{
     ptr,
@@ -35,61 +35,60 @@ use crate::{
     }, //
 };
 
-/// Takes the completions of a queue pair. All calls come from a worker and may sleep, but
-/// everything that completes on the same queue waits for them.
+/// Handles the completions of a queue pair. All calls come from a worker and may sleep, but delay all other completions
+/// of the same completion queue.
 ///
-/// A work request holds a reference to the handler from the moment it is posted until its
-/// completion was handled.
+/// A work request holds a reference to the handler from posting until its completion was handled.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// What a send keeps until it completes.
     type Sent: Send + 'static;
 
-    /// A send ended, and with it the writes posted before it. Its slot is free again.
+    /// A send completed, and with it the writes posted before it. Its slot is free again.
     fn sent(this: &Arc<Self>, what: Self::Sent, wc: Wc);
 
-    /// A message arrived. Its receive is posted again when this returns.
+    /// A message was received. Its receive is posted again when this returns.
     fn received(this: &Arc<Self>, message: &Received<'_>);
 
-    /// A receive ended without a message and is not posted any more.
+    /// A receive completed without a message and is not posted again.
     fn receive_failed(this: &Arc<Self>, wc: Wc);
 
-    /// The registration of a memory region ended.
+    /// The registration of a memory region completed.
     fn registered(this: &Arc<Self>, mr: Arc<Mr>, wc: Wc);
 }
 
 /// Sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Sends under way at a time, each with up to two writes before it.
+    /// Sends outstanding at a time, each with up to two writes before it.
     pub send_slots: u16,
     /// Bytes of a send.
     pub send_len: u32,
     /// Bytes of the one large send, 0 for none.
     pub large_len: u32,
-    /// Bytes up to which a send or a write is copied when it is posted, if the device can do that.
+    /// Maximum bytes of a send or a write that is posted inline, if the device supports that.
     pub inline_len: u32,
     /// Receives posted at a time.
     pub recv_slots: u16,
-    /// Bytes that a receive takes in memory of its own.
+    /// Bytes that a receive has in memory of its own.
     pub recv_len: u32,
-    /// Bytes beyond, in memory that all receives share: only one long message can be there at a
-    /// time. 0 for none; else the device must take two ranges a receive.
+    /// Further bytes, in memory shared by all receives: only one long message may be outstanding at a time. 0 for none;
+    /// else the device must support two SGEs per receive.
     pub spill_len: u32,
 }
 
 impl Config {
-    /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory
-    /// registration, and the one that marks the end.
+    /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory registration, and
+    /// the one that drains the queue.
     pub fn send_work_requests(&self) -> u32 {
         3 * u32::from(self.send_slots) + 3
     }
 
-    /// Work requests of the receive queue: one for each slot, and the one that marks the end.
+    /// Work requests of the receive queue: one for each slot, and the one that drains the queue.
     pub fn recv_work_requests(&self) -> u32 {
         u32::from(self.recv_slots) + 1
     }
 
-    /// The same with as many slots as a device has room for.
+    /// Limits the numbers of slots to those of the device.
     pub fn within(self, limits: &Limits) -> Self {
         let room = limits.max_qp_wr.min(limits.max_cqe);
         let slots = |room: u32| u16::try_from(room).unwrap_or(u16::MAX);
@@ -121,7 +120,7 @@ impl Config {
 /// # Invariants
 ///
 /// - `ptr` is a queue pair of `pd`, which [`RawQp::destroy`] destroys.
-/// - A work request under way counts in `outstanding` when it will surely complete.
+/// - An outstanding work request that is certain to complete counts in `outstanding`.
 pub(super) struct RawQp {
     ptr: NonNull<bindings::ib_qp>,
     pd: Arc<Pd>,
@@ -145,7 +144,7 @@ impl RawQp {
         recv_cq: &Arc<Cq>,
         config: &Config,
     ) -> Result<Self> {
-        // Some devices refuse a queue pair that asks for more than they can do.
+        // Some devices reject a queue pair that asks for more than they support.
         let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
             .or_else(|_| create(pd, send_cq, recv_cq, config, 0))?;
         // INVARIANT: Just created so; nothing is posted.
@@ -164,13 +163,13 @@ impl RawQp {
         self.ptr.as_ptr()
     }
 
-    /// The number by which the peer names the queue pair.
+    /// The queue pair number, by which the peer addresses it.
     pub(super) fn number(&self) -> u32 {
         // SAFETY: The queue pair is valid by the type invariant; the number is constant.
         unsafe { (*self.as_ptr()).qp_num }
     }
 
-    /// Bytes up to which a send or a write is copied when it is posted.
+    /// Maximum bytes of a send or a write that is posted inline.
     pub(super) fn max_inline(&self) -> usize {
         self.max_inline
     }
@@ -187,7 +186,7 @@ impl RawQp {
     /// Counts a work request that is about to be posted.
     pub(super) fn begin(&self) {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
-        // Read first: the line is shared by all that post.
+        // Tested first: the cache line is shared by all posting CPUs.
         if !self.posted.load(Ordering::Relaxed) {
             self.posted.store(true, Ordering::Relaxed);
         }
@@ -203,26 +202,26 @@ impl RawQp {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether receives are posted again. An answer inside an RCU read section holds until its end.
+    /// Whether receives are posted again. A result inside an RCU read section holds until its end.
     pub(super) fn receiving(&self) -> bool {
         self.receiving.load(Ordering::Relaxed)
     }
 
-    /// Receives are not posted again from some time soon on.
+    /// Stops reposting of receives, with effect after an RCU grace period at the latest.
     pub(super) fn stop_receiving(&self) {
         self.receiving.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for the completions of all work requests and destroys the queue pair. Tells whether the device is
-    /// done with the slots and with what they keep.
+    /// Waits for the completions of all work requests and destroys the queue pair. Returns whether the device no longer
+    /// uses the slots and what they keep.
     ///
     /// # Safety
     ///
-    /// To be called once, in a worker that handles no completions. Nobody uses the queue pair meanwhile but the
-    /// completions, and the two completion queues have room for one more work request each.
+    /// To be called once, in a worker that handles no completions. Nothing but the completions uses the queue pair
+    /// meanwhile, and the two completion queues have room for one more work request each.
     pub(super) unsafe fn destroy(&self) -> bool {
         self.stop_receiving();
-        // Completions that could post their receive again have seen `receiving` false after this.
+        // Afterwards all completions that could repost their receive have seen `receiving` false.
         rcu::synchronize_rcu();
         if self.was_posted_to() {
             // SAFETY: The queue pair is valid by the type invariant; for the rest by the caller's promise.
@@ -230,7 +229,7 @@ impl RawQp {
         }
         let left = self.outstanding.load(Ordering::Relaxed);
         if left != 0 {
-            // A driver that lost completions may still hold our slots: better lost than shared.
+            // A driver that lost completions may still use our slots: leak them rather than let them be reused.
             pr_warn!("queue pair lost {left} completions\n");
             return false;
         }
@@ -243,9 +242,8 @@ impl RawQp {
     }
 }
 
-/// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory
-/// again after the send behind it completed: soft iWARP passes the pages themselves to TCP then, which may
-/// have to send them a second time.
+/// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory again after
+/// the send behind it completed: soft iWARP then passes the pages themselves to TCP, which may have to retransmit them.
 fn write_flags(device: &Device) -> bindings::ib_send_flags {
     match device.node_type() {
         NodeType::Rnic => bindings::ib_send_flags_IB_SEND_SIGNALED,
@@ -253,7 +251,7 @@ fn write_flags(device: &Device) -> bindings::ib_send_flags {
     }
 }
 
-/// Creates the queue pair itself; tells the bytes that a work request can hold.
+/// Creates the queue pair itself; returns it and the maximum inline length in bytes.
 fn create(
     pd: &Pd,
     send_cq: &Cq,
@@ -274,13 +272,13 @@ fn create(
         },
         sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
         qp_type: bindings::ib_qp_type_IB_QPT_RC,
-        // No event handler: a queue pair that fails flushes its receives, which says as much.
+        // No event handler: a queue pair that fails flushes its receives, which conveys the same.
         ..Default::default()
     };
     // SAFETY: The domain and the queues are valid by their type invariants, and of one device.
     let ptr =
         unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
     let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
-    // The driver says what it can do, which may be more, or nothing at all.
+    // The driver returns its actual limit, which may be larger, or 0.
     Ok((ptr, usize::try_from(attr.cap.max_inline_data)?))
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A message that arrived.
+//! A received message.
 
 use kernel::prelude::*;
 
 use crate::ib::Mapping;
 
-/// A message that arrived. A dishonest peer may change the part beyond the receive's own memory
-/// while it is read.
+/// A received message. A malicious peer may change the part beyond the receive's own memory while it is read.
 pub struct Received<'a> {
     pub(super) map: &'a Mapping,
     pub(super) offset: usize,

@@ -35,7 +35,7 @@ use crate::{
     }, //
 };
 
-/// Message buffers begin at multiples of this.
+/// Alignment of message buffers, bytes.
 const ALIGN: usize = 16;
 
 /// The receiving half of a queue pair.
@@ -56,8 +56,8 @@ pub(super) struct RecvQueue<H: Handler> {
 
 /// # Invariants
 ///
-/// Who took the entry from the idle set, or handles the completion of its receive, has the entry to
-/// itself, but for `cqe`, which the device may use at any time.
+/// The code that took the entry from the idle set, or handles the completion of its receive, has exclusive use of the
+/// entry, except for `cqe`, which the device may use at any time.
 #[repr(C)]
 struct RecvEntry<H: Handler> {
     cqe: UnsafeCell<bindings::ib_cqe>,
@@ -67,7 +67,7 @@ struct RecvEntry<H: Handler> {
 }
 
 impl<H: Handler> RecvQueue<H> {
-    /// May sleep.
+    /// Creates the queue. May sleep.
     pub(super) fn new(pd: &Pd, config: &Config) -> Result<Self> {
         let count = usize::from(config.recv_slots);
         let len = usize::try_from(config.recv_len)?;
@@ -102,7 +102,7 @@ impl<H: Handler> RecvQueue<H> {
         })
     }
 
-    /// Tells the queue where its queue pair is, and the entries where their queue is. Neither moves any more.
+    /// Sets the queue pair of the queue, and the queue of the entries. Neither moves from now on.
     pub(super) fn attach(&self, core: &RawQp) {
         let core = ptr::from_ref(core).cast_mut();
         self.core.store(core, Ordering::Release);
@@ -132,7 +132,7 @@ impl<H: Handler> RecvQueue<H> {
 }
 
 impl<H: Handler> RecvEntry<H> {
-    /// Posts an entry that was taken from the idle set; on errors it goes back there.
+    /// Posts an entry taken from the idle set; on errors it is returned to the set.
     fn post_first(&self, queue: &RecvQueue<H>, owner: Arc<H>) -> Result {
         queue.core().begin();
         self.post(queue, owner).map_err(|(error, owner)| {
@@ -143,7 +143,7 @@ impl<H: Handler> RecvEntry<H> {
         })
     }
 
-    /// Posts the entry, which the caller has to itself.
+    /// Posts the entry, of which the caller has exclusive use.
     fn post(&self, queue: &RecvQueue<H>, owner: Arc<H>) -> Result<(), (Error, Arc<H>)> {
         let (mut sges, count) = match self.ranges(queue) {
             Ok(ranges) => ranges,
@@ -155,11 +155,11 @@ impl<H: Handler> RecvEntry<H> {
             ..Default::default()
         };
         wr.__bindgen_anon_1.wr_cqe = self.cqe.get();
-        // SAFETY: By the caller's right to the entry.
+        // SAFETY: By the caller's exclusive use of the entry.
         unsafe { *self.owner.get() = Some(owner) };
         let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid by its type invariant, the work request is on the stack,
-        // and the memory it names stays as long as the queue pair.
+        // SAFETY: The queue pair is valid by its type invariant, the work request is on the stack, and the memory it
+        // names lives as long as the queue pair.
         let ret = unsafe { bindings::ib_post_recv(queue.core().as_ptr(), &wr, &mut bad) };
         let Err(error) = to_result(ret) else {
             return Ok(());
@@ -173,7 +173,7 @@ impl<H: Handler> RecvEntry<H> {
         }
     }
 
-    /// The memory the receive goes to, ready for the device.
+    /// Returns the SGEs of the receive, synchronised for the device.
     fn ranges(&self, queue: &RecvQueue<H>) -> Result<([bindings::ib_sge; 2], i32)> {
         let lkey = queue.core().pd().local_dma_lkey();
         let offset = self.index * queue.stride;
@@ -188,7 +188,7 @@ impl<H: Handler> RecvEntry<H> {
         }
     }
 
-    /// The message of a receive that succeeded.
+    /// Returns the message of a receive that succeeded.
     fn message<'a>(&self, queue: &'a RecvQueue<H>, wc: Wc) -> Result<Received<'a>> {
         let offset = self.index * queue.stride;
         let len = usize::try_from(wc.byte_len)?.min(queue.len + queue.spill_len);
@@ -205,14 +205,14 @@ impl<H: Handler> RecvEntry<H> {
         })
     }
 
-    /// Posts the entry again after its completion, unless receiving stopped. The owner comes back
-    /// when it was not posted, with the error if there was one.
+    /// Posts the entry again after its completion, unless receiving was stopped. If it was not posted, returns the
+    /// owner, with the error if there was one.
     fn post_again(
         &self,
         queue: &RecvQueue<H>,
         owner: Arc<H>,
     ) -> Result<(), (Option<Error>, Arc<H>)> {
-        // The end of the queue pair waits for this section, so nothing is posted behind its back.
+        // The destruction of the queue pair waits for this section, so nothing is posted after it began.
         let _rcu = rcu::read_lock();
         if !queue.core().receiving() {
             return Err((None, owner));
@@ -232,7 +232,7 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     let entry = unsafe { &*cqe.cast::<RecvEntry<H>>() };
     // SAFETY: The queue owns the entry and outlives its work requests.
     let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };
-    // SAFETY: We handle the completion and have the entry to ourselves.
+    // SAFETY: We handle the completion and have exclusive use of the entry.
     let Some(owner) = (unsafe { (*entry.owner.get()).take() }) else {
         return;
     };
@@ -254,7 +254,7 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     }
     queue.idle.put(entry.index);
     queue.core().end();
-    // From here on neither entry nor queue may be used: the owner may be the last to hold them.
+    // From here on neither entry nor queue may be used: the owner may hold the last reference to them.
     if !wc.status.is_success() {
         H::receive_failed(&owner, wc);
     }

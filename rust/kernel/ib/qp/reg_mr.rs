@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of memory regions: a work request of its own in the send queue.
+//! Registration of memory regions: a separate work request in the send queue.
 
 use core::{
     cell::UnsafeCell,
@@ -29,12 +29,12 @@ use crate::{
     }, //
 };
 
-/// The one memory registration that may be under way.
+/// The single memory registration that may be outstanding.
 ///
 /// # Invariants
 ///
-/// - Who took the entry from the free set, or handles the completion of its registration, has `kept`
-///   to itself. The device may use `cqe` at any time.
+/// - The code that took the entry from the free set, or handles the completion of its registration, has exclusive use
+///   of `kept`. The device may use `cqe` at any time.
 /// - `core` is valid from `attach` on, before which nothing is posted, for as long as the entry.
 pub(super) struct RegEntry<H: Handler> {
     inner: KBox<RegInner<H>>,
@@ -56,7 +56,7 @@ impl<H: Handler> RegInner<H> {
 }
 
 impl<H: Handler> RegEntry<H> {
-    /// May sleep.
+    /// Creates the entry. May sleep.
     pub(super) fn new() -> Result<Self> {
         let inner = RegInner {
             cqe: UnsafeCell::new(bindings::ib_cqe {
@@ -71,7 +71,7 @@ impl<H: Handler> RegEntry<H> {
         })
     }
 
-    /// Tells the entry where its queue pair is, which does not move any more and outlives it.
+    /// Sets the queue pair of the entry; it does not move from now on and outlives the entry.
     pub(super) fn attach(&self, core: &RawQp) {
         let core = ptr::from_ref(core).cast_mut();
         self.inner.core.store(core, Ordering::Release);
@@ -99,12 +99,12 @@ impl<H: Handler> RegEntry<H> {
         wr.wr.__bindgen_anon_1.wr_cqe = inner.cqe.get();
         wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
         wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
-        // SAFETY: We took the entry, and by its type invariant have it to ourselves.
+        // SAFETY: We took the entry, and by its type invariant have exclusive use of it.
         unsafe { *inner.kept.get() = Some((owner, mr.clone())) };
         core.begin();
         let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid by its type invariant; the region and the `cqe` stay
-        // until the completion, the region by the reference just kept.
+        // SAFETY: The queue pair is valid by its type invariant; the region and the `cqe` live until the completion,
+        // the region by the reference just stored.
         let ret = unsafe { bindings::ib_post_send(core.as_ptr(), &wr.wr, &mut bad) };
         to_result(ret).inspect_err(|_| {
             core.end();
@@ -125,7 +125,7 @@ unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bind
     // SAFETY: This function is only in the field `cqe` of a `RegInner<H>`, its first; by the type
     // invariant of `Queues` it outlives its work request.
     let entry = unsafe { &*cqe.cast::<RegInner<H>>() };
-    // SAFETY: We handle the completion and have the entry to ourselves.
+    // SAFETY: We handle the completion and have exclusive use of the entry.
     let kept = unsafe { (*entry.kept.get()).take() };
     let wc = Wc::new(wc);
     entry.free.put(0);

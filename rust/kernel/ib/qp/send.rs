@@ -35,21 +35,21 @@ use crate::{
     }, //
 };
 
-/// Writes that may go before a send.
+/// Maximum number of writes before a send.
 const MAX_WRITES: usize = 2;
-/// Ranges of memory that a write may gather.
+/// Maximum number of SGEs of a write.
 const MAX_PARTS: usize = 2;
-/// Message buffers begin at multiples of this.
+/// Alignment of message buffers, bytes.
 const ALIGN: usize = 16;
 
 /// An RDMA write that goes before a send.
 pub struct Write<'a> {
-    /// The memory written from. It is kept until the send completes.
+    /// The source memory. It is kept until the send completes.
     pub source: &'a Arc<Mapping>,
-    /// Offset and length, in bytes, of the one or two ranges that are written in a row; a length of
-    /// 0 means no range.
+    /// Offset and length, in bytes, of the one or two ranges that are written consecutively; a length of 0 means no
+    /// range.
     pub parts: [(usize, usize); MAX_PARTS],
-    /// Where in the peer's region it is written.
+    /// Destination address in the peer's region.
     pub remote_addr: u64,
     /// The key of the peer's region.
     pub rkey: u32,
@@ -57,11 +57,11 @@ pub struct Write<'a> {
 
 /// A send that could not be posted.
 pub struct Rejected<S> {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// The driver refused it, so it is the queue pair's fault rather than the send's.
+    /// The driver rejected it, so the cause is the queue pair rather than the send.
     pub by_driver: bool,
-    /// What the send would have kept.
+    /// The value that the send would have kept.
     pub what: S,
 }
 
@@ -92,15 +92,15 @@ type Sources = [Option<Arc<Mapping>>; MAX_WRITES];
 
 /// # Invariants
 ///
-/// Who took the entry from the free set, or handles the completion of its send, has the entry to
-/// itself, but for `write_status` and the two `cqe`, which the device may use at any time.
+/// The code that took the entry from the free set, or handles the completion of its send, has exclusive use of the
+/// entry, except for `write_status` and the two `cqe`, which the device may use at any time.
 #[repr(C)]
 pub(super) struct SendEntry<H: Handler> {
     cqe: UnsafeCell<bindings::ib_cqe>,
     write_cqe: UnsafeCell<bindings::ib_cqe>,
     queue: AtomicPtr<SendQueue<H>>,
     index: usize,
-    /// The first error of a write, by `enum ib_wc_status`.
+    /// The first error of a write, as `enum ib_wc_status`.
     write_status: AtomicU32,
     kept: UnsafeCell<Option<(Arc<H>, H::Sent)>>,
     sources: UnsafeCell<Sources>,
@@ -125,7 +125,7 @@ impl<H: Handler> SendEntry<H> {
 }
 
 impl<H: Handler> SendQueue<H> {
-    /// May sleep.
+    /// Creates the queue. May sleep.
     pub(super) fn new(pd: &Pd, config: &Config) -> Result<Self> {
         let small = usize::from(config.send_slots);
         let len = usize::try_from(config.send_len)?;
@@ -154,7 +154,7 @@ impl<H: Handler> SendQueue<H> {
         })
     }
 
-    /// Tells the queue where its queue pair is, and the entries where their queue is. Neither moves any more.
+    /// Sets the queue pair of the queue, and the queue of the entries. Neither moves from now on.
     pub(super) fn attach(&self, core: &RawQp) {
         let core = ptr::from_ref(core).cast_mut();
         self.core.store(core, Ordering::Release);
@@ -183,12 +183,12 @@ impl<H: Handler> SendQueue<H> {
         Some(SendSlot::new(self, entry, map, 0, map.block().len()))
     }
 
-    /// Whether a slot is free just now.
+    /// Whether a slot is free at present.
     pub(super) fn has_slot(&self) -> bool {
         self.free.has_any()
     }
 
-    /// Whether no slot is in use just now, the large one included.
+    /// Whether no slot is in use at present, the large one included.
     pub(super) fn is_idle(&self) -> bool {
         self.free.count() + self.large_free.count() == self.entries.len()
     }
@@ -201,7 +201,7 @@ impl<H: Handler> SendQueue<H> {
     }
 }
 
-/// A free slot for a send; dropping it gives it back unused.
+/// A free slot for a send; dropping it returns it unused.
 pub struct SendSlot<'a, H: Handler> {
     queue: &'a SendQueue<H>,
     entry: &'a SendEntry<H>,
@@ -233,7 +233,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` when it is too long for the slot.
+    /// `EMSGSIZE` if it is too long for the slot.
     pub fn write(&mut self, message: &[u8]) -> Result {
         if message.len() > self.capacity {
             return Err(EMSGSIZE);
@@ -258,22 +258,22 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
-    /// Posts `writes` and then the message, in one call of the driver. The end of all is told by
-    /// [`Handler::sent`], with `what`. The message asks the peer for an event. The queue pair must
-    /// be Ready to Send. Never sleeps.
+    /// Posts `writes` and then the message, in one call of the driver. Their completion is reported by
+    /// [`Handler::sent`], with `what`. The message is a solicited event at the peer. The queue pair must be Ready to
+    /// Send. Never sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more than two writes, an empty one, a range outside its memory, memory mapped
-    /// for another device or not for reading, or writes before a large send; else what the driver
-    /// answers. `what` comes back. After an error of the driver writes may have been done.
+    /// `EINVAL` for more than two writes, an empty one, a range outside its memory, memory mapped for another device or
+    /// not for reading, or writes before a large send; else the driver's error. `what` is returned. After an error of
+    /// the driver, writes may have been done.
     pub fn post(
         self,
         owner: &Arc<H>,
         what: H::Sent,
         writes: &[Write<'_>],
     ) -> Result<(), Rejected<H::Sent>> {
-        // On errors up to here the slot drops and is free again.
+        // On errors up to here the slot is dropped and is free again.
         let mut sges = [[bindings::ib_sge::default(); MAX_PARTS]; MAX_WRITES];
         let mut rdma: [bindings::ib_rdma_wr; MAX_WRITES] = Default::default();
         let filled = self
@@ -306,25 +306,25 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             wr.wr.next = first;
             first = &mut wr.wr;
         }
-        // Posting goes on without the guard: from here the completion frees the slot.
+        // The guard is disarmed: from here on the completion frees the slot.
         let this = ManuallyDrop::new(self);
         this.keep(owner, what, writes);
-        // SAFETY: The chain and all it names live on the stack during the call; the memory of the
-        // ranges and the two `cqe` stay until the completion, by the type invariant of `Queues`.
+        // SAFETY: The chain and all it names live on the stack during the call; the memory of the ranges and the two
+        // `cqe` live until the completion, by the type invariant of `Queues`.
         unsafe { this.submit(first) }
     }
 
-    /// The range of the message, ready for the device, and the flag that goes with it.
+    /// Returns the SGE of the message, synchronised for the device, and its flag.
     fn message(&self) -> Result<(bindings::ib_sge, i32)> {
         self.range(self.map, self.offset, self.len, self.is_inline(self.len))
     }
 
-    /// Whether so many bytes are copied when they are posted.
+    /// Whether `len` bytes are posted inline.
     fn is_inline(&self, len: usize) -> bool {
         len <= self.queue.core().max_inline()
     }
 
-    /// A range of `map`, ready for the device, and the flag of its work request.
+    /// Returns the SGE of a range of `map`, synchronised for the device, and the flag of its work request.
     fn range(
         &self,
         map: &Mapping,
@@ -369,7 +369,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
-    /// Fills in the ranges of a write, ready for the device, and tells how many, and the flags.
+    /// Fills in the SGEs of a write, synchronised for the device, and returns their number and the flags.
     fn gather(
         &self,
         write: &Write<'_>,
@@ -395,7 +395,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         }
     }
 
-    /// Gives the entry all that must stay until the completion.
+    /// Stores in the entry all that must live until the completion.
     fn keep(&self, owner: &Arc<H>, what: H::Sent, writes: &[Write<'_>]) {
         let mut sources: Sources = [None, None];
         for (kept, write) in sources.iter_mut().zip(writes) {
@@ -403,7 +403,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         }
         // ORDERING: The device orders the completion after the post.
         self.entry.write_status.store(0, Ordering::Relaxed);
-        // SAFETY: We took the entry, and by its type invariant have it to ourselves.
+        // SAFETY: We took the entry, and by its type invariant have exclusive use of it.
         unsafe { *self.entry.sources.get() = sources };
         // SAFETY: As above.
         unsafe { *self.entry.kept.get() = Some((owner.clone(), what)) };
@@ -430,8 +430,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             unsafe { *self.entry.sources.get() = [None, None] };
             self.queue.put(self.entry.index);
         }
-        // Else some write is under way and may yet complete with an error: the entry and the memory
-        // it reads stay as they are until the queue pair is destroyed.
+        // Otherwise a write is outstanding and may yet complete with an error: the entry and the memory it reads are
+        // kept until the queue pair is destroyed.
         match kept {
             Some((_, what)) => Err(Rejected {
                 error,
@@ -460,7 +460,7 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     let entry = unsafe { &*cqe.cast::<SendEntry<H>>() };
     // SAFETY: The queue owns the entry and outlives its work requests.
     let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };
-    // SAFETY: We handle the completion and have the entry to ourselves.
+    // SAFETY: We handle the completion and have exclusive use of the entry.
     let kept = unsafe { (*entry.kept.get()).take() };
     // SAFETY: As above. The writes before the send ended before it.
     let sources = unsafe { core::mem::take(&mut *entry.sources.get()) };
@@ -472,13 +472,13 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     queue.put(entry.index);
     queue.core().end();
     drop(sources);
-    // From here on neither entry nor queue may be used: the handler may be the last to hold them.
+    // From here on neither entry nor queue may be used: the handler may hold the last reference to them.
     if let Some((owner, what)) = kept {
         H::sent(&owner, what, wc);
     }
 }
 
-/// A write ended. If it failed, the send after it will fail too and tell.
+/// Completion of a write. If it failed, the send after it fails as well and reports it.
 unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
     // SAFETY: The RDMA core passes a valid completion.
     let wc = unsafe { &*wc };
@@ -488,7 +488,7 @@ unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bi
     let entry = unsafe { cqe.byte_sub(offset_of!(SendEntry<H>, write_cqe)) };
     // SAFETY: By the type invariant of `Queues` entries outlive their work requests.
     let entry = unsafe { &*entry.cast::<SendEntry<H>>() };
-    // Only the first error says what happened, the others are flushed.
+    // Only the first error is the cause, the others are flushes.
     let _ = entry
         .write_status
         .compare_exchange(0, wc.status, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a reliable connected queue pair from one state to the next.
+//! State transitions of a reliable connected queue pair.
 
 use kernel::{
     error::to_result,
@@ -16,7 +16,7 @@ use crate::{
     ib::Mtu, //
 };
 
-/// What a RoCE queue pair must know of its peer to receive.
+/// What a RoCE queue pair needs to know of its peer to receive.
 #[derive(Clone, Copy, Debug)]
 pub struct RtrAttr {
     /// Own port.
@@ -31,7 +31,7 @@ pub struct RtrAttr {
     pub dgid: [u8; 16],
     /// Index of the own GID.
     pub sgid_index: u8,
-    /// Routers to cross, and one.
+    /// Number of routers on the path, plus one.
     pub hop_limit: u8,
     /// MAC address of the peer or of the next router.
     pub dmac: [u8; 6],
@@ -39,9 +39,9 @@ pub struct RtrAttr {
 
 /// Local acknowledgement timeout: 4.096 us * 2^15.
 const TIMEOUT: u8 = 15;
-/// Times a packet is sent again before the connection breaks.
+/// Number of retransmissions before the connection breaks.
 const RETRY_COUNT: u8 = 7;
-/// "For ever": the peer may be out of receives for any time.
+/// Infinite: the peer may be out of receives for any time.
 const RNR_RETRY: u8 = 7;
 /// 0.06 ms that a peer waits after we were out of receives.
 const MIN_RNR_TIMER: u8 = 5;
@@ -51,7 +51,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// What the driver answers, `EINVAL` in the wrong state.
+    /// The driver's error, `EINVAL` in the wrong state.
     pub fn to_init(&self, port: u32) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_INIT,
@@ -75,7 +75,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// What the driver answers, `EINVAL` in the wrong state or for a GID that is gone.
+    /// The driver's error, `EINVAL` in the wrong state or for a GID that was removed.
     pub fn to_rtr(&self, peer: &RtrAttr) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_RTR,
@@ -113,12 +113,11 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// From Ready to Receive to Ready to Send, with the own first packet sequence number (24 bits).
-    /// May sleep.
+    /// From Ready to Receive to Ready to Send, with our first packet sequence number (24 bits). May sleep.
     ///
     /// # Errors
     ///
-    /// What the driver answers, `EINVAL` in the wrong state.
+    /// The driver's error, `EINVAL` in the wrong state.
     pub fn to_rts(&self, sq_psn: u32) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_RTS,
@@ -140,14 +139,13 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// To Error: all work requests, present and future, complete as
-    /// [`Status::Flushed`](super::Status::Flushed), and receives are not posted again. What they
-    /// hold comes back with the completions. A queue pair to which nothing was posted stays as it is: from
-    /// Reset no way leads there. May sleep.
+    /// To Error: all work requests, present and future, complete as [`Status::Flushed`](super::Status::Flushed), and
+    /// receives are not posted again. The completions release what they hold. A queue pair to which nothing was posted
+    /// is left as it is: there is no transition from Reset. May sleep.
     ///
     /// # Errors
     ///
-    /// What the driver answers.
+    /// The driver's error.
     pub fn to_error(&self) -> Result {
         self.core().stop_receiving();
         if !self.core().was_posted_to() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls of an application that are TCP's to answer.
+//! System calls that TCP handles.
 
 use core::ptr;
 
@@ -49,7 +49,7 @@ impl TcpSocket {
         length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
     }
 
-    /// The end of what sendfile(2) or splice(2) sends: nothing is held back for what would follow. May sleep.
+    /// The end of the data of sendfile(2) or splice(2): TCP stops holding data back. May sleep.
     pub fn splice_eof(&self) {
         let ptr = self.as_ptr();
         // SAFETY: By the type invariant the socket is alive and has a table.
@@ -59,14 +59,14 @@ impl TcpSocket {
         }
     }
 
-    /// The poll(2) bits as they are now; registers nobody to be woken.
+    /// Returns the current poll(2) bits; registers no wake-up.
     pub fn poll(&self) -> u32 {
         let ptr = self.as_ptr();
         // SAFETY: By the type invariant the socket is alive and has a table.
         let Some(poll) = (unsafe { (*(*ptr).ops).poll }) else {
             return 0;
         };
-        // SAFETY: The socket is alive; without a table the file is not looked at.
+        // SAFETY: The socket is alive; without a table the file is not accessed.
         unsafe { poll(ptr::null_mut(), ptr, ptr::null_mut()) }
     }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hearing of what happens to a TCP socket.
+//! Hooks for the events of a TCP socket.
 //!
-//! The callbacks of a connection are replaced by ones that call the original first and then the owner of the
-//! [`Hook`]. Nothing is taken away from TCP: those who sleep on its queue are woken as before.
+//! The callbacks of a connection are replaced by ones that call the original first and then the owner of the [`Hook`].
+//! Nothing is taken away from TCP: tasks that sleep on its queue are woken as before.
 //!
-//! TCP clones a listener into every connection that comes to it, callbacks included, and such a connection may get
-//! to others: a BPF program may put it into a sockmap, and with `net.ipv4.tcp_migrate_req` another listener of the
-//! port may get it. So of a listener no callback is replaced. Its hook is an entry on the wait queue, which no
-//! connection inherits.
+//! TCP clones a listener into every connection to it, callbacks included, and such a connection may move elsewhere: a
+//! BPF program may put it into a sockmap, and with `net.ipv4.tcp_migrate_req` another listener of the port may get it.
+//! So no callback of a listener is replaced. Its hook is an entry on the wait queue, which no connection inherits.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -43,11 +42,11 @@ mod callbacks;
 pub(in crate::net) use callbacks::learn_defaults;
 use callbacks::Callbacks;
 
-/// What the owner of a [`Hook`] hears. All of it may come in softirq context: nothing may sleep, and no
-/// lock may be taken that process context takes with softirqs enabled.
+/// Events for the owner of a [`Hook`]. All may be called in softirq context: they must not sleep, nor take a lock that
+/// process context takes with softirqs enabled.
 pub trait TcpEvents: Send + Sync + Sized + 'static {
-    /// A listener has a connection to accept. Comes with the lock of TCP's wait queue held and interrupts off:
-    /// nobody may be woken who waits on another socket's queue.
+    /// A listener has a connection to accept. Called with the lock of TCP's wait queue held and interrupts off: must
+    /// not wake waiters on another socket's queue.
     fn on_connection(this: ArcBorrow<'_, Self>);
 
     /// A connection has data, or the end of the stream.
@@ -56,21 +55,21 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// The state of TCP changed.
     fn on_state_change(this: ArcBorrow<'_, Self>);
 
-    /// There is space in the send buffer again, and somebody had asked for it.
+    /// There is space in the send buffer again, and it had been requested.
     fn on_writable(this: ArcBorrow<'_, Self>);
 
-    /// An error is pending. `take` takes it away from the TCP socket.
+    /// An error is pending. `take` clears it in the TCP socket and returns it.
     fn on_error(this: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
 
     /// Urgent data arrived.
     fn on_urgent(this: ArcBorrow<'_, Self>);
 
-    /// A connection request asks for SMC: whether to refuse that, since there is too much to do.
+    /// A connection request asks for SMC: returns whether to refuse that because of overload.
     fn is_congested(this: ArcBorrow<'_, Self>) -> bool;
 }
 
-/// [`TcpEvents`] of an owner whose type is not known: the callbacks are the same for all types, so that one that
-/// comes late never takes the owner of one hook for that of another type.
+/// [`TcpEvents`] of an owner of unknown type: the callbacks are the same for all types, so that a late call never
+/// mistakes the owner of one hook for that of another type.
 trait Owner: Send + Sync {
     fn connection(&self);
     fn readable(&self);
@@ -111,24 +110,24 @@ impl<T: TcpEvents> Owner for Arc<T> {
     }
 }
 
-/// What the user data of a socket with a hook point to.
+/// The target of the user data of a socket with a hook.
 #[repr(C, align(8))]
 struct SavedCallbacks {
-    /// The address of [`MARK`], which tells a cell from what others keep in the user data of a socket.
+    /// The address of [`MARK`], which distinguishes a cell from other user data of a socket.
     mark: *const u8,
     owner: KBox<dyn Owner>,
-    /// What was there before.
+    /// The previous callbacks.
     saved: Callbacks,
-    /// Where the last urgent mark was that the owner has heard of.
+    /// Position of the last urgent mark that was reported to the owner.
     urg_seq: AtomicU32,
-    /// Of a listener: the entry on its wait queue.
+    /// For a listener: the entry on its wait queue.
     entry: Opaque<bindings::wait_queue_entry>,
 }
 
-/// What marks a [`SavedCallbacks`]: nothing else in the kernel points here.
+/// Identifies a [`SavedCallbacks`]: nothing else in the kernel points here.
 static MARK: u8 = 0;
 
-/// Bits of the user data that say what they are; the rest is the pointer.
+/// Tag bits of the user data; the rest is the pointer.
 const FLAGS: usize = (bindings::SK_USER_DATA_NOCOPY
     | bindings::SK_USER_DATA_BPF
     | bindings::SK_USER_DATA_PSOCK) as usize;
@@ -137,11 +136,11 @@ const FLAGS: usize = (bindings::SK_USER_DATA_NOCOPY
 const NOCOPY: usize = bindings::SK_USER_DATA_NOCOPY as usize;
 
 impl SavedCallbacks {
-    /// The cell of a socket, if it has one of ours. Any context.
+    /// Returns the cell of a socket, if it has one of ours. Any context.
     ///
     /// # Safety
     ///
-    /// `sk` must be a living socket, and its callback lock held for `'a`.
+    /// `sk` must be a live socket, and its callback lock held for `'a`.
     unsafe fn of<'a>(sk: *const bindings::sock) -> Option<&'a Self> {
         // SAFETY: The socket is alive.
         let data = unsafe { (&raw const (*sk).sk_user_data).read_volatile() };
@@ -149,19 +148,19 @@ impl SavedCallbacks {
             return None;
         }
         let cell = data.map_addr(|addr| addr & !FLAGS).cast::<Self>();
-        // SAFETY: Who sets the user data keeps what they point to, at least a word, until they are taken out
-        // again, for which the callback lock is needed.
+        // SAFETY: Code that sets the user data keeps what they point to, at least a word, until they are cleared, for
+        // which the callback lock is needed.
         let mark = unsafe { (&raw const (*cell).mark).read() };
         if !ptr::eq(mark, &raw const MARK) {
             return None;
         }
-        // SAFETY: Only cells have the mark, and one lives until it was taken out under the lock.
+        // SAFETY: Only cells have the mark, and one lives until it was removed under the lock.
         Some(unsafe { &*cell })
     }
 
-    /// TCP signals urgent data to its own file only, and that socket has none.
-    fn install_urgent(&self, sk: *mut bindings::sock) {
-        // SAFETY: The callers pass a living TCP socket.
+    /// Reports new urgent data: TCP signals it to its own file only, and that socket has none.
+    fn report_urgent(&self, sk: *mut bindings::sock) {
+        // SAFETY: The callers pass a live TCP socket.
         if unsafe { bindings::tcp_urg_data(sk) } & URG_VALID == 0 {
             return;
         }
@@ -183,13 +182,13 @@ enum Kind {
     Listener,
 }
 
-/// Tells of the events of one TCP socket. When it is dropped, in process context, nothing of it runs any more;
-/// so it must not be dropped by what it calls.
+/// Reports the events of one TCP socket. To be dropped in process context; afterwards none of its callbacks runs, so
+/// they must not drop it.
 ///
 /// # Invariants
 ///
-/// The user data of `tcp` are `cell`, tagged. For [`Kind::Connection`] the callbacks are those of
-/// [`callbacks`]; for [`Kind::Listener`] the cell's entry is on the wait queue of `tcp`.
+/// The user data of `tcp` are `cell`, tagged. For [`Kind::Connection`] the callbacks are those of [`callbacks`]; for
+/// [`Kind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
     tcp: Arc<TcpSocket>,
     cell: NonNull<SavedCallbacks>,
@@ -203,28 +202,27 @@ unsafe impl<T: TcpEvents> Send for Hook<T> {}
 unsafe impl<T: TcpEvents> Sync for Hook<T> {}
 
 impl<T: TcpEvents> Hook<T> {
-    /// Tells `owner` of all events of a connection.
+    /// Reports all events of a connection to `owner`.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there is a hook already, or another user of the kernel's, `ENOMEM`.
+    /// `EBUSY` if there is a hook already, or another user in the kernel, `ENOMEM`.
     pub fn connection(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
         Self::install(tcp, owner, Kind::Connection)
     }
 
-    /// Tells `owner` of connections that wait to be accepted, and asks it whether more can be done over
-    /// SMC.
+    /// Reports connections to be accepted to `owner`, and queries it for overload of SMC handshakes.
     ///
     /// # Errors
     ///
     /// As [`Hook::connection`].
     pub fn listener(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
         let this = Self::install(tcp, owner, Kind::Listener)?;
-        // SAFETY: By the type invariant the cell lives, and stays where it is.
+        // SAFETY: By the type invariant the cell is alive, and does not move.
         let entry = unsafe { (*this.cell.as_ptr()).entry.get() };
         // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
         unsafe { bindings::add_wait_queue(this.tcp.queue(), entry) };
-        // It stays there when the hook goes: TCP calls it without a lock, and without a cell it says no.
+        // It is left set when the hook is dropped: TCP calls it without a lock, and without a cell it returns false.
         // SAFETY: The socket is alive and a TCP socket.
         unsafe { bindings::tcp_set_hs_congested(this.tcp.sk_ptr(), Some(callbacks::hs_congested)) };
         Ok(this)
@@ -253,7 +251,7 @@ impl<T: TcpEvents> Hook<T> {
         };
         // SAFETY: Taken above.
         unsafe { bindings::callback_write_unlock_bh(sk) };
-        // What is not installed is dropped without the lock.
+        // A cell that is not installed is dropped without the lock.
         let cell = installed.map_err(|_| EBUSY)?;
         // INVARIANT: Set up above, but for the entry of a listener, which the caller adds.
         Ok(Self {
@@ -268,7 +266,7 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// # Safety
     ///
-    /// `sk` must be a living TCP socket without user data, its callback lock held for writing.
+    /// `sk` must be a live TCP socket without user data, its callback lock held for writing.
     unsafe fn occupy(
         sk: *mut bindings::sock,
         mut cell: KBox<SavedCallbacks>,
@@ -278,7 +276,7 @@ impl<T: TcpEvents> Hook<T> {
         cell.saved = unsafe { Callbacks::of(sk) }.originals();
         let cell = KBox::into_raw(cell);
         let data = cell.cast::<c_void>().map_addr(|addr| addr | NOCOPY);
-        // A barrier is not needed: who does not hold the lock looks at the tag only.
+        // A barrier is not needed: without the lock only the tag is read.
         // SAFETY: By the caller's promise.
         unsafe { (&raw mut (*sk).sk_user_data).write_volatile(data) };
         if kind == Kind::Connection {
@@ -296,8 +294,8 @@ impl<T: TcpEvents> Drop for Hook<T> {
         // SAFETY: The cell lives until the end of this function.
         let cell = unsafe { &*self.cell.as_ptr() };
         if self.kind == Kind::Listener {
-            // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock,
-            // so not any more afterwards.
+            // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock, so
+            // not any more afterwards.
             unsafe { bindings::remove_wait_queue(self.tcp.queue(), cell.entry.get()) };
         }
         // SAFETY: The socket is alive.
@@ -310,24 +308,24 @@ impl<T: TcpEvents> Drop for Hook<T> {
         }
         // SAFETY: Taken above.
         unsafe { bindings::callback_write_unlock_bh(sk) };
-        // Our callbacks hold the lock for reading as long as they use the cell, and from now on they
-        // find none. SAFETY: From `KBox::into_raw` in `install`.
+        // Our callbacks hold the lock for reading as long as they use the cell, and from now on they find none. SAFETY:
+        // From `KBox::into_raw` in `install`.
         drop(unsafe { KBox::from_raw(self.cell.as_ptr()) });
     }
 }
 
-/// Somebody is woken who waits for events of a listener.
+/// Wait queue function: waiters for events of a listener are woken.
 ///
 /// # Safety
 ///
-/// To be called by the kernel only, with the entry of a [`SavedCallbacks`] that is on a queue, and that queue's lock held.
+/// To be called by the kernel only, with the entry of a [`SavedCallbacks`] that is on a queue whose lock is held.
 unsafe extern "C" fn on_wake(
     entry: *mut bindings::wait_queue_entry,
     _mode: u32,
     _flags: i32,
     key: *mut c_void,
 ) -> i32 {
-    // CAST: The kernel passes poll(2) bits as a pointer; none for a change of state, which is no connection.
+    // CAST: The kernel passes poll(2) bits as a pointer; null for a change of state, which is not a connection.
     if key.addr() as u32 & bindings::POLLIN != 0 {
         // SAFETY: By the caller's promise the entry is a field of a cell.
         let cell =
@@ -335,11 +333,11 @@ unsafe extern "C" fn on_wake(
         // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
         unsafe { (*cell).owner.connection() };
     }
-    // Nobody was woken who counts among those that are woken one at a time.
+    // No exclusive waiter was woken.
     0
 }
 
-/// Puts back what TCP may have copied from a socket with a [`Hook`] into a connection.
+/// Restores what TCP may have copied into a connection from a socket with a [`Hook`].
 pub(super) fn reset_inherited(child: &TcpSocket) {
     let sk = child.sk_ptr();
     // SAFETY: The socket is alive; callbacks change under the lock.
@@ -348,7 +346,7 @@ pub(super) fn reset_inherited(child: &TcpSocket) {
     unsafe { Callbacks::NONE.originals().replace_ours(sk) };
     // SAFETY: Taken above.
     unsafe { bindings::callback_write_unlock_bh(sk) };
-    // TCP asks listeners only, which this is not.
+    // TCP calls it for listeners only, which this is not.
     // SAFETY: The socket is alive and a TCP socket.
     unsafe { bindings::tcp_set_hs_congested(sk, None) };
 }

@@ -6,24 +6,24 @@
 
 use crate::bindings;
 
-/// A state of TCP.
+/// A TCP state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpState(pub(super) u8);
 
 impl TcpState {
-    /// The handshake has ended well; the peer may have finished sending since.
+    /// The handshake has succeeded; the peer may have finished sending since.
     fn is_connected(self) -> bool {
         let state = u32::from(self.0);
         state == bindings::TCP_ESTABLISHED || state == bindings::TCP_CLOSE_WAIT
     }
 
-    /// There is a connection with things to say, or to be told.
+    /// There is a connection, at least one direction of which is not closed and acknowledged.
     pub(super) fn is_open(self) -> bool {
         let state = u32::from(self.0);
         self.is_connected() || self.is_leaving() || state == bindings::TCP_FIN_WAIT2
     }
 
-    /// Our end was said, and the peer has not acknowledged it.
+    /// Our FIN was sent, and the peer has not acknowledged it.
     pub(super) fn is_leaving(self) -> bool {
         [
             bindings::TCP_FIN_WAIT1,
@@ -33,18 +33,18 @@ impl TcpState {
         .contains(&u32::from(self.0))
     }
 
-    /// The handshake is under way.
+    /// The handshake is in progress.
     pub fn is_connecting(self) -> bool {
         let state = u32::from(self.0);
         state == bindings::TCP_SYN_SENT || state == bindings::TCP_SYN_RECV
     }
 
-    /// No connection, and none under way.
+    /// No connection, and none in progress.
     pub fn is_closed(self) -> bool {
         u32::from(self.0) == bindings::TCP_CLOSE
     }
 
-    /// The peer may go on sending.
+    /// The peer may send more.
     pub fn may_receive(self) -> bool {
         let state = u32::from(self.0);
         state == bindings::TCP_ESTABLISHED

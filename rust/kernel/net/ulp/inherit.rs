@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the application has asked of a TCP socket before it became one of ours: its options and its
-//! address, for the TCP socket below ours.
+//! The settings of a TCP socket that becomes one of ours: its options and its address, for the TCP socket below ours.
 //!
-//! The SOL_SOCKET options that our own socket looks at stay where they are: see [`super`].
+//! The SOL_SOCKET options that our own socket reads stay where they are: see [`super`].
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
@@ -28,22 +27,21 @@ use crate::bindings;
 macro_rules! copy {
     ($from:expr, $to:expr, { $($($field:ident).+,)+ }) => {{
         let (from, to) = ($from, $to);
-        // SAFETY: See the callers: one is locked, the other is used by nobody else.
+        // SAFETY: See the callers: one is locked, the other is used by nothing else.
         $(unsafe { (*to).$($field).+ = (*from).$($field).+ };)+
     }};
 }
 
-/// Takes everything over from `old` to `new`.
+/// Copies all settings from `old` to `new`.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if there is something that cannot be, `EBUSY` if another kernel service uses the socket;
-/// those of bind(2).
+/// `EOPNOTSUPP` if a setting cannot be copied, `EBUSY` if another kernel service uses the socket; those of bind(2).
 ///
 /// # Safety
 ///
-/// `old` must be a TCP socket that the caller has locked and that is not connected; nobody else may use
-/// `new`, which is new, and of the same version of IP.
+/// `old` must be a TCP socket that the caller has locked and that is not connected; `new` must be new, used by nothing
+/// else, and of the same version of IP.
 pub(super) unsafe fn all(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     // SAFETY: By the caller's promise.
     unsafe {
@@ -109,7 +107,7 @@ const FLAGS_NOT_INHERITED: [bindings::sock_flags; 4] = [
     bindings::sock_flags_SOCK_RXQ_OVFL,
 ];
 
-/// Not SO_LINGER: whoever releases the TCP socket is not to wait.
+/// Not SO_LINGER: the release of the TCP socket must not wait.
 const FLAGS: [bindings::sock_flags; 5] = [
     bindings::sock_flags_SOCK_KEEPOPEN,
     bindings::sock_flags_SOCK_URGINLINE,
@@ -154,15 +152,15 @@ unsafe fn sock(old: *mut bindings::sock, new: *mut bindings::sock) {
     }
 }
 
-// CAST: bits of a byte.
+// CAST: Bits of a byte.
 const SNDBUF_LOCK: u8 = bindings::SOCK_SNDBUF_LOCK as u8;
 const RCVBUF_LOCK: u8 = bindings::SOCK_RCVBUF_LOCK as u8;
 
-/// The IPv6 part of a socket.
+/// Returns the IPv6 part of a socket.
 ///
 /// # Safety
 ///
-/// `sk` must be a living TCP socket.
+/// `sk` must be a live TCP socket.
 unsafe fn inet6_of(sk: *mut bindings::sock) -> Option<*mut bindings::ipv6_pinfo> {
     #[cfg(CONFIG_IPV6)]
     {
@@ -277,7 +275,7 @@ unsafe fn congestion_control(old: *mut bindings::sock, new: &TcpSocket) -> Resul
     )
 }
 
-/// Binds `new` to the address of `old`, which is not bound any more then.
+/// Binds `new` to the address of `old`, and unbinds `old`.
 ///
 /// # Safety
 ///
@@ -300,7 +298,7 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     // SAFETY: The address is valid for that length.
     let name = unsafe { SockAddr::new((&raw mut name).cast(), len) };
     let sk = new.sk_ptr();
-    // Both have the port for a moment, so that nobody else gets it.
+    // Both have the port for a moment, so that no other socket gets it.
     // SAFETY: As above.
     let reuse = unsafe { (*sk).__sk_common.skc_reuse() };
     // SAFETY: As above.
@@ -313,7 +311,7 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     // SAFETY: As above.
     unsafe {
         (*sk).__sk_common.set_skc_reuse(reuse);
-        // Whether the application has chosen the port is not seen from the address.
+        // The address does not show whether the application has chosen the port.
         (*sk).sk_userlocks = (*sk).sk_userlocks & !BOUND | locks;
     }
     bound?;
@@ -326,10 +324,10 @@ unsafe fn address(old: *mut bindings::sock, new: &TcpSocket) -> Result {
     Ok(())
 }
 
-// CAST: bits of a byte.
+// CAST: Bits of a byte.
 const BOUND: u8 = (bindings::SOCK_BINDADDR_LOCK | bindings::SOCK_BINDPORT_LOCK) as u8;
 
-/// The address that the socket is bound to, of its own family.
+/// Returns the address that the socket is bound to, of its own family.
 ///
 /// # Safety
 ///

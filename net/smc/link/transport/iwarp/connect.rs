@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The TCP connection between the two queue pairs of a link (`Documentation/iwarp.md`). The client of the group
-//! listens for it, and the server is the initiator, as that has to send first (RFC 5044 section 7.1.3). In a first
-//! contact in which the server cannot connect the client does, and sends a credit update at once.
+//! The TCP connection between the two queue pairs of a link (`Documentation/iwarp.md`). The client of the group listens
+//! for it, and the server is the initiator, as the initiator must send first (RFC 5044 section 7.1.3). If the server
+//! cannot connect in a first contact, the client does, and sends a credit update at once.
 
 use core::net::{
     IpAddr,
@@ -63,29 +63,29 @@ use crate::{
 
 /// From the CONFIRM on: time for the server to connect, in which TCP may lose a packet,
 const SERVER_CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// until the client does not wait for that any more, and connects itself,
+/// until the client stops waiting for that, and connects itself,
 const CLIENT_ACCEPT_TIMEOUT: Duration = Duration::from_millis(1_900);
-/// until it gives that up,
+/// until it gives up,
 const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_millis(2_700);
-/// and until the server does not wait for that any more.
+/// and until the server stops waiting for that.
 const SERVER_ACCEPT_TIMEOUT: Duration = Duration::from_millis(3_000);
 
-/// Time to connect a link that is added.
+/// Time to connect an added link.
 const ADD_LINK_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time between two looks at whether a setup was cancelled.
+/// Interval of checks for a cancelled setup.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How far the connection is.
+/// State of the connection.
 #[derive(Default)]
 pub(super) struct IwState {
     listener: Option<Arc<Listener<Link>>>,
     conn: Option<IwConn<Link>>,
-    /// The link lets go of its device.
+    /// The link is releasing its device.
     is_closed: bool,
 }
 
-/// A connection between the queue pairs of a link.
+/// Parameters of a connection between the queue pairs of a link.
 struct ConnParams {
     ours: IpAddr,
     theirs: IpAddr,
@@ -95,7 +95,7 @@ struct ConnParams {
 }
 
 impl ConnParams {
-    /// Between our end and that of the peer, which [`Link::ready_to_receive`] was told, where we are `role`.
+    /// Creates the parameters for our end and that of the peer, set by [`Link::ready_to_receive`]; `role` is ours.
     fn new(link: &Link, role: Role, nonce: Nonce) -> Result<Self> {
         let peer = link.peer().ok_or(ENOTCONN)?;
         let ours = IwEndpoint {
@@ -124,13 +124,13 @@ impl ConnParams {
     }
 }
 
-/// The group's network namespace, at address `net`, where the port of the link is as well.
+/// Returns the group's network namespace, at address `net`, which also contains the port of the link.
 fn netns(link: &Link, net: usize) -> Result<NetNsRef> {
     let device = link.device().ok_or(ENOLINK)?;
     device.port_netns(link.port().port, net).ok_or(ENOLINK)
 }
 
-/// A setup of a first contact, and when it began.
+/// A setup of a first contact, and its start time.
 struct FirstContact<'a> {
     link: &'a Arc<Link>,
     setup: &'a Setup<'a>,
@@ -155,7 +155,7 @@ impl<'a> FirstContact<'a> {
 }
 
 impl Iwarp {
-    /// Listens for a connection from the peer's address, and returns the TCP port. Requests are rejected until
+    /// Listens for a connection from the peer's address; returns the TCP port. Requests are rejected until
     /// [`Iwarp::accept_request`]. May sleep.
     fn listen_for(&self, link: &Link, net: &NetNs, theirs: IpAddr) -> Result<u16> {
         let resources = link.resources().ok_or(ENOLINK)?;
@@ -167,7 +167,7 @@ impl Iwarp {
         Ok(port)
     }
 
-    /// As the client, listens for the server, and returns the TCP port. May sleep, but waits for nobody.
+    /// Listens for the server as the client; returns the TCP port. May sleep, but does not wait for the peer.
     fn listen_as_client(&self, link: &Link, net: &NetNs, nonce: Nonce) -> Result<u16> {
         let params = ConnParams::new(link, Role::Client, nonce)?;
         let port = self.listen_for(link, net, params.theirs)?;
@@ -175,14 +175,14 @@ impl Iwarp {
         Ok(port)
     }
 
-    /// Accepts the connection of `initiator` from now on. May sleep, but waits for nobody.
+    /// Accepts the connection of `initiator` from now on. May sleep, but does not wait for the peer.
     fn accept_request(&self, params: &ConnParams, initiator: Role) -> Result {
         let listener = self.listener().ok_or(ENOTCONN)?;
         listener.accept_request(&params.token(initiator))
     }
 
-    /// Waits until the connection is accepted that is listened for, until `end`, or until the setup is cancelled.
-    /// Returns whether it is. May sleep.
+    /// Waits until the connection listened for is accepted, until `end`, or until the setup is cancelled. Returns
+    /// whether it was accepted. May sleep.
     fn wait_accepted(&self, setup: &Setup<'_>, end: Instant) -> Result<bool> {
         let listener = self.listener().ok_or(ENOTCONN)?;
         loop {
@@ -198,7 +198,7 @@ impl Iwarp {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT` or `ECONNREFUSED` if the peer does not accept, and what else may go wrong.
+    /// `ETIMEDOUT` or `ECONNREFUSED` if the peer does not accept; other errors are possible.
     fn connect(
         &self,
         link: &Link,
@@ -211,7 +211,7 @@ impl Iwarp {
         let ends = (params.ours, SocketAddr::new(params.theirs, port));
         let token = params.token(initiator);
         let conn = IwConn::connect(&resources.qp, net, ends, &token, end.as_nanos());
-        // If the queue pair is of no use any more, its receives have ended, and the link is down after this.
+        // If the queue pair is unusable now, its receives have completed, and the link is down after this.
         let conn = conn.inspect_err(|_| link.flush_cqs())?;
         self.store(|state| state.conn = Some(conn))
     }
@@ -232,13 +232,13 @@ impl Iwarp {
         self.connect(link, setup.net, params, (initiator, setup.peer_port), end)
     }
 
-    /// Ends listening. `Ok` if there is a connection. May sleep.
+    /// Stops listening. `Ok` if there is a connection. May sleep.
     fn finish_connect(&self) -> Result {
         let (listener, is_connected) = {
             let mut state = self.conn.lock();
             (state.listener.take(), state.conn.is_some())
         };
-        // A listener that is not needed is let go of without the lock.
+        // An unneeded listener is released without the lock.
         if is_connected {
             return Ok(());
         }
@@ -246,7 +246,8 @@ impl Iwarp {
         self.store(|state| state.conn = Some(conn))
     }
 
-    /// The server's part of a first contact: connects, or else waits for the client's connection and first message.
+    /// The server's part of a first contact: connects, or otherwise waits for the client's connection and first
+    /// message.
     fn serve(&self, first: &FirstContact<'_>) -> Result {
         let link = first.link;
         let Err(error) = self.connect_first(first, Role::Server, SERVER_CONNECT_TIMEOUT) else {
@@ -261,14 +262,14 @@ impl Iwarp {
             return Err(error);
         }
         self.finish_connect()?;
-        // The side that accepts must not be the first to send.
+        // The accepting side must not send first.
         match link.wait_first_msg(end) {
             true => Ok(()),
             false => Err(ETIMEDOUT),
         }
     }
 
-    /// The client's part: if the server does not connect and listens itself, connects to that.
+    /// The client's part: connects if the server does not connect but listens itself.
     fn join(&self, first: &FirstContact<'_>) -> Result {
         let end = first.until(CLIENT_ACCEPT_TIMEOUT);
         let is_accepted = self.wait_accepted(first.setup, end)?;
@@ -287,7 +288,7 @@ impl Iwarp {
         self.conn.lock().listener.clone()
     }
 
-    /// Stores a part of the connection while the link has its device.
+    /// Stores a part of the connection, unless the link has released its device.
     fn store(&self, put: impl FnOnce(&mut IwState)) -> Result {
         let mut state = self.conn.lock();
         if state.is_closed {
@@ -301,7 +302,7 @@ impl Iwarp {
 
 impl TransportSetup for Iwarp {
     fn to_rtr(&self, _: &Link, _: &IbResources, _: &PeerQp) -> Result {
-        // The driver does it with the connection, which begins when the receives are posted.
+        // Done by the driver with the connection, which is set up when the receives are posted.
         Ok(())
     }
 

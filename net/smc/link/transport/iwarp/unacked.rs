@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages whose sends have completed, and which the peer has yet to acknowledge: see
-//! [`smc_proto::link::credits`].
+//! Messages whose sends have completed and which the peer has not yet acknowledged: see [`smc_proto::link::credits`].
 
 use kernel::{
     prelude::*,
@@ -15,24 +14,24 @@ use crate::link::{
     Sent, //
 };
 
-/// Whose message it is.
+/// A message and its sender.
 type Message = (Arc<dyn Sender>, SentRecord);
 
-/// Those messages about connections, oldest first.
+/// Unacknowledged messages about connections, oldest first.
 pub(super) struct Unacked {
-    /// A ring, with the number of each.
+    /// A ring, with the number of each message.
     ring: KVVec<Option<(u16, Message)>>,
-    /// Place of the oldest.
+    /// Index of the oldest.
     first: usize,
     len: usize,
-    /// Messages of any kind whose sends were completed.
+    /// Completed sends of messages of any kind.
     completed: u16,
-    /// No acknowledgement comes any more.
+    /// No more acknowledgements will arrive.
     is_over: bool,
 }
 
 impl Unacked {
-    /// With room for so many.
+    /// Creates an empty ring for `room` messages.
     pub(super) fn new(room: u16) -> Result<Self> {
         let mut ring = KVVec::with_capacity(usize::from(room), GFP_KERNEL)?;
         for _ in 0..room {
@@ -47,8 +46,8 @@ impl Unacked {
         })
     }
 
-    /// A send has completed; they do in the order in which they were posted. Returns a message for which it is too
-    /// late. (There is room: no more are in flight than `Credits::window`.)
+    /// Records a completed send; sends complete in the order of posting. Returns the message if no acknowledgement will
+    /// arrive any more. (There is room: no more are in flight than `Credits::window`.)
     fn on_local_completion(&mut self, message: Option<Message>) -> Result<(), Message> {
         self.completed = self.completed.wrapping_add(1);
         let Some(message) = message else {
@@ -67,7 +66,7 @@ impl Unacked {
         Ok(())
     }
 
-    /// Takes the oldest, if it is among the first `acked`, or if no acknowledgement comes any more.
+    /// Removes the oldest, if it is among the first `acked`, or if no more acknowledgements will arrive.
     fn next(&mut self, acked: u16) -> Option<Message> {
         let is_over = self.is_over;
         let place = self.ring.get_mut(self.first)?;
@@ -82,14 +81,14 @@ impl Unacked {
 }
 
 impl Iwarp {
-    /// A send completed without error, which says only that the message left. Does not sleep.
+    /// A send completed without error, which means only that the message was sent locally. Does not sleep.
     pub(super) fn on_local_completion(&self, what: Sent) {
         let message = match what {
             Sent::Control => None,
             Sent::Data(sender, record) => Some((sender, record)),
         };
         let sender = message.as_ref().map(|(sender, _)| sender.clone());
-        // A trailer made room for more messages, and those that it acknowledged may still be here.
+        // A trailer granted credits for more messages, and the messages it acknowledged may still be in the ring.
         self.report_acked();
         let kept = self.unacked.lock().on_local_completion(message);
         match kept {
@@ -97,7 +96,7 @@ impl Iwarp {
                 if let Some(sender) = sender {
                     sender.on_local_completion();
                 }
-                // The acknowledgement may have been faster.
+                // The acknowledgement may have arrived first.
                 self.report_acked();
             }
             Err((sender, record)) => sender.on_sent(&record, false),
@@ -116,7 +115,7 @@ impl Iwarp {
         }
     }
 
-    /// No acknowledgement comes any more: reports the messages without one as lost. Does not sleep.
+    /// Ends acknowledgements: reports the messages without one as lost. Does not sleep.
     pub(super) fn report_lost(&self) {
         self.unacked.lock().is_over = true;
         loop {

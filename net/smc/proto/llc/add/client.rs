@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client is offered a link.
+//! The client's side of ADD_LINK.
 
 use super::{
     Exchange,
@@ -43,9 +43,9 @@ use crate::wire::Version;
 /// An offer of the server.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::llc) struct Offer {
-    /// The link that it came on.
+    /// Slot of the link that it arrived on.
     pub(in crate::llc) on: usize,
-    /// Where the new link is to be.
+    /// Slot for the new link.
     pub(in crate::llc) slot: usize,
     /// The server's end.
     pub(in crate::llc) link: NewLink,
@@ -54,7 +54,7 @@ pub(in crate::llc) struct Offer {
 }
 
 impl Offer {
-    /// Takes an offer, and notes where the peer's buffers are on the link: the message does not stay.
+    /// Makes an offer, and records the peer's RTokens on the link, as the message is not kept.
     pub(in crate::llc) fn new(
         request: &AddLink<'_>,
         slot: usize,
@@ -86,7 +86,7 @@ impl Offer {
     }
 }
 
-/// Makes the answer to an offer that is not wanted.
+/// Makes the rejection of an offer.
 pub(in crate::llc) fn rejection<'a>(link: NewLink, reason: RejectReason) -> Body<'a> {
     Body::AddLink(AddLink::Rejection { link, reason })
 }
@@ -101,9 +101,9 @@ pub(in crate::llc) struct Adding {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The caller looks for a port and makes its end.
+    /// The caller finds a port and creates its end.
     Offered,
-    /// Version 1: keys go both ways.
+    /// Version 1: keys are exchanged.
     Keys {
         end: LocalEnd,
         exchange: Exchange,
@@ -111,7 +111,7 @@ enum State {
     },
     /// CONFIRM_LINK is awaited on the new link.
     Waiting { end: LocalEnd, deadline: Instant },
-    /// The caller makes the link ready to send.
+    /// The caller prepares the link for sending.
     Preparing { end: LocalEnd, peer_uid: LinkUid },
 }
 
@@ -137,19 +137,19 @@ impl Adding {
         }
     }
 
-    /// Says whether the flow is about this offer.
+    /// Returns true if the flow belongs to this offer.
     pub(in crate::llc) fn is_about(&self, request: &AddLink<'_>) -> bool {
         matches!(request, AddLink::Link { link, .. } if link.link_num == self.offer.link.link_num)
     }
 
-    /// The caller made its end for the link that was offered, or does not want it.
+    /// The caller created its end for the offered link, or rejects it.
     pub(in crate::llc) fn on_answered<'a>(
         &mut self,
         offer: NewLink,
         result: Result<NewEnd<'a>, RejectReason>,
         now: Instant,
     ) -> Actions<'a> {
-        // What was made, or could not be, for an offer that the server gave up is not meant.
+        // The result for an offer that the server gave up does not count.
         let is_meant = offer.link_num == self.offer.link.link_num;
         let (State::Offered, true) = (self.state, is_meant) else {
             return unexpected();
@@ -218,8 +218,8 @@ impl Adding {
         answer.into()
     }
 
-    /// The server's word on the new link. It comes on another link than the keys, and may overtake
-    /// the last of them: buffers that are missing then are not used on this link.
+    /// The server's CONFIRM_LINK on the new link. It arrives on another link than the keys, and may overtake the last
+    /// of them: buffers that are missing then are not used on this link.
     pub(in crate::llc) fn on_confirm_request<'a>(
         &mut self,
         request: &ConfirmLink,
@@ -241,7 +241,7 @@ impl Adding {
         Action::LinkWork(LinkWork::PrepareLink(slot)).into()
     }
 
-    /// The caller made the link in `slot` ready to send, or could not.
+    /// The caller prepared the link in `slot` for sending, or could not.
     pub(in crate::llc) fn on_connected<'a>(
         &mut self,
         slot: usize,
@@ -262,7 +262,7 @@ impl Adding {
         actions
     }
 
-    /// The server deletes the new link; `None` if it means another one.
+    /// The server deletes the new link; `None` if the request names another one.
     pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
         if request.link_num != Some(self.offer.link.link_num) {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server offers a link.
+//! The server's side of ADD_LINK.
 
 use super::{
     Exchange,
@@ -48,16 +48,16 @@ pub(in crate::llc) struct Adding {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The offer is out.
+    /// The offer was sent.
     Offered { deadline: Instant },
     /// The caller connects the queue pair.
     Connecting,
-    /// Version 1: keys go both ways.
+    /// Version 1: keys are exchanged.
     Keys {
         exchange: Exchange,
         deadline: Instant,
     },
-    /// CONFIRM_LINK is out, on the new link.
+    /// CONFIRM_LINK was sent on the new link.
     Confirming { deadline: Instant },
 }
 
@@ -99,7 +99,7 @@ impl Adding {
         arrival: &mut Arrival<'_, '_>,
     ) -> Actions<'a> {
         match answer {
-            // A C client that fails later says so, too, though it had accepted.
+            // A C client that fails after accepting sends a rejection, too.
             AddLink::Rejection { link, reason } if link.link_num == self.place.link_num => {
                 self.place.failed(AddLinkError::Rejected(*reason))
             }
@@ -181,7 +181,7 @@ impl Adding {
         send(self.version, Kind::Request, self.place.slot, body).into()
     }
 
-    /// The client's word on the new link.
+    /// The client's CONFIRM_LINK on the new link.
     pub(in crate::llc) fn on_confirmed<'a>(
         &self,
         answer: &ConfirmLink,
@@ -202,7 +202,7 @@ impl Adding {
         actions
     }
 
-    /// The client asks for the new link to be deleted; `None` if it means another one.
+    /// The client requests deletion of the new link; `None` if the request names another one.
     pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
         let is_meant = request.link_num == Some(self.place.link_num);
         is_meant.then(|| self.place.given_up(AddLinkError::Deleted, self.version))
@@ -210,7 +210,7 @@ impl Adding {
 
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
         match self.state {
-            // Who did not hear of the offer has nothing to delete, and who is late does so himself.
+            // A client that did not receive the offer has nothing to delete; one that is late deletes the link itself.
             State::Offered { .. } => self.place.failed(AddLinkError::Silent),
             State::Keys { .. } | State::Confirming { .. } => {
                 self.place.given_up(AddLinkError::Silent, self.version)

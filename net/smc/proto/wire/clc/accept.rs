@@ -3,9 +3,9 @@
 //! CLC (connection layer control) ACCEPT and CONFIRM: each side's end of the first link, and its
 //! receive buffer.
 //!
-//! RFC 7609 appendices A.2.3 and A.2.4. The two messages are the same but for their type, and for a
-//! list of GIDs (global identifiers of RDMA ports) that a version 2 CONFIRM adds on first contact.
-//! QP is a queue pair, RMB a remote memory buffer, RMBE its element, EID an enterprise id.
+//! RFC 7609 appendices A.2.3 and A.2.4. The two messages differ only in their type, and in a list of GIDs (global
+//! identifiers of RDMA ports) that a version 2 CONFIRM adds on first contact. QP is a queue pair, RMB a remote memory
+//! buffer, RMBE its element, EID an enterprise id.
 
 use crate::buffer::SizeClass;
 use crate::error::Malformed;
@@ -46,24 +46,24 @@ use super::{
 
 mod raw;
 
-/// The server's choice, and its end.
+/// The server's choice, and its end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accept {
     /// The sender's end, in the technology that the server chose.
     pub endpoint: Endpoint,
-    /// The version, and what goes with it.
+    /// The version, and its specific fields.
     pub mode: Mode,
 }
 
-/// The client's agreement, and its end.
+/// The client's agreement, and its end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm<'a> {
     /// The sender's end.
     pub endpoint: Endpoint,
-    /// The version, and what goes with it.
+    /// The version, and its specific fields.
     pub mode: Mode,
-    /// GIDs at which the client can add links: that of the first link, then alternatives. Only in
-    /// version 2 SMC-R messages of a first contact; [`Confirm::emit`] leaves them out elsewhere.
+    /// GIDs at which the client can add links: that of the first link, then alternatives. Only in version 2 SMC-R
+    /// messages of a first contact; otherwise [`Confirm::emit`] omits them.
     pub gids: List<'a, Gid, 255>,
 }
 
@@ -72,7 +72,7 @@ pub struct Confirm<'a> {
 pub enum Endpoint {
     /// Over RDMA.
     SmcR(SmcR),
-    /// Over shared memory of one machine. Not done here; parsed to be declined with its reason.
+    /// Over shared memory of one host. Not supported; parsed to be declined with its reason.
     SmcD(SmcD),
 }
 
@@ -95,9 +95,9 @@ pub struct SmcR {
     pub token: AlertToken,
     /// Size of the element.
     pub rmbe_size: SizeClass,
-    /// Path MTU that the sender can do.
+    /// Path MTU that the sender supports.
     pub mtu: Mtu,
-    /// Where the RMB begins, in terms of the key.
+    /// Address of the start of the RMB, relative to the key.
     pub rmb_addr: RemoteAddr,
     /// First packet sequence number that the sender's queue pair will use.
     pub psn: Psn,
@@ -122,25 +122,25 @@ pub struct SmcD {
     pub gid_ext: u64,
 }
 
-/// The version that the two sides speak, and what only that version says.
+/// The version in use, and the fields that only that version has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Version 1.
     V1 {
-        /// A new link group begins. In a CONFIRM it means nothing.
+        /// A new link group is created. Ignored in a CONFIRM.
         first_contact: bool,
     },
     /// Version 2.
     V2 {
-        /// The enterprise id that both have; [`Eid::NONE`] if they need none.
+        /// The common enterprise id; [`Eid::NONE`] if none is needed.
         eid: Eid,
-        /// A new link group begins, and this is its beginner. `None` if one is reused.
+        /// The first contact extension, if a new link group is created. `None` if one is reused.
         first_contact: Option<FirstContact>,
     },
 }
 
 impl Mode {
-    /// The version.
+    /// Returns the version.
     pub const fn version(&self) -> Version {
         match self {
             Self::V1 { .. } => Version::V1,
@@ -148,7 +148,7 @@ impl Mode {
         }
     }
 
-    /// Says whether a new link group begins.
+    /// Returns true if a new link group is created.
     pub const fn is_first_contact(&self) -> bool {
         match self {
             Self::V1 { first_contact } => *first_contact,
@@ -212,7 +212,7 @@ impl<'a> Confirm<'a> {
     }
 }
 
-/// Says whether a CONFIRM has the list of GIDs.
+/// Returns true if a CONFIRM has the list of GIDs.
 const fn has_gids(endpoint: &Endpoint, mode: &Mode) -> bool {
     matches!(endpoint, Endpoint::SmcR(_))
         && matches!(
@@ -280,7 +280,7 @@ fn read_first_contact(
     reader: &mut Reader<'_>,
     form: Form,
 ) -> Result<Option<FirstContact>, Malformed> {
-    // What follows in a later release is unknown and passed over, as the C module does.
+    // Additions of later releases are unknown and skipped, as in the C module.
     if !is_there {
         return Ok(None);
     }
@@ -345,7 +345,7 @@ fn write_endpoint(
     }
 }
 
-/// Bytes of the whole message.
+/// Returns the length of the whole message in bytes.
 fn message_len(
     endpoint: &Endpoint,
     mode: &Mode,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CLC (connection layer control) DECLINE: either side gives up SMC, and says why.
+//! CLC (connection layer control) DECLINE: either side gives up SMC, with a reason.
 //!
-//! RFC 7609 appendix A.2.5; version 2 adds four more words of diagnosis, which nobody uses.
+//! RFC 7609 appendix A.2.5; version 2 adds four more words of diagnosis, which are unused.
 
 use core::mem::offset_of;
 
@@ -39,11 +39,11 @@ use super::{
 pub struct Decline {
     /// The sender; [`PeerId::NONE`] if it has no identity.
     pub peer_id: PeerId,
-    /// Why.
+    /// The reason.
     pub diagnosis: Diagnosis,
-    /// The receiver wants to reuse a link group that the sender does not have: give it up.
+    /// The receiver wants to reuse a link group that the sender does not have, and should end it.
     pub out_of_sync: bool,
-    /// Which form the message has, and what only that form says.
+    /// The form of the message, and its specific fields.
     pub form: DeclineForm,
 }
 
@@ -59,13 +59,13 @@ pub enum DeclineForm {
     V2 {
         /// The sender's operating system.
         os: OsType,
-        /// Four more words; zero from Linux.
+        /// Additional diagnosis; zero from Linux.
         more: [u32; 4],
     },
 }
 
 impl Decline {
-    /// Makes the DECLINE that Linux sends for `reason`.
+    /// Creates the DECLINE that Linux sends for `reason`.
     pub const fn new(version: Version, peer_id: PeerId, reason: Reason) -> Self {
         Self {
             peer_id,
@@ -85,7 +85,7 @@ impl Decline {
     ///
     /// # Errors
     ///
-    /// [`Malformed`]. The trailer is not looked at, as the C module does not.
+    /// [`Malformed`]. The trailer is not checked, as in the C module.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, mut reader) = open(bytes, MessageType::Decline)?;
         let len = match header.version {
@@ -138,23 +138,23 @@ impl Decline {
     }
 }
 
-/// What the first bytes of a stream are, where a DECLINE may be in front of the application's data.
+/// Classification of the first bytes of a stream, where a DECLINE may precede the application's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A whole DECLINE, so many bytes long.
+    /// A whole DECLINE of this many bytes.
     Decline(usize),
-    /// All of them may be the beginning of a DECLINE, if there are any.
+    /// All of them, if any, may be the beginning of a DECLINE.
     Open,
-    /// They begin no DECLINE.
+    /// Not the beginning of a DECLINE.
     Data,
 }
 
 impl Head {
-    /// Bytes that suffice to tell.
+    /// Bytes that are enough for a decision.
     pub const LEN: usize = V2_LEN;
 
-    /// Judges the first bytes of a stream. Stricter than [`Decline::parse`]: each byte that has one meaning must
-    /// have it, as what is taken for a DECLINE is lost to the application.
+    /// Classifies the first bytes of a stream. Stricter than [`Decline::parse`]: each byte with a fixed value must have
+    /// it, as bytes mistaken for a DECLINE are lost to the application.
     pub fn of(bytes: &[u8]) -> Self {
         let len = match bytes.get(HEADER_LEN - 1).map(|types| types >> 4) {
             None => None,
@@ -166,7 +166,7 @@ impl Head {
         if !bytes.iter().take(most).enumerate().all(is_like) {
             return Self::Data;
         }
-        // The length in the header has to be that of the form, which a later byte tells.
+        // The length in the header must match the form, which a later byte determines.
         let said: Option<usize> = match bytes {
             [_, _, _, _, _, high, low, ..] => Some(u16::from_be_bytes([*high, *low]).into()),
             _ => None,
@@ -179,7 +179,7 @@ impl Head {
     }
 }
 
-/// Whether the byte `at` that offset of a DECLINE can be this one; `len` is that of the message, if it is known.
+/// Returns true if `byte` is possible at offset `at` of a DECLINE of `len` bytes, if the length is known.
 fn is_possible(at: usize, byte: u8, len: Option<usize>) -> bool {
     const OS: usize = HEADER_LEN + offset_of!(Raw, os);
     const RESERVED: usize = HEADER_LEN + offset_of!(Raw, reserved);
@@ -200,12 +200,12 @@ fn is_possible(at: usize, byte: u8, len: Option<usize>) -> bool {
     }
 }
 
-/// Why a peer declined, as it says. Any value may come; it only informs.
+/// The reason in a peer's DECLINE. Any value may be received; informational only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Diagnosis(pub u32);
 
 impl Diagnosis {
-    /// The reason it stands for, if it is one that is known here.
+    /// Returns the corresponding reason, if it is known here.
     pub const fn reason(self) -> Option<Reason> {
         Reason::from_code(self.0)
     }
@@ -217,7 +217,7 @@ impl From<Reason> for Diagnosis {
     }
 }
 
-/// What lies between header and trailer in version 1.
+/// The bytes between header and trailer in version 1.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {

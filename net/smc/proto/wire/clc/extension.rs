@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What version 2 adds to CLC (connection layer control) messages: limits, releases, and the
-//! extension of a first contact.
+//! Version 2 additions to CLC (connection layer control) messages: limits, releases, and the first contact extension.
 //!
 //! Version 2.1 is release 1 of version 2; it adds the limits. The layouts are those of IBM's «SMC
 //! Version 2» documents.
@@ -29,27 +28,27 @@ use crate::wire::{
     Writer, //
 };
 
-/// What each side says of itself when a link group of version 2 begins.
+/// What each side sends about itself when a link group of version 2 is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstContact {
-    /// The two RDMA ports are in one subnet, no gateway between them.
+    /// The two RDMA ports are in one subnet, without a gateway.
     pub direct: bool,
     /// The sender's operating system.
     pub os: OsType,
     /// The sender's release of version 2.
     pub release: Release,
-    /// The sender's name, for people.
+    /// The sender's name, informational.
     pub hostname: Hostname,
-    /// Limits of the link group; ask [`FirstContact::limits`], which knows when they count.
+    /// Limits of the link group; use [`FirstContact::limits`], which checks the release.
     pub raw_limits: Limits,
     /// Feature bits, from release 1 on.
     pub features: Features,
-    /// Vendor's options; ask [`FirstContact::vendor`], which knows when they count.
+    /// Vendor's options; use [`FirstContact::vendor`], which checks the release.
     pub vendor_options: u32,
 }
 
 impl FirstContact {
-    /// What the vendor's options say; nothing before release 1, which has none.
+    /// Returns the parsed vendor's options; those of release 0, which has none, are ignored.
     pub fn vendor(&self) -> Vendor {
         if self.release >= Release::R1 {
             Vendor::of(self.vendor_options)
@@ -58,12 +57,12 @@ impl FirstContact {
         }
     }
 
-    /// The limits of the link group; `None` before release 1, which has none.
+    /// Returns the limits of the link group; `None` before release 1, which has none.
     pub fn limits(&self) -> Option<Limits> {
         (self.release >= Release::R1).then_some(self.raw_limits)
     }
 
-    /// Reads the extension. In SMC-D messages of release 0 it is shorter.
+    /// Parses the extension. In SMC-D messages of release 0 it is shorter.
     pub(super) fn read(reader: &mut Reader<'_>, form: Form) -> Result<Self, Malformed> {
         let base: &RawBase = reader.take()?;
         let release = Release::from_nibble(base.os_release);
@@ -108,7 +107,7 @@ impl FirstContact {
     }
 }
 
-/// How long the extension is.
+/// Length of the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Always 52 bytes: SMC-R.
@@ -133,9 +132,9 @@ pub(super) enum Form {
 )]
 #[repr(C)]
 pub struct Limits {
-    /// Connections at most; the protocol wants at least 16.
+    /// Maximum connections; the protocol requires at least 16.
     pub max_conns: u8,
-    /// Links at most.
+    /// Maximum links.
     pub max_links: u8,
 }
 
@@ -157,7 +156,7 @@ macro_rules! nibbles {
                     pub const $value: Self = Self($number);
                 )+
 
-                /// `None` if `number` needs more than four bits.
+                /// Creates a value; `None` if `number` needs more than four bits.
                 pub const fn new(number: u8) -> Option<Self> {
                     match number <= 0x0f {
                         // INVARIANT: just checked.
@@ -166,7 +165,7 @@ macro_rules! nibbles {
                     }
                 }
 
-                /// The number, at most 15.
+                /// Returns the number, at most 15.
                 pub const fn number(self) -> u8 {
                     self.0
                 }
@@ -191,7 +190,7 @@ nibbles! {
 
     /// Operating system of a peer.
     OsType {
-        /// Not said.
+        /// Not specified.
         NONE = 0;
         /// z/OS.
         ZOS = 1;
@@ -202,13 +201,13 @@ nibbles! {
     }
 }
 
-/// Name of a machine: 32 bytes, blank padded.
+/// Name of a host: 32 bytes, padded with blanks.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct Hostname(pub [u8; 32]);
 
 impl Hostname {
-    /// Makes one from a name, up to the first NUL, of which the first 32 bytes are taken.
+    /// Creates a hostname from at most 32 bytes of `name`, up to the first NUL.
     pub fn new(name: &[u8]) -> Self {
         let mut bytes = [b' '; 32];
         let name = name.iter().take_while(|byte| **byte != 0);
@@ -218,8 +217,7 @@ impl Hostname {
         Self(bytes)
     }
 
-    /// The name without its padding; `None` if it has bytes beyond seven bits, as from a peer that
-    /// does not write ASCII.
+    /// Returns the name without its padding; `None` if it has bytes above 0x7f, as from a peer that does not use ASCII.
     pub fn as_ascii(&self) -> Option<&[u8]> {
         self.0.is_ascii().then(|| self.0.trim_ascii_end())
     }
@@ -233,7 +231,7 @@ impl fmt::Debug for Hostname {
 
 const DIRECT: u8 = 0x80;
 
-/// The part that every release has.
+/// The part common to all releases.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawBase {
@@ -243,7 +241,7 @@ struct RawBase {
     hostname: Hostname,
 }
 
-/// The part that came with release 1, reserved and zero before.
+/// The part added in release 1, reserved and zero before.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawRest {

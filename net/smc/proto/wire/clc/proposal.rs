@@ -2,10 +2,9 @@
 
 //! CLC (connection layer control) PROPOSAL: everything that the client offers.
 //!
-//! RFC 7609 appendix A.2.2, and IBM's «SMC Version 2» for the extensions. The areas follow each
-//! other without gaps: base, SMC-D area, IP prefixes, version 2 extension with its enterprise ids
-//! (EIDs), SMC-D version 2 extension. Offsets in the message say where an area begins; they are
-//! compared with where it must begin, never followed blindly.
+//! RFC 7609 appendix A.2.2, and IBM's «SMC Version 2» for the extensions. The areas follow each other without gaps:
+//! base, SMC-D area, IP prefixes, version 2 extension with its enterprise ids (EIDs), SMC-D version 2 extension. The
+//! message contains offsets of the areas; they are compared with the required positions and never used unchecked.
 
 use zerocopy_derive::{
     FromBytes,
@@ -57,25 +56,25 @@ pub struct Proposal<'a> {
 /// The two forms of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposedModes<'a> {
-    /// The form of the RFC, which Linux accepts and does not send.
+    /// The form of RFC 7609, which Linux accepts and does not send.
     V1 {
         /// The offer.
         v1: V1Offer<'a>,
-        /// The area before the prefixes; `None` if there is none, or one of another length.
+        /// The area before the prefixes; `None` if it is missing or of another length.
         area: Option<SmcdArea>,
     },
-    /// The form of version 2, also of a client that offers version 1 only.
+    /// The form of version 2, also used by a client that offers version 1 only.
     V2 {
         /// What is offered in version 1.
         v1: Option<V1Offer<'a>>,
-        /// The area that carries the vendor's options and, for SMC-D, the device.
+        /// The area with the vendor's options and, for SMC-D, the device.
         area: SmcdArea,
         /// What is offered in version 2.
         v2: Option<V2Offer<'a>>,
     },
 }
 
-/// Which technologies are offered. Neither is the absence of an offer.
+/// The technologies offered. Without any there is no offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Technologies {
     /// SMC-R only.
@@ -91,22 +90,22 @@ pub enum Technologies {
 pub struct V1Offer<'a> {
     /// The technologies.
     pub technologies: Technologies,
-    /// The subnets of the client's interface, to compare with the server's.
+    /// The subnets of the client's interface, for comparison with the server's.
     pub prefix: IpPrefix<'a>,
 }
 
-/// Subnets of the interface that the TCP connection leaves through.
+/// Subnets of the outgoing interface of the TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpPrefix<'a> {
     /// The TCP connection is over IPv4.
     V4 {
-        /// The subnet's number: address and mask.
+        /// The subnet address.
         subnet: Ipv4,
-        /// Bits of its mask. As sent: a value above 32 equals no interface's.
+        /// Length of its mask, bits. As received: a value above 32 matches no interface.
         len: u8,
     },
-    /// It is over IPv6; these are the interface's prefixes. An empty list is sent as, and so
-    /// becomes, the IPv4 prefix 0.0.0.0/0.
+    /// The TCP connection is over IPv6; the interface's prefixes. An empty list is sent as the IPv4 prefix 0.0.0.0/0,
+    /// and received as that.
     V6(List<'a, Ipv6Prefix, 8>),
 }
 
@@ -118,7 +117,7 @@ pub enum IpPrefix<'a> {
 pub struct Ipv6Prefix {
     /// The prefix, its host part zero.
     pub address: [u8; 16],
-    /// Its bits. As sent: a value above 128 equals no interface's.
+    /// Its length, bits. As received: a value above 128 matches no interface.
     pub len: u8,
 }
 
@@ -127,10 +126,10 @@ pub struct Ipv6Prefix {
 pub struct SmcdArea {
     /// The SMC-D device offered; zero if none is.
     ///
-    /// A proposal without a version 1 offer must have a low byte of the GID of at most 8: the C
-    /// module takes that byte for a count of IPv6 prefixes then.
+    /// In a proposal without a version 1 offer the low byte of the GID must be at most 8: the C module interprets that
+    /// byte as a count of IPv6 prefixes then.
     pub ism: IsmEntry,
-    /// Whose the vendor's options are; zero if there are none.
+    /// The vendor's OUI; zero if there are no options.
     pub vendor_oui: [u8; 3],
     /// The vendor's experimental options.
     pub vendor_options: [u8; 5],
@@ -141,17 +140,17 @@ pub struct SmcdArea {
 pub struct V2Offer<'a> {
     /// Whether SMC-R is offered, and SMC-D with its devices.
     pub technologies: V2Technologies<'a>,
-    /// The latest release of version 2 that the client knows.
+    /// The latest release of version 2 that the client supports.
     pub release: Release,
     /// RoCE v2 GID of the client's port; [`Gid::NONE`] if SMC-R is not offered.
     pub gid: Gid,
-    /// The limits that the client wants; ask [`V2Offer::limits`], which knows when they count.
+    /// The limits that the client requests; use [`V2Offer::limits`], which checks the release.
     pub raw_limits: Limits,
     /// Feature bits, from release 1 on.
     pub features: Features,
     /// The client's user EIDs, in its order.
     pub eids: List<'a, Eid, 8>,
-    /// The client also takes the system EID of its SMC-D offer.
+    /// The client also accepts the system EID of its SMC-D offer.
     pub seid: bool,
 }
 
@@ -180,7 +179,7 @@ impl<'a> Proposal<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`]; nothing is answered to such a proposal.
+    /// [`Malformed`]; such a proposal is not answered.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         parse::proposal(bytes)
     }
@@ -194,7 +193,7 @@ impl<'a> Proposal<'a> {
         emit::proposal(self, buf)
     }
 
-    /// The version of the message; not what is offered.
+    /// Returns the version of the message, not that of the offers.
     pub const fn version(&self) -> Version {
         match self.modes {
             ProposedModes::V1 { .. } => Version::V1,
@@ -202,7 +201,7 @@ impl<'a> Proposal<'a> {
         }
     }
 
-    /// What is offered in version 1.
+    /// Returns the version 1 offer.
     pub const fn v1(&self) -> Option<&V1Offer<'a>> {
         match &self.modes {
             ProposedModes::V1 { v1, .. } => Some(v1),
@@ -210,7 +209,7 @@ impl<'a> Proposal<'a> {
         }
     }
 
-    /// What is offered in version 2.
+    /// Returns the version 2 offer.
     pub const fn v2(&self) -> Option<&V2Offer<'a>> {
         match &self.modes {
             ProposedModes::V1 { .. } => None,
@@ -218,7 +217,7 @@ impl<'a> Proposal<'a> {
         }
     }
 
-    /// The SMC-D area, which also carries the vendor's options.
+    /// Returns the SMC-D area, which also carries the vendor's options.
     pub const fn area(&self) -> Option<&SmcdArea> {
         match &self.modes {
             ProposedModes::V1 { area, .. } => area.as_ref(),
@@ -228,24 +227,24 @@ impl<'a> Proposal<'a> {
 }
 
 impl V2Offer<'_> {
-    /// The limits that the client wants; `None` before release 1, which has none.
+    /// Returns the limits that the client requests; `None` before release 1, which has none.
     pub fn limits(&self) -> Option<Limits> {
         (self.release >= Release::R1).then_some(self.raw_limits)
     }
 }
 
 impl Technologies {
-    /// Says whether SMC-R is among them.
+    /// Returns true if SMC-R is among them.
     pub const fn has_smcr(self) -> bool {
         matches!(self, Self::SmcR | Self::Both)
     }
 
-    /// Says whether SMC-D is among them.
+    /// Returns true if SMC-D is among them.
     pub const fn has_smcd(self) -> bool {
         matches!(self, Self::SmcD | Self::Both)
     }
 
-    /// The technologies of a 2-bit field; `None` for neither.
+    /// Parses a 2-bit field; `None` for neither technology.
     const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 0x03 {
             0 => Some(Self::SmcR),
@@ -266,7 +265,7 @@ impl Technologies {
 }
 
 impl<'a> V2Technologies<'a> {
-    /// Which they are.
+    /// Returns the technologies.
     pub const fn technologies(&self) -> Technologies {
         match self {
             Self::SmcR => Technologies::SmcR,
@@ -275,12 +274,12 @@ impl<'a> V2Technologies<'a> {
         }
     }
 
-    /// Says whether SMC-R is among them.
+    /// Returns true if SMC-R is among them.
     pub const fn has_smcr(&self) -> bool {
         self.technologies().has_smcr()
     }
 
-    /// The SMC-D part.
+    /// Returns the SMC-D part.
     pub const fn smcd(&self) -> Option<&SmcdV2Offer<'a>> {
         match self {
             Self::SmcR => None,

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this module says of itself in the vendor's options of a first contact: four bytes that version 2.1
-//! leaves to vendors, and that the C module neither sets nor reads.
+//! Vendor's options of this module in a first contact: four bytes that version 2.1 leaves to vendors, and that the C
+//! module neither sets nor reads.
 //!
-//! Nothing in the message says which vendor it is. So one kind is a number that nobody else has by chance,
-//! and the other counts only where the GID says the same. `Documentation/links.md` and
-//! `Documentation/iwarp.md` specify them.
+//! The message does not identify the vendor. Therefore one kind is a number unlikely to be used by others, and the
+//! other is valid only if the GID matches. `Documentation/links.md` and `Documentation/iwarp.md` specify them.
 
-/// The vendor's options. The first byte is their kind.
+/// The vendor's options. The first byte is the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
-    /// Nothing, or something that another vendor understands.
+    /// None, or those of another vendor.
     Unknown,
-    /// The sender takes what is said of a connection by any link of the group, whatever link it uses itself.
+    /// The sender accepts CDC messages of a connection on any link of the group, whatever link it uses itself.
     AnyLink,
-    /// As [`Vendor::AnyLink`], and the link is over iWARP. Only a GID that names an iWARP end makes it so.
+    /// As [`Vendor::AnyLink`], and the link is over iWARP. Valid only together with a GID of an iWARP end.
     Iwarp {
-        /// The TCP port at which the sender awaits the stream; 0 for none.
+        /// The TCP port at which the sender listens for the connection; 0 for none.
         port: u16,
     },
 }
@@ -25,7 +24,7 @@ impl Vendor {
     const ANY_LINK: u32 = u32::from_be_bytes(*b"\x01RSM");
     const IWARP: u8 = 0x81;
 
-    /// Reads the options.
+    /// Parses the options.
     pub const fn of(options: u32) -> Self {
         match options.to_be_bytes() {
             [Self::IWARP, _, high, low] => Self::Iwarp {
@@ -36,7 +35,7 @@ impl Vendor {
         }
     }
 
-    /// The options as they are sent.
+    /// Returns the options as sent.
     pub const fn options(self) -> u32 {
         match self {
             Self::Unknown => 0,
@@ -78,7 +77,7 @@ mod tests {
         ] {
             assert_eq!(Vendor::of(options), Vendor::Unknown);
         }
-        // The second byte is for what comes later.
+        // The second byte is reserved for later use.
         assert_eq!(Vendor::of(0x81ff_0007), Vendor::Iwarp { port: 7 });
     }
 }

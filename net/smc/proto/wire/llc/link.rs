@@ -35,7 +35,7 @@ use super::{
 
 mod raw;
 
-/// CONFIRM_LINK: proves that the link which carries it works, and numbers it.
+/// CONFIRM_LINK: confirms that the link which carries it works, and assigns its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmLink {
     /// The sender's port.
@@ -44,21 +44,21 @@ pub struct ConfirmLink {
     pub gid: Gid,
     /// The sender's queue pair.
     pub qp_num: QpNum,
-    /// The link's number, given by the server and repeated by the client.
+    /// The link's number, assigned by the server and repeated by the client.
     pub link_num: LinkNum,
     /// The sender's name for the link, for diagnosis.
     pub uid: LinkUid,
     /// Limits of the link group: version 2.1. Otherwise `max_links` is 2 from Linux and
     /// `max_conns` 0.
     pub limits: Limits,
-    /// The sender's elements have no eye catcher. Linux wants this on first contact.
+    /// The sender's elements have no eye catcher. Required by Linux on first contact.
     pub no_eye_catcher: bool,
 }
 
-/// ADD_LINK: a second link, or one more.
+/// ADD_LINK: adds a second or further link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddLink<'a> {
-    /// A request without a link: the client has a port for another one. Version 1 only.
+    /// A request without a link: the client has a port for another link. Version 1 only.
     Invitation {
         /// The client's port.
         mac: Mac,
@@ -69,14 +69,14 @@ pub enum AddLink<'a> {
     Link {
         /// The end.
         link: NewLink,
-        /// What version 2 adds. `None` if the message was too short for it.
+        /// Additions of version 2. `None` if the message was too short for them.
         v2: Option<AddLinkV2<'a>>,
     },
-    /// The client does not want the link. A response.
+    /// A response: the client rejects the link.
     Rejection {
-        /// The end of the server, repeated.
+        /// The server's end, repeated.
         link: NewLink,
-        /// Why.
+        /// The reason.
         reason: RejectReason,
     },
 }
@@ -90,9 +90,9 @@ pub struct NewLink {
     pub gid: Gid,
     /// The sender's queue pair.
     pub qp_num: QpNum,
-    /// The new link's number, given by the server.
+    /// The new link's number, assigned by the server.
     pub link_num: LinkNum,
-    /// Path MTU; `None` for a code that is none, to be rejected.
+    /// Path MTU; `None` for an invalid code, to be rejected.
     pub mtu: Option<Mtu>,
     /// First packet sequence number of the sender's queue pair.
     pub psn: Psn,
@@ -100,12 +100,12 @@ pub struct NewLink {
     pub listen_addr: Option<IwListenAddr>,
 }
 
-/// What version 2 adds to an ADD_LINK: it does without ADD_LINK_CONT.
+/// Additions of version 2 to ADD_LINK, which replace ADD_LINK_CONT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddLinkV2<'a> {
-    /// No gateway lies between the two ports.
+    /// There is no gateway between the two ports.
     pub direct: bool,
-    /// The client's GID for the link; Linux puts its own there in both directions.
+    /// The client's GID for the link; Linux writes its own in both directions.
     pub target_gid: Gid,
     /// The sender's buffers on the new link.
     pub rkeys: List<'a, NewLinkRkey, 255>,
@@ -118,29 +118,29 @@ pub struct AddLinkCont<'a> {
     pub link_num: LinkNum,
     /// Buffers in this message.
     pub rkeys: List<'a, NewLinkRkey, 2>,
-    /// How many buffers follow in later messages; not written unless this one is full.
+    /// Number of buffers in later messages; not written unless this one is full.
     pub following: u8,
 }
 
-/// DELETE_LINK: a link, or the link group, goes or has gone.
+/// DELETE_LINK: a link or the link group is to be deleted, or is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeleteLink {
-    /// Which; `None` for all of them.
+    /// The link; `None` for all links.
     pub link_num: Option<LinkNum>,
     /// Connections are moved or ended first.
     pub orderly: bool,
-    /// Why; in a response, how it went.
+    /// The reason; in a response, the result.
     pub reason: DeleteReason,
 }
 
-/// REQ_ADD_LINK: the client has ports for another link. The response says nothing.
+/// REQ_ADD_LINK: the client has ports for another link. The response is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReqAddLink<'a> {
-    /// GIDs: first of the link in use, then of alternatives. Empty in a response.
+    /// GIDs: first that of the link in use, then alternatives. Empty in a response.
     pub gids: List<'a, Gid, 255>,
 }
 
-/// Why a client does not want a link: four bits, not written by Linux in version 2.
+/// Why a client rejects a link; not written by Linux in version 2.
 ///
 /// # Invariants
 ///
@@ -149,7 +149,7 @@ pub struct ReqAddLink<'a> {
 pub struct RejectReason(u8);
 
 impl RejectReason {
-    /// Not said.
+    /// Not specified.
     pub const NONE: Self = Self(0);
     /// The client has no other path.
     pub const NO_ALTERNATE_PATH: Self = Self(1);
@@ -161,13 +161,13 @@ impl RejectReason {
         Self(bits & 0x0f)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u8 {
         self.0
     }
 }
 
-/// Why a link goes, or how its deletion went. Any value may come.
+/// Why a link is deleted, or the result of its deletion. Any value may be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeleteReason(pub u32);
 
@@ -176,9 +176,9 @@ impl DeleteReason {
     pub const DONE: Self = Self(0);
     /// The path was lost.
     pub const LOST_PATH: Self = Self(0x0001_0000);
-    /// The operator wants it.
+    /// Requested by the operator.
     pub const OPERATOR: Self = Self(0x0002_0000);
-    /// The program wants it, for example because nobody uses the link group.
+    /// Requested by the program, for example because the link group is unused.
     pub const PROGRAM: Self = Self(0x0003_0000);
     /// The peer broke the protocol.
     pub const PROTOCOL_VIOLATION: Self = Self(0x0004_0000);
@@ -229,8 +229,8 @@ impl<'a> AddLink<'a> {
         }
     }
 
-    /// Refuses one that names no port. The C module marks its own events by zeros alone, and takes
-    /// such a message for one.
+    /// Rejects an invitation without a port. The C module marks its own events by zeroes alone, and would mistake such
+    /// a message for one.
     fn invitation(mac: Mac, gid: Gid) -> Result<Self, Malformed> {
         if mac.is_zero() && gid.is_none() {
             return Err(Malformed::Empty);
@@ -266,7 +266,7 @@ impl<'a> AddLink<'a> {
         }
     }
 
-    /// The reason in the version 1 header.
+    /// Returns the reason in the version 1 header.
     pub(super) const fn reject_reason(&self) -> u8 {
         match self {
             Self::Rejection { reason, .. } => reason.number(),
@@ -274,7 +274,7 @@ impl<'a> AddLink<'a> {
         }
     }
 
-    /// Bytes in version 2.
+    /// Returns the length in version 2, bytes.
     pub(super) fn v2_len(&self) -> usize {
         match self {
             Self::Link { v2: Some(v2), .. } => {
@@ -291,7 +291,7 @@ impl<'a> AddLinkV2<'a> {
             return Ok(None);
         }
         let raw: &raw::AddLinkV2 = input.reader.take()?;
-        // The field that counts them is in the sender's byte order; the bytes are what they are.
+        // The count field is in the sender's byte order; the number of bytes is reliable.
         let count = input.reader.fits::<NewLinkRkey>();
         let rkeys = input.reader.list(count)?;
         input.reader.finish()?;
@@ -379,7 +379,7 @@ impl<'a> ReqAddLink<'a> {
     }
 }
 
-/// CONFIRM_LINK: Linux sets both bits and wants at least one.
+/// CONFIRM_LINK: Linux sets both bits and requires at least one.
 const NO_EYE_CATCHER: u8 = 0x03;
 /// ADD_LINK response.
 const REJECTED: u8 = 0x40;

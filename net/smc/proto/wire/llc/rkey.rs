@@ -2,8 +2,8 @@
 
 //! LLC (link layer control) messages about keys of remote memory buffers (RMBs).
 //!
-//! RFC 7609 appendices A.3.5 to A.3.7. A buffer has another key and address on each link; a message
-//! names it by the key on the link that carries the message.
+//! RFC 7609 appendices A.3.5 to A.3.7. A buffer has a different key and address on each link; a message identifies it
+//! by the key on the link that carries the message.
 
 use core::fmt;
 
@@ -39,7 +39,7 @@ use super::{
     RawHeader, //
 };
 
-/// CONFIRM_RKEY: the sender's buffer can be written to.
+/// CONFIRM_RKEY: the sender's buffer is ready for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmRkey<'a> {
     /// Its key on this link.
@@ -48,10 +48,10 @@ pub struct ConfirmRkey<'a> {
     pub addr: RemoteAddr,
     /// The buffer on other links.
     pub others: List<'a, LinkRkey, 2>,
-    /// How many links follow in CONFIRM_RKEY_CONT messages; not written unless `others` is full. No
-    /// peer with three links or fewer sends another number than 0.
+    /// How many links follow in CONFIRM_RKEY_CONT messages; not written unless `others` is full. Always 0 from peers
+    /// with three links or fewer.
     pub following: u8,
-    /// Response: the buffer was not taken.
+    /// Response: the buffer was rejected.
     pub negative: bool,
     /// Response: try again.
     pub retry: bool,
@@ -66,14 +66,14 @@ pub struct ConfirmRkeyCont<'a> {
     pub following: u8,
 }
 
-/// DELETE_RKEY: buffers of the sender are gone.
+/// DELETE_RKEY: buffers of the sender are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeleteRkey<'a> {
     /// Their keys on this link. In a version 2 response from Linux they are zero.
     pub rkeys: List<'a, WireRkey, 255>,
     /// Response: at least one was unknown.
     pub negative: bool,
-    /// Response: in version 1 a mask of the unknown ones, 0x80 the first; in version 2 their number.
+    /// Response: in version 1 a mask of the unknown keys, 0x80 for the first; in version 2 their number.
     pub unknown: u8,
 }
 
@@ -95,7 +95,7 @@ pub struct NewLinkRkey {
     new_addr: U64,
 }
 
-/// A key in the byte order of the wire, to be borrowed in a list.
+/// A key in network byte order, so that lists can borrow it.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct WireRkey(U32);
@@ -166,7 +166,7 @@ impl<'a> DeleteRkey<'a> {
         let count = match (input.kind, usize::from(raw.count)) {
             (Kind::Request, 0) => return Err(Malformed::Count),
             (Kind::Request, count) if count > fitting => return Err(Malformed::Count),
-            // A response may repeat the count and leave the keys out.
+            // A response may repeat the count and omit the keys.
             (Kind::Response, count) => count.min(fitting),
             (Kind::Request, count) => count,
         };
@@ -200,7 +200,7 @@ impl<'a> DeleteRkey<'a> {
 }
 
 impl LinkRkey {
-    /// Makes the entry of `link_num`.
+    /// Creates the entry for `link_num`.
     pub const fn new(link_num: LinkNum, rkey: Rkey, addr: RemoteAddr) -> Self {
         Self {
             link_num: link_num.0,
@@ -209,24 +209,24 @@ impl LinkRkey {
         }
     }
 
-    /// The link.
+    /// Returns the link.
     pub const fn link_num(self) -> LinkNum {
         LinkNum(self.link_num)
     }
 
-    /// The buffer's key on it.
+    /// Returns the buffer's key on it.
     pub const fn rkey(self) -> Rkey {
         Rkey(self.rkey.get())
     }
 
-    /// The buffer's address on it.
+    /// Returns the buffer's address on it.
     pub const fn addr(self) -> RemoteAddr {
         RemoteAddr(self.addr.get())
     }
 }
 
 impl NewLinkRkey {
-    /// Makes the entry of the buffer that has `rkey` on the link which carries the message.
+    /// Creates the entry for the buffer with `rkey` on the link that carries the message.
     pub const fn new(rkey: Rkey, new_rkey: Rkey, new_addr: RemoteAddr) -> Self {
         Self {
             rkey: U32::new(rkey.0),
@@ -235,24 +235,24 @@ impl NewLinkRkey {
         }
     }
 
-    /// Its key on the link that carries the message.
+    /// Returns its key on the link that carries the message.
     pub const fn rkey(self) -> Rkey {
         Rkey(self.rkey.get())
     }
 
-    /// Its key on the new link.
+    /// Returns its key on the new link.
     pub const fn new_rkey(self) -> Rkey {
         Rkey(self.new_rkey.get())
     }
 
-    /// Its address on the new link.
+    /// Returns its address on the new link.
     pub const fn new_addr(self) -> RemoteAddr {
         RemoteAddr(self.new_addr.get())
     }
 }
 
 impl WireRkey {
-    /// The key.
+    /// Returns the key.
     pub const fn get(self) -> Rkey {
         Rkey(self.0.get())
     }
@@ -313,7 +313,7 @@ const DELETE_RKEY_HEAD: usize = size_of::<RawHeader>() + size_of::<RawDeleteRkey
 const V1_RKEYS: usize = 8;
 const _: () = assert!(DELETE_RKEY_HEAD + V1_RKEYS * size_of::<WireRkey>() + 4 == SEND_LEN);
 
-/// Links of a link group besides the one that carries a message.
+/// Links of a link group other than the one that carries a message.
 const MAX_OTHER_LINKS: u8 = 7;
 /// CONFIRM_RKEY, DELETE_RKEY response.
 const NEGATIVE: u8 = 0x20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks of TCP sockets: those of TCP itself, and those that a hook puts in their place.
+//! The callbacks of TCP sockets: TCP's own, and those by which a hook replaces them.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -32,8 +32,8 @@ pub(super) struct Callbacks {
     error_report: Callback,
 }
 
-/// TCP's own, which are the same for all its sockets. Not all of them are exported. They are read from a fresh
-/// socket when the module comes, as one that has been in use may have others.
+/// TCP's own, which are the same for all its sockets. Not all of them are exported. They are read from a new socket
+/// when the module is loaded, as a used one may have others.
 static DEFAULTS: SetOnce<Callbacks> = SetOnce::new();
 
 /// Reads [`DEFAULTS`], once. May sleep.
@@ -58,7 +58,7 @@ pub(in crate::net) fn learn_defaults() -> Result {
     })?;
     // INVARIANT: A new socket, which is ours.
     let fresh = TcpSocket(NonNull::new(socket).ok_or(EINVAL)?);
-    // SAFETY: The socket is alive, and nobody else uses it.
+    // SAFETY: The socket is alive, and nothing else uses it.
     DEFAULTS.populate(unsafe { Callbacks::of(fresh.sk_ptr()) });
     Ok(())
 }
@@ -78,11 +78,11 @@ impl Callbacks {
         error_report: Some(error_report),
     };
 
-    /// Those of a socket.
+    /// Returns the callbacks of a socket.
     ///
     /// # Safety
     ///
-    /// `sk` must be a living socket, its callback lock held or nobody else's.
+    /// `sk` must be a live socket, with its callback lock held or not used by anything else.
     pub(super) unsafe fn of(sk: *const bindings::sock) -> Self {
         /// Reads a callback once, as C's `READ_ONCE`.
         macro_rules! read {
@@ -99,11 +99,11 @@ impl Callbacks {
         }
     }
 
-    /// Has the socket call these.
+    /// Sets these as the socket's callbacks.
     ///
     /// # Safety
     ///
-    /// `sk` must be a living socket, its callback lock held for writing.
+    /// `sk` must be a live socket, its callback lock held for writing.
     pub(super) unsafe fn put(self, sk: *mut bindings::sock) {
         /// Writes a callback once, as C's `WRITE_ONCE`: the kernel reads it without a lock.
         macro_rules! write {
@@ -118,7 +118,7 @@ impl Callbacks {
         write!(sk_error_report, self.error_report);
     }
 
-    /// The same, with TCP's own for each that is one of ours or none.
+    /// Returns them with TCP's own for each that is one of ours or none.
     pub(super) fn originals(self) -> Self {
         let Some(defaults) = DEFAULTS.copy() else {
             return self;
@@ -147,7 +147,7 @@ impl Callbacks {
         }
     }
 
-    /// Puts these in the place of callbacks that are ours. What others have put there, they go on using.
+    /// Replaces those of the socket's callbacks that are ours with these. Those of others are left.
     ///
     /// # Safety
     ///
@@ -176,12 +176,12 @@ fn is_same(a: Callback, b: Callback) -> bool {
 
 /// Calls the original of a callback, and then `then` if the socket has a hook.
 ///
-/// A socket with this callback need not have one: the callback may have been read before the hook went, or copied
-/// with the rest of a socket, and others may have user data there. Then it is TCP's own that is called.
+/// A socket with this callback may have no hook: the callback may have been read before the hook was dropped, or copied
+/// with the rest of a socket, and its user data may be another user's. Then TCP's own is called.
 ///
 /// # Safety
 ///
-/// `sk` must be a living TCP socket.
+/// `sk` must be a live TCP socket.
 unsafe fn forward(
     sk: *mut bindings::sock,
     which: impl FnOnce(&Callbacks) -> Callback,
@@ -205,7 +205,7 @@ unsafe fn forward(
 
 /// # Safety
 ///
-/// To be called by the kernel only, with a living TCP socket.
+/// To be called by the kernel only, with a live TCP socket.
 unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
     // SAFETY: By the caller's promise.
     unsafe {
@@ -213,7 +213,7 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
             sk,
             |saved| saved.data_ready,
             |cell| {
-                cell.install_urgent(sk);
+                cell.report_urgent(sk);
                 cell.owner.readable();
             },
         )
@@ -266,7 +266,7 @@ unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
     };
 }
 
-/// TCP asks whether a connection request is to be refused SMC.
+/// Called by TCP: whether a connection request is to be refused SMC.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of ACCEPT and CONFIRM between header and trailer (RFC 7609 appendix A.2.3), and how
-//! they become one side's end of a connection.
+//! The bytes of ACCEPT and CONFIRM between header and trailer (RFC 7609 appendix A.2.3), and their conversion to one
+//! side's end of a connection.
 
 use zerocopy::byteorder::big_endian::{
     U16,
@@ -37,7 +37,7 @@ use super::super::{
     TRAILER_LEN, //
 };
 
-/// SMC-R, the part that both versions have.
+/// SMC-R, common to both versions.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SmcR {
@@ -92,7 +92,7 @@ impl SmcR {
     }
 }
 
-/// SMC-R, what version 2 adds.
+/// SMC-R, additions of version 2.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SmcRV2 {
@@ -112,7 +112,7 @@ impl SmcRV2 {
     }
 }
 
-/// SMC-D, the part that both versions have.
+/// SMC-D, common to both versions.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SmcD {
@@ -154,7 +154,7 @@ impl SmcD {
     }
 }
 
-/// SMC-D, what version 2 adds.
+/// SMC-D, additions of version 2.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SmcDV2 {
@@ -176,7 +176,7 @@ impl SmcDV2 {
     }
 }
 
-/// Head of the list of GIDs in a CONFIRM.
+/// Header of the list of GIDs in a CONFIRM.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct GidList {
@@ -184,7 +184,7 @@ pub(super) struct GidList {
     pub(super) reserved: [u8; 3],
 }
 
-/// The size in the high four bits, of which every value is legal.
+/// Parses the size in the high four bits, of which every value is legal.
 fn size_class(byte: u8) -> Result<SizeClass, Malformed> {
     SizeClass::from_code(byte >> 4).ok_or(Malformed::LengthMismatch)
 }

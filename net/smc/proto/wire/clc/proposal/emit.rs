@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a [`Proposal`] to bytes.
+//! Encoding of a [`Proposal`].
 
 use zerocopy::byteorder::big_endian::U16;
 
@@ -57,7 +57,7 @@ pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b
         prefix_offset: be16(this.v1().map_or(0, |_| area_len)),
     })?;
     if let Some(area) = this.area() {
-        // Where the version 2 extension is, if it is.
+        // Offset of the version 2 extension, if there is one.
         let offset = this
             .v2()
             .map_or(0, |_| prefix_len.saturating_add(raw::AREA_TAIL));
@@ -141,7 +141,7 @@ fn v2_len(v2: &V2Offer<'_>) -> usize {
         .fold(0, usize::saturating_add)
 }
 
-/// An offset or length inside a message, of which the longest has 652 bytes.
+/// Converts an offset or length within a message, of which the longest has 652 bytes.
 fn be16(value: usize) -> U16 {
     U16::new(u16::try_from(value).unwrap_or(u16::MAX))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From bytes to a [`Proposal`].
+//! Decoding of a [`Proposal`].
 
 use crate::error::Malformed;
 use crate::id::Features;
@@ -80,7 +80,7 @@ fn version_2<'a>(
     let behind_area = reader.remaining();
     let v1 = match types_v1 {
         None => None,
-        // The area is always there in this form, so the prefixes can lie behind it only.
+        // The area is always present in this form, so the prefixes can only follow it.
         Some(_) if prefix_offset != raw::AREA_LEN => return Err(Malformed::Offset),
         Some(technologies) => Some(V1Offer {
             technologies,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The areas of a PROPOSAL as bytes (RFC 7609 appendix A.2.2; «SMC Version 2»).
+//! The areas of a PROPOSAL on the wire (RFC 7609 appendix A.2.2; «SMC Version 2»).
 
 use core::fmt;
 
@@ -37,7 +37,7 @@ pub(super) struct Base {
     pub(super) peer_id: PeerId,
     pub(super) gid: Gid,
     pub(super) mac: Mac,
-    /// Where the IP prefixes begin, from the end of this.
+    /// Offset of the IP prefixes, from the end of this struct.
     pub(super) prefix_offset: U16,
 }
 
@@ -50,7 +50,7 @@ const _: () = assert!(BASE_END == 40);
 #[repr(C)]
 pub(super) struct Area {
     pub(super) ism: IsmEntry,
-    /// Where the version 2 extension begins, from the end of this field.
+    /// Offset of the version 2 extension, from the end of this field.
     pub(super) v2_offset: U16,
     pub(super) vendor_oui: [u8; 3],
     pub(super) vendor_options: [u8; 5],
@@ -60,10 +60,10 @@ pub(super) struct Area {
 pub(super) const AREA_LEN: usize = size_of::<Area>();
 const _: () = assert!(AREA_LEN == 40);
 
-/// What of the area lies behind the field that [`Area::v2_offset`] counts from.
+/// Bytes of the area after the field that [`Area::v2_offset`] is relative to.
 pub(super) const AREA_TAIL: usize = 28;
 
-/// Head of the IP prefixes.
+/// Header of the IP prefixes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Prefix {
@@ -87,7 +87,7 @@ pub(super) struct V2 {
     /// Release in 0xf0, [`SEID`] in 0x01.
     pub(super) release_seid: u8,
     pub(super) reserved2: [u8; 2],
-    /// Where the SMC-D version 2 extension begins, from the end of this field.
+    /// Offset of the SMC-D version 2 extension, from the end of this field.
     pub(super) smcd_offset: U16,
     pub(super) gid: Gid,
     pub(super) limits: Limits,
@@ -98,10 +98,10 @@ pub(super) struct V2 {
 pub(super) const V2_LEN: usize = size_of::<V2>();
 const _: () = assert!(V2_LEN == 40);
 
-/// What of the extension lies behind the field that [`V2::smcd_offset`] counts from.
+/// Bytes of the extension after the field that [`V2::smcd_offset`] is relative to.
 pub(super) const V2_TAIL: usize = 32;
 
-/// The client takes the system EID.
+/// The client accepts the system EID.
 pub(super) const SEID: u8 = 0x01;
 
 /// The SMC-D version 2 extension, before its devices.
@@ -128,7 +128,7 @@ pub struct IsmEntry {
 const _: () = assert!(size_of::<IsmEntry>() == 10);
 
 impl IsmEntry {
-    /// Makes an entry.
+    /// Creates an entry.
     pub const fn new(gid: u64, chid: u16) -> Self {
         Self {
             gid: U64::new(gid),
@@ -136,12 +136,12 @@ impl IsmEntry {
         }
     }
 
-    /// The device's GID.
+    /// Returns the device's GID.
     pub const fn gid(self) -> u64 {
         self.gid.get()
     }
 
-    /// The device's channel; 0xff00 and above are emulated devices.
+    /// Returns the device's channel; 0xff00 and above are emulated devices.
     pub const fn chid(self) -> u16 {
         self.chid.get()
     }

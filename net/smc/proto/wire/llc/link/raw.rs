@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of LLC messages about links, behind the header (RFC 7609 appendices A.3.1 to A.3.4).
+//! The bytes of LLC messages about links, after the header (RFC 7609 appendices A.3.1 to A.3.4).
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy_derive::{
@@ -84,7 +84,7 @@ pub(super) struct AddLink {
     link_num: u8,
     mtu: u8,
     psn: [u8; 3],
-    /// Reserved, but for links over iWARP.
+    /// Reserved, except for links over iWARP.
     listen_addr: [u8; 8],
 }
 
@@ -104,7 +104,7 @@ impl AddLink {
         }
     }
 
-    /// Says nothing but where the client has a port.
+    /// Creates an invitation, which contains only the client's port.
     pub(super) fn invitation(mac: Mac, gid: Gid) -> Self {
         Self::new(&super::NewLink {
             mac,
@@ -130,7 +130,7 @@ impl AddLink {
     }
 }
 
-/// What version 2 adds, before the keys.
+/// Additions of version 2, before the keys.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct AddLinkV2 {
