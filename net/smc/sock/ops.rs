@@ -79,7 +79,8 @@ impl StreamSocket for Sock {
     }
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
-        if peer != 0 && this.conn().is_some_and(|conn| !active::has_peer(&conn)) {
+        // accept(2) asks with 2: the peer of a connection that has ended meanwhile still has its address, as with TCP.
+        if peer == 1 && this.conn().is_some_and(|conn| !active::has_peer(&conn)) {
             return Err(ENOTCONN);
         }
         this.tcp.getname(name, peer)

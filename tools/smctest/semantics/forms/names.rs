@@ -3,6 +3,7 @@
 //! Addresses: given, left out, too short, too long.
 
 use std::net::SocketAddr;
+use std::thread;
 
 use anyhow::Result;
 use smc_user::Address;
@@ -15,6 +16,7 @@ use crate::semantics::answer::answer;
 use crate::semantics::rig::local;
 use crate::semantics::rig::Rig;
 use crate::semantics::rig::SOON;
+use crate::semantics::rig::WHILE;
 
 /// A room that is too short for an address, and ends where the byte before is the same in each run.
 const SHORT: i32 = 8;
@@ -48,6 +50,21 @@ pub(super) fn accepted(
         }
         Err(error) => answer![error.to_string(), client.recv(&mut [0; 8], 0)],
     }
+}
+
+/// What `accept` answers with an address when the connection was reset before.
+fn gone_before_accept(rig: &Rig<'_>) -> Result<String> {
+    let (listener, address) = rig.listener()?;
+    let client = rig.open()?;
+    client.set_linger(true, 0)?;
+    client.connect(address)?;
+    let peer = local(&client)?;
+    // The server has the connection, then its end.
+    thread::sleep(WHILE);
+    drop(client);
+    thread::sleep(WHILE);
+    let (_, name) = listener.accept_name(0, Room::Of(LONG))?;
+    answer![show(&name, peer)]
 }
 
 /// Both names of a socket, with rooms of all kinds.
@@ -98,6 +115,9 @@ pub(super) const FORMS: &[Form] = &[
         accepted(rig, |listener| {
             listener.accept_name(libc::SOCK_CLOEXEC, Room::Of(LONG))
         })
+    }),
+    Form::new("accept4, with the address of a peer that has gone", |rig| {
+        gone_before_accept(rig)
     }),
     Form::new("accept4, room that is too short", |rig| {
         accepted(rig, |listener| listener.accept_name(0, Room::Of(SHORT)))
