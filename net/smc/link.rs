@@ -67,8 +67,7 @@ use llc_txq::LlcTxQueue;
 pub(crate) use resources::IbResources;
 use transport::{
     LinkTransport,
-    TransportOps,
-    TransportSetup, //
+    TransportOps, //
 };
 pub(crate) use transport::{
     Setup,
@@ -381,7 +380,7 @@ impl Link {
             resources
         };
         resources.qp.to_init(self.port.port)?;
-        self.transport.to_rtr(self, &resources, &peer)?;
+        self.transport.setup().to_rtr(self, &resources, &peer)?;
         // Not before: a device that fails to get ready may keep posted receives for ever. Nothing is missed, as the
         // peer sends only once it knows our queue pair, or retransmits.
         resources.qp.post_receives(self).map(drop)
@@ -390,7 +389,7 @@ impl Link {
     /// Makes the queue pair ready to send, if the two queue pairs are connected already. May sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
         let resources = self.resources().ok_or(ENOLINK)?;
-        self.transport.to_rts(self, &resources)
+        self.transport.setup().to_rts(self, &resources)
     }
 
     /// Activates the link for connections, after both sides have tested it.
@@ -436,7 +435,7 @@ impl Link {
         let device = inner.device.take();
         let handler = inner.handler.take();
         drop(inner);
-        self.transport.close();
+        self.transport.setup().close();
         drop((resources, device, handler));
     }
 

@@ -5,9 +5,9 @@
 //! [`TransportSetup`] and [`TransportOps`] are all that differs between the two. Layers above the link do not depend on
 //! the transport, but only on its [`Caps`].
 //!
-//! [`LinkTransport`] has one variant for each and the same methods. A `match` on two variants costs the data path a
-//! predictable branch, while a trait object would cost an indirect call for each message; RoCE keeps no state of its
-//! own. A third transport is a third variant, and the compiler reports each place to extend.
+//! [`LinkTransport`] has one variant for each. On the data path a `match` on two variants costs a predictable branch, a
+//! trait object would cost an indirect call for each message; setup, which may sleep for seconds, goes by a trait object.
+//! RoCE keeps no state of its own. A third transport is a third variant, and the compiler reports each place to extend.
 
 mod iwarp;
 mod roce;
@@ -94,6 +94,9 @@ pub(super) enum CreditUse {
 }
 
 /// Connection setup of a link's two queue pairs, from state Init on. All may sleep.
+///
+/// The defaults are those of a transport without a connection of its own, whose queue pairs need each other's
+/// parameters only.
 pub(super) trait TransportSetup {
     /// Makes the queue pair ready to receive from `peer`, as far as possible before its receives are posted.
     fn to_rtr(&self, link: &Link, resources: &IbResources, peer: &PeerQp) -> Result;
@@ -101,30 +104,45 @@ pub(super) trait TransportSetup {
     fn to_rts(&self, link: &Link, resources: &IbResources) -> Result;
     /// As the server of a first contact, before its ACCEPT: listens for the client at `peer`; returns the TCP port, 0
     /// for none.
-    fn listen(&self, link: &Link, net: &NetNs, peer: Gid) -> u16;
+    fn listen(&self, _link: &Link, _net: &NetNs, _peer: Gid) -> u16 {
+        0
+    }
     /// As the client of a first contact, before its CONFIRM: listens for the server, if that is to connect; returns the
     /// TCP port.
     fn listen_for_server(
         &self,
-        link: &Link,
-        net: &NetNs,
-        nonce: Option<Nonce>,
-    ) -> Result<Option<u16>>;
+        _link: &Link,
+        _net: &NetNs,
+        _nonce: Option<Nonce>,
+    ) -> Result<Option<u16>> {
+        Ok(None)
+    }
     /// As the client of a first contact, after its CONFIRM: connects, if the server may be unable to. A cancelled setup
     /// is not an error.
-    fn connect_as_client(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError>;
+    fn connect_as_client(&self, _link: &Arc<Link>, _setup: &Setup<'_>) -> Result<(), SetupError> {
+        Ok(())
+    }
     /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send.
-    fn connect_as_server(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError>;
+    fn connect_as_server(&self, link: &Arc<Link>, _setup: &Setup<'_>) -> Result<(), SetupError> {
+        Ok(link.ready_to_send()?)
+    }
     /// As the client, before the answer to ADD_LINK: listens for the server, in the namespace at address `net`.
-    fn listen_added(&self, link: &Link, net: usize) -> Result<Option<IwListenAddr>>;
+    fn listen_added(&self, _link: &Link, _net: usize) -> Result<Option<IwListenAddr>> {
+        Ok(None)
+    }
     /// As the server, after the answer to ADD_LINK: connects to the client, in the namespace at address `net`.
-    fn connect_added(&self, link: &Link, net: usize, client: &NewLink) -> Result;
+    fn connect_added(&self, _link: &Link, _net: usize, _client: &NewLink) -> Result {
+        Ok(())
+    }
     /// Closes the connection of the two queue pairs, which are gone or going; it cannot be set up again.
-    fn close(&self);
+    fn close(&self) {}
 }
 
 /// Per-message operations that differ between transports. Called from completion context and under the locks of
 /// connections: must not sleep.
+///
+/// The defaults are those of a transport with flow control in the devices, where a send completes when the peer has the
+/// message.
 pub(super) trait TransportOps {
     /// Returns the properties that layers above depend on.
     fn caps(&self) -> &'static Caps;
@@ -132,40 +150,58 @@ pub(super) trait TransportOps {
     // --- Sending.
 
     /// Takes a credit. Returns false if the peer could not receive the message.
-    fn take_credit(&self, for_what: CreditUse) -> bool;
+    fn take_credit(&self, _for_what: CreditUse) -> bool {
+        true
+    }
     /// Returns a credit for a message that was not posted.
-    fn put_back_credit(&self);
+    fn put_back_credit(&self) {}
     /// Returns true if there is a credit for a message.
-    fn has_credit(&self) -> bool;
+    fn has_credit(&self) -> bool {
+        true
+    }
     /// Returns the trailer for a message that is being posted.
-    fn trailer(&self) -> Option<[u8; TRAILER_LEN]>;
+    fn trailer(&self) -> Option<[u8; TRAILER_LEN]> {
+        None
+    }
     /// A send completed without error. Its owner is notified once the peer has the message.
-    fn on_completion(&self, sent: Sent);
+    fn on_completion(&self, sent: Sent) {
+        sent.complete(true);
+    }
     /// The link was stopped, and its sends have completed: reports the messages that the peer may not have received.
-    fn on_stop(&self);
+    fn on_stop(&self) {}
     /// Sends a credit update if it is due and a slot is free.
-    fn send_credit_update(&self, link: &Arc<Link>) -> Result;
+    fn send_credit_update(&self, _link: &Arc<Link>) -> Result {
+        Ok(())
+    }
 
     // --- Receiving.
 
     /// Removes the trailer of a message. Returns the message; `None` if there was only the trailer.
-    fn on_message<'b>(&self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, LinkError>;
+    fn on_message<'b>(&self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, LinkError> {
+        Ok(Some(bytes))
+    }
     /// Accounts a message that arrived and could not be read.
-    fn on_unread_message(&self);
+    fn on_unread_message(&self) {}
     /// A message was handled: reports what it acknowledged, resumes senders that waited for credits, and sends a credit
     /// update if it is due.
-    fn after_message(&self, link: &Arc<Link>) -> Result;
+    fn after_message(&self, _link: &Arc<Link>) -> Result {
+        Ok(())
+    }
 
     // --- Acknowledgements, where completions do not provide them.
 
     /// Requests an acknowledgement of all messages so far, with the next one.
-    fn request_ack(&self);
+    fn request_ack(&self) {}
     /// Schedules such a request, and returns when it is due; `None` if one is already scheduled.
-    fn schedule_ack_request(&self) -> Option<Instant>;
+    fn schedule_ack_request(&self) -> Option<Instant> {
+        None
+    }
     /// Returns when the scheduled request is due, if there is one.
-    fn ack_request_at(&self) -> Option<Instant>;
+    fn ack_request_at(&self) -> Option<Instant> {
+        None
+    }
     /// Cancels the scheduled request.
-    fn unschedule_ack_request(&self);
+    fn unschedule_ack_request(&self) {}
 }
 
 /// The transport of a link, with its state.
@@ -189,6 +225,14 @@ impl LinkTransport {
             }
         }
     }
+
+    /// Returns the part that sets connections up.
+    pub(super) fn setup(&self) -> &dyn TransportSetup {
+        match self {
+            Self::Roce(roce) => roce,
+            Self::Iwarp(iwarp) => &**iwarp,
+        }
+    }
 }
 
 /// Calls a method of the current transport.
@@ -199,49 +243,6 @@ macro_rules! dispatch {
             Self::Iwarp(iwarp) => iwarp.$($call)*,
         }
     };
-}
-
-impl TransportSetup for LinkTransport {
-    fn to_rtr(&self, link: &Link, resources: &IbResources, peer: &PeerQp) -> Result {
-        dispatch!(self.to_rtr(link, resources, peer))
-    }
-
-    fn to_rts(&self, link: &Link, resources: &IbResources) -> Result {
-        dispatch!(self.to_rts(link, resources))
-    }
-
-    fn listen(&self, link: &Link, net: &NetNs, peer: Gid) -> u16 {
-        dispatch!(self.listen(link, net, peer))
-    }
-
-    fn listen_for_server(
-        &self,
-        link: &Link,
-        net: &NetNs,
-        nonce: Option<Nonce>,
-    ) -> Result<Option<u16>> {
-        dispatch!(self.listen_for_server(link, net, nonce))
-    }
-
-    fn connect_as_client(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        dispatch!(self.connect_as_client(link, setup))
-    }
-
-    fn connect_as_server(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        dispatch!(self.connect_as_server(link, setup))
-    }
-
-    fn listen_added(&self, link: &Link, net: usize) -> Result<Option<IwListenAddr>> {
-        dispatch!(self.listen_added(link, net))
-    }
-
-    fn connect_added(&self, link: &Link, net: usize, client: &NewLink) -> Result {
-        dispatch!(self.connect_added(link, net, client))
-    }
-
-    fn close(&self) {
-        dispatch!(self.close())
-    }
 }
 
 impl TransportOps for LinkTransport {
@@ -312,7 +313,7 @@ impl Link {
     /// As the server of a first contact, before its ACCEPT and before [`Link::ready_to_receive`]: listens for the
     /// client at `peer` if the link needs a connection; returns the TCP port, 0 for none. May sleep.
     pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> u16 {
-        self.transport.listen(self, net, peer)
+        self.transport.setup().listen(self, net, peer)
     }
 
     /// As the client of a first contact, before its CONFIRM: listens for the server if the link needs a connection;
@@ -322,31 +323,31 @@ impl Link {
         net: &NetNs,
         nonce: Option<Nonce>,
     ) -> Result<Option<u16>> {
-        self.transport.listen_for_server(self, net, nonce)
+        self.transport.setup().listen_for_server(self, net, nonce)
     }
 
     /// As the client of a first contact, after its CONFIRM: connects if that is the client's task. A cancelled setup is
     /// not an error. May sleep, for seconds.
     pub(crate) fn connect_as_client(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        self.transport.connect_as_client(self, setup)
+        self.transport.setup().connect_as_client(self, setup)
     }
 
     /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send. May
     /// sleep, for seconds.
     pub(crate) fn connect_as_server(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        self.transport.connect_as_server(self, setup)
+        self.transport.setup().connect_as_server(self, setup)
     }
 
     /// As the client of an added link, before the answer: listens for the server if the link needs a connection, in the
     /// namespace at address `net`; returns the address. May sleep.
     pub(crate) fn listen_added(&self, net: usize) -> Result<Option<IwListenAddr>> {
-        self.transport.listen_added(self, net)
+        self.transport.setup().listen_added(self, net)
     }
 
     /// As the server of an added link, after the client's answer: connects to it if the link needs a connection, in the
     /// namespace at address `net`. May sleep, for seconds.
     pub(crate) fn connect_added(&self, net: usize, client: &NewLink) -> Result {
-        self.transport.connect_added(self, net, client)
+        self.transport.setup().connect_added(self, net, client)
     }
 
     // --- Properties of the transport.

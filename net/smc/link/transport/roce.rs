@@ -4,44 +4,21 @@
 //! without a posted receive is retransmitted, and a send completes when the peer has the message; so a link has no
 //! further state.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::{
-    ib::{
-        self,
-        RtrAttr, //
-    },
-    net::NetNs, //
-};
-use smc_proto::{
-    id::Gid,
-    time::Instant,
-    wire::{
-        iwarp::{
-            IwListenAddr,
-            Nonce,
-            TRAILER_LEN, //
-        },
-        llc::NewLink, //
-    }, //
+use kernel::prelude::*;
+use kernel_ext::ib::{
+    self,
+    RtrAttr, //
 };
 
 use super::{
     Caps,
-    CreditUse,
-    Setup,
-    SetupError,
     TransportOps,
     TransportSetup, //
 };
 use crate::link::{
     IbResources,
     Link,
-    LinkError,
-    PeerQp,
-    Sent, //
+    PeerQp, //
 };
 
 /// Hop limit of packets through gateways.
@@ -68,32 +45,6 @@ impl TransportSetup for Roce {
     fn to_rts(&self, link: &Link, resources: &IbResources) -> Result {
         resources.qp.to_rts(link.psn().get())
     }
-
-    fn listen(&self, _: &Link, _: &NetNs, _: Gid) -> u16 {
-        0
-    }
-
-    fn listen_for_server(&self, _: &Link, _: &NetNs, _: Option<Nonce>) -> Result<Option<u16>> {
-        Ok(None)
-    }
-
-    fn connect_as_client(&self, _: &Arc<Link>, _: &Setup<'_>) -> Result<(), SetupError> {
-        Ok(())
-    }
-
-    fn connect_as_server(&self, link: &Arc<Link>, _: &Setup<'_>) -> Result<(), SetupError> {
-        Ok(link.ready_to_send()?)
-    }
-
-    fn listen_added(&self, _: &Link, _: usize) -> Result<Option<IwListenAddr>> {
-        Ok(None)
-    }
-
-    fn connect_added(&self, _: &Link, _: usize, _: &NewLink) -> Result {
-        Ok(())
-    }
-
-    fn close(&self) {}
 }
 
 impl TransportOps for Roce {
@@ -105,50 +56,4 @@ impl TransportOps for Roce {
             holds_netns: false,
         }
     }
-
-    fn take_credit(&self, _: CreditUse) -> bool {
-        true
-    }
-
-    fn put_back_credit(&self) {}
-
-    fn has_credit(&self) -> bool {
-        true
-    }
-
-    fn trailer(&self) -> Option<[u8; TRAILER_LEN]> {
-        None
-    }
-
-    fn on_completion(&self, sent: Sent) {
-        sent.complete(true);
-    }
-
-    fn on_stop(&self) {}
-
-    fn send_credit_update(&self, _: &Arc<Link>) -> Result {
-        Ok(())
-    }
-
-    fn on_message<'b>(&self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, LinkError> {
-        Ok(Some(bytes))
-    }
-
-    fn on_unread_message(&self) {}
-
-    fn after_message(&self, _: &Arc<Link>) -> Result {
-        Ok(())
-    }
-
-    fn request_ack(&self) {}
-
-    fn schedule_ack_request(&self) -> Option<Instant> {
-        None
-    }
-
-    fn ack_request_at(&self) -> Option<Instant> {
-        None
-    }
-
-    fn unschedule_ack_request(&self) {}
 }
