@@ -243,10 +243,7 @@ fn a_link_that_falls_silent_at_any_message_splits_no_connection() {
             world.run();
             let outcomes = world.outcomes_of(id);
             let context = format!("{count} messages of {senders:?}: {outcomes:?}");
-            let is_decision_lost = matches!(
-                outcomes,
-                [Outcome::Failed(Fatal::TimedOut), Outcome::Aborted]
-            );
+            let is_decision_lost = matches!(outcomes, [Outcome::Reconnects(_), Outcome::Aborted]);
             if is_decision_lost {
                 // The server has decided for a link on which it is not heard any more.
                 lost.push((senders, count));

@@ -14,6 +14,7 @@ use smc_proto::lgr::{
     Role, //
 };
 use smc_proto::llc::first_contact::Grace;
+use smc_proto::llc::first_contact::Peer;
 use smc_proto::llc::link_work::{
     DeleteCause,
     LinkWork, //
@@ -54,7 +55,7 @@ use common::params;
 
 #[test]
 fn the_client_answers_the_vector_with_the_vector() {
-    let (mut client, actions) = begin(Role::Client, Version::V1);
+    let (mut client, actions) = begin_with(Role::Client, Version::V1, same());
     assert_eq!(actions, []);
     let request = vector("L1");
     let prepare = Action::PrepareLink {
@@ -79,6 +80,11 @@ fn the_client_answers_the_vector_with_the_vector() {
 
 const TEST: Body<'static> = Body::TestLink([0; 16]);
 
+/// A peer with this implementation, which is not slow.
+fn same() -> Peer {
+    Peer::Same(Grace::new(Duration::ZERO))
+}
+
 /// The client's answer to the server's request, of which the server hears.
 fn answered(server: &mut End, answer: &[u8]) -> Vec<Action<'static>> {
     let test = server.receive(0, answer);
@@ -93,13 +99,25 @@ fn a_client_that_has_answered_waits_for_the_decision() {
         let (mut client, _) = begin(Role::Client, Version::V1);
         client.receive(0, &vector("L1"));
         let answer = list(client.llc.on_link_prepared(0, Ok(()), client.now));
-        assert_eq!(answer.len(), 2);
+        assert_eq!(answer.len(), 3);
+        assert_eq!(sent(&answer[1..2])[0] & 0x1f, 0x07, "the link is tested");
         client
     };
-    let done = [Action::Finished(Finished::FirstContact(Ok(())))];
-    // Its answer has arrived at a server that does not test.
+    let done = Action::Finished(Finished::FirstContact(Ok(())));
+    // A server that does not test uses the link.
     let mut client = answered();
-    assert_eq!(list(client.llc.on_answer_delivered(client.now)), done);
+    client.deliver_body(Kind::Request, TEST);
+    assert!(client.llc.has_answered());
+    assert_eq!(client.deliver_body(Kind::Response, TEST), [done]);
+    // Of one that tests it is not known when it answers.
+    let (mut client, _) = begin_with(Role::Client, Version::V1, same());
+    client.receive(0, &vector("L1"));
+    assert_eq!(
+        list(client.llc.on_link_prepared(0, Ok(()), client.now)).len(),
+        2
+    );
+    client.deliver_body(Kind::Response, TEST);
+    assert!(client.llc.has_answered());
     // Nobody says anything, not even that he declines: a server that does not test may use the link.
     let mut client = answered();
     assert_eq!(client.sleep(6999), []);
@@ -111,7 +129,7 @@ fn a_client_that_has_answered_waits_for_the_decision() {
     assert!(client.llc.has_answered());
     // Before the answer none of this means anything.
     let (mut client, _) = begin(Role::Client, Version::V1);
-    assert_eq!(list(client.llc.on_answer_delivered(client.now)), []);
+    client.deliver_body(Kind::Response, TEST);
     client.deliver_body(Kind::Request, TEST);
     assert!(!client.llc.is_idle());
 }
@@ -130,9 +148,9 @@ fn a_server_whose_test_is_not_answered_gives_up() {
 
 #[test]
 fn who_is_slow_over_tcp_has_more_time() {
-    let grace = |millis| Grace::new(Duration::from_millis(millis));
-    let gives_up = |role, grace, busy: u64, after: u64| {
-        let (mut end, _) = begin_with(role, Version::V1, grace);
+    let grace = |millis| Peer::Same(Grace::new(Duration::from_millis(millis)));
+    let gives_up = |role, peer, busy: u64, after: u64| {
+        let (mut end, _) = begin_with(role, Version::V1, peer);
         // Each time the machine is busy for a second.
         let mut left = after;
         for _ in 0..busy {
@@ -143,12 +161,12 @@ fn who_is_slow_over_tcp_has_more_time() {
         while left > 100 {
             let said = end.wait(100);
             let is_over = |action: &Action<'_>| matches!(action, Action::Finished(_));
-            assert!(!said.iter().any(is_over), "{role:?} {grace:?} {busy}");
+            assert!(!said.iter().any(is_over), "{role:?} {peer:?} {busy}");
             left -= 100;
         }
-        assert_eq!(end.wait(left - 1), [], "{role:?} {grace:?} {busy}");
+        assert_eq!(end.wait(left - 1), [], "{role:?} {peer:?} {busy}");
         let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
-        assert_eq!(end.wait(1), [silent], "{role:?} {grace:?} {busy}");
+        assert_eq!(end.wait(1), [silent], "{role:?} {peer:?} {busy}");
     };
     // A firewall makes nothing slow.
     gives_up(Role::Client, grace(1), 0, 2504);
@@ -159,13 +177,13 @@ fn who_is_slow_over_tcp_has_more_time() {
     gives_up(Role::Server, grace(1), 4, 5000);
     gives_up(Role::Server, grace(1), 1, 3004);
     // A C client may have gone on by then.
-    gives_up(Role::Server, Grace::NONE, 1, 2000);
+    gives_up(Role::Server, Peer::Other, 1, 2000);
 }
 
 #[test]
 fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
-    let grace = Grace::new(Duration::from_millis(1));
-    let (mut server, request) = begin_with(Role::Server, Version::V1, grace);
+    let peer = Peer::Same(Grace::new(Duration::from_millis(1)));
+    let (mut server, request) = begin_with(Role::Server, Version::V1, peer);
     assert_eq!(server.sleep(1500), request);
     // The thread, which has not been awake yet, has the peer wait as long as it was late itself.
     assert_eq!(server.sleep(504), []);
@@ -174,7 +192,7 @@ fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
     assert_eq!(sent(&test)[0] & 0x1f, 0x07);
 
     // There is an end to it.
-    let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
+    let (mut server, _) = begin_with(Role::Server, Version::V1, peer);
     server.sleep(1500);
     assert_eq!(server.sleep(3499), []);
     let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
@@ -183,11 +201,9 @@ fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
 
 #[test]
 fn a_server_that_tests_a_slow_client_gives_it_more_time() {
-    for (grace, millis) in [
-        (Grace::NONE, 2000),
-        (Grace::new(Duration::from_millis(750)), 4000),
-    ] {
-        let (mut server, _) = begin_with(Role::Server, Version::V1, grace);
+    let slow = Grace::new(Duration::from_millis(750));
+    for (peer, millis) in [(Peer::Other, 2000), (Peer::Same(slow), 4000)] {
+        let (mut server, _) = begin_with(Role::Server, Version::V1, peer);
         server.receive(0, &vector("L2"));
         assert_eq!(server.sleep(millis - 1), []);
         let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
@@ -280,7 +296,7 @@ fn a_request_that_comes_twice_is_answered_once() {
     assert_eq!(client.receive(0, &request), ignored);
     assert_eq!(
         list(client.llc.on_link_prepared(0, Ok(()), client.now)).len(),
-        2
+        3
     );
     assert_eq!(client.receive(0, &request), ignored);
 }

@@ -79,6 +79,8 @@ pub(crate) enum Outcome {
     Smc(Arc<Conn>),
     /// It goes on over TCP.
     Fallback(FallbackInfo),
+    /// Client: the TCP connection is of no use, and another one without SMC is to be made, which goes on over TCP.
+    Reconnect(FallbackInfo),
 }
 
 /// Why a connection goes over TCP.
@@ -313,20 +315,22 @@ impl Session<'_> {
         let actions = failure.actions();
         let diagnosis = match failure {
             Failure::PeerDeclined { diagnosis, .. } => diagnosis.0,
-            Failure::Declined(..) | Failure::Peer(_) | Failure::Fatal(_) => 0,
+            _ => 0,
         };
         if let Some(reason) = actions.decline {
             self.clc
                 .decline(reason, self.local.peer_id())
                 .map_err(|_| EPROTO)?;
         }
+        let info = |reason| FallbackInfo {
+            reason,
+            diagnosis,
+            cause: failure.cause(),
+            may_cross: actions.decline.is_some() && self.clc.is_confirmed(),
+        };
         match actions.disposition {
-            Disposition::Fallback(reason) => Ok(Outcome::Fallback(FallbackInfo {
-                reason,
-                diagnosis,
-                cause: failure.cause(),
-                may_cross: actions.decline.is_some() && self.clc.is_confirmed(),
-            })),
+            Disposition::Fallback(reason) => Ok(Outcome::Fallback(info(reason))),
+            Disposition::Reconnect(reason) => Ok(Outcome::Reconnect(info(reason))),
             Disposition::Fail(fatal) => Err(errno(fatal)),
         }
     }

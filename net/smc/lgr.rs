@@ -251,9 +251,8 @@ impl LinkGroup {
         loop {
             let mut table = self.table.lock();
             if !table.conns.has_waiters_for(slot) {
-                // The end of the group waits until all slots are free, and a client in a first contact until its answer
-                // is delivered.
-                link.want_slot(table.conns.is_closed() || table.llc.core.has_answered());
+                // The end of the group waits until all slots are free.
+                link.want_slot(table.conns.is_closed());
                 break;
             }
             // One check suffices: a connection that gets no slot after this has queued itself before its last try, and
@@ -269,7 +268,7 @@ impl LinkGroup {
             }
         }
         let table = self.table.lock();
-        if table.conns.is_closed() || table.llc.core.has_answered() {
+        if table.conns.is_closed() {
             // A thread may wait until the last message is sent.
             drop(table);
             self.llc_waiters.notify_all();

@@ -75,8 +75,9 @@ use listen::Listener;
 pub(crate) enum State {
     /// New, or a connect has failed. TCP answers.
     Init,
-    /// TCP connects, or the handshake runs. The work of the socket ends this.
-    Connecting,
+    /// TCP connects, or the handshake runs. The work of the socket ends this. There is no handshake if it is known why the
+    /// connection goes over TCP.
+    Connecting(Option<FallbackInfo>),
     /// Waits for connections.
     Listening(Arc<Listener>),
     /// Connected over RDMA.
@@ -103,7 +104,7 @@ impl State {
     fn phase(&self) -> Phase {
         match self {
             Self::Init => Phase::Init,
-            Self::Connecting => Phase::Connecting,
+            Self::Connecting(_) => Phase::Connecting,
             Self::Listening(_) => Phase::Listening,
             Self::Active(_) => Phase::Active,
             Self::Fallback(_) => Phase::Fallback,
@@ -114,7 +115,7 @@ impl State {
     /// The state's number for user space; `None` if the connection has its own.
     fn number(&self) -> Option<ConnState> {
         match self {
-            Self::Init | Self::Connecting => Some(ConnState::Init),
+            Self::Init | Self::Connecting(_) => Some(ConnState::Init),
             Self::Listening(_) => Some(ConnState::Listen),
             Self::Fallback(_) => Some(ConnState::Active),
             Self::Closed => Some(ConnState::Closed),
@@ -258,6 +259,14 @@ impl Sock {
         }
     }
 
+    /// Why an attempt to connect is without SMC, if it is.
+    fn without_smc(&self) -> Option<FallbackInfo> {
+        match &*self.state.lock() {
+            State::Connecting(info) => *info,
+            _ => None,
+        }
+    }
+
     fn listener(&self) -> Option<Arc<Listener>> {
         match &*self.state.lock() {
             State::Listening(listener) => Some(listener.clone()),
@@ -318,7 +327,7 @@ impl Sock {
         let hook = this.hook.lock().take();
         drop(hook);
         match old {
-            Ok(State::Connecting) => this.tcp.abort(ECONNABORTED),
+            Ok(State::Connecting(_)) => this.tcp.abort(ECONNABORTED),
             Ok(State::Listening(listener)) => {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket. One run of

@@ -16,7 +16,7 @@ use smc_proto::lgr::{
     Rtokens,
     LINK_SLOTS, //
 };
-use smc_proto::llc::first_contact::Grace;
+use smc_proto::llc::first_contact::Peer;
 use smc_proto::llc::rkey::Announcement;
 use smc_proto::llc::{
     Action,
@@ -133,14 +133,14 @@ pub fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
     actions.into_iter().collect()
 }
 
-/// An end that begins the first contact, with more time than usual for the peer.
-pub fn begin_with(role: Role, version: Version, grace: Grace) -> (End, Vec<Action<'static>>) {
+/// An end that begins the first contact with that peer.
+pub fn begin_with(role: Role, version: Version, peer: Peer) -> (End, Vec<Action<'static>>) {
     let mut end = End::new(role, version);
     let link = match role {
         Role::Client => client_link(version),
         Role::Server => server_link(version),
     };
-    let actions = end.llc.begin_first_contact(link, grace, end.now).unwrap();
+    let actions = end.llc.begin_first_contact(link, peer, end.now).unwrap();
     (end, list(actions))
 }
 
@@ -203,5 +203,5 @@ pub fn server_link(version: Version) -> LocalEnd {
 }
 
 pub fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
-    begin_with(role, version, Grace::NONE)
+    begin_with(role, version, Peer::Other)
 }

@@ -120,7 +120,7 @@ fn check_failure(failure: Failure) {
     match actions.disposition {
         Disposition::Fallback(Reason::PeerDeclined) => assert_eq!(actions.decline, None),
         Disposition::Fallback(reason) => assert_eq!(actions.decline, Some(reason)),
-        Disposition::Fail(_) => assert_eq!(actions.decline, None),
+        Disposition::Reconnect(_) | Disposition::Fail(_) => assert_eq!(actions.decline, None),
     }
 }
 

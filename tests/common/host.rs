@@ -137,6 +137,8 @@ impl Config {
 pub enum Outcome {
     Smc(Joined),
     Fallback(Reason),
+    /// The client makes another TCP connection.
+    Reconnects(Reason),
     Failed(Fatal),
     /// It used SMC and lost its link group.
     Aborted,

@@ -10,6 +10,7 @@ use smc_proto::lgr::{
     LINK_SLOTS, //
 };
 use smc_proto::llc::first_contact::Grace;
+use smc_proto::llc::first_contact::Peer;
 use smc_proto::llc::link_work::{
     AddPlan,
     DeleteCause,
@@ -115,9 +116,10 @@ impl World {
 
     fn begin_first_contact(&mut self, side: Side) {
         let now = self.net.now();
+        let peer = Peer::Same(Grace::new(Duration::ZERO));
         let machine = self.machine(side);
         let end = machine.end(0, &machine.links[0].expect("the first link"));
-        let actions = machine.llc.begin_first_contact(end, Grace::NONE, now);
+        let actions = machine.llc.begin_first_contact(end, peer, now);
         self.act(side, actions.expect("the group is new"));
     }
 

@@ -24,6 +24,7 @@ use smc_proto::lgr::{
     LINK_SLOTS, //
 };
 use smc_proto::llc::first_contact::Grace;
+use smc_proto::llc::first_contact::Peer;
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::{
     Announcement,
@@ -216,7 +217,11 @@ impl Model {
     fn begin_first_contact(&mut self, byte: u8) {
         let link = end(0, LinkNum(1), byte);
         let was_idle = self.llc.is_idle();
-        let begun = self.llc.begin_first_contact(link, Grace::NONE, self.now);
+        let peer = match byte & 0x80 {
+            0 => Peer::Other,
+            _ => Peer::Same(Grace::new(Duration::ZERO)),
+        };
+        let begun = self.llc.begin_first_contact(link, peer, self.now);
         self.begun(was_idle, begun.is_ok());
     }
 

@@ -24,7 +24,8 @@ use smc_proto::{
     llc::{
         first_contact::{
             patience,
-            Grace, //
+            Grace,
+            Peer, //
         },
         FirstContactError, //
     },
@@ -105,16 +106,15 @@ pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
         .map_err(|_| Reason::RegistrationFailed)
 }
 
-/// Starts the LLC flow of the first contact. Returns the extra time for a peer that is slow over TCP as well. Only peers
-/// with this module get any: others do not wait that long.
+/// Starts the LLC flow of the first contact. Returns the extra time for a peer that is slow over TCP as well.
 pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     let (group, at) = (&conn.group, conn.link_ref());
-    let grace = match group.peer().takes_any_link {
-        true => Grace::new(clc.round_trip()),
-        false => Grace::NONE,
+    let peer = match group.peer().takes_any_link {
+        true => Peer::Same(Grace::new(clc.round_trip())),
+        false => Peer::Other,
     };
-    group.begin_first_contact(group.local_end(at.slot, &at.link), grace);
-    grace
+    group.begin_first_contact(group.local_end(at.slot, &at.link), peer);
+    peer.grace()
 }
 
 /// Time after which an answer of the client on the link is late, so that the path is suspected.
@@ -130,19 +130,18 @@ pub(super) fn finish(
 ) -> Result<(), Failure> {
     let group = &conn.group;
     let start = now();
-    let is_late = Cell::new(false);
+    let (is_late, is_answered) = (Cell::new(false), Cell::new(false));
     let role = group.params.role;
     let prepare = || {
         if role == Role::Client {
             let link = conn.link_ref().link;
             link.ready_to_send().map_err(|_| Reason::LinkNotReady)?;
             register_rmb(conn)?;
-            // From now on send completions wake this thread.
-            link.want_slot(true);
         }
         Ok(())
     };
     let is_vain = |has_answered| {
+        is_answered.set(has_answered);
         let is_due = start.saturating_add(LATE).is_due(now());
         if has_answered && is_due && !is_late.replace(true) {
             path.suspect();
@@ -159,10 +158,16 @@ pub(super) fn finish(
             Ok(())
         }
         Err(FirstContactError::Failed(reason)) => Err(reason.into()),
-        Err(FirstContactError::Undecided) => Err(Fatal::TimedOut.into()),
+        Err(FirstContactError::Undecided) => Err(Failure::Undecided),
         Err(FirstContactError::Silent) => {
             let end = start.saturating_add(patience(role, grace));
-            Err(after_silent_link(clc, end.saturating_since(now())))
+            let failure = after_silent_link(clc, end.saturating_since(now()));
+            // A C server that uses a dead link resets TCP when it gives the link up.
+            let is_given_up = is_answered.get() && !group.peer().takes_any_link;
+            match failure {
+                Failure::Fatal(Fatal::Reset) if is_given_up => Err(Failure::Undecided),
+                failure => Err(failure),
+            }
         }
     }
 }

@@ -63,10 +63,10 @@ impl LinkGroup {
     pub(crate) fn begin_first_contact(
         self: &Arc<Self>,
         link: LocalEnd,
-        grace: first_contact::Grace,
+        peer: first_contact::Peer,
     ) {
         self.run_llc(|llc, _, now| {
-            llc.begin_first_contact(link, grace, now)
+            llc.begin_first_contact(link, peer, now)
                 .unwrap_or_default()
         });
     }
@@ -92,18 +92,9 @@ impl LinkGroup {
         Err(FirstContactError::Silent)
     }
 
-    /// Returns whether the client's answer in a first contact was sent and the server's decision is awaited. If the
-    /// answer was delivered to a server that sends nothing more, that is its decision.
-    fn has_answered(self: &Arc<Self>) -> bool {
-        let has_answered = self.with_llc(|state, _| state.core.has_answered());
-        let is_delivered = || {
-            let link = self.link(FIRST);
-            link.is_some_and(|link| link.is_quiet() && link.is_up() && !link.needs_acks())
-        };
-        if has_answered && !self.peer().takes_any_link && is_delivered() {
-            self.run_llc(|llc, _, now| llc.on_answer_delivered(now));
-        }
-        has_answered
+    /// Returns whether the client's answer in a first contact was sent and the server's decision is awaited.
+    fn has_answered(&self) -> bool {
+        self.with_llc(|state, _| state.core.has_answered())
     }
 
     /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns

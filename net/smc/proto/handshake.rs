@@ -101,6 +101,9 @@ pub enum Failure {
     /// The peer violated the protocol, or sent what cannot be accepted. A DECLINE with the error's reason is sent; if
     /// it has none, the connection is lost as by [`Fatal::Protocol`].
     Peer(PeerError),
+    /// Client: the server may use SMC, over a link that does not work, or TCP, and there is no way to know. Nothing of the
+    /// application was sent so far.
+    Undecided,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.
     Fatal(Fatal),
@@ -138,6 +141,8 @@ pub struct FailureActions {
 pub enum Disposition {
     /// It goes on over TCP, and shows this reason.
     Fallback(Reason),
+    /// The TCP connection is reset, and `connect` makes another one, without SMC, which shows this reason.
+    Reconnect(Reason),
     /// `connect` fails; at the server the connection is closed and never shown to `accept`.
     Fail(Fatal),
 }
@@ -156,6 +161,11 @@ impl Failure {
                 ends_group: is_out_of_sync,
                 decline: None,
                 disposition: Disposition::Fallback(Reason::PeerDeclined),
+            },
+            Self::Undecided => FailureActions {
+                ends_group: false,
+                decline: None,
+                disposition: Disposition::Reconnect(Reason::TimeoutConfirmLink),
             },
             Self::Fatal(fatal) => FailureActions::fail(fatal),
         }
@@ -178,6 +188,7 @@ impl Failure {
                 cause == Some(Cause::PathSilent) && !matches!(reason, Reason::NoActiveLink)
             }
             Self::PeerDeclined { diagnosis, .. } => diagnosis == Reason::TimeoutConfirmLink.into(),
+            Self::Undecided => true,
             Self::Peer(_) | Self::Fatal(_) => false,
         }
     }
@@ -186,6 +197,7 @@ impl Failure {
     pub const fn cause(self) -> Option<Cause> {
         match self {
             Self::Declined(_, cause) => cause,
+            Self::Undecided => Some(Cause::PathSilent),
             Self::PeerDeclined { .. } | Self::Peer(_) | Self::Fatal(_) => None,
         }
     }

@@ -280,12 +280,12 @@ impl Llc {
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
-        grace: first_contact::Grace,
+        peer: first_contact::Peer,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
         self.check_free()?;
         let (flow, actions) =
-            first_contact::FirstContact::begin(self.role, self.version, link, grace, now);
+            first_contact::FirstContact::begin(self.role, self.version, link, peer, now);
         self.flow = Some(Flow::FirstContact(flow));
         Ok(actions)
     }
@@ -320,16 +320,6 @@ impl Llc {
     /// or as a DECLINE over TCP. If the client declines now, the server may use the link nevertheless.
     pub const fn has_answered(&self) -> bool {
         matches!(&self.flow, Some(Flow::FirstContact(flow)) if flow.has_answered())
-    }
-
-    /// Reports that the client's answer in a first contact has arrived, if the server does not test the link
-    /// afterwards.
-    pub fn on_answer_delivered(&mut self, now: Instant) -> Actions<'static> {
-        let actions = match &self.flow {
-            Some(Flow::FirstContact(flow)) => flow.on_delivered(),
-            Some(_) | None => Actions::default(),
-        };
-        self.settle_and_note(actions, now)
     }
 
     /// Begins to add a link, as the server, on the active link in slot `on`.

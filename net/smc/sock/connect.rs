@@ -103,7 +103,7 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
 
 fn start_tcp(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
-    this.transition(&[Phase::Init], State::Connecting)
+    this.transition(&[Phase::Init], State::Connecting(None))
         .map_err(|_| EINVAL)?;
     this.tcp.set_syn_smc(true);
     // What became of an earlier attempt does not matter any more.
@@ -189,7 +189,11 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     if let Err(e) = this.tcp.finish_connect() {
         return fail(this, e);
     }
-    match handshake::run(Role::Client, &this.sk, &this.tcp) {
+    let outcome = match this.without_smc() {
+        Some(info) => Ok(Outcome::Fallback(info)),
+        None => handshake::run(Role::Client, &this.sk, &this.tcp),
+    };
+    match outcome {
         Ok(Outcome::Smc(conn)) => {
             this.connect_result_pending.store(true, Relaxed);
             active::activate(this, &[Phase::Connecting], conn);
@@ -198,10 +202,29 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
             this.connect_result_pending.store(true, Relaxed);
             fallback::switch_to_fallback(this, &[Phase::Connecting], info);
         }
+        Ok(Outcome::Reconnect(info)) => {
+            if let Err(e) = reconnect(this, info) {
+                fail(this, e);
+            }
+        }
         Err(e) => {
             namespace::of(&this.sk).stats.client.errors.add(1);
             fail(this, e);
         }
+    }
+}
+
+/// Makes another TCP connection, without SMC: the server may use the present one for SMC, over a link that does not work.
+/// connect(2) has not returned, so the application has sent nothing and received nothing. The server's application sees
+/// a connection that is reset, and then another one.
+fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
+    let to = State::Connecting(Some(info));
+    this.transition(&[Phase::Connecting], to)
+        .map_err(|_| ECONNABORTED)?;
+    match this.tcp.reconnect_without_smc() {
+        Err(e) if e == EINPROGRESS => Ok(()),
+        Err(e) if e == ENOTCONN => Err(ECONNABORTED),
+        result => result,
     }
 }
 

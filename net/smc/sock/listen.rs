@@ -375,7 +375,8 @@ fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcom
     let is_up = match outcome {
         Ok(Outcome::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
         Ok(Outcome::Fallback(info)) => fallback::switch_to_fallback(child, &[Phase::Init], info),
-        Err(_) => {
+        // Only clients reconnect.
+        Ok(Outcome::Reconnect(_)) | Err(_) => {
             namespace::of(&child.sk).stats.server.errors.add(1);
             false
         }

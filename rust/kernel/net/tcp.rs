@@ -7,7 +7,7 @@
 use core::{
     mem::{
         size_of,
-        MaybeUninit, //
+        size_of_val, //
     },
     ptr::{
         self,
@@ -169,6 +169,30 @@ impl TcpSocket {
         self.connect_to_family(bindings::AF_UNSPEC as u16)
     }
 
+    /// Resets the connection, or what is left of it, and begins another one to the same address, without SMC in the SYN
+    /// and without waiting. Unless the application has bound a port, the new connection has another one.
+    ///
+    /// # Errors
+    ///
+    /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut it
+    /// down; TCP's.
+    pub fn reconnect_without_smc(&self) -> Result {
+        // That of a connection that has ended, too.
+        let mut peer = self.storage(2)?;
+        let len = size_of_val(&peer) as i32;
+        // SAFETY: The storage is valid for its length.
+        let addr = unsafe { SockAddr::new((&raw mut peer).cast(), len) };
+        let state = self.state();
+        if !state.is_connected() && !state.is_closed() {
+            return Err(ENOTCONN);
+        }
+        self.disconnect()?;
+        // Not the error of the connection that was reset.
+        let _ = self.take_err();
+        self.set_syn_smc(false);
+        self.connect(addr, bindings::O_NONBLOCK as i32)
+    }
+
     /// Calls connect with an address of which only the family is set.
     fn connect_to_family(&self, family: u16) -> Result {
         let mut addr = bindings::sockaddr_in6 {
@@ -273,12 +297,17 @@ impl TcpSocket {
     }
 
     fn endpoint(&self, peer: i32) -> Result<Endpoint> {
+        Endpoint::parse(&self.storage(peer)?)
+    }
+
+    /// The address that getname gives: 0 for the local one, 1 for the peer's, 2 for the peer's even if there is no
+    /// connection any more.
+    fn storage(&self, peer: i32) -> Result<bindings::__kernel_sockaddr_storage> {
         let getname = op!(self, getname);
-        let mut storage = MaybeUninit::<bindings::__kernel_sockaddr_storage>::zeroed();
+        let mut storage = bindings::__kernel_sockaddr_storage::default();
         // SAFETY: The socket is alive, the storage large enough for every address.
-        to_result(unsafe { getname(self.as_ptr(), storage.as_mut_ptr().cast(), peer) })?;
-        // SAFETY: All bytes were initialised, if only with zeroes.
-        Endpoint::parse(unsafe { storage.assume_init_ref() })
+        to_result(unsafe { getname(self.as_ptr(), (&raw mut storage).cast(), peer) })?;
+        Ok(storage)
     }
 
     /// The TCP state.

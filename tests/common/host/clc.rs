@@ -396,6 +396,7 @@ impl Machine {
         conn.stage = Stage::Done;
         conn.outcome = Some(match actions.disposition {
             Disposition::Fallback(reason) => Outcome::Fallback(reason),
+            Disposition::Reconnect(reason) => Outcome::Reconnects(reason),
             Disposition::Fail(fatal) => Outcome::Failed(fatal),
         });
         let (first, group) = (conn.first, conn.group);

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::handshake::Failure;
-use smc_proto::handshake::Fatal;
 use smc_proto::id::{
     AlertToken,
     Gid,
@@ -49,6 +48,7 @@ use smc_proto::llc::{
     Params, //
 };
 use smc_proto::reason::Reason;
+use smc_proto::time::Duration;
 use smc_proto::wire::clc::{
     Limits,
     Release,
@@ -181,7 +181,7 @@ impl Machine {
             Side::Client => Role::Client,
             Side::Server => Role::Server,
         };
-        let grace = first_contact::Grace::NONE;
+        let grace = first_contact::Grace::new(Duration::ZERO);
         let conn = self.conn(id);
         conn.stage = Stage::FirstContact;
         conn.patience = net
@@ -204,7 +204,7 @@ impl Machine {
         group.link = Some(link);
         let actions = group
             .llc
-            .begin_first_contact(link, grace, net.now())
+            .begin_first_contact(link, first_contact::Peer::Same(grace), net.now())
             .expect("the group is new");
         self.act(g, actions, net);
     }
@@ -355,7 +355,7 @@ impl Machine {
                 Ok(())
             }
             (Finished::FirstContact(Err(FirstContactError::Undecided)), _) => {
-                Err(Fatal::TimedOut.into())
+                Err(Failure::Undecided)
             }
             (Finished::FirstContact(Err(FirstContactError::Failed(reason))), _) => {
                 Err(reason.into())

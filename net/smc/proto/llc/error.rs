@@ -28,8 +28,8 @@ pub enum FirstContactError {
     /// No message of the peer arrived. Wait for a DECLINE on TCP, until the [patience](super::first_contact::patience)
     /// is over, then [`crate::handshake::after_silence`] interprets the result.
     Silent,
-    /// Client: the server has neither declined nor tested the link, and the answer is not known to have arrived. A C
-    /// server that has the answer uses the link, so a fallback to TCP is impossible.
+    /// Client: the server has neither declined nor shown that it uses the link. A C server that has the answer uses the
+    /// link, so this TCP connection is of no use any more.
     Undecided,
     /// The link cannot be used.
     Failed(Reason),

@@ -9,10 +9,10 @@
 //! Packets may stop in one direction at any of these messages, so one side decides and the other one waits for the
 //! decision. The server decides: it tests the link once more (TEST_LINK), as the client's answer does not show that
 //! later messages of the server arrive, and uses the link when that is answered, else it declines over TCP. The client
-//! never declines after its answer. It uses the link when the server's next request shows that the server does; with a
-//! peer that does not test, as C peers, when its answer has arrived; and when a server that has tested the link sends
-//! no DECLINE within the time for it. If none of that happens the connection is lost: a C server that has the answer
-//! uses the link.
+//! never declines after its answer. It uses the link when the server's next request shows that the server does, and when
+//! a server that has tested the link sends no DECLINE within the time for it. A C server does not test the link, so the
+//! client does (TEST_LINK behind its answer), and uses it when that is answered. If nothing of that happens the first
+//! contact is undecided: a C server that has the answer uses the link, and reads nothing from TCP any more.
 
 use super::action::{
     Action,
@@ -58,10 +58,28 @@ pub struct Grace {
     spare: Duration,
 }
 
+/// What is known of the peer's implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// This one. As a server it tests the link.
+    Same(Grace),
+    /// Another one, as the C module. It waits for a DECLINE for one second only: a server from two seconds after its
+    /// request, a client after its answer. So it gets no extra time.
+    Other,
+}
+
+impl Peer {
+    /// The extra time for the peer.
+    pub const fn grace(self) -> Grace {
+        match self {
+            Self::Same(grace) => grace,
+            Self::Other => Grace::NONE,
+        }
+    }
+}
+
 impl Grace {
-    /// For a C peer, which waits for a DECLINE for one second only: a server from two seconds after its request, a
-    /// client after its answer.
-    pub const NONE: Self = Self {
+    const NONE: Self = Self {
         length: Duration::ZERO,
         spare: Duration::ZERO,
     };
@@ -121,6 +139,8 @@ pub const AWAKE_WITHIN: Duration = Duration::from_millis(120);
 pub(super) struct FirstContact {
     link: LocalEnd,
     grace: Grace,
+    /// The peer, as a server, tests the link.
+    is_tested_by_server: bool,
     /// When the waiting thread last ran, or should have run.
     awake: Instant,
     state: State,
@@ -160,9 +180,10 @@ impl FirstContact {
         role: Role,
         version: Version,
         link: LocalEnd,
-        grace: Grace,
+        peer: Peer,
         now: Instant,
     ) -> (Self, Actions<'static>) {
+        let grace = peer.grace();
         let deadline = now.saturating_add(patience(role, grace));
         let state = match role {
             Role::Client => State::Waiting { deadline },
@@ -175,6 +196,7 @@ impl FirstContact {
         let flow = Self {
             link,
             grace,
+            is_tested_by_server: matches!(peer, Peer::Same(_)),
             awake: now,
             state,
         };
@@ -222,21 +244,14 @@ impl FirstContact {
     }
 
     /// Client: a request of the server other than CONFIRM_LINK. The first may be its test, the next one shows that it
-    /// uses the link.
+    /// uses the link. That of a server that does not test does not show that it gets what is sent now.
     pub(super) fn on_other_request<'a>(&mut self, is_test: bool) -> Actions<'a> {
         match &mut self.state {
+            State::Answered { .. } if !self.is_tested_by_server => Actions::default(),
             State::Answered { is_tested, .. } if is_test && !*is_tested => {
                 *is_tested = true;
                 Actions::default()
             }
-            State::Answered { .. } => established(),
-            _ => Actions::default(),
-        }
-    }
-
-    /// Client: the answer has arrived, at a server that does not test the link.
-    pub(super) fn on_delivered<'a>(&self) -> Actions<'a> {
-        match self.state {
             State::Answered { .. } => established(),
             _ => Actions::default(),
         }
@@ -289,6 +304,9 @@ impl FirstContact {
             deadline: now.saturating_add(DECISION_WAIT),
         };
         let mut actions = Actions::from(send(version, Kind::Response, slot, answer));
+        if !self.is_tested_by_server {
+            actions.push(send(version, Kind::Request, slot, TEST));
+        }
         // As soon as the server uses the link it may use it for another connection.
         actions.push(Action::ActivateLink { slot, peer_uid });
         actions
@@ -322,14 +340,17 @@ impl FirstContact {
         send(version, Kind::Request, slot, TEST).into()
     }
 
-    /// Server: the client's answer to a TEST_LINK. `None` if it does not belong to this flow.
+    /// The peer's answer to a TEST_LINK. `None` if it does not belong to this flow.
     pub(super) fn on_tested<'a>(&self, slot: usize, version: Version) -> Option<Actions<'a>> {
-        let State::Testing { peer_uid, .. } = self.state else {
-            return None;
-        };
         if slot != self.link.slot {
             return None;
         }
+        let peer_uid = match self.state {
+            State::Testing { peer_uid, .. } => peer_uid,
+            // The server had the answer before the test, so it uses the link.
+            State::Answered { .. } if !self.is_tested_by_server => return Some(established()),
+            _ => return None,
+        };
         let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
         // This shows the client that the link is in use.
         actions.push(send(version, Kind::Request, slot, TEST));
@@ -363,7 +384,7 @@ impl FirstContact {
     }
 }
 
-/// The request whose answer shows that the server's messages arrive.
+/// The request whose answer shows that messages arrive in both directions.
 const TEST: Body<'static> = Body::TestLink([0; 16]);
 
 fn established<'a>() -> Actions<'a> {

@@ -12,7 +12,7 @@ pub struct TcpState(pub(super) u8);
 
 impl TcpState {
     /// The handshake has succeeded; the peer may have finished sending since.
-    fn is_connected(self) -> bool {
+    pub(super) fn is_connected(self) -> bool {
         let state = u32::from(self.0);
         state == bindings::TCP_ESTABLISHED || state == bindings::TCP_CLOSE_WAIT
     }
