@@ -101,6 +101,8 @@ enum Command {
     Refuse(rawclc::refuse::Arguments),
     /// Make first contacts under many identities and leave their link groups behind
     Strangers(rawclc::strangers::Arguments),
+    /// Take up all handshakes of a namespace's listeners by peers that say nothing
+    Crowded(rawclc::crowded::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
     /// Measure connections per second
@@ -155,6 +157,7 @@ fn main() -> ExitCode {
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Refuse(options) => rawclc::refuse::run(context, options),
         Command::Strangers(options) => rawclc::strangers::run(context, options),
+        Command::Crowded(options) => rawclc::crowded::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
         Command::Greet(options) => greet::run(context, options),

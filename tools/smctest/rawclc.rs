@@ -9,6 +9,7 @@
 
 mod calls;
 mod client;
+pub(crate) mod crowded;
 mod frame;
 mod impostor;
 mod iwarp;

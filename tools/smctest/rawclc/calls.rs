@@ -76,7 +76,7 @@ pub(super) const TESTS: &[Test] = &[
     ("a listener of TCP alone does not offer SMC", plain_listener),
 ];
 
-fn fresh(peer: &Peer<'_>) -> Result<Socket> {
+pub(super) fn fresh(peer: &Peer<'_>) -> Result<Socket> {
     let socket = peer.context.family.open(peer.context.addr)?;
     socket.set_timeout(ANSWER)?;
     Ok(socket)

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest crowded`: so many peers come that all handshakes of a namespace's listeners are taken. What else that
+//! namespace does goes on.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_tools::path::Path;
+use smc_user::poll_fd;
+use smc_user::Errno;
+use smc_user::Socket;
+
+use crate::context::Context;
+use crate::ktap::Ktap;
+use crate::netns;
+
+use super::calls::fresh;
+use super::calls::listener;
+use super::calls::port_of;
+use super::peer::Peer;
+use super::tcp::RawTcp;
+use super::text;
+use super::Place;
+
+/// Handshakes of one listener at a time (`MAX_HANDSHAKES`), and listeners that together have as many as a namespace runs
+/// at a time (`HANDSHAKES`).
+const AT_ONE_LISTENER: usize = 1024;
+const LISTENERS: usize = 2;
+
+/// A handshake that need not wait for another one is usually done by then.
+const AT_ONCE: Duration = Duration::from_millis(700);
+
+/// A peer has so much time for its first message.
+const HANDSHAKE: Duration = Duration::from_secs(6);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Makes the crowd; prints KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    netns::enter(context.client_netns.as_deref())?;
+    let peer = Peer::new(context, &arguments.place)?;
+    let mut ktap = Ktap::start(3);
+    silent_crowd(&peer, &mut ktap)?;
+    ensure!(ktap.finish() == 0, "some failed");
+    Ok(())
+}
+
+/// Peers that say nothing, until no handshake of a listener begins any more.
+fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
+    let context = peer.context;
+    let other = context.listen(64)?;
+    let client = context.connect()?;
+    let served = other.accept(0)?;
+    let path = Path::of(&served)?;
+    ensure!(path.is_smc(), "the path is {path}");
+    let here = client.local_address()?.to_ip().context("no IP address")?;
+    let own = context.family.open(here.ip())?;
+    own.bind(SocketAddr::new(here.ip(), 0))?;
+    own.listen(8)?;
+    let own = SocketAddr::new(here.ip(), port_of(&own)?);
+    let listeners = [(); LISTENERS].map(|()| listener(peer, |_| Ok(()), 4096));
+    let wire = peer.wire()?;
+    let mut silent = silent_peers(peer, &wire, listeners.iter().flatten())?;
+    let waiting = waiting_client(peer)?;
+    let connects = || {
+        netns::inside(context.server_netns.as_deref(), || {
+            let socket = fresh(peer)?;
+            socket.connect(own).context("connect")?;
+            let path = Path::of(&socket)?;
+            ensure!(path.is_smc(), "the path is {path}");
+            Ok(())
+        })
+    };
+    let hears_of_tcp = || {
+        let (local, remote) = (served.local_address()?, served.peer_address()?);
+        let (Some(local), Some(remote)) = (local.to_ip(), remote.to_ip()) else {
+            bail!("no IP addresses");
+        };
+        netns::inside(context.server_netns.as_deref(), || {
+            let args = [
+                "-K",
+                "-tnH",
+                "src",
+                &local.to_string(),
+                "dst",
+                &remote.to_string(),
+            ];
+            Ok(Command::new("ss").args(args).output()?)
+        })?;
+        let result = served.recv(&mut [0], 0);
+        ensure!(result == Err(Errno(libc::ECONNABORTED)), "recv: {result:?}");
+        Ok(())
+    };
+    ktap.result("a connection of its own", text(connects()));
+    ktap.result("the end of a TCP connection", text(hears_of_tcp()));
+    let still = match poll_fd(&waiting, libc::POLLOUT, Duration::ZERO)? {
+        0 => Ok(()),
+        _ => Err("one did".into()),
+    };
+    ktap.result("meanwhile no handshake of a listener began", still);
+    for tcp in &mut silent {
+        tcp.reset()?;
+    }
+    Ok(())
+}
+
+/// As many as there are handshakes, each connected to one of the listeners.
+fn silent_peers<'w, 'l>(
+    peer: &Peer<'_>,
+    wire: &'w Socket,
+    listeners: impl Iterator<Item = &'l Socket>,
+) -> Result<Vec<RawTcp<'w>>> {
+    let mut silent = Vec::new();
+    for listener in listeners {
+        let port = port_of(listener)?;
+        for _ in 0..AT_ONE_LISTENER {
+            let tcp = peer.connect_to(wire, port)?;
+            ensure!(tcp.peer_has_smc, "{} peers are enough", silent.len());
+            silent.push(tcp);
+        }
+    }
+    Ok(silent)
+}
+
+/// A client whose handshake has to wait for another one: tries until there is one.
+fn waiting_client(peer: &Peer<'_>) -> Result<Socket> {
+    let start = Instant::now();
+    while start.elapsed() < HANDSHAKE {
+        let socket = fresh(peer)?;
+        socket.set_nonblocking(true)?;
+        let begun = socket.connect(peer.context.address());
+        ensure!(begun == Err(Errno(libc::EINPROGRESS)), "connect: {begun:?}");
+        if poll_fd(&socket, libc::POLLOUT, AT_ONCE)? == 0 {
+            return Ok(socket);
+        }
+    }
+    bail!("all handshakes of listeners go on")
+}
