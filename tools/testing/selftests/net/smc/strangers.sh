@@ -59,6 +59,26 @@ few_over_tcp() {
 	[ "$over_tcp" -lt $((COUNT / 10)) ]
 }
 
+# allocations: how often the module allocated memory for 20 connections, most of which join a group. Nothing else in this
+# kernel is written in Rust.
+allocations() {
+	local kmalloc=/sys/kernel/tracing/events/kmem/kmalloc/enable code
+	echo >/sys/kernel/tracing/trace
+	echo 1 >$kmalloc || return
+	smctest --expect smc connrate --count 20
+	code=$?
+	echo 0 >$kmalloc
+	ALLOCATIONS=$(grep -c 'call_site=rust_helper_' /sys/kernel/tracing/trace)
+	echo "# $ALLOCATIONS allocations for 20 connections"
+	[ $code = 0 ] && [ "$ALLOCATIONS" -gt 100 ]
+}
+
+# no_more_allocations: beside many other groups a connection costs no more of them.
+no_more_allocations() {
+	local before=$ALLOCATIONS
+	[ "$("$BIN/smc" lgr --json | grep -c '"id"')" -ge 64 ] && allocations && [ "$ALLOCATIONS" -le $((before * 5 / 4)) ]
+}
+
 # gone: only the groups of others are left.
 gone() {
 	echo 2 >/proc/sys/vm/drop_caches
@@ -72,8 +92,10 @@ require "soft RoCE" up_rxe
 require "peers of no kernel" known 50 1
 # A twentieth of it is how long a group is idle before it ends for lack of memory.
 require "groups are kept for 100 s" set_sysctl smcr_lgr_idle_time 100
+check "allocations of a connection" allocations
 check "one address makes new groups, in place of idle ones, and others go on" beside 4 bounded "$COUNT"
 check "few contacts went over TCP" few_over_tcp
+check "beside many groups a connection allocates no more" no_more_allocations
 check "idle groups end when memory is short" within 30 gone
 check "a peer that lets go of no connection has as many groups as may be" beside 4 bounded 100 --silent
 check "data is whole after that" smctest --expect smc integrity --mib 1
