@@ -47,6 +47,7 @@ const GUEST: &[&str] = &[
     "rdma-core",
     "redis-server",
     "redis-tools",
+    "rsync",
     "tshark",
     "util-linux",
 ];

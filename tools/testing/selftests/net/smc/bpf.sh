@@ -5,7 +5,7 @@
 # SMC for programs that no preloaded library reaches: by IPPROTO_SMC, and by the BPF switch for a command, a
 # cgroup, a name. And tracepoints with the kernel's code patched where they are, which User-Mode Linux cannot.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/trace.bash"
 
 SOURCE=$(dirname "$(readlink -f "$0")")/dial.c

@@ -5,7 +5,7 @@
 # RDMA packets stop, in one direction or both, at each message of a first contact or between two connections, and
 # TCP does not: all data go on over TCP, and the path is not tried again at once.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/broken.bash"
 
 TABLE="RDMA packets stop, both ends ours"

@@ -4,7 +4,7 @@
 # timeout: 300
 # What connections cost: messages to set one up, and memory that is kept for the next one until it is short.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/capture.bash"
 
 # Messages -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 # mem: 3G
 # So many peers come that all handshakes of a namespace's listeners are taken: what else it does goes on.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
 

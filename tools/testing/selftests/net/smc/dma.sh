@@ -6,7 +6,7 @@
 # Where devices see other memory than the CPU until it is synchronised: every byte is right, whatever way it is read,
 # in elements that are used again, and where connections go from one link to another.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 SMC_KO=$BOUNCED_SMC_KO

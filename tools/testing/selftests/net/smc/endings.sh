@@ -4,7 +4,7 @@
 # timeout: 500
 # What sockets say after every way in which a connection ends or never begins, and of urgent data, is what TCP says.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 SEQUENCES=$(scale 15 300)
 

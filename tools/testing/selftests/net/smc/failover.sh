@@ -4,7 +4,7 @@
 # timeout: 900
 # Links go and come back under connections that transfer both ways: nothing is lost, doubled or broken.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 up_fabric() {

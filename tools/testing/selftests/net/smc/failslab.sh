@@ -4,7 +4,7 @@
 # timeout: 400
 # Allocations fail: calls may fail, connections may become TCP, nothing may break or leak.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc

@@ -4,7 +4,7 @@
 # timeout: 400
 # Without an RDMA device, or with a peer that does not speak SMC, every call works as TCP's.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # path_says WORDS [OPTION...]: the path of a connection is TCP for the reason in these words.
 path_says() {

@@ -4,7 +4,7 @@
 # timeout: 300
 # Every socket call in every form, with every argument given and left out: answered as TCP does, in the same run.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc

@@ -5,7 +5,7 @@
 # A peer that says it is another one reaches nothing of that one's link group, and an element goes to another
 # connection only when its peer has left it.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
 

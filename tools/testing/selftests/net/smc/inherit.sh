@@ -5,7 +5,7 @@
 # TCP copies a listener into each of its connections, and others may get hold of a connection before the module accepts
 # it: a BPF program that puts it into a socket map, and another listener of the port. Neither meets anything of ours.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc

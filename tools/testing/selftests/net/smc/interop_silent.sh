@@ -6,7 +6,7 @@
 # Applications here close connections that those at the other end never close: a C peer's kernel says nothing for
 # them, not even to an abort. What they hold goes after a while all the same, and other connections live on.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/pair.bash"
 
 # So many connections; of 64 KiB each, with what else they need.

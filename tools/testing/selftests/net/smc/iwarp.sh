@@ -4,7 +4,7 @@
 # timeout: 500
 # SMC-R over soft iWARP: on a wire and on one machine, beside soft RoCE, with peers that do not keep to it.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
 

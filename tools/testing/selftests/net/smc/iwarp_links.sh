@@ -5,7 +5,7 @@
 # Several links of a group over soft iWARP, and beside soft RoCE: they come, they go under connections that transfer
 # both ways, and nothing is lost, doubled or broken.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 # Each pair of ports has a subnet of its own, as streams go where the routes say.

@@ -6,6 +6,7 @@
 # is opened that nobody answers.
 
 RDMA=siw MIB=256
+: "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/removal.bash"
 
 start_transfer "network device down"

@@ -3,7 +3,7 @@
 # guest: um-debug
 # A handshake that gets no processor in time, while others do: neither it nor they suffer.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 PORT=7300
 

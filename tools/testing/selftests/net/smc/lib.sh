@@ -7,6 +7,13 @@
 
 set -u
 
+# Without the runner, as under kselftest: the modules are installed, the programs lie beside the scripts, and what a
+# script has made goes when it ends.
+if [ -z "${KMODS:-}" ]; then
+	KMODS=/lib/modules/$(uname -r)/kernel MODULE=ours BIN=$(realpath "${LIB%/*}") SMC_KO=$(modinfo -n smc)
+	trap 'down_netns; rmmod smc' EXIT
+fi
+
 # scale DAILY SOAK: how much of something: what a daily run has time for, or more in `make soak`.
 scale() {
 	if [ -n "${SOAK:-}" ]; then echo "$2"; else echo "$1"; fi

@@ -5,7 +5,7 @@
 # Which links a group has: one for each two ports that reach each other, symmetric or not, up to eight, and
 # again when ports go and come. What 64 connections send by eight links is spread over them.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 # up_fabric: two devices for each end, and one more in a subnet of its own.

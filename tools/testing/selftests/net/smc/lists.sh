@@ -4,7 +4,7 @@
 # timeout: 540
 # What administrators read: every list and every request, answered by our module as by the C module.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 ANSWERS=/tmp/answers

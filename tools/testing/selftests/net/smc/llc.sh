@@ -4,7 +4,7 @@
 # timeout: 400
 # What two machines say about a link group: tests of the link, and its end.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/capture.bash"
 
 # fresh: no link groups, and short times for those to come.

@@ -4,7 +4,7 @@
 # timeout: 240
 # The module loads and unloads, leaves nothing behind, and cannot go while sockets need it.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 registered() {
 	grep -q '^SMC ' /proc/net/protocols && grep -q '^SMC6 ' /proc/net/protocols

@@ -5,7 +5,7 @@
 # Limits of memory hold: those of cgroups of both versions, and that of all sockets together. New connections go over
 # TCP beyond them, and the others go on.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 PAGE=4096
 MIB=$((1 << 20))

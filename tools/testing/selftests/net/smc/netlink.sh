@@ -5,7 +5,7 @@
 # The management interface: enterprise IDs and physical networks, and what they do to connections; the
 # tools that show all this. What netlink and sock_diag answer is compared with the C module in lists.sh.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 has_eids() {
 	[ "$("$BIN/smc" ueid show | sort | tr -d ' ' | tr '\n' ' ')" = "$*${*:+ }" ]

@@ -4,7 +4,7 @@
 # timeout: 500
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
 

@@ -5,6 +5,7 @@
 # What a connection uses goes away under it, with soft RoCE.
 
 RDMA=rxe MIB=96
+: "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/removal.bash"
 check "module unloads" within 20 unload_smc
 finish

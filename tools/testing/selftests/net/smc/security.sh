@@ -4,7 +4,7 @@
 # timeout: 300
 # What protects TCP sockets, confines and binds them does so with SMC: keys, TLS, VRFs by control group, filters.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # up_vrf END TABLE: the wire's device belongs to a VRF, so nothing outside of it is reached by that wire.
 up_vrf() {

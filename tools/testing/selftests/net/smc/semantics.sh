@@ -4,7 +4,7 @@
 # timeout: 400
 # Every socket call in every state, in SMC mode; TCP beside it keeps the tables honest.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc

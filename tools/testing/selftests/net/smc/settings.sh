@@ -4,7 +4,7 @@
 # timeout: 300
 # What an administrator sets has an effect: enterprise IDs to begin with, the depth of links.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # load_with PARAMETER...: our module with these parameters, in place of the one that is loaded.
 load_with() {

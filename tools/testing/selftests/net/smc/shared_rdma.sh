@@ -5,7 +5,7 @@
 # Namespaces that share an RDMA device: each uses it under its own address, in link groups of its own, and none of
 # them keeps an idle group for longer than the first namespace allows.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 IP_C=10.9.0.11
 

@@ -4,7 +4,7 @@
 # timeout: 400
 # SMC-R over soft RoCE: the data goes by RDMA, whole and in order, over both sizes of packets.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 MIB=4
 

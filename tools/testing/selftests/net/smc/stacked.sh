@@ -5,7 +5,7 @@
 # Which RDMA device serves a TCP address on a VLAN, a bond or a bridge, or on a named network with several of them:
 # the same as with the C module.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/failover.bash"
 
 ANSWERS=/tmp/answers

@@ -5,7 +5,7 @@
 # Peers that make a first contact under a new identity each time, and leave the link group behind: there are so many
 # groups and no more, others keep their connections, and the memory comes back.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # As in net/smc/groups/limits.rs: groups with one address, with those that are ending; and those of the two ends of
 # others' connections.

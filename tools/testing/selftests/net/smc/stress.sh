@@ -4,7 +4,7 @@
 # timeout: 900
 # Many connections at once, connections that come and go, processes that die, and what memory is left.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # Both ends of a thousand connections are in one process.
 ulimit -n 8192

@@ -4,7 +4,7 @@
 # timeout: 240
 # The tracepoints of the C module, and `smc trace`, which shows them.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/trace.bash"
 
 # told PATTERN: the trace has such a line, or how it ends is shown.

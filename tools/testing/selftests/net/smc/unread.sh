@@ -5,7 +5,7 @@
 # What has arrived can be read when the connection has been taken away: after a reset of TCP, and after the end of
 # the link group.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 # without END: the RDMA device of that end goes.
 without() {

@@ -4,7 +4,7 @@
 # timeout: 300
 # `smc why` names the cause of TCP: each is prepared, one after the other.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RAW=10.9.0.50
 TCP_PORT=7001

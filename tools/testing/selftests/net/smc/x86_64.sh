@@ -4,7 +4,7 @@
 # timeout: 400
 # The second opinion, on an architecture with real interrupts: unmodified programs over SMC-R.
 
-. "$LIB"
+. "${LIB:=${0%/*}/lib.sh}"
 
 RESULTS=$(mktemp -d)
 
