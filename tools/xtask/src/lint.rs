@@ -3,6 +3,7 @@
 
 mod circles;
 mod files;
+mod impls;
 mod ranks;
 mod rust;
 mod transport;
@@ -65,7 +66,9 @@ pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
 }
 
 fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
+    let layers = fs::read_to_string(dirs.repo.join("Documentation/layers.md"))?;
     let ranks = ranks::Ranks::read(&dirs.repo.join("Documentation/layers.md"))?;
+    let mut impls = impls::Impls::new(&layers)?;
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
     let mut findings = Vec::new();
@@ -81,8 +84,10 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             transport::check(path, &text, &mut findings);
             ranks.check(path, &text, &mut findings);
             circles.add(path, &text, &mut findings);
+            impls.add(path, &text);
         }
     }
     circles.check(&mut findings);
+    impls.check(&mut findings);
     Ok((paths.len(), findings))
 }
