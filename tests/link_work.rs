@@ -19,8 +19,9 @@ use smc_proto::lgr::redundancy::{
     Port, //
 };
 use smc_proto::lgr::{
-    Role,
-    LINK_SLOTS, //
+    LinkIdx,
+    LinkMap,
+    Role, //
 };
 use smc_proto::llc::link_work::{
     AddPlan,
@@ -53,7 +54,9 @@ use common::end::{
     list,
     server_link,
     End,
-    BOTH, //
+    BOTH,
+    FIRST,
+    SECOND, //
 };
 use common::params;
 
@@ -61,7 +64,7 @@ const OWN: LinkWork = LinkWork::AddLink(Occasion::OwnPort);
 const INVITED: LinkWork = LinkWork::AddLink(Occasion::Invitation);
 
 /// Where links are added here.
-const NEW: usize = 2;
+const NEW: LinkIdx = LinkIdx::ALL[2];
 
 const GONE: LinkWork = LinkWork::DeleteLink(NEW, DeleteCause::Agreed);
 
@@ -94,7 +97,7 @@ fn work(llc: &mut Llc) -> Vec<LinkWork> {
 /// The server offers a link.
 fn offer(end: &mut End) {
     let mut link = server_link(Version::V2);
-    (link.slot, link.link_num) = (NEW, LinkNum(3));
+    (link.idx, link.link_num) = (NEW, LinkNum(3));
     let new = NewEnd {
         end: link,
         mtu: Mtu::B1024,
@@ -104,7 +107,7 @@ fn offer(end: &mut End) {
     };
     assert!(end.llc.hold_to_add(Occasion::OwnPort));
     end.links[NEW] = LinkNum(3);
-    list(end.llc.begin_add_link(0, &new, end.now).unwrap());
+    list(end.llc.begin_add_link(FIRST, &new, end.now).unwrap());
 }
 
 /// The client rejects the offer.
@@ -140,7 +143,7 @@ fn accept(end: &mut End) {
         }),
     };
     let actions = end.deliver(NEW, &message);
-    assert!(matches!(actions[0], Action::ActivateLink { slot: NEW, .. }));
+    assert!(matches!(actions[0], Action::ActivateLink { idx: NEW, .. }));
 }
 
 /// The time until the next attempt, which is taken.
@@ -159,9 +162,9 @@ fn wait(end: &mut End) -> (u64, Vec<LinkWork>) {
 fn what_connections_and_the_peer_wait_for_comes_first() {
     let order = [
         LinkWork::FlushRx,
-        LinkWork::DeleteLink(1, DeleteCause::Agreed),
-        LinkWork::DeleteLink(3, DeleteCause::LostPath),
-        LinkWork::PrepareLink(2),
+        LinkWork::DeleteLink(SECOND, DeleteCause::Agreed),
+        LinkWork::DeleteLink(LinkIdx::ALL[3], DeleteCause::LostPath),
+        LinkWork::PrepareLink(NEW),
         LinkWork::Rebalance,
         OWN,
     ];
@@ -199,7 +202,7 @@ fn an_invitation_outlives_an_occasion_of_our_own() {
 #[test]
 fn no_link_is_added_while_one_is_to_be_deleted_or_a_flow_is_under_way() {
     let mut server = End::new(Role::Server, Version::V2);
-    let delete = LinkWork::DeleteLink(1, DeleteCause::LostPath);
+    let delete = LinkWork::DeleteLink(SECOND, DeleteCause::LostPath);
     server.llc.queue_link_work(delete);
     assert!(!server.llc.hold_to_add(Occasion::Invitation));
     assert_eq!(work(&mut server.llc), [delete, INVITED]);
@@ -217,8 +220,8 @@ fn a_link_that_is_not_needed_is_deleted_before_another_is_added() {
         mac: Mac::NONE,
     };
     let links = |ends: &[(u8, u8)]| -> Links {
-        let mut links = [None; LINK_SLOTS];
-        for (link, (local, peer)) in links.iter_mut().zip(ends) {
+        let mut links = LinkMap::default();
+        for (link, (local, peer)) in links.0.iter_mut().zip(ends) {
             let (local, peer) = (port(*local), port(*peer));
             *link = Some(Ends { local, peer });
         }
@@ -226,7 +229,10 @@ fn a_link_that_is_not_needed_is_deleted_before_another_is_added() {
     };
     let [client, server] = BOTH.map(|role| Llc::new(params(role, Version::V2)));
     let three = links(&[(1, 1), (1, 2), (2, 2)]);
-    assert_eq!(server.plan_add_link(&three), Some(AddPlan::DeleteFirst(1)));
+    assert_eq!(
+        server.plan_add_link(&three),
+        Some(AddPlan::DeleteFirst(SECOND))
+    );
     let single = links(&[(1, 1)]);
     assert_eq!(server.plan_add_link(&single), Some(AddPlan::Offer));
     assert_eq!(client.plan_add_link(&single), Some(AddPlan::Invite));
@@ -322,8 +328,8 @@ fn a_server_that_is_not_heard_is_invited_again() {
     let gids = [Gid([1; 16]), Gid([2; 16])];
     for secs in [2, 4, 8] {
         let gids = List::new(&gids).unwrap();
-        let said = list(client.llc.invite(0, Mac::NONE, gids, client.now));
-        assert!(matches!(said[..], [Action::Send { slot: 0, .. }]));
+        let said = list(client.llc.invite(FIRST, Mac::NONE, gids, client.now));
+        assert!(matches!(said[..], [Action::Send { idx: FIRST, .. }]));
         assert_eq!(wait(&mut client), (secs, vec![OWN]));
     }
 }
@@ -368,8 +374,8 @@ fn a_deleted_link_is_replaced_by_the_server_and_missed_by_the_client() {
         for (cause, reason) in causes {
             let mut end = End::new(role, Version::V2);
             let link = DeleteLinkParams {
-                on: 0,
-                slot: 1,
+                on: FIRST,
+                idx: SECOND,
                 link_num: LinkNum(2),
                 cause,
             };
@@ -388,7 +394,7 @@ fn a_deleted_link_is_replaced_by_the_server_and_missed_by_the_client() {
                     end.sleep(2000);
                     let mut after = work(&mut end.llc);
                     assert_eq!(after.pop(), Some(OWN));
-                    let again = LinkWork::DeleteLink(1, DeleteCause::Agreed);
+                    let again = LinkWork::DeleteLink(SECOND, DeleteCause::Agreed);
                     assert_eq!(after, Vec::from_iter(reason.map(|_| again)));
                 }
             }
@@ -413,7 +419,7 @@ fn a_link_is_tested_from_when_it_is_active_until_it_is_deleted() {
         let said = list(server.llc.on_link_timeout(NEW, server.now));
         assert_eq!(said.len(), tests, "{secs}");
     }
-    let dead = Action::LinkDead { slot: NEW };
+    let dead = Action::LinkDead { idx: NEW };
     let at = server.llc.deadline().unwrap();
     assert_eq!(list(server.llc.on_link_timeout(NEW, at)), [dead]);
     // What is heard saves it.
@@ -429,7 +435,7 @@ fn one_test_does_for_all_connections_that_join() {
     let mut end = End::new(Role::Server, Version::V2);
     end.sleep(10_000);
     let since = end.now;
-    let probe = |end: &mut End, since| list(end.llc.probe_link(0, since, end.now)).len();
+    let probe = |end: &mut End, since| list(end.llc.probe_link(FIRST, since, end.now)).len();
     assert_eq!(probe(&mut end, since), 1);
     end.sleep(999);
     assert_eq!(probe(&mut end, since), 0);

@@ -15,7 +15,10 @@ use common::rng::{
     Rng, //
 };
 use common::Side;
-use smc_proto::lgr::Kind;
+use smc_proto::lgr::{
+    Kind,
+    LinkIdx, //
+};
 use smc_proto::llc::add::CONFIRM_WAIT;
 use smc_proto::llc::AddLinkError;
 use smc_proto::llc::{
@@ -143,7 +146,7 @@ fn an_invitation_is_taken_up() {
 #[test]
 fn a_lost_link_is_deleted_on_both_sides_and_added_again() {
     for version in VERSIONS {
-        for (side, slot) in [
+        for (side, at) in [
             (Side::Client, 0),
             (Side::Client, 1),
             (Side::Server, 0),
@@ -154,12 +157,13 @@ fn a_lost_link_is_deleted_on_both_sides_and_added_again() {
             world.port_up(Side::Server);
             world.run();
             let before = world.view(side);
-            let qp = world.machine(side).links[slot].unwrap().qp;
-            world.lose(side, slot);
+            let idx = LinkIdx::ALL[at];
+            let qp = world.machine(side).links[idx].unwrap().qp;
+            world.lose(side, idx);
             world.run();
             let view = world.view(side);
             assert_eq!(world.view(side.peer()), view);
-            assert_eq!(kinds(&world), [Kind::Symmetric; 2], "{side:?} {slot}");
+            assert_eq!(kinds(&world), [Kind::Symmetric; 2], "{side:?} {at}");
             let is_it = |link: &&(u8, u8, u8)| link.1 == qp || link.2 == qp;
             assert!(before.iter().any(|link| is_it(&link)));
             assert!(!view.iter().any(|link| is_it(&link)));
@@ -175,7 +179,7 @@ fn a_loss_that_both_sides_see_costs_one_link() {
     world.port_up(Side::Server);
     world.run();
     for side in Side::BOTH {
-        world.lose(side, 1);
+        world.lose(side, LinkIdx::ALL[1]);
     }
     world.run();
     assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
@@ -247,7 +251,9 @@ fn a_link_on_which_nothing_arrives_is_tested_deleted_and_added_again() {
     world.run_for(100_000);
     assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
     assert_eq!(added(&world, Side::Server), [Ok(())], "answers save a link");
-    let qp = world.machine(Side::Server).links[1].unwrap().qp;
+    let qp = world.machine(Side::Server).links[LinkIdx::ALL[1]]
+        .unwrap()
+        .qp;
     world
         .net
         .add_rule(move |packet| match packet.channel == qp {
@@ -284,7 +290,7 @@ fn whichever_message_is_lost_both_sides_agree_in_the_end() {
                 world.port_up(Side::Server);
                 world.run_for(20_000);
                 if kind == 4 {
-                    world.lose(from, 1);
+                    world.lose(from, LinkIdx::ALL[1]);
                     world.run_for(20_000);
                 }
                 let lost = world.net.lost();
@@ -358,7 +364,7 @@ fn disturb(world: &mut World, seed: u64, one_in: u32) {
 fn operate(world: &mut World, rng: &mut Rng) {
     let side = *rng.pick(&Side::BOTH);
     let slots = world.machine(side).active();
-    let slot = match slots.is_empty() {
+    let idx = match slots.is_empty() {
         true => return,
         false => *rng.pick(&slots),
     };
@@ -366,7 +372,7 @@ fn operate(world: &mut World, rng: &mut Rng) {
         0..=2 => world.announce(side),
         3 => world.take_back(side),
         4..=6 => world.port_up(side),
-        7 => world.lose(side, slot),
+        7 => world.lose(side, idx),
         8 => world.machine(side).ports = 1 + rng.below(4) as u8,
         _ => world.test_links(),
     }

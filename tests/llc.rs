@@ -11,6 +11,7 @@ use smc_proto::id::{
 use smc_proto::lgr::redundancy::Occasion;
 use smc_proto::lgr::{
     End as Why,
+    LinkIdx,
     Role, //
 };
 use smc_proto::llc::first_contact::Grace;
@@ -47,7 +48,9 @@ use common::end::{
     vector,
     End,
     BOTH,
-    LINK, //
+    FIRST,
+    LINK,
+    SECOND, //
 };
 use common::params;
 
@@ -59,16 +62,19 @@ fn the_client_answers_the_vector_with_the_vector() {
     assert_eq!(actions, []);
     let request = vector("L1");
     let prepare = Action::PrepareLink {
-        slot: 0,
+        idx: FIRST,
         link_num: LINK,
     };
-    assert_eq!(client.receive(0, &request), [prepare]);
-    let actions = list(client.llc.on_link_prepared(0, Ok(()), client.now));
+    assert_eq!(client.receive(FIRST, &request), [prepare]);
+    let actions = list(client.llc.on_link_prepared(FIRST, Ok(()), client.now));
     let mut want = vector("L2");
     // The uid is the sender's own affair.
     want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
     assert_eq!(sent(&actions[..1]), want);
-    assert!(matches!(actions[1], Action::ActivateLink { slot: 0, .. }));
+    assert!(matches!(
+        actions[1],
+        Action::ActivateLink { idx: FIRST, .. }
+    ));
     assert_eq!(actions.len(), 2);
     assert!(client.llc.has_answered());
     // The server tests the link, and then says something else.
@@ -87,7 +93,7 @@ fn same() -> Peer {
 
 /// The client's answer to the server's request, of which the server hears.
 fn answered(server: &mut End, answer: &[u8]) -> Vec<Action<'static>> {
-    let test = server.receive(0, answer);
+    let test = server.receive(FIRST, answer);
     assert_eq!(sent(&test)[0] & 0x1f, 0x07, "the link is tested");
     assert!(!server.llc.is_idle());
     server.deliver_body(Kind::Response, TEST)
@@ -97,8 +103,8 @@ fn answered(server: &mut End, answer: &[u8]) -> Vec<Action<'static>> {
 fn a_client_that_has_answered_waits_for_the_decision() {
     let answered = || {
         let (mut client, _) = begin(Role::Client, Version::V1);
-        client.receive(0, &vector("L1"));
-        let answer = list(client.llc.on_link_prepared(0, Ok(()), client.now));
+        client.receive(FIRST, &vector("L1"));
+        let answer = list(client.llc.on_link_prepared(FIRST, Ok(()), client.now));
         assert_eq!(answer.len(), 3);
         assert_eq!(sent(&answer[1..2])[0] & 0x1f, 0x07, "the link is tested");
         client
@@ -111,9 +117,9 @@ fn a_client_that_has_answered_waits_for_the_decision() {
     assert_eq!(client.deliver_body(Kind::Response, TEST), [done]);
     // Of one that tests it is not known when it answers.
     let (mut client, _) = begin_with(Role::Client, Version::V1, same());
-    client.receive(0, &vector("L1"));
+    client.receive(FIRST, &vector("L1"));
     assert_eq!(
-        list(client.llc.on_link_prepared(0, Ok(()), client.now)).len(),
+        list(client.llc.on_link_prepared(FIRST, Ok(()), client.now)).len(),
         2
     );
     client.deliver_body(Kind::Response, TEST);
@@ -125,7 +131,7 @@ fn a_client_that_has_answered_waits_for_the_decision() {
     assert_eq!(client.sleep(1), [undecided]);
     // The link is lost, which may be because the server declines.
     let mut client = answered();
-    assert_eq!(list(client.llc.on_link_down(0, client.now)), []);
+    assert_eq!(list(client.llc.on_link_down(FIRST, client.now)), []);
     assert!(client.llc.has_answered());
     // Before the answer none of this means anything.
     let (mut client, _) = begin(Role::Client, Version::V1);
@@ -139,7 +145,7 @@ fn a_server_whose_test_is_not_answered_gives_up() {
     let (mut server, _) = begin(Role::Server, Version::V1);
     server.sleep(1900);
     let answer = vector("L2");
-    let test = server.receive(0, &answer);
+    let test = server.receive(FIRST, &answer);
     assert_eq!(sent(&test)[0] & 0x1f, 0x07);
     assert_eq!(server.sleep(999), []);
     let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
@@ -188,7 +194,7 @@ fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
     // The thread, which has not been awake yet, has the peer wait as long as it was late itself.
     assert_eq!(server.sleep(504), []);
     let answer = vector("L2");
-    let test = server.receive(0, &answer);
+    let test = server.receive(FIRST, &answer);
     assert_eq!(sent(&test)[0] & 0x1f, 0x07);
 
     // There is an end to it.
@@ -204,7 +210,7 @@ fn a_server_that_tests_a_slow_client_gives_it_more_time() {
     let slow = Grace::new(Duration::from_millis(750));
     for (peer, millis) in [(Peer::Other, 2000), (Peer::Same(slow), 4000)] {
         let (mut server, _) = begin_with(Role::Server, Version::V1, peer);
-        server.receive(0, &vector("L2"));
+        server.receive(FIRST, &vector("L2"));
         assert_eq!(server.sleep(millis - 1), []);
         let silent = Action::Finished(Finished::FirstContact(Err(FirstContactError::Silent)));
         assert_eq!(server.sleep(1), [silent]);
@@ -218,7 +224,10 @@ fn the_server_sends_the_vector_and_takes_the_vector() {
     want[30..34].copy_from_slice(&0x0100_0002u32.to_be_bytes());
     assert_eq!(sent(&actions), want);
     let actions = answered(&mut server, &vector("L2"));
-    assert!(matches!(actions[0], Action::ActivateLink { slot: 0, .. }));
+    assert!(matches!(
+        actions[0],
+        Action::ActivateLink { idx: FIRST, .. }
+    ));
     let done = Action::Finished(Finished::FirstContact(Ok(())));
     assert_eq!(actions.last(), Some(&done));
 }
@@ -240,11 +249,11 @@ fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
     );
 
     let mut client = End::new(Role::Client, Version::V1);
-    client.links[1] = LinkNum::NONE;
-    let rejection = sent(&client.receive(0, &offer));
+    client.links[SECOND] = LinkNum::NONE;
+    let rejection = sent(&client.receive(FIRST, &offer));
     assert_eq!(rejection[2..4], [2, 0xc0]);
     assert_eq!(
-        server.receive(0, &rejection),
+        server.receive(FIRST, &rejection),
         [Action::Ignored(Ignored::Unexpected)]
     );
 }
@@ -255,8 +264,8 @@ fn a_client_of_one_link_waits_for_no_second() {
     let request = sent(&actions);
     assert_eq!(request[34..36], [1, 255], "release 1 repeats the limits");
     let (mut client, _) = begin(Role::Client, Version::V2);
-    client.receive(0, &request);
-    let answers = list(client.llc.on_link_prepared(0, Ok(()), client.now));
+    client.receive(FIRST, &request);
+    let answers = list(client.llc.on_link_prepared(FIRST, Ok(()), client.now));
     let answer = sent(&answers[..1]);
     let actions = answered(&mut server, &answer);
     assert_eq!(sent(&actions[1..2])[0] & 0x1f, 0x07, "another test");
@@ -291,26 +300,26 @@ fn the_server_asks_twice_and_then_gives_up_before_the_client() {
 fn a_request_that_comes_twice_is_answered_once() {
     let (mut client, _) = begin(Role::Client, Version::V1);
     let request = vector("L1");
-    client.receive(0, &request);
+    client.receive(FIRST, &request);
     let ignored = [Action::Ignored(Ignored::Unexpected)];
-    assert_eq!(client.receive(0, &request), ignored);
+    assert_eq!(client.receive(FIRST, &request), ignored);
     assert_eq!(
-        list(client.llc.on_link_prepared(0, Ok(()), client.now)).len(),
+        list(client.llc.on_link_prepared(FIRST, Ok(()), client.now)).len(),
         3
     );
-    assert_eq!(client.receive(0, &request), ignored);
+    assert_eq!(client.receive(FIRST, &request), ignored);
 }
 
 #[test]
 fn a_client_that_prepares_its_link_has_no_deadline() {
     let (mut client, _) = begin(Role::Client, Version::V1);
     let request = vector("L1");
-    client.receive(0, &request);
+    client.receive(FIRST, &request);
     assert_eq!(client.llc.deadline(), None);
     assert_eq!(client.sleep(60_000), []);
     let failed = client
         .llc
-        .on_link_prepared(0, Err(Reason::LinkNotReady), client.now);
+        .on_link_prepared(FIRST, Err(Reason::LinkNotReady), client.now);
     assert_eq!(
         list(failed),
         [Action::Finished(Finished::FirstContact(Err(
@@ -323,9 +332,9 @@ fn a_client_that_prepares_its_link_has_no_deadline() {
 fn a_first_contact_ends_with_its_link_and_no_other() {
     for role in BOTH {
         let (mut end, _) = begin(role, Version::V2);
-        assert_eq!(list(end.llc.on_link_down(1, end.now)), []);
+        assert_eq!(list(end.llc.on_link_down(SECOND, end.now)), []);
         assert_eq!(
-            list(end.llc.on_link_down(0, end.now)),
+            list(end.llc.on_link_down(FIRST, end.now)),
             [Action::Finished(Finished::FirstContact(Err(
                 FirstContactError::Silent
             )))]
@@ -339,12 +348,12 @@ fn a_request_without_a_number_or_on_another_link_is_not_meant() {
     let (mut client, _) = begin(Role::Client, Version::V1);
     let mut request = vector("L1");
     assert_eq!(
-        client.receive(1, &request),
+        client.receive(SECOND, &request),
         [Action::Ignored(Ignored::OtherLink)]
     );
     request[29] = 0;
     assert_eq!(
-        client.receive(0, &request),
+        client.receive(FIRST, &request),
         [Action::Ignored(Ignored::UnknownLink)]
     );
     assert!(!client.llc.is_idle());
@@ -356,7 +365,7 @@ fn an_answer_about_another_link_does_not_confirm_this_one() {
     let mut answer = vector("L2");
     answer[29] = 9;
     assert_eq!(
-        server.receive(0, &answer),
+        server.receive(FIRST, &answer),
         [Action::Ignored(Ignored::OtherAnswer)]
     );
     assert!(!server.llc.is_idle());
@@ -372,7 +381,7 @@ fn a_message_of_the_other_version_is_dropped() {
         for name in messages {
             let message = vector(name);
             assert_eq!(
-                end.receive(0, &message),
+                end.receive(FIRST, &message),
                 [Action::Ignored(Ignored::WrongVersion)]
             );
         }
@@ -382,33 +391,36 @@ fn a_message_of_the_other_version_is_dropped() {
 
 #[test]
 fn test_link_is_sent_as_linux_does_and_returned_with_its_data() {
-    let said = list(Llc::new(params(Role::Client, Version::V1)).test_link(0));
+    let said = list(Llc::new(params(Role::Client, Version::V1)).test_link(FIRST));
     assert_eq!(sent(&said), vector("L10"));
     for role in BOTH {
         let mut end = End::new(role, Version::V1);
         let mut request = vector("L10");
         request[4..20].copy_from_slice(b"sixteen bytes...");
-        let answer = sent(&end.receive(0, &request));
+        let answer = sent(&end.receive(FIRST, &request));
         request[3] = 0x80;
         assert_eq!(answer, request);
-        assert_eq!(end.receive(0, &answer), [Action::Ignored(Ignored::Noted)]);
+        assert_eq!(
+            end.receive(FIRST, &answer),
+            [Action::Ignored(Ignored::Noted)]
+        );
     }
 }
 
 #[test]
 fn a_client_rejects_the_vector_with_the_vector() {
     let mut client = End::new(Role::Client, Version::V1);
-    client.links[1] = LinkNum::NONE;
+    client.links[SECOND] = LinkNum::NONE;
     let offer = vector("L4");
-    assert_eq!(sent(&client.receive(0, &offer)), vector("L5"));
+    assert_eq!(sent(&client.receive(FIRST, &offer)), vector("L5"));
 }
 
 #[test]
 fn a_client_rejects_a_version_2_link_in_44_bytes() {
     let mut client = End::new(Role::Client, Version::V2);
-    client.links[1] = LinkNum::NONE;
+    client.links[SECOND] = LinkNum::NONE;
     let offer = vector("L6");
-    let rejection = sent(&client.receive(0, &offer));
+    let rejection = sent(&client.receive(FIRST, &offer));
     assert_eq!(rejection.len(), 44);
     assert_eq!(rejection[0], 0x22);
     assert_eq!(rejection[3], 0xc1);
@@ -419,7 +431,7 @@ fn a_client_rejects_a_version_2_link_in_44_bytes() {
 fn a_server_answers_at_once_that_a_client_can_add_a_link() {
     let mut server = End::new(Role::Server, Version::V2);
     let request = vector("L12");
-    let actions = server.receive(0, &request);
+    let actions = server.receive(FIRST, &request);
     let answer = sent(&actions[..1]);
     assert_eq!(answer.len(), 44);
     assert_eq!((answer[0], answer[3]), (0x25, 0x80));
@@ -431,7 +443,7 @@ fn a_server_answers_at_once_that_a_client_can_add_a_link() {
 
     let mut client = End::new(Role::Client, Version::V2);
     for message in [request, answer] {
-        let actions = client.receive(0, &message);
+        let actions = client.receive(FIRST, &message);
         assert!(matches!(actions[..], [Action::Ignored(_)]), "{actions:?}");
     }
 }
@@ -443,7 +455,7 @@ fn messages_that_nobody_waits_for_are_dropped() {
         for name in ["L1", "L2", "L5", "L7"] {
             let message = vector(name);
             let ignored = [Action::Ignored(Ignored::Unexpected)];
-            assert_eq!(end.receive(0, &message), ignored, "{name}");
+            assert_eq!(end.receive(FIRST, &message), ignored, "{name}");
         }
     }
 }
@@ -453,10 +465,10 @@ fn the_end_of_all_links_ends_the_group_and_only_the_server_repeats_it() {
     let (message, reason) = (vector("L8"), DeleteReason::PROGRAM);
     for role in BOTH {
         let mut end = End::new(role, Version::V1);
-        let actions = end.receive(0, &message);
+        let actions = end.receive(FIRST, &message);
         assert_eq!(actions.last(), Some(&Action::TerminateGroup(reason)));
-        assert_eq!(sent(&list(end.llc.delete_all(Why::Idle, 0))), message);
-        let said = list(end.llc.delete_all(Why::ByPeer(reason), 0));
+        assert_eq!(sent(&list(end.llc.delete_all(Why::Idle, FIRST))), message);
+        let said = list(end.llc.delete_all(Why::ByPeer(reason), FIRST));
         match role {
             Role::Client => assert_eq!(said, []),
             Role::Server => assert_eq!(sent(&said), message),
@@ -466,7 +478,7 @@ fn the_end_of_all_links_ends_the_group_and_only_the_server_repeats_it() {
 
 // One link is deleted.
 
-const AGREED: LinkWork = LinkWork::DeleteLink(1, DeleteCause::Agreed);
+const AGREED: LinkWork = LinkWork::DeleteLink(SECOND, DeleteCause::Agreed);
 
 fn work(work: LinkWork) -> Action<'static> {
     Action::LinkWork(work)
@@ -564,9 +576,12 @@ fn a_deletion_waits_for_the_flow_under_way() {
 fn a_deletion_goes_on_without_an_answer_when_its_link_is_lost() {
     let mut server = End::new(Role::Server, Version::V2);
     server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
-    assert_eq!(list(server.llc.on_link_down(5, server.now)), []);
+    assert_eq!(
+        list(server.llc.on_link_down(LinkIdx::ALL[5], server.now)),
+        []
+    );
     let done = [work(AGREED), Action::Finished(Finished::DeleteLink)];
-    assert_eq!(list(server.llc.on_link_down(0, server.now)), done);
+    assert_eq!(list(server.llc.on_link_down(FIRST, server.now)), done);
 }
 
 #[test]
@@ -574,7 +589,7 @@ fn a_delayed_deletion_ends_with_its_link() {
     let mut server = End::new(Role::Server, Version::V2);
     server.announce(1).unwrap();
     server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
-    assert_eq!(list(server.llc.on_link_down(1, server.now)), []);
+    assert_eq!(list(server.llc.on_link_down(SECOND, server.now)), []);
     assert_eq!(server.sleep(2000).len(), 1);
     assert!(server.llc.is_idle());
 }

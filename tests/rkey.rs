@@ -27,6 +27,8 @@ use smc_proto::lgr::rtoken::{
     MAX_ROWS, //
 };
 use smc_proto::lgr::{
+    LinkIdx,
+    LinkMap,
     Role,
     RowId,
     Rtoken,
@@ -62,12 +64,15 @@ use smc_proto::wire::{
     Version, //
 };
 
-const LINKS: [LinkNum; LINK_SLOTS] = {
+const LINKS: LinkMap<LinkNum> = {
     let mut links = [LinkNum::NONE; LINK_SLOTS];
     links[0] = LinkNum(1);
     links[3] = LinkNum(2);
-    links
+    LinkMap(links)
 };
+
+const FIRST: LinkIdx = LinkIdx::FIRST;
+const OTHER: LinkIdx = LinkIdx::ALL[3];
 
 fn token(rkey: u32, addr: u64) -> Rtoken {
     Rtoken {
@@ -95,12 +100,12 @@ impl End {
         Rtokens::new(&mut self.rows)
     }
 
-    fn receive<'a>(&mut self, slot: usize, bytes: &'a [u8]) -> Actions<'a> {
+    fn receive<'a>(&mut self, idx: LinkIdx, bytes: &'a [u8]) -> Actions<'a> {
         let Ok(Received::Llc(message)) = Received::parse(bytes) else {
             panic!("not an LLC message");
         };
         let mut arrival = Arrival {
-            slot,
+            idx,
             spare: None,
             links: &LINKS,
             rtokens: &mut Rtokens::new(&mut self.rows),
@@ -112,12 +117,12 @@ impl End {
         let here = token(rkey, u64::from(rkey) << 12);
         let others = List::EMPTY;
         self.llc
-            .begin_confirm_rkey(0, Announcement { here, others }, self.now)
+            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now)
     }
 
     fn delete<'a>(&mut self, rkeys: &'a [WireRkey]) -> Result<Actions<'a>, Busy> {
         let deletion = Deletion::new(rkeys).expect("1 to 8 keys");
-        self.llc.begin_delete_rkey(0, deletion, self.now)
+        self.llc.begin_delete_rkey(FIRST, deletion, self.now)
     }
 }
 
@@ -148,34 +153,40 @@ fn the_vectors_fill_the_row_and_clear_it() {
     let request = vector("L9");
     let mut answer = request.clone();
     answer[3] = 0x80;
-    assert_eq!(sent(end.receive(0, &request)), answer);
-    assert_eq!(sent(end.receive(0, &request)), answer, "twice is once");
-    let row = end.table().find(0, Rkey(0x1111)).unwrap();
-    assert_eq!(end.table().get(row, 0), Some(token(0x1111, 0x1234_0000)));
-    assert_eq!(end.table().get(row, 3), Some(token(0x3333, 0x9abc_0000)));
-    assert_eq!(end.table().get(row, 1), None);
+    assert_eq!(sent(end.receive(FIRST, &request)), answer);
+    assert_eq!(sent(end.receive(FIRST, &request)), answer, "twice is once");
+    let row = end.table().find(FIRST, Rkey(0x1111)).unwrap();
+    assert_eq!(
+        end.table().get(row, FIRST),
+        Some(token(0x1111, 0x1234_0000))
+    );
+    assert_eq!(
+        end.table().get(row, OTHER),
+        Some(token(0x3333, 0x9abc_0000))
+    );
+    assert_eq!(end.table().get(row, LinkIdx::ALL[1]), None);
 
     let request = vector("L11");
     let mut answer = request.clone();
     answer[3] = 0x80;
-    assert_eq!(sent(end.receive(0, &request)), answer);
-    assert_eq!(end.table().get(row, 0), None);
-    assert_eq!(end.table().get(row, 3), None);
+    assert_eq!(sent(end.receive(FIRST, &request)), answer);
+    assert_eq!(end.table().get(row, FIRST), None);
+    assert_eq!(end.table().get(row, OTHER), None);
     // Now it is unknown: negative, the first of the mask.
     answer[3] = 0xa0;
     answer[5] = 0x80;
-    assert_eq!(sent(end.receive(0, &request)), answer);
+    assert_eq!(sent(end.receive(FIRST, &request)), answer);
 }
 
 #[test]
 fn a_full_table_asks_for_another_try_and_key_zero_does_not() {
     let mut end = End::new(Role::Server, Version::V1, 1);
     let mut request = vector("L9");
-    sent(end.receive(0, &request));
+    sent(end.receive(FIRST, &request));
     request[8] ^= 1;
-    assert_eq!(sent(end.receive(0, &request))[3], 0xb0);
+    assert_eq!(sent(end.receive(FIRST, &request))[3], 0xb0);
     request[5..9].fill(0);
-    assert_eq!(sent(end.receive(0, &request))[3], 0xa0);
+    assert_eq!(sent(end.receive(FIRST, &request))[3], 0xa0);
 }
 
 #[test]
@@ -185,11 +196,11 @@ fn other_links_that_are_not_there_are_passed_over() {
         let mut request = vector("L9");
         request[8] = number;
         request[17] = number;
-        assert_eq!(sent(end.receive(0, &request))[3], 0x80);
+        assert_eq!(sent(end.receive(FIRST, &request))[3], 0x80);
         let rkey = Rkey(0x1100 | u32::from(number));
-        let row = end.table().find(0, rkey).unwrap();
-        for slot in 1..LINK_SLOTS {
-            assert_eq!(end.table().get(row, slot), None);
+        let row = end.table().find(FIRST, rkey).unwrap();
+        for idx in &LinkIdx::ALL[1..] {
+            assert_eq!(end.table().get(row, *idx), None);
         }
     }
 }
@@ -197,27 +208,31 @@ fn other_links_that_are_not_there_are_passed_over() {
 #[test]
 fn keys_are_those_of_the_link_that_carries_the_message() {
     let mut end = End::new(Role::Client, Version::V1, 2);
-    sent(end.receive(0, &vector("L9")));
+    sent(end.receive(FIRST, &vector("L9")));
     let request = vector("L11");
-    assert_eq!(sent(end.receive(3, &request))[3], 0xa0, "not 0x1111 there");
-    assert!(end.table().find(0, Rkey(0x1111)).is_some());
+    assert_eq!(
+        sent(end.receive(OTHER, &request))[3],
+        0xa0,
+        "not 0x1111 there"
+    );
+    assert!(end.table().find(FIRST, Rkey(0x1111)).is_some());
 }
 
 #[test]
 fn version_2_counts_unknown_keys_and_names_one() {
     let mut end = End::new(Role::Client, Version::V2, 4);
-    end.table().add(0, token(1, 0)).unwrap();
+    end.table().add(FIRST, token(1, 0)).unwrap();
     let mut request = vec![0; 52];
     request[..5].copy_from_slice(&[0x29, 52, 0, 0, 11]);
     for (at, place) in request[8..52].chunks_exact_mut(4).enumerate() {
         place[3] = at as u8 + 1;
     }
-    let answer = sent(end.receive(0, &request));
+    let answer = sent(end.receive(FIRST, &request));
     assert_eq!(answer[3], 0xa0);
     assert_eq!(answer[5], 10, "all but one");
     assert_eq!(answer[4], 1, "one key follows");
     assert_eq!(answer[8..12], [0, 0, 0, 2], "the first unknown one");
-    assert!(end.table().find(0, Rkey(1)).is_none());
+    assert!(end.table().find(FIRST, Rkey(1)).is_none());
 }
 
 #[test]
@@ -227,14 +242,14 @@ fn an_answer_has_44_bytes_however_many_keys_were_deleted() {
     request[..5].copy_from_slice(&[0x29, 44, 0, 0, 255]);
     for (at, place) in request[8..].chunks_exact_mut(4).enumerate() {
         place[3] = at as u8 + 1;
-        end.table().add(0, token(at as u32 + 1, 0)).unwrap();
+        end.table().add(FIRST, token(at as u32 + 1, 0)).unwrap();
     }
-    let answer = sent(end.receive(0, &request));
+    let answer = sent(end.receive(FIRST, &request));
     assert_eq!(answer.len(), 44);
     assert_eq!((answer[3], answer[5]), (0x80, 0));
     assert_eq!(answer[8..12], [0, 0, 0, 1]);
     // All again: 255 unknown ones.
-    let answer = sent(end.receive(0, &request));
+    let answer = sent(end.receive(FIRST, &request));
     assert_eq!(answer.len(), 44);
     assert_eq!((answer[3], answer[5]), (0xa0, 255));
 }
@@ -244,7 +259,7 @@ fn a_late_answer_does_not_end_the_next_request() {
     let mut us = End::new(Role::Client, Version::V1, 4);
     let mut peer = End::new(Role::Server, Version::V1, 4);
     let first = sent(us.announce(1).unwrap());
-    let late = sent(peer.receive(0, &first));
+    let late = sent(peer.receive(FIRST, &first));
 
     us.now = Instant::ZERO.saturating_add(Duration::from_secs(2));
     let timed_out = Finished::ConfirmRkey(Err(RkeyError::TimedOut));
@@ -252,20 +267,20 @@ fn a_late_answer_does_not_end_the_next_request() {
 
     let second = sent(us.announce(2).unwrap());
     assert_eq!(
-        only(us.receive(0, &late)),
+        only(us.receive(FIRST, &late)),
         Action::Ignored(Ignored::OtherAnswer)
     );
-    let right = sent(peer.receive(0, &second));
+    let right = sent(peer.receive(FIRST, &second));
     assert_eq!(
-        only(us.receive(3, &right)),
+        only(us.receive(OTHER, &right)),
         Action::Ignored(Ignored::OtherLink)
     );
     assert_eq!(
-        only(us.receive(0, &right)),
+        only(us.receive(FIRST, &right)),
         Action::Finished(Finished::ConfirmRkey(Ok(())))
     );
     assert_eq!(
-        only(us.receive(0, &right)),
+        only(us.receive(FIRST, &right)),
         Action::Ignored(Ignored::Unexpected)
     );
 }
@@ -275,17 +290,17 @@ fn an_answer_of_the_other_kind_is_no_answer() {
     let mut us = End::new(Role::Client, Version::V2, 4);
     let mut peer = End::new(Role::Server, Version::V2, 4);
     let confirm = sent(us.announce(7).unwrap());
-    let confirmed = sent(peer.receive(0, &confirm));
+    let confirmed = sent(peer.receive(FIRST, &confirm));
     assert_eq!(us.llc.abandon(us.now), Actions::default());
     let keys = [WireRkey::from(Rkey(7))];
     let delete = sent(us.delete(&keys).unwrap());
     assert_eq!(
-        only(us.receive(0, &confirmed)),
+        only(us.receive(FIRST, &confirmed)),
         Action::Ignored(Ignored::OtherAnswer)
     );
-    let deleted = sent(peer.receive(0, &delete));
+    let deleted = sent(peer.receive(FIRST, &delete));
     assert_eq!(
-        only(us.receive(0, &deleted)),
+        only(us.receive(FIRST, &deleted)),
         Action::Finished(Finished::DeleteRkey(Ok(())))
     );
 }
@@ -302,7 +317,7 @@ fn an_answer_without_keys_counts_in_version_2() {
         answer[3] = flags;
         answer[8..12].fill(0);
         assert_eq!(
-            only(us.receive(0, &answer)),
+            only(us.receive(FIRST, &answer)),
             Action::Finished(Finished::DeleteRkey(result))
         );
     }
@@ -313,9 +328,12 @@ fn a_request_ends_with_its_link() {
     let mut us = End::new(Role::Server, Version::V2, 4);
     sent(us.announce(1).unwrap());
     assert_eq!(us.announce(2).map(only), Err(Busy));
-    assert_eq!(us.llc.on_link_down(3, us.now), Actions::default());
+    assert_eq!(us.llc.on_link_down(OTHER, us.now), Actions::default());
     let lost = Finished::ConfirmRkey(Err(RkeyError::LinkLost));
-    assert_eq!(only(us.llc.on_link_down(0, us.now)), Action::Finished(lost));
+    assert_eq!(
+        only(us.llc.on_link_down(FIRST, us.now)),
+        Action::Finished(lost)
+    );
     assert!(us.announce(2).is_ok());
 }
 
@@ -329,17 +347,17 @@ fn a_deletion_takes_one_to_eight_keys() {
 }
 
 /// What the table should hold: for each live row what was put into it.
-type Model = BTreeMap<usize, (RowId, [Option<Rtoken>; LINK_SLOTS])>;
+type Model = BTreeMap<usize, (RowId, LinkMap<Option<Rtoken>>)>;
 
 fn check(table: &Rtokens<'_>, model: &Model, dead: &[RowId]) {
     for (row, tokens) in model.values() {
-        for (slot, token) in tokens.iter().enumerate() {
-            assert_eq!(table.get(*row, slot), *token);
+        for idx in LinkIdx::ALL {
+            assert_eq!(table.get(*row, idx), tokens[idx]);
         }
     }
     for row in dead {
-        for slot in 0..LINK_SLOTS {
-            assert_eq!(table.get(*row, slot), None, "a dead row came back");
+        for idx in LinkIdx::ALL {
+            assert_eq!(table.get(*row, idx), None, "a dead row came back");
         }
     }
 }
@@ -354,26 +372,24 @@ fn the_table_does_what_a_simple_model_does() {
         let mut dead = Vec::new();
         let mut next = 0;
         for _ in 0..100 {
-            let slot = rng.below(3) as usize;
+            let idx = *rng.pick(&LinkIdx::ALL[..3]);
             let this = token(rng.below(8), rng.below(2).into());
             match rng.below(5) {
                 0 | 1 => {
-                    let known = model
-                        .values()
-                        .find(|(_, tokens)| tokens[slot] == Some(this));
+                    let known = model.values().find(|(_, tokens)| tokens[idx] == Some(this));
                     let known = known.map(|(row, _)| *row);
-                    let result = table.add(slot, this);
+                    let result = table.add(idx, this);
                     match (this.rkey.0, known) {
                         (0, _) => assert_eq!(result, Err(Refused::NoKey)),
                         (_, Some(row)) => {
                             // Of several rows with the same token any is right.
                             let found = result.unwrap();
-                            assert!(found == row || table.get(found, slot) == Some(this));
+                            assert!(found == row || table.get(found, idx) == Some(this));
                         }
                         (_, None) if model.len() == 6 => assert_eq!(result, Err(Refused::Full)),
                         (_, None) => {
-                            let mut tokens = [None; LINK_SLOTS];
-                            tokens[slot] = Some(this);
+                            let mut tokens = LinkMap::default();
+                            tokens[idx] = Some(this);
                             model.insert(next, (result.unwrap(), tokens));
                             next += 1;
                         }
@@ -383,19 +399,19 @@ fn the_table_does_what_a_simple_model_does() {
                     let keys: Vec<usize> = model.keys().copied().collect();
                     if let Some(key) = keys.first() {
                         let (row, tokens) = model.get_mut(key).unwrap();
-                        if table.set(*row, slot, this).is_ok() {
-                            tokens[slot] = Some(this);
+                        if table.set(*row, idx, this).is_ok() {
+                            tokens[idx] = Some(this);
                         } else {
                             assert_eq!(this.rkey.0, 0);
                         }
                     }
                 }
                 3 => {
-                    let is_meant = |tokens: &[Option<Rtoken>; LINK_SLOTS]| {
-                        tokens[slot].is_some_and(|token| token.rkey == this.rkey)
+                    let is_meant = |tokens: &LinkMap<Option<Rtoken>>| {
+                        tokens[idx].is_some_and(|token| token.rkey == this.rkey)
                     };
                     let meant = model.values().any(|(_, tokens)| is_meant(tokens));
-                    assert_eq!(table.delete(slot, this.rkey), meant);
+                    assert_eq!(table.delete(idx, this.rkey), meant);
                     model.retain(|_, (row, tokens)| {
                         let goes = is_meant(tokens);
                         if goes {
@@ -405,9 +421,9 @@ fn the_table_does_what_a_simple_model_does() {
                     });
                 }
                 _ if rng.one_in(8) => {
-                    table.delete_link(slot);
+                    table.delete_link(idx);
                     model.retain(|_, (row, tokens)| {
-                        tokens[slot] = None;
+                        tokens[idx] = None;
                         let goes = tokens.iter().all(Option::is_none);
                         if goes {
                             dead.push(*row);
@@ -428,9 +444,9 @@ fn the_table_takes_as_many_rows_as_the_protocol_allows() {
     let mut rows = vec![Row::EMPTY; MAX_ROWS + 1];
     let mut table = Rtokens::new(&mut rows);
     for key in 1..=MAX_ROWS as u32 {
-        table.add(0, token(key, 0)).unwrap();
+        table.add(FIRST, token(key, 0)).unwrap();
     }
-    assert_eq!(table.add(0, token(999, 0)), Err(Refused::Full));
+    assert_eq!(table.add(FIRST, token(999, 0)), Err(Refused::Full));
 }
 
 /// Both sides announce and delete at once; answers are late or come twice.
@@ -477,7 +493,7 @@ fn crossing_announcements_leave_each_side_with_what_the_other_has() {
                     let side = packet.from.peer();
                     let end = &mut ends[side.index()];
                     end.now = net.now();
-                    let actions = end.receive(0, &packet.message);
+                    let actions = end.receive(FIRST, &packet.message);
                     carry(side, actions, end, &mut net, &mut rng);
                 }
             }
@@ -485,7 +501,7 @@ fn crossing_announcements_leave_each_side_with_what_the_other_has() {
         for side in Side::BOTH {
             let there = &mut ends[side.peer().index()];
             for (rkey, announced) in &wishes[side.index()] {
-                let found = there.table().find(0, Rkey(*rkey)).is_some();
+                let found = there.table().find(FIRST, Rkey(*rkey)).is_some();
                 assert_eq!(found, *announced, "{side:?} key {rkey}");
             }
         }

@@ -188,7 +188,7 @@ impl Conn {
     ) -> Result<Arc<Self>> {
         let group = reservation.group().clone();
         let token = group.next_token()?;
-        let (slot, link) = (at.slot, at.link.clone());
+        let (idx, link) = (at.idx, at.link.clone());
         let inner = Inner {
             stream: Stream::new(rmbe.size()),
             cdc_hold: CdcHold::default(),
@@ -222,7 +222,7 @@ impl Conn {
             }),
             GFP_KERNEL,
         )?;
-        reservation.join(token, slot, conn.clone())?;
+        reservation.join(token, idx, conn.clone())?;
         // A failover of that link before the join has missed this connection.
         if !link.is_up() {
             conn.group.leave(token);
@@ -246,7 +246,7 @@ impl Conn {
         self.inner.lock().rmbe.clone()
     }
 
-    /// Returns the link used for sending, and its slot.
+    /// Returns the link used for sending, and its index.
     pub(crate) fn link_ref(&self) -> LinkRef {
         self.inner.lock().at.clone()
     }

@@ -51,7 +51,8 @@ use smc_proto::{
     handshake::Failure,
     lgr::{
         find::Wanted,
-        End, //
+        End,
+        LinkIdx, //
     },
     reason::Reason,
     time::Duration, //
@@ -63,7 +64,6 @@ use crate::{
         ConnReservation,
         LgrScheduler,
         LinkGroup,
-        FIRST,
         LINK_WORK, //
     },
     link::{
@@ -344,7 +344,7 @@ pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortInfo) ->
 /// device was removed and re-added, with the same queue pair numbers. A handshake that names one of them would find the
 /// wrong group. May sleep.
 pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
-    let Some(end) = new.link(FIRST).map(|link| link.end()) else {
+    let Some(end) = new.link(LinkIdx::FIRST).map(|link| link.end()) else {
         return;
     };
     fail_links(LinkError::Replaced, |group, link| {
@@ -360,10 +360,10 @@ fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
         return;
     };
     for group in groups.list.lock().iter() {
-        for (slot, link) in group.links().iter().enumerate() {
-            if let Some(link) = link.as_ref().filter(|link| is_it(group, link)) {
+        for (idx, link) in group.links().present() {
+            if is_it(group, link) {
                 link.fail(why);
-                group.delete_lost_link(slot);
+                group.delete_lost_link(idx);
             }
         }
     }

@@ -37,6 +37,7 @@ use smc_proto::{
     },
     lgr::{
         End,
+        LinkIdx,
         Role,
         TcpEnds, //
     },
@@ -61,8 +62,7 @@ use crate::{
         LgrParams,
         LinkGroup,
         LinkRef,
-        Times,
-        FIRST, //
+        Times, //
     },
     link::Link,
     local::{
@@ -210,7 +210,7 @@ impl Session<'_> {
             internal(e)
         })?;
         let at = LinkRef {
-            slot: FIRST,
+            idx: LinkIdx::FIRST,
             link: link.clone(),
         };
         let id = self.local.next_group_id();
@@ -240,7 +240,7 @@ impl Session<'_> {
         let group = reservation.group();
         let namespace = namespace::of(sk);
         let stats = &namespace.stats.receive_buffers;
-        let rmbe = group.rmbs.take(at.slot, &at.link, want, stats);
+        let rmbe = group.rmbs.take(at.idx, &at.link, want, stats);
         if memory::is_short() || rmbe.is_err() {
             groups::relieve();
         }
@@ -287,10 +287,10 @@ impl Session<'_> {
 
     /// Our end of the connection and of its link, as ACCEPT and CONFIRM have it.
     fn endpoint(&self, conn: &Conn, at: &LinkRef) -> Result<SmcR, Reason> {
-        let LinkRef { slot, link } = at;
+        let LinkRef { idx, link } = at;
         let port = link.port();
         let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-        let rtoken = rmbe.rmb().rtoken(*slot).ok_or(Reason::NoActiveLink)?;
+        let rtoken = rmbe.rmb().rtoken(*idx).ok_or(Reason::NoActiveLink)?;
         Ok(SmcR {
             peer_id: self.local.peer_id(),
             gid: port.gid,

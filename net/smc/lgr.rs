@@ -44,7 +44,8 @@ use smc_proto::{
             MAX_ROWS, //
         },
         token,
-        End, //
+        End,
+        LinkIdx, //
     },
     time::{
         Duration,
@@ -141,9 +142,6 @@ impl_has_work! {
 /// The id of the work item that processes [`LinkGroup::next_link_work`].
 pub(crate) const LINK_WORK: u64 = 1;
 
-/// The slot of the first link.
-pub(crate) const FIRST: usize = 0;
-
 /// The last alert token assigned; one counter for all groups.
 static LAST_TOKEN: Atomic<u32> = Atomic::new(0);
 
@@ -219,21 +217,21 @@ impl LinkGroup {
         self.table.lock().conns.len()
     }
 
-    /// Delivers a CDC message, received on the link in `slot`, to the connection with that alert token. Does not sleep.
-    pub(crate) fn on_cdc(&self, slot: usize, token: AlertToken, cdc: &Cdc) {
+    /// Delivers a CDC message, received on link `idx`, to the connection with that alert token. Does not sleep.
+    pub(crate) fn on_cdc(&self, idx: LinkIdx, token: AlertToken, cdc: &Cdc) {
         let member = self.table.lock().conns.find(token);
         if let Some(member) = member {
-            member.on_cdc(slot, cdc);
+            member.on_cdc(idx, cdc);
         }
     }
 
     // --- Send slots.
 
-    /// Puts a connection into the queue for a send slot of the link in `slot`.
-    pub(crate) fn wait_for_slot(&self, token: AlertToken, slot: usize) {
+    /// Puts a connection into the queue for a send slot of link `idx`.
+    pub(crate) fn wait_for_slot(&self, token: AlertToken, idx: LinkIdx) {
         let mut table = self.table.lock();
-        table.conns.wait(token, slot);
-        if let Some(link) = self.link(slot) {
+        table.conns.wait(token, idx);
+        if let Some(link) = self.link(idx) {
             link.want_slot(true);
         }
     }
@@ -243,14 +241,14 @@ impl LinkGroup {
         self.table.lock().conns.stop_waiting(token);
     }
 
-    /// Lets connections send, longest waiting first, while the link in `slot` has free send slots. Does not sleep.
-    pub(crate) fn on_free_slot(&self, slot: usize) {
-        let Some(link) = self.link(slot) else {
+    /// Lets connections send, longest waiting first, while link `idx` has free send slots. Does not sleep.
+    pub(crate) fn on_free_slot(&self, idx: LinkIdx) {
+        let Some(link) = self.link(idx) else {
             return;
         };
         loop {
             let mut table = self.table.lock();
-            if !table.conns.has_waiters_for(slot) {
+            if !table.conns.has_waiters_for(idx) {
                 // The end of the group waits until all slots are free.
                 link.want_slot(table.conns.is_closed());
                 break;
@@ -260,7 +258,7 @@ impl LinkGroup {
             if !link.has_slot() {
                 break;
             }
-            let member = table.conns.next_waiter(slot);
+            let member = table.conns.next_waiter(idx);
             drop(table);
             // A connection with nothing left to send leaves the slot to the next.
             if let Some(member) = member {
@@ -283,8 +281,8 @@ impl LinkGroup {
         f(&mut Rtokens::new(&mut table.rtokens))
     }
 
-    /// Returns the RToken of the peer's RMB in `row` for the link in `slot`.
-    pub(crate) fn rtoken(&self, row: RowId, slot: usize) -> Option<Rtoken> {
-        self.with_rtokens(|rtokens| rtokens.get(row, slot))
+    /// Returns the RToken of the peer's RMB in `row` for link `idx`.
+    pub(crate) fn rtoken(&self, row: RowId, idx: LinkIdx) -> Option<Rtoken> {
+        self.with_rtokens(|rtokens| rtokens.get(row, idx))
     }
 }

@@ -19,7 +19,7 @@ use smc_proto::{
         balance,
         redundancy::Occasion,
         End,
-        LINK_SLOTS, //
+        LinkIdx, //
     },
     llc::{
         link_work::{
@@ -43,10 +43,10 @@ impl WorkItem<LINK_WORK> for LinkGroup {
         while let Some(work) = this.next_link_work() {
             match work {
                 LinkWork::FlushRx => flush_rx(&this),
-                LinkWork::DeleteLink(slot, why) => delete_link(&this, slot, why),
-                LinkWork::AcceptAddLink { on, slot, link } => add::answer(&this, on, slot, &link),
-                LinkWork::ConnectLink(slot, peer) => add::connect(&this, slot, &peer),
-                LinkWork::PrepareLink(slot) => add::prepare(&this, slot),
+                LinkWork::DeleteLink(idx, why) => delete_link(&this, idx, why),
+                LinkWork::AcceptAddLink { on, idx, link } => add::answer(&this, on, idx, &link),
+                LinkWork::ConnectLink(idx, peer) => add::connect(&this, idx, &peer),
+                LinkWork::PrepareLink(idx) => add::prepare(&this, idx),
                 LinkWork::Rebalance => rebalance(&this),
                 LinkWork::AddLink(why) => try_add_link(&this, why),
             }
@@ -71,8 +71,8 @@ fn flush_rx(group: &LinkGroup) {
 fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
     let ports = group.ports();
     match group.with_llc(|llc, _| llc.core.plan_add_link(&ports)) {
-        Some(AddPlan::DeleteFirst(slot)) => {
-            delete_link(group, slot, DeleteCause::AsymmetricUnneeded);
+        Some(AddPlan::DeleteFirst(idx)) => {
+            delete_link(group, idx, DeleteCause::AsymmetricUnneeded);
         }
         Some(AddPlan::Offer) => add::offer(group, why),
         Some(AddPlan::Invite) => add::invite(group),
@@ -87,52 +87,52 @@ fn rebalance(group: &LinkGroup) {
         return;
     }
     let carriers = group.carriers();
-    let can_carry = |slot: usize| carriers.get(slot).is_some_and(|can| *can);
-    for slot in 0..LINK_SLOTS {
-        let left = Cell::new(balance::surplus(&group.loads_of(&carriers), slot));
+    let can_carry = |idx| carriers[idx];
+    for idx in LinkIdx::ALL {
+        let left = Cell::new(balance::surplus(&group.loads_of(&carriers), idx));
         group.for_each(|member| {
-            if left.get() > 0 && member.rebalance_from(slot, &can_carry) {
+            if left.get() > 0 && member.rebalance_from(idx, &can_carry) {
                 left.set(left.get() - 1);
             }
         });
     }
 }
 
-/// Deletes the link in a slot: moves its connections to other links, and sends DELETE LINK if the peer does not know.
-fn delete_link(group: &Arc<LinkGroup>, slot: usize, cause: DeleteCause) {
-    let Some(link) = group.link(slot) else {
+/// Deletes a link: moves its connections to other links, and sends DELETE LINK if the peer does not know.
+fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
+    let Some(link) = group.link(idx) else {
         return;
     };
     if cause == DeleteCause::LostPath && link.is_up() {
-        // The link that failed is gone, and this is a new one in its slot.
+        // The link that failed is gone, and this is a new one in its place.
         return;
     }
-    let was_active = group.with_llc(|llc, _| llc.core.stop_watching(slot));
+    let was_active = group.with_llc(|llc, _| llc.core.stop_watching(idx));
     link.stop();
     group.note_given_up(&link);
-    group.on_llc_link_down(slot);
+    group.on_llc_link_down(idx);
     let Some((on, _)) = group.active_link() else {
         // The end of the group does the rest.
         return group.terminate_soon(End::LinkLost);
     };
-    group.for_each(|member| member.fail_over_from(slot));
+    group.for_each(|member| member.fail_over_from(idx));
     if was_active {
         let params = DeleteLinkParams {
             on,
-            slot,
+            idx,
             link_num: link.number(),
             cause,
         };
         group.run_llc(|llc, _, now| llc.delete_link(params, now));
     }
     // Not in `clear_link`: where an offer was given up for another one, the peer's RKeys belong to that.
-    group.with_rtokens(|rtokens| rtokens.delete_link(slot));
-    clear_link(group, slot);
+    group.with_rtokens(|rtokens| rtokens.delete_link(idx));
+    clear_link(group, idx);
 }
 
-/// Clears a slot, so that no resource of the link's device is left in the group (C function `smcr_link_clear`).
-fn clear_link(group: &LinkGroup, slot: usize) {
-    let Some(link) = group.link(slot) else {
+/// Clears the slot of a link, so that no resource of its device is left in the group (C function `smcr_link_clear`).
+fn clear_link(group: &LinkGroup, idx: LinkIdx) {
+    let Some(link) = group.link(idx) else {
         return;
     };
     let device = link.device();
@@ -141,8 +141,8 @@ fn clear_link(group: &LinkGroup, slot: usize) {
         group.sndbufs.unmap(&device);
     }
     let _ = group.rmbs.try_for_each(|rmb| {
-        rmb.unmap(slot);
+        rmb.unmap(idx);
         Ok(())
     });
-    group.take_link(slot);
+    group.take_link(idx);
 }

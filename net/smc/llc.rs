@@ -19,6 +19,7 @@ use kernel_ext::time;
 use smc_proto::{
     lgr::{
         End,
+        LinkIdx,
         Rtokens, //
     },
     llc::{
@@ -60,22 +61,22 @@ use crate::{
 struct Todo {
     wake: bool,
     end: Option<End>,
-    /// The slot of a link that failed, and why.
-    broken: Option<(usize, LinkError)>,
+    /// The index of a link that failed, and why.
+    broken: Option<(LinkIdx, LinkError)>,
     /// The core ignored the event.
     is_ignored: bool,
 }
 
 impl LinkGroup {
-    /// Processes an LLC message received on the link in `slot`. Does not sleep.
-    fn on_llc(self: &Arc<Self>, slot: usize, message: &Message<'_>) {
+    /// Processes an LLC message received on link `idx`. Does not sleep.
+    fn on_llc(self: &Arc<Self>, idx: LinkIdx, message: &Message<'_>) {
         if let Some(number) = message.echoed() {
-            self.on_echo(slot, number);
+            self.on_echo(idx, number);
         }
-        let (links, spare) = (self.link_numbers(), self.spare_slot());
+        let (links, spare) = (self.link_numbers(), self.spare_idx());
         self.run_llc(|llc, rtokens, now| {
             let mut arrival = Arrival {
-                slot,
+                idx,
                 spare,
                 links: &links,
                 rtokens,
@@ -88,14 +89,14 @@ impl LinkGroup {
     }
 
     /// Sends a TEST_LINK with a number, which the response repeats. Does not sleep.
-    pub(crate) fn ask_echo(self: &Arc<Self>, slot: usize, number: u64) {
-        self.run_llc(|llc, _, _| llc.echo(slot, number));
+    pub(crate) fn ask_echo(self: &Arc<Self>, idx: LinkIdx, number: u64) {
+        self.run_llc(|llc, _, _| llc.echo(idx, number));
     }
 
     /// Called after a link went down: ends waits for messages on it.
-    pub(crate) fn on_llc_link_down(self: &Arc<Self>, slot: usize) {
-        self.forget_echo(slot);
-        self.run_llc(|llc, _, now| llc.on_link_down(slot, now));
+    pub(crate) fn on_llc_link_down(self: &Arc<Self>, idx: LinkIdx) {
+        self.forget_echo(idx);
+        self.run_llc(|llc, _, now| llc.on_link_down(idx, now));
     }
 
     /// Runs a step of the core and carries out its actions. Returns false if the core ignored the event. Arms the timer
@@ -120,8 +121,8 @@ impl LinkGroup {
         if todo.wake {
             self.wake_llc_waiters();
         }
-        if let Some((slot, why)) = todo.broken {
-            self.link(slot).inspect(|link| link.fail(why));
+        if let Some((idx, why)) = todo.broken {
+            self.link(idx).inspect(|link| link.fail(why));
         }
         if has_link_work {
             self.schedule_link_work();
@@ -143,24 +144,24 @@ impl LinkGroup {
         todo: &mut Todo,
     ) {
         match action {
-            Action::Send { slot, message } => {
-                if self.send_llc(*slot, message, order).is_err() {
-                    todo.broken = Some((*slot, LinkError::Post));
+            Action::Send { idx, message } => {
+                if self.send_llc(*idx, message, order).is_err() {
+                    todo.broken = Some((*idx, LinkError::Post));
                 }
             }
-            Action::PrepareLink { slot, link_num } => {
-                if let Some(link) = self.link(*slot) {
+            Action::PrepareLink { idx, link_num } => {
+                if let Some(link) = self.link(*idx) {
                     link.set_number(*link_num);
                 }
                 state.prepare = true;
                 todo.wake = true;
             }
-            Action::ActivateLink { slot, peer_uid } => {
-                if let Some(link) = self.link(*slot) {
+            Action::ActivateLink { idx, peer_uid } => {
+                if let Some(link) = self.link(*idx) {
                     link.activate(*peer_uid);
                 }
             }
-            Action::LinkDead { slot } => todo.broken = Some((*slot, LinkError::TestLinkTimeout)),
+            Action::LinkDead { idx } => todo.broken = Some((*idx, LinkError::TestLinkTimeout)),
             Action::TerminateGroup(reason) => {
                 state.is_over = true;
                 todo.wake = true;
@@ -189,9 +190,9 @@ impl LinkGroup {
     }
 
     /// Handles a failed link: queues its deletion if another one is active, else ends the group. Does not sleep.
-    pub(crate) fn delete_lost_link(self: &Arc<Self>, slot: usize) {
+    pub(crate) fn delete_lost_link(self: &Arc<Self>, idx: LinkIdx) {
         match self.active_link() {
-            Some(_) => self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::LostPath)),
+            Some(_) => self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath)),
             None => self.terminate_soon(End::LinkLost),
         }
     }
@@ -220,16 +221,13 @@ impl LinkGroup {
     /// Tests links on which no message arrived for long. Returns when to request acknowledgements.
     fn test_links(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let links = self.links();
-        let links = || {
-            let all = links.iter().enumerate();
-            all.filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
-        };
         self.with_llc(|state, _| {
-            links().for_each(|(slot, link)| state.core.on_heard(slot, link.last_rx()));
+            let all = links.present();
+            all.for_each(|(idx, link)| state.core.on_heard(idx, link.last_rx()));
         });
         let mut ask = None;
-        for (slot, link) in links() {
-            self.run_llc(|llc, _, _| llc.on_link_timeout(slot, now));
+        for (idx, link) in links.present() {
+            self.run_llc(|llc, _, _| llc.on_link_timeout(idx, now));
             ask = [ask, link.request_ack_if_due(now)]
                 .into_iter()
                 .flatten()
@@ -247,11 +245,9 @@ impl LinkGroup {
         if self.active_link().is_some() && self.drain() {
             self.send_delete_all();
         }
-        for (slot, link) in self.close_links().iter().enumerate() {
-            if let Some(link) = link {
-                self.on_llc_link_down(slot);
-                link.shut_down();
-            }
+        for (idx, link) in self.close_links().present() {
+            self.on_llc_link_down(idx);
+            link.shut_down();
         }
         self.for_each(|member| member.on_link_gone());
         self.rmbs.clear();
@@ -266,10 +262,10 @@ impl LinkGroup {
     /// For the same reason nothing is sent to a peer from which nothing arrives any more: soft RoCE receives nothing
     /// while its device is removed. The peer detects that by its tests of the link.
     fn send_delete_all(self: &Arc<Self>) {
-        let (Some(why), Some((slot, link))) = (self.terminating(), self.active_link()) else {
+        let (Some(why), Some((idx, link))) = (self.terminating(), self.active_link()) else {
             return;
         };
-        self.run_llc(|llc, _, _| llc.delete_all(why, slot));
+        self.run_llc(|llc, _, _| llc.delete_all(why, idx));
         self.drain();
         let end = now().saturating_add(ANSWER_WAIT);
         loop {
@@ -283,8 +279,8 @@ impl LinkGroup {
     }
 
     /// Encodes a message and posts it. Does not sleep.
-    fn send_llc(&self, slot: usize, message: &Message<'_>, order: PeerOrder) -> Result {
-        let link = self.link(slot).ok_or(ENOLINK)?;
+    fn send_llc(&self, idx: LinkIdx, message: &Message<'_>, order: PeerOrder) -> Result {
+        let link = self.link(idx).ok_or(ENOLINK)?;
         link.send_llc(message.wire_len(), |buf| {
             message.emit(order, buf).map_err(|_| EMSGSIZE)?;
             Ok(())

@@ -47,8 +47,9 @@ use smc_proto::{
         RmbeIndex, //
     },
     lgr::{
-        Rtoken,
-        LINK_SLOTS, //
+        LinkIdx,
+        LinkMap,
+        Rtoken, //
     },
     llc::rkey::Deletion,
     time::Instant, //
@@ -86,9 +87,9 @@ pub(crate) struct Rmb {
     blocks: KVec<Arc<Block>>,
     /// The address for the peer: an arbitrary value, so that it does not reveal our memory addresses.
     iova: u64,
-    /// The memory region (MR) on each link, by slot.
+    /// The memory region (MR) on each link, by index.
     #[pin]
-    mrs: SpinLock<[Option<OnLink>; LINK_SLOTS]>,
+    mrs: SpinLock<LinkMap<Option<OnLink>>>,
     #[pin]
     used: SpinLock<Used>,
     /// The peer has the key.
@@ -120,7 +121,7 @@ impl Rmb {
                 size,
                 blocks,
                 iova: u64::from(u32::from_ne_bytes(random::bytes())) << 24,
-                mrs <- new_spinlock!([const { None }; LINK_SLOTS], "smc::Rmb::mrs"),
+                mrs <- new_spinlock!(LinkMap::default(), "smc::Rmb::mrs"),
                 used <- new_spinlock!(used, "smc::Rmb::used"),
                 is_known: Atomic::new(false),
                 needs_sync: Atomic::new(false),
@@ -155,14 +156,13 @@ impl Rmb {
         Some((since, self.bytes()))
     }
 
-    fn mr(&self, slot: usize) -> Option<Arc<Mr>> {
-        let mrs = self.mrs.lock();
-        Some(mrs.get(slot)?.as_ref()?.mr.clone())
+    fn mr(&self, idx: LinkIdx) -> Option<Arc<Mr>> {
+        Some(self.mrs.lock()[idx].as_ref()?.mr.clone())
     }
 
     /// Creates the memory region on a link, unless it exists. Its key is valid after registration. May sleep.
-    pub(crate) fn map(&self, slot: usize, link: &Link) -> Result<Arc<Mr>> {
-        if let Some(mr) = self.mr(slot) {
+    pub(crate) fn map(&self, idx: LinkIdx, link: &Link) -> Result<Arc<Mr>> {
+        if let Some(mr) = self.mr(idx) {
             return Ok(mr);
         }
         let resources = link.resources().ok_or(ENOLINK)?;
@@ -177,9 +177,8 @@ impl Rmb {
         }
         let mr = Mr::new(&resources.pd, &maps, self.iova)?;
         let mut mrs = self.mrs.lock();
-        let place = mrs.get_mut(slot).ok_or(EINVAL)?;
         // Another task may have been faster.
-        let there = place.get_or_insert_with(|| OnLink {
+        let there = mrs[idx].get_or_insert_with(|| OnLink {
             mr: mr.clone(),
             is_registered: false,
         });
@@ -187,7 +186,7 @@ impl Rmb {
         drop(mrs);
         if link.resources().is_none() {
             // The link went down meanwhile, and does not unmap this region any more.
-            self.unmap(slot);
+            self.unmap(idx);
             return Err(ENOLINK);
         }
         Ok(there)
@@ -195,15 +194,15 @@ impl Rmb {
 
     /// Creates the memory region on a link and registers it, unless that has been done. Registrations are serialised
     /// for each region. May sleep.
-    pub(crate) fn register(&self, slot: usize, link: &Arc<Link>) -> Result {
-        let mr = self.map(slot, link)?;
+    pub(crate) fn register(&self, idx: LinkIdx, link: &Arc<Link>) -> Result {
+        let mr = self.map(idx, link)?;
         let is_registered = |on: &OnLink| on.is_registered && Arc::ptr_eq(&on.mr, &mr);
         if self.mrs.lock().iter().flatten().any(is_registered) {
             return Ok(());
         }
         link.register(&mr)?;
         let mut mrs = self.mrs.lock();
-        if let Some(Some(on)) = mrs.get_mut(slot) {
+        if let Some(on) = &mut mrs[idx] {
             on.is_registered = Arc::ptr_eq(&on.mr, &mr);
         }
         Ok(())
@@ -211,20 +210,20 @@ impl Rmb {
 
     /// Releases the memory region on a link: data that its device wrote and [`Rmbe::sync_for_cpu`] did not synchronise
     /// are lost. Does not sleep.
-    pub(crate) fn unmap(&self, slot: usize) {
-        let gone = self.mrs.lock().get_mut(slot).and_then(Option::take);
+    pub(crate) fn unmap(&self, idx: LinkIdx) {
+        let gone = self.mrs.lock()[idx].take();
         drop(gone);
     }
 
     /// Releases the memory region on all links. Does not sleep.
     pub(crate) fn unmap_all(&self) {
-        (0..LINK_SLOTS).for_each(|slot| self.unmap(slot));
+        LinkIdx::ALL.into_iter().for_each(|idx| self.unmap(idx));
     }
 
     /// Returns the key and address for the peer's writes to the region on a link.
-    pub(crate) fn rtoken(&self, slot: usize) -> Option<Rtoken> {
+    pub(crate) fn rtoken(&self, idx: LinkIdx) -> Option<Rtoken> {
         Some(Rtoken {
-            rkey: Rkey(self.mr(slot)?.rkey()),
+            rkey: Rkey(self.mr(idx)?.rkey()),
             addr: RemoteAddr(self.iova),
         })
     }
@@ -287,10 +286,10 @@ impl Rmbe {
         self.rmb.needs_sync.load(Relaxed)
     }
 
-    /// Makes data written through the link in `slot` visible to the CPU. Each link has a DMA mapping of its own, so the
-    /// data must have arrived on this one. Does not sleep.
-    pub(crate) fn sync_for_cpu(&self, slot: usize, chunks: &Chunks) {
-        let Some(mr) = self.rmb.mr(slot) else {
+    /// Makes data written through link `idx` visible to the CPU. Each link has a DMA mapping of its own, so the data
+    /// must have arrived on this one. Does not sleep.
+    pub(crate) fn sync_for_cpu(&self, idx: LinkIdx, chunks: &Chunks) {
+        let Some(mr) = self.rmb.mr(idx) else {
             return;
         };
         let Some(map) = mr.mappings().get(self.element) else {
@@ -304,7 +303,7 @@ impl Rmbe {
 
     /// Makes CPU writes visible to the devices of all links. Does not sleep.
     fn sync_for_devices(&self) {
-        for mr in (0..LINK_SLOTS).filter_map(|slot| self.rmb.mr(slot)) {
+        for mr in LinkIdx::ALL.into_iter().filter_map(|idx| self.rmb.mr(idx)) {
             if let Some(map) = mr.mappings().get(self.element) {
                 let _ = map.sync_for_device(0, map.block().len());
             }
@@ -360,7 +359,7 @@ impl RmbPool {
     }
 
     /// Takes an element of size class `want` or the next smaller available one, preferably from a region that the peer
-    /// knows, and accounts it. A new region is mapped on the link in `slot`. May sleep.
+    /// knows, and accounts it. A new region is mapped on link `idx`. May sleep.
     ///
     /// # Errors
     ///
@@ -368,12 +367,12 @@ impl RmbPool {
     /// quarantined.
     pub(crate) fn take(
         &self,
-        slot: usize,
+        idx: LinkIdx,
         link: &Link,
         want: SizeClass,
         stats: &Buffers,
     ) -> Result<Rmbe> {
-        let (mut rmbe, is_new) = self.take_any(slot, link, want)?;
+        let (mut rmbe, is_new) = self.take_any(idx, link, want)?;
         let got = rmbe.size().bytes();
         stats.count(want.bytes(), got, is_new);
         rmbe.counted = Some(stats.hold(got));
@@ -381,7 +380,7 @@ impl RmbPool {
     }
 
     /// Takes an element, and returns whether its region is new.
-    fn take_any(&self, slot: usize, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
+    fn take_any(&self, idx: LinkIdx, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
         if !self.has_room() {
             return Err(ENOMEM);
         }
@@ -409,7 +408,7 @@ impl RmbPool {
             };
             let make = |elements| {
                 let rmb = Rmb::new(size, elements, self)?;
-                rmb.map(slot, link).map(|_| rmb)
+                rmb.map(idx, link).map(|_| rmb)
             };
             match make(wanted).or_else(|_: Error| make(1)) {
                 Ok(rmb) => {

@@ -11,10 +11,11 @@ use smc_proto::id::{
 };
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
+    LinkIdx,
+    LinkMap,
     Role,
     Rtoken,
-    Rtokens,
-    LINK_SLOTS, //
+    Rtokens, //
 };
 use smc_proto::llc::first_contact::Peer;
 use smc_proto::llc::rkey::Announcement;
@@ -52,20 +53,23 @@ use super::params;
 
 pub const LINK: LinkNum = LinkNum(1);
 
-/// One side of a link group with link 1 in slot 0 and link 2 in slot 1.
+pub const FIRST: LinkIdx = LinkIdx::FIRST;
+pub const SECOND: LinkIdx = LinkIdx::ALL[1];
+
+/// One side of a link group with link number 1 at index 0 and link number 2 at index 1.
 pub struct End {
     pub llc: Llc,
     pub version: Version,
-    pub links: [LinkNum; LINK_SLOTS],
+    pub links: LinkMap<LinkNum>,
     pub rows: Vec<Row>,
     pub now: Instant,
 }
 
 impl End {
     pub fn new(role: Role, version: Version) -> Self {
-        let mut links = [LinkNum::NONE; LINK_SLOTS];
-        links[0] = LINK;
-        links[1] = LinkNum(2);
+        let mut links = LinkMap::default();
+        links[FIRST] = LINK;
+        links[SECOND] = LinkNum(2);
         Self {
             llc: Llc::new(Params {
                 max_links: client_link(version).limits.max_links,
@@ -78,17 +82,17 @@ impl End {
         }
     }
 
-    /// Delivers bytes on the link in `slot`.
-    pub fn receive<'a>(&mut self, slot: usize, bytes: &'a [u8]) -> Vec<Action<'a>> {
+    /// Delivers bytes on link `idx`.
+    pub fn receive<'a>(&mut self, idx: LinkIdx, bytes: &'a [u8]) -> Vec<Action<'a>> {
         let Ok(Received::Llc(message)) = Received::parse(bytes) else {
             panic!("not an LLC message");
         };
-        self.deliver(slot, &message)
+        self.deliver(idx, &message)
     }
 
-    pub fn deliver<'a>(&mut self, slot: usize, message: &Message<'a>) -> Vec<Action<'a>> {
+    pub fn deliver<'a>(&mut self, idx: LinkIdx, message: &Message<'a>) -> Vec<Action<'a>> {
         let mut arrival = Arrival {
-            slot,
+            idx,
             spare: None,
             links: &self.links,
             rtokens: &mut Rtokens::new(&mut self.rows),
@@ -102,7 +106,7 @@ impl End {
             kind,
             body,
         };
-        self.deliver(0, &message)
+        self.deliver(FIRST, &message)
     }
 
     pub fn sleep(&mut self, millis: u64) -> Vec<Action<'static>> {
@@ -124,7 +128,7 @@ impl End {
         };
         let others = List::EMPTY;
         self.llc
-            .begin_confirm_rkey(0, Announcement { here, others }, self.now)
+            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now)
             .map(list)
     }
 }
@@ -144,9 +148,13 @@ pub fn begin_with(role: Role, version: Version, peer: Peer) -> (End, Vec<Action<
     (end, list(actions))
 }
 
-/// The bytes of the only action, a message on the link in slot 0.
+/// The bytes of the only action, a message on the first link.
 pub fn sent(actions: &[Action<'_>]) -> Vec<u8> {
-    let [Action::Send { slot: 0, message }] = actions else {
+    let [Action::Send {
+        idx: FIRST,
+        message,
+    }] = actions
+    else {
         panic!("{actions:?}");
     };
     bytes(message)
@@ -172,7 +180,7 @@ pub fn client_link(version: Version) -> LocalEnd {
     gid[12] = 0xfe;
     gid[15] = 1;
     LocalEnd {
-        slot: 0,
+        idx: FIRST,
         mac: Mac([2, 0, 0, 0, 0, 1]),
         gid: Gid(gid),
         qp_num: QpNum::new(0x456).unwrap(),

@@ -37,10 +37,10 @@ use smc_proto::id::{
 use smc_proto::lgr::find::LinkEnds;
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
+    LinkMap,
     Role,
     RowId,
-    Rtoken,
-    LINK_SLOTS, //
+    Rtoken, //
 };
 use smc_proto::llc::{
     Llc,
@@ -196,7 +196,7 @@ pub struct Group {
     link: Option<LocalEnd>,
     role: Role,
     peer: PeerId,
-    pub links: [LinkNum; LINK_SLOTS],
+    pub links: LinkMap<LinkNum>,
     pub ends: LinkEnds,
     channel: u8,
     rows: Vec<Row>,

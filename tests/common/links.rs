@@ -6,8 +6,8 @@
 //! sender's link, as no acknowledgement comes. What the caller of a core does takes time.
 
 use smc_proto::lgr::{
-    Rtokens,
-    LINK_SLOTS, //
+    LinkIdx,
+    Rtokens, //
 };
 use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::first_contact::Peer;
@@ -118,7 +118,10 @@ impl World {
         let now = self.net.now();
         let peer = Peer::Same(Grace::new(Duration::ZERO));
         let machine = self.machine(side);
-        let end = machine.end(0, &machine.links[0].expect("the first link"));
+        let end = machine.end(
+            LinkIdx::FIRST,
+            &machine.links[LinkIdx::FIRST].expect("the first link"),
+        );
         let actions = machine.llc.begin_first_contact(end, peer, now);
         self.act(side, actions.expect("the group is new"));
     }
@@ -159,7 +162,7 @@ impl World {
 
     fn carry_out(&mut self, side: Side, action: &Action<'_>) {
         match action {
-            Action::Send { slot, message } => self.send(side, *slot, message),
+            Action::Send { idx, message } => self.send(side, *idx, message),
             Action::SendKeys {
                 on,
                 kind,
@@ -177,16 +180,16 @@ impl World {
                 };
                 self.send(side, *on, &message);
             }
-            Action::PrepareLink { slot, .. } => {
-                self.run_llc(side, |llc, now| llc.on_link_prepared(*slot, Ok(()), now));
+            Action::PrepareLink { idx, .. } => {
+                self.run_llc(side, |llc, now| llc.on_link_prepared(*idx, Ok(()), now));
             }
             Action::LinkWork(_) => {}
-            Action::ActivateLink { slot, .. } => {
-                if let Some(link) = &mut self.machine(side).links[*slot] {
+            Action::ActivateLink { idx, .. } => {
+                if let Some(link) = &mut self.machine(side).links[*idx] {
                     link.is_active = true;
                 }
             }
-            Action::LinkDead { slot } => self.lose(side, *slot),
+            Action::LinkDead { idx } => self.lose(side, *idx),
             Action::TerminateGroup(_) => self.machine(side).is_dead = true,
             Action::Finished(how) => self.finish(side, *how),
             Action::Ignored(_) => {}
@@ -247,21 +250,21 @@ impl World {
     fn do_work(&mut self, side: Side, work: LinkWork) {
         match work {
             LinkWork::FlushRx | LinkWork::Rebalance => {}
-            LinkWork::DeleteLink(slot, cause) => self.delete_link(side, slot, cause),
-            LinkWork::AcceptAddLink { on, slot, link } => self.answer(side, (on, slot), link),
-            LinkWork::ConnectLink(slot, peer) => {
-                if let Some(link) = &mut self.machine(side).links[slot] {
+            LinkWork::DeleteLink(idx, cause) => self.delete_link(side, idx, cause),
+            LinkWork::AcceptAddLink { on, idx, link } => self.answer(side, (on, idx), link),
+            LinkWork::ConnectLink(idx, peer) => {
+                if let Some(link) = &mut self.machine(side).links[idx] {
                     link.peer_qp = Some(peer.qp_num.get() as u8);
                     link.peer.gid = peer.gid;
                 }
-                self.prepare(side, slot);
+                self.prepare(side, idx);
             }
-            LinkWork::PrepareLink(slot) => self.prepare(side, slot),
+            LinkWork::PrepareLink(idx) => self.prepare(side, idx),
             LinkWork::AddLink(why) => {
                 let machine = self.machine(side);
                 match machine.llc.plan_add_link(&machine.ends()) {
-                    Some(AddPlan::DeleteFirst(slot)) => {
-                        self.delete_link(side, slot, DeleteCause::AsymmetricUnneeded);
+                    Some(AddPlan::DeleteFirst(idx)) => {
+                        self.delete_link(side, idx, DeleteCause::AsymmetricUnneeded);
                     }
                     Some(AddPlan::Offer) => self.offer(why),
                     Some(AddPlan::Invite) => self.invite(),
@@ -271,31 +274,31 @@ impl World {
         }
     }
 
-    fn prepare(&mut self, side: Side, slot: usize) {
+    fn prepare(&mut self, side: Side, idx: LinkIdx) {
         let result = match self.fails(side) {
             true => Err(Reason::LinkNotReady),
             false => Ok(()),
         };
-        self.run_llc(side, |llc, now| llc.on_link_prepared(slot, result, now));
+        self.run_llc(side, |llc, now| llc.on_link_prepared(idx, result, now));
     }
 
     /// Time passes at a machine: its flows, and tests of links.
     fn on_timer(&mut self, side: Side) {
         self.machine(side).due = None;
         self.run_llc(side, |llc, now| llc.on_timeout(now));
-        for slot in 0..LINK_SLOTS {
-            let Some(link) = self.machine(side).links[slot] else {
+        for idx in LinkIdx::ALL {
+            let Some(link) = self.machine(side).links[idx] else {
                 continue;
             };
             self.run_llc(side, |llc, now| {
-                llc.on_heard(slot, link.heard);
-                llc.on_link_timeout(slot, now)
+                llc.on_heard(idx, link.heard);
+                llc.on_link_timeout(idx, now)
             });
         }
     }
 
-    fn send(&mut self, side: Side, slot: usize, message: &Message<'_>) {
-        let Some(link) = self.machine(side).links[slot] else {
+    fn send(&mut self, side: Side, idx: LinkIdx, message: &Message<'_>) {
+        let Some(link) = self.machine(side).links[idx] else {
             return;
         };
         let mut buf = [0; MAX_LEN];
@@ -306,8 +309,8 @@ impl World {
     /// A test of every link, as a silent link gets it.
     pub fn test_links(&mut self) {
         for side in [Side::Client, Side::Server] {
-            for slot in self.machine(side).active() {
-                self.run_llc(side, |llc, _| llc.test_link(slot));
+            for idx in self.machine(side).active() {
+                self.run_llc(side, |llc, _| llc.test_link(idx));
             }
         }
     }
@@ -362,14 +365,14 @@ impl World {
         let now = self.net.now();
         let sender = self.machine(from);
         let by_qp = |link: &Option<Link>| link.is_some_and(|link| link.qp == qp);
-        let from_slot = sender.links.iter().position(by_qp);
+        let from_idx = sender.links.position(by_qp);
         let receiver = self.machine(from.peer());
         let to_us = |link: &Option<Link>| {
             link.is_some_and(|link| link.peer_qp == Some(qp) && !link.is_broken)
         };
-        let Some(slot) = receiver.links.iter().position(to_us) else {
-            if let Some(slot) = from_slot {
-                self.lose(from, slot);
+        let Some(idx) = receiver.links.position(to_us) else {
+            if let Some(idx) = from_idx {
+                self.lose(from, idx);
             }
             return;
         };
@@ -379,12 +382,12 @@ impl World {
         if matches!(message.body, Body::TestLink(_)) && receiver.is_dead {
             return;
         }
-        if let Some(link) = &mut receiver.links[slot] {
+        if let Some(link) = &mut receiver.links[idx] {
             link.heard = now;
         }
         let numbers = receiver.numbers();
         let mut arrival = Arrival {
-            slot,
+            idx,
             spare: receiver.spare(),
             links: &numbers,
             rtokens: &mut Rtokens::new(&mut receiver.rows),

@@ -18,10 +18,11 @@ use smc_proto::id::{
 };
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
+    LinkIdx,
+    LinkMap,
     Role,
     Rtoken,
-    Rtokens,
-    LINK_SLOTS, //
+    Rtokens, //
 };
 use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::first_contact::Peer;
@@ -98,11 +99,12 @@ impl<'a> Input<'a> {
 }
 
 /// Where a link is added.
-const SPARE: usize = 1;
+const FIRST: LinkIdx = LinkIdx::FIRST;
+const SPARE: LinkIdx = LinkIdx::ALL[1];
 
-fn end(slot: usize, link_num: LinkNum, byte: u8) -> LocalEnd {
+fn end(idx: LinkIdx, link_num: LinkNum, byte: u8) -> LocalEnd {
     LocalEnd {
-        slot,
+        idx,
         mac: Mac::NONE,
         gid: Gid::NONE,
         qp_num: QpNum::default(),
@@ -136,13 +138,13 @@ struct Model {
     llc: Llc,
     version: Version,
     role: Role,
-    links: [LinkNum; LINK_SLOTS],
+    links: LinkMap<LinkNum>,
     rows: Vec<Row>,
     now: Instant,
-    /// The slot of a link that the caller prepares.
-    preparing: Option<usize>,
-    /// The slot of a link that the server offered, and the offer.
-    offered: Option<(usize, NewLink)>,
+    /// The index of a link that the caller prepares.
+    preparing: Option<LinkIdx>,
+    /// The index of a link that the server offered, and the offer.
+    offered: Option<(LinkIdx, NewLink)>,
     last_number: u8,
 }
 
@@ -158,9 +160,9 @@ pub fn run(bytes: &[u8]) {
         0 => Version::V1,
         _ => Version::V2,
     };
-    let mut links = [LinkNum::NONE; LINK_SLOTS];
-    links[0] = LinkNum(1);
-    links[2] = LinkNum(2);
+    let mut links = LinkMap::default();
+    links[FIRST] = LinkNum(1);
+    links[LinkIdx::ALL[2]] = LinkNum(2);
     let mut model = Model {
         llc: Llc::new(params(role, version)),
         version,
@@ -183,13 +185,13 @@ impl Model {
         match input.byte() % 13 {
             0 => self.sleep(u64::from(input.byte()) * 20),
             1 => {
-                let slot = usize::from(input.byte() % 4);
-                self.call(|model| model.llc.on_link_down(slot, model.now));
+                let idx = LinkIdx::ALL[usize::from(input.byte() % 4)];
+                self.call(|model| model.llc.on_link_down(idx, model.now));
             }
             2 => {
                 let result = [Ok(()), Err(Reason::LinkNotReady)][usize::from(input.byte() % 2)];
-                let slot = self.preparing.take().unwrap_or(0);
-                self.call(|model| model.llc.on_link_prepared(slot, result, model.now));
+                let idx = self.preparing.take().unwrap_or(FIRST);
+                self.call(|model| model.llc.on_link_prepared(idx, result, model.now));
             }
             3 => self.begin_first_contact(input.byte()),
             4 => self.announce(input.byte()),
@@ -199,12 +201,12 @@ impl Model {
             8 => self.answer_offer(input.byte()),
             9 => self.work(),
             _ => {
-                let slot = [0, 2, SPARE][usize::from(input.byte() % 3)];
+                let idx = [FIRST, LinkIdx::ALL[2], SPARE][usize::from(input.byte() % 3)];
                 let bytes = input.message(self.version);
-                if !self.links[slot].is_link() {
+                if !self.links[idx].is_link() {
                     return;
                 }
-                self.receive(slot, &bytes);
+                self.receive(idx, &bytes);
             }
         }
     }
@@ -215,7 +217,7 @@ impl Model {
     }
 
     fn begin_first_contact(&mut self, byte: u8) {
-        let link = end(0, LinkNum(1), byte);
+        let link = end(FIRST, LinkNum(1), byte);
         let was_idle = self.llc.is_idle();
         let peer = match byte & 0x80 {
             0 => Peer::Other,
@@ -225,7 +227,7 @@ impl Model {
         self.begun(was_idle, begun.is_ok());
     }
 
-    /// The server adds a link in the spare slot.
+    /// The server adds a link in the spare place.
     fn offer(&mut self, byte: u8) {
         let is_busy = self.links[SPARE].is_link() || !self.llc.is_idle();
         if is_busy || self.role == Role::Client {
@@ -237,13 +239,13 @@ impl Model {
         self.llc.hold().expect("it is idle");
         let keys = keys(byte);
         let new = new_end(number, byte, &keys);
-        let actions = self.llc.begin_add_link(0, &new, self.now);
+        let actions = self.llc.begin_add_link(FIRST, &new, self.now);
         self.check(true, &actions.expect("it is held"));
     }
 
     /// The client answers an offer.
     fn answer_offer(&mut self, byte: u8) {
-        let Some((slot, offer)) = self.offered.take() else {
+        let Some((idx, offer)) = self.offered.take() else {
             return;
         };
         let was_idle = self.llc.is_idle();
@@ -253,11 +255,11 @@ impl Model {
             _ => Ok(new_end(offer.link_num, byte, &keys)),
         };
         if result.is_ok() {
-            self.links[slot] = offer.link_num;
+            self.links[idx] = offer.link_num;
         }
         let actions = self.llc.on_offer_answered(offer, result, self.now);
         if actions.iter().any(|a| matches!(a, Action::Ignored(_))) {
-            self.links[slot] = LinkNum::NONE;
+            self.links[idx] = LinkNum::NONE;
         }
         self.check(was_idle, &actions);
     }
@@ -271,7 +273,7 @@ impl Model {
         let was_idle = self.llc.is_idle();
         let begun = self
             .llc
-            .begin_confirm_rkey(0, Announcement { here, others }, self.now);
+            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now);
         self.begun(was_idle, begun.is_ok());
     }
 
@@ -279,7 +281,7 @@ impl Model {
         let rkeys = [WireRkey::from(Rkey(u32::from(byte % 4)))];
         let was_idle = self.llc.is_idle();
         let deletion = Deletion::new(&rkeys).expect("one key");
-        let begun = self.llc.begin_delete_rkey(0, deletion, self.now);
+        let begun = self.llc.begin_delete_rkey(FIRST, deletion, self.now);
         self.begun(was_idle, begun.is_ok());
     }
 
@@ -302,13 +304,13 @@ impl Model {
         self.check(true, &actions);
     }
 
-    fn receive(&mut self, slot: usize, bytes: &[u8]) {
+    fn receive(&mut self, idx: LinkIdx, bytes: &[u8]) {
         let Ok(Received::Llc(message)) = Received::parse(bytes) else {
             return;
         };
         let was_idle = self.llc.is_idle();
         let mut arrival = Arrival {
-            slot,
+            idx,
             spare: (!self.links[SPARE].is_link()).then_some(SPARE),
             links: &self.links,
             rtokens: &mut Rtokens::new(&mut self.rows),
@@ -336,18 +338,18 @@ impl Model {
                 Action::Finished(how) => {
                     finished += 1;
                     if let Finished::AddLink {
-                        slot,
+                        idx,
                         result: Err(_),
                     } = how
                     {
-                        self.links[*slot] = LinkNum::NONE;
+                        self.links[*idx] = LinkNum::NONE;
                         self.offered = None;
                     }
                 }
-                Action::PrepareLink { slot, .. } => self.preparing = Some(*slot),
+                Action::PrepareLink { idx, .. } => self.preparing = Some(*idx),
                 Action::LinkWork(work) => self.check_work(work),
-                Action::Send { slot, message } => {
-                    assert!(self.links[*slot].is_link(), "{action:?}");
+                Action::Send { idx, message } => {
+                    assert!(self.links[*idx].is_link(), "{action:?}");
                     assert_eq!(message.version, self.version);
                     requests += usize::from(message.kind == Kind::Request);
                     let bytes = message.emit(PeerOrder::Linux, &mut buf).expect("it fits");
@@ -356,7 +358,7 @@ impl Model {
                     assert!(matches!(Received::parse(bytes), Ok(Received::Llc(_))));
                 }
                 Action::SendKeys { on, .. } => assert!(self.links[*on].is_link()),
-                Action::ActivateLink { slot, .. } => assert!(self.links[*slot].is_link()),
+                Action::ActivateLink { idx, .. } => assert!(self.links[*idx].is_link()),
                 Action::LinkDead { .. } => panic!("links are not tested"),
                 Action::TerminateGroup(_) | Action::Ignored(_) => {}
             }
@@ -380,14 +382,14 @@ impl Model {
     fn check_work(&mut self, work: &LinkWork) {
         assert!(self.llc.has_link_work() || !self.llc.is_idle());
         match work {
-            LinkWork::ConnectLink(slot, _) | LinkWork::PrepareLink(slot) => {
-                self.preparing = Some(*slot);
+            LinkWork::ConnectLink(idx, _) | LinkWork::PrepareLink(idx) => {
+                self.preparing = Some(*idx);
             }
-            LinkWork::AcceptAddLink { slot, link, .. } => {
-                assert!(!self.links[*slot].is_link());
-                self.offered = Some((*slot, *link));
+            LinkWork::AcceptAddLink { idx, link, .. } => {
+                assert!(!self.links[*idx].is_link());
+                self.offered = Some((*idx, *link));
             }
-            LinkWork::DeleteLink(slot, _) => assert!(self.links[*slot].is_link()),
+            LinkWork::DeleteLink(idx, _) => assert!(self.links[*idx].is_link()),
             LinkWork::AddLink(_) => assert_eq!(self.role, Role::Server),
             LinkWork::FlushRx | LinkWork::Rebalance => panic!("{work:?}"),
         }
@@ -406,9 +408,9 @@ impl Model {
         // the caller's, and two waits, make the longest flow.
         for _ in 0..40 {
             self.answer_offer(0);
-            if let Some(slot) = self.preparing.take() {
+            if let Some(idx) = self.preparing.take() {
                 let result = Err(Reason::LinkNotReady);
-                self.call(|model| model.llc.on_link_prepared(slot, result, model.now));
+                self.call(|model| model.llc.on_link_prepared(idx, result, model.now));
             }
             self.sleep(5000);
         }

@@ -14,6 +14,7 @@ use smc_proto::{
         Fault,
         RxVerdict, //
     },
+    lgr::LinkIdx,
     llc::link_work::LinkWork, //
 };
 
@@ -25,22 +26,22 @@ use super::{
 use crate::rmb::Rmbe;
 
 impl Conn {
-    /// Receives a CDC message on the link in `slot`.
-    pub(super) fn receive_cdc(self: &Arc<Self>, slot: usize, cdc: &Cdc) {
+    /// Receives a CDC message on link `idx`.
+    pub(super) fn receive_cdc(self: &Arc<Self>, idx: LinkIdx, cdc: &Cdc) {
         // Before the filter: a flush retires the links that are marked by then.
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
-        let is_early = inner.is_early(slot, cdc);
+        let is_early = inner.is_early(idx, cdc);
         let Inner {
             cdc_hold, stream, ..
         } = &mut *inner;
         let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
         if verdict == RxVerdict::Deliver {
-            let result = inner.process(Some(slot), cdc);
+            let result = inner.process(Some(idx), cdc);
             drop(inner);
             return self.conclude_message(result);
         }
-        let is_held = !inner.needs_sync() || inner.arrivals.hold(slot, cdc);
+        let is_held = !inner.needs_sync() || inner.arrivals.hold(idx, cdc);
         drop(inner);
         if !is_held {
             self.kill(ECONNABORTED);
@@ -75,13 +76,13 @@ impl Conn {
 }
 
 impl Inner {
-    /// Processes a CDC message received on the link in `slot`; `None` for one that was held back.
-    fn process(&mut self, slot: Option<usize>, cdc: &Cdc) -> Result<Followup, Fault> {
+    /// Processes a CDC message received on link `idx`; `None` for one that was held back.
+    fn process(&mut self, idx: Option<LinkIdx>, cdc: &Cdc) -> Result<Followup, Fault> {
         let before = self.stream.arrived();
         let fx = self.stream.on_cdc(cdc)?;
-        if let (Some(slot), Some(rmbe)) = (slot, self.rmbe_to_sync()) {
-            rmbe.sync_for_cpu(slot, &self.stream.arrived_since(before));
-            self.arrivals.took(slot, cdc, &self.stream);
+        if let (Some(idx), Some(rmbe)) = (idx, self.rmbe_to_sync()) {
+            rmbe.sync_for_cpu(idx, &self.stream.arrived_since(before));
+            self.arrivals.took(idx, cdc, &self.stream);
         }
         self.save_urgent(fx.urgent_at);
         if fx.reset {
@@ -96,17 +97,17 @@ impl Inner {
     fn release_held(&mut self) -> [Option<Result<Followup, Fault>>; 4] {
         let held = self.cdc_hold.release();
         if let (Some(_), Some(rmbe)) = (held.iter().flatten().next(), self.rmbe_to_sync()) {
-            for (slot, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
-                rmbe.sync_for_cpu(*slot, chunks);
+            for (idx, chunks) in self.arrivals.release(&self.stream).iter().flatten() {
+                rmbe.sync_for_cpu(*idx, chunks);
             }
         }
         held.map(|cdc| Some(self.process(None, &cdc?)))
     }
 
-    /// Returns whether a message received on the link in `slot` has to wait for earlier ones: it does not tell on which
-    /// links the data of those arrived.
-    fn is_early(&self, slot: usize, cdc: &Cdc) -> bool {
-        self.needs_sync() && self.arrivals.is_early(slot, cdc, &self.stream)
+    /// Returns whether a message received on link `idx` has to wait for earlier ones: it does not tell on which links
+    /// the data of those arrived.
+    fn is_early(&self, idx: LinkIdx, cdc: &Cdc) -> bool {
+        self.needs_sync() && self.arrivals.is_early(idx, cdc, &self.stream)
     }
 
     /// Returns our RMBE if received data need a DMA sync.

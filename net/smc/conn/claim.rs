@@ -36,9 +36,9 @@ impl Conn {
     pub(crate) fn learn(&self, named: &LinkRef, remote: PeerRmbe) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         inner.claim = Some((remote.row, remote.index));
-        let is_there = |slot| self.group.rtoken(remote.row, slot).is_some();
+        let is_there = |idx| self.group.rtoken(remote.row, idx).is_some();
         let is_on = core::ptr::eq(&*inner.at.link, &*named.link);
-        if !is_on && !is_there(inner.at.slot) {
+        if !is_on && !is_there(inner.at.idx) {
             return Err(Reason::NoActiveLink);
         }
         inner.remote = Some(remote);
@@ -54,7 +54,7 @@ impl Conn {
         }
         inner.at = named.clone();
         drop(inner);
-        self.group.count_on(self.token, named.slot);
+        self.group.count_on(self.token, named.idx);
         // A failover of that link before this may have missed the connection.
         match named.link.is_up() {
             true => Ok(()),

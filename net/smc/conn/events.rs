@@ -18,6 +18,7 @@ use smc_proto::{
         SentRecord,
         Stream, //
     },
+    lgr::LinkIdx,
     time::Instant, //
 };
 
@@ -39,8 +40,8 @@ pub(super) struct Followup {
     is_worth_reading: bool,
     /// The connection may be about to leave its group, or to release the peer's RMBE.
     is_ending: bool,
-    /// Slot of the link on which to send a TEST_LINK: does the peer send more data?
-    echo: Option<usize>,
+    /// Index of the link on which to send a TEST_LINK: does the peer send more data?
+    echo: Option<LinkIdx>,
 }
 
 impl Conn {
@@ -109,8 +110,8 @@ impl Inner {
 }
 
 impl LgrConn for Conn {
-    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc) {
-        self.receive_cdc(slot, cdc);
+    fn on_cdc(self: Arc<Self>, idx: LinkIdx, cdc: &Cdc) {
+        self.receive_cdc(idx, cdc);
     }
 
     fn before_rx_flush(self: Arc<Self>) {
@@ -127,12 +128,12 @@ impl LgrConn for Conn {
         let _ = self.try_transmit(|_| true);
     }
 
-    fn fail_over_from(self: Arc<Self>, slot: usize) {
-        self.fail_over(slot);
+    fn fail_over_from(self: Arc<Self>, idx: LinkIdx) {
+        self.fail_over(idx);
     }
 
-    fn rebalance_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool {
-        self.rebalance(slot, can_carry)
+    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool {
+        self.rebalance(idx, can_carry)
     }
 
     fn on_echo(self: Arc<Self>) {

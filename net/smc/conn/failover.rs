@@ -17,7 +17,10 @@ use smc_proto::{
         Effects,
         Handover, //
     },
-    lgr::RowId, //
+    lgr::{
+        LinkIdx,
+        RowId, //
+    }, //
 };
 
 use super::{
@@ -51,7 +54,7 @@ impl PendingSwitch {
 
 /// Snapshot of the state that the choice of a link depends on.
 struct Snapshot {
-    slot: usize,
+    idx: LinkIdx,
     row: Option<RowId>,
     buf: Option<Arc<SendBuf>>,
 }
@@ -66,7 +69,7 @@ impl Snapshot {
 impl Inner {
     fn view(&self) -> Snapshot {
         Snapshot {
-            slot: self.at.slot,
+            idx: self.at.idx,
             row: self.remote.map(|remote| remote.row),
             buf: self.sndbuf.as_deref().cloned(),
         }
@@ -80,22 +83,22 @@ impl Inner {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        now.slot == then.slot && now.row == then.row && has_same_buf
+        now.idx == then.idx && now.row == then.row && has_same_buf
     }
 }
 
 impl Conn {
-    /// Leaves the link in `slot`, whose QP is in the error state, if the connection uses it: data not known to have
-    /// arrived are sent again on another link. If no link reaches the peer's RMB the connection is aborted. May sleep.
-    pub(super) fn fail_over(self: &Arc<Self>, slot: usize) {
-        if self.with(|inner| inner.at.slot == slot && inner.stream.may_miss_data_after_close()) {
+    /// Leaves link `idx`, whose QP is in the error state, if the connection uses it: data not known to have arrived are
+    /// sent again on another link. If no link reaches the peer's RMB the connection is aborted. May sleep.
+    pub(super) fn fail_over(self: &Arc<Self>, idx: LinkIdx) {
+        if self.with(|inner| inner.at.idx == idx && inner.stream.may_miss_data_after_close()) {
             self.kill(ECONNABORTED);
         }
         loop {
-            let Some(then) = self.with(|inner| self.view_from(inner, slot)) else {
+            let Some(then) = self.with(|inner| self.view_from(inner, idx)) else {
                 return;
             };
-            let Some((slot, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
+            let Some((idx, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
                 // The group ends, or the peer sent no RToken of its RMB for another link.
                 return self.abort_without_link();
             };
@@ -112,7 +115,7 @@ impl Conn {
             }
             inner.pending_switch = None;
             inner.sndbuf_dma = source;
-            inner.at = LinkRef { slot, link };
+            inner.at = LinkRef { idx, link };
             inner.queued = false;
             // Writers have been waiting since the link went down.
             let fx = Effects {
@@ -125,15 +128,15 @@ impl Conn {
         }
     }
 
-    /// Returns a snapshot if the connection uses the link in `slot`. A pending switch to that link is cancelled.
-    fn view_from(&self, inner: &mut Inner, slot: usize) -> Option<Snapshot> {
-        if inner.at.slot == slot {
+    /// Returns a snapshot if the connection uses link `idx`. A pending switch to that link is cancelled.
+    fn view_from(&self, inner: &mut Inner, idx: LinkIdx) -> Option<Snapshot> {
+        if inner.at.idx == idx {
             return Some(inner.view());
         }
         if inner
             .pending_switch
             .as_ref()
-            .is_some_and(|next| next.at.slot == slot)
+            .is_some_and(|next| next.at.idx == idx)
         {
             self.cancel_switch(inner);
         }
@@ -146,16 +149,16 @@ impl Conn {
         self.clone().on_link_gone();
     }
 
-    /// Moves from the working link in `slot` to the one with the fewest connections among those that `can_carry` it, as
+    /// Moves from the working link `idx` to the one with the fewest connections among those that `can_carry` it, as
     /// soon as nothing is in flight. Returns whether it will. May sleep.
     pub(super) fn rebalance(
         self: &Arc<Self>,
-        slot: usize,
-        can_carry: &dyn Fn(usize) -> bool,
+        idx: LinkIdx,
+        can_carry: &dyn Fn(LinkIdx) -> bool,
     ) -> bool {
         let then = self.with(|inner| {
             let is_meant =
-                inner.at.slot == slot && inner.pending_switch.is_none() && inner.remote.is_some();
+                inner.at.idx == idx && inner.pending_switch.is_none() && inner.remote.is_some();
             is_meant.then(|| inner.view())
         });
         let Some(then) = then else {
@@ -163,13 +166,13 @@ impl Conn {
         };
         let (token, row) = (self.token, then.row);
         let is_begun = match self.group.choose_link(token, row, can_carry) {
-            Some((to, link)) if to != slot => self.begin_change(&then, LinkRef { slot: to, link }),
+            Some((to, link)) if to != idx => self.begin_change(&then, LinkRef { idx: to, link }),
             Some(_) | None => return false,
         };
         match is_begun {
             true => self.transmit(),
             // The choice was counted already. The change that interfered makes its own choice.
-            false => self.with(|inner| self.group.count_on(token, inner.at.slot)),
+            false => self.with(|inner| self.group.count_on(token, inner.at.idx)),
         }
         is_begun
     }
@@ -193,7 +196,7 @@ impl Conn {
     pub(super) fn cancel_switch(&self, inner: &mut Inner) {
         if let Some(next) = inner.pending_switch.take() {
             next.forget(inner.sndbuf.as_deref());
-            self.group.count_on(self.token, inner.at.slot);
+            self.group.count_on(self.token, inner.at.idx);
         }
     }
 

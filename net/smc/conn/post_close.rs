@@ -4,7 +4,7 @@
 
 use kernel::sync::Arc;
 use smc_proto::{
-    lgr::LINK_SLOTS,
+    lgr::LinkIdx,
     time::{
         Duration,
         Instant, //
@@ -22,21 +22,21 @@ use crate::clock::now;
 const SILENCE: Duration = Duration::from_millis(10);
 
 impl Inner {
-    /// Begins an echo request if one is due. Returns the slot of the link to send it on.
-    pub(super) fn begin_echo(&mut self) -> Option<usize> {
+    /// Begins an echo request if one is due. Returns the index of the link to send it on.
+    pub(super) fn begin_echo(&mut self) -> Option<LinkIdx> {
         if !self.stream.begin_echo() {
             return None;
         }
         self.silent_at = None;
-        Some(self.at.slot)
+        Some(self.at.idx)
     }
 }
 
 impl Conn {
-    /// Sends the echo request on the link in `slot`, if any. Does not sleep.
-    pub(super) fn ask_echo(&self, slot: Option<usize>) {
-        if let Some(slot) = slot {
-            self.group.want_echo(self.token, slot);
+    /// Sends the echo request on link `idx`, if any. Does not sleep.
+    pub(super) fn ask_echo(&self, idx: Option<LinkIdx>) {
+        if let Some(idx) = idx {
+            self.group.want_echo(self.token, idx);
         }
     }
 
@@ -69,7 +69,9 @@ impl Conn {
             return;
         };
         let has_row = self.group.with_rtokens(|rtokens| {
-            (0..LINK_SLOTS).any(|slot| rtokens.get(remote.row, slot).is_some())
+            LinkIdx::ALL
+                .into_iter()
+                .any(|idx| rtokens.get(remote.row, idx).is_some())
         });
         if has_row {
             return;

@@ -24,6 +24,7 @@ use smc_proto::{
         RdmaWrite,
         WritePlan, //
     },
+    lgr::LinkIdx,
     wire::cdc, //
 };
 
@@ -53,8 +54,8 @@ enum Blame {
 /// What to do after the lock was released.
 #[derive(Default)]
 struct Outcome {
-    /// Slot of the link on which a send slot was taken and is free again.
-    slot_left: Option<usize>,
+    /// Index of the link on which a send slot was taken and is free again.
+    freed_on: Option<LinkIdx>,
     /// The socket to wake if tasks wait until all data are sent, and they are.
     flushed: Option<ARef<Sk>>,
     /// The connection was aborted.
@@ -63,8 +64,8 @@ struct Outcome {
     broken: Option<Arc<Link>>,
     /// An acknowledgement is to be requested on this link.
     ack_request: Option<(AckRequest, Arc<Link>)>,
-    /// Slot of the link on which to send a TEST_LINK: does the peer send more data?
-    echo: Option<usize>,
+    /// Index of the link on which to send a TEST_LINK: does the peer send more data?
+    echo: Option<LinkIdx>,
 }
 
 /// When an acknowledgement is requested.
@@ -98,8 +99,8 @@ impl Conn {
 
     /// Sends all that may be sent if `begin`, called with the lock held, returns true. Does not sleep.
     pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
-        if let Some(slot) = self.try_transmit(begin) {
-            self.group.on_free_slot(slot);
+        if let Some(idx) = self.try_transmit(begin) {
+            self.group.on_free_slot(idx);
         }
     }
 
@@ -110,12 +111,12 @@ impl Conn {
         self.inner.lock().linger_waiters -= 1;
     }
 
-    /// Like [`Conn::transmit_if`], but returns the slot of the link on which a send slot is free again, of which
+    /// Like [`Conn::transmit_if`], but returns the index of the link on which a send slot is free again, of which
     /// waiting connections were not notified.
     pub(super) fn try_transmit(
         self: &Arc<Self>,
         begin: impl FnOnce(&mut Inner) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<LinkIdx> {
         let outcome = self.post_all(begin);
         if let Some(sk) = outcome.flushed {
             sk.wake_state();
@@ -137,7 +138,7 @@ impl Conn {
             }
         }
         self.ask_echo(outcome.echo);
-        outcome.slot_left
+        outcome.freed_on
     }
 
     fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Outcome {
@@ -171,7 +172,7 @@ impl Conn {
                 break;
             };
             let Some(plan) = inner.stream.plan() else {
-                outcome.slot_left = Some(at.slot);
+                outcome.freed_on = Some(at.idx);
                 break;
             };
             if at.link.needs_acks() && inner.needs_ack() {
@@ -180,7 +181,7 @@ impl Conn {
             let Err(blame) = self.post(inner, at, slot, &plan) else {
                 continue;
             };
-            outcome.slot_left = Some(at.slot);
+            outcome.freed_on = Some(at.idx);
             inner.stream.plan_failed(&plan.record);
             match blame {
                 // Only the abort is left to send, which needs none of the resources that could be missing.
@@ -206,7 +207,7 @@ impl Conn {
     ) -> Option<Slot<'a>> {
         link.take_slot(resources).or_else(|| {
             if !mem::replace(&mut inner.queued, true) {
-                self.group.wait_for_slot(self.token, inner.at.slot);
+                self.group.wait_for_slot(self.token, inner.at.idx);
             }
             // A slot freed before this caused no wake-up.
             link.take_slot(resources)
@@ -242,7 +243,7 @@ impl Conn {
             return post(&[]);
         }
         let source = inner.sndbuf_dma.as_ref().ok_or(Blame::Conn)?;
-        let rtoken = self.group.rtoken(remote.row, at.slot).ok_or(Blame::Conn)?;
+        let rtoken = self.group.rtoken(remote.row, at.idx).ok_or(Blame::Conn)?;
         let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
         let write = |write: &RdmaWrite| Write {
             source,

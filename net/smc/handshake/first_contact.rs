@@ -84,25 +84,25 @@ pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Res
         addr: end.rmb_addr,
     };
     group
-        .with_rtokens(|rtokens| rtokens.add(at.slot, rtoken))
+        .with_rtokens(|rtokens| rtokens.add(at.idx, rtoken))
         .map_err(|_| Reason::NoRtoken)?;
     join::save_peer_rmbe(conn, &at, end)
 }
 
 /// Connects the first link to that queue pair of the peer, and makes it ready to receive.
 pub(super) fn ready_to_receive(conn: &Conn, peer: PeerQp) -> Result<(), Reason> {
-    let LinkRef { slot, link } = conn.link_ref();
-    LinkRx::new(&conn.group, slot)
+    let LinkRef { idx, link } = conn.link_ref();
+    LinkRx::new(&conn.group, idx)
         .and_then(|rx| link.ready_to_receive(peer, rx))
         .map_err(|_| Reason::LinkNotReady)
 }
 
 /// Registers the connection's RMB with the first link.
 pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
-    let LinkRef { slot, link } = conn.link_ref();
+    let LinkRef { idx, link } = conn.link_ref();
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
     rmbe.rmb()
-        .register(slot, &link)
+        .register(idx, &link)
         .map_err(|_| Reason::RegistrationFailed)
 }
 
@@ -113,7 +113,7 @@ pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
         true => Peer::Same(Grace::new(clc.round_trip())),
         false => Peer::Other,
     };
-    group.begin_first_contact(group.local_end(at.slot, &at.link), peer);
+    group.begin_first_contact(group.local_end(at.idx, &at.link), peer);
     peer.grace()
 }
 

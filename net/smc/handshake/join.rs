@@ -95,7 +95,7 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
         rkey: peer.rkey,
         addr: peer.rmb_addr,
     };
-    let claim = || group.with_rtokens(|all| all.claim(named.slot, rtoken, peer.rmbe_index));
+    let claim = || group.with_rtokens(|all| all.claim(named.idx, rtoken, peer.rmbe_index));
     let end = now().saturating_add(IN_USE_WAIT);
     let mut claimed = claim();
     while claimed == Err(Refused::InUse) && !end.is_due(now()) {

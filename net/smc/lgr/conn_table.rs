@@ -18,8 +18,9 @@ use smc_proto::{
     id::AlertToken,
     lgr::{
         balance::Loads,
-        Role,
-        LINK_SLOTS, //
+        LinkIdx,
+        LinkMap,
+        Role, //
     },
     time::Instant,
     wire::clc::Limits, //
@@ -30,19 +31,19 @@ use crate::clock::now;
 
 /// Interface of a connection to its link group. The methods do not sleep, except for two.
 pub(crate) trait LgrConn: Send + Sync {
-    /// A CDC message was received on the link in `slot`.
-    fn on_cdc(self: Arc<Self>, slot: usize, cdc: &Cdc);
+    /// A CDC message was received on link `idx`.
+    fn on_cdc(self: Arc<Self>, idx: LinkIdx, cdc: &Cdc);
     /// The CQs of all links are about to be flushed.
     fn before_rx_flush(self: Arc<Self>);
     /// The CQs of all links were flushed.
     fn after_rx_flush(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
-    /// Moves the connection away from the link in `slot`, which failed and whose QP is in the error state. May sleep.
-    fn fail_over_from(self: Arc<Self>, slot: usize);
-    /// Moves the connection from the link in `slot`, if it uses that, to another one that `can_carry` it, to balance
-    /// the load. Returns whether it moves, now or soon. May sleep.
-    fn rebalance_from(self: Arc<Self>, slot: usize, can_carry: &dyn Fn(usize) -> bool) -> bool;
+    /// Moves the connection away from link `idx`, which failed and whose QP is in the error state. May sleep.
+    fn fail_over_from(self: Arc<Self>, idx: LinkIdx);
+    /// Moves the connection from link `idx`, if it uses that, to another one that `can_carry` it, to balance the load.
+    /// Returns whether it moves, now or soon. May sleep.
+    fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool;
     /// The peer answered the request of [`LinkGroup::want_echo`].
     fn on_echo(self: Arc<Self>);
     /// The peer deleted RKeys of its RMBs.
@@ -55,23 +56,23 @@ pub(crate) trait LgrConn: Send + Sync {
     fn on_link_gone(self: Arc<Self>);
 }
 
-/// A connection and the slot of its link.
+/// A connection and the index of its link.
 struct Entry {
     conn: Arc<dyn LgrConn>,
-    slot: usize,
+    idx: LinkIdx,
 }
 
 /// The connections of a group, guarded by its lock.
 pub(super) struct ConnTable {
     conns: RBTree<u32, Entry>,
-    /// Connections on each link, by slot.
-    loads: [usize; LINK_SLOTS],
+    /// Connections on each link, by index.
+    loads: LinkMap<usize>,
     /// Number of connections and reservations.
     taken: usize,
     limit: usize,
-    /// Connections that wait for a send slot, with the link's slot, oldest first. There is room for all, and each is
+    /// Connections that wait for a send slot, with the link's index, oldest first. There is room for all, and each is
     /// there at most once, so it does not allocate.
-    waiting: KVec<(AlertToken, usize)>,
+    waiting: KVec<(AlertToken, LinkIdx)>,
     /// No connection may join.
     closed: bool,
     /// When the last connection or reservation ended.
@@ -89,7 +90,7 @@ impl ConnTable {
         };
         Ok(Self {
             conns: RBTree::new(),
-            loads: [0; LINK_SLOTS],
+            loads: LinkMap::default(),
             taken: 0,
             limit,
             waiting: KVec::with_capacity(limit, GFP_KERNEL)?,
@@ -153,22 +154,22 @@ impl ConnTable {
     /// Removes a connection; the caller drops the result without the lock.
     pub(super) fn remove(&mut self, token: AlertToken) -> Option<impl Sized> {
         let entry = self.conns.remove(&token.0)?;
-        self.load(entry.slot, -1);
+        self.load(entry.idx, -1);
         self.vacate();
         self.waiting.retain(|(t, _)| *t != token);
         Some(entry.conn)
     }
 
-    /// Queues a connection for a send slot of the link in `slot`.
-    pub(super) fn wait(&mut self, token: AlertToken, slot: usize) {
+    /// Queues a connection for a send slot of link `idx`.
+    pub(super) fn wait(&mut self, token: AlertToken, idx: LinkIdx) {
         if !self.has(token) {
             return;
         }
         // After a change of its link a connection keeps its place.
         match self.waiting.iter_mut().find(|(t, _)| *t == token) {
-            Some((_, waits_for)) => *waits_for = slot,
+            Some((_, waits_for)) => *waits_for = idx,
             None => {
-                let _ = self.waiting.push_within_capacity((token, slot));
+                let _ = self.waiting.push_within_capacity((token, idx));
             }
         }
     }
@@ -179,35 +180,28 @@ impl ConnTable {
     }
 
     /// Returns the number of connections on each link.
-    pub(super) fn loads(&self) -> &[usize; LINK_SLOTS] {
+    pub(super) fn loads(&self) -> &LinkMap<usize> {
         &self.loads
     }
 
     /// Returns the number of connections on each of these links.
-    pub(super) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
-        let mut loads = [None; LINK_SLOTS];
-        let all = loads.iter_mut().zip(links).zip(self.loads);
-        for ((place, is_meant), load) in all {
-            *place = is_meant.then_some(load);
-        }
-        loads
+    pub(super) fn loads_of(&self, links: &LinkMap<bool>) -> Loads {
+        LinkMap(LinkIdx::ALL.map(|idx| links[idx].then_some(self.loads[idx])))
     }
 
-    /// Counts a connection on the link in `slot` from now on, instead of its old one.
-    pub(super) fn set_slot(&mut self, token: AlertToken, slot: usize) {
+    /// Counts a connection on link `idx` from now on, instead of its old one.
+    pub(super) fn set_link(&mut self, token: AlertToken, idx: LinkIdx) {
         let Some(entry) = self.conns.get_mut(&token.0) else {
             return;
         };
-        let old = core::mem::replace(&mut entry.slot, slot);
+        let old = core::mem::replace(&mut entry.idx, idx);
         self.load(old, -1);
-        self.load(slot, 1);
+        self.load(idx, 1);
     }
 
-    /// Adds `by` to the number of connections on the link in `slot`.
-    fn load(&mut self, slot: usize, by: isize) {
-        if let Some(load) = self.loads.get_mut(slot) {
-            *load = load.saturating_add_signed(by);
-        }
+    /// Adds `by` to the number of connections on link `idx`.
+    fn load(&mut self, idx: LinkIdx, by: isize) {
+        self.loads[idx] = self.loads[idx].saturating_add_signed(by);
     }
 
     /// Returns whether a connection waits for a send slot of any link.
@@ -215,14 +209,14 @@ impl ConnTable {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether a connection waits for a send slot of the link in `slot`.
-    pub(super) fn has_waiters_for(&self, slot: usize) -> bool {
-        self.waiting.iter().any(|(_, s)| *s == slot)
+    /// Returns whether a connection waits for a send slot of link `idx`.
+    pub(super) fn has_waiters_for(&self, idx: LinkIdx) -> bool {
+        self.waiting.iter().any(|(_, at)| *at == idx)
     }
 
-    /// Takes the connection that has waited longest for the link in `slot` out of the queue.
-    pub(super) fn next_waiter(&mut self, slot: usize) -> Option<Arc<dyn LgrConn>> {
-        let place = self.waiting.iter().position(|(_, s)| *s == slot)?;
+    /// Takes the connection that has waited longest for link `idx` out of the queue.
+    pub(super) fn next_waiter(&mut self, idx: LinkIdx) -> Option<Arc<dyn LgrConn>> {
+        let place = self.waiting.iter().position(|(_, at)| *at == idx)?;
         let (token, _) = self.waiting.remove(place).ok()?;
         self.find(token)
     }
@@ -231,8 +225,8 @@ impl ConnTable {
 /// A place in a group for one connection; released when dropped.
 pub(crate) struct ConnReservation {
     group: Arc<LinkGroup>,
-    /// Slot of the link on which it is counted.
-    slot: Option<usize>,
+    /// Index of the link on which it is counted.
+    idx: Option<LinkIdx>,
     is_joined: bool,
 }
 
@@ -242,26 +236,31 @@ impl ConnReservation {
         &self.group
     }
 
-    /// Counts the reservation on the link in `slot`, so that later choices of a link include it.
-    pub(super) fn count_on(&mut self, conns: &mut ConnTable, slot: usize) {
-        self.slot = Some(slot);
-        conns.load(slot, 1);
+    /// Counts the reservation on link `idx`, so that later choices of a link include it.
+    pub(super) fn count_on(&mut self, conns: &mut ConnTable, idx: LinkIdx) {
+        self.idx = Some(idx);
+        conns.load(idx, 1);
     }
 
-    /// Turns the reservation into a connection on the link in `slot`, until [`LinkGroup::leave`]. May sleep.
+    /// Turns the reservation into a connection on link `idx`, until [`LinkGroup::leave`]. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOLINK` if the group ended, `ENOMEM`.
-    pub(crate) fn join(mut self, token: AlertToken, slot: usize, conn: Arc<dyn LgrConn>) -> Result {
-        let node = RBTreeNode::new(token.0, Entry { conn, slot }, GFP_KERNEL)?;
+    pub(crate) fn join(
+        mut self,
+        token: AlertToken,
+        idx: LinkIdx,
+        conn: Arc<dyn LgrConn>,
+    ) -> Result {
+        let node = RBTreeNode::new(token.0, Entry { conn, idx }, GFP_KERNEL)?;
         let mut table = self.group.table.lock();
         if table.conns.closed {
             return Err(ENOLINK);
         }
         let old = table.conns.conns.insert(node);
-        table.conns.load(slot, 1);
-        if let Some(counted) = self.slot {
+        table.conns.load(idx, 1);
+        if let Some(counted) = self.idx {
             table.conns.load(counted, -1);
         }
         drop(table);
@@ -277,8 +276,8 @@ impl Drop for ConnReservation {
         if !self.is_joined {
             let mut table = self.group.table.lock();
             table.conns.vacate();
-            if let Some(slot) = self.slot {
-                table.conns.load(slot, -1);
+            if let Some(idx) = self.idx {
+                table.conns.load(idx, -1);
             }
             drop(table);
             self.group.arm_idle_timer();
@@ -297,7 +296,7 @@ impl LinkGroup {
         drop(table);
         Some(ConnReservation {
             group: self.clone(),
-            slot: None,
+            idx: None,
             is_joined: false,
         })
     }

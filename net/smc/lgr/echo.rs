@@ -16,7 +16,10 @@ use smc_proto::{
         AlertToken,
         QpNum, //
     },
-    lgr::LINK_SLOTS, //
+    lgr::{
+        LinkIdx,
+        LinkMap, //
+    }, //
 };
 
 use super::{
@@ -30,7 +33,7 @@ type Asked = Option<(QpNum, u64)>;
 /// A connection that waits for a response.
 struct Waiter {
     token: AlertToken,
-    slot: usize,
+    idx: LinkIdx,
     /// Number of the request that it waits for; `None` if that was not sent yet.
     number: Option<u64>,
 }
@@ -38,7 +41,7 @@ struct Waiter {
 /// The requests of a group, and the connections that wait for responses.
 pub(super) struct Echoes {
     last: u64,
-    asked: [Asked; LINK_SLOTS],
+    asked: LinkMap<Asked>,
     /// Each connection is there at most once; there is room for all, so it does not allocate.
     waiting: KVec<Waiter>,
 }
@@ -48,7 +51,7 @@ impl Echoes {
     pub(super) fn new(limit: usize) -> Result<Self> {
         Ok(Self {
             last: 0,
-            asked: [None; LINK_SLOTS],
+            asked: LinkMap::default(),
             waiting: KVec::with_capacity(limit, GFP_KERNEL)?,
         })
     }
@@ -58,15 +61,15 @@ impl Echoes {
         self.waiting.retain(|waiter| waiter.token != token);
     }
 
-    /// Returns the number of a request to send on the link in `slot`, with queue pair `qp`, if a connection waits for
-    /// one and none is in flight.
-    fn next(&mut self, slot: usize, qp: QpNum) -> Option<u64> {
-        let asked = self.asked.get_mut(slot)?;
+    /// Returns the number of a request to send on link `idx`, with queue pair `qp`, if a connection waits for one and
+    /// none is in flight.
+    fn next(&mut self, idx: LinkIdx, qp: QpNum) -> Option<u64> {
+        let asked = &mut self.asked[idx];
         let is_under_way = asked.is_some_and(|(on, _)| on == qp);
         let mut unasked = self
             .waiting
             .iter_mut()
-            .filter(|waiter| waiter.slot == slot && waiter.number.is_none())
+            .filter(|waiter| waiter.idx == idx && waiter.number.is_none())
             .peekable();
         if is_under_way || unasked.peek().is_none() {
             return None;
@@ -77,14 +80,10 @@ impl Echoes {
         Some(self.last)
     }
 
-    /// Completes the request with this number on the link in `slot`; returns whether it was in flight.
-    fn answered(&mut self, slot: usize, number: u64) -> bool {
-        let asked = self.asked.get_mut(slot);
-        asked.is_some_and(|asked| {
-            asked
-                .take_if(|(_, on_its_way)| *on_its_way == number)
-                .is_some()
-        })
+    /// Completes the request with this number on link `idx`; returns whether it was in flight.
+    fn answered(&mut self, idx: LinkIdx, number: u64) -> bool {
+        let answered = self.asked[idx].take_if(|(_, on_its_way)| *on_its_way == number);
+        answered.is_some()
     }
 
     /// Takes a connection that waited for the response with this number out of the queue.
@@ -96,12 +95,12 @@ impl Echoes {
 }
 
 impl LinkGroup {
-    /// Calls [`LgrConn::on_echo`] for a connection once the peer has answered a TEST_LINK on the link in `slot` that is
-    /// sent from now on. Replaces an earlier request of the connection. Does not sleep.
-    pub(crate) fn want_echo(self: &Arc<Self>, token: AlertToken, slot: usize) {
+    /// Calls [`LgrConn::on_echo`] for a connection once the peer has answered a TEST_LINK on link `idx` that is sent
+    /// from now on. Replaces an earlier request of the connection. Does not sleep.
+    pub(crate) fn want_echo(self: &Arc<Self>, token: AlertToken, idx: LinkIdx) {
         let waiter = Waiter {
             token,
-            slot,
+            idx,
             number: None,
         };
         let mut table = self.table.lock();
@@ -110,36 +109,34 @@ impl LinkGroup {
             let _ = table.echoes.waiting.push_within_capacity(waiter);
         }
         drop(table);
-        self.send_echo(slot);
+        self.send_echo(idx);
     }
 
-    /// Drops the request in flight on the link in `slot`, which is gone. Connections that waited send another one on
-    /// another link. Does not sleep.
-    pub(crate) fn forget_echo(&self, slot: usize) {
-        if let Some(asked) = self.table.lock().echoes.asked.get_mut(slot) {
-            *asked = None;
-        }
+    /// Drops the request in flight on link `idx`, which is gone. Connections that waited send another one on another
+    /// link. Does not sleep.
+    pub(crate) fn forget_echo(&self, idx: LinkIdx) {
+        self.table.lock().echoes.asked[idx] = None;
     }
 
-    fn send_echo(self: &Arc<Self>, slot: usize) {
-        let Some(link) = self.link(slot) else {
+    fn send_echo(self: &Arc<Self>, idx: LinkIdx) {
+        let Some(link) = self.link(idx) else {
             return;
         };
-        let next = self.table.lock().echoes.next(slot, link.qp_num());
+        let next = self.table.lock().echoes.next(idx, link.qp_num());
         if let Some(number) = next {
-            self.ask_echo(slot, number);
+            self.ask_echo(idx, number);
         }
     }
 
-    /// Handles the response to the TEST_LINK with this number on the link in `slot`. Does not sleep.
-    pub(crate) fn on_echo(self: &Arc<Self>, slot: usize, number: u64) {
-        if !self.table.lock().echoes.answered(slot, number) {
+    /// Handles the response to the TEST_LINK with this number on link `idx`. Does not sleep.
+    pub(crate) fn on_echo(self: &Arc<Self>, idx: LinkIdx, number: u64) {
+        if !self.table.lock().echoes.answered(idx, number) {
             return;
         }
         while let Some(member) = self.next_echoed(number) {
             member.on_echo();
         }
-        self.send_echo(slot);
+        self.send_echo(idx);
     }
 
     fn next_echoed(&self, number: u64) -> Option<Arc<dyn LgrConn>> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The links of a group, each in a slot; events of a link go to the group with the slot's number.
+//! The links of a group, each in a slot; events of a link go to the group with the slot's index.
 
 use kernel::{
     new_spinlock,
@@ -31,6 +31,8 @@ use smc_proto::{
         redundancy,
         Kind,
         LinkEnd,
+        LinkIdx,
+        LinkMap,
         Links as Ends,
         Port,
         RowId,
@@ -56,13 +58,13 @@ use crate::{
     }, //
 };
 
-/// The links by slot.
-pub(crate) type Slots = [Option<Arc<Link>>; LINK_SLOTS];
+/// The slots of a group for links.
+pub(crate) type Slots = LinkMap<Option<Arc<Link>>>;
 
-/// A link and its slot.
+/// A link and its index.
 #[derive(Clone)]
 pub(crate) struct LinkRef {
-    pub(crate) slot: usize,
+    pub(crate) idx: LinkIdx,
     pub(crate) link: Arc<Link>,
 }
 
@@ -96,8 +98,8 @@ struct Inner {
 impl Links {
     /// Creates the slots of a group with its first link.
     pub(super) fn new(first: Arc<Link>) -> impl PinInit<Self> {
-        let mut slots = [const { None }; LINK_SLOTS];
-        slots[super::FIRST] = Some(first);
+        let mut slots = Slots::default();
+        slots[LinkIdx::FIRST] = Some(first);
         let inner = Inner {
             slots,
             last_number: LinkNum(1),
@@ -111,9 +113,9 @@ impl Links {
 }
 
 impl LinkGroup {
-    /// Returns the link in a slot. Does not sleep.
-    pub(crate) fn link(&self, slot: usize) -> Option<Arc<Link>> {
-        self.links.inner.lock().slots.get(slot)?.clone()
+    /// Returns a link. Does not sleep.
+    pub(crate) fn link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
+        self.links.inner.lock().slots[idx].clone()
     }
 
     /// Returns all links. Does not sleep.
@@ -121,37 +123,37 @@ impl LinkGroup {
         self.links.inner.lock().slots.clone()
     }
 
-    /// Returns the first active link and its slot. Does not sleep.
-    pub(crate) fn active_link(&self) -> Option<(usize, Arc<Link>)> {
+    /// Returns the first active link and its index. Does not sleep.
+    pub(crate) fn active_link(&self) -> Option<(LinkIdx, Arc<Link>)> {
         self.find_active(|_| true)
     }
 
-    /// Returns the first active link on another of our ports than the one with this GID, and its slot. Does not sleep.
-    pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(usize, Arc<Link>)> {
+    /// Returns the first active link on another of our ports than the one with this GID, and its index. Does not sleep.
+    pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(LinkIdx, Arc<Link>)> {
         self.find_active(|link| link.port().gid != gid)
     }
 
-    /// Returns the link that the server named, and its slot. Does not sleep.
-    pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(usize, Arc<Link>)> {
-        let slot = find::named_link(&self.ends(self.params.net), wanted)?;
-        Some((slot, self.link(slot)?))
+    /// Returns the link that the server named, and its index. Does not sleep.
+    pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(LinkIdx, Arc<Link>)> {
+        let idx = find::named_link(&self.ends(self.params.net), wanted)?;
+        Some((idx, self.link(idx)?))
     }
 
-    /// Returns the first active link whose [`LinkEnd`] satisfies `is_meant`, and its slot. Does not sleep.
+    /// Returns the first active link whose [`LinkEnd`] satisfies `is_meant`, and its index. Does not sleep.
     pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<LinkRef> {
-        let (slot, link) = self.find_active(|link| is_meant(&link.end()))?;
-        Some(LinkRef { slot, link })
+        let (idx, link) = self.find_active(|link| is_meant(&link.end()))?;
+        Some(LinkRef { idx, link })
     }
 
-    fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(usize, Arc<Link>)> {
-        let links = self.links().into_iter().enumerate();
-        links
-            .filter_map(|(slot, link)| Some((slot, link?)))
-            .find(|(_, link)| link.is_active() && is_meant(link))
+    fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(LinkIdx, Arc<Link>)> {
+        let links = self.links();
+        let mut active = links.present().filter(|(_, link)| link.is_active());
+        let (idx, link) = active.find(|(_, link)| is_meant(link))?;
+        Some((idx, link.clone()))
     }
 
     /// Returns the numbers of the links that work, in the form of the LLC core. Does not sleep.
-    pub(crate) fn link_numbers(&self) -> [LinkNum; LINK_SLOTS] {
+    pub(crate) fn link_numbers(&self) -> LinkMap<LinkNum> {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_up());
             link.map_or(LinkNum::NONE, |link| link.number())
@@ -170,11 +172,11 @@ impl LinkGroup {
         })
     }
 
-    /// Returns our end of the link in a slot, for the core. Does not sleep.
-    pub(crate) fn local_end(&self, slot: usize, link: &Link) -> LocalEnd {
+    /// Returns our end of link `idx`, for the core. Does not sleep.
+    pub(crate) fn local_end(&self, idx: LinkIdx, link: &Link) -> LocalEnd {
         let port = link.port();
         LocalEnd {
-            slot,
+            idx,
             mac: port.mac,
             gid: port.gid,
             qp_num: link.qp_num(),
@@ -194,27 +196,26 @@ impl LinkGroup {
         }
     }
 
-    /// Puts a link into a free slot. Does not sleep.
+    /// Puts a link into its slot, which is free. Does not sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is not free, `ENOLINK` if the group ends.
-    pub(crate) fn put_link(&self, slot: usize, link: &Arc<Link>) -> Result {
+    /// `EBUSY` if it is not, `ENOLINK` if the group ends.
+    pub(crate) fn put_link(&self, idx: LinkIdx, link: &Arc<Link>) -> Result {
         let mut inner = self.links.inner.lock();
         if inner.is_closed {
             return Err(ENOLINK);
         }
-        let place = inner.slots.get_mut(slot).ok_or(EINVAL)?;
-        if place.is_some() {
+        if inner.slots[idx].is_some() {
             return Err(EBUSY);
         }
-        *place = Some(link.clone());
+        inner.slots[idx] = Some(link.clone());
         Ok(())
     }
 
-    /// Removes the link from a slot. Does not sleep.
-    pub(crate) fn take_link(&self, slot: usize) -> Option<Arc<Link>> {
-        self.links.inner.lock().slots.get_mut(slot)?.take()
+    /// Removes a link from its slot. Does not sleep.
+    pub(crate) fn take_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
+        self.links.inner.lock().slots[idx].take()
     }
 
     /// Returns the links of a group that ends, and lets none be added any more. Does not sleep.
@@ -245,7 +246,7 @@ impl LinkGroup {
         }
         let is_new = self.link_numbers();
         let given_up = self.links.inner.lock().given_up;
-        validation.naming(given_up.map(|number| match is_new.contains(&number) {
+        validation.naming(given_up.map(|number| match is_new.0.contains(&number) {
             true => LinkNum::NONE,
             false => number,
         }))
@@ -268,16 +269,16 @@ impl LinkGroup {
         is_any
     }
 
-    /// Returns the lowest free slot. Does not sleep.
-    pub(crate) fn spare_slot(&self) -> Option<usize> {
-        self.links().iter().position(Option::is_none)
+    /// Returns the index of the lowest free slot. Does not sleep.
+    pub(crate) fn spare_idx(&self) -> Option<LinkIdx> {
+        self.links().position(Option::is_none)
     }
 
     /// Assigns a number for a new link. Does not sleep.
     pub(crate) fn next_link_number(&self) -> Option<LinkNum> {
         let used = self.link_numbers();
         let mut inner = self.links.inner.lock();
-        let next = next_number(inner.last_number, |number| used.contains(&number))?;
+        let next = next_number(inner.last_number, |number| used.0.contains(&number))?;
         inner.last_number = next;
         Some(next)
     }
@@ -298,23 +299,22 @@ impl LinkGroup {
         })
     }
 
-    /// Returns, by slot, the links that carry new connections, and old ones when the load is balanced. Of links that
+    /// Returns, by index, the links that carry new connections, and old ones when the load is balanced. Of links that
     /// share a port that is only the first, and none that others make superfluous, which is deleted soon. Does not
     /// sleep.
-    pub(crate) fn carriers(&self) -> [bool; LINK_SLOTS] {
+    pub(crate) fn carriers(&self) -> LinkMap<bool> {
         let ports = self.ports();
         let is_shared = Kind::of(&ports).is_asymmetric();
-        let first = ports.iter().position(Option::is_some);
+        let first = ports.position(Option::is_some);
         let superfluous = redundancy::superfluous(&ports);
-        let mut carriers = ports.map(|ends| ends.is_some());
-        for (slot, can_carry) in carriers.iter_mut().enumerate() {
-            *can_carry &= superfluous != Some(slot) && (!is_shared || first == Some(slot));
-        }
-        carriers
+        LinkMap(LinkIdx::ALL.map(|idx| {
+            let is_first = first == Some(idx);
+            ports[idx].is_some() && superfluous != Some(idx) && (is_first || !is_shared)
+        }))
     }
 
     /// Returns the number of connections on each of these links. Does not sleep.
-    pub(crate) fn loads_of(&self, links: &[bool; LINK_SLOTS]) -> Loads {
+    pub(crate) fn loads_of(&self, links: &LinkMap<bool>) -> Loads {
         self.table.lock().conns.loads_of(links)
     }
 
@@ -323,36 +323,36 @@ impl LinkGroup {
     pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let table = self.table.lock();
-        let all = links.iter().zip(table.conns.loads());
-        let is_meant = |link: &Arc<Link>| link.is_active() && is_meant(link);
-        let active = all.filter(|(link, _)| link.as_ref().is_some_and(is_meant));
-        let (link, _) = active.rev().min_by_key(|(_, load)| **load)?;
-        link.clone()
+        let loads = table.conns.loads();
+        let active = links.present().filter(|(_, link)| link.is_active());
+        let meant = active.filter(|(_, link)| is_meant(link));
+        let (_, link) = meant.rev().min_by_key(|(idx, _)| loads[*idx])?;
+        Some(link.clone())
     }
 
-    /// Chooses the link for a connection that leaves its own, and returns its slot, too: the one with the fewest
+    /// Chooses the link for a connection that leaves its own, and returns its index, too: the one with the fewest
     /// connections of those that `can_carry` it and reach the peer's RMB `row`, if that is known. The connection is
     /// counted there from now on. Does not sleep.
     pub(crate) fn choose_link(
         &self,
         token: AlertToken,
         row: Option<RowId>,
-        can_carry: impl Fn(usize) -> bool,
-    ) -> Option<(usize, Arc<Link>)> {
-        let reaches = |slot| row.is_none_or(|row| self.rtoken(row, slot).is_some());
-        let links = self.active_links(|slot| can_carry(slot) && reaches(slot));
-        self.choose(&links, |conns, slot| conns.set_slot(token, slot))
+        can_carry: impl Fn(LinkIdx) -> bool,
+    ) -> Option<(LinkIdx, Arc<Link>)> {
+        let reaches = |idx| row.is_none_or(|row| self.rtoken(row, idx).is_some());
+        let links = self.active_links(|idx| can_carry(idx) && reaches(idx));
+        self.choose(&links, |conns, idx| conns.set_link(token, idx))
     }
 
-    /// Counts a connection on the link in `slot`. Does not sleep.
-    pub(crate) fn count_on(&self, token: AlertToken, slot: usize) {
-        self.table.lock().conns.set_slot(token, slot);
+    /// Counts a connection on link `idx`. Does not sleep.
+    pub(crate) fn count_on(&self, token: AlertToken, idx: LinkIdx) {
+        self.table.lock().conns.set_link(token, idx);
     }
 
-    fn active_links(&self, is_meant: impl Fn(usize) -> bool) -> Slots {
+    fn active_links(&self, is_meant: impl Fn(LinkIdx) -> bool) -> Slots {
         let mut links = self.links();
-        for (slot, place) in links.iter_mut().enumerate() {
-            place.take_if(|link| !link.is_active() || !is_meant(slot));
+        for idx in LinkIdx::ALL {
+            links[idx].take_if(|link| !link.is_active() || !is_meant(idx));
         }
         links
     }
@@ -361,13 +361,14 @@ impl LinkGroup {
     fn choose(
         &self,
         links: &Slots,
-        count: impl FnOnce(&mut ConnTable, usize),
-    ) -> Option<(usize, Arc<Link>)> {
+        count: impl FnOnce(&mut ConnTable, LinkIdx),
+    ) -> Option<(LinkIdx, Arc<Link>)> {
         let mut table = self.table.lock();
-        let loads = table.conns.loads_of(&links.each_ref().map(Option::is_some));
-        let slot = balance::choose(&loads)?;
-        count(&mut table.conns, slot);
-        Some((slot, links.get(slot)?.clone()?))
+        let is_there = LinkIdx::ALL.map(|idx| links[idx].is_some());
+        let loads = table.conns.loads_of(&LinkMap(is_there));
+        let idx = balance::choose(&loads)?;
+        count(&mut table.conns, idx);
+        Some((idx, links[idx].clone()?))
     }
 }
 
@@ -377,8 +378,8 @@ impl ConnReservation {
     pub(crate) fn choose_link(&mut self) -> Option<LinkRef> {
         let group = self.group().clone();
         let carriers = group.carriers();
-        let links = group.active_links(|slot| carriers.get(slot).is_some_and(|can| *can));
-        let (slot, link) = group.choose(&links, |conns, slot| self.count_on(conns, slot))?;
-        Some(LinkRef { slot, link })
+        let links = group.active_links(|idx| carriers[idx]);
+        let (idx, link) = group.choose(&links, |conns, idx| self.count_on(conns, idx))?;
+        Some(LinkRef { idx, link })
     }
 }

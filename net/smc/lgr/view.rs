@@ -9,7 +9,7 @@ use smc_proto::{
     },
     lgr::{
         Kind,
-        LINK_SLOTS, //
+        LinkMap, //
     },
     wire::clc::{
         Hostname,
@@ -49,8 +49,8 @@ impl LinkGroup {
         Kind::of(&self.ports())
     }
 
-    /// Returns the number of connections on each link, by slot. Does not sleep.
-    pub(crate) fn loads(&self) -> [usize; LINK_SLOTS] {
+    /// Returns the number of connections on each link, by index. Does not sleep.
+    pub(crate) fn loads(&self) -> LinkMap<usize> {
         *self.table.lock().conns.loads()
     }
 

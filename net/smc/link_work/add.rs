@@ -17,6 +17,7 @@ use smc_proto::{
             Occasion,
             Which, //
         },
+        LinkIdx,
         Port, //
     },
     link::Transport,
@@ -144,25 +145,25 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
 }
 
 /// Creates a link and puts it into a slot.
-fn make(group: &LinkGroup, slot: usize, place: &Place) -> Result<Arc<Link>> {
+fn make(group: &LinkGroup, idx: LinkIdx, place: &Place) -> Result<Arc<Link>> {
     let link = Link::new(&place.device, place.info, group.params.depth)?;
     group
-        .put_link(slot, &link)
+        .put_link(idx, &link)
         .inspect_err(|_| link.shut_down())?;
     if !ib::is_there(&place.device) {
         // The removal of the device took its links down before and missed this one.
-        clear_link(group, slot);
+        clear_link(group, idx);
         return Err(ENODEV);
     }
     Ok(link)
 }
 
-/// Maps the RMBs that the peer may know on a new link, and lists their RTokens there by their RKeys on the link in slot
-/// `on`. The peer ignores RMBs that it does not know.
+/// Maps the RMBs that the peer may know on a new link, and lists their RTokens there by their RKeys on link `on`. The
+/// peer ignores RMBs that it does not know.
 fn map_regions(
     group: &LinkGroup,
-    on: usize,
-    slot: usize,
+    on: LinkIdx,
+    idx: LinkIdx,
     link: &Link,
 ) -> Result<KVec<NewLinkRkey>> {
     let mut keys = KVec::new();
@@ -170,8 +171,8 @@ fn map_regions(
         let Some(here) = rmb.rtoken(on) else {
             return Ok(());
         };
-        rmb.map(slot, link)?;
-        let there = rmb.rtoken(slot).ok_or(ENOLINK)?;
+        rmb.map(idx, link)?;
+        let there = rmb.rtoken(idx).ok_or(ENOLINK)?;
         if keys.len() == MAX_KEYS {
             pr_warn_once!("a link group has too many buffers for a further link\n");
             return Err(E2BIG);
@@ -186,16 +187,16 @@ fn map_regions(
 }
 
 /// Registers the RMBs that are mapped on a link.
-fn register_regions(group: &LinkGroup, slot: usize, link: &Arc<Link>) -> Result {
-    group.rmbs.try_for_each(|rmb| match rmb.rtoken(slot) {
-        Some(_) => rmb.register(slot, link),
+fn register_regions(group: &LinkGroup, idx: LinkIdx, link: &Arc<Link>) -> Result {
+    group.rmbs.try_for_each(|rmb| match rmb.rtoken(idx) {
+        Some(_) => rmb.register(idx, link),
         None => Ok(()),
     })
 }
 
 fn ready_to_receive(
     group: &Arc<LinkGroup>,
-    slot: usize,
+    idx: LinkIdx,
     link: &Arc<Link>,
     peer: &NewLink,
 ) -> Result {
@@ -206,19 +207,19 @@ fn ready_to_receive(
         psn: peer.psn,
         mtu: peer.mtu.ok_or(EINVAL)?.min(link.port().mtu),
     };
-    link.ready_to_receive(end, LinkRx::new(group, slot)?)
+    link.ready_to_receive(end, LinkRx::new(group, idx)?)
 }
 
-/// Client: answers the server's offer of a link, which goes into `slot`.
-pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &NewLink) {
-    let made = make_answer(group, on, slot, offer);
+/// Client: answers the server's offer of a link, which becomes link `idx`.
+pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &NewLink) {
+    let made = make_answer(group, on, idx, offer);
     let is_taken = match &made {
         Ok(Answer {
             link,
             keys,
             listen_addr,
         }) => {
-            let end = group.local_end(slot, link);
+            let end = group.local_end(idx, link);
             let new = NewEnd {
                 end,
                 mtu: link.port().mtu.min(offer.mtu.unwrap_or(link.port().mtu)),
@@ -234,7 +235,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: usize, slot: usize, offer: &New
     };
     if made.is_ok() && !is_taken {
         // The flow is over: the new link is not needed.
-        clear_link(group, slot);
+        clear_link(group, idx);
     }
 }
 
@@ -248,8 +249,8 @@ struct Answer {
 
 fn make_answer(
     group: &Arc<LinkGroup>,
-    on: usize,
-    slot: usize,
+    on: LinkIdx,
+    idx: LinkIdx,
     offer: &NewLink,
 ) -> Result<Answer, RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
@@ -265,10 +266,10 @@ fn make_answer(
     let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
     let place =
         place(group, which, unused, Some(offer.gid)).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let link = make(group, slot, &place).map_err(none)?;
+    let link = make(group, idx, &place).map_err(none)?;
     link.set_number(offer.link_num);
-    let made = ready_to_receive(group, slot, &link, offer)
-        .and_then(|()| map_regions(group, on, slot, &link))
+    let made = ready_to_receive(group, idx, &link, offer)
+        .and_then(|()| map_regions(group, on, idx, &link))
         .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
     match made {
         Ok((keys, listen_addr)) => Ok(Answer {
@@ -277,7 +278,7 @@ fn make_answer(
             listen_addr,
         }),
         Err(_) => {
-            clear_link(group, slot);
+            clear_link(group, idx);
             Err(RejectReason::NO_ALTERNATE_PATH)
         }
     }
@@ -285,27 +286,27 @@ fn make_answer(
 
 /// Server: connects a link that the client accepted. The client checks that its port is reachable; the check here fails
 /// sooner than waiting for an answer on the new link.
-pub(super) fn connect(group: &Arc<LinkGroup>, slot: usize, peer: &NewLink) {
-    let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
+pub(super) fn connect(group: &Arc<LinkGroup>, idx: LinkIdx, peer: &NewLink) {
+    let result = group.link(idx).ok_or(ENOLINK).and_then(|link| {
         let device = link.device().ok_or(ENOLINK)?;
         way(group, &device, &link, peer.gid).ok_or(EHOSTUNREACH)?;
-        ready_to_receive(group, slot, &link, peer)?;
+        ready_to_receive(group, idx, &link, peer)?;
         link.connect_added(group.params.net, peer)?;
         link.ready_to_send()?;
-        register_regions(group, slot, &link)
+        register_regions(group, idx, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
-    group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
+    group.run_llc(|llc, _, now| llc.on_link_prepared(idx, result, now));
 }
 
 /// Client: brings the new link up after the server's CONFIRM LINK.
-pub(super) fn prepare(group: &Arc<LinkGroup>, slot: usize) {
-    let result = group.link(slot).ok_or(ENOLINK).and_then(|link| {
+pub(super) fn prepare(group: &Arc<LinkGroup>, idx: LinkIdx) {
+    let result = group.link(idx).ok_or(ENOLINK).and_then(|link| {
         link.ready_to_send()?;
-        register_regions(group, slot, &link)
+        register_regions(group, idx, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
-    group.run_llc(|llc, _, now| llc.on_link_prepared(slot, result, now));
+    group.run_llc(|llc, _, now| llc.on_link_prepared(idx, result, now));
 }
 
 /// Server: offers a link if one is of use.
@@ -315,8 +316,8 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
         return;
     }
     group.release();
-    if let Some((slot, link)) = group.active_link() {
-        let end = group.local_end(slot, &link);
+    if let Some((idx, link)) = group.active_link() {
+        let end = group.local_end(idx, &link);
         group.run_llc(|llc, _, _| llc.offer_nothing(&end));
     }
 }
@@ -332,16 +333,16 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let on = group
         .active_link_beside(place.info.gid)
         .map_or(on, |(other, _)| other);
-    let slot = group.spare_slot()?;
+    let idx = group.spare_idx()?;
     let number = group.next_link_number()?;
-    let new = make(group, slot, &place).ok()?;
+    let new = make(group, idx, &place).ok()?;
     new.set_number(number);
-    let Ok(keys) = map_regions(group, on, slot, &new) else {
-        clear_link(group, slot);
+    let Ok(keys) = map_regions(group, on, idx, &new) else {
+        clear_link(group, idx);
         return None;
     };
     let offer = NewEnd {
-        end: group.local_end(slot, &new),
+        end: group.local_end(idx, &new),
         mtu: new.port().mtu,
         psn: new.psn(),
         listen_addr: None,

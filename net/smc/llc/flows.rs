@@ -12,6 +12,7 @@ use kernel::{
 use kernel_ext::time;
 use smc_proto::{
     id::Rkey,
+    lgr::LinkIdx,
     llc::{
         first_contact,
         rkey::{
@@ -46,7 +47,6 @@ use crate::{
         LinkGroup,
         LinkRef,
         LlcState,
-        FIRST,
         FRESH, //
     },
     rmb::{
@@ -60,15 +60,8 @@ const OTHERS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(
-        self: &Arc<Self>,
-        link: LocalEnd,
-        peer: first_contact::Peer,
-    ) {
-        self.run_llc(|llc, _, now| {
-            llc.begin_first_contact(link, peer, now)
-                .unwrap_or_default()
-        });
+    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, peer: first_contact::Peer) {
+        self.run_llc(|llc, _, now| llc.begin_first_contact(link, peer, now).unwrap_or_default());
     }
 
     /// Waits for the end of the first contact; `prepare` brings the link up when it is time. Fails with
@@ -82,7 +75,7 @@ impl LinkGroup {
             match step {
                 First::Prepare => {
                     let result = prepare();
-                    self.run_llc(|llc, _, now| llc.on_link_prepared(FIRST, result, now));
+                    self.run_llc(|llc, _, now| llc.on_link_prepared(LinkIdx::FIRST, result, now));
                 }
                 First::Finished(result) => return result,
             }
@@ -105,10 +98,10 @@ impl LinkGroup {
         if at.is_fresh() {
             return true;
         }
-        let (LinkRef { slot, link }, start) = (at, now());
+        let (LinkRef { idx, link }, start) = (at, now());
         let before = link.last_rx();
         let since = before.saturating_add(FRESH);
-        self.run_llc(|llc, _, _| llc.probe_link(*slot, since, start));
+        self.run_llc(|llc, _, _| llc.probe_link(*idx, since, start));
         let end = start.saturating_add(PROBE_MAX);
         let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
         let mut late = Duration::ZERO;
@@ -119,7 +112,7 @@ impl LinkGroup {
                 }
                 link.note_unanswered(before);
                 self.run_llc(|llc, _, now| {
-                    llc.on_probe_unanswered(*slot, now);
+                    llc.on_probe_unanswered(*idx, now);
                     Actions::default()
                 });
                 return false;
@@ -172,7 +165,7 @@ impl LinkGroup {
                 return Err(RkeyError::TimedOut);
             }
             // Links may be added and deleted between two messages.
-            let Ok(mut new) = self.register_on_others(rmb, at.slot, &told) else {
+            let Ok(mut new) = self.register_on_others(rmb, at.idx, &told) else {
                 self.release();
                 return Err(RkeyError::LinkLost);
             };
@@ -188,23 +181,21 @@ impl LinkGroup {
         }
     }
 
-    /// Registers an RMB on the active links except that in `slot`, and lists its RTokens on those that are not in
-    /// `told`, which the peer knows. One message names three links; the peer adds the links of a further one about the
-    /// same RMB.
+    /// Registers an RMB on the active links except link `idx`, and lists its RTokens on those that are not in `told`,
+    /// which the peer knows. One message names three links; the peer adds the links of a further one about the same
+    /// RMB.
     fn register_on_others(
         &self,
         rmb: &Rmb,
-        slot: usize,
+        idx: LinkIdx,
         told: &[LinkRkey],
     ) -> Result<KVec<LinkRkey>> {
         let mut keys = KVec::new();
-        for (other, link) in self.links().iter().enumerate() {
-            let Some(link) = link.as_ref().filter(|link| link.is_active()) else {
-                continue;
-            };
+        let links = self.links();
+        for (other, link) in links.present().filter(|(_, link)| link.is_active()) {
             let number = link.number();
             let is_told = told.iter().any(|key| key.link_num() == number);
-            if other == slot || is_told || rmb.register(other, link).is_err() {
+            if other == idx || is_told || rmb.register(other, link).is_err() {
                 continue;
             }
             if let Some(token) = rmb.rtoken(other) {
@@ -222,14 +213,14 @@ impl LinkGroup {
         at: &LinkRef,
         others: List<'_, LinkRkey, OTHERS>,
     ) -> Result<(), RkeyError> {
-        let here = rmb.register(at.slot, &at.link).ok();
-        let Some(here) = here.and_then(|()| rmb.rtoken(at.slot)) else {
+        let here = rmb.register(at.idx, &at.link).ok();
+        let Some(here) = here.and_then(|()| rmb.rtoken(at.idx)) else {
             self.release();
             return Err(RkeyError::LinkLost);
         };
         let region = Announcement { here, others };
         self.run_llc(|llc, _, now| {
-            llc.begin_confirm_rkey(at.slot, region, now)
+            llc.begin_confirm_rkey(at.idx, region, now)
                 .unwrap_or_default()
         });
         self.await_flow(|how| match how {
@@ -274,20 +265,20 @@ impl LinkGroup {
     /// write to them any more. The flow is held.
     fn delete_rkeys(self: &Arc<Self>, gone: &Gone) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
-        let slot = self.active_link().map(|(slot, _)| slot);
+        let idx = self.active_link().map(|(idx, _)| idx);
         let known = gone.iter().flatten().filter(|rmb| rmb.is_known());
-        let rtokens = known.filter_map(|rmb| rmb.rtoken(slot?));
+        let rtokens = known.filter_map(|rmb| rmb.rtoken(idx?));
         let mut count = 0;
         for (key, rtoken) in keys.iter_mut().zip(rtokens) {
             *key = rtoken.rkey.into();
             count += 1;
         }
         let what = keys.get(..count).and_then(Deletion::new);
-        let Some((slot, what)) = slot.zip(what) else {
+        let Some((idx, what)) = idx.zip(what) else {
             self.release();
             return !gone.iter().flatten().any(|rmb| rmb.is_known());
         };
-        self.run_llc(|llc, _, now| llc.begin_delete_rkey(slot, what, now).unwrap_or_default());
+        self.run_llc(|llc, _, now| llc.begin_delete_rkey(idx, what, now).unwrap_or_default());
         // After any answer, also a refusal, the peer does not write to them any more.
         let answer = self.await_flow(|how| match how {
             Finished::DeleteRkey(result) => Some(result),

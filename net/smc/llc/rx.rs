@@ -10,7 +10,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use smc_proto::wire::Received;
+use smc_proto::{
+    lgr::LinkIdx,
+    wire::Received, //
+};
 
 use crate::{
     lgr::LinkGroup,
@@ -20,17 +23,17 @@ use crate::{
     }, //
 };
 
-/// Receives the events of the link in one slot of a group. Called from completion context: does not sleep.
+/// Receives the events of one link of a group. Called from completion context: does not sleep.
 pub(crate) struct LinkRx {
     group: Arc<LinkGroup>,
-    slot: usize,
+    idx: LinkIdx,
 }
 
 impl LinkRx {
-    /// Creates the handler for the link in `slot` of `group`.
-    pub(crate) fn new(group: &Arc<LinkGroup>, slot: usize) -> Result<Arc<Self>> {
+    /// Creates the handler for link `idx` of `group`.
+    pub(crate) fn new(group: &Arc<LinkGroup>, idx: LinkIdx) -> Result<Arc<Self>> {
         let group = group.clone();
-        Ok(Arc::new(Self { group, slot }, GFP_KERNEL)?)
+        Ok(Arc::new(Self { group, idx }, GFP_KERNEL)?)
     }
 }
 
@@ -38,9 +41,9 @@ impl Handler for LinkRx {
     fn on_message(self: Arc<Self>, bytes: &[u8]) {
         match Received::parse(bytes) {
             Ok(Received::Cdc(message)) => {
-                self.group.on_cdc(self.slot, message.token, &message.cdc);
+                self.group.on_cdc(self.idx, message.token, &message.cdc);
             }
-            Ok(Received::Llc(message)) => self.group.on_llc(self.slot, &message),
+            Ok(Received::Llc(message)) => self.group.on_llc(self.idx, &message),
             Ok(Received::Unknown(_)) => {}
             Err(e) => pr_warn_once!("dropping malformed message: {e:?}\n"),
         }
@@ -54,11 +57,11 @@ impl Handler for LinkRx {
     }
 
     fn on_slot(self: Arc<Self>) {
-        self.group.on_free_slot(self.slot);
+        self.group.on_free_slot(self.idx);
     }
 
     fn on_failure(self: Arc<Self>) {
-        self.group.on_llc_link_down(self.slot);
-        self.group.delete_lost_link(self.slot);
+        self.group.on_llc_link_down(self.idx);
+        self.group.delete_lost_link(self.idx);
     }
 }

@@ -37,10 +37,9 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
 pub(super) fn dump_links(dump: &mut Dump<'_>) -> Result {
     each(dump, |unit, group| {
         put_group(unit, group)?;
-        let links = group.links();
-        let all = links.iter().zip(group.loads());
-        let mut links = all.filter_map(|(link, load)| Some((link.as_ref()?, load)));
-        links.try_for_each(|(link, load)| put_link(unit, group, link, load))
+        let (links, loads) = (group.links(), group.loads());
+        let mut links = links.present();
+        links.try_for_each(|(idx, link)| put_link(unit, group, link, loads[idx]))
     })
 }
 

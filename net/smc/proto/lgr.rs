@@ -12,12 +12,14 @@ use crate::time::Duration;
 pub mod balance;
 pub mod end;
 pub mod find;
+mod link_idx;
 pub mod redundancy;
 pub mod rtoken;
 pub mod token;
 
 pub use end::End;
 pub use find::{Candidate, LinkEnd, TcpEnds, Wanted};
+pub use link_idx::{LinkIdx, LinkMap};
 pub use redundancy::{Ends, Links, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 

@@ -17,7 +17,7 @@ use crate::id::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// No link is in this slot.
+    /// There is no link at this index.
     #[default]
     Unused = 0,
     /// The link is being taken down: nothing is sent on it any more.
@@ -63,7 +63,7 @@ impl Transport {
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A queue pair was made for an empty slot.
+    /// A queue pair was made for a new link.
     Created,
     /// CONFIRM_LINK was exchanged.
     Confirmed,

@@ -22,9 +22,10 @@ use crate::id::{
     Mac, //
 };
 use crate::lgr::{
+    LinkIdx,
+    LinkMap,
     Role,
-    Rtokens,
-    LINK_SLOTS, //
+    Rtokens, //
 };
 use crate::reason::Reason;
 use crate::time::{
@@ -148,20 +149,20 @@ pub struct Busy;
 /// Where a message arrived, and the tables that it may refer to.
 #[derive(Debug)]
 pub struct Arrival<'t, 'r> {
-    /// Slot of the link that it arrived on.
-    pub slot: usize,
-    /// Slot for a new link; `None` if the group can have no more.
-    pub spare: Option<usize>,
-    /// The numbers of the links by slot; [`LinkNum::NONE`] where there is no usable link.
-    pub links: &'t [LinkNum; LINK_SLOTS],
+    /// Index of the link that it arrived on.
+    pub idx: LinkIdx,
+    /// Index for a new link; `None` if the group can have no more.
+    pub spare: Option<LinkIdx>,
+    /// The numbers of the links by index; [`LinkNum::NONE`] where there is no usable link.
+    pub links: &'t LinkMap<LinkNum>,
     /// The peer's buffers.
     pub rtokens: &'t mut Rtokens<'r>,
 }
 
 impl Arrival<'_, '_> {
-    /// The slot of the link with this number. Zero is not a link number.
-    fn slot_of(&self, number: LinkNum) -> Option<usize> {
-        let found = || self.links.iter().position(|link| *link == number);
+    /// The index of the link with this number. Zero is not a link number.
+    fn idx_of(&self, number: LinkNum) -> Option<LinkIdx> {
+        let found = || self.links.position(|link| *link == number);
         number.is_link().then(found).flatten()
     }
 }
@@ -240,18 +241,18 @@ impl Llc {
         self.note(actions, now)
     }
 
-    /// Notes that the link in `slot` is gone: a flow that waits for a message on it ends.
-    pub fn on_link_down(&mut self, slot: usize, now: Instant) -> Actions<'static> {
-        self.queue.forget(slot);
+    /// Notes that link `idx` is gone: a flow that waits for a message on it ends.
+    pub fn on_link_down(&mut self, idx: LinkIdx, now: Instant) -> Actions<'static> {
+        self.queue.forget(idx);
         let actions = match &self.flow {
             // The server has decided or will, whatever happens to the link.
-            Some(Flow::FirstContact(flow)) if flow.slot() == slot && !flow.has_answered() => {
+            Some(Flow::FirstContact(flow)) if flow.idx() == idx && !flow.has_answered() => {
                 first_contact::silent()
             }
-            Some(Flow::Rkey(flow)) if flow.slot() == slot => flow.failed(RkeyError::LinkLost),
-            Some(Flow::DeleteLink { what, .. }) if what.concerns(slot) => what.done(),
-            Some(Flow::Offer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
-            Some(Flow::Answer(flow)) => flow.on_link_down(slot).unwrap_or_default(),
+            Some(Flow::Rkey(flow)) if flow.idx() == idx => flow.failed(RkeyError::LinkLost),
+            Some(Flow::DeleteLink { what, .. }) if what.concerns(idx) => what.done(),
+            Some(Flow::Offer(flow)) => flow.on_link_down(idx).unwrap_or_default(),
+            Some(Flow::Answer(flow)) => flow.on_link_down(idx).unwrap_or_default(),
             Some(_) | None => Actions::default(),
         };
         self.settle_and_note(actions, now)
@@ -302,15 +303,15 @@ impl Llc {
     /// reason if the link cannot be used.
     pub fn on_link_prepared(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         result: Result<(), Reason>,
         now: Instant,
     ) -> Actions<'static> {
         let version = self.version;
         let actions = match &mut self.flow {
             Some(Flow::FirstContact(flow)) => flow.on_prepared(result, version, now),
-            Some(Flow::Offer(flow)) => flow.on_connected(slot, result, now),
-            Some(Flow::Answer(flow)) => flow.on_connected(slot, result),
+            Some(Flow::Offer(flow)) => flow.on_connected(idx, result, now),
+            Some(Flow::Answer(flow)) => flow.on_connected(idx, result),
             Some(Flow::Held | Flow::Rkey(_) | Flow::DeleteLink { .. }) | None => unexpected(),
         };
         self.settle_and_note(actions, now)
@@ -322,14 +323,14 @@ impl Llc {
         matches!(&self.flow, Some(Flow::FirstContact(flow)) if flow.has_answered())
     }
 
-    /// Begins to add a link, as the server, on the active link in slot `on`.
+    /// Begins to add a link, as the server, on the active link `on`.
     ///
     /// # Errors
     ///
     /// [`Busy`].
     pub fn begin_add_link<'a>(
         &mut self,
-        on: usize,
+        on: LinkIdx,
         new: &NewEnd<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
@@ -360,7 +361,7 @@ impl Llc {
     /// module tries once, and after a failure only at the peer's request.
     pub fn invite<'a>(
         &mut self,
-        on: usize,
+        on: LinkIdx,
         mac: Mac,
         gids: List<'a, Gid, 255>,
         now: Instant,
@@ -375,94 +376,93 @@ impl Llc {
         }
     }
 
-    /// Begins to announce one of our buffers to the peer, on the link in `slot`.
+    /// Begins to announce one of our buffers to the peer, on link `idx`.
     ///
     /// # Errors
     ///
     /// [`Busy`].
     pub fn begin_confirm_rkey<'a>(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         buffer: rkey::Announcement<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
-        let (flow, body) = rkey::Exchange::confirm(slot, buffer, now);
+        let (flow, body) = rkey::Exchange::confirm(idx, buffer, now);
         self.flow = Some(Flow::Rkey(flow));
-        Ok(self.ask(slot, body))
+        Ok(self.ask(idx, body))
     }
 
-    /// Begins to announce that buffers of ours are gone, by their RKeys on the link in `slot`. The result does not
-    /// matter: nothing is written to them any more.
+    /// Begins to announce that buffers of ours are gone, by their RKeys on link `idx`. The result does not matter:
+    /// nothing is written to them any more.
     ///
     /// # Errors
     ///
     /// [`Busy`].
     pub fn begin_delete_rkey<'a>(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         rkeys: rkey::Deletion<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
-        let (flow, body) = rkey::Exchange::delete(slot, rkeys, now);
+        let (flow, body) = rkey::Exchange::delete(idx, rkeys, now);
         self.flow = Some(Flow::Rkey(flow));
-        Ok(self.ask(slot, body))
+        Ok(self.ask(idx, body))
     }
 
-    /// Makes a TEST_LINK request for the link in `slot`; its answer shows that the link works.
-    pub fn test_link(&self, slot: usize) -> Actions<'static> {
-        self.ask(slot, Body::TestLink([0; 16]))
+    /// Makes a TEST_LINK request for link `idx`; its answer shows that the link works.
+    pub fn test_link(&self, idx: LinkIdx) -> Actions<'static> {
+        self.ask(idx, Body::TestLink([0; 16]))
     }
 
-    /// Tests the link in `slot`, which counts as silent since `silent_since`, for a connection that is about to use it.
-    /// One test serves all connections that need one at that time.
+    /// Tests link `idx`, which counts as silent since `silent_since`, for a connection that is about to use it. One
+    /// test serves all connections that need one at that time.
     pub fn probe_link(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         silent_since: Instant,
         now: Instant,
     ) -> Actions<'static> {
-        match self.watches.probe(slot, silent_since, now) {
-            true => self.test_link(slot),
+        match self.watches.probe(idx, silent_since, now) {
+            true => self.test_link(idx),
             false => Actions::default(),
         }
     }
 
     /// Reports that such a test was not answered in time: the link counts as silent from now on.
-    pub fn on_probe_unanswered(&mut self, slot: usize, now: Instant) {
-        if let Some(watch) = self.watches.get(slot) {
+    pub fn on_probe_unanswered(&mut self, idx: LinkIdx, now: Instant) {
+        if let Some(watch) = self.watches.get(idx) {
             watch.on_suspected(now);
         }
     }
 
-    /// Notes that any message was received on the link in `slot` at `at`. May be called late.
-    pub fn on_heard(&mut self, slot: usize, at: Instant) {
-        if let Some(watch) = self.watches.get(slot) {
+    /// Notes that any message was received on link `idx` at `at`. May be called late.
+    pub fn on_heard(&mut self, idx: LinkIdx, at: Instant) {
+        if let Some(watch) = self.watches.get(idx) {
             watch.on_received(at);
         }
     }
 
-    /// Tests the link in `slot` if it has been silent for its interval, or takes it down if tests were not answered. To
-    /// be called after [`Llc::on_heard`].
-    pub fn on_link_timeout(&mut self, slot: usize, now: Instant) -> Actions<'static> {
-        match self.watches.on_timeout(slot, now) {
+    /// Tests link `idx` if it has been silent for its interval, or takes it down if tests were not answered. To be
+    /// called after [`Llc::on_heard`].
+    pub fn on_link_timeout(&mut self, idx: LinkIdx, now: Instant) -> Actions<'static> {
+        match self.watches.on_timeout(idx, now) {
             Due::Nothing => Actions::default(),
-            Due::SendTest => self.test_link(slot),
-            Due::LinkDead => Action::LinkDead { slot }.into(),
+            Due::SendTest => self.test_link(idx),
+            Due::LinkDead => Action::LinkDead { idx }.into(),
         }
     }
 
-    /// Stops testing the link in `slot`, which is about to be deleted. Returns whether it was watched, as every active
-    /// link is.
-    pub fn stop_watching(&mut self, slot: usize) -> bool {
-        self.watches.stop(slot)
+    /// Stops testing link `idx`, which is about to be deleted. Returns whether it was watched, as every active link is.
+    pub fn stop_watching(&mut self, idx: LinkIdx) -> bool {
+        self.watches.stop(idx)
     }
 
-    /// Makes a TEST_LINK request with this number, other than 0, on the link in `slot`: its answer shows that the peer
-    /// has received what was sent on the link before.
-    pub fn echo(&self, slot: usize, number: u64) -> Actions<'static> {
-        self.ask(slot, Body::numbered_test(number))
+    /// Makes a TEST_LINK request with this number, other than 0, on link `idx`: its answer shows that the peer has
+    /// received what was sent on the link before.
+    pub fn echo(&self, idx: LinkIdx, number: u64) -> Actions<'static> {
+        self.ask(idx, Body::numbered_test(number))
     }
 
     /// Abandons the flow because no thread waits for it any more. Its answer will be ignored.
@@ -472,12 +472,12 @@ impl Llc {
         self.note(actions, now)
     }
 
-    fn answer<'a>(&self, slot: usize, body: Body<'a>) -> Actions<'a> {
-        send(self.version, Kind::Response, slot, body).into()
+    fn answer<'a>(&self, idx: LinkIdx, body: Body<'a>) -> Actions<'a> {
+        send(self.version, Kind::Response, idx, body).into()
     }
 
-    fn ask<'a>(&self, slot: usize, body: Body<'a>) -> Actions<'a> {
-        send(self.version, Kind::Request, slot, body).into()
+    fn ask<'a>(&self, idx: LinkIdx, body: Body<'a>) -> Actions<'a> {
+        send(self.version, Kind::Request, idx, body).into()
     }
 
     fn check_free(&self) -> Result<(), Busy> {
@@ -489,9 +489,9 @@ impl Llc {
 }
 
 /// Makes the action that sends a message.
-fn send(version: Version, kind: Kind, slot: usize, body: Body<'_>) -> Action<'_> {
+fn send(version: Version, kind: Kind, idx: LinkIdx, body: Body<'_>) -> Action<'_> {
     Action::Send {
-        slot,
+        idx,
         message: Message {
             version,
             kind,

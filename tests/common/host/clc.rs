@@ -25,6 +25,7 @@ use smc_proto::handshake::{
 use smc_proto::id::LinkNum;
 use smc_proto::lgr::{
     find,
+    LinkIdx,
     Rtokens, //
 };
 use smc_proto::link::next_number;
@@ -221,7 +222,7 @@ impl Machine {
         conn.group = Some(group);
         if found.is_none() {
             let last = LinkNum::NONE;
-            self.groups[group].links[0] = next_number(last, |_| false).unwrap();
+            self.groups[group].links[LinkIdx::FIRST] = next_number(last, |_| false).unwrap();
         }
         let is_new = self.take_buffer(id, chosen.version());
         if found.is_some() && is_new {
@@ -363,7 +364,7 @@ impl Machine {
             group.end().state.is_active(),
             "SMC over a link that is not active"
         );
-        let target = Rtokens::new(&mut group.rows).get(conn.row.unwrap(), 0);
+        let target = Rtokens::new(&mut group.rows).get(conn.row.unwrap(), LinkIdx::FIRST);
         let joined = Joined {
             group: g,
             first: conn.first,
@@ -371,7 +372,7 @@ impl Machine {
                 Some(_) => Version::V2,
                 None => Version::V1,
             },
-            link_num: group.links[0],
+            link_num: group.links[LinkIdx::FIRST],
             limits: group.limits,
             local: conn.local.unwrap(),
             peer: conn.peer.unwrap(),

@@ -8,7 +8,6 @@ use smc_proto::handshake::Failure;
 use smc_proto::id::{
     AlertToken,
     Gid,
-    LinkNum,
     Mac,
     Mtu,
     PeerId,
@@ -24,10 +23,11 @@ use smc_proto::lgr::{
     token,
     Candidate,
     LinkEnd,
+    LinkIdx,
+    LinkMap,
     Role,
     Rtoken,
-    Rtokens,
-    LINK_SLOTS, //
+    Rtokens, //
 };
 use smc_proto::link::{
     Event as LinkEvent,
@@ -96,7 +96,7 @@ impl Machine {
             link: None,
             role,
             peer,
-            links: [LinkNum::NONE; LINK_SLOTS],
+            links: LinkMap::default(),
             ends: only(LinkEnd {
                 state: LinkState::Unused.on(LinkEvent::Created).unwrap(),
                 is_visible: true,
@@ -169,9 +169,11 @@ impl Machine {
         let is_first = self.conns[&id].first;
         let mut rtokens = Rtokens::new(&mut self.groups[g].rows);
         if is_first {
-            rtokens.add(0, token).map_err(|_| Reason::NoRtoken)?;
+            rtokens
+                .add(LinkIdx::FIRST, token)
+                .map_err(|_| Reason::NoRtoken)?;
         }
-        let row = rtokens.claim(0, token, peer.rmbe_index);
+        let row = rtokens.claim(LinkIdx::FIRST, token, peer.rmbe_index);
         self.conn(id).row = Some(row.map_err(|_| Reason::RegistrationFailed)?);
         Ok(())
     }
@@ -190,11 +192,11 @@ impl Machine {
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
         let link = LocalEnd {
-            slot: 0,
+            idx: LinkIdx::FIRST,
             mac: local.mac,
             gid: local.gid,
             qp_num: local.qp_num,
-            link_num: group.links[0],
+            link_num: group.links[LinkIdx::FIRST],
             group_uid: 0x100,
             release: Release::R1,
             limits: group.limits,
@@ -241,7 +243,7 @@ impl Machine {
         let buffer = Announcement { here, others };
         let actions = group
             .llc
-            .begin_confirm_rkey(0, buffer, net.now())
+            .begin_confirm_rkey(LinkIdx::FIRST, buffer, net.now())
             .expect("it is idle");
         self.act(g, actions, net);
     }
@@ -257,7 +259,7 @@ impl Machine {
         };
         let group = &mut self.groups[g];
         let mut arrival = Arrival {
-            slot: 0,
+            idx: LinkIdx::FIRST,
             spare: None,
             links: &group.links,
             rtokens: &mut Rtokens::new(&mut group.rows),
@@ -271,14 +273,14 @@ impl Machine {
         for action in actions {
             match action {
                 Action::Send { message, .. } => self.send_llc(g, &message, net),
-                Action::PrepareLink { slot, link_num } => {
-                    self.groups[g].links[slot] = link_num;
+                Action::PrepareLink { idx, link_num } => {
+                    self.groups[g].links[idx] = link_num;
                     let result = match (self.config.link_gets_ready, self.config.buffer_registers) {
                         (false, _) => Err(Reason::LinkNotReady),
                         (_, false) => Err(Reason::RegistrationFailed),
                         (true, true) => Ok(()),
                     };
-                    let next = self.groups[g].llc.on_link_prepared(slot, result, net.now());
+                    let next = self.groups[g].llc.on_link_prepared(idx, result, net.now());
                     self.act(g, next, net);
                 }
                 Action::ActivateLink { .. } => {
@@ -424,7 +426,7 @@ impl Machine {
         }
         group.end().state = LinkState::Inactive;
         let waiting = std::mem::take(&mut group.waiting);
-        let actions = group.llc.on_link_down(0, net.now());
+        let actions = group.llc.on_link_down(LinkIdx::FIRST, net.now());
         for conn in self.conns.values_mut().filter(|conn| conn.group == Some(g)) {
             if matches!(conn.outcome, Some(Outcome::Smc(_))) {
                 conn.outcome = Some(Outcome::Aborted);
@@ -466,14 +468,14 @@ impl Machine {
 
 /// A group's links, of which there is one.
 fn only(end: LinkEnd) -> LinkEnds {
-    let mut ends = [None; LINK_SLOTS];
-    ends[0] = Some(end);
+    let mut ends = LinkMap::default();
+    ends[LinkIdx::FIRST] = Some(end);
     ends
 }
 
 impl Group {
     pub fn end(&mut self) -> &mut LinkEnd {
-        self.ends[0].as_mut().expect("it has a link")
+        self.ends[LinkIdx::FIRST].as_mut().expect("it has a link")
     }
 
     pub(super) fn candidate(&self, side: Side) -> Candidate<'_> {

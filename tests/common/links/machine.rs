@@ -12,11 +12,12 @@ use smc_proto::id::{
 use smc_proto::lgr::rtoken::Row;
 use smc_proto::lgr::{
     Ends,
+    LinkIdx,
+    LinkMap,
     Links,
     Port,
     Role,
-    Rtoken,
-    LINK_SLOTS, //
+    Rtoken, //
 };
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::{
@@ -58,7 +59,7 @@ pub struct Machine {
     pub side: Side,
     pub llc: Llc,
     pub version: Version,
-    pub links: [Option<Link>; LINK_SLOTS],
+    pub links: LinkMap<Option<Link>>,
     pub rows: Vec<Row>,
     /// Our buffers that the peer knows.
     pub rmbs: Vec<u32>,
@@ -105,8 +106,8 @@ impl Machine {
             Side::Client => (Role::Client, 1, 2),
             Side::Server => (Role::Server, 2, 1),
         };
-        let mut links = [None; LINK_SLOTS];
-        links[0] = Some(Link {
+        let mut links = LinkMap::default();
+        links[LinkIdx::FIRST] = Some(Link {
             number: LinkNum(1),
             qp,
             peer_qp: Some(peer_qp),
@@ -142,7 +143,7 @@ impl Machine {
         }
     }
 
-    pub fn numbers(&self) -> [LinkNum; LINK_SLOTS] {
+    pub fn numbers(&self) -> LinkMap<LinkNum> {
         self.links
             .map(|link| match link.filter(|link| !link.is_broken) {
                 Some(link) => link.number,
@@ -160,19 +161,19 @@ impl Machine {
         })
     }
 
-    /// The slots of active links.
-    pub fn active(&self) -> Vec<usize> {
-        let is_active = |slot: &usize| self.links[*slot].is_some_and(|link| link.is_active);
-        (0..LINK_SLOTS).filter(is_active).collect()
+    /// The indexes of active links.
+    pub fn active(&self) -> Vec<LinkIdx> {
+        let is_active = |idx: &LinkIdx| self.links[*idx].is_some_and(|link| link.is_active);
+        LinkIdx::ALL.into_iter().filter(is_active).collect()
     }
 
-    pub(super) fn spare(&self) -> Option<usize> {
-        self.links.iter().position(Option::is_none)
+    pub(super) fn spare(&self) -> Option<LinkIdx> {
+        self.links.position(Option::is_none)
     }
 
     /// The queue pair of a link breaks; says whether it had not before.
-    pub(super) fn break_link(&mut self, slot: usize) -> bool {
-        let link = self.links[slot].as_mut().filter(|link| !link.is_broken);
+    pub(super) fn break_link(&mut self, idx: LinkIdx) -> bool {
+        let link = self.links[idx].as_mut().filter(|link| !link.is_broken);
         let Some(link) = link else {
             return false;
         };
@@ -187,7 +188,7 @@ impl Machine {
             .find(|port| !self.links.iter().flatten().any(|link| link.port == *port))
     }
 
-    pub(super) fn keys(&self, on: usize, qp: u8) -> Vec<NewLinkRkey> {
+    pub(super) fn keys(&self, on: LinkIdx, qp: u8) -> Vec<NewLinkRkey> {
         let here = self.links[on].map_or(0, |link| link.qp);
         let entry = |rmb: &u32| {
             let there = token(*rmb, qp);
@@ -196,9 +197,9 @@ impl Machine {
         self.rmbs.iter().map(entry).collect()
     }
 
-    pub(super) fn end(&self, slot: usize, link: &Link) -> LocalEnd {
+    pub(super) fn end(&self, idx: LinkIdx, link: &Link) -> LocalEnd {
         LocalEnd {
-            slot,
+            idx,
             mac: link.port.mac,
             gid: link.port.gid,
             qp_num: QpNum::new(link.qp.into()).unwrap(),

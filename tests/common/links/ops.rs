@@ -13,6 +13,7 @@ use smc_proto::lgr::redundancy::{
     Occasion, //
 };
 use smc_proto::lgr::{
+    LinkIdx,
     Port,
     Rtokens, //
 };
@@ -67,9 +68,9 @@ impl World {
     }
 
     /// The client answers an offer.
-    pub(super) fn answer(&mut self, side: Side, (on, slot): (usize, usize), offer: NewLink) {
+    pub(super) fn answer(&mut self, side: Side, (on, idx): (LinkIdx, LinkIdx), offer: NewLink) {
         let now = self.net.now();
-        let fails = self.fails(side) || self.machine(side).links[slot].is_some();
+        let fails = self.fails(side) || self.machine(side).links[idx].is_some();
         let machine = self.machine(side);
         let peer = Port {
             gid: offer.gid,
@@ -94,10 +95,10 @@ impl World {
         link.peer_qp = Some(offer.qp_num.get() as u8);
         link.peer = peer;
         let machine = self.machine(side);
-        machine.links[slot] = Some(link);
+        machine.links[idx] = Some(link);
         let keys = machine.keys(on, link.qp);
         let new = NewEnd {
-            end: machine.end(slot, &link),
+            end: machine.end(idx, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
             listen_addr: None,
@@ -108,7 +109,7 @@ impl World {
         self.act(side, actions);
         if is_late {
             // The flow is over: nobody needs what was made for it.
-            self.machine(side).links[slot] = None;
+            self.machine(side).links[idx] = None;
         }
     }
 
@@ -127,8 +128,8 @@ impl World {
         }
         self.run_llc(side, |llc, now| llc.abandon(now));
         let machine = self.machine(side);
-        if let Some(&slot) = machine.active().first() {
-            let end = machine.end(slot, &machine.links[slot].unwrap());
+        if let Some(&idx) = machine.active().first() {
+            let end = machine.end(idx, &machine.links[idx].unwrap());
             self.run_llc(side, |llc, _| llc.offer_nothing(&end));
         }
     }
@@ -139,24 +140,24 @@ impl World {
         let side = Side::Server;
         let machine = self.machine(side);
         let active = machine.active();
-        let port_of = |slot: usize| machine.links[slot].map(|link| link.port);
+        let port_of = |idx: LinkIdx| machine.links[idx].map(|link| link.port);
         let unused = machine.unused_port();
         let port = match redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why)? {
             redundancy::Which::Unused => unused,
             redundancy::Which::Same => port_of(*active.first()?),
         };
-        let beside = |slot: &&usize| port_of(**slot) != port;
+        let beside = |idx: &&LinkIdx| port_of(**idx) != port;
         let on = *active.iter().find(beside).or(active.first())?;
-        let (port, slot) = (port?, machine.spare()?);
+        let (port, idx) = (port?, machine.spare()?);
         let numbers = machine.numbers();
-        let number = next_number(machine.last_number, |n| numbers.contains(&n))?;
+        let number = next_number(machine.last_number, |n| numbers.0.contains(&n))?;
         machine.last_number = number;
         let link = self.new_link(port, number);
         let machine = self.machine(side);
-        machine.links[slot] = Some(link);
+        machine.links[idx] = Some(link);
         let keys = machine.keys(on, link.qp);
         let new = NewEnd {
-            end: machine.end(slot, &link),
+            end: machine.end(idx, &link),
             mtu: Mtu::B1024,
             psn: Psn::default(),
             listen_addr: None,
@@ -195,7 +196,7 @@ impl World {
         let rmb = machine.next_rmb;
         machine.next_rmb += 1;
         machine.announcing = Some(rmb);
-        let links = slots.iter().filter_map(|slot| machine.links[*slot]);
+        let links = slots.iter().filter_map(|idx| machine.links[*idx]);
         let others: Vec<LinkRkey> = links
             .skip(1)
             .take(2)
@@ -229,33 +230,33 @@ impl World {
     }
 
     /// A side finds that a link is broken.
-    pub fn lose(&mut self, side: Side, slot: usize) {
-        if !self.machine(side).break_link(slot) {
+    pub fn lose(&mut self, side: Side, idx: LinkIdx) {
+        if !self.machine(side).break_link(idx) {
             return;
         }
-        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
+        self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);
         match machine.active().is_empty() {
             true => machine.is_dead = true,
             false => {
-                let work = LinkWork::DeleteLink(slot, DeleteCause::LostPath);
+                let work = LinkWork::DeleteLink(idx, DeleteCause::LostPath);
                 machine.llc.queue_link_work(work);
             }
         }
         self.wake_worker(side);
     }
 
-    pub(super) fn delete_link(&mut self, side: Side, slot: usize, cause: DeleteCause) {
+    pub(super) fn delete_link(&mut self, side: Side, idx: LinkIdx, cause: DeleteCause) {
         let machine = self.machine(side);
-        let Some(link) = machine.links[slot] else {
+        let Some(link) = machine.links[idx] else {
             return;
         };
         if cause == DeleteCause::LostPath && !link.is_broken {
             return;
         }
-        let was_active = machine.llc.stop_watching(slot);
-        machine.break_link(slot);
-        self.run_llc(side, |llc, now| llc.on_link_down(slot, now));
+        let was_active = machine.llc.stop_watching(idx);
+        machine.break_link(idx);
+        self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);
         let Some(&on) = machine.active().first() else {
             machine.is_dead = true;
@@ -264,14 +265,14 @@ impl World {
         if was_active {
             let params = DeleteLinkParams {
                 on,
-                slot,
+                idx,
                 link_num: link.number,
                 cause,
             };
             self.run_llc(side, |llc, now| llc.delete_link(params, now));
         }
         let machine = self.machine(side);
-        Rtokens::new(&mut machine.rows).delete_link(slot);
-        machine.links[slot] = None;
+        Rtokens::new(&mut machine.rows).delete_link(idx);
+        machine.links[idx] = None;
     }
 }

@@ -7,7 +7,6 @@ use super::super::Side;
 use super::{
     key,
     token,
-    Link,
     World, //
 };
 
@@ -42,26 +41,20 @@ impl World {
         let rtokens = Rtokens::new(&mut rows);
         let mut missing = 0;
         for rmb in &peer.rmbs {
-            let on_link = |(slot, link): (usize, &Option<Link>)| {
-                let qp = link.as_ref()?.peer_qp?;
-                link.as_ref()?.is_active.then_some((slot, qp))
-            };
-            let links: Vec<_> = machine
-                .links
-                .iter()
-                .enumerate()
-                .filter_map(on_link)
+            let active = machine.links.present().filter(|(_, link)| link.is_active);
+            let links: Vec<_> = active
+                .filter_map(|(idx, link)| Some((idx, link.peer_qp?)))
                 .collect();
             let mut found = links
                 .iter()
-                .map(|(slot, qp)| rtokens.find(*slot, key(*rmb, *qp)));
+                .map(|(idx, qp)| rtokens.find(*idx, key(*rmb, *qp)));
             let Some(row) = found.find_map(|row| row) else {
                 missing += links.len();
                 continue;
             };
-            for (slot, qp) in &links {
-                match rtokens.get(row, *slot) {
-                    Some(there) => assert_eq!(there, token(*rmb, *qp), "{side:?} slot {slot}"),
+            for (idx, qp) in &links {
+                match rtokens.get(row, *idx) {
+                    Some(there) => assert_eq!(there, token(*rmb, *qp), "{side:?} link {idx:?}"),
                     None => missing += 1,
                 }
             }

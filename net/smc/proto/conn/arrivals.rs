@@ -17,13 +17,14 @@ use crate::cursor::{
     Chunks,
     Cursor, //
 };
+use crate::lgr::LinkIdx;
 
 /// The peer's write position at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u64);
 
-/// The slot of a link, and the bytes that it delivered.
-type Part = (usize, Chunks);
+/// The index of a link, and the bytes that it delivered.
+type Part = (LinkIdx, Chunks);
 
 /// Limit of link changes by the peer while a missing message is awaited.
 const PARTS: usize = 4;
@@ -32,34 +33,34 @@ const PARTS: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrivals {
     /// The link of the newest message accepted.
-    newest: Option<usize>,
+    newest: Option<LinkIdx>,
     /// The links of held messages, in order, and the producer cursor of the last message on each.
-    held: [Option<(usize, Cursor)>; PARTS],
+    held: [Option<(LinkIdx, Cursor)>; PARTS],
 }
 
 impl Arrivals {
-    /// Whether messages before this one, which arrived on the link in `slot`, may be in the completion queue of another
-    /// link, so that [`CdcHold::filter`](crate::conn::CdcHold::filter) has to hold it back.
-    pub fn is_early(&self, slot: usize, cdc: &Cdc, stream: &Stream) -> bool {
-        !cdc.is_validation() && self.newest != Some(slot) && stream.skips(cdc.seq)
+    /// Whether messages before this one, which arrived on link `idx`, may be in the completion queue of another link,
+    /// so that [`CdcHold::filter`](crate::conn::CdcHold::filter) has to hold it back.
+    pub fn is_early(&self, idx: LinkIdx, cdc: &Cdc, stream: &Stream) -> bool {
+        !cdc.is_validation() && self.newest != Some(idx) && stream.skips(cdc.seq)
     }
 
     /// Records that a message was accepted.
-    pub fn took(&mut self, slot: usize, cdc: &Cdc, stream: &Stream) {
+    pub fn took(&mut self, idx: LinkIdx, cdc: &Cdc, stream: &Stream) {
         if !cdc.is_validation() && cdc.seq == stream.seq_peer {
-            self.newest = Some(slot);
+            self.newest = Some(idx);
         }
     }
 
     /// Records that a message is held. Returns false if there is no room: the link of its bytes is then unknown.
     #[must_use]
-    pub fn hold(&mut self, slot: usize, cdc: &Cdc) -> bool {
+    pub fn hold(&mut self, idx: LinkIdx, cdc: &Cdc) -> bool {
         if cdc.is_validation() {
             return true;
         }
         let last = self.held.iter().flatten().count().checked_sub(1);
         let place = match last.and_then(|last| self.held.get_mut(last)) {
-            Some(Some((of, prod))) if *of == slot => {
+            Some(Some((of, prod))) if *of == idx => {
                 *prod = cdc.prod;
                 return true;
             }
@@ -67,7 +68,7 @@ impl Arrivals {
         };
         match place {
             Some(place) => {
-                *place = Some((slot, cdc.prod));
+                *place = Some((idx, cdc.prod));
                 true
             }
             None => false,
@@ -78,12 +79,12 @@ impl Arrivals {
     pub fn release(&mut self, stream: &Stream) -> [Option<Part>; PARTS] {
         let mut from = stream.arrived();
         core::mem::take(&mut self.held).map(|held| {
-            let (slot, prod) = held?;
-            self.newest = Some(slot);
+            let (idx, prod) = held?;
+            self.newest = Some(idx);
             let to = Place(stream.recv.check_prod(prod).ok()??);
             let chunks = stream.between(from, to);
             from = Place(from.0.max(to.0));
-            Some((slot, chunks))
+            Some((idx, chunks))
         })
     }
 }
@@ -140,7 +141,7 @@ mod tests {
         stream: Stream,
         cdc_hold: CdcHold,
         arrivals: Arrivals,
-        synced: std::vec::Vec<Part>,
+        synced: std::vec::Vec<(usize, Chunks)>,
     }
 
     impl Rig {
@@ -155,19 +156,20 @@ mod tests {
             }
         }
 
-        fn arrive(&mut self, slot: usize, cdc: &Cdc) -> RxVerdict {
-            let is_early = self.arrivals.is_early(slot, cdc, &self.stream);
+        fn arrive(&mut self, link: usize, cdc: &Cdc) -> RxVerdict {
+            let idx = LinkIdx::ALL[link];
+            let is_early = self.arrivals.is_early(idx, cdc, &self.stream);
             let verdict = self.cdc_hold.filter(cdc, &mut self.stream, is_early);
             match verdict {
                 RxVerdict::Deliver => {
                     let before = self.stream.arrived();
                     self.stream.on_cdc(cdc).unwrap();
-                    self.arrivals.took(slot, cdc, &self.stream);
+                    self.arrivals.took(idx, cdc, &self.stream);
                     let chunks = self.stream.arrived_since(before);
                     self.synced
-                        .extend((chunks[0].len > 0).then_some((slot, chunks)));
+                        .extend((chunks[0].len > 0).then_some((link, chunks)));
                 }
-                RxVerdict::Hold | RxVerdict::HoldAndFlush => assert!(self.arrivals.hold(slot, cdc)),
+                RxVerdict::Hold | RxVerdict::HoldAndFlush => assert!(self.arrivals.hold(idx, cdc)),
             }
             verdict
         }
@@ -175,7 +177,9 @@ mod tests {
         fn open(&mut self) {
             self.cdc_hold.begin_flush();
             let parts = self.arrivals.release(&self.stream);
-            self.synced.extend(parts.into_iter().flatten());
+            let parts = parts.into_iter().flatten();
+            self.synced
+                .extend(parts.map(|(idx, chunks)| (idx.get(), chunks)));
             for cdc in self.cdc_hold.release().iter().flatten() {
                 self.stream.on_cdc(cdc).unwrap();
             }
@@ -240,10 +244,10 @@ mod tests {
     #[test]
     fn too_many_changes_are_not_remembered() {
         let mut arrivals = Arrivals::default();
-        for slot in 0..PARTS {
-            assert!(arrivals.hold(slot, &data(1, 10)));
+        for idx in &LinkIdx::ALL[..PARTS] {
+            assert!(arrivals.hold(*idx, &data(1, 10)));
         }
-        assert!(!arrivals.hold(PARTS, &data(1, 10)));
+        assert!(!arrivals.hold(LinkIdx::ALL[PARTS], &data(1, 10)));
     }
 
     #[test]

@@ -6,29 +6,24 @@
 //! The C module alternates between two links, moves all connections of a lost link to the first remaining one, and
 //! leaves them there. Here the link with the fewest connections always gets the next one.
 
-use super::LINK_SLOTS;
+use super::{LinkIdx, LinkMap};
 
-/// Number of connections on each link, by slot; `None` for a link that must not be chosen.
-pub type Loads = [Option<usize>; LINK_SLOTS];
+/// Number of connections on each link, by index; `None` for a link that must not be chosen.
+pub type Loads = LinkMap<Option<usize>>;
 
-/// Returns the slot of the link for one more connection: the lowest of those with the fewest connections. `None` if
+/// Returns the index of the link for one more connection: the lowest of those with the fewest connections. `None` if
 /// there is no link.
 ///
 /// For a new connection the server chooses among active links that are not asymmetric; the client uses the link that
 /// the server named. After the loss of a link each side chooses for its own sends, among active links for which the
 /// peer's buffer is known, excluding the failed port.
-pub fn choose(loads: &Loads) -> Option<usize> {
-    let links = loads.iter().enumerate();
-    links
-        .filter_map(|(slot, load)| Some(((*load)?, slot)))
-        .min()
-        .map(|(_, slot)| slot)
+pub fn choose(loads: &Loads) -> Option<LinkIdx> {
+    Some(loads.present().min_by_key(|(_, load)| **load)?.0)
 }
 
-/// Returns how many connections to move away from the link in `slot` so that all links carry the same number, or one
-/// less.
-pub fn surplus(loads: &Loads, slot: usize) -> usize {
-    let Some(Some(load)) = loads.get(slot) else {
+/// Returns how many connections to move away from link `idx` so that all links carry the same number, or one less.
+pub fn surplus(loads: &Loads, idx: LinkIdx) -> usize {
+    let Some(load) = loads[idx] else {
         return 0;
     };
     let count = loads.iter().flatten().count();
@@ -46,8 +41,8 @@ mod tests {
     use super::*;
 
     fn loads(of: &[Option<usize>]) -> Loads {
-        let mut loads = [None; LINK_SLOTS];
-        for (place, load) in loads.iter_mut().zip(of) {
+        let mut loads = Loads::default();
+        for (place, load) in loads.0.iter_mut().zip(of) {
             *place = *load;
         }
         loads
@@ -56,19 +51,22 @@ mod tests {
     #[test]
     fn the_link_with_the_fewest_connections_gets_the_next() {
         assert_eq!(choose(&loads(&[])), None);
-        assert_eq!(choose(&loads(&[None, Some(7)])), Some(1));
-        assert_eq!(choose(&loads(&[Some(2), Some(2)])), Some(0));
-        assert_eq!(choose(&loads(&[Some(2), None, Some(1)])), Some(2));
+        assert_eq!(choose(&loads(&[None, Some(7)])), Some(LinkIdx::ALL[1]));
+        assert_eq!(choose(&loads(&[Some(2), Some(2)])), Some(LinkIdx::FIRST));
+        assert_eq!(
+            choose(&loads(&[Some(2), None, Some(1)])),
+            Some(LinkIdx::ALL[2])
+        );
     }
 
     #[test]
     fn connections_that_come_one_by_one_are_spread_evenly() {
         let mut now = loads(&[Some(0), Some(0), None, Some(0)]);
         for _ in 0..64 {
-            let slot = choose(&now).unwrap();
-            now[slot] = now[slot].map(|load| load + 1);
+            let idx = choose(&now).unwrap();
+            now[idx] = now[idx].map(|load| load + 1);
         }
-        assert_eq!(now[..4], [Some(22), Some(21), None, Some(21)]);
+        assert_eq!(now.0[..4], [Some(22), Some(21), None, Some(21)]);
     }
 
     #[test]
@@ -83,15 +81,15 @@ mod tests {
             (loads(&[Some(3), Some(2)]), &[Some(3), Some(2)]),
             (loads(&[Some(3)]), &[Some(3)]),
         ] {
-            for slot in 0..LINK_SLOTS {
-                for _ in 0..surplus(&now, slot) {
-                    now[slot] = now[slot].map(|load| load - 1);
+            for idx in LinkIdx::ALL {
+                for _ in 0..surplus(&now, idx) {
+                    now[idx] = now[idx].map(|load| load - 1);
                     let to = choose(&now).unwrap();
                     now[to] = now[to].map(|load| load + 1);
                 }
             }
-            assert_eq!(&now[..want.len()], want);
-            assert_eq!(surplus(&now, 7), 0);
+            assert_eq!(&now.0[..want.len()], want);
+            assert_eq!(surplus(&now, LinkIdx::ALL[7]), 0);
         }
     }
 }

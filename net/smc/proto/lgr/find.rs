@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 
-use super::{Role, LINK_SLOTS};
+use super::{LinkIdx, LinkMap, Role};
 use crate::id::{Gid, Mac, PeerId, QpNum};
 use crate::link;
 
@@ -82,8 +82,8 @@ pub struct Candidate<'a> {
     pub links: &'a LinkEnds,
 }
 
-/// The links of a group by slot, in any state.
-pub type LinkEnds = [Option<LinkEnd>; LINK_SLOTS];
+/// The links of a group by index, in any state.
+pub type LinkEnds = LinkMap<Option<LinkEnd>>;
 
 /// The peer's side of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +144,11 @@ impl Candidate<'_> {
     }
 }
 
-/// Returns the slot of the link that the server named, for a client that reuses the group; `None` means
+/// Returns the index of the link that the server named, for a client that reuses the group; `None` means
 /// [`crate::reason::Reason::NoServerLink`].
-pub fn named_link(links: &LinkEnds, wanted: &Wanted) -> Option<usize> {
+pub fn named_link(links: &LinkEnds, wanted: &Wanted) -> Option<LinkIdx> {
     let is_it = |link: &LinkEnd| link.state.is_active() && link.is_named_by(wanted);
-    links
-        .iter()
-        .position(|link| link.as_ref().is_some_and(is_it))
+    links.position(|link| link.as_ref().is_some_and(is_it))
 }
 
 #[cfg(test)]
@@ -178,10 +176,10 @@ mod tests {
         }
     }
 
-    /// Places these links in slots, each before an empty slot.
+    /// Places these links in a group, each before a gap.
     fn links(ends: &[LinkEnd]) -> LinkEnds {
-        let mut links = [None; LINK_SLOTS];
-        for (link, end) in links.iter_mut().step_by(2).zip(ends) {
+        let mut links = LinkEnds::default();
+        for (link, end) in links.0.iter_mut().step_by(2).zip(ends) {
             *link = Some(*end);
         }
         links
@@ -269,7 +267,7 @@ mod tests {
         let mut client = group(Role::Client, &links);
         client.has_room = false;
         assert!(client.matches(&wanted(Some(2))));
-        assert_eq!(named_link(&links, &wanted(Some(2))), Some(2));
+        assert_eq!(named_link(&links, &wanted(Some(2))), Some(LinkIdx::ALL[2]));
         assert!(!client.matches(&wanted(Some(3))));
         assert_eq!(named_link(&links, &wanted(Some(3))), None);
     }

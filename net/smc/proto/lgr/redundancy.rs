@@ -10,6 +10,8 @@
 
 use super::{
     Kind,
+    LinkIdx,
+    LinkMap,
     LINK_SLOTS, //
 };
 use crate::id::{
@@ -36,8 +38,8 @@ pub struct Ends {
     pub peer: Port,
 }
 
-/// The active links of a group, by slot.
-pub type Links = [Option<Ends>; LINK_SLOTS];
+/// The active links of a group, by index.
+pub type Links = LinkMap<Option<Ends>>;
 
 /// Our port for a new link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,21 +145,14 @@ pub fn answer(
     }
 }
 
-/// Returns the slot of a link that the server deletes because other links use both its ports.
-pub fn superfluous(links: &Links) -> Option<usize> {
-    let is_needed = |slot: usize, ends: &Ends| {
-        let others = || {
-            let rest = links.iter().enumerate().filter(move |(at, _)| *at != slot);
-            rest.filter_map(|(_, link)| link.as_ref())
-        };
-        !(others().any(|link| link.local == ends.local)
-            && others().any(|link| link.peer == ends.peer))
+/// Returns the index of a link that the server deletes because other links use both its ports.
+pub fn superfluous(links: &Links) -> Option<LinkIdx> {
+    let is_superfluous = |&(idx, ends): &(LinkIdx, &Ends)| {
+        let others = || links.present().filter(move |(at, _)| *at != idx);
+        others().any(|(_, link)| link.local == ends.local)
+            && others().any(|(_, link)| link.peer == ends.peer)
     };
-    links
-        .iter()
-        .enumerate()
-        .filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
-        .find_map(|(slot, ends)| (!is_needed(slot, ends)).then_some(slot))
+    Some(links.present().find(is_superfluous)?.0)
 }
 
 #[cfg(test)]
@@ -173,8 +168,8 @@ mod tests {
 
     /// Links between our port and the peer's.
     fn links(ends: &[(u8, u8)]) -> Links {
-        let mut links = [None; LINK_SLOTS];
-        for (link, (local, peer)) in links.iter_mut().zip(ends) {
+        let mut links = Links::default();
+        for (link, (local, peer)) in links.0.iter_mut().zip(ends) {
             *link = Some(Ends {
                 local: port(*local),
                 peer: port(*peer),
@@ -253,10 +248,13 @@ mod tests {
         let both = links(&[(1, 1), (1, 2), (2, 2)]);
         assert_eq!(Kind::of(&both), Kind::Symmetric);
         assert!(!has_room(&both, 2));
-        assert_eq!(superfluous(&both), Some(1));
+        assert_eq!(superfluous(&both), Some(LinkIdx::ALL[1]));
         assert_eq!(superfluous(&asymmetric), None);
         assert_eq!(superfluous(&links(&[(1, 1), (2, 2)])), None);
-        assert_eq!(superfluous(&links(&[(1, 1), (2, 1), (2, 2)])), Some(1));
+        assert_eq!(
+            superfluous(&links(&[(1, 1), (2, 1), (2, 2)])),
+            Some(LinkIdx::ALL[1])
+        );
     }
 
     #[test]

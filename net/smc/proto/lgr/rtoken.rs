@@ -10,7 +10,7 @@
 //! The caller owns the rows, so that it can allocate on demand: start with some, and append [`Row::EMPTY`] up to
 //! [`MAX_ROWS`] when [`Rtokens::is_full`].
 
-use super::LINK_SLOTS;
+use super::{LinkIdx, LinkMap, LINK_SLOTS};
 use crate::id::{RemoteAddr, Rkey, RmbeIndex};
 
 /// Maximum rows of a table: buffers of one peer in one link group.
@@ -42,7 +42,7 @@ impl Rtoken {
 /// One buffer of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    tokens: [Rtoken; LINK_SLOTS],
+    tokens: LinkMap<Rtoken>,
     /// Elements in use by connections, one bit for each index.
     claimed: [u64; 4],
     /// Incremented when the row is cleared, so that an old [`RowId`] does not match a new buffer.
@@ -52,7 +52,7 @@ pub struct Row {
 impl Row {
     /// A row without a buffer.
     pub const EMPTY: Self = Self {
-        tokens: [Rtoken::NONE; LINK_SLOTS],
+        tokens: LinkMap([Rtoken::NONE; LINK_SLOTS]),
         claimed: [0; 4],
         generation: 0,
     };
@@ -62,24 +62,20 @@ impl Row {
     }
 
     fn clear(&mut self) {
-        self.tokens = [Rtoken::NONE; LINK_SLOTS];
+        self.tokens = LinkMap([Rtoken::NONE; LINK_SLOTS]);
         self.claimed = [0; 4];
         self.generation = self.generation.wrapping_add(1);
     }
 
-    fn get(&self, slot: usize) -> Option<Rtoken> {
-        self.tokens
-            .get(slot)
-            .copied()
-            .filter(|token| token.is_usable())
+    fn get(&self, idx: LinkIdx) -> Option<Rtoken> {
+        Some(self.tokens[idx]).filter(|token| token.is_usable())
     }
 
-    fn set(&mut self, slot: usize, token: Rtoken) -> Result<(), Refused> {
+    fn set(&mut self, idx: LinkIdx, token: Rtoken) -> Result<(), Refused> {
         if !token.is_usable() {
             return Err(Refused::NoKey);
         }
-        let place = self.tokens.get_mut(slot).ok_or(Refused::NoLink)?;
-        *place = token;
+        self.tokens[idx] = token;
         Ok(())
     }
 
@@ -105,7 +101,7 @@ pub enum Refused {
     Full,
     /// The key is zero.
     NoKey,
-    /// The slot is not below [`LINK_SLOTS`], or the row is gone.
+    /// The row is gone, or more links are named than a message holds.
     NoLink,
     /// The peer has not announced a buffer of that key and address on the link.
     Unknown,
@@ -128,30 +124,30 @@ impl<'a> Rtokens<'a> {
         }
     }
 
-    /// Returns the row of the buffer that the peer announced on the link in `slot`: an existing row, or a free one that
-    /// is filled.
+    /// Returns the row of the buffer that the peer announced on link `idx`: an existing row, or a free one that is
+    /// filled.
     ///
     /// # Errors
     ///
     /// [`Refused::Full`] means [`crate::reason::Reason::NoRtoken`] in a handshake.
-    pub fn add(&mut self, slot: usize, token: Rtoken) -> Result<RowId, Refused> {
+    pub fn add(&mut self, idx: LinkIdx, token: Rtoken) -> Result<RowId, Refused> {
         if !token.is_usable() {
             return Err(Refused::NoKey);
         }
-        let known = self.position(|row| row.get(slot) == Some(token));
+        let known = self.position(|row| row.get(idx) == Some(token));
         let index = known
             .or_else(|| self.position(Row::is_empty))
             .ok_or(Refused::Full)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Full)?;
-        row.set(slot, token)?;
+        row.set(idx, token)?;
         Ok(RowId {
             index,
             generation: row.generation,
         })
     }
 
-    /// Claims an element of a buffer that the peer has announced before, identified by its token on the link in `slot`:
-    /// a handshake's token does not add a buffer to a link group. Claimed until [`Rtokens::release`] (RFC 7609 section
+    /// Claims an element of a buffer that the peer has announced before, identified by its token on link `idx`: a
+    /// handshake's token does not add a buffer to a link group. Claimed until [`Rtokens::release`] (RFC 7609 section
     /// 4.4.2).
     ///
     /// # Errors
@@ -159,12 +155,12 @@ impl<'a> Rtokens<'a> {
     /// [`Refused::Unknown`], [`Refused::InUse`].
     pub fn claim(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         token: Rtoken,
         element: RmbeIndex,
     ) -> Result<RowId, Refused> {
         let index = self
-            .position(|row| row.get(slot) == Some(token))
+            .position(|row| row.get(idx) == Some(token))
             .ok_or(Refused::Unknown)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Unknown)?;
         let generation = row.generation;
@@ -190,37 +186,37 @@ impl<'a> Rtokens<'a> {
     /// # Errors
     ///
     /// Fails for key zero, and if the row is gone.
-    pub fn set(&mut self, id: RowId, slot: usize, token: Rtoken) -> Result<(), Refused> {
+    pub fn set(&mut self, id: RowId, idx: LinkIdx, token: Rtoken) -> Result<(), Refused> {
         let row = self
             .rows
             .get_mut(id.index)
             .filter(|row| row.generation == id.generation);
-        row.ok_or(Refused::NoLink)?.set(slot, token)
+        row.ok_or(Refused::NoLink)?.set(idx, token)
     }
 
-    /// Returns the row of the buffer with `rkey` on the link in `slot`.
-    pub fn find(&self, slot: usize, rkey: Rkey) -> Option<RowId> {
-        let has_key = |row: &Row| row.get(slot).is_some_and(|token| token.rkey == rkey);
+    /// Returns the row of the buffer with `rkey` on link `idx`.
+    pub fn find(&self, idx: LinkIdx, rkey: Rkey) -> Option<RowId> {
+        let has_key = |row: &Row| row.get(idx).is_some_and(|token| token.rkey == rkey);
         let index = self.position(has_key)?;
         let generation = self.rows.get(index)?.generation;
         Some(RowId { index, generation })
     }
 
-    /// Returns a buffer's token on the link in `slot`; `None` if the peer deleted the buffer or sent no token for this
-    /// link: then it must not be written to.
-    pub fn get(&self, id: RowId, slot: usize) -> Option<Rtoken> {
+    /// Returns a buffer's token on link `idx`; `None` if the peer deleted the buffer or sent no token for this link:
+    /// then it must not be written to.
+    pub fn get(&self, id: RowId, idx: LinkIdx) -> Option<Rtoken> {
         let row = self
             .rows
             .get(id.index)
             .filter(|row| row.generation == id.generation);
-        row?.get(slot)
+        row?.get(idx)
     }
 
-    /// Removes every buffer with `rkey` on the link in `slot`, on all links; returns whether there was one.
-    pub fn delete(&mut self, slot: usize, rkey: Rkey) -> bool {
+    /// Removes every buffer with `rkey` on link `idx`, on all links; returns whether there was one.
+    pub fn delete(&mut self, idx: LinkIdx, rkey: Rkey) -> bool {
         let mut found = false;
         for row in self.rows.iter_mut() {
-            if row.get(slot).is_some_and(|token| token.rkey == rkey) {
+            if row.get(idx).is_some_and(|token| token.rkey == rkey) {
                 row.clear();
                 found = true;
             }
@@ -228,12 +224,10 @@ impl<'a> Rtokens<'a> {
         found
     }
 
-    /// Removes the tokens of the link in `slot`, which is gone.
-    pub fn delete_link(&mut self, slot: usize) {
-        for row in self.rows.iter_mut().filter(|row| row.get(slot).is_some()) {
-            if let Some(token) = row.tokens.get_mut(slot) {
-                *token = Rtoken::NONE;
-            }
+    /// Removes the tokens of link `idx`, which is gone.
+    pub fn delete_link(&mut self, idx: LinkIdx) {
+        for row in self.rows.iter_mut().filter(|row| row.get(idx).is_some()) {
+            row.tokens[idx] = Rtoken::NONE;
             if row.is_empty() {
                 row.clear();
             }
@@ -254,6 +248,9 @@ impl<'a> Rtokens<'a> {
 mod tests {
     use super::*;
 
+    const FIRST: LinkIdx = LinkIdx::FIRST;
+    const SECOND: LinkIdx = LinkIdx::ALL[1];
+
     fn token(rkey: u32, addr: u64) -> Rtoken {
         Rtoken {
             rkey: Rkey(rkey),
@@ -265,37 +262,36 @@ mod tests {
     fn a_buffer_announced_twice_has_one_row() {
         let mut rows = [Row::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
-        let first = table.add(0, token(1, 100)).unwrap();
-        assert_eq!(table.add(0, token(1, 100)), Ok(first));
-        assert_ne!(table.add(0, token(1, 200)), Ok(first));
+        let first = table.add(FIRST, token(1, 100)).unwrap();
+        assert_eq!(table.add(FIRST, token(1, 100)), Ok(first));
+        assert_ne!(table.add(FIRST, token(1, 200)), Ok(first));
         assert!(table.is_full());
-        assert_eq!(table.add(0, token(2, 100)), Err(Refused::Full));
+        assert_eq!(table.add(FIRST, token(2, 100)), Err(Refused::Full));
     }
 
     #[test]
-    fn key_zero_and_unknown_slots_are_refused() {
+    fn key_zero_is_refused() {
         let mut rows = [Row::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
-        assert_eq!(table.add(0, token(0, 100)), Err(Refused::NoKey));
-        assert_eq!(table.add(LINK_SLOTS, token(1, 100)), Err(Refused::NoLink));
-        let row = table.add(0, token(1, 0)).unwrap();
-        assert_eq!(table.set(row, 1, token(0, 5)), Err(Refused::NoKey));
-        assert_eq!(table.get(row, 1), None);
+        assert_eq!(table.add(FIRST, token(0, 100)), Err(Refused::NoKey));
+        let row = table.add(FIRST, token(1, 0)).unwrap();
+        assert_eq!(table.set(row, SECOND, token(0, 5)), Err(Refused::NoKey));
+        assert_eq!(table.get(row, SECOND), None);
     }
 
     #[test]
     fn a_deleted_row_is_not_found_by_its_old_name() {
         let mut rows = [Row::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
-        let old = table.add(0, token(1, 100)).unwrap();
-        table.set(old, 1, token(9, 900)).unwrap();
-        assert!(table.delete(1, Rkey(9)));
-        assert!(!table.delete(1, Rkey(9)));
-        let new = table.add(0, token(2, 200)).unwrap();
-        assert_eq!(table.get(old, 0), None);
-        assert_eq!(table.set(old, 1, token(3, 1)), Err(Refused::NoLink));
-        assert_eq!(table.get(new, 0), Some(token(2, 200)));
-        assert_eq!(table.get(new, 1), None);
+        let old = table.add(FIRST, token(1, 100)).unwrap();
+        table.set(old, SECOND, token(9, 900)).unwrap();
+        assert!(table.delete(SECOND, Rkey(9)));
+        assert!(!table.delete(SECOND, Rkey(9)));
+        let new = table.add(FIRST, token(2, 200)).unwrap();
+        assert_eq!(table.get(old, FIRST), None);
+        assert_eq!(table.set(old, SECOND, token(3, 1)), Err(Refused::NoLink));
+        assert_eq!(table.get(new, FIRST), Some(token(2, 200)));
+        assert_eq!(table.get(new, SECOND), None);
     }
 
     fn element(index: u8) -> RmbeIndex {
@@ -306,44 +302,44 @@ mod tests {
     fn a_connection_gets_an_element_of_a_known_buffer_only() {
         let mut rows = [Row::EMPTY; 3];
         let mut table = Rtokens::new(&mut rows);
-        let known = table.add(0, token(1, 100)).unwrap();
-        table.set(known, 1, token(9, 900)).unwrap();
+        let known = table.add(FIRST, token(1, 100)).unwrap();
+        table.set(known, SECOND, token(9, 900)).unwrap();
         for wrong in [token(1, 101), token(2, 100), token(0, 0), token(0, 100)] {
-            assert_eq!(table.claim(0, wrong, element(1)), Err(Refused::Unknown));
+            assert_eq!(table.claim(FIRST, wrong, element(1)), Err(Refused::Unknown));
         }
         // The key is valid on another link only.
-        for slot in [1, 2, LINK_SLOTS] {
-            let claimed = table.claim(slot, token(1, 100), element(1));
+        for idx in [SECOND, LinkIdx::ALL[2]] {
+            let claimed = table.claim(idx, token(1, 100), element(1));
             assert_eq!(claimed, Err(Refused::Unknown));
         }
-        assert_eq!(table.claim(1, token(9, 900), element(1)), Ok(known));
+        assert_eq!(table.claim(SECOND, token(9, 900), element(1)), Ok(known));
         // Nothing was added.
-        assert_eq!(table.add(0, token(2, 0)).map(|row| row.index), Ok(1));
+        assert_eq!(table.add(FIRST, token(2, 0)).map(|row| row.index), Ok(1));
     }
 
     #[test]
     fn an_element_belongs_to_one_connection() {
         let mut rows = [Row::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
-        let row = table.add(0, token(1, 100)).unwrap();
-        table.set(row, 1, token(9, 900)).unwrap();
+        let row = table.add(FIRST, token(1, 100)).unwrap();
+        table.set(row, SECOND, token(9, 900)).unwrap();
         for index in 1..=255 {
-            assert_eq!(table.claim(0, token(1, 100), element(index)), Ok(row));
+            assert_eq!(table.claim(FIRST, token(1, 100), element(index)), Ok(row));
         }
         for index in 1..=255 {
-            let again = table.claim(1, token(9, 900), element(index));
+            let again = table.claim(SECOND, token(9, 900), element(index));
             assert_eq!(again, Err(Refused::InUse));
         }
         table.release(row, element(64));
         assert_eq!(
-            table.claim(0, token(1, 100), element(65)),
+            table.claim(FIRST, token(1, 100), element(65)),
             Err(Refused::InUse)
         );
-        assert_eq!(table.claim(0, token(1, 100), element(64)), Ok(row));
+        assert_eq!(table.claim(FIRST, token(1, 100), element(64)), Ok(row));
         // Announced once more, it is the same buffer.
-        assert_eq!(table.add(0, token(1, 100)), Ok(row));
+        assert_eq!(table.add(FIRST, token(1, 100)), Ok(row));
         assert_eq!(
-            table.claim(0, token(1, 100), element(1)),
+            table.claim(FIRST, token(1, 100), element(1)),
             Err(Refused::InUse)
         );
     }
@@ -352,38 +348,38 @@ mod tests {
     fn a_deleted_buffer_takes_the_claims_with_it() {
         let mut rows = [Row::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
-        table.add(0, token(1, 100)).unwrap();
-        let old = table.claim(0, token(1, 100), element(1)).unwrap();
-        assert!(table.delete(0, Rkey(1)));
+        table.add(FIRST, token(1, 100)).unwrap();
+        let old = table.claim(FIRST, token(1, 100), element(1)).unwrap();
+        assert!(table.delete(FIRST, Rkey(1)));
         assert_eq!(
-            table.claim(0, token(1, 100), element(1)),
+            table.claim(FIRST, token(1, 100), element(1)),
             Err(Refused::Unknown)
         );
-        table.add(0, token(1, 100)).unwrap();
-        let new = table.claim(0, token(1, 100), element(1)).unwrap();
+        table.add(FIRST, token(1, 100)).unwrap();
+        let new = table.claim(FIRST, token(1, 100), element(1)).unwrap();
         assert_ne!(new, old);
         // Belonged to the old connection, not to this one.
         table.release(old, element(1));
         assert_eq!(
-            table.claim(0, token(1, 100), element(1)),
+            table.claim(FIRST, token(1, 100), element(1)),
             Err(Refused::InUse)
         );
         table.release(new, element(1));
-        assert_eq!(table.claim(0, token(1, 100), element(1)), Ok(new));
+        assert_eq!(table.claim(FIRST, token(1, 100), element(1)), Ok(new));
     }
 
     #[test]
     fn a_lost_link_takes_its_column_and_lone_rows_with_it() {
         let mut rows = [Row::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
-        let lone = table.add(0, token(1, 100)).unwrap();
-        let both = table.add(0, token(2, 200)).unwrap();
-        table.set(both, 1, token(3, 300)).unwrap();
-        table.delete_link(0);
-        assert_eq!(table.get(lone, 0), None);
-        assert_eq!(table.get(both, 0), None);
-        assert_eq!(table.get(both, 1), Some(token(3, 300)));
-        assert_eq!(table.find(1, Rkey(3)), Some(both));
+        let lone = table.add(FIRST, token(1, 100)).unwrap();
+        let both = table.add(FIRST, token(2, 200)).unwrap();
+        table.set(both, SECOND, token(3, 300)).unwrap();
+        table.delete_link(FIRST);
+        assert_eq!(table.get(lone, FIRST), None);
+        assert_eq!(table.get(both, FIRST), None);
+        assert_eq!(table.get(both, SECOND), Some(token(3, 300)));
+        assert_eq!(table.find(SECOND, Rkey(3)), Some(both));
         assert!(!table.is_full());
     }
 
@@ -392,8 +388,8 @@ mod tests {
         let mut rows = [Row::EMPTY; 300];
         let mut table = Rtokens::new(&mut rows);
         for key in 1..=255 {
-            table.add(0, token(key, 0)).unwrap();
+            table.add(FIRST, token(key, 0)).unwrap();
         }
-        assert_eq!(table.add(0, token(256, 0)), Err(Refused::Full));
+        assert_eq!(table.add(FIRST, token(256, 0)), Err(Refused::Full));
     }
 }

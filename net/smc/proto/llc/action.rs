@@ -12,6 +12,7 @@ use crate::id::{
     LinkUid, //
 };
 use crate::lgr::redundancy::Occasion;
+use crate::lgr::LinkIdx;
 use crate::wire::llc::{
     DeleteReason,
     Kind,
@@ -22,18 +23,18 @@ use crate::wire::llc::{
 /// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// Send this on the link in `slot`. On failure take the link down and report it by [`super::Llc::on_link_down`].
+    /// Send this on link `idx`. On failure take the link down and report it by [`super::Llc::on_link_down`].
     Send {
-        /// The link's slot.
-        slot: usize,
+        /// The link's index.
+        idx: LinkIdx,
         /// The message.
         message: Message<'a>,
     },
     /// The server's request in a first contact arrived: bring the queue pair to RTS, register the buffers, then call
     /// [`super::Llc::on_link_prepared`]. The link has this number from now on.
     PrepareLink {
-        /// The link's slot.
-        slot: usize,
+        /// The link's index.
+        idx: LinkIdx,
         /// The number assigned by the server.
         link_num: LinkNum,
     },
@@ -41,8 +42,8 @@ pub enum Action<'a> {
     LinkWork(LinkWork),
     /// Version 1: send the message that [`keys_from`](super::add::keys_from) makes of the buffers on the new link.
     SendKeys {
-        /// The slot of the link to send it on.
-        on: usize,
+        /// The index of the link to send it on.
+        on: LinkIdx,
         /// Whether it is a request or a response.
         kind: Kind,
         /// The new link.
@@ -52,15 +53,15 @@ pub enum Action<'a> {
     },
     /// CONFIRM_LINK was exchanged: the link is active.
     ActivateLink {
-        /// The link's slot.
-        slot: usize,
+        /// The link's index.
+        idx: LinkIdx,
         /// The peer's UID of the link, for diagnosis.
         peer_uid: LinkUid,
     },
     /// The peer did not answer TEST_LINK: take the link down.
     LinkDead {
-        /// The link's slot.
-        slot: usize,
+        /// The link's index.
+        idx: LinkIdx,
     },
     /// The peer ends the whole group: [`crate::lgr::End::ByPeer`].
     TerminateGroup(DeleteReason),
@@ -97,25 +98,25 @@ impl DeleteCause {
 pub enum LinkWork {
     /// A connection waits for messages that another link may have received.
     FlushRx,
-    /// The link in a slot is to be deleted: [`super::Llc::stop_watching`], move its connections to another one, then
+    /// This link is to be deleted: [`super::Llc::stop_watching`], move its connections to another one, then
     /// [`super::Llc::delete_link`] if it was watched. Without another link the group ends.
-    DeleteLink(usize, DeleteCause),
+    DeleteLink(LinkIdx, DeleteCause),
     /// Client: the server offers a link. Find a port, create a queue pair that receives from it, map the buffers, then
     /// call [`super::Llc::on_offer_answered`].
     AcceptAddLink {
-        /// Slot of the link that the flow runs on.
-        on: usize,
-        /// Slot for the new link.
-        slot: usize,
+        /// Index of the link that the flow runs on.
+        on: LinkIdx,
+        /// Index for the new link.
+        idx: LinkIdx,
         /// The server's end.
         link: NewLink,
     },
-    /// Server: the client accepted the link in a slot. Connect the queue pair to it, bring it to RTS, register the
-    /// buffers, then call [`super::Llc::on_link_prepared`].
-    ConnectLink(usize, NewLink),
-    /// Client: the server's CONFIRM LINK arrived. Bring the link in a slot to RTS, register the buffers, then call
+    /// Server: the client accepted this link. Connect the queue pair to it, bring it to RTS, register the buffers, then
+    /// call [`super::Llc::on_link_prepared`].
+    ConnectLink(LinkIdx, NewLink),
+    /// Client: the server's CONFIRM LINK arrived. Bring this link to RTS, register the buffers, then call
     /// [`super::Llc::on_link_prepared`].
-    PrepareLink(usize),
+    PrepareLink(LinkIdx),
     /// A link was added: move connections of other links to it.
     Rebalance,
     /// Another link may be of use: [`super::Llc::plan_add_link`] decides what to do.
@@ -135,8 +136,8 @@ pub enum Finished {
     DeleteLink,
     /// ADD_LINK. After an error link work releases what was created for the link.
     AddLink {
-        /// The new link's slot.
-        slot: usize,
+        /// The new link's index.
+        idx: LinkIdx,
         /// The result.
         result: Result<(), AddLinkError>,
     },

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::id::LinkNum;
 use crate::lgr::{
+    LinkIdx,
     Rtoken,
     Rtokens, //
 };
@@ -52,10 +53,10 @@ const KEYS_EACH: u8 = 2;
 /// The links of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Slot of the link that carries the flow.
-    on: usize,
-    /// Slot of the new link.
-    slot: usize,
+    /// Index of the link that carries the flow.
+    on: LinkIdx,
+    /// Index of the new link.
+    idx: LinkIdx,
     /// The new link's number.
     link_num: LinkNum,
 }
@@ -63,7 +64,7 @@ struct Place {
 impl Place {
     fn finished<'a>(&self, result: Result<(), AddLinkError>) -> Action<'a> {
         Action::Finished(Finished::AddLink {
-            slot: self.slot,
+            idx: self.idx,
             result,
         })
     }
@@ -95,7 +96,7 @@ impl Place {
             };
             if let Some(row) = rtokens.find(self.on, key.rkey()) {
                 // Key zero means that the buffer is not on the link; nothing is written to it there.
-                let _ = rtokens.set(row, self.slot, token);
+                let _ = rtokens.set(row, self.idx, token);
             }
         }
     }
@@ -141,7 +142,7 @@ impl Exchange {
     ) -> bool {
         let count = cont.rkeys.count().saturating_add(cont.following);
         let is_next = self.theirs.is_none_or(|left| left == count);
-        if cont.link_num != place.link_num || arrival.slot != place.on || !is_next {
+        if cont.link_num != place.link_num || arrival.idx != place.on || !is_next {
             return false;
         }
         self.theirs = Some(cont.following);

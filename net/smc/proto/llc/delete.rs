@@ -26,6 +26,7 @@ use super::{
 use crate::id::LinkNum;
 use crate::lgr::{
     End,
+    LinkIdx,
     Role, //
 };
 use crate::time::Instant;
@@ -38,10 +39,10 @@ use crate::wire::llc::{
 /// A link of ours that is to be deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteLinkParams {
-    /// Slot of another link, to send the DELETE LINK on.
-    pub on: usize,
-    /// Slot of the link.
-    pub slot: usize,
+    /// Index of another link, to send the DELETE LINK on.
+    pub on: LinkIdx,
+    /// Index of the link.
+    pub idx: LinkIdx,
     /// Its number.
     pub link_num: LinkNum,
     /// Why it is deleted.
@@ -56,26 +57,26 @@ impl Llc {
         now: Instant,
     ) -> Actions<'a> {
         let Some(number) = request.link_num else {
-            return self.on_delete_group(request, arrival.slot);
+            return self.on_delete_group(request, arrival.idx);
         };
         if let Some(actions) = self.on_delete_new_link(request) {
             return self.settle(actions, now);
         }
-        match (self.role, arrival.slot_of(number)) {
+        match (self.role, arrival.idx_of(number)) {
             (Role::Client, None) => {
-                self.answer_deletion(arrival.slot, request, DeleteReason::UNKNOWN_LINK)
+                self.answer_deletion(arrival.idx, request, DeleteReason::UNKNOWN_LINK)
             }
-            (Role::Client, Some(slot)) => {
+            (Role::Client, Some(idx)) => {
                 // The answer is sent first: it may have to use the link that is deleted.
-                let mut actions = self.answer_deletion(arrival.slot, request, DeleteReason::DONE);
-                actions.push(agreed(slot));
+                let mut actions = self.answer_deletion(arrival.idx, request, DeleteReason::DONE);
+                actions.push(agreed(idx));
                 actions
             }
             (Role::Server, None) => Action::Ignored(Ignored::UnknownLink).into(),
-            (Role::Server, Some(slot)) => {
+            (Role::Server, Some(idx)) => {
                 let what = LinkDeletion {
-                    on: arrival.slot,
-                    slot,
+                    on: arrival.idx,
+                    idx,
                     request: *request,
                 };
                 self.delete_or_delay(what, now)
@@ -110,7 +111,7 @@ impl Llc {
             Role::Server => {
                 let what = LinkDeletion {
                     on: link.on,
-                    slot: link.slot,
+                    idx: link.idx,
                     request,
                 };
                 self.delete_or_delay(what, now)
@@ -120,39 +121,39 @@ impl Llc {
 
     /// The peer deletes all links. The client answers a server, which may keep the link until then; the server carries
     /// out a client's request, see [`End::delete_all`].
-    fn on_delete_group<'a>(&self, request: &DeleteLink, slot: usize) -> Actions<'a> {
+    fn on_delete_group<'a>(&self, request: &DeleteLink, idx: LinkIdx) -> Actions<'a> {
         let mut actions = match self.role {
             Role::Server => Actions::default(),
-            Role::Client => self.answer_deletion(slot, request, DeleteReason::DONE),
+            Role::Client => self.answer_deletion(idx, request, DeleteReason::DONE),
         };
         actions.push(Action::TerminateGroup(request.reason));
         actions
     }
 
-    /// Makes the message on the link in `slot` that ends the whole group, if one is to be sent.
-    /// [`Action::TerminateGroup`] is the peer's equivalent.
-    pub fn delete_all(&self, why: End, slot: usize) -> Actions<'static> {
+    /// Makes the message on link `idx` that ends the whole group, if one is to be sent. [`Action::TerminateGroup`] is
+    /// the peer's equivalent.
+    pub fn delete_all(&self, why: End, idx: LinkIdx) -> Actions<'static> {
         match why.delete_all(self.role) {
-            Some(request) => self.ask(slot, Body::DeleteLink(request)),
+            Some(request) => self.ask(idx, Body::DeleteLink(request)),
             None => Actions::default(),
         }
     }
 
     fn answer_deletion<'a>(
         &self,
-        slot: usize,
+        idx: LinkIdx,
         request: &DeleteLink,
         reason: DeleteReason,
     ) -> Actions<'a> {
         let answer = DeleteLink { reason, ..*request };
-        self.answer(slot, Body::DeleteLink(answer))
+        self.answer(idx, Body::DeleteLink(answer))
     }
 
     fn delete_or_delay<'a>(&mut self, what: LinkDeletion, now: Instant) -> Actions<'a> {
         match &self.flow {
             None => self.begin_deletion(what, now),
             // Both sides detected the failure.
-            Some(Flow::DeleteLink { what: same, .. }) if same.slot == what.slot => {
+            Some(Flow::DeleteLink { what: same, .. }) if same.idx == what.idx => {
                 Action::Ignored(Ignored::Noted).into()
             }
             Some(_) => {
@@ -174,6 +175,7 @@ impl Llc {
 mod tests {
     use super::*;
     use crate::lgr::{
+        LinkMap,
         Rtokens,
         LINK_SLOTS, //
     };
@@ -207,9 +209,9 @@ mod tests {
             body: Body::DeleteLink(body),
         };
         let mut arrival = Arrival {
-            slot: 0,
+            idx: LinkIdx::FIRST,
             spare: None,
-            links: &[LinkNum(1); LINK_SLOTS],
+            links: &LinkMap([LinkNum(1); LINK_SLOTS]),
             rtokens: &mut Rtokens::new(&mut []),
         };
         Llc::new(params(role)).on_message(&message, &mut arrival, Instant::ZERO)
@@ -228,7 +230,7 @@ mod tests {
         };
         let want = [
             Action::Send {
-                slot: 0,
+                idx: LinkIdx::FIRST,
                 message: answer,
             },
             Action::TerminateGroup(ALL.reason),

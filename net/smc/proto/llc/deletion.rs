@@ -10,32 +10,33 @@ use super::action::{
     Ignored,
     LinkWork, //
 };
+use crate::lgr::LinkIdx;
 use crate::wire::llc::DeleteLink;
 
 /// One link to be deleted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkDeletion {
     /// The link that the request is sent on.
-    pub(super) on: usize,
+    pub(super) on: LinkIdx,
     /// The link to be deleted.
-    pub(super) slot: usize,
+    pub(super) idx: LinkIdx,
     pub(super) request: DeleteLink,
 }
 
 /// Deletes the link; both sides know of that.
-pub(super) const fn agreed<'a>(slot: usize) -> Action<'a> {
-    Action::LinkWork(LinkWork::DeleteLink(slot, DeleteCause::Agreed))
+pub(super) const fn agreed<'a>(idx: LinkIdx) -> Action<'a> {
+    Action::LinkWork(LinkWork::DeleteLink(idx, DeleteCause::Agreed))
 }
 
 impl LinkDeletion {
     /// The link to be deleted.
-    pub(super) const fn slot(&self) -> usize {
-        self.slot
+    pub(super) const fn idx(&self) -> LinkIdx {
+        self.idx
     }
 
-    /// Returns true if the deletion involves the link in `slot`.
-    pub(super) const fn concerns(&self, slot: usize) -> bool {
-        self.on == slot || self.slot == slot
+    /// Returns true if the deletion involves link `idx`.
+    pub(super) fn concerns(&self, idx: LinkIdx) -> bool {
+        self.on == idx || self.idx == idx
     }
 
     pub(super) fn on_answer<'a>(&self, answer: &DeleteLink) -> Actions<'a> {
@@ -48,7 +49,7 @@ impl LinkDeletion {
 
     /// Deletes the link, answered or not.
     pub(super) fn done<'a>(&self) -> Actions<'a> {
-        let mut actions = Actions::from(agreed(self.slot));
+        let mut actions = Actions::from(agreed(self.idx));
         actions.push(Action::Finished(Finished::DeleteLink));
         actions
     }

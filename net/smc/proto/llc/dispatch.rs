@@ -19,7 +19,10 @@ use super::{
     Llc, //
 };
 use crate::lgr::redundancy::Occasion;
-use crate::lgr::Role;
+use crate::lgr::{
+    LinkIdx,
+    Role, //
+};
 use crate::time::Instant;
 use crate::wire::llc::{
     AddLink,
@@ -77,22 +80,22 @@ impl Llc {
         now: Instant,
     ) -> Actions<'a> {
         match body {
-            Body::TestLink(user_data) => self.answer(arrival.slot, Body::TestLink(*user_data)),
+            Body::TestLink(user_data) => self.answer(arrival.idx, Body::TestLink(*user_data)),
             Body::ConfirmRkey(request) => {
                 let answer = rkey::confirm(request, arrival);
-                self.answer(arrival.slot, Body::ConfirmRkey(answer))
+                self.answer(arrival.idx, Body::ConfirmRkey(answer))
             }
             Body::DeleteRkey(request) => {
                 let answer = rkey::delete(request, self.version, arrival);
-                self.answer(arrival.slot, Body::DeleteRkey(answer))
+                self.answer(arrival.idx, Body::DeleteRkey(answer))
             }
             Body::DeleteLink(request) => self.on_delete_link(request, arrival, now),
             Body::AddLink(request) => self.on_add_link(request, arrival, now),
-            Body::ReqAddLink(_) => self.on_req_add_link(arrival.slot),
+            Body::ReqAddLink(_) => self.on_req_add_link(arrival.idx),
             Body::ConfirmLink(request) => {
                 let actions = match &mut self.flow {
-                    Some(Flow::FirstContact(flow)) => flow.on_request(request, arrival.slot),
-                    Some(Flow::Answer(flow)) => flow.on_confirm_request(request, arrival.slot),
+                    Some(Flow::FirstContact(flow)) => flow.on_request(request, arrival.idx),
+                    Some(Flow::Answer(flow)) => flow.on_confirm_request(request, arrival.idx),
                     Some(_) | None => unexpected(),
                 };
                 self.settle(actions, now)
@@ -111,21 +114,21 @@ impl Llc {
         arrival: &mut Arrival<'_, '_>,
         now: Instant,
     ) -> Actions<'a> {
-        let (version, slot) = (self.version, arrival.slot);
+        let (version, idx) = (self.version, arrival.idx);
         let actions = match (body, &mut self.flow) {
             (Body::ConfirmLink(answer), Some(Flow::FirstContact(flow))) => {
-                flow.on_answer(answer, slot, version, now)
+                flow.on_answer(answer, idx, version, now)
             }
             (Body::TestLink(_), Some(Flow::FirstContact(flow))) => flow
-                .on_tested(slot, version)
+                .on_tested(idx, version)
                 .unwrap_or_else(|| Action::Ignored(Ignored::Noted).into()),
-            (Body::ConfirmLink(answer), Some(Flow::Offer(flow))) => flow.on_confirmed(answer, slot),
+            (Body::ConfirmLink(answer), Some(Flow::Offer(flow))) => flow.on_confirmed(answer, idx),
             (Body::AddLink(answer), Some(Flow::Offer(flow))) => flow.on_answer(answer, arrival),
             (Body::AddLinkCont(answer), Some(Flow::Offer(flow))) => {
                 flow.on_keys(answer, arrival, now)
             }
-            (Body::ConfirmRkey(answer), Some(Flow::Rkey(flow))) => flow.on_confirmed(answer, slot),
-            (Body::DeleteRkey(answer), Some(Flow::Rkey(flow))) => flow.on_deleted(answer, slot),
+            (Body::ConfirmRkey(answer), Some(Flow::Rkey(flow))) => flow.on_confirmed(answer, idx),
+            (Body::DeleteRkey(answer), Some(Flow::Rkey(flow))) => flow.on_deleted(answer, idx),
             (Body::DeleteLink(answer), Some(Flow::DeleteLink { what, .. })) => {
                 what.on_answer(answer)
             }
@@ -164,17 +167,17 @@ impl Llc {
         now: Instant,
     ) -> Actions<'a> {
         let is_under_way = matches!(&self.flow, Some(Flow::Answer(flow)) if flow.is_about(request));
-        if is_under_way || arrival.slot_of(link.link_num).is_some() {
+        if is_under_way || arrival.idx_of(link.link_num).is_some() {
             return Action::Ignored(Ignored::Unexpected).into();
         }
-        let (Some(_), Some(slot)) = (link.mtu, arrival.spare) else {
+        let (Some(_), Some(idx)) = (link.mtu, arrival.spare) else {
             let reason = match link.mtu {
                 Some(_) => RejectReason::NO_ALTERNATE_PATH,
                 None => RejectReason::INVALID_MTU,
             };
-            return self.answer(arrival.slot, rejection(link, reason));
+            return self.answer(arrival.idx, rejection(link, reason));
         };
-        let Some(offer) = Offer::new(request, slot, arrival, now) else {
+        let Some(offer) = Offer::new(request, idx, arrival, now) else {
             return unexpected();
         };
         match &self.flow {
@@ -193,11 +196,11 @@ impl Llc {
 
     /// The client can add a link. It is answered at once, whether or not an offer follows: a C client begins no other
     /// flow until then.
-    fn on_req_add_link<'a>(&self, slot: usize) -> Actions<'a> {
+    fn on_req_add_link<'a>(&self, idx: LinkIdx) -> Actions<'a> {
         match self.role {
             Role::Server => {
                 let nothing = ReqAddLink { gids: List::EMPTY };
-                let mut actions = self.answer(slot, Body::ReqAddLink(nothing));
+                let mut actions = self.answer(idx, Body::ReqAddLink(nothing));
                 actions.push(INVITED);
                 actions
             }

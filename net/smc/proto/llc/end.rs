@@ -11,7 +11,10 @@ use crate::id::{
     Psn,
     QpNum, //
 };
-use crate::lgr::MAX_LINKS_DEFAULT;
+use crate::lgr::{
+    LinkIdx,
+    MAX_LINKS_DEFAULT, //
+};
 use crate::wire::clc::{
     Limits,
     Release, //
@@ -30,8 +33,8 @@ use crate::wire::List;
 /// Our end of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalEnd {
-    /// Slot of the link.
-    pub slot: usize,
+    /// Index of the link.
+    pub idx: LinkIdx,
     /// The port's Ethernet address.
     pub mac: Mac,
     /// The port's GID.
@@ -148,7 +151,7 @@ mod tests {
     #[test]
     fn no_second_link_is_said_in_a_whole_message_without_an_mtu() {
         let link = LocalEnd {
-            slot: 0,
+            idx: LinkIdx::FIRST,
             mac: Mac([2, 0, 0, 0, 0, 1]),
             gid: Gid([1; 16]),
             qp_num: QpNum::default(),

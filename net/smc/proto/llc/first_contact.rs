@@ -31,7 +31,10 @@ use crate::id::{
     LinkNum,
     LinkUid, //
 };
-use crate::lgr::Role;
+use crate::lgr::{
+    LinkIdx,
+    Role, //
+};
 use crate::reason::Reason;
 use crate::time::{
     Duration,
@@ -207,8 +210,8 @@ impl FirstContact {
         (flow, actions)
     }
 
-    pub(super) const fn slot(&self) -> usize {
-        self.link.slot
+    pub(super) const fn idx(&self) -> LinkIdx {
+        self.link.idx
     }
 
     /// The waiting thread is running at `now`, or a timer is due that it should have handled by then.
@@ -258,11 +261,11 @@ impl FirstContact {
     }
 
     /// Client: the server's request.
-    pub(super) fn on_request<'a>(&mut self, request: &ConfirmLink, slot: usize) -> Actions<'a> {
+    pub(super) fn on_request<'a>(&mut self, request: &ConfirmLink, idx: LinkIdx) -> Actions<'a> {
         let State::Waiting { .. } = self.state else {
             return unexpected();
         };
-        if slot != self.link.slot {
+        if idx != self.link.idx {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         if !request.link_num.is_link() {
@@ -276,7 +279,7 @@ impl FirstContact {
             peer_uid: request.uid,
         };
         Action::PrepareLink {
-            slot,
+            idx,
             link_num: request.link_num,
         }
         .into()
@@ -297,18 +300,18 @@ impl FirstContact {
         }
         // The time since `awake` was spent on preparing the link.
         self.awake = now;
-        let slot = self.link.slot;
+        let idx = self.link.idx;
         let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
         self.state = State::Answered {
             is_tested: false,
             deadline: now.saturating_add(DECISION_WAIT),
         };
-        let mut actions = Actions::from(send(version, Kind::Response, slot, answer));
+        let mut actions = Actions::from(send(version, Kind::Response, idx, answer));
         if !self.is_tested_by_server {
-            actions.push(send(version, Kind::Request, slot, TEST));
+            actions.push(send(version, Kind::Request, idx, TEST));
         }
         // As soon as the server uses the link it may use it for another connection.
-        actions.push(Action::ActivateLink { slot, peer_uid });
+        actions.push(Action::ActivateLink { idx, peer_uid });
         actions
     }
 
@@ -316,14 +319,14 @@ impl FirstContact {
     pub(super) fn on_answer<'a>(
         &mut self,
         answer: &ConfirmLink,
-        slot: usize,
+        idx: LinkIdx,
         version: Version,
         now: Instant,
     ) -> Actions<'a> {
         let State::Asked { test_deadline, .. } = self.state else {
             return unexpected();
         };
-        if slot != self.link.slot {
+        if idx != self.link.idx {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         if answer.link_num != self.link.link_num {
@@ -337,12 +340,12 @@ impl FirstContact {
             deadline: test_deadline
                 .max(now.saturating_add(TEST_WAIT.saturating_add(self.grace.length))),
         };
-        send(version, Kind::Request, slot, TEST).into()
+        send(version, Kind::Request, idx, TEST).into()
     }
 
     /// The peer's answer to a TEST_LINK. `None` if it does not belong to this flow.
-    pub(super) fn on_tested<'a>(&self, slot: usize, version: Version) -> Option<Actions<'a>> {
-        if slot != self.link.slot {
+    pub(super) fn on_tested<'a>(&self, idx: LinkIdx, version: Version) -> Option<Actions<'a>> {
+        if idx != self.link.idx {
             return None;
         }
         let peer_uid = match self.state {
@@ -351,9 +354,9 @@ impl FirstContact {
             State::Answered { .. } if !self.is_tested_by_server => return Some(established()),
             _ => return None,
         };
-        let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
+        let mut actions = Actions::from(Action::ActivateLink { idx, peer_uid });
         // This shows the client that the link is in use.
-        actions.push(send(version, Kind::Request, slot, TEST));
+        actions.push(send(version, Kind::Request, idx, TEST));
         actions.push(Action::Finished(Finished::FirstContact(Ok(()))));
         Some(actions)
     }
@@ -380,7 +383,7 @@ impl FirstContact {
 
     fn request<'a>(&self, version: Version) -> Action<'a> {
         let body = Body::ConfirmLink(self.link.confirm_link(self.link.link_num));
-        send(version, Kind::Request, self.link.slot, body)
+        send(version, Kind::Request, self.link.idx, body)
     }
 }
 

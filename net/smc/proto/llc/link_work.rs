@@ -25,6 +25,8 @@ use crate::lgr::redundancy::{
     Occasion, //
 };
 use crate::lgr::{
+    LinkIdx,
+    LinkMap,
     Role,
     LINK_SLOTS, //
 };
@@ -34,7 +36,7 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct LinkWorkQueue {
     flush_rx: bool,
-    deletes: [Option<DeleteCause>; LINK_SLOTS],
+    deletes: LinkMap<Option<DeleteCause>>,
     step: Option<LinkWork>,
     rebalance: bool,
     add: Option<Occasion>,
@@ -45,7 +47,7 @@ impl LinkWorkQueue {
     pub(super) const fn new() -> Self {
         Self {
             flush_rx: false,
-            deletes: [None; LINK_SLOTS],
+            deletes: LinkMap([None; LINK_SLOTS]),
             step: None,
             rebalance: false,
             add: None,
@@ -56,11 +58,7 @@ impl LinkWorkQueue {
         match work {
             LinkWork::FlushRx => self.flush_rx = true,
             LinkWork::Rebalance => self.rebalance = true,
-            LinkWork::DeleteLink(slot, why) => {
-                if let Some(place) = self.deletes.get_mut(slot) {
-                    *place = Some(why);
-                }
-            }
+            LinkWork::DeleteLink(idx, why) => self.deletes[idx] = Some(why),
             // An invitation takes precedence over an occasion of our own.
             LinkWork::AddLink(Occasion::OwnPort) if self.add.is_some() => {}
             LinkWork::AddLink(why) => self.add = Some(why),
@@ -78,10 +76,9 @@ impl LinkWorkQueue {
         if core::mem::take(&mut self.flush_rx) {
             return Some(LinkWork::FlushRx);
         }
-        let deleted = self.deletes.iter().position(Option::is_some);
-        if let Some(slot) = deleted {
-            let why = self.deletes.get_mut(slot)?.take()?;
-            return Some(LinkWork::DeleteLink(slot, why));
+        if let Some(idx) = self.deletes.position(Option::is_some) {
+            let why = self.deletes[idx].take()?;
+            return Some(LinkWork::DeleteLink(idx, why));
         }
         if let Some(step) = self.step.take() {
             return Some(step);
@@ -105,9 +102,8 @@ impl LinkWorkQueue {
 /// What to do for [`LinkWork::AddLink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddPlan {
-    /// Server: other links make the one in this slot superfluous. Delete it first, for
-    /// [`DeleteCause::AsymmetricUnneeded`].
-    DeleteFirst(usize),
+    /// Server: other links make this one superfluous. Delete it first, for [`DeleteCause::AsymmetricUnneeded`].
+    DeleteFirst(LinkIdx),
     /// Server: [`Llc::hold_to_add`], then find a port and call [`Llc::begin_add_link`], or [`Llc::abandon`] and
     /// [`Llc::offer_nothing`].
     Offer,
@@ -142,7 +138,7 @@ impl Llc {
     /// that is not needed.
     pub fn plan_add_link(&self, active: &Links) -> Option<AddPlan> {
         match (self.role, superfluous(active)) {
-            (Role::Server, Some(slot)) => Some(AddPlan::DeleteFirst(slot)),
+            (Role::Server, Some(idx)) => Some(AddPlan::DeleteFirst(idx)),
             (Role::Server, None) => Some(AddPlan::Offer),
             (Role::Client, _) => wants_link(active, self.max_links).then_some(AddPlan::Invite),
         }
@@ -163,7 +159,7 @@ impl Llc {
         let is_known = core::mem::replace(&mut self.is_second_link_known, true);
         match is_known || self.max_links <= 1 {
             true => Actions::default(),
-            false => self.ask(link.slot, link.no_more_links()),
+            false => self.ask(link.idx, link.no_more_links()),
         }
     }
 
@@ -191,7 +187,7 @@ impl Llc {
                     }
                     self.queue_link_work(*work);
                 }
-                Action::ActivateLink { slot, .. } => self.watches.start(*slot, now),
+                Action::ActivateLink { idx, .. } => self.watches.start(*idx, now),
                 Action::Finished(how) => self.on_finished(*how, now),
                 _ => {}
             }
@@ -208,10 +204,10 @@ impl Llc {
                 self.add_next();
             }
             Finished::AddLink {
-                slot,
+                idx,
                 result: Err(error),
             } => {
-                self.queue_link_work(LinkWork::DeleteLink(slot, DeleteCause::Agreed));
+                self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::Agreed));
                 // A side without a path now reports when it has one. The C module does when the port is up, which may
                 // be before it knows the port's address.
                 let is_rejected = matches!(error, AddLinkError::Rejected(_));

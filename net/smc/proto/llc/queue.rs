@@ -14,7 +14,10 @@ use super::{
     Flow,
     Llc, //
 };
-use crate::lgr::LINK_SLOTS;
+use crate::lgr::{
+    LinkIdx,
+    LINK_SLOTS, //
+};
 use crate::time::Instant;
 
 /// A request that waits.
@@ -27,19 +30,19 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// Returns true if it is impossible without the link in `slot`.
-    const fn concerns(&self, slot: usize) -> bool {
+    /// Returns true if it is impossible without link `idx`.
+    fn concerns(&self, idx: LinkIdx) -> bool {
         match self {
-            Self::Delete(what) => what.concerns(slot),
-            Self::Add(offer) => offer.on == slot,
+            Self::Delete(what) => what.concerns(idx),
+            Self::Add(offer) => offer.on == idx,
         }
     }
 
     /// Returns true if `later` makes this superfluous: it deletes the same link, or the server replaced its offer by
     /// another one.
-    const fn is_replaced_by(&self, later: &Self) -> bool {
+    fn is_replaced_by(&self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Delete(one), Self::Delete(other)) => one.slot() == other.slot(),
+            (Self::Delete(one), Self::Delete(other)) => one.idx() == other.idx(),
             (Self::Add(_), Self::Add(_)) => true,
             (Self::Delete(_), Self::Add(_)) | (Self::Add(_), Self::Delete(_)) => false,
         }
@@ -80,9 +83,9 @@ impl Queue {
         first
     }
 
-    /// Removes requests that are impossible without the link in `slot`, or done.
-    pub(super) fn forget(&mut self, slot: usize) {
-        self.retain(|what| !what.concerns(slot));
+    /// Removes requests that are impossible without link `idx`, or done.
+    pub(super) fn forget(&mut self, idx: LinkIdx) {
+        self.retain(|what| !what.concerns(idx));
     }
 
     fn retain(&mut self, keep: impl Fn(&Pending) -> bool) {
@@ -101,12 +104,12 @@ impl Llc {
             return actions;
         };
         let gone = match (how, self.flow.take()) {
-            (_, Some(Flow::DeleteLink { what, .. })) => Some(what.slot()),
-            (Finished::AddLink { slot, result }, _) if result.is_err() => Some(slot),
+            (_, Some(Flow::DeleteLink { what, .. })) => Some(what.idx()),
+            (Finished::AddLink { idx, result }, _) if result.is_err() => Some(idx),
             _ => None,
         };
-        if let Some(slot) = gone {
-            self.queue.forget(slot);
+        if let Some(idx) = gone {
+            self.queue.forget(idx);
         }
         actions.append(self.begin_pending(now));
         actions

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::id::Rkey;
 use crate::lgr::rtoken::Refused;
-use crate::lgr::Rtoken;
+use crate::lgr::{
+    LinkIdx,
+    Rtoken, //
+};
 use crate::time::Instant;
 use crate::wire::llc::{
     Body,
@@ -67,7 +70,7 @@ impl<'a> Deletion<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     what: What,
-    slot: usize,
+    idx: LinkIdx,
     rkey: Rkey,
     deadline: Instant,
 }
@@ -79,7 +82,11 @@ enum What {
 }
 
 impl Exchange {
-    pub(super) fn confirm(slot: usize, buffer: Announcement<'_>, now: Instant) -> (Self, Body<'_>) {
+    pub(super) fn confirm(
+        idx: LinkIdx,
+        buffer: Announcement<'_>,
+        now: Instant,
+    ) -> (Self, Body<'_>) {
         let request = ConfirmRkey {
             rkey: buffer.here.rkey,
             addr: buffer.here.addr,
@@ -88,24 +95,24 @@ impl Exchange {
             negative: false,
             retry: false,
         };
-        let flow = Self::new(What::Confirm, slot, request.rkey, now);
+        let flow = Self::new(What::Confirm, idx, request.rkey, now);
         (flow, Body::ConfirmRkey(request))
     }
 
-    pub(super) fn delete(slot: usize, what: Deletion<'_>, now: Instant) -> (Self, Body<'_>) {
+    pub(super) fn delete(idx: LinkIdx, what: Deletion<'_>, now: Instant) -> (Self, Body<'_>) {
         let request = DeleteRkey {
             rkeys: what.rkeys,
             negative: false,
             unknown: 0,
         };
-        let flow = Self::new(What::Delete, slot, what.first, now);
+        let flow = Self::new(What::Delete, idx, what.first, now);
         (flow, Body::DeleteRkey(request))
     }
 
-    fn new(what: What, slot: usize, rkey: Rkey, now: Instant) -> Self {
+    fn new(what: What, idx: LinkIdx, rkey: Rkey, now: Instant) -> Self {
         Self {
             what,
-            slot,
+            idx,
             rkey,
             deadline: now.saturating_add(ANSWER_WAIT),
         }
@@ -115,35 +122,35 @@ impl Exchange {
         self.deadline
     }
 
-    pub(super) const fn slot(&self) -> usize {
-        self.slot
+    pub(super) const fn idx(&self) -> LinkIdx {
+        self.idx
     }
 
-    pub(super) fn on_confirmed<'a>(&self, answer: &ConfirmRkey<'_>, slot: usize) -> Actions<'a> {
-        self.on_answer(What::Confirm, Some(answer.rkey), slot, answer.negative)
+    pub(super) fn on_confirmed<'a>(&self, answer: &ConfirmRkey<'_>, idx: LinkIdx) -> Actions<'a> {
+        self.on_answer(What::Confirm, Some(answer.rkey), idx, answer.negative)
     }
 
-    pub(super) fn on_deleted<'a>(&self, answer: &DeleteRkey<'_>, slot: usize) -> Actions<'a> {
+    pub(super) fn on_deleted<'a>(&self, answer: &DeleteRkey<'_>, idx: LinkIdx) -> Actions<'a> {
         // The C module omits the keys from its version 2 answers, and a list of unknown keys may begin with any of
         // them.
         let rkey = match answer.rkeys.first() {
             Some(rkey) if !answer.negative && rkey.get() != Rkey(0) => Some(rkey.get()),
             Some(_) | None => None,
         };
-        self.on_answer(What::Delete, rkey, slot, answer.negative)
+        self.on_answer(What::Delete, rkey, idx, answer.negative)
     }
 
     fn on_answer<'a>(
         &self,
         what: What,
         rkey: Option<Rkey>,
-        slot: usize,
+        idx: LinkIdx,
         negative: bool,
     ) -> Actions<'a> {
         if what != self.what || rkey.is_some_and(|rkey| rkey != self.rkey) {
             return Action::Ignored(Ignored::OtherAnswer).into();
         }
-        if slot != self.slot {
+        if idx != self.idx {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         self.finished(if negative {
@@ -190,16 +197,16 @@ fn add(request: &ConfirmRkey<'_>, arrival: &mut Arrival<'_, '_>) -> Result<(), R
         rkey: request.rkey,
         addr: request.addr,
     };
-    let row = arrival.rtokens.add(arrival.slot, here)?;
+    let row = arrival.rtokens.add(arrival.idx, here)?;
     for other in request.others.iter() {
         // Unknown links and invalid keys are skipped: the buffer cannot be used on such a link, which shows when its
         // RToken is looked up.
-        if let Some(slot) = arrival.slot_of(other.link_num()) {
+        if let Some(idx) = arrival.idx_of(other.link_num()) {
             let token = Rtoken {
                 rkey: other.rkey(),
                 addr: other.addr(),
             };
-            let _ = arrival.rtokens.set(row, slot, token);
+            let _ = arrival.rtokens.set(row, idx, token);
         }
     }
     Ok(())
@@ -216,7 +223,7 @@ pub(super) fn delete<'a>(
     let mut count = 0u8;
     let mut first_unknown = None;
     for (at, rkey) in request.rkeys.as_slice().iter().enumerate() {
-        if arrival.rtokens.delete(arrival.slot, rkey.get()) {
+        if arrival.rtokens.delete(arrival.idx, rkey.get()) {
             continue;
         }
         mask |= u32::try_from(at)

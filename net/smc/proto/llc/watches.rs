@@ -6,7 +6,11 @@ use super::keepalive::{
     Due,
     KeepAlive, //
 };
-use crate::lgr::LINK_SLOTS;
+use crate::lgr::{
+    LinkIdx,
+    LinkMap,
+    LINK_SLOTS, //
+};
 use crate::time::{
     Duration,
     Instant, //
@@ -19,9 +23,9 @@ const ONE_DOES: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Watches {
     interval: Duration,
-    links: [Option<KeepAlive>; LINK_SLOTS],
+    links: LinkMap<Option<KeepAlive>>,
     /// When each link was last tested for a connection about to join.
-    probed: [Instant; LINK_SLOTS],
+    probed: LinkMap<Instant>,
 }
 
 impl Watches {
@@ -29,26 +33,23 @@ impl Watches {
     pub(super) const fn new(interval: Duration) -> Self {
         Self {
             interval,
-            links: [None; LINK_SLOTS],
-            probed: [Instant::ZERO; LINK_SLOTS],
+            links: LinkMap([None; LINK_SLOTS]),
+            probed: LinkMap([Instant::ZERO; LINK_SLOTS]),
         }
     }
 
-    /// The link in `slot` became active.
-    pub(super) fn start(&mut self, slot: usize, now: Instant) {
-        if let Some(place) = self.links.get_mut(slot) {
-            *place = Some(KeepAlive::new(self.interval, now));
-        }
+    /// Link `idx` became active.
+    pub(super) fn start(&mut self, idx: LinkIdx, now: Instant) {
+        self.links[idx] = Some(KeepAlive::new(self.interval, now));
     }
 
     /// Returns whether the link was watched.
-    pub(super) fn stop(&mut self, slot: usize) -> bool {
-        let place = self.links.get_mut(slot);
-        place.and_then(Option::take).is_some()
+    pub(super) fn stop(&mut self, idx: LinkIdx) -> bool {
+        self.links[idx].take().is_some()
     }
 
-    pub(super) fn get(&mut self, slot: usize) -> Option<&mut KeepAlive> {
-        self.links.get_mut(slot)?.as_mut()
+    pub(super) fn get(&mut self, idx: LinkIdx) -> Option<&mut KeepAlive> {
+        self.links[idx].as_mut()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -56,17 +57,15 @@ impl Watches {
         links.filter_map(KeepAlive::deadline).min()
     }
 
-    pub(super) fn on_timeout(&mut self, slot: usize, now: Instant) -> Due {
-        self.get(slot)
+    pub(super) fn on_timeout(&mut self, idx: LinkIdx, now: Instant) -> Due {
+        self.get(idx)
             .map_or(Due::Nothing, |link| link.on_timeout(now))
     }
 
     /// Returns whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
     /// to join.
-    pub(super) fn probe(&mut self, slot: usize, silent_since: Instant, now: Instant) -> bool {
-        let Some(last) = self.probed.get_mut(slot) else {
-            return false;
-        };
+    pub(super) fn probe(&mut self, idx: LinkIdx, silent_since: Instant, now: Instant) -> bool {
+        let last = &mut self.probed[idx];
         let is_answered = *last < silent_since;
         let is_due = is_answered || last.saturating_add(ONE_DOES).is_due(now);
         if is_due {

@@ -8,6 +8,7 @@ use super::{
     CONFIRM_WAIT, //
 };
 use crate::id::LinkUid;
+use crate::lgr::LinkIdx;
 use crate::llc::action::{
     Action,
     Actions,
@@ -43,10 +44,10 @@ use crate::wire::Version;
 /// An offer of the server.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::llc) struct Offer {
-    /// Slot of the link that it arrived on.
-    pub(in crate::llc) on: usize,
-    /// Slot for the new link.
-    pub(in crate::llc) slot: usize,
+    /// Index of the link that it arrived on.
+    pub(in crate::llc) on: LinkIdx,
+    /// Index for the new link.
+    pub(in crate::llc) idx: LinkIdx,
     /// The server's end.
     pub(in crate::llc) link: NewLink,
     /// When the server gives up.
@@ -57,7 +58,7 @@ impl Offer {
     /// Makes an offer, and records the peer's RTokens on the link, as the message is not kept.
     pub(in crate::llc) fn new(
         request: &AddLink<'_>,
-        slot: usize,
+        idx: LinkIdx,
         arrival: &mut Arrival<'_, '_>,
         now: Instant,
     ) -> Option<Self> {
@@ -65,12 +66,12 @@ impl Offer {
             return None;
         };
         let offer = Self {
-            on: arrival.slot,
-            slot,
+            on: arrival.idx,
+            idx,
             link: *link,
             until: now.saturating_add(ANSWER_WAIT),
         };
-        arrival.rtokens.delete_link(slot);
+        arrival.rtokens.delete_link(idx);
         if let Some(v2) = v2 {
             offer.place().learn(arrival.rtokens, &v2.rkeys);
         }
@@ -80,7 +81,7 @@ impl Offer {
     const fn place(&self) -> Place {
         Place {
             on: self.on,
-            slot: self.slot,
+            idx: self.idx,
             link_num: self.link.link_num,
         }
     }
@@ -124,7 +125,7 @@ impl Adding {
         };
         let work = LinkWork::AcceptAddLink {
             on: offer.on,
-            slot: offer.slot,
+            idx: offer.idx,
             link: offer.link,
         };
         (flow, Action::LinkWork(work))
@@ -223,12 +224,12 @@ impl Adding {
     pub(in crate::llc) fn on_confirm_request<'a>(
         &mut self,
         request: &ConfirmLink,
-        slot: usize,
+        idx: LinkIdx,
     ) -> Actions<'a> {
         let (State::Keys { end, .. } | State::Waiting { end, .. }) = self.state else {
             return unexpected();
         };
-        if slot != self.offer.slot {
+        if idx != self.offer.idx {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         if request.link_num != self.offer.link.link_num {
@@ -238,17 +239,16 @@ impl Adding {
             end,
             peer_uid: request.uid,
         };
-        Action::LinkWork(LinkWork::PrepareLink(slot)).into()
+        Action::LinkWork(LinkWork::PrepareLink(idx)).into()
     }
 
-    /// The caller prepared the link in `slot` for sending, or could not.
+    /// The caller prepared link `idx` for sending, or could not.
     pub(in crate::llc) fn on_connected<'a>(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         result: Result<(), Reason>,
     ) -> Actions<'a> {
-        let (State::Preparing { end, peer_uid }, true) = (self.state, slot == self.offer.slot)
-        else {
+        let (State::Preparing { end, peer_uid }, true) = (self.state, idx == self.offer.idx) else {
             return unexpected();
         };
         let place = self.offer.place();
@@ -256,8 +256,8 @@ impl Adding {
             return place.given_up(AddLinkError::Failed(reason), self.version);
         }
         let answer = Body::ConfirmLink(end.confirm_link(place.link_num));
-        let mut actions = Actions::from(send(self.version, Kind::Response, slot, answer));
-        actions.push(Action::ActivateLink { slot, peer_uid });
+        let mut actions = Actions::from(send(self.version, Kind::Response, idx, answer));
+        actions.push(Action::ActivateLink { idx, peer_uid });
         actions.push(place.finished(Ok(())));
         actions
     }
@@ -288,12 +288,12 @@ impl Adding {
     }
 
     /// A link is gone; `None` if the flow does not need it.
-    pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
+    pub(in crate::llc) fn on_link_down<'a>(&self, idx: LinkIdx) -> Option<Actions<'a>> {
         let place = self.offer.place();
-        if slot == place.on {
+        if idx == place.on {
             return Some(place.failed(AddLinkError::LinkLost));
         }
-        (slot == place.slot).then(|| place.given_up(AddLinkError::LinkLost, self.version))
+        (idx == place.idx).then(|| place.given_up(AddLinkError::LinkLost, self.version))
     }
 
     /// The server offers another link: it has given this one up.
@@ -314,9 +314,9 @@ mod tests {
         QpNum, //
     };
     use crate::lgr::{
+        LinkMap,
         Role,
-        Rtokens,
-        LINK_SLOTS, //
+        Rtokens, //
     };
     use crate::llc::{Llc, Params};
     use crate::time::Duration;
@@ -343,18 +343,18 @@ mod tests {
                 v2: None,
             }),
         };
-        let mut links = [LinkNum::NONE; LINK_SLOTS];
-        links[0] = LinkNum(1);
+        let mut links = LinkMap::default();
+        links[LinkIdx::FIRST] = LinkNum(1);
         let mut arrival = Arrival {
-            slot: 0,
-            spare: Some(1),
+            idx: LinkIdx::FIRST,
+            spare: Some(LinkIdx::ALL[1]),
             links: &links,
             rtokens: &mut Rtokens::new(&mut []),
         };
         let actions = llc.on_message(&message, &mut arrival, Instant::ZERO);
         let work = LinkWork::AcceptAddLink {
-            on: 0,
-            slot: 1,
+            on: LinkIdx::FIRST,
+            idx: LinkIdx::ALL[1],
             link: link(number),
         };
         assert!(

@@ -7,6 +7,7 @@ use super::{
     Place,
     CONFIRM_WAIT, //
 };
+use crate::lgr::LinkIdx;
 use crate::llc::action::{
     Action,
     Actions,
@@ -63,7 +64,7 @@ enum State {
 
 impl Adding {
     pub(in crate::llc) fn begin<'a>(
-        on: usize,
+        on: LinkIdx,
         new: &NewEnd<'a>,
         version: Version,
         now: Instant,
@@ -72,7 +73,7 @@ impl Adding {
         let flow = Self {
             place: Place {
                 on,
-                slot: new.end.slot,
+                idx: new.end.idx,
                 link_num: new.end.link_num,
             },
             version,
@@ -107,18 +108,18 @@ impl Adding {
                 let State::Offered { .. } = self.state else {
                     return unexpected();
                 };
-                if arrival.slot != self.place.on {
+                if arrival.idx != self.place.on {
                     return Action::Ignored(Ignored::OtherLink).into();
                 }
                 if link.mtu.is_none() {
                     return self.place.given_up(AddLinkError::Unusable, self.version);
                 }
-                arrival.rtokens.delete_link(self.place.slot);
+                arrival.rtokens.delete_link(self.place.idx);
                 if let Some(v2) = v2 {
                     self.place.learn(arrival.rtokens, &v2.rkeys);
                 }
                 self.state = State::Connecting;
-                Action::LinkWork(LinkWork::ConnectLink(self.place.slot, *link)).into()
+                Action::LinkWork(LinkWork::ConnectLink(self.place.idx, *link)).into()
             }
             AddLink::Invitation { .. } | AddLink::Link { .. } | AddLink::Rejection { .. } => {
                 Action::Ignored(Ignored::OtherAnswer).into()
@@ -126,15 +127,15 @@ impl Adding {
         }
     }
 
-    /// The caller connected the queue pair in `slot`, or could not.
+    /// The caller connected the queue pair of link `idx`, or could not.
     pub(in crate::llc) fn on_connected<'a>(
         &mut self,
-        slot: usize,
+        idx: LinkIdx,
         result: Result<(), Reason>,
         now: Instant,
     ) -> Actions<'a> {
         match (self.state, result) {
-            (State::Connecting, _) if slot != self.place.slot => unexpected(),
+            (State::Connecting, _) if idx != self.place.idx => unexpected(),
             (State::Connecting, Err(reason)) => self
                 .place
                 .given_up(AddLinkError::Failed(reason), self.version),
@@ -178,26 +179,26 @@ impl Adding {
         let deadline = now.saturating_add(CONFIRM_WAIT);
         self.state = State::Confirming { deadline };
         let body = Body::ConfirmLink(self.end.confirm_link(self.place.link_num));
-        send(self.version, Kind::Request, self.place.slot, body).into()
+        send(self.version, Kind::Request, self.place.idx, body).into()
     }
 
     /// The client's CONFIRM_LINK on the new link.
     pub(in crate::llc) fn on_confirmed<'a>(
         &self,
         answer: &ConfirmLink,
-        slot: usize,
+        idx: LinkIdx,
     ) -> Actions<'a> {
         let State::Confirming { .. } = self.state else {
             return unexpected();
         };
-        if slot != self.place.slot {
+        if idx != self.place.idx {
             return Action::Ignored(Ignored::OtherLink).into();
         }
         if answer.link_num != self.place.link_num {
             return Action::Ignored(Ignored::OtherAnswer).into();
         }
         let peer_uid = answer.uid;
-        let mut actions = Actions::from(Action::ActivateLink { slot, peer_uid });
+        let mut actions = Actions::from(Action::ActivateLink { idx, peer_uid });
         actions.push(self.place.finished(Ok(())));
         actions
     }
@@ -220,11 +221,11 @@ impl Adding {
     }
 
     /// A link is gone; `None` if the flow does not need it.
-    pub(in crate::llc) fn on_link_down<'a>(&self, slot: usize) -> Option<Actions<'a>> {
-        if slot == self.place.on {
+    pub(in crate::llc) fn on_link_down<'a>(&self, idx: LinkIdx) -> Option<Actions<'a>> {
+        if idx == self.place.on {
             return Some(self.place.failed(AddLinkError::LinkLost));
         }
-        let is_new = slot == self.place.slot;
+        let is_new = idx == self.place.idx;
         is_new.then(|| self.place.given_up(AddLinkError::LinkLost, self.version))
     }
 }
