@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest admin`: what netlink and `sock_diag` answer, in lines that are the same for two modules
-//! that answer alike. What has to differ (numbers drawn at random, sizes of private pools) is shown by
-//! its length only.
+//! `smctest admin`: prints the answers of generic netlink and `sock_diag` as text, to compare our
+//! module with the C module. Of values that always differ (random numbers, sizes of private buffer
+//! pools), only the length is printed.
 
 mod lists;
 mod pnet;

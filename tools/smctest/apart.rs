@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest apart`: what needs a server on another machine that answers for itself: urgent data,
-//! rest, halves that end one after the other, connections that are reset and processes that die.
+//! `smctest apart`: tests that need a server in another machine which records results: urgent data,
+//! keep-alive on idle connections, half-close, resets and killed processes.
 
 use std::env;
 use std::io::BufRead;
@@ -56,7 +56,7 @@ enum Task {
     Idle,
 }
 
-/// How long a connection rests: several times the shortest interval of keep-alives.
+/// How long a connection stays idle: several times the shortest keep-alive interval.
 const REST: Duration = Duration::from_secs(4);
 
 type Test = fn(&Context) -> Result<()>;
@@ -108,7 +108,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// A connection on which the server does `job`.
+/// Connects, and requests `job` from the server.
 fn begin(context: &Context, job: Job) -> Result<Socket> {
     let socket = context.connect()?;
     socket.set_timeout(NOTICE)?;
@@ -116,14 +116,14 @@ fn begin(context: &Context, job: Job) -> Result<Socket> {
     Ok(socket)
 }
 
-/// How conversation `id` ended for the server.
+/// Asks the server how connection `id` ended for it.
 fn ask(context: &Context, id: u64) -> Result<Ending> {
     let ending = Ending::receive(&begin(context, Job::Ask(id))?)?;
     println!("# for the server it was {ending}");
     Ok(ending)
 }
 
-/// Random data, and the number of a conversation.
+/// Returns the id of a connection, which is also the seed, and random data.
 fn sample() -> (u64, Vec<u8>) {
     let seed = Random::fresh_seed();
     let mut data = vec![0; LEN];
@@ -135,7 +135,7 @@ fn urgent_bytes(context: &Context) -> Result<()> {
     urgent::run_client(&begin(context, Job::Urgent)?)
 }
 
-/// A reader of ordinary data steps over the urgent byte, and gets what follows.
+/// A reader of normal data skips the urgent byte, and receives the data after it.
 fn urgent_unread(context: &Context) -> Result<()> {
     let socket = begin(context, Job::Count)?;
     socket.send(b"abc", libc::MSG_OOB).context("urgent send")?;
@@ -219,7 +219,7 @@ fn server_resets(context: &Context) -> Result<()> {
     loses_server(&begin(context, Job::Reset)?)
 }
 
-/// Receives until the end, then sends until it fails: the server is no more.
+/// Receives until the end of the stream, then sends until that fails: the server was killed.
 fn loses_server(socket: &Socket) -> Result<()> {
     let read = Ending::of_reading(socket);
     ensure!(read.is_loss(), "the reader saw {read}");
@@ -229,7 +229,7 @@ fn loses_server(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Prints `ready` once data comes; the caller kills the server then.
+/// Prints `ready` once data arrives, whereupon the caller kills the server.
 fn outlive_server(context: &Context) -> Result<()> {
     let socket = begin(context, Job::Feed(0))?;
     let mut stream = &socket;
@@ -238,7 +238,7 @@ fn outlive_server(context: &Context) -> Result<()> {
     loses_server(&socket)
 }
 
-/// A process that does not survive this value.
+/// A child process that is killed when this value is dropped.
 struct Victim(Child);
 
 impl Drop for Victim {

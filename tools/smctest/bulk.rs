@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random data in both directions at once, checked byte by byte and by SHA-256.
+//! Random data in both directions at once, compared byte by byte and by SHA-256.
 //!
-//! Each direction is a stream made from the seed, sent and received in chunks of random sizes and
-//! followed by its digest. The receiver compares with the stream itself, which tells where the
-//! first wrong byte is, and with the digest of what the sender believes it sent.
+//! Each direction is a stream generated from the seed, sent and received in chunks of random sizes
+//! and followed by its digest. The receiver compares with the stream, to find the position of the
+//! first wrong byte, and with the sender's digest.
 
 use std::io::Read;
 use std::io::Write;
@@ -21,18 +21,18 @@ use crate::data::Random;
 use crate::data::Stream;
 use crate::job::Bulk;
 
-/// The server's last byte: everything arrived as it should.
+/// Last byte that the server sends: all data was received correctly.
 const ACCEPTED: u8 = b'K';
 
 /// Length of a SHA-256 digest.
 const DIGEST_LEN: usize = 32;
 
-/// Streams of the two directions differ, so that data sent back by mistake is noticed.
+/// Tags of the directions, whose streams differ so that echoed data is detected.
 const UP: u64 = 0x75;
 const DOWN: u64 = 0x64;
 
 impl Bulk {
-    /// The client's side: send, receive, hear that the server is content, close in good order.
+    /// Runs the client: sends, receives, waits for [`ACCEPTED`], shuts down.
     pub(crate) fn run_client(self, socket: &Socket) -> Result<()> {
         self.both_ways(socket, (UP, self.up), (DOWN, self.down))?;
 
@@ -51,7 +51,7 @@ impl Bulk {
         }
     }
 
-    /// The server's side.
+    /// Runs the server.
     pub(crate) fn run_server(self, socket: &Socket) -> Result<()> {
         self.both_ways(socket, (DOWN, self.down), (UP, self.up))?;
 
@@ -68,7 +68,7 @@ impl Bulk {
             let sender = scope.spawn(move || self.send(socket, out));
             let received = self.receive(socket, into);
             if received.is_err() {
-                // The sender may be blocked for good once nobody reads.
+                // Otherwise the sender may block forever in a full buffer.
                 let _ = socket.shutdown(libc::SHUT_RDWR);
             }
             let sent = match sender.join() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest charged`: what a connection's buffers count as memory of its sockets.
+//! `smctest charged`: memory that is charged to the sockets of a connection for its buffers.
 
 use std::thread;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::netns;
 /// The smallest buffer, bytes.
 const LEAST: u32 = 16 << 10;
 
-/// Longest time until what was sent is seen to have left.
+/// Longest time until sent data must have left the send buffer.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Checks both ends of a connection, in this process.
+/// Checks both ends of a connection within this process.
 pub(crate) fn run(context: &Context) -> Result<()> {
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Memory of a socket, in bytes.
+/// Memory charged to a socket, bytes.
 #[derive(Debug)]
 struct Charged {
     receive: u32,
@@ -62,7 +62,7 @@ struct Charged {
 }
 
 impl Charged {
-    /// What `SO_MEMINFO` says.
+    /// Reads `SO_MEMINFO`.
     fn of(socket: &Socket) -> Result<Self> {
         let mut info = [0; 36];
         let len = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)?;
@@ -79,7 +79,7 @@ impl Charged {
     }
 }
 
-/// Writes until nothing more fits; says how much did.
+/// Sends until the buffers are full; returns the number of bytes sent.
 pub(crate) fn fill(socket: &Socket) -> Result<usize> {
     socket.set_nonblocking(true)?;
     let mut sent = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest churn`: processes that open connections and leave them in every possible way.
+//! `smctest churn`: processes that open connections and close them in every possible way.
 
 use std::env;
 use std::io::Read;
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
     ensure!(failed == 0, "{failed} processes failed");
 
-    // After all that, a connection must still work as on the first day.
+    // A new connection must still work.
     netns::enter(context.client_netns.as_deref())?;
     ask_one(&context.connect()?).context("a connection after the churn")
 }
@@ -81,29 +81,29 @@ fn work(context: &Context, opens: u64, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Ends a connection in one of the ways in which programs do.
+/// Ends a connection in the way numbered `way`.
 fn leave(mut socket: &Socket, way: u64) -> Result<()> {
     match way {
-        // At once.
+        // Without any data.
         0 => Ok(()),
-        // In good order.
+        // Orderly, after one byte.
         1 => ask_one(socket),
         // With a reset.
         2 => {
             Job::Hold.send(socket)?;
             Ok(socket.set_linger(true, 0)?)
         }
-        // With data on its way to us.
+        // With unread data from the server.
         3 => {
             Job::Source.send(socket)?;
             Ok(socket.read_exact(&mut [0; 100])?)
         }
-        // With data on its way from us.
+        // With unsent data to the server.
         4 => {
             Job::Sink.send(socket)?;
             Ok(socket.write_all(&[0; 10_000])?)
         }
-        // One half first.
+        // With a half-close first.
         _ => {
             Job::One.send(socket)?;
             socket.shutdown(libc::SHUT_WR)?;

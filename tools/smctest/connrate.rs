@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest connrate`: connections per second, each opened, used for one byte each way, closed.
+//! `smctest connrate`: connections per second; each is opened, transfers one byte in each
+//! direction, and is closed.
 
 use std::env;
 use std::io::Read;

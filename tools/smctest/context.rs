@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all subcommands share: the family, the server's address, the namespaces of both ends.
+//! The options common to all subcommands: socket family, server address, namespaces of both ends.
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -19,13 +19,13 @@ use smc_user::Socket;
 use crate::family::Family;
 use crate::netns;
 
-/// How long one call may block before the test calls it a hang.
+/// The path (SMC or TCP) that a test requires.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a refused connection is tried again: the other side may still be starting.
+/// Attempts to connect after ECONNREFUSED: the server may still be starting.
 const CONNECT_ATTEMPTS: u32 = 50;
 
-/// Which way the data has to go for the test to count.
+/// The path (SMC or TCP) that a test requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Expected {
     /// Either way
@@ -87,7 +87,7 @@ impl Context {
         SocketAddr::new(self.addr, self.port)
     }
 
-    /// Time for the whole test.
+    /// Returns the time limit of the whole test.
     pub(crate) fn deadline(&self) -> Duration {
         Duration::from_secs(self.deadline)
     }
@@ -97,7 +97,7 @@ impl Context {
         self.server_family.unwrap_or(self.family)
     }
 
-    /// Listens at the server's address, in its namespace.
+    /// Opens a listener at the server's address, in its namespace.
     pub(crate) fn listen(&self, backlog: i32) -> Result<Socket> {
         netns::inside(self.server_netns.as_deref(), || {
             let listener = self
@@ -113,9 +113,9 @@ impl Context {
         })
     }
 
-    /// Connects to the server and checks the way the data goes.
+    /// Connects to the server and checks the path, SMC or TCP.
     ///
-    /// The calling thread has to be in the client's namespace for the latter.
+    /// The calling thread must be in the client's namespace.
     pub(crate) fn connect(&self) -> Result<Socket> {
         for _ in 0..CONNECT_ATTEMPTS {
             let socket = self.family.open(self.addr).context("client: socket")?;
@@ -132,7 +132,7 @@ impl Context {
         bail!("client: nobody listens at {}", self.address())
     }
 
-    /// Fails unless the socket's path is the expected one.
+    /// Fails unless the socket uses the expected path.
     pub(crate) fn check_path(&self, socket: &Socket) -> Result<()> {
         if self.expect == Expected::Any {
             return Ok(());
@@ -145,7 +145,7 @@ impl Context {
         }
     }
 
-    /// The options that make a child process run in the same setting.
+    /// Returns the options with which a child process runs in the same context.
     pub(crate) fn to_options(&self) -> Vec<String> {
         let mut options = vec![
             format!("--family={}", self.family.name()),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest crowd`: one end closes many connections, and the other one never does.
+//! `smctest crowd`: one end closes many connections, and the other end closes none of them.
 //!
-//! The first connection is none of those: it has to live on, and carry data.
+//! The first connection is excepted: it must stay open, and transfer data.
 
 use std::io::Read;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::context::Context;
 /// EPOLLRDHUP.
 const RDHUP: i16 = 0x2000;
 
-/// Time for the other end to do its part.
+/// Longest wait for the other end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ enum Role {
     },
 }
 
-/// Holds or shuns.
+/// !
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     match arguments.role {
         Role::Hold => hold(context, arguments),
@@ -101,7 +101,7 @@ fn shun(context: &Context, arguments: &Arguments, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Both ends shut down writing, and the other one's data are not read.
+/// Both ends shut down writing; the data of the other end is not read.
 fn end_halves(socket: &Socket) -> Result<()> {
     socket.shutdown(libc::SHUT_WR)?;
     let events = poll_fd(socket, RDHUP, PATIENCE)?;

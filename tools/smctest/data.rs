@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random data that both ends can make from a seed.
+//! Random data that both ends generate from a seed.
 
 use anyhow::bail;
 use anyhow::Result;
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// The SplitMix64 generator.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 
@@ -14,7 +14,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that differs from run to run.
+    /// Returns a seed that differs from run to run.
     pub(crate) fn fresh_seed() -> u64 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = now.map_or(1, |time| time.subsec_nanos());
@@ -29,7 +29,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A size from 1 to `max`, each order of magnitude as likely as the others.
+    /// Returns a size from 1 to `max`; each order of magnitude is equally likely.
     pub(crate) fn size(&mut self, max: usize) -> usize {
         let bits = usize::BITS - max.max(1).leading_zeros();
         let limit = 1usize << (self.next() % u64::from(bits) + 1).min(62);
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// An endless stream of bytes; position n is the same however the stream is cut.
+/// An endless stream of random bytes; the byte at position n does not depend on the chunk sizes.
 #[derive(Clone)]
 pub(crate) struct Stream {
     random: Random,
@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-/// Compares what arrives with a stream.
+/// Compares received data with a stream.
 pub(crate) struct Check {
     seed: u64,
     stream: Stream,
@@ -76,10 +76,10 @@ pub(crate) struct Check {
     at: u64,
 }
 
-/// So much must be the same for a wrong byte to be taken as one of another place of the stream.
+/// Number of equal bytes that identify another position of the stream.
 const TELLING: usize = 16;
 
-/// So far after the wrong byte, in bytes, the other place is looked for.
+/// How far behind the wrong byte that position is searched, bytes.
 const AHEAD: usize = 1 << 20;
 
 impl Check {
@@ -92,13 +92,13 @@ impl Check {
         }
     }
 
-    /// How much was right so far, in bytes.
+    /// Returns the number of correct bytes so far.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Takes the next bytes; one that is wrong is told with the place of the stream it is from, which says
-    /// whether some were lost or came twice.
+    /// Checks the next bytes. The error for a wrong byte contains the stream position that the byte
+    /// belongs to, which shows whether data was lost or duplicated.
     pub(crate) fn take(&mut self, got: &[u8]) -> Result<()> {
         self.expected.resize(got.len(), 0);
         self.stream.fill(&mut self.expected);
@@ -113,7 +113,7 @@ impl Check {
         Ok(())
     }
 
-    /// The place of the stream where these bytes are.
+    /// Returns the position of these bytes in the stream.
     fn find(&self, bytes: &[u8], near: u64) -> Option<usize> {
         let telling = bytes.get(..TELLING)?;
         let mut all = vec![0; usize::try_from(near).ok()? + AHEAD];

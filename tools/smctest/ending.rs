@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a stream ended for its reader or its writer, and the server's memory of it.
+//! How a stream ended for its reader or writer, and the server's record of it.
 //!
-//! A client that resets its connection, or dies, cannot see what that did to the server. It gives
-//! the conversation a number, and another one asks the server how that ended.
+//! A client that resets its connection or is killed cannot observe the effect at the server. It
+//! gives the connection an id, and a second connection asks the server how the first one ended.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,21 +21,21 @@ use sha2::Sha256;
 use smc_user::Errno;
 use smc_user::Socket;
 
-/// Time in which either side has to notice that the other is gone.
+/// Longest time until either side must detect the loss of the other.
 pub(crate) const NOTICE: Duration = Duration::from_secs(20);
 
 /// The end of one direction of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
-    /// `None` for the end of the stream.
+    /// The errno; `None` for the end of the stream.
     pub(crate) error: Option<Errno>,
-    /// Bytes until then.
+    /// Bytes transferred before.
     pub(crate) len: u64,
     digest: [u8; 32],
 }
 
 impl Ending {
-    /// The end that a reader sees when it gets `data` and no more.
+    /// Returns what a reader sees that gets exactly `data` and then the end of the stream.
     pub(crate) fn of(data: &[u8]) -> Self {
         Self {
             error: None,
@@ -44,7 +44,7 @@ impl Ending {
         }
     }
 
-    /// Reads to the end, whatever it is.
+    /// Reads until the end of the stream or an error.
     pub(crate) fn of_reading(socket: &Socket) -> Self {
         let mut digest = Sha256::new();
         let mut buffer = vec![0; 1 << 16];
@@ -63,7 +63,7 @@ impl Ending {
         Self { error, len, digest }
     }
 
-    /// Writes until that fails.
+    /// Writes until an error.
     pub(crate) fn of_writing(socket: &Socket) -> Self {
         let buffer = vec![0x5a; 1 << 16];
         let mut len = 0;
@@ -82,7 +82,8 @@ impl Ending {
         }
     }
 
-    /// Whether it tells that the peer is gone: only a reader may take that for the end.
+    /// Returns whether this is the loss of the peer: an error, or, for a reader, the end of the
+    /// stream.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(
             self.error,
@@ -99,7 +100,7 @@ impl Ending {
         bytes
     }
 
-    /// Receives one that [`Endings::tell`] or [`Ending::send`] sent.
+    /// Receives a record that [`Endings::tell`] or [`Ending::send`] sent.
     pub(crate) fn receive(mut socket: &Socket) -> Result<Self> {
         let mut bytes = [0; 44];
         std::io::Read::read_exact(&mut socket, &mut bytes).context("an answer")?;
@@ -113,7 +114,7 @@ impl Ending {
         })
     }
 
-    /// Sends it.
+    /// Sends the record.
     pub(crate) fn send(&self, mut socket: &Socket) -> Result<()> {
         Ok(socket.write_all(&self.to_bytes())?)
     }
@@ -128,7 +129,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The conversations that ended, by the numbers that clients gave them.
+/// Records of connections that have ended, by the ids that clients chose.
 #[derive(Default)]
 pub(crate) struct Endings {
     known: Mutex<HashMap<u64, Ending>>,
@@ -136,15 +137,15 @@ pub(crate) struct Endings {
 }
 
 impl Endings {
-    /// Keeps the end of conversation `id`.
+    /// Records the end of connection `id`.
     pub(crate) fn keep(&self, id: u64, ending: Ending) {
-        // The map is whole after each statement that touches it.
+        // The map is consistent after each statement that changes it, even if a thread panicked.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(id, ending);
         self.changed.notify_all();
     }
 
-    /// Sends the end of conversation `id`, as soon as it has one.
+    /// Waits for the end of connection `id`, at most [`NOTICE`], and sends the record.
     pub(crate) fn tell(&self, socket: &Socket, id: u64) -> Result<()> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

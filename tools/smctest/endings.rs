@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest endings`: what a socket says after every way in which a connection ends or never begins.
+//! `smctest endings`: what the calls of a socket return after every way in which a connection ends
+//! or fails to be established.
 //!
-//! Each way is gone by TCP first, and its answers are what SMC sockets of every family have to give, over RDMA
-//! or after a fallback: there is no list of right answers. Where they may differ, [`EXCEPTIONS`] says why.
+//! Each scenario ("way") runs over TCP first. SMC sockets of every family must return the same,
+//! over RDMA and after a fallback: there is no list of expected results. [`EXCEPTIONS`] lists the
+//! differences that are allowed.
 
 mod looks;
 mod marks;
@@ -45,25 +47,25 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// A way, a look at it (both by a part of the name), and why SMC may give another answer there.
+/// A way, a look (both match by a part of the name), and why SMC may return something else there.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "unreachable",
     "connect again",
     "TCP goes on to report what stays in its error queue",
 )];
 
-/// How many ways are gone at a time: they mostly wait.
+/// How many ways run in parallel: they mostly wait.
 const AT_ONCE: usize = 12;
 
-/// What carries the connection under test.
+/// Transport of the connection under test.
 struct Path {
     name: String,
-    /// The other end speaks TCP only, so that the connection falls back.
+    /// The other end uses plain TCP, so that the connection falls back.
     falls_back: bool,
     family: Family,
 }
 
-/// The families to compare with TCP: those of the command line, or all.
+/// Returns the families to compare with TCP: that of the command line, or all.
 fn paths(context: &Context) -> Vec<Path> {
     let falls_back = context.expect == Expected::Tcp;
     let families = match context.family {
@@ -81,7 +83,7 @@ fn paths(context: &Context) -> Vec<Path> {
         .collect()
 }
 
-/// The setting of a connection whose socket under test is at `subject`.
+/// Returns the context for a connection whose socket under test is `subject`.
 fn setting(context: &Context, path: Option<&Path>, subject: Subject) -> Context {
     let (client, server) = match (path, subject) {
         (None, _) => (Family::Tcp, Family::Tcp),
@@ -96,7 +98,7 @@ fn setting(context: &Context, path: Option<&Path>, subject: Subject) -> Context 
     }
 }
 
-/// The answers of one look: what TCP says, and the paths that say something else.
+/// The results of one look: those of TCP, and those of the paths that differ.
 struct Answers {
     way: &'static str,
     look: &'static str,
@@ -170,7 +172,7 @@ fn exception(answer: &Answers) -> Option<&'static str> {
         .map(|(_, _, why)| *why)
 }
 
-/// Each path has to be what its name says.
+/// Checks that each path uses the transport that its name says.
 fn check_paths(context: &Context, paths: &[Path]) -> Result<()> {
     for path in paths {
         for subject in [Subject::Client, Subject::Server] {
@@ -190,7 +192,7 @@ fn check_paths(context: &Context, paths: &[Path]) -> Result<()> {
 
 type Results = BTreeMap<&'static str, Result<Vec<Answers>>>;
 
-/// Goes all ways, so many at a time.
+/// Runs all ways, `at_once` in parallel.
 fn go_all(context: &Context, paths: &[Path], ways: &[&'static Way], at_once: usize) -> Results {
     let (next, results) = (Mutex::new(ways.iter()), Mutex::new(Results::new()));
     thread::scope(|scope| {
@@ -209,7 +211,7 @@ fn go_all(context: &Context, paths: &[Path], ways: &[&'static Way], at_once: usi
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Goes one way, by TCP and by each path, once for each look.
+/// Runs one way over TCP and over each path, once for each look.
 fn go(context: &Context, paths: &[Path], way: &'static Way) -> Result<Vec<Answers>> {
     let look_at = |path: Option<&Path>, look: &Look, expected: Option<&str>| {
         let setting = setting(context, path, way.subject);

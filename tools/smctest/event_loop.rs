@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Many sockets, one thread.
+//! An epoll loop over many sockets in one thread.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use nix::sys::epoll::EpollFlags;
 use nix::sys::epoll::EpollTimeout;
 use smc_user::Socket;
 
-/// Events taken at a time.
+/// Events per epoll_wait(2).
 const BATCH: usize = 64;
 
-/// Things with a socket each, of type `T`, that go on when their socket is ready.
+/// Objects with one socket each, which continue when their socket is ready.
 pub(crate) struct Loop<T> {
     epoll: Epoll,
     things: HashMap<u64, (T, EpollFlags)>,
@@ -25,7 +25,7 @@ pub(crate) struct Loop<T> {
 }
 
 impl<T> Loop<T> {
-    /// An empty loop; `socket` finds the socket of a thing.
+    /// Creates an empty loop; `socket` returns the socket of an object.
     pub(crate) fn new(socket: fn(&T) -> &Socket) -> Result<Self> {
         Ok(Self {
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -35,7 +35,7 @@ impl<T> Loop<T> {
         })
     }
 
-    /// Adds a thing that waits for `events`.
+    /// Adds an object that waits for `events`.
     pub(crate) fn add(&mut self, thing: T, events: EpollFlags) -> Result<()> {
         let event = EpollEvent::new(events, self.next);
         self.epoll.add((self.socket)(&thing), event)?;
@@ -44,13 +44,14 @@ impl<T> Loop<T> {
         Ok(())
     }
 
-    /// Things left.
+    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.things.len()
     }
 
-    /// Waits until some socket is ready, and calls `go_on` with what has one; the result is what it
-    /// waits for next, or `None` at its end. Returns whether there was any.
+    /// Waits until a socket is ready, and calls `go_on` with its object. That returns the events to
+    /// wait for next, or `None` to remove the object. Returns whether any socket was ready within
+    /// `timeout`.
     pub(crate) fn turn(
         &mut self,
         timeout: Duration,

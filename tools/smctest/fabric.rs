@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices as the kernel shows them: which carry a link, and what they have sent.
+//! RDMA devices as the kernel shows them: which of them have a link, and how much they have sent.
 
 use std::fs;
 use std::path::Path;
@@ -16,22 +16,22 @@ use anyhow::Result;
 
 use crate::context::CALL_TIMEOUT;
 
-/// How often the devices are looked at.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks in a row that must find a link: one that was made only just may not have been tried yet.
+/// Consecutive checks that must succeed: a link that was just created may not have been tested yet.
 const LOOKS: usize = 3;
 
-/// How far from even the shares of devices may be, in percent of the even one.
+/// Allowed deviation from an equal share, percent.
 const UNEVEN: u64 = 20;
 
-/// The devices of some machines, each with one link when all is well.
+/// The devices of several machines, each with one link once recovery is complete.
 pub(crate) struct Fabric {
     machines: Vec<Vec<String>>,
 }
 
 impl Fabric {
-    /// Takes the names of devices, those of one machine in one string.
+    /// Takes the device names, one string per machine.
     pub(crate) fn new(linked: &[String]) -> Self {
         let devices = |names: &String| names.split_whitespace().map(str::to_owned).collect();
         Self {
@@ -66,7 +66,8 @@ impl Fabric {
         self.machines.iter().flatten()
     }
 
-    /// Looks for so long how much each device of a machine sends, and whether all send as much.
+    /// Measures for `time` how much each device sends, and fails unless the devices of a machine
+    /// send about equal shares.
     pub(crate) fn compare(&self, time: Duration) -> Result<()> {
         let before = self.sent()?;
         thread::sleep(time);
@@ -95,7 +96,7 @@ impl Fabric {
     }
 }
 
-/// The bytes that a device has sent.
+/// Returns the bytes that a device has sent.
 fn sent(device: &str) -> Result<u64> {
     let device = Path::new("/sys/class/infiniband").join(device);
     let path = device.join("ports/1/hw_counters/sent_bytes");
@@ -103,7 +104,7 @@ fn sent(device: &str) -> Result<u64> {
     Ok(text.trim().parse()?)
 }
 
-/// The devices of all reliable queue pairs that can send, one for each.
+/// Returns the device of each reliable queue pair in state RTS.
 fn links() -> Result<Vec<String>> {
     let output = Command::new("rdma")
         .args(["resource", "show", "qp"])
@@ -113,7 +114,7 @@ fn links() -> Result<Vec<String>> {
     Ok(text.lines().filter_map(ready_device).collect())
 }
 
-/// The device of a line such as `link rxe0/1 lqpn 18 rqpn 17 type RC state RTS`.
+/// Parses a line such as `link rxe0/1 lqpn 18 rqpn 17 type RC state RTS`.
 fn ready_device(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let has = |key, value| words.windows(2).any(|pair| pair == [key, value]);

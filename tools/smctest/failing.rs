@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest failing`: what the module does when allocations fail.
+//! `smctest failing`: the behaviour of the module when memory allocations fail.
 //!
-//! Faults are injected (`Documentation/fault-injection`) only while this program is inside the
-//! calls under test; the rest of the guest has to live. Any call may fail then. None may hang, and
-//! the kernel's log has to stay clean, which the runner checks.
+//! Faults are injected (`Documentation/fault-injection`) only during the calls under test, so that
+//! the rest of the guest keeps working. Any call may fail then, but none may hang, and nothing may
+//! appear in the kernel log, which the runner checks.
 
 use std::ffi::CString;
 use std::fs;
@@ -67,7 +67,8 @@ pub(crate) struct Arguments {
     load: Option<PathBuf>,
 }
 
-/// Makes the attempts and prints how many failed; none failing means that nothing was tested.
+/// Runs all attempts and prints how many failed; an error if none did, since then nothing was
+/// tested.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let injector = Injector::open(arguments)?;
     if arguments.in_turn {
@@ -98,7 +99,7 @@ fn connect_rounds(context: &Context, injector: &Injector, rounds: u32) -> Result
         let result = injector.during(|| converse(context))?;
         failed += u32::from(result.is_err());
     }
-    // What failed is over; the next connection is an ordinary one.
+    // Without faults, the next connection must succeed.
     converse(context).context("after it")?;
     Ok(failed)
 }
@@ -115,10 +116,10 @@ fn ask(mut socket: &Socket) -> Result<()> {
     Ok(socket.read_exact(&mut [0])?)
 }
 
-/// Connections whose data nobody reads hold all send buffers of their group; another one has to wait for
-/// memory, which is no error.
+/// Connections whose peers do not read occupy all send buffers of their link group. Another
+/// connection must wait for memory, rather than fail.
 fn send_without_memory(context: &Context, injector: &Injector) -> Result<()> {
-    /// More than a group keeps unused.
+    /// More send buffers than a link group keeps for reuse.
     const BUSY: usize = 6;
     let listener = context.listen(16)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -149,8 +150,8 @@ fn send_without_memory(context: &Context, injector: &Injector) -> Result<()> {
     Ok(())
 }
 
-/// Handshakes run in workers: each small allocation that these make for a connection and its link group
-/// fails once.
+/// Lets each small allocation that workqueues make during a handshake, for the connection or its
+/// link group, fail once.
 fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -164,7 +165,7 @@ fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
     ask(&context.connect()?).context("after it")
 }
 
-/// Makes the attempts, and says how many there were and how many failed.
+/// Runs the attempts; returns their number, and how many failed.
 fn fail_each(context: &Context, injector: &Injector) -> Result<(u32, u32)> {
     let (mut attempts, mut failed) = (0, 0);
     for cache in Cache::small()? {
@@ -183,7 +184,7 @@ fn fail_each(context: &Context, injector: &Injector) -> Result<(u32, u32)> {
     Ok((attempts, failed))
 }
 
-/// Waits until there is no link, so that the next connection makes one.
+/// Waits until no link is left, so that the next connection creates one.
 fn await_no_link() -> Result<()> {
     let start = Instant::now();
     while !Module::open()?.links()?.is_empty() {
@@ -210,7 +211,7 @@ fn load_rounds(injector: &Injector, module: &Path, rounds: u32) -> Result<u32> {
     Ok(failed)
 }
 
-/// The kernel's fault injection for slab allocations.
+/// Fault injection into slab allocations (failslab).
 struct Injector {
     percent: u32,
 }
@@ -242,9 +243,9 @@ impl Injector {
         })
     }
 
-    /// Runs `work` with faults.
+    /// Runs `work` with fault injection.
     fn during<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        // Opened and formatted before, since this task's own allocations fail in between.
+        // Opened and formatted before, since allocations of this task fail later.
         let open = |file: &str| File::options().write(true).open(file);
         let mut task = open(MAKE_IT_FAIL).context("make-it-fail")?;
         let mut probability = open(&format!("{FAILSLAB}/probability"))?;
@@ -257,14 +258,14 @@ impl Injector {
         Ok(value)
     }
 
-    /// Runs `work`, during which a worker's allocation of that number, from 1, fails that is from this cache.
-    /// Tells whether there were as many.
+    /// Runs `work`; the `number`-th allocation (from 1) that a worker makes from this cache fails.
+    /// Also returns whether there were that many.
     fn once<T>(&self, cache: &Cache, number: u64, work: impl FnOnce() -> T) -> Result<(T, bool)> {
         let set = |name: &str, value: &str| {
             let file = format!("{FAILSLAB}/{name}");
             fs::write(&file, value).with_context(|| format!("writing {file}"))
         };
-        // It fails when the rest of the space is not larger than an object.
+        // The allocation fails when the remaining space is not larger than an object.
         set("space", &(number * cache.object_len).to_string())?;
         set("times", "1")?;
         cache.choose(true)?;
@@ -277,7 +278,8 @@ impl Injector {
     }
 }
 
-/// The kernel's workers, whose allocations may fail while this lives, as may those of workers to come.
+/// While this value exists, allocations of the kernel's workers may fail, also of workers created
+/// later.
 struct Workers;
 
 impl Workers {
@@ -289,9 +291,9 @@ impl Workers {
     fn mark(value: &str) -> Result<()> {
         for entry in fs::read_dir("/proc")?.flatten() {
             let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            // Workers are made by the one thread that makes all of the kernel's.
+            // All workers are created by kthreadd, and inherit the flag.
             if comm.starts_with("kworker/") || comm.trim() == "kthreadd" {
-                // One may end meanwhile.
+                // The thread may have exited meanwhile.
                 let _ = fs::write(entry.path().join("make-it-fail"), value);
             }
         }
@@ -305,16 +307,16 @@ impl Drop for Workers {
     }
 }
 
-/// A cache of kernel objects.
+/// A slab cache.
 struct Cache {
     path: PathBuf,
     object_len: u64,
 }
 
 impl Cache {
-    /// Those of small objects of any kind.
+    /// Returns the general-purpose caches of small objects.
     fn small() -> Result<Vec<Self>> {
-        /// Bytes of a small object.
+        /// Maximum size of a small object, bytes.
         const SMALL: u64 = 256;
         let mut caches = Vec::new();
         for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
@@ -337,7 +339,7 @@ impl Cache {
         name.to_string_lossy().into_owned()
     }
 
-    /// Says whether its allocations may fail.
+    /// Enables or disables faults for this cache.
     fn choose(&self, may_fail: bool) -> Result<()> {
         let file = self.path.join("failslab");
         let value = if may_fail { "1" } else { "0" };
@@ -345,7 +347,7 @@ impl Cache {
     }
 }
 
-/// Marks the caches from which `--everywhere` lets allocations fail.
+/// Enables faults for the caches that `--everywhere` covers.
 fn choose_caches() -> Result<()> {
     let is_chosen = |name: &str| {
         let small = name
@@ -355,7 +357,7 @@ fn choose_caches() -> Result<()> {
     };
     for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
         if entry.file_name().to_str().is_some_and(is_chosen) {
-            // Merged caches share the file of one of them; the others cannot be written.
+            // Merged caches share one file; writing to the aliases fails.
             let _ = fs::write(entry.path().join("failslab"), "1");
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest failover`: connections that transfer both ways while their links are taken away.
+//! `smctest failover`: connections that transfer in both directions while links fail.
 //!
-//! Each sends a stream that comes back, and it is compared byte by byte at both ends: nothing may be
-//! lost, doubled or out of order, and no connection may end. The commands that take a link away and
+//! Each sends a stream that the server echoes, and both ends compare it byte by byte: no data may
+//! be lost, duplicated or reordered, and no connection may end. The caller provides the commands
+//! that take links down and up.
 //! bring it back are the caller's.
 
 use std::io::Write;
@@ -32,13 +33,14 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-/// Bytes that are sent at a time.
+/// Bytes per send.
 const PIECE: usize = 8192;
 
-/// Time for what arrived before a loss to be read, and for all connections to feel it.
+/// Time for data that arrived before the link failure to be read, and for the failure to affect all
+/// connections.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// How often connections are looked at.
+/// Polling interval for the state of connections.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(clap::Args)]
@@ -113,15 +115,15 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// How long it took after a loss.
+/// Durations after a link failure.
 struct Times {
-    /// Until all connections went on.
+    /// Until all connections transferred data again.
     on: Duration,
-    /// From when that was possible until there was a link on each device again.
+    /// From the repair until there was a link on each device again.
     back: Duration,
 }
 
-/// Takes a link away and brings it back.
+/// Takes a link down and up again.
 fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Result<Times> {
     talks.iter().for_each(Talk::mark);
     let start = Instant::now();
@@ -189,20 +191,20 @@ fn summarize(what: &str, times: impl Iterator<Item = Duration>) {
     }
 }
 
-/// The longest time without data since the last loss.
+/// The longest interval without data since the last link failure.
 #[derive(Clone, Copy, Default)]
 struct Pause {
     len: Duration,
     end: Option<Instant>,
 }
 
-/// When data came.
+/// When data arrived.
 struct Pulse {
     last: Instant,
     pause: Pause,
 }
 
-/// One connection.
+/// A connection.
 struct Talk {
     socket: Socket,
     seed: u64,
@@ -230,7 +232,8 @@ impl Talk {
         })
     }
 
-    /// Notes a failure of either direction, after which the other one ends, too.
+    /// On an error, marks the connection as broken and shuts it down, which ends the other
+    /// direction, too.
     fn watch(&self, result: Result<()>) {
         if let Err(error) = result {
             println!("# connection of seed {}: {error:#}", self.seed);
@@ -249,7 +252,7 @@ impl Talk {
         let mut socket = &self.socket;
         while !is_over.load(Ordering::Relaxed) && !self.is_broken() {
             stream.fill(&mut piece);
-            // Before they are sent, so that what comes back is never more.
+            // Counted before they are sent, so that the echoed bytes never exceed them.
             let at = self.sent.fetch_add(PIECE as u64, Ordering::Relaxed);
             socket
                 .write_all(&piece)
@@ -292,7 +295,7 @@ impl Talk {
         });
     }
 
-    /// A link is about to be taken away.
+    /// Resets the longest interval: a link is about to fail.
     fn mark(&self) {
         self.with_pulse(|pulse| pulse.pause = Pause::default());
     }
@@ -301,13 +304,13 @@ impl Talk {
         self.with_pulse(|pulse| pulse.pause)
     }
 
-    /// Whether data came after `since`, or never will.
+    /// Returns whether data arrived after `since`, or the connection is broken.
     fn has_heard_since(&self, since: Instant) -> bool {
         self.is_broken() || self.with_pulse(|pulse| pulse.last > since)
     }
 
     fn with_pulse<R>(&self, f: impl FnOnce(&mut Pulse) -> R) -> R {
-        // Nothing panics with the lock held.
+        // No holder of the lock panics.
         f(&mut self.pulse.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use smc_uapi::IPPROTO_SMC;
 use smc_user::Result;
 use smc_user::Socket;
 
-/// How a socket is asked for.
+/// How a socket is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
     /// AF_SMC, protocol 0 or 1 after the IP version
@@ -26,7 +26,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The arguments of `socket` for an address like `ip`.
+    /// Returns the arguments of socket(2) for the IP version of `ip`.
     pub(crate) fn triple(self, ip: IpAddr) -> (i32, i32, i32) {
         let inet = if ip.is_ipv6() {
             libc::AF_INET6
@@ -53,7 +53,7 @@ impl Family {
         Ok(socket)
     }
 
-    /// The value's name on the command line, for child processes.
+    /// Returns the value's name on the command line, for child processes.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Smc => "smc",

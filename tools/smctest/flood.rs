@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest flood`: what many connections carry together when each sends all it can.
+//! `smctest flood`: total throughput of many connections that send continuously.
 
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-/// Time for the buffers of all connections to fill before anything counts.
+/// Time until the buffers of all connections are full; the measurement begins after it.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Bytes of one send.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     seconds: f64,
 }
 
-/// Opens all connections, lets each send without end, and prints one line of figures.
+/// Opens all connections, sends continuously on each, and prints one line of results.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let server = Server::start(context, Mode::Spawn)?;
     let server = server.context("the server counts, so it cannot run elsewhere")?;
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
             scope.spawn(move || send(socket, stop));
         }
         thread::sleep(WARM_UP);
-        // What arrived counts, not what was sent: buffers hold a good part of the latter.
+        // Received bytes count, not sent ones, many of which are still in buffers.
         let (before, start) = (server.received(), Instant::now());
         thread::sleep(Duration::from_secs_f64(arguments.seconds));
         let counted = (server.received() - before, start.elapsed());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest greet`: connections on which both sides compare every byte up to the end, and time each.
+//! `smctest greet`: connections on which both sides compare every byte up to the end of the stream,
+//! and measure the duration.
 //!
-//! A connection that goes from RDMA to TCP must neither lose a byte nor get one that nobody sent. What the
-//! handshake leaves behind would come first, so either side can be the one that speaks first.
+//! A connection that falls back to TCP must neither lose data nor deliver bytes of the handshake to
+//! the application. Those would arrive first, so either side can be the first to send.
 
 use std::io::Read;
 use std::io::Write;
@@ -27,7 +28,7 @@ use crate::context::Context;
 use crate::context::Expected;
 use crate::netns;
 
-/// Which side sends before it has received anything.
+/// Which side sends first, before it has received anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum First {
     Client,
@@ -61,16 +62,16 @@ pub(crate) struct Arguments {
     serve: bool,
 }
 
-/// What each side says.
+/// The data of each side.
 const CLIENT_SAYS: &[u8] = b"The client speaks, and says this and nothing else.";
 const SERVER_SAYS: &[u8] = b"The server speaks; it has nothing to add to these words of it.";
-/// What the server says in the end, if it received that and nothing else.
+/// The server's last message, if it received exactly the client's data.
 const GOOD: &[u8] = b"good";
 
-/// How long a call may take: handshakes of a dead path take seconds.
+/// Longest duration of a call: handshakes take several seconds if RDMA packets do not get through.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs the connections, and prints what became of them.
+/// Runs the connections, and prints their results.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = match context.remote {
         true => None,
@@ -81,7 +82,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
     if let Some(listener) = listener {
         let first = arguments.first;
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || serve(&listener, first));
     }
     let results = connect_all(context, arguments)?;
@@ -99,7 +100,7 @@ fn serve(listener: &Socket, first: First) -> Result<()> {
     }
 }
 
-/// One connection at the server.
+/// Serves one connection.
 fn answer(socket: &Socket, first: First) -> Result<()> {
     socket.set_timeout(PATIENCE)?;
     let mut stream = socket;
@@ -121,7 +122,7 @@ fn answer(socket: &Socket, first: First) -> Result<()> {
     Ok(())
 }
 
-/// What became of a connection at the client.
+/// The result of a connection at the client.
 struct Talk {
     is_smc: bool,
     took: Duration,
@@ -154,7 +155,7 @@ fn connect_all(context: &Context, arguments: &Arguments) -> Result<Vec<Result<Ta
     })
 }
 
-/// One connection at the client; says whether it was over SMC.
+/// Runs one connection at the client; returns whether it used SMC.
 fn talk(context: &Context, arguments: &Arguments) -> Result<bool> {
     let socket = context.family.open(context.addr).context("socket")?;
     socket.set_timeout(PATIENCE)?;
@@ -189,7 +190,8 @@ fn talk(context: &Context, arguments: &Arguments) -> Result<bool> {
     Ok(is_smc)
 }
 
-/// Connects from a local address without waiting, as event loops do, and then waits for the result.
+/// Connects from a local address with a non-blocking socket, as event loops do, then waits for the
+/// result.
 fn connect_from(socket: &Socket, local: SocketAddr, server: SocketAddr) -> Result<()> {
     socket.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     socket.bind(local).context("bind")?;

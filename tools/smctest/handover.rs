@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest handover`: whose an element is when a handshake that joins a link group does not end as it should. The
-//! peer is a kernel that writes by RDMA; a firewall loses or changes its CONFIRM.
+//! `smctest handover`: ownership of the RMBE when a handshake that joins a link group fails. The
+//! peer is a kernel that writes by RDMA; a firewall drops or modifies its CONFIRM.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -22,29 +22,29 @@ use crate::context::Context;
 use crate::ktap::Ktap;
 use crate::netns;
 
-/// More than the server waits for a CONFIRM.
+/// Longer than the server waits for a CONFIRM.
 const GIVEN_UP: Duration = Duration::from_secs(9);
 
-/// Until TCP has repeated a segment that was lost for that long.
+/// Time until TCP has retransmitted a segment that was dropped during [`GIVEN_UP`].
 const REPEATED: Duration = Duration::from_secs(40);
 
-/// Time in which something happens at once.
+/// Time for events that occur immediately.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What fills most of an element.
+/// Fills most of an RMBE, bytes.
 const LEN: usize = 60_000;
 
-/// Offsets in a CONFIRM, in bits.
+/// Fields of a CONFIRM in the syntax of nftables; offsets and lengths in bits.
 const RKEY: &str = "@ih,328,32";
 const INDEX: &str = "@ih,360,8";
 
-/// A CONFIRM to the server's port: its first five bytes.
+/// Matches a CONFIRM by its first five bytes.
 const CONFIRM: &str = "@ih,0,40 0xe2d4c3d903";
 
 type Test = (&'static str, fn(&Rig<'_>) -> Result<()>);
 
 const TESTS: &[Test] = &[
-    // While the first region has an element left.
+    // While the first RMB has a free RMBE.
     ("a confirm with an element that is in use", in_use),
     (
         "a client whose confirm is late writes to nobody's element",
@@ -53,12 +53,12 @@ const TESTS: &[Test] = &[
     ("a confirm with a key that was never announced", unknown),
 ];
 
-/// Listeners, and a connection whose group the others join.
+/// Listeners, and a connection whose link group the others join.
 struct Rig<'a> {
     context: &'a Context,
-    /// Where the firewall looks.
+    /// Subject to the firewall rules.
     listener: Socket,
-    /// Where it does not.
+    /// Not subject to them.
     other: Socket,
     other_address: SocketAddr,
     client: Socket,
@@ -98,7 +98,7 @@ pub(crate) fn run(context: &Context) -> Result<()> {
 }
 
 impl Rig<'_> {
-    /// A connection whose CONFIRM the firewall does `what` with: the client takes it for one over SMC.
+    /// Connects; the firewall applies `what` to the CONFIRM. The client's connection is over SMC.
     fn connect(&self, what: &str) -> Result<(Firewall, Socket)> {
         let firewall = Firewall::begin(self.context.port, what)?;
         let socket = self.context.connect()?;
@@ -106,7 +106,7 @@ impl Rig<'_> {
         Ok((firewall, socket))
     }
 
-    /// The end of such a connection at the server's application, if there is one.
+    /// Returns the accepted socket of that connection, if it reached accept(2) within [`SOON`].
     fn accepted(&self) -> Result<Option<Socket>> {
         let events = poll_fd(&self.listener, libc::POLLIN, SOON)?;
         Ok(match events {
@@ -115,7 +115,7 @@ impl Rig<'_> {
         })
     }
 
-    /// The first connection still works, both ways.
+    /// Checks that the first connection still works in both directions.
     fn still_works(&self) -> Result<()> {
         for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
             from.send(b"as before", 0).context("the first connection")?;
@@ -128,7 +128,8 @@ impl Rig<'_> {
     }
 }
 
-/// The client of a connection that the server does not know hears of its end.
+/// Checks that a client whose connection the server does not know gets an error or the end of the
+/// stream.
 fn expect_end(client: &Socket, wait: Duration) -> Result<()> {
     let start = Instant::now();
     let events = poll_fd(client, libc::POLLIN, wait)?;
@@ -148,7 +149,8 @@ fn expect_end(client: &Socket, wait: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The element of the first connection is named once more: what is sent to the second one must not get there.
+/// The CONFIRM names the RMBE of the first connection once more: data sent on the second one must
+/// not be written there.
 fn in_use(rig: &Rig<'_>) -> Result<()> {
     rig.server.send(&[b'1'; 5_000], 0)?;
     let (_firewall, client) = rig.connect(&format!("{INDEX} set 1"))?;
@@ -175,11 +177,12 @@ fn unknown(rig: &Rig<'_>) -> Result<()> {
     expect_end(&client, SOON)
 }
 
-/// The server gives up a connection on which its client sends, later: those bytes must not be another's.
+/// The client sends data after the server has given the connection up: they must not reach another
+/// connection.
 fn late(rig: &Rig<'_>) -> Result<()> {
     let (firewall, client) = rig.connect("drop")?;
     thread::sleep(GIVEN_UP);
-    // As many as there may be free elements.
+    // As many connections as there may be free RMBEs.
     let mut others = Vec::new();
     for number in 0..4u8 {
         let other = rig.context.family.open(rig.context.addr)?;
@@ -209,7 +212,7 @@ fn late(rig: &Rig<'_>) -> Result<()> {
     expect_end(&client, REPEATED)
 }
 
-/// What the client's firewall does with a CONFIRM.
+/// The firewall rule for a CONFIRM in the client's namespace; removed on drop.
 struct Firewall;
 
 impl Firewall {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest hold`: connections that do nothing, and what becomes of them.
+//! `smctest hold`: idle connections, and whether and how they end.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -55,7 +55,7 @@ struct Pair {
     server: Socket,
 }
 
-/// Holds the connections, both ends in this process.
+/// Opens the connections, both ends in this process, and keeps them.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(64)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -119,7 +119,7 @@ fn check_groups(pairs: &[Pair], wanted: Option<usize>) -> Result<()> {
 }
 
 impl Pair {
-    /// A byte goes both ways.
+    /// Transfers a byte in each direction.
     fn expect_life(&self) -> Result<()> {
         for (mut from, mut to) in [(&self.client, &self.server), (&self.server, &self.client)] {
             let mut byte = [0];
@@ -130,7 +130,7 @@ impl Pair {
     }
 }
 
-/// A read gives what it has to.
+/// Checks that a read returns `how`: `eof` or the name of an errno.
 fn expect_end(end: &str, socket: &Socket, how: &str, deadline: Instant) -> Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     let events = poll_fd(socket, libc::POLLIN, left)?;

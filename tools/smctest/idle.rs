@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest idle`: kernel memory of connections that do nothing.
+//! `smctest idle`: kernel memory used by idle connections.
 
 use std::fs;
 
@@ -18,12 +18,12 @@ pub(crate) struct Arguments {
     connections: u64,
 }
 
-/// Holds the connections, both ends in this process, and prints one line of figures.
+/// Opens the connections, both ends in this process, and prints one line of results.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(1024)?;
     netns::enter(context.client_netns.as_deref())?;
 
-    // The first connection pays for what all share.
+    // The first connection allocates what all share.
     let _first = open_pair(context, &listener)?;
     let before = used_kib()?;
     let mut pairs = Vec::new();
@@ -46,7 +46,7 @@ fn open_pair(context: &Context, listener: &Socket) -> Result<(Socket, Socket)> {
     Ok((client, server))
 }
 
-/// Memory in use that is neither page cache nor a program's, in KiB.
+/// Returns the memory in use except page cache and user memory, in KiB.
 fn used_kib() -> Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let field = |name: &str| -> Result<u64> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest integrity`: random data both ways at once.
+//! `smctest integrity`: random data in both directions at once.
 
 use anyhow::ensure;
 use anyhow::Context as _;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     seed: Option<u64>,
 }
 
-/// Runs the rounds; the first wrong byte fails the test.
+/// Runs the rounds; fails at the first wrong byte.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;

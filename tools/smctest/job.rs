@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client asks the server for, in the first bytes of a connection.
+//! The request that a client sends in the first bytes of a connection.
 
 use std::io;
 use std::io::Read;
@@ -10,36 +10,36 @@ use anyhow::bail;
 use anyhow::Result;
 use smc_user::Socket;
 
-/// One kind of conversation.
+/// What the server does on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// One byte back, then the connection closes.
+    /// Send one byte, then close.
     One,
-    /// Messages of this many bytes, each sent back whole.
+    /// Echo messages of this many bytes.
     Echo(u64),
-    /// The stream of this seed, sent back as it comes.
+    /// Echo the stream of this seed as it arrives.
     Mirror(u64),
-    /// Random data both ways, see [`crate::bulk`].
+    /// Random data in both directions, see [`crate::bulk`].
     Bulk(Bulk),
-    /// Nothing: hold the connection until the client closes.
+    /// Neither send nor read: keep the connection until the client closes.
     Hold,
-    /// Take everything until the client closes.
+    /// Read and discard until the client closes.
     Sink,
-    /// Send without end until the client closes.
+    /// Send until the client closes.
     Source,
-    /// Urgent data both ways, see [`crate::urgent`].
+    /// Urgent data in both directions, see [`crate::urgent`].
     Urgent,
-    /// Take everything to the end of the stream, then answer what it was.
+    /// Read to the end of the stream, then send a record of it ([`crate::ending::Ending`]).
     Count,
-    /// Send, end one's own half, then as `Watch`.
+    /// Send, shut down writing, then as `Watch`.
     Half(u64),
-    /// Take everything to the end, and keep under this number how it came.
+    /// Read to the end, and keep the record of it under this id.
     Watch(u64),
-    /// Send to the end, and keep under this number how it came.
+    /// Send until an error, and keep the record of it under this id.
     Feed(u64),
-    /// Answer how the conversation with this number ended.
+    /// Send the record that was kept under this id.
     Ask(u64),
-    /// Close without a linger time.
+    /// Close with a reset (linger time 0).
     Reset,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Bulk {
 }
 
 impl Job {
-    /// Bytes of a request for [`Job::Echo`].
+    /// Length of a request for [`Job::Echo`], bytes.
     pub(crate) const ECHO_LEN: usize = 9;
 
     /// Sends the request.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest killed`: one side dies in the middle of a transfer.
+//! `smctest killed`: one side is killed during a transfer.
 //!
-//! The other side has to hear of it soon: end of stream or a reset for a reader, an error for a
-//! writer, a hang-up for a poller. Which of them it is depends on the instant.
+//! The other side must detect that soon: a reader by the end of the stream or a reset, a writer by
+//! an error, a poller by a hang-up. Which of them depends on timing.
 
 use std::env;
 use std::io::Read;
@@ -26,10 +26,10 @@ use crate::job::Job;
 use crate::ktap::Ktap;
 use crate::netns;
 
-/// Time for the survivor to notice.
+/// Longest time until the other side must detect it.
 const NOTICE: Duration = Duration::from_secs(20);
 
-/// Bytes that pass before the kill, so that it hits the middle.
+/// Bytes transferred before the kill.
 const BEFORE: usize = 300_000;
 
 #[derive(clap::Args)]
@@ -50,10 +50,10 @@ enum Role {
     Connector,
 }
 
-/// Connections that a connector opens at once.
+/// Connections that a `Connector` opens at once.
 const CONNECTORS: usize = 8;
 
-/// Kills a client that sends, receives, idles, connects, and a server; prints KTAP.
+/// Kills a client that sends, receives, is idle or connects, and a server; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if let Some(role) = arguments.victim {
         return be_victim(context, role);
@@ -109,7 +109,7 @@ fn connect_for_ever(context: &Context) -> Result<()> {
     bail!("nobody listens any more")
 }
 
-/// A child process that dies with this value, in any case.
+/// A child process that is killed when this value is dropped.
 struct Victim(Child);
 
 impl Victim {
@@ -131,7 +131,7 @@ impl Victim {
         Ok(Self(child))
     }
 
-    /// `kill -9`, and waits until the process is gone.
+    /// Sends SIGKILL, and waits for the process.
     fn kill(&mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
@@ -151,8 +151,8 @@ fn listen(context: &Context) -> Result<Socket> {
     Ok(listener)
 }
 
-/// Kills a client at several instants of its handshakes. What they leave behind shows when the module
-/// is unloaded.
+/// Kills a client at several stages of its handshakes. Leaked resources are detected when the
+/// module is unloaded.
 fn kill_connector(context: &Context) -> Result<()> {
     let listener = listen(context)?;
     for round in 0..5 {
@@ -163,7 +163,7 @@ fn kill_connector(context: &Context) -> Result<()> {
         thread::sleep(Duration::from_millis(7 * round));
         victim.kill()?;
     }
-    // Behind what the dead have left in the backlog comes the living.
+    // A new connection is accepted after those of the killed client in the backlog.
     thread::scope(|scope| {
         let living = scope.spawn(|| -> Result<Socket> {
             netns::enter(context.client_netns.as_deref())?;
@@ -179,7 +179,7 @@ fn kill_connector(context: &Context) -> Result<()> {
     })
 }
 
-/// Accepts until a connection has something to say.
+/// Accepts connections until one has data.
 fn finds_living(listener: &Socket) -> Result<()> {
     let started = Instant::now();
     let mut word = [0; 5];
@@ -231,7 +231,7 @@ fn kill_server(context: &Context) -> Result<()> {
     writes_until_error(&socket)
 }
 
-/// Reads what is left, up to the end or a reset.
+/// Reads the remaining data, up to the end of the stream or a reset.
 fn reads_until_end(socket: &Socket) -> Result<()> {
     let started = Instant::now();
     let mut buffer = vec![0; 1 << 16];
@@ -245,7 +245,7 @@ fn reads_until_end(socket: &Socket) -> Result<()> {
     bail!("still receiving {} s after the kill", NOTICE.as_secs())
 }
 
-/// Writes until the kernel says that nobody is there.
+/// Writes until EPIPE or a reset.
 fn writes_until_error(socket: &Socket) -> Result<()> {
     let started = Instant::now();
     let buffer = vec![0; 1 << 16];

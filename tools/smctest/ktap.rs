@@ -21,7 +21,7 @@ impl Ktap {
         }
     }
 
-    /// Prints one result; the reason of a failure goes before it as a comment.
+    /// Prints one result, after the reason of a failure as comment lines.
     pub(crate) fn result(&mut self, name: impl Display, result: Result<(), String>) {
         self.number += 1;
         match result {
@@ -36,7 +36,7 @@ impl Ktap {
         }
     }
 
-    /// Prints a result that fails as it is known to.
+    /// Prints a failure that is expected.
     pub(crate) fn expected_failure(&mut self, name: impl Display, why: &str) {
         self.number += 1;
         println!("ok {} {name} # XFAIL {why}", self.number);
@@ -48,7 +48,7 @@ impl Ktap {
         println!("ok {} {name} # SKIP {why}", self.number);
     }
 
-    /// Ends the run: the number of tests that failed.
+    /// Returns the number of failed tests, after a summary line.
     pub(crate) fn finish(self) -> usize {
         println!("# {} of {} failed", self.failed, self.number);
         self.failed

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest leaving`: an application that sends and goes, in each way that there is, and one that reads slowly.
+//! `smctest leaving`: an application that sends data and then ends the connection in one of many
+//! ways, and a slow reader.
 //!
-//! Each prints one line: how many bytes `send()` took, and how many were read and how that ended. Who compares the
-//! two knows whether any were lost without an error.
+//! Each prints one line: the bytes that send(2) accepted, or the bytes read and how the stream
+//! ended. The caller compares the two to find out whether data was lost without an error.
 
 use std::io::Write;
 use std::process;
@@ -25,10 +26,10 @@ use crate::data::Stream;
 /// The seed of the data.
 const SEED: u64 = 7;
 
-/// Time between two reads of one who is slow.
+/// Pause between two reads of the slow reader.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Bytes that are read at a time by one who is slow.
+/// Bytes per read of the slow reader.
 const PIECE: usize = 5_000;
 
 #[derive(clap::Args)]
@@ -88,7 +89,7 @@ enum How {
     SmallClose,
 }
 
-/// Gives or takes.
+/// Runs the sender or the reader.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let socket = match arguments.listen {
         true => context.listen(1)?.accept(0)?,
@@ -111,7 +112,7 @@ struct Giver<'a> {
 }
 
 impl Giver<'_> {
-    /// One call, whose bytes the kernel takes all; says no if it takes none.
+    /// Sends `len` bytes in one call; returns false on EAGAIN. A partial send is an error.
     fn send(&mut self, len: usize, flags: i32) -> Result<bool> {
         let mut buffer = vec![0; len];
         let before = self.data.clone();
@@ -131,8 +132,8 @@ impl Giver<'_> {
         }
     }
 
-    /// All that is taken without waiting for a reader: until nothing is for a while, for what is on its way
-    /// makes room.
+    /// Sends without blocking until no send has succeeded for 300 ms: data in flight may still free
+    /// space.
     fn fill(&mut self) -> Result<()> {
         let mut last = Instant::now();
         while last.elapsed() < Duration::from_millis(300) {
@@ -163,7 +164,7 @@ fn give(socket: &Socket, how: How) -> Result<()> {
         }
         _ => giver.fill()?,
     }
-    // Before the end, after which nothing may be in the way of it.
+    // Printed first, since the process may exit without further output.
     println!("# gave {}", giver.taken);
     std::io::stdout().flush()?;
     match how {
@@ -171,7 +172,7 @@ fn give(socket: &Socket, how: How) -> Result<()> {
         How::FullAbort => Ok(socket.set_linger(true, 0)?),
         How::FullHalf => {
             socket.shutdown(libc::SHUT_WR)?;
-            // The reader closes when it has come to the end.
+            // The reader closes at the end of the stream.
             let _ = socket.read(&mut [0]);
             Ok(())
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest left`: data that an application left behind when it closed, and that the peer does not take.
+//! `smctest left`: unsent data of a closed socket that the peer does not read (an orphan).
 
 use std::time::Duration;
 use std::time::Instant;
@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     seconds: u64,
 }
 
-/// The client closes with more than the server has room for, and nobody reads.
+/// The client closes with more data than the server has buffer space for, and the server does not
+/// read.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -33,7 +34,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     drop(client);
     let patience = Duration::from_secs(arguments.seconds);
     ensure!(start.elapsed() < patience / 2, "the close waited");
-    // No event is asked for: an error and the end of both directions are told all the same.
+    // POLLERR and POLLHUP are reported without being requested.
     let events = poll_fd(&server, 0, patience * 5)?;
     let took = start.elapsed();
     println!("# left: {sent} bytes sent, events {events:#x} after {took:.1?}");

@@ -3,9 +3,9 @@
 //! `smctest`: tests of SMC sockets, run inside a guest.
 //!
 //! Every subcommand takes the address family to test, so that the same test runs against our
-//! module, the C module and TCP: what TCP passes and a module fails is a fault of the module.
-//! A test with both ends in one process opens each end in its own network namespace, since a
-//! socket belongs to the namespace of the thread that opened it.
+//! module, the C module and TCP: a test that passes with TCP and fails with a module is a bug of
+//! the module. A test with both ends in one process opens each end in its own network namespace,
+//! since a socket belongs to the namespace of the thread that opened it.
 
 #![forbid(unsafe_code)]
 

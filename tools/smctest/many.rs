@@ -2,8 +2,8 @@
 
 //! `smctest many`: many connections at once.
 //!
-//! All are opened before the first is used, and then all are busy at the same time. Each side is one
-//! event loop, since a thousand threads would cost more than what they test.
+//! All are opened before the first is used, and then all transfer at the same time. Each side is
+//! one event loop: a thousand threads would need more resources than the connections under test.
 
 use std::thread;
 
@@ -25,7 +25,7 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-/// Bytes that the server sends back at a time.
+/// Bytes per echo of the server.
 const PIECE: u64 = 1024;
 
 /// Bytes of one send or receive.
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     seed: Option<u64>,
 }
 
-/// Opens all connections, then uses all at once.
+/// Opens all connections, then transfers on all at once.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let server = Server::start(context, Mode::Loop)?;
     let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
@@ -102,7 +102,7 @@ fn open_all(context: &Context, arguments: &Arguments) -> Result<Vec<Socket>> {
     })
 }
 
-/// Runs all conversations to their ends; how many failed.
+/// Runs all connections to their ends; returns how many failed.
 fn talk_all(talks: Vec<Talk>) -> Result<u64> {
     let mut ready = Loop::new(|talk: &Talk| &talk.socket)?;
     let mut failures = 0;
@@ -124,7 +124,7 @@ fn talk_all(talks: Vec<Talk>) -> Result<u64> {
     Ok(failures)
 }
 
-/// One connection: it sends a stream, and the same comes back.
+/// A connection that sends a stream, which the server echoes.
 struct Talk {
     socket: Socket,
     seed: u64,
@@ -133,7 +133,7 @@ struct Talk {
     /// Bytes yet to be sent and received.
     unsent: u64,
     missing: u64,
-    /// What was taken from `up` and not sent yet.
+    /// Generated from `up` and not sent yet.
     chunk: Vec<u8>,
 }
 
@@ -159,7 +159,8 @@ impl Talk {
         }
     }
 
-    /// Sends and receives once what can be; whether the conversation is over.
+    /// Sends and receives once, as far as possible without blocking; returns whether the transfer
+    /// is complete.
     fn go_on(&mut self) -> Result<bool> {
         self.send().context("send")?;
         self.receive().context("receive")

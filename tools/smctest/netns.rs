@@ -10,7 +10,7 @@ use anyhow::Result;
 use nix::sched::setns;
 use nix::sched::CloneFlags;
 
-/// Moves the calling thread into the namespace; `None` stays where it is.
+/// Moves the calling thread into the namespace; `None` leaves it unchanged.
 pub(crate) fn enter(name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let file = File::open(format!("/run/netns/{name}"))
@@ -19,9 +19,9 @@ pub(crate) fn enter(name: Option<&str>) -> Result<()> {
         .with_context(|| format!("entering network namespace {name}"))
 }
 
-/// Runs `work` in a thread of its own inside the namespace and returns its result.
+/// Runs `work` in a new thread inside the namespace and returns its result.
 ///
-/// The sockets that it opens stay in the namespace, whoever uses them afterwards.
+/// The sockets that it opens belong to the namespace, whichever thread uses them later.
 pub(crate) fn inside<T: Send>(
     name: Option<&str>,
     work: impl FnOnce() -> Result<T> + Send,

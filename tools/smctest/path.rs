@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest path`: connects once and prints which way the data goes.
+//! `smctest path`: connects once and prints whether SMC or TCP is used.
 
 use anyhow::Result;
 use smc_tools::path::Path;
@@ -10,7 +10,7 @@ use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
 
-/// Prints one line, and fails if the path is not the expected one.
+/// Prints the path; fails if it is not the expected one.
 pub(crate) fn run(context: &Context) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;

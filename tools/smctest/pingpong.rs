@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest pingpong`: the time of a round trip.
+//! `smctest pingpong`: round-trip time.
 
 use std::io::Read;
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     count: usize,
 }
 
-/// Prints one line of figures.
+/// Measures, and prints one line of results.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     ensure!(arguments.count > 0 && arguments.size > 0, "nothing to do");
     let _server = Server::start(context, Mode::Spawn)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections over SMC and TCP, and what the lists say of them.
+//! Connections over SMC and TCP, and the netlink lists that contain them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::family::Family;
 use crate::netns;
 
-/// The lists, by command, and what they show that no two runs have in common.
+/// The lists: netlink command, title, and attributes whose values differ from run to run.
 const LISTS: [(u8, &str, &[&str]); 7] = [
     (2, "link groups", GROUP),
     (3, "links", LINK),
@@ -32,22 +32,22 @@ const LISTS: [(u8, &str, &[&str]); 7] = [
     (8, "fallbacks", &[]),
 ];
 
-/// Id and namespace; bytes of buffers, which the modules pool in ways of their own.
+/// Group id and network namespace cookie; bytes of buffers, which each module pools differently.
 const GROUP: &[&str] = &["2.1", "2.9", "2.12", "2.13"];
 
-/// Those of the group before the link; what the two sides call the link.
+/// The same for the group before the link; the link ids of both sides.
 const LINK: &[&str] = &["2.1", "2.9", "2.12", "2.13", "3.8", "3.9"];
 
-/// Buffers made new or used again, which the modules pool in ways of their own: ours shares receive
-/// regions, and lends a larger send buffer only while there is something to send.
+/// Counts of buffers allocated and reused, which each module pools differently: ours shares RMBs,
+/// and assigns a larger send buffer only while there is data to send.
 const STATS: &[&str] = &[
     "7.2.5.5", "7.2.5.6", "7.2.6.5", "7.2.6.6", "7.2.1.4", "7.2.1.5", "7.2.21",
 ];
 
-/// Where the client binds, so that ports can be compared.
+/// Local port of the first client, fixed so that ports can be compared.
 const CLIENT_PORT: u16 = 7900;
 
-/// A connection.
+/// Both ends of a connection.
 pub(super) struct Pair {
     client: Socket,
     server: Socket,
@@ -74,7 +74,7 @@ pub(super) fn run(context: &Context, links: usize) -> Result<()> {
     lists("after all closed", context)
 }
 
-/// Waits until the two link groups, one of each end, have so many active links.
+/// Waits until the two link groups, one of each end, have `links` active links each.
 fn await_links(links: usize) -> Result<()> {
     for _ in 0..100 {
         let all = Module::open()?.links()?;
@@ -87,7 +87,7 @@ fn await_links(links: usize) -> Result<()> {
     bail!("no {links} links in each group")
 }
 
-/// Connects from the port of that number, with a client of that family.
+/// Connects, with a client of that family, to the port `number` above the configured one.
 pub(super) fn pair(context: &Context, number: u16, family: Family) -> Result<Pair> {
     let port = context.port + number;
     let address = SocketAddr::new(context.addr, port);
@@ -116,7 +116,7 @@ pub(super) fn pair(context: &Context, number: u16, family: Family) -> Result<Pai
 }
 
 impl Pair {
-    /// Some calls each way, of different sizes.
+    /// Transfers some data of different sizes in both directions.
     fn exchange(&self) -> Result<()> {
         for len in [1, 4000, 20_000] {
             carry(&self.client, &self.server, len)?;
@@ -135,7 +135,7 @@ fn carry(from: &Socket, to: &Socket, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Prints the lists as both ends see them.
+/// Prints the lists of both ends.
 fn lists(when: &str, context: &Context) -> Result<()> {
     for netns in [&context.client_netns, &context.server_netns] {
         let end = netns.as_deref().unwrap_or("here");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Physical networks, named and asked for in ways good and bad.
+//! Valid and invalid netlink requests about physical networks (PNETIDs).
 
 use anyhow::Context as _;
 use anyhow::Result;
@@ -21,10 +21,10 @@ use smc_uapi::SMC_PNETID_NAME as NAME;
 
 use super::show;
 
-/// A request: what it shows, its command, its attributes.
+/// A request: title, command, attributes.
 type Case<'a> = (&'a str, u8, &'a [(u16, &'a [u8])]);
 
-/// Requests in this order; what the table holds then is listed after each that may change it.
+/// The requests, in this order. After each that may change the table, the table is printed.
 const CASES: &[Case<'_>] = &[
     ("no name", ADD, &[]),
     ("only a name", ADD, &[(NAME, b"NET1\0")]),
@@ -230,7 +230,7 @@ fn open() -> Result<Family> {
     Family::open(PNET_FAMILY).context("no SMC module")
 }
 
-/// Enters that many network devices, which are not there, half of them on each of two networks.
+/// Adds `count` network devices that do not exist, half of them to each of two physical networks.
 pub(super) fn fill(count: u32) -> Result<()> {
     let mut family = open()?;
     for number in 0..count {
@@ -247,7 +247,7 @@ pub(super) fn fill(count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Removes half of what [`fill`] entered.
+/// Removes half of the entries that [`fill`] added.
 pub(super) fn thin() -> Result<()> {
     let mut attributes = Vec::new();
     put_attribute(&mut attributes, NAME, b"SOME\0");

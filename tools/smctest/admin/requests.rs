@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each command in every way: alone and as a list, without attributes, with too short and too long
-//! ones, with unknown ones. Whether the caller may do what he asks for is up to who runs this.
+//! Sends each command in many forms: as a single request and as a dump, without attributes, with
+//! attributes that are too short, too long or unknown. The caller chooses the privileges under
+//! which this runs.
 
 use std::io;
 
@@ -29,10 +30,10 @@ use super::show;
 /// Commands of the family, and some that it does not have.
 const COMMANDS: std::ops::RangeInclusive<u8> = 0..=20;
 
-/// The local host's name, statistics, and lists of what others may have left.
+/// Attributes whose values are not printed: none.
 const HIDDEN: &[&str] = &[];
 
-/// Lists whose content depends on what happened before; `lists` looks at them.
+/// Lists whose content depends on earlier commands; the subcommand `lists` checks them.
 const CHANGING: &[u8] = &[
     SMC_NETLINK_GET_LGR_SMCR,
     SMC_NETLINK_GET_LINK_SMCR,
@@ -62,7 +63,7 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Requests that are not as they should be.
+/// Sends malformed requests.
 fn odd(family: &mut Family, command: u8) {
     let mut reserved = header(command);
     reserved[2] = 1;
@@ -73,7 +74,7 @@ fn odd(family: &mut Family, command: u8) {
     let mut empty = header(command);
     put_attribute(&mut empty, EID, b"");
     let mut cut = header(command);
-    // Says that it is longer than the message.
+    // An attribute whose length field exceeds the message.
     cut.extend([200, 0, 1, 0]);
     let cases = [
         ("reserved header field", &reserved),
@@ -90,7 +91,7 @@ fn odd(family: &mut Family, command: u8) {
     }
 }
 
-/// Enterprise IDs of all sorts, and the table when it is full.
+/// Adds valid and invalid enterprise IDs, also to a full table.
 fn eids(family: &mut Family) {
     answer(family, "flush", NLM_F_ACK, &header(FLUSH_UEID));
     let padded = |name: &str| format!("{name:32}\0").into_bytes();

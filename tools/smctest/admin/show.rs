@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages in text: one line for each attribute.
+//! Prints netlink messages as text, one line per attribute.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,7 +9,7 @@ use smc_tools::genl::Message;
 use smc_tools::netlink::raw_attributes;
 use smc_user::Errno;
 
-/// Prints the answer to a request, its messages in an order that does not depend on the module.
+/// Prints the messages of an answer, sorted by their text.
 pub(super) fn answer(title: &str, hidden: &[&str], answer: io::Result<Vec<Message>>) {
     match answer {
         Ok(messages) => {
@@ -22,7 +22,7 @@ pub(super) fn answer(title: &str, hidden: &[&str], answer: io::Result<Vec<Messag
     }
 }
 
-/// The name of an errno.
+/// Returns the name of an errno.
 pub(super) fn name(error: &io::Error) -> String {
     let errno = error.raw_os_error().map(Errno);
     match errno.and_then(Errno::name) {
@@ -37,8 +37,8 @@ fn text(message: &Message, hidden: &[&str]) -> String {
     text
 }
 
-/// Appends attributes as `PATH VALUE`, or `PATH LENGTH bytes` for those whose path is hidden. What lies
-/// in a nest has the nest's number in front of its own.
+/// Appends attributes as `PATH VALUE`, or `PATH LENGTH bytes` for those in `hidden`. The path of a
+/// nested attribute starts with the type of the nest.
 fn put(text: &mut String, above: &str, bytes: &[u8], hidden: &[&str]) {
     for attribute in raw_attributes(bytes) {
         let (path, value) = (format!("{above}{}", attribute.kind()), attribute.value());
@@ -53,7 +53,8 @@ fn put(text: &mut String, above: &str, bytes: &[u8], hidden: &[&str]) {
     }
 }
 
-/// Bytes as text where they are one, else in hexadecimal digits.
+/// Formats bytes as text if they are a NUL-terminated string of at least three characters,
+/// otherwise as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     if let Some((0, text)) = bytes.split_last() {
         let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';

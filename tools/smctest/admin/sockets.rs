@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `sock_diag` says of the sockets of a namespace, and how it takes requests that are odd.
+//! The sockets that `sock_diag` lists for a namespace, and its answers to malformed requests.
 
 use std::io;
 
@@ -22,10 +22,10 @@ use smc_uapi::SMC_DIAG_LGRINFO;
 
 use super::show;
 
-/// Bytes of a part of a list of sockets at least.
+/// Minimum receive buffer for one part of a dump, bytes.
 const LEAST_PART_LEN: usize = 1 << 15;
 
-/// What may be asked for beside the base: connection, link group, shared memory.
+/// The extensions of a request: connection, link group, shared memory.
 const EXTENSIONS: u8 =
     1 << (CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1) | 1 << (SMC_DIAG_DMBINFO - 1);
 
@@ -39,10 +39,10 @@ pub(super) fn list(title: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks in ways that are not usual, and prints how many sockets with which attributes came.
+/// Sends unusual requests; prints how many sockets were returned, with which attributes.
 pub(super) fn ask_oddly() {
     const ONE_BIT: [u16; 2] = [0x100, 0x200];
-    // The C module reads beyond a request that ends behind the family.
+    // The C module reads beyond the end of a request that contains only the family.
     let cases = [
         ("one bit of the flag", ONE_BIT[0], request(0, REQUEST_LEN)),
         ("the other bit", ONE_BIT[1], request(0, REQUEST_LEN)),
@@ -73,20 +73,21 @@ fn ask(flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
     Netlink::open(NETLINK_SOCK_DIAG)?.ask(SOCK_DIAG_BY_FAMILY, flags, payload)
 }
 
-/// A connection by which sockets can be listed in parts, of so many bytes or as few as the kernel makes.
+/// Opens a `sock_diag` socket that receives dumps in parts of `part_len` bytes, at least
+/// [`LEAST_PART_LEN`].
 pub(super) fn open(part_len: usize) -> io::Result<Netlink> {
     let mut netlink = Netlink::open(NETLINK_SOCK_DIAG)?;
     netlink.set_buffer_len(part_len.max(LEAST_PART_LEN));
     Ok(netlink)
 }
 
-/// Begins the list of sockets, with all that may be asked for.
+/// Begins a dump of all sockets with all extensions.
 pub(super) fn begin(netlink: &mut Netlink) -> io::Result<()> {
     let request = request(EXTENSIONS, REQUEST_LEN);
     netlink.begin_dump(SOCK_DIAG_BY_FAMILY, &request)
 }
 
-/// What names a socket.
+/// Returns the cookie, which identifies a socket.
 pub(super) fn cookie(message: &[u8]) -> Option<Vec<u8>> {
     message.get(44..52).map(<[u8]>::to_vec)
 }
@@ -100,8 +101,8 @@ fn request(extensions: u8, len: usize) -> Vec<u8> {
     request
 }
 
-/// A socket in one line, without what is different in each run: cookie, inode, token; and without the
-/// send buffer, which our module only lends.
+/// Formats a socket as one line. Omits what differs in each run (cookie, inode, token) and the size
+/// of the send buffer, which our module assigns only while data is in flight.
 fn line(reply: &Reply) -> String {
     let bytes = &reply.payload;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
@@ -132,7 +133,7 @@ fn line(reply: &Reply) -> String {
     line
 }
 
-/// Sizes of the elements, the four cursors of the rings, and the flags.
+/// Formats the RMBE sizes, the four cursors and the flags.
 fn conn(value: &[u8]) -> String {
     let part = |at: usize, len: usize| show::hex(value.get(at..at + len).unwrap_or_default());
     format!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list that is read in parts while what it lists changes: whatever was there all the time has to be
-//! in it, and nothing twice.
+//! Reads a dump in parts while its content changes: every record that existed throughout must be in
+//! it, and none twice.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,7 +23,7 @@ use smc_tools::netlink::Reply;
 use super::pnet;
 use super::sockets;
 
-/// Bytes of a part, so that there are several.
+/// Bytes of one part, small enough for several parts.
 const PART_LEN: usize = 4096;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -49,13 +49,13 @@ pub(crate) struct Options {
     between: String,
 }
 
-/// Entries in a table that does not fit into one part.
+/// Entries of a table that does not fit into one part.
 const MANY: u32 = 2000;
 
-/// What names a record.
+/// Identifies a record.
 type Key = Vec<u8>;
 
-/// Who gives a list.
+/// The netlink family that returns a list.
 enum Source {
     Family(Family, u8),
     Sockets(Netlink),
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// The next part; `None` at the end.
+    /// Returns the next part; `None` at the end.
     fn next(&mut self) -> io::Result<Option<Vec<Message>>> {
         match self {
             Self::Family(family, _) => family.next_part(),
@@ -97,7 +97,8 @@ impl Source {
 }
 
 impl List {
-    /// The names of the records of a part; `above` is the group that the last part ended in.
+    /// Returns the keys of the records of a part. `above` is the link group that the last part
+    /// ended in.
     fn keys(self, messages: &[Message], above: &mut Key) -> Vec<Key> {
         let keys = messages.iter().filter_map(|message| match self {
             Self::Groups | Self::Links => {
@@ -114,7 +115,7 @@ impl List {
         keys.collect()
     }
 
-    /// The names of the records as they are now.
+    /// Returns the keys of all current records.
     fn all(self) -> Result<BTreeSet<Key>> {
         let (mut all, mut above) = (BTreeSet::new(), Key::new());
         let mut source = Source::open(self)?;
@@ -126,7 +127,7 @@ impl List {
     }
 }
 
-/// The first attribute in the nest that a message is.
+/// Returns the first attribute in the nest of a message.
 fn first_of_nest(message: &Message) -> Option<Key> {
     let nest = attribute(&message.attributes, message.command.into())?;
     attribute(nest, 1).map(<[u8]>::to_vec)

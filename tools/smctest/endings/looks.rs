@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is asked of a socket whose connection has ended.
+//! The calls that are made on a socket whose connection has ended.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -17,23 +17,23 @@ use crate::semantics::events;
 use crate::semantics::Rig;
 use crate::watch::Watch;
 
-/// What an end needs to become visible, also on a loaded machine, and what follows from a call.
+/// Time for the end, or the effect of a call, to become visible, also on a loaded machine.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Longest time for an end to become visible as TCP shows it.
+/// Longest time until the result is the same as over TCP.
 const LONG: Duration = Duration::from_secs(3);
 
 const STEP: Duration = Duration::from_millis(5);
 
-/// A sequence of calls, of which each changes what the next one says.
+/// A sequence of calls, each of which may change the result of the next one.
 pub(super) struct Look {
     pub(super) name: &'static str,
     calls: &'static [Call],
-    /// Also taken after ways that take long.
+    /// Also used for ways that take long.
     pub(super) is_brief: bool,
 }
 
-/// One call, whose answer is a word.
+/// One call, whose result is printed as one word.
 #[derive(Clone, Copy)]
 enum Call {
     Mask,
@@ -76,8 +76,8 @@ pub(super) const LOOKS: &[Look] = &[
     },
 ];
 
-/// Goes `way` and takes the look: the masks, then the calls. What TCP said is `expected`: some of it may need a
-/// while to show.
+/// Runs `way`, then prints the poll masks and the results of the calls. `expected` is the result of
+/// TCP, for which this waits up to [`LONG`].
 pub(super) fn take(
     rig: &Rig<'_>,
     way: &Way,
@@ -119,7 +119,7 @@ pub(super) fn take(
     Ok(said.join(" "))
 }
 
-/// The mask once it stays what it is, or is as `expected`.
+/// Returns the poll mask once it equals `expected`, or no longer changes.
 fn await_mask(socket: &Socket, expected: Option<&str>) -> String {
     let text = || format!("{:#x}", events(socket));
     let (start, mut since, mut last) = (Instant::now(), Instant::now(), text());
@@ -156,7 +156,7 @@ impl Call {
             Self::Recv => word(socket.recv(&mut [0; 64], libc::MSG_DONTWAIT)),
             Self::Send => {
                 let said = word(socket.send(b"x", libc::MSG_DONTWAIT));
-                // For an answer of the peer.
+                // Time for an answer of the peer.
                 std::thread::sleep(QUIET);
                 said
             }
@@ -165,10 +165,10 @@ impl Call {
                 let result = socket.connect(address);
                 let is_pending = matches!(result, Err(Errno::EINPROGRESS | Errno::EALREADY));
                 if is_pending {
-                    // Until it has an end.
+                    // Wait for the result.
                     let _ = await_pending(socket);
                 }
-                // It may have the connection.
+                // Keep the listener open: it may have the connection in its backlog.
                 listeners.push(listener);
                 word(result.map(|()| 0))
             }

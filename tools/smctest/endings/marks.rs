@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Urgent data in random order: one thread sends and receives, and what the receiver sees after each step has to be
-//! what it sees over TCP.
+//! Urgent data in random order: one thread sends and receives, and after each step the receiver's
+//! view must be the same as over TCP.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -22,13 +22,13 @@ use crate::semantics::Rig;
 use crate::semantics::FIONREAD;
 use crate::semantics::SIOCATMARK;
 
-/// Steps of a sequence.
+/// Steps per sequence.
 const STEPS: usize = 24;
 
-/// What TCP needs to deliver something within one machine.
+/// Time for TCP to deliver data within one machine.
 const DELIVERY: Duration = Duration::from_millis(15);
 
-/// Longest time until a receiver sees what it saw over TCP.
+/// Longest time until a receiver's view is the same as over TCP.
 const LONG: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ enum Step {
     Peek(usize),
 }
 
-/// A sequence, the same for the same seed, and whether urgent data are in line.
+/// Returns the steps of a sequence, which depend on the seed only, and whether SO_OOBINLINE is set.
 fn sequence(seed: u64) -> (Vec<Step>, bool) {
     let mut random = Random::new(seed);
     let mut below = |n: u64| random.next() % n;
@@ -60,10 +60,10 @@ fn sequence(seed: u64) -> (Vec<Step>, bool) {
     (steps.collect(), is_inline)
 }
 
-/// What a receiver sees without reading.
+/// Returns what a receiver can observe without reading.
 fn view(socket: &Socket) -> String {
     let number = |request| socket.ioctl_int(request).unwrap_or(-1);
-    // At the mark only a peek tells what is behind it.
+    // At the urgent mark, only a peek shows how much data is behind it.
     let next = socket.recv(&mut [0; 256], libc::MSG_PEEK | libc::MSG_DONTWAIT);
     format!(
         "{} queued, {} next, mark {}, mask {:#x}",
@@ -110,7 +110,7 @@ fn compare(tcp: &[String], other: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Goes a sequence; returns what was seen after each step. What was over TCP is waited for.
+/// Runs a sequence; returns the view after each step. Waits until it equals that of `tcp`.
 fn go(context: &Context, path: Option<&Path>, seed: u64, tcp: &[String]) -> Result<Vec<String>> {
     let setting = setting(context, path, Subject::Client);
     let rig = Rig::new(&setting, Duration::ZERO)?;
@@ -142,7 +142,7 @@ fn go(context: &Context, path: Option<&Path>, seed: u64, tcp: &[String]) -> Resu
 }
 
 impl Step {
-    /// Takes the step; returns what the call said, and the bytes.
+    /// Executes the step; returns the result of the call, and the bytes.
     fn take(self, client: &Socket, server: &Socket, next: &mut u8) -> String {
         let mut bytes = |len: usize| {
             let bytes: Vec<u8> = (0..len)

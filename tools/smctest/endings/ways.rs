@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ways in which a connection ends, or does not begin.
+//! The ways in which a connection ends, or fails to be established.
 
 use std::os::fd::OwnedFd;
 use std::process::Command;
@@ -21,17 +21,17 @@ use crate::semantics::Pair;
 use crate::semantics::Rig;
 use crate::semantics::FIONREAD;
 
-/// Which end the socket under test is.
+/// Which end of the connection the socket under test is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Client,
     Server,
 }
 
-/// What is there after the end.
+/// The sockets after the end of the connection.
 pub(super) struct Scene {
     pub(super) subject: Socket,
-    /// What has to stay open.
+    /// Sockets that have to stay open.
     _kept: Vec<Socket>,
 }
 
@@ -42,26 +42,26 @@ impl Scene {
     }
 }
 
-/// Has somebody look at the socket under test just before the end.
+/// Called with the socket under test just before the connection ends.
 type Prepare<'a> = &'a mut dyn FnMut(&Socket) -> Result<()>;
 
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) subject: Subject,
     pub(super) go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>,
-    /// It takes an RDMA device away: for connections over RDMA, and while no other way is gone.
+    /// Removes an RDMA device: only for connections over RDMA, and while no other way runs.
     pub(super) takes_device: bool,
 }
 
 impl Way {
-    /// Whether the end can be seen at the socket under test.
+    /// Returns whether the end is visible at the socket under test.
     pub(super) fn shows(&self) -> bool {
         let hidden = [": the peer shuts down reading", ": shutdown of writing"];
         !hidden.iter().any(|name| self.name.ends_with(name))
     }
 }
 
-/// An attempt of a client.
+/// Returns a way in which connect(2) of a client fails.
 const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>) -> Way {
     Way {
         name,
@@ -104,7 +104,7 @@ impl<'a> Both<'a> {
             .ok_or_else(|| anyhow::anyhow!("the peer has gone"))
     }
 
-    /// The subject sends what the peer does not read.
+    /// Sends data that the peer does not read.
     fn leave_unread(&self) -> Result<()> {
         self.subject.send(b"hello", 0)?;
         await_true("data at the peer", || {
@@ -114,18 +114,18 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// The peer sends what the subject has not read.
+    /// Has the peer send data that the subject does not read.
     fn have_unread(&self) -> Result<()> {
         self.peer()?.send(b"hello", 0)?;
         await_true("data", || self.subject.ioctl_int(FIONREAD) == Ok(5))
     }
 
-    /// The network namespace of the subject, or of its peer.
+    /// Returns the network namespace of the subject, or of its peer.
     fn netns(&self, is_peer: bool) -> Option<&str> {
         self.rig.netns((self.role == Subject::Client) != is_peer)
     }
 
-    /// The administrator destroys the TCP connection of the subject, or of its peer (`SOCK_DESTROY`).
+    /// Destroys the TCP connection of the subject or of its peer administratively (`SOCK_DESTROY`).
     fn destroy(&self, is_peer: bool) -> Result<()> {
         let socket = if is_peer { self.peer()? } else { &self.subject };
         let (local, remote) = (socket.local_address()?, socket.peer_address()?);
@@ -142,15 +142,15 @@ impl<'a> Both<'a> {
         Ok(())
     }
 
-    /// The RDMA device of the subject, or of its peer, is removed; a new one follows. A connection over TCP is
-    /// ended in the way in which the kernel ends one whose device may not carry it any more.
+    /// Removes the RDMA device of the subject or of its peer, and adds a new one. A connection over
+    /// TCP is ended with `SOCK_DESTROY` instead.
     fn lose_device(&self, is_peer: bool) -> Result<()> {
         if !Path::of(&self.subject)?.is_smc() {
             return self.destroy(is_peer);
         }
         let netns = self.netns(is_peer);
         let links = run(netns, "rdma", &["link", "show"])?;
-        // Only a device whose network device is in the namespace is shown with it.
+        // Only for a device whose network device is in this namespace, the latter is shown.
         let own = links.lines().find_map(|line| {
             let mut words = line.split_whitespace();
             let device = words.nth(1)?.split('/').next()?;
@@ -180,7 +180,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// What a program prints that succeeds in a network namespace.
+/// Runs a program in a network namespace; returns its output. Fails if the program fails.
 fn run(netns: Option<&str>, program: &str, args: &[&str]) -> Result<String> {
     let output = netns::inside(netns, || {
         let output = Command::new(program).args(args).output();
@@ -195,7 +195,7 @@ fn run(netns: Option<&str>, program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Ends one of the two; makes a pair of ways of it, one for each subject.
+/// Ends one end of the connection; becomes two ways, one for each subject.
 type End = fn(&mut Both<'_>) -> Result<()>;
 
 macro_rules! ends {
@@ -227,7 +227,7 @@ macro_rules! ends {
     };
 }
 
-/// A client that does not wait.
+/// Opens a non-blocking client.
 fn open(rig: &Rig<'_>, prepare: Prepare<'_>) -> Result<Socket> {
     let socket = rig.open()?;
     socket.set_nonblocking(true)?;
@@ -239,7 +239,7 @@ fn undo(socket: &Socket) -> smc_user::Result<()> {
     socket.connect(Address::of_family(0, 16))
 }
 
-/// A process of its own has the only descriptor, and is killed.
+/// Passes the only descriptor to a child process, and kills that.
 fn kill(socket: Socket) -> Result<()> {
     let mut child = Command::new("sleep")
         .arg("1000")
@@ -413,7 +413,6 @@ const DEVICES: &[Way] = ends![
     "the device of the peer goes": |both| both.lose_device(true),
 ];
 
-/// All ways.
 pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES]);
 
 /// The tables of ways.
