@@ -48,7 +48,6 @@ enum Role {
     },
 }
 
-/// !
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     match arguments.role {
         Role::Hold => hold(context, arguments),

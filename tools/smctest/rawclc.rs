@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest rawclc`: a peer that agrees to SMC and then sends nonsense.
+//! `smctest rawclc`: a peer that announces SMC and then sends invalid messages.
 //!
-//! Whatever it sends, the kernel must answer as the protocol says within the handshake's time limit,
-//! give other peers their connections meanwhile, and take no harm; the runner looks at the kernel's
-//! log for the latter. The peer plays the client towards a listening SMC socket, and the server
-//! towards a connecting one.
+//! For each, the kernel must answer as the protocol demands within the time limit of a handshake,
+//! must keep serving other peers meanwhile, and must log nothing, which the runner checks. The peer
+//! acts as client of a listening SMC socket, and as server of a connecting one.
 
 mod calls;
 mod client;
@@ -51,7 +50,7 @@ use peer::ANSWER;
 use script::Peers;
 use script::Script;
 
-/// Where the peer is.
+/// Addresses of the peer.
 #[derive(clap::Args)]
 struct Place {
     /// The peer's address, on the client's wire but not of its kernel
@@ -93,10 +92,10 @@ pub(crate) struct Arguments {
     impostor: bool,
 }
 
-/// A test of its own, beside the scripts.
+/// A test that is not a script.
 type Test = (&'static str, fn(&Peer<'_>, &Socket) -> Result<()>);
 
-/// What is looked at before and between the scripts.
+/// Tests that run before and between the scripts.
 const BEFORE: &[Test] = &[(
     "the kernel takes this peer for one that speaks SMC",
     is_taken_for_smc,
@@ -111,7 +110,7 @@ const AFTER: &[Test] = &[("an ordinary connection after all", |peer, _| {
     ordinary(peer.context)
 })];
 
-/// Plays all parts; prints KTAP.
+/// Runs all scripts and tests; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
     println!("# rawclc: seed {seed}");
@@ -147,7 +146,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let mut ktap = Ktap::start(count + as_client.len() + as_server.len());
     let try_all = |ktap: &mut Ktap, tests: &[Test]| {
         for (name, test) in tests {
-            // A wire that nobody listened to for a while is full, and loses what comes.
+            // The receive buffer of a packet socket that was not read for a while is full, and
+            // drops frames.
             let result = forget_paths().and_then(|()| test(&peer, &peer.wire()?));
             ktap.result(name, text(result));
         }
@@ -168,7 +168,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Has the kernel forget that RDMA packets do not get through to this peer, as the names of networks change.
+/// Makes the kernel forget the paths on which RDMA packets did not get through, by a change of
+/// PNETIDs.
 fn forget_paths() -> Result<()> {
     for order in [&["add", "RAWCLC", "-I", "lo"][..], &["flush"]] {
         let status = Command::new("smc").arg("pnet").args(order).status()?;
@@ -193,8 +194,8 @@ fn is_taken_for_smc(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     tcp.reset()
 }
 
-/// Peers that say nothing occupy the kernel for 6 s each; others must not notice, even if there are
-/// more of them than the backlog has room for.
+/// Peers that send nothing occupy a handshake for 6 s each. Other peers must be served meanwhile,
+/// even if the silent ones are more than the backlog.
 fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let listener = calls::listener(peer, |_| Ok(()), 4)?;
     let port = calls::port_of(&listener)?;
@@ -202,11 +203,12 @@ fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     for number in 0..20 {
         let mut tcp = peer.connect_to(wire, port)?;
         let messages = Messages::of(peer.address, 0x4000 + number);
-        // Some are silent in the middle of a first contact.
+        // Half of them stop in the middle of the PROPOSAL of a first contact.
         let part = if number % 2 == 0 { 20 } else { 156 };
         tcp.send(&messages.proposal[..part])?;
         silent.push(tcp);
-        // TCP's own backlog is to be what it was: the kernel takes the connection.
+        // Wait until the kernel has accepted the connection from TCP, whose backlog must not fill
+        // up.
         thread::sleep(Duration::from_millis(100));
     }
     let start = Instant::now();
@@ -228,7 +230,7 @@ fn stall_others(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// The number of the link group.
+/// Returns the number of the link group.
 fn group_of(socket: &Socket) -> Result<u32> {
     match Path::of(socket)? {
         Path::SmcR(Some(group)) => Ok(group),
@@ -236,7 +238,7 @@ fn group_of(socket: &Socket) -> Result<u32> {
     }
 }
 
-/// A connection of two kernels, with some data.
+/// Opens a connection between the two kernels, and transfers some data.
 fn ordinary(context: &Context) -> Result<()> {
     let bulk = Bulk {
         seed: 1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest refusing`: runs a command under a filter that refuses sockets of one family.
+//! `smctest refusing`: runs a command under a seccomp filter that refuses sockets of one family.
 
 use std::env::consts::ARCH;
 use std::ffi::OsString;
@@ -29,15 +29,15 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Becomes the command.
+/// Executes the command in place of this process.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     refuse_family(arguments.number).context("filter")?;
     let (program, rest) = arguments.command.split_first().context("no command")?;
     Err(Command::new(program).args(rest).exec().into())
 }
 
-/// From now on this thread and what it executes can open no socket of this family: EAFNOSUPPORT, as systemd's
-/// `RestrictAddressFamilies` has it.
+/// Makes socket(2) of this family fail with EAFNOSUPPORT in this thread and what it executes, as
+/// systemd's `RestrictAddressFamilies` does.
 fn refuse_family(family: u32) -> Result<()> {
     let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
     let of_family = SeccompCondition::new(0, len, is, family.into())?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest reset`: the TCP connection below is reset in the middle of a transfer.
+//! `smctest reset`: the underlying TCP connection is reset during a transfer.
 //!
-//! Nobody can ask the kernel to reset the TCP connection of an SMC socket alone, so a segment is made
-//! by hand that says it comes from the other side (RFC 7609 section 4.8.2: it ends the connection).
+//! The kernel has no call to reset only the TCP connection of an SMC socket. Therefore the test
+//! sends a forged RST from the other side's address (RFC 7609 section 4.8.2: it ends the
+//! connection).
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -24,13 +25,13 @@ use crate::context::Context;
 use crate::ktap::Ktap;
 use crate::netns;
 
-/// Time for the handshake's last acknowledgement to pass.
+/// Time for the last acknowledgement of the handshake to arrive.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Time for an application to notice.
+/// Longest time until an application must detect the reset.
 const NOTICE: Duration = Duration::from_secs(20);
 
-/// Which side the segment goes to.
+/// The receiver of the RST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Client,
@@ -59,7 +60,8 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
             Socket::open(libc::AF_INET, libc::SOCK_RAW, protocol).context("raw socket")
         })
     };
-    // What arrives at the server tells what either side expects next.
+    // The segments that arrive at the server contain the sequence numbers that either side expects
+    // next.
     let ears = raw(&context.server_netns, libc::IPPROTO_TCP)?;
     let mouth = match victim {
         Victim::Client => raw(&context.server_netns, libc::IPPROTO_RAW)?,
@@ -72,7 +74,7 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
         socket.set_timeout(NOTICE)?;
     }
 
-    // The middle of a transfer: more is on its way than was read.
+    // During a transfer: more data is in flight than was read.
     server.set_nonblocking(true)?;
     while server.send(&[0x11; 1 << 14], 0).is_ok() {}
     server.set_nonblocking(false)?;
@@ -88,7 +90,7 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
         Victim::Client => (&client, &server),
         Victim::Server => (&server, &client),
     };
-    // What has arrived is read first.
+    // Data that has arrived is read first.
     let least = |socket| if ptr::eq(socket, &client) { waiting } else { 0 };
     ends_with(hit, least(hit), &[Errno::ECONNRESET]).context("the side that was reset")?;
     let errors = [Errno::ECONNRESET, Errno::ECONNABORTED];
@@ -99,7 +101,8 @@ fn reset(context: &Context, victim: Victim) -> Result<()> {
     }
 }
 
-/// Reads what is left, at least so much, up to one of `errors`, which the end of the stream must not hide.
+/// Reads the remaining data, at least `least` bytes, up to one of `errors`. An end of the stream is
+/// a failure.
 fn ends_with(socket: &Socket, least: usize, errors: &[Errno]) -> Result<()> {
     let mut read = 0;
     let started = Instant::now();
@@ -118,17 +121,17 @@ fn ends_with(socket: &Socket, least: usize, errors: &[Errno]) -> Result<()> {
     bail!("still receiving after {} s", NOTICE.as_secs())
 }
 
-/// What one side said last: a TCP segment from the client.
+/// The addresses and sequence numbers of a segment from the client.
 struct Seen {
     from: (Ipv4Addr, u16),
     to: (Ipv4Addr, u16),
-    /// The first byte that it has not sent.
+    /// Next sequence number that the client sends.
     next: u32,
-    /// The first byte that it has not received.
+    /// Next sequence number that the client expects.
     wanted: u32,
 }
 
-/// The last segment to `port` that arrives before there is silence.
+/// Returns the last segment to `port` before the traffic pauses for [`QUIET`].
 fn last_segment(ears: &Socket, port: u16) -> Result<Seen> {
     let mut last = None;
     let mut packet = [0; 1 << 11];
@@ -144,7 +147,7 @@ fn last_segment(ears: &Socket, port: u16) -> Result<Seen> {
 }
 
 impl Seen {
-    /// Reads an IPv4 packet with a TCP segment in it.
+    /// Parses an IPv4 packet with a TCP segment.
     fn parse(packet: &[u8]) -> Option<Self> {
         let head = usize::from(packet.first()? & 0xf) * 4;
         let ip = |at: usize| {
@@ -165,7 +168,8 @@ impl Seen {
         })
     }
 
-    /// An IPv4 packet with a reset that `victim` believes, and where to send it.
+    /// Returns an IPv4 packet with an RST whose sequence number `victim` accepts, and its
+    /// destination.
     fn reset(&self, victim: Victim) -> (Vec<u8>, SocketAddr) {
         let (from, to, seq) = match victim {
             Victim::Client => (self.to, self.from, self.wanted),
@@ -176,7 +180,7 @@ impl Seen {
         tcp.extend(to.1.to_be_bytes());
         tcp.extend(seq.to_be_bytes());
         tcp.extend([0; 4]);
-        // Five words, RST, no window; the checksum follows.
+        // Header of five words, RST, window 0; the checksum follows.
         tcp.extend([0x50, 0x04, 0, 0, 0, 0, 0, 0]);
         let mut pseudo = Vec::new();
         pseudo.extend(from.0.octets());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest semantics`: every socket call in every state, each answer against the expected one.
+//! `smctest semantics`: every socket call in every state, compared with the expected result.
 //!
-//! The expectations are tables of [`Row`]. A row has the answer that the C module gives in SMC
-//! mode and, where it differs, the answer of TCP. A TCP socket must give the latter; an SMC socket
-//! may give either, since being closer to TCP than the C module is no fault. Where the C module is
-//! known to be wrong the row says so, and only TCP's answer counts for anything else.
+//! The expectations are tables of [`Row`]. A row has the result of the C module in SMC mode and,
+//! where it differs, the result of TCP. A TCP socket must return the latter; an SMC socket may
+//! return either, since it is no bug to be closer to TCP than the C module is. A row of which the C
+//! module is known to be wrong says so; then only the result of TCP is accepted from others.
 
 mod answer;
 mod closing;
@@ -42,7 +42,7 @@ pub(crate) use rig::Rig;
 pub(crate) use rig::FIONREAD;
 pub(crate) use rig::SIOCATMARK;
 
-/// What answers in the kernel, where that matters.
+/// The implementation under test, where that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Module {
     /// The module of this tree
@@ -66,30 +66,30 @@ pub(crate) struct Arguments {
     race: u64,
 }
 
-/// How the C module does on a row.
+/// How the C module performs on a row.
 #[derive(Clone, Copy)]
 enum C {
-    /// As the row says.
+    /// As expected.
     Conforms,
-    /// Gives another answer, which is wrong.
+    /// Returns a wrong result.
     Wrong(&'static str),
-    /// Brings the kernel down: the row is not run.
+    /// Crashes the kernel: the row is not run.
     Crashes(&'static str),
 }
 
-/// One call or short sequence of calls, with its answers as text.
+/// A call or short sequence of calls, with the expected results as text.
 struct Row {
     name: &'static str,
     run: fn(&Rig<'_>) -> Result<String>,
-    /// The answer of an SMC socket; empty if the row applies to TCP only.
+    /// The result of an SMC socket; empty if the row applies to TCP only.
     smc: &'static str,
-    /// The answer of TCP, and of SMC after a fallback.
+    /// The result of TCP, and of SMC after a fallback.
     tcp: &'static str,
     c: C,
 }
 
 impl Row {
-    /// A row with the same answer everywhere.
+    /// A row with the same result everywhere.
     const fn same(
         name: &'static str,
         answer: &'static str,
@@ -98,7 +98,7 @@ impl Row {
         Self::differs(name, answer, answer, run)
     }
 
-    /// A row where the C module in SMC mode and TCP differ.
+    /// A row for which the C module in SMC mode and TCP differ.
     const fn differs(
         name: &'static str,
         smc: &'static str,
@@ -120,13 +120,13 @@ impl Row {
         self
     }
 
-    /// A row that must not be tried on the C module.
+    /// A row that is not run with the C module.
     const fn c_crashes(mut self, why: &'static str) -> Self {
         self.c = C::Crashes(why);
         self
     }
 
-    /// Runs the row and compares.
+    /// Runs the row and compares the result.
     fn check(&self, rig: &Rig<'_>) -> Result<(), String> {
         let got = (self.run)(rig).map_err(|error| format!("could not be run: {error:#}"))?;
         let is_tcp = rig.context.family == Family::Tcp;
@@ -199,7 +199,7 @@ fn check_expected(context: &Context, path: &Path) -> Result<()> {
     }
 }
 
-/// Rows that take longer say so: waiting for what does not come is no test.
+/// Rows that take longer print their duration: blocked calls are no useful test.
 const SLOW: Duration = Duration::from_secs(2);
 
 fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, module: Module) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server side of all tests but the semantics.
+//! The server of all tests except the semantics.
 
 mod echo;
 
@@ -28,20 +28,20 @@ use crate::ending::Endings;
 use crate::job::Job;
 use crate::urgent;
 
-/// How often an idle listener looks whether the test is over.
+/// Interval at which an idle listener checks whether the test is over.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 const BACKLOG: i32 = 4096;
 
-/// What [`Job::Half`] sends: more than a receive buffer holds, in bytes.
+/// Bytes that [`Job::Half`] sends: more than a receive buffer holds.
 pub(crate) const HALF_LEN: usize = 300_000;
 
 /// How connections are served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// A thread for each connection.
+    /// One thread per connection.
     Spawn,
-    /// One thread for all; it only knows [`Job::Echo`], and is content with any size.
+    /// One thread for all connections; supports only [`Job::Echo`] with any size.
     Loop,
     /// This many threads, each of which accepts and serves one connection after another.
     Pool(u32),
@@ -57,7 +57,7 @@ pub(crate) struct Server {
 struct State {
     stop: AtomicBool,
     failed: AtomicU64,
-    /// Bytes that [`Job::Sink`] took.
+    /// Bytes that [`Job::Sink`] received.
     received: AtomicU64,
     endings: Endings,
 }
@@ -74,7 +74,7 @@ impl State {
 }
 
 impl Server {
-    /// Starts one unless the context says that it runs elsewhere.
+    /// Starts a server unless it runs elsewhere according to the context.
     pub(crate) fn start(context: &Context, mode: Mode) -> Result<Option<Self>> {
         if context.remote {
             return Ok(None);
@@ -97,12 +97,12 @@ impl Server {
         Ok(Some(Self { state, threads }))
     }
 
-    /// Conversations that failed on the server's side so far.
+    /// Returns the number of connections that failed on the server's side so far.
     pub(crate) fn failures(&self) -> u64 {
         self.state.failed.load(Ordering::Relaxed)
     }
 
-    /// Bytes that arrived so far and that nobody looked at ([`Job::Sink`]).
+    /// Returns the number of bytes received and discarded so far ([`Job::Sink`]).
     pub(crate) fn received(&self) -> u64 {
         self.state.received.load(Ordering::Relaxed)
     }
@@ -149,7 +149,7 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
             Err(Errno::EAGAIN) => {
                 let _ = poll_fd(listener, libc::POLLIN, STOP_INTERVAL);
             }
-            // A connection that died in the queue is the client's business.
+            // A connection that was reset in the backlog; the client checks that.
             Err(_) => {}
         }
     }
@@ -216,7 +216,7 @@ fn mirror(mut socket: &Socket, seed: u64) -> Result<()> {
 
 fn sink(socket: &Socket, received: &AtomicU64) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
-    // A reset is one of the ways in which a client may go.
+    // A reset is one of the ways in which a client may end the connection.
     while let Ok(len @ 1..) = socket.read(&mut buffer) {
         received.fetch_add(len as u64, Ordering::Relaxed);
     }
@@ -229,7 +229,7 @@ fn source(mut socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Random data, the end of this half, then everything of the other one.
+/// Sends random data, shuts down writing, then reads to the end of the stream.
 fn half(mut socket: &Socket, endings: &Endings, id: u64) -> Result<()> {
     let mut data = vec![0; HALF_LEN];
     Stream::new(!id).fill(&mut data);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest stuck`: a reader and a writer wait for a page of theirs that nobody serves, and what their
-//! connections use is taken away meanwhile.
+//! `smctest stuck`: read(2) and write(2) block on a page fault that userfaultfd does not serve,
+//! while the resources of their connections are removed.
 //!
-//! Whoever takes it away does not wait for them: an application can wait for such a page for ever.
+//! The removal must not wait for these calls: such a page fault can block forever.
 
 use std::process::Child;
 use std::process::Command;
@@ -21,7 +21,8 @@ use smc_user::Unserved;
 use crate::context::Context;
 use crate::netns;
 
-/// Time for calls to get to the page, for commands to end, and for calls to end once the page is served.
+/// Time for calls to reach the page fault, for commands to finish, and for calls to return once the
+/// page is served.
 const SOON: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
     lose: String,
 }
 
-/// Runs the command while the calls wait.
+/// Runs the command while the calls are blocked.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(8)?;
     listener.set_timeout(SOON)?;
@@ -39,7 +40,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         Ok([context.connect()?, context.connect()?])
     })?;
     let servers = [listener.accept(0)?, listener.accept(0)?];
-    // Handshakes end in any order, and so the connections come to accept(2).
+    // Handshakes finish in any order, and so do connections become ready for accept(2).
     for server in &servers {
         server.send(b"to be read", 0)?;
     }
@@ -49,7 +50,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         let reader = scope.spawn(|| into.recv(&clients[0]));
         let writer = scope.spawn(|| from.send(&clients[1]));
         let result = lose(&[&into, &from], &arguments.lose);
-        // Whatever happened, they are to come back.
+        // In any case, let the calls return.
         into.serve()?;
         from.serve()?;
         for (name, thread) in [("read", reader), ("write", writer)] {
@@ -63,7 +64,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     are_over(&clients)
 }
 
-/// Runs the command once all pages are waited for.
+/// Runs the command once calls wait for all pages.
 fn lose(pages: &[&Unserved], command: &str) -> Result<()> {
     for page in pages {
         ensure!(page.is_wanted(SOON)?, "nobody waits for the page");
@@ -88,7 +89,7 @@ fn await_end(child: &mut Child) -> Result<bool> {
     Ok(false)
 }
 
-/// Nothing can be sent on the connections any more.
+/// Checks that sends on the connections fail.
 fn are_over(sockets: &[Socket]) -> Result<()> {
     for socket in sockets {
         let error = socket.send(b"x", 0).err();

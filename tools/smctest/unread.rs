@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest unread`: data that have arrived are read when the connection is taken away, before its error.
+//! `smctest unread`: data that has arrived can be read after the connection has failed, before its
+//! error.
 
 use std::process::Command;
 use std::thread;
@@ -19,10 +20,10 @@ use crate::context::Context;
 use crate::data::Stream;
 use crate::netns;
 
-/// Bytes that wait for their reader.
+/// Bytes in the receive queue.
 const WAITING: usize = 60_000;
 
-/// Time for what is sent to arrive, and for the end to be noticed.
+/// Time for data to arrive, and for the end of the connection to be detected.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
@@ -63,7 +64,7 @@ fn queued(socket: &Socket) -> Result<usize> {
     Ok(usize::try_from(socket.ioctl_int(libc::FIONREAD)?)?)
 }
 
-/// Reads what waits, in pieces, and says how that ends.
+/// Reads the queued data in several calls; returns the error that follows.
 fn read_all(socket: &Socket, data: &[u8]) -> Result<Errno> {
     let mut buffer = vec![0; 7_000];
     let mut read = 0;

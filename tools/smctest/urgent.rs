@@ -14,14 +14,14 @@ use smc_user::Socket;
 use crate::ending::Ending;
 use crate::ending::NOTICE;
 
-/// Sends them.
+/// Sends three bytes with MSG_OOB.
 pub(crate) fn send(socket: &Socket, text: &[u8; 3]) -> Result<()> {
     let sent = socket.send(text, libc::MSG_OOB).context("urgent send")?;
     ensure!(sent == text.len(), "{sent} of {} bytes sent", text.len());
     Ok(())
 }
 
-/// Receives them: the urgent byte first, as soon as it is announced.
+/// Receives them: the urgent byte first, once POLLPRI is set.
 pub(crate) fn receive(mut socket: &Socket, text: &[u8; 3]) -> Result<()> {
     let events = poll_fd(socket, libc::POLLPRI, NOTICE)?;
     ensure!(events & libc::POLLPRI != 0, "no urgent byte is announced");
@@ -36,7 +36,7 @@ pub(crate) fn receive(mut socket: &Socket, text: &[u8; 3]) -> Result<()> {
     Ok(())
 }
 
-/// The client's side: one such message each way, ordinary bytes, the end of this half.
+/// The client's side: one such message in each direction, normal data, then a half-close.
 pub(crate) fn run_client(mut socket: &Socket) -> Result<()> {
     send(socket, b"abc")?;
     receive(socket, b"xyz")?;

@@ -12,10 +12,10 @@ use nix::sys::epoll::EpollFlags;
 use nix::sys::epoll::EpollTimeout;
 use smc_user::Socket;
 
-/// Longest time for something that has to happen.
+/// Longest time for an expected event.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Time in which something that must not happen would have happened.
+/// Time to wait for an event that must not occur.
 const WHILE: Duration = Duration::from_millis(150);
 
 /// One socket in one epoll set.
@@ -29,7 +29,7 @@ impl Watch {
         Ok(Self(epoll))
     }
 
-    /// The events within `time`, in hexadecimal, or `none`.
+    /// Waits for at most `time`; returns the events in hexadecimal, or `none`.
     pub(crate) fn wait(&self, time: Duration) -> Result<String> {
         let mut events = [EpollEvent::empty()];
         let timeout = EpollTimeout::try_from(time)?;
@@ -39,13 +39,13 @@ impl Watch {
         })
     }
 
-    /// Takes what is there already.
+    /// Discards pending events.
     pub(crate) fn settle(&self) -> Result<()> {
         while self.wait(WHILE)? != "none" {}
         Ok(())
     }
 
-    /// The next events, as [`Watch::wait`] gives them.
+    /// Returns the next events, in the format of [`Watch::wait`].
     pub(crate) fn soon(&self) -> Result<String> {
         self.wait(SOON)
     }

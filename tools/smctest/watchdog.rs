@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Turns a hang into a failure.
+//! Turns a hang into a test failure.
 
 use std::process;
 use std::thread;
 use std::time::Duration;
 
-/// Exit status of a test that hung, as `timeout(1)` has it.
+/// Exit status of a test that hung, as with `timeout(1)`.
 const HUNG: i32 = 124;
 
-/// Ends the process, with a line that says so, unless it ends by itself within `deadline`.
+/// Ends the process with a message unless it ends by itself within `deadline`.
 pub(crate) fn start(deadline: Duration) {
     thread::spawn(move || {
         thread::sleep(deadline);

@@ -34,13 +34,13 @@ use super::tcp::End;
 use super::tcp::RawTcp;
 use super::Test;
 
-/// Time in which something happens that waits for nobody.
+/// Longest duration of what need not wait for a peer.
 const PROMPT: Duration = Duration::from_secs(3);
 
-/// Time in which a call has certainly begun to wait.
+/// Time after which a call is certainly blocked.
 const WHILE: Duration = Duration::from_millis(300);
 
-/// Time that the kernel waits for a message.
+/// Time that the kernel waits for a handshake message.
 const HANDSHAKE: Duration = Duration::from_secs(6);
 
 const IN: i16 = libc::POLLIN;
@@ -82,7 +82,7 @@ pub(super) fn fresh(peer: &Peer<'_>) -> Result<Socket> {
     Ok(socket)
 }
 
-/// The peer's part where it says nothing: it takes the proposal and waits for the end.
+/// A peer that sends nothing: receives the proposal and waits for the end of the connection.
 fn hear_the_end(tcp: &mut RawTcp<'_>) -> Result<()> {
     tcp.message(ANSWER)?.context("no proposal")?;
     let start = Instant::now();
@@ -105,7 +105,7 @@ fn interrupted(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
                     let _ = pthread_kill(thread, Signal::SIGUSR1);
                 }
             });
-            // The second call waits for the same attempt.
+            // The second call waits for the result of the same attempt.
             [socket.connect(address), socket.connect(address)]
         });
         ensure!(
@@ -245,7 +245,7 @@ fn epoll(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         watch.settle()?;
         let _ = socket.connect(address);
         for wanted in ["0x4", "0x5", "0x2005"] {
-            // Readable and writable may be told one after the other.
+            // EPOLLIN and EPOLLOUT may be reported one after the other.
             let got = watch.soon()?;
             ensure!(got == wanted, "{got} came where {wanted} is due");
             watch.settle()?;
@@ -265,7 +265,7 @@ fn epoll(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
-/// A listener of the server's namespace beside the one that the other tests use.
+/// Opens a further listener in the server's namespace.
 pub(super) fn listener(
     peer: &Peer<'_>,
     prepare: fn(&Socket) -> Result<()>,
@@ -304,7 +304,7 @@ fn close_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     tcp.reset()
 }
 
-/// A listener opens and closes while connections come, whole or with half a proposal.
+/// A listener opens and closes repeatedly while clients connect and send a proposal or part of one.
 fn flapping_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let first = listener(peer, |_| Ok(()), 8)?;
     let address = SocketAddr::new(peer.context.addr, port_of(&first)?);
@@ -316,7 +316,7 @@ fn flapping_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         while start.elapsed() < PROMPT {
             let listener = fresh(peer)?;
             listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-            // Connections of the round before may hold the port.
+            // Connections of the previous round may still occupy the port.
             if listener
                 .bind(address)
                 .and_then(|()| listener.listen(8))
@@ -333,7 +333,7 @@ fn flapping_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         let flapping = scope.spawn(flap);
         let mut met = 0;
         while !flapping.is_finished() {
-            // Refused, if there was no listener.
+            // ECONNREFUSED while there is no listener.
             if let Ok(mut tcp) = peer.connect_to(wire, address.port()) {
                 met += 1;
                 tcp.send(&proposal[..met % proposal.len()])?;

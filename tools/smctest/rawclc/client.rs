@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client may do to a listening socket: everything but a proper handshake.
+//! Scripts of a client of a listening socket: everything but a correct handshake.
 
 use smc_user::Errno;
 
@@ -29,14 +29,14 @@ use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
 
-/// The server's application never hears of these connections.
+/// The connection ends, and accept(2) never returns it.
 const LOST: Answer = Answer::Lost(Errno::EPROTO);
 
-/// Time that the kernel waits for a message, and for a new link to work.
+/// Seconds that the kernel waits for a message, and for a new link to work.
 const HANDSHAKE_S: u64 = 6;
 const LINK_S: u64 = 2;
 
-/// All of it.
+/// Returns all scripts.
 pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) -> Vec<Script> {
     let mut scripts = silence(&peers.next());
     scripts.extend(out_of_order(peers));
@@ -61,7 +61,7 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
     scripts
 }
 
-/// Peers that stop in the middle, or never begin.
+/// Peers that send only part of a message, or nothing.
 fn silence(m: &Messages) -> Vec<Script> {
     let p = &m.proposal;
     let cut = |len: usize| p[..len].to_vec();
@@ -111,7 +111,7 @@ fn silence(m: &Messages) -> Vec<Script> {
     ]
 }
 
-/// The right messages at the wrong time, and what is no message at all.
+/// Valid messages at the wrong time, and data that is no CLC message.
 fn out_of_order(peers: &mut Peers) -> Vec<Script> {
     let m = &peers.next();
     let p = &m.proposal;
@@ -173,7 +173,7 @@ fn out_of_order(peers: &mut Peers) -> Vec<Script> {
     ]
 }
 
-/// Lengths that are not those of the message.
+/// Messages whose length field is wrong.
 fn lengths(m: &Messages) -> Vec<Script> {
     let p = &m.proposal;
     let mut scripts: Vec<Script> = [0, 7, 8, 11, 51, 155, 157, 651, 652, 653, 0x7fff, 0xffff]
@@ -205,7 +205,7 @@ fn lengths(m: &Messages) -> Vec<Script> {
     scripts
 }
 
-/// Offers that cannot be right, or that nothing can come of. Offsets as in
+/// Proposals that are invalid, or cannot lead to SMC. Offsets as in
 /// `net/smc/proto/wire/clc/proposal/raw.rs`.
 fn proposals(m: &Messages) -> Vec<Script> {
     const PREFIX_OFFSET: usize = 38;
@@ -325,7 +325,7 @@ fn proposals(m: &Messages) -> Vec<Script> {
     scripts
 }
 
-/// A proper proposal, and then this in place of a confirm.
+/// A valid proposal, followed by `confirm` in place of a CONFIRM.
 fn confirm_with(m: &Messages, name: impl Into<String>, confirm: Vec<u8>, answer: Answer) -> Script {
     Script::new(
         name,
@@ -334,7 +334,7 @@ fn confirm_with(m: &Messages, name: impl Into<String>, confirm: Vec<u8>, answer:
     )
 }
 
-/// Agreements that are none.
+/// CONFIRM messages that are invalid.
 fn confirms(peers: &mut Peers) -> Vec<Script> {
     const RMBE_INDEX: usize = 45;
     const SIZE_MTU: usize = 50;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest crowded`: so many peers come that all handshakes of a namespace's listeners are taken. What else that
-//! namespace does goes on.
+//! `smctest crowded`: silent peers occupy all handshakes of a namespace's listeners. Other
+//! connections of that namespace must not be affected.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -29,15 +29,15 @@ use super::tcp::RawTcp;
 use super::text;
 use super::Place;
 
-/// Handshakes of one listener at a time (`MAX_HANDSHAKES`), and listeners that together have as many as a namespace runs
-/// at a time (`HANDSHAKES`).
+/// Maximum of concurrent handshakes of one listener (`MAX_HANDSHAKES`), and the number of listeners
+/// that together reach the maximum of a namespace (`HANDSHAKES`).
 const AT_ONE_LISTENER: usize = 1024;
 const LISTENERS: usize = 2;
 
-/// A handshake that need not wait for another one is usually done by then.
+/// A handshake that need not wait for others usually takes less than this.
 const AT_ONCE: Duration = Duration::from_millis(700);
 
-/// A peer has so much time for its first message.
+/// Time that the kernel waits for the first message.
 const HANDSHAKE: Duration = Duration::from_secs(6);
 
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     place: Place,
 }
 
-/// Makes the crowd; prints KTAP.
+/// Runs the tests; prints KTAP.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     netns::enter(context.client_netns.as_deref())?;
     let peer = Peer::new(context, &arguments.place)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Peers that say nothing, until no handshake of a listener begins any more.
+/// Connects silent peers, until the listeners can begin no further handshake.
 fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     let context = peer.context;
     let other = context.listen(64)?;
@@ -115,7 +115,7 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     Ok(())
 }
 
-/// As many as there are handshakes, each connected to one of the listeners.
+/// Connects as many peers as there may be handshakes to each of the listeners.
 fn silent_peers<'w, 'l>(
     peer: &Peer<'_>,
     wire: &'w Socket,
@@ -133,7 +133,7 @@ fn silent_peers<'w, 'l>(
     Ok(silent)
 }
 
-/// A client whose handshake has to wait for another one: tries until there is one.
+/// Returns a client whose handshake has to wait for a free place: tries until one has to.
 fn waiting_client(peer: &Peer<'_>) -> Result<Socket> {
     let start = Instant::now();
     while start.elapsed() < HANDSHAKE {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ethernet, IPv4 and TCP headers: as much as a peer needs that speaks to one kernel over one wire.
+//! Ethernet, IPv4 and TCP headers: the subset for one peer on one wire.
 
 use std::net::Ipv4Addr;
 
@@ -16,13 +16,13 @@ const TCP_LEN: usize = 20;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_TCP: u8 = 6;
 
-/// The experimental option with which SMC announces itself (RFC 7609, section 3.1).
+/// The experimental TCP option that announces SMC (RFC 7609, section 3.1).
 const SMC_OPTION: [u8; 6] = [254, 6, 0xe2, 0xd4, 0xc3, 0xd9];
 
-/// Maximum segment size, two fillers, and the option: what a SYN carries.
+/// Options of a SYN: maximum segment size, two NOPs, and the SMC option.
 const SYN_OPTIONS: [u8; 12] = [2, 4, 0x05, 0x00, 1, 1, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9];
 
-/// Where a frame goes, and where it comes from.
+/// Source and destination of frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) local_mac: [u8; 6],
@@ -43,7 +43,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// How far it moves the sequence number.
+    /// Returns by how much it advances the sequence number.
     pub(super) fn span(&self) -> u32 {
         let bits = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
         u32::try_from(self.data.len())
@@ -51,7 +51,7 @@ impl Segment {
             .wrapping_add(bits)
     }
 
-    /// The frame that carries it.
+    /// Returns the Ethernet frame.
     pub(super) fn to_frame(&self, flow: &Flow) -> Vec<u8> {
         let options: &[u8] = if self.flags & SYN != 0 {
             &SYN_OPTIONS
@@ -93,9 +93,9 @@ impl Segment {
         .concat()
     }
 
-    /// Reads a frame; `None` if it is not TCP to this local address and port.
+    /// Parses a frame; `None` unless it is TCP to this local address and port.
     ///
-    /// Checksums are not looked at: the kernel leaves them to the device, and there is none.
+    /// Checksums are not verified: the kernel offloads them to the device, which is virtual.
     pub(super) fn parse(frame: &[u8], local: (Ipv4Addr, u16)) -> Option<Self> {
         let ip = frame.get(ETHERNET_LEN..)?;
         if frame.get(12..14)? != ETHERTYPE_IPV4 || *ip.get(9)? != PROTOCOL_TCP {
@@ -137,7 +137,7 @@ fn pseudo_header(flow: &Flow, tcp_len: usize) -> Vec<u8> {
     header
 }
 
-/// The Internet checksum over `parts`, of which only the last may have an odd length.
+/// Returns the Internet checksum of `parts`, of which only the last may have an odd length.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {

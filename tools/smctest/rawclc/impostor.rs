@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer that says it is another one: at the address of its own it gets a link group of its own, and nothing of
-//! what it says reaches the group, the connections or the bytes of whom it names.
+//! A peer that uses the identity (system ID, address) of another one, the victim. Since its address
+//! differs, it must get a link group of its own, and must not affect the link group, connections or
+//! data of the victim.
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -35,10 +36,10 @@ use super::peer::ANSWER;
 use super::script::reason;
 use super::Test;
 
-/// Less than a server waits for a peer that says nothing.
+/// Less than a server waits for a silent peer.
 const PROMPT: Duration = Duration::from_secs(4);
 
-/// More than a server waits for a link that stays silent.
+/// More than a server waits for a silent link.
 const SILENCE: Duration = Duration::from_secs(12);
 
 /// Offsets in ACCEPT and CONFIRM, as in `net/smc/proto/wire/clc/accept/raw.rs`.
@@ -46,12 +47,12 @@ const QP: usize = 38;
 const RKEY: usize = 41;
 const TOKEN: usize = 46;
 
-/// Where the first contact flag is, in ACCEPT and CONFIRM, and the out-of-sync bit in DECLINE.
+/// Offset of the flags, and the flag: first contact in ACCEPT and CONFIRM, out of sync in DECLINE.
 const FLAGS: usize = 7;
 const FLAG: u8 = 0x08;
 
 pub(super) const TESTS: &[Test] = &[
-    // While there is no group of the victim.
+    // First, while the victim has no link group.
     ("its silence holds up nobody else", silent),
     ("a decline that knows the link group of another", declines),
     ("a confirm with the token of another", confirms),
@@ -62,14 +63,14 @@ pub(super) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Who is to be harmed.
+/// The peer whose identity is used.
 struct Victim {
     address: Ipv4Addr,
     identity: Vec<u8>,
 }
 
 impl Victim {
-    /// Both kernels are one, so the identity of one is that of the other.
+    /// Returns the victim. Both namespaces belong to one kernel, so both have the same system ID.
     fn find(peer: &Peer<'_>, wire: &Socket) -> Result<Self> {
         let probe = peer.context.family.open(peer.context.addr)?;
         probe.connect(peer.context.address())?;
@@ -82,7 +83,7 @@ impl Victim {
         })
     }
 
-    /// The messages that it would send.
+    /// Returns the messages that the victim would send.
     fn messages(&self) -> Messages {
         let named = |message: &[u8]| with_bytes(message, PEER_ID, &self.identity);
         let messages = Messages::of(self.address, 0);
@@ -95,14 +96,14 @@ impl Victim {
     }
 }
 
-/// What the kernel calls itself.
+/// Returns the system ID of the kernel.
 pub(super) fn identity(peer: &Peer<'_>, wire: &Socket) -> Result<Vec<u8>> {
     let mut identity = Vec::new();
     peer.serve(
         wire,
         |address| {
             let socket = peer.context.family.open(peer.context.addr)?;
-            // The peer resets the connection.
+            // Fails, since the peer resets the connection.
             let _ = socket.connect(address);
             Ok(())
         },
@@ -116,7 +117,7 @@ pub(super) fn identity(peer: &Peer<'_>, wire: &Socket) -> Result<Vec<u8>> {
 }
 
 fn silent(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    // Over TCP, so that no group begins.
+    // The victim connects over TCP, so that no link group is created.
     let IpAddr::V4(server) = peer.context.addr else {
         bail!("this peer knows IPv4 only");
     };
@@ -145,8 +146,8 @@ fn silent(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Runs an attack while the victim's connection transfers; says what it learnt. Group, connection and bytes have
-/// to be what they were.
+/// Runs an attack while the victim's connection transfers data; returns its result. Checks that
+/// link group, connection and data are unaffected.
 fn during_transfer<R>(peer: &Peer<'_>, attack: impl FnOnce(u32) -> Result<R>) -> Result<R> {
     let bulk = Bulk {
         seed: 7,
@@ -177,7 +178,7 @@ fn during_transfer<R>(peer: &Peer<'_>, attack: impl FnOnce(u32) -> Result<R>) ->
     })
 }
 
-/// The queue pairs of links that are up on a device.
+/// Returns the queue pairs of a device that are in state RTS.
 fn queue_pairs(device: &str) -> Result<Vec<u32>> {
     let output = Command::new("rdma")
         .args(["resource", "show", "qp", "link", &format!("{device}/1")])
@@ -214,7 +215,7 @@ fn declines(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
                 "# impostor: told of queue pair {qp}, key {:#x}; those in use are {in_use:?}",
                 number(&accept, RKEY, 4)
             );
-            // The attack goes on to its end all the same.
+            // Complete the attack before judging the ACCEPT.
             let is_own = accept[FLAGS] & FLAG != 0 && !in_use.contains(&qp);
             tcp.send(&messages.decline_v1)?;
             peer.one_over_tcp(&mut tcp)?;
@@ -232,7 +233,8 @@ fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         let mut tcp = peer.connect(wire)?;
         tcp.send(&messages.proposal)?;
         let accept = tcp.message(ANSWER)?.context("no accept")?;
-        // One machine counts for both ends: the victim's client came last.
+        // Both ends are on one machine: the last token is that of the server, the one before of the
+        // victim's client.
         let token = number(&accept, TOKEN, 4) - 1;
         let qp = queue_pairs("rxe_a")?.last().copied().unwrap_or_default();
         println!("# impostor: confirms with token {token}, queue pair {qp}");
@@ -240,8 +242,9 @@ fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         let confirm = with_bytes(&confirm, RKEY, &[1, 2, 3, 4]);
         let confirm = with_bytes(&confirm, QP, &qp.to_be_bytes()[1..]);
         tcp.send(&confirm)?;
-        // A first contact it is, in which nothing comes by the link. If the kernel takes the connection for one of
-        // the victim's link group it says nothing, and sends to that token by that link.
+        // This must be a first contact, which fails since nothing arrives on its link. If the
+        // kernel took the connection for one of the victim's link group, it would send no DECLINE,
+        // but data to that token on that link.
         let answer = tcp.message(SILENCE)?;
         tcp.reset()?;
         let answer = answer.context("the kernel took the confirm")?;
@@ -250,7 +253,8 @@ fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
-/// The kernel of the server's namespace connects: to the victim in the client's, and to the impostor.
+/// The kernel of the server's namespace connects to the victim in the client's namespace, then to
+/// the impostor.
 fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let victim = Victim::find(peer, wire)?;
     let address = SocketAddr::from((victim.address, 7100));
@@ -269,7 +273,7 @@ fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     };
     let (client, group) = connect()?;
     let server = listener.accept(0)?;
-    // It is on its way while the impostor is at work.
+    // In flight during the attack.
     client.send(&[b'V'; 50_000], 0)?;
     let messages = victim.messages();
     let mut reasons = Vec::new();
@@ -313,8 +317,8 @@ fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// What an impostor may not do the peer itself may. Its kernel, which knows nothing of this connection, must not
-/// reset it.
+/// The same messages from the peer's real address are valid. The kernel of that address, which does
+/// not know this connection, must not reset it.
 fn itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let victim = Victim::find(peer, wire)?;
     let messages = victim.messages();
@@ -327,7 +331,7 @@ fn itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     ensure!(accept[FLAGS] & FLAG == 0, "the group was not found again");
     tcp.send(&messages.decline_v1)?;
 
-    // The group ends, and with it the connection.
+    // The link group ends, and with it the connection.
     before.set_timeout(ANSWER)?;
     let _ = before.recv(&mut [0], 0);
     tcp.reset()?;
@@ -336,7 +340,7 @@ fn itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     super::ordinary(peer.context)
 }
 
-/// Resets of this namespace's kernel do not leave it.
+/// Drops the TCP resets that the kernel of this namespace sends.
 struct Quiet;
 
 impl Quiet {

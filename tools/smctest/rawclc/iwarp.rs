@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer that agrees to a link over iWARP and then does not keep to it. Not one of its streams may reach
-//! the queue pair but the one that the handshake named, and both sides go on over TCP.
+//! A peer that agrees to a link over iWARP and then violates the protocol. The queue pair must use
+//! no TCP connection but the one that the handshake named, and both sides must fall back to TCP.
 
 use std::io::Read;
 use std::io::Write;
@@ -29,7 +29,7 @@ use super::tcp::End;
 use super::tcp::RawTcp;
 use super::Test;
 
-/// Where things are in a PROPOSAL, and in an ACCEPT or CONFIRM that begins a link group.
+/// Offsets in a PROPOSAL, and in an ACCEPT or CONFIRM of a first contact.
 const OUI: usize = 52;
 const NONCE: usize = 56;
 const RELEASE: usize = 83;
@@ -42,17 +42,17 @@ const PORT: usize = 146;
 /// First byte of the options: over iWARP.
 const IWARP: u8 = 0x81;
 
-/// The part of a request for a stream before its private data, and of the answer.
+/// MPA request and reply frames (RFC 5044) up to the private data.
 const REQUEST: &[u8] = b"MPA ID Req Frame\0\x01";
 const REPLY: &[u8] = b"MPA ID Rep Frame";
 const REPLY_LEN: usize = 20;
 const REJECTED: u8 = 0x20;
 
-/// Time for what waits for nobody, on a debug kernel.
+/// Longest duration of what need not wait for a peer, on a debug kernel.
 const PROMPT: Duration = Duration::from_secs(10);
 
 pub(super) const TESTS: &[Test] = &[
-    // Soft iWARP waits for long here: others come meanwhile.
+    // Soft iWARP waits long here; the tests run in parallel.
     (
         "client: a stream without an answer to its request",
         no_reply,
@@ -78,7 +78,7 @@ pub(super) const TESTS: &[Test] = &[
     ),
 ];
 
-/// The name of an iWARP end.
+/// Returns the GID of the peer's iWARP device.
 fn gid(peer: &Peer<'_>) -> Vec<u8> {
     let mut gid = vec![0; 10];
     gid.extend([0xff, 0xfe]);
@@ -86,14 +86,14 @@ fn gid(peer: &Peer<'_>) -> Vec<u8> {
     gid
 }
 
-/// An ACCEPT or CONFIRM over iWARP, with a port.
+/// Returns an ACCEPT or CONFIRM over iWARP with a port.
 fn over_iwarp(peer: &Peer<'_>, message: &[u8], port: u16) -> Vec<u8> {
     let [high, low] = port.to_be_bytes();
     let message = with_bytes(message, GID, &gid(peer));
     with_bytes(&message, OPTIONS, &[IWARP, 0, high, low])
 }
 
-/// A message of the kernel that is no DECLINE.
+/// Receives a message that must not be a DECLINE.
 fn proper(tcp: &mut RawTcp<'_>) -> Result<Vec<u8>> {
     let message = tcp.message(ANSWER)?.context("the kernel sent no message")?;
     ensure!(
@@ -104,7 +104,7 @@ fn proper(tcp: &mut RawTcp<'_>) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// A DECLINE of the kernel for this reason, within `time`.
+/// Receives a DECLINE with this reason, within `time`.
 fn declined(tcp: &mut RawTcp<'_>, code: u32, time: Duration) -> Result<()> {
     let start = Instant::now();
     let message = tcp.message(ANSWER)?.context("the kernel sent nothing")?;
@@ -116,8 +116,9 @@ fn declined(tcp: &mut RawTcp<'_>, code: u32, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Has the kernel connect while the peer is the server, as far as the CONFIRM; `rest` gets that, and the
-/// token that the stream has to have. Then the peer declines, and there is TCP at once.
+/// The kernel connects, and the peer acts as server up to the CONFIRM. `rest` gets that, and the
+/// token that the MPA connection must present. Then the peer declines, whereupon both fall back to
+/// TCP.
 fn as_server(
     peer: &Peer<'_>,
     wire: &Socket,
@@ -134,7 +135,7 @@ fn as_server(
     })
 }
 
-/// As far as the CONFIRM; the rest leads to TCP.
+/// The same, but `rest` also gets the TCP connection, and leads to the fallback itself.
 fn until_confirm(
     peer: &Peer<'_>,
     wire: &Socket,
@@ -144,7 +145,7 @@ fn until_confirm(
     until_confirm_to(peer, wire, (number, 0), rest)
 }
 
-/// The same, with a port at which the peer says that it awaits the stream.
+/// The same, with a port at which the peer claims to accept the MPA connection.
 fn until_confirm_to(
     peer: &Peer<'_>,
     wire: &Socket,
@@ -169,7 +170,7 @@ fn until_confirm_to(
     }
 }
 
-/// The token of the stream between the ends of two messages.
+/// Returns the token of the MPA connection between the queue pairs of two messages.
 fn token(nonce: &[u8], client: &[u8], server: &[u8]) -> [u8; 28] {
     let mut token = [0; 28];
     token[..8].copy_from_slice(b"SMCi\x01\0\0\0");
@@ -188,18 +189,18 @@ fn never_connects(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
-/// The token of the stream if the client opens it.
+/// Returns the token if the client is the MPA initiator.
 fn by_client(mut token: [u8; 28]) -> [u8; 28] {
     token[5] = 1;
     token
 }
 
-/// The port at which the kernel awaits the stream.
+/// Returns the port at which the kernel accepts the MPA connection.
 fn port_of(message: &[u8]) -> u16 {
     u16::from_be_bytes([message[PORT], message[PORT + 1]])
 }
 
-/// A request with this private data.
+/// Returns an MPA request with this private data.
 fn request(data: &[u8]) -> Result<Vec<u8>> {
     let mut request = REQUEST.to_vec();
     request.extend(u16::try_from(data.len())?.to_be_bytes());
@@ -207,7 +208,8 @@ fn request(data: &[u8]) -> Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Asks for a stream at the port of an ACCEPT or CONFIRM, with this private data; says whether it was taken.
+/// Sends an MPA request with this private data to the port of an ACCEPT or CONFIRM; returns whether
+/// it was accepted.
 fn ask(peer: &Peer<'_>, wire: &Socket, message: &[u8], data: &[u8]) -> Result<bool> {
     let mut stream = peer.connect_to(wire, port_of(message))?;
     stream.send(&request(data)?)?;
@@ -256,7 +258,7 @@ fn replayed(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
-/// The kernel of the client's namespace has all but the address.
+/// A request with the right token, but from the address of the client namespace's kernel.
 fn other_requester(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     as_server(peer, wire, 0x5008, |confirm, token| {
         let mut stream = TcpStream::connect((peer.context.addr, port_of(confirm)))?;
@@ -285,11 +287,12 @@ fn other_address(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     }
 }
 
-/// The kernel opens the stream as none comes, and is the first to send: a message that says nothing.
+/// Without an MPA connection by the peer, the kernel becomes the initiator, and sends first: an
+/// empty message.
 fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    /// How many reads there may be at a time is said before the token (RFC 6581).
+    /// Limits of outstanding RDMA reads (IRD and ORD), before the token (RFC 6581).
     const READS: &[u8] = &[0, 1, 0, 1];
-    /// Length, headers, four bytes and a checksum (RFC 5044, RFC 5041).
+    /// Bytes: length, headers, four bytes of data and a CRC (RFC 5044, RFC 5041).
     const FIRST: usize = 2 + 18 + 4 + 4;
     let decline = Messages::of(peer.address, 0x5009).decline;
     until_confirm_to(peer, wire, (0x5009, 54009), |tcp, _, token| {
@@ -310,7 +313,8 @@ fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     })
 }
 
-/// Nobody answers where the kernel wants to open the stream; only after that it takes one.
+/// The peer does not accept the kernel's MPA connection; only then the kernel accepts one of the
+/// peer.
 fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let open = |accept: &[u8], confirm: &[u8]| {
         let token = token(b"nonc", confirm, accept);
@@ -330,8 +334,9 @@ fn opens_itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     as_client_with(peer, wire, (0x500a, 54010), open, NO_STREAM)
 }
 
-/// Connects to the kernel as a client that has iWARP alone, and confirms with this port; `rest` is what
-/// goes on beside until the kernel declines for this reason.
+/// Connects to the kernel as a client that offers iWARP only, and confirms with this port. `rest`
+/// runs before the kernel declines; `declined` is the expected reason and the longest time until
+/// then.
 fn as_client(
     peer: &Peer<'_>,
     wire: &Socket,
@@ -342,7 +347,7 @@ fn as_client(
     as_client_with(peer, wire, (number, port), |_, _| rest(), declined)
 }
 
-/// The same; `rest` gets the ACCEPT and the CONFIRM.
+/// The same; `rest` also gets the ACCEPT and the CONFIRM.
 fn as_client_with(
     peer: &Peer<'_>,
     wire: &Socket,
@@ -365,7 +370,7 @@ fn as_client_with(
     tcp.reset()
 }
 
-/// The reason of a DECLINE when the stream does not come about, and the time until then.
+/// Reason of the DECLINE if no MPA connection is established, and the longest time until then.
 const NO_STREAM: (u32, Duration) = (reason::LINK_NOT_READY, PROMPT);
 
 fn silent_listener(peer: &Peer<'_>, wire: &Socket) -> Result<()> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A server that gives a link up after it was agreed on: the client hears of it at once, and does not wait for
+//! A server that declines after the CONFIRM: the client must react at once, rather than wait for
 //! the link first.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::peer::ANSWER;
 use super::tcp::RawTcp;
 use super::Test;
 
-/// Less than the time that a client waits for a link, 4 s.
+/// Less than the 4 s that a client waits for a link.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) const TESTS: &[Test] = &[
@@ -29,7 +29,7 @@ pub(super) const TESTS: &[Test] = &[
     ("client: a reset after its confirm", reset),
 ];
 
-/// As far as the CONFIRM.
+/// Plays the server up to the CONFIRM; returns when that arrived.
 fn agree(tcp: &mut RawTcp<'_>, accept: &[u8]) -> Result<Instant> {
     tcp.message(ANSWER)?.context("no proposal")?;
     tcp.send(accept)?;
@@ -37,7 +37,7 @@ fn agree(tcp: &mut RawTcp<'_>, accept: &[u8]) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// Looks at the time since then.
+/// Fails if more than [`SOON`] has passed.
 pub(super) fn soon(since: Instant) -> Result<()> {
     let took = since.elapsed();
     ensure!(took < SOON, "it took {:.1} s", took.as_secs_f32());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Proper messages of the handshake, to be spoilt.
+//! Valid CLC messages, which the scripts modify.
 
 use std::net::Ipv4Addr;
 
@@ -16,43 +16,44 @@ const CONFIRM_V1: &[u8] = include_bytes!("../../../tests/vectors/C1.bin");
 const DECLINE: &[u8] = include_bytes!("../../../tests/vectors/D2.bin");
 const DECLINE_V1: &[u8] = include_bytes!("../../../tests/vectors/D1.bin");
 
-/// What the golden messages have in the places of names and addresses.
+/// EID and addresses in the recorded messages, which are replaced, and the EID that replaces
+/// theirs.
 const THEIR_EID: &[u8; 32] = b"SMCV2-TEST                      ";
 const EID: &[u8; 32] = b"SMCV2-DEFAULT-UEID              ";
 const THEIR_CLIENT: [u8; 4] = [192, 168, 1, 1];
 const THEIR_SERVER: [u8; 4] = [192, 168, 1, 2];
 const THEIR_SUBNET: [u8; 4] = [192, 168, 1, 0];
 
-/// Type of a message, in the byte behind the eye catcher.
+/// Message type, in the byte after the eye catcher.
 pub(super) const TYPE_DECLINE: u8 = 4;
 
-/// Where the sender's identity is, in all messages.
+/// Offset of the sender's system ID in all messages.
 pub(super) const PEER_ID: usize = 8;
 
-/// Bytes of the eye catcher that ends a message.
+/// Length of the eye catcher at the end of a message, bytes.
 pub(super) const TRAILER_LEN: usize = 4;
 
 /// The messages of one peer.
 pub(super) struct Messages {
-    /// Version 2 alone is offered.
+    /// Offers version 2 only.
     pub(super) proposal: Vec<u8>,
-    /// Versions 1 and 2 are offered.
+    /// Offers versions 1 and 2.
     pub(super) both_versions: Vec<u8>,
-    /// A link group begins.
+    /// First contact.
     pub(super) accept: Vec<u8>,
     pub(super) accept_v1: Vec<u8>,
-    /// A link group is to be used again.
+    /// Reuses a link group.
     pub(super) reuse: Vec<u8>,
     pub(super) confirm: Vec<u8>,
     pub(super) confirm_v1: Vec<u8>,
     pub(super) decline: Vec<u8>,
-    /// With the bit that says that the link group is not there any more.
+    /// With the out-of-sync bit: the link group does not exist any more.
     pub(super) decline_v1: Vec<u8>,
 }
 
 impl Messages {
-    /// The messages of the peer number `number` at `address`. Handshakes of one peer wait for each
-    /// other, those of different ones must not.
+    /// Returns the messages of peer `number` at `address`. Handshakes with one peer are serialized,
+    /// those with different peers are not.
     pub(super) fn of(address: Ipv4Addr, number: u16) -> Self {
         let [a, b, c, _] = address.octets();
         let adapt = |message: &[u8]| {
@@ -90,31 +91,31 @@ fn replace(message: &mut [u8], from: &[u8], to: &[u8]) {
     }
 }
 
-/// The message with another length in its header.
+/// Replaces the length in the header.
 pub(super) fn with_length(message: &[u8], len: u16) -> Vec<u8> {
     with_bytes(message, 5, &len.to_be_bytes())
 }
 
-/// The message with the byte at `at` replaced.
+/// Replaces the byte at `at`.
 pub(super) fn with_byte(message: &[u8], at: usize, byte: u8) -> Vec<u8> {
     with_bytes(message, at, &[byte])
 }
 
-/// The message with the bytes from `at` on replaced.
+/// Replaces the bytes from `at`.
 pub(super) fn with_bytes(message: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
     message[at..at + bytes.len()].copy_from_slice(bytes);
     message
 }
 
-/// The message without what is between `from` and `to`, with the length in its header that it has.
+/// Removes the bytes from `from` up to `to`, and adjusts the length in the header.
 pub(super) fn without(message: &[u8], from: usize, to: usize) -> Vec<u8> {
     let message = [&message[..from], &message[to..]].concat();
     let len = u16::try_from(message.len()).expect("a message is short");
     with_length(&message, len)
 }
 
-/// The message with `bytes` before its trailer, and the length in its header that it has.
+/// Inserts `bytes` before the trailer, and adjusts the length in the header.
 pub(super) fn with_more(message: &[u8], bytes: &[u8]) -> Vec<u8> {
     let at = message.len() - TRAILER_LEN;
     let message = [&message[..at], bytes, &message[at..]].concat();
@@ -122,7 +123,8 @@ pub(super) fn with_more(message: &[u8], bytes: &[u8]) -> Vec<u8> {
     with_length(&message, len)
 }
 
-/// The message with a few random changes; its header stays mostly intact, so that they get far.
+/// Makes a few random changes, rarely in the first 7 bytes, so that most messages pass the first
+/// checks.
 pub(super) fn mutated(message: &[u8], random: &mut Random) -> Vec<u8> {
     let mut message = message.to_vec();
     for _ in 0..1 + random.next() % 4 {

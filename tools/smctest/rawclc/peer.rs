@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer: its place on the wire, and how it plays its scripts, many at a time.
+//! The raw peer: its addresses, and the execution of scripts, many in parallel.
 
 use std::fs;
 use std::net::IpAddr;
@@ -36,39 +36,40 @@ use super::tcp::RawTcp;
 /// Time for the kernel to answer: its own limit is 6 s, and a debug kernel is slow.
 pub(super) const ANSWER: Duration = Duration::from_secs(25);
 
-/// Handshakes under way at a time. Most of them wait for something that does not come.
+/// Concurrent handshakes. Most of them wait for a timeout.
 const AT_ONCE: usize = 16;
 
-/// Time between two bytes of a peer that is slow on purpose.
+/// Pause between two bytes of a peer that is slow on purpose.
 const TRICKLE: Duration = Duration::from_millis(100);
 
 const ETH_P_IP: u16 = 0x0800;
 
-/// `PACKET_IGNORE_OUTGOING` of `SOL_PACKET`: not to hear what the others of us send.
+/// `SOL_PACKET`, `PACKET_IGNORE_OUTGOING`: do not receive frames that other sockets of this test
+/// send.
 const SOL_PACKET: i32 = 263;
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 
-/// What goes over TCP once both sides gave up SMC, there and back.
+/// Sent over TCP in each direction after a fallback.
 const PING: &[u8] = b"ping over TCP";
 const PONG: &[u8] = b"pong over TCP";
 
-/// What the server of the tests answers to its shortest request ([`crate::job::Job::One`]).
+/// Answer of the test server to its shortest request ([`crate::job::Job::One`]).
 const ONE: &[u8] = b"1";
 
-/// The peer's place on the wire.
+/// The peer and its addresses.
 pub(super) struct Peer<'a> {
     pub(super) context: &'a Context,
     device_index: u32,
     local_mac: [u8; 6],
     peer_mac: [u8; 6],
-    /// The peer's address, which no kernel owns.
+    /// An address that no kernel owns.
     pub(super) address: Ipv4Addr,
     server: Ipv4Addr,
-    /// A port of its own for each connection, so that none takes another's late segments.
+    /// Each connection uses a new port, so that none receives late segments of another.
     last_port: AtomicUsize,
 }
 
-/// How connect(2) and a talk over what it made went.
+/// Result of connect(2), and of a transfer on the connection.
 pub(super) enum Connected {
     Failed(Errno),
     Talked(Result<()>),
@@ -92,7 +93,7 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// A socket of its own on the wire.
+    /// Opens a packet socket on the wire.
     pub(super) fn wire(&self) -> Result<Socket> {
         let protocol = i32::from(ETH_P_IP.to_be());
         let wire = Socket::open(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
@@ -101,7 +102,7 @@ impl<'a> Peer<'a> {
         Ok(wire)
     }
 
-    /// Between the peer and the server, from a port of its own.
+    /// Returns a flow from the peer to the server, with a new local port.
     fn next_flow(&self, peer_port: u16) -> Flow {
         let port = self.last_port.fetch_add(1, Ordering::Relaxed) + 1;
         let mut flow = self.flow_of(peer_port);
@@ -110,7 +111,7 @@ impl<'a> Peer<'a> {
         flow
     }
 
-    /// Between the peer and the server, from no port.
+    /// Returns a flow from the peer to the server, without a local port.
     pub(super) fn flow_of(&self, peer_port: u16) -> Flow {
         Flow {
             local_mac: self.local_mac,
@@ -120,12 +121,12 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Connects to the server, as one that speaks SMC.
+    /// Connects to the server with the SMC option.
     pub(super) fn connect<'w>(&self, wire: &'w Socket) -> Result<RawTcp<'w>> {
         self.connect_to(wire, self.context.port)
     }
 
-    /// The same from an address that a kernel has: that must not answer what comes for it.
+    /// The same from an address that a kernel has, which must not answer the segments to it.
     pub(super) fn connect_from<'w>(
         &self,
         wire: &'w Socket,
@@ -136,13 +137,13 @@ impl<'a> Peer<'a> {
         RawTcp::connect(wire, flow)
     }
 
-    /// Connects to another port of the server's machine.
+    /// Connects to another port of the server's host.
     pub(super) fn connect_to<'w>(&self, wire: &'w Socket, port: u16) -> Result<RawTcp<'w>> {
         RawTcp::connect(wire, self.next_flow(port))
     }
 
-    /// Has `kernel` connect to this peer, in the server's namespace and with the address to connect
-    /// to, while `peer` plays the server.
+    /// Acts as a server. Runs `kernel` in the server's namespace with the address to connect to,
+    /// and `peer` with the accepted connection.
     pub(super) fn serve<T: Send>(
         &self,
         wire: &Socket,
@@ -165,7 +166,7 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// As [`Peer::serve`]; the kernel's side talks to the peer over TCP in the end.
+    /// As [`Peer::serve`]; the kernel's side transfers data over TCP in the end.
     pub(super) fn serve_talk(
         &self,
         wire: &Socket,
@@ -175,7 +176,7 @@ impl<'a> Peer<'a> {
         self.serve(wire, |address| connect_and_talk(context, address), peer)
     }
 
-    /// Takes a connection of the kernel to another port of this peer.
+    /// Accepts a connection of the kernel to another port of this peer.
     pub(super) fn listen_at(
         &self,
         wire: &Socket,
@@ -187,13 +188,13 @@ impl<'a> Peer<'a> {
         RawTcp::accept(wire, flow).and_then(|mut tcp| peer(&mut tcp))
     }
 
-    /// A word with the server of the tests, over TCP.
+    /// Exchanges a byte with the test server over TCP.
     pub(super) fn one_over_tcp(&self, tcp: &mut RawTcp<'_>) -> Result<()> {
         tcp.send(ONE)?;
         tcp.expect(ONE, ANSWER)
     }
 
-    /// Plays all scripts, several at a time; the results are in their order.
+    /// Runs all scripts, several in parallel; returns the results in the order of the scripts.
     pub(super) fn play_all(
         &self,
         scripts: &[Script],
@@ -223,13 +224,13 @@ impl<'a> Peer<'a> {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Plays the client towards the kernel's listening socket.
+    /// Runs a script as client of the kernel's listening socket.
     pub(super) fn play_client(&self, wire: &Socket, script: &Script) -> Result<()> {
         let mut tcp = self.connect(wire)?;
         play(&mut tcp, script, |tcp| self.one_over_tcp(tcp))
     }
 
-    /// Plays the server towards a connecting socket of the kernel.
+    /// Runs a script as server of a connecting socket of the kernel.
     pub(super) fn play_server(&self, wire: &Socket, script: &Script) -> Result<()> {
         let connected = self.serve_talk(wire, |tcp| play(tcp, script, answer_talk))?;
         match (script.answer, connected) {
@@ -242,7 +243,7 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// The kernel's side of a connection to the peer.
+/// Connects the kernel to the peer.
 fn connect_and_talk(context: &Context, address: SocketAddr) -> Result<Connected> {
     let socket = context.family.open(context.addr)?;
     socket.set_timeout(ANSWER)?;
@@ -252,7 +253,7 @@ fn connect_and_talk(context: &Context, address: SocketAddr) -> Result<Connected>
     Ok(Connected::Talked(talk(&socket)))
 }
 
-/// Talks to the peer over TCP.
+/// Transfers data over TCP.
 pub(super) fn talk(socket: &Socket) -> Result<()> {
     socket.send(PING, 0)?;
     let mut answer = [0; PONG.len()];
@@ -267,7 +268,7 @@ pub(super) fn answer_talk(tcp: &mut RawTcp<'_>) -> Result<()> {
     tcp.send(PONG)
 }
 
-/// Plays the steps, then looks at the kernel's answer; `talk` shows that TCP works.
+/// Executes the steps, then checks the kernel's answer. `talk` verifies that TCP works.
 fn play<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
@@ -303,7 +304,7 @@ fn play<'w>(
     Ok(())
 }
 
-/// Sends byte by byte, until the kernel does not listen any more.
+/// Sends byte by byte, until the kernel closes the connection.
 fn drip(tcp: &mut RawTcp<'_>, bytes: &[u8], pause: Duration) -> Result<()> {
     for byte in bytes {
         if tcp.listen(pause)? != End::Open {
@@ -350,7 +351,7 @@ fn judge<'w>(
     Ok(())
 }
 
-/// The reason in a DECLINE.
+/// Returns the reason of a DECLINE.
 pub(super) fn diagnosis(message: &[u8]) -> u32 {
     let bytes = message.get(16..20).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_be_bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest refuse`: a server that takes the SMC option and then does not want SMC, while a command
-//! connects to it.
+//! `smctest refuse`: a server that accepts the SMC option but then refuses the handshake, while a
+//! command connects to it.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use super::peer::ANSWER;
 use super::tcp::RawTcp;
 use super::Place;
 
-/// Where a DECLINE has its reason.
+/// Offset of the reason in a DECLINE.
 const DIAGNOSIS: usize = 16;
 
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ fn code(text: &str) -> Result<u32, String> {
     u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
 }
 
-/// Plays the server; fails if the command does.
+/// Runs the server; fails if the command does.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     netns::enter(context.client_netns.as_deref())?;
     let place = &arguments.place;
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     )
 }
 
-/// Answers the first message, and waits for the end.
+/// Answers the first message, and waits for the end of the connection.
 fn answer(tcp: &mut RawTcp<'_>, bytes: &[u8]) -> Result<()> {
     ensure!(tcp.message(ANSWER)?.is_some(), "no proposal came");
     tcp.send(bytes)?;

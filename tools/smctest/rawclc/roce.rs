@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RoCE v2 in user space: as much of a reliable queue pair as takes and answers the messages of a link.
+//! RoCE v2 in user space: the subset of a reliable queue pair that receives and answers the
+//! messages of a link.
 //!
 //! IBTA specification, annex A17 (frames, ICRC) and volume 1, chapter 9 (base transport header, ACK).
 
@@ -28,10 +29,10 @@ const PORT: u16 = 4791;
 
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
-/// Syndrome of a positive acknowledgement that says nothing of credits.
+/// Syndrome of a positive acknowledgement without credits.
 const ACK_UNLIMITED: u8 = 0x1f;
 
-/// Packet sequence numbers and numbers of queue pairs have 24 bits.
+/// Packet sequence numbers and queue pair numbers have 24 bits.
 const MASK: u32 = 0x00ff_ffff;
 
 /// Types of LLC messages, without the version.
@@ -41,7 +42,7 @@ const RESPONSE: u8 = 0x80;
 const REJECT: u8 = 0x40;
 const LLC_LEN: usize = 44;
 
-/// A message of a connection: its type, and the bits of its state by which it ends.
+/// Type of a CDC message, and the flags of its connection state that end the connection.
 const CDC: u8 = 0xfe;
 const CDC_STATE: usize = 25;
 const CLOSED: u8 = 0x40;
@@ -49,28 +50,28 @@ const ABORTED: u8 = 0x20;
 
 /// A queue pair of this peer.
 struct QueuePair {
-    /// That of the kernel.
+    /// The kernel's queue pair number.
     peer: u32,
-    /// What the kernel sends next.
+    /// The next packet sequence number from the kernel.
     expected: u32,
-    /// What we send next.
+    /// The next packet sequence number that we send.
     next: u32,
-    /// The kernel's name for its connection.
+    /// The kernel's alert token of its connection.
     token: [u8; 4],
-    /// The kernel has our answer to its CONFIRM_LINK.
+    /// The kernel has received our response to its CONFIRM LINK.
     is_confirmed: bool,
 }
 
 /// The queue pairs of one address.
 pub(super) struct Adapter {
     flow: Flow,
-    /// It says nothing to the end of a connection.
+    /// Does not answer the end of a connection.
     is_silent: bool,
     pairs: Mutex<HashMap<u32, QueuePair>>,
 }
 
 impl Adapter {
-    /// Between the two addresses of `flow`; its ports mean nothing.
+    /// Creates one between the two addresses of `flow`, whose ports are not used.
     pub(super) fn new(flow: Flow, is_silent: bool) -> Self {
         Self {
             flow,
@@ -83,8 +84,9 @@ impl Adapter {
         self.flow.local.0
     }
 
-    /// A queue pair `own`, connected to the kernel's `peer`, which begins at `expected`; ours begins at 0. The
-    /// kernel calls the connection on it `token`.
+    /// Adds a queue pair `own`, connected to the kernel's `peer`, whose first packet sequence
+    /// number is `expected`; ours is 0. `token` is the kernel's alert token of the connection on
+    /// it.
     pub(super) fn connect(&self, own: u32, peer: u32, expected: u32, token: [u8; 4]) {
         let pair = QueuePair {
             peer,
@@ -96,13 +98,13 @@ impl Adapter {
         self.pairs.lock().unwrap().insert(own, pair);
     }
 
-    /// Whether the kernel has our answer to the CONFIRM_LINK on that queue pair.
+    /// Returns whether the kernel has received our response to the CONFIRM LINK on that queue pair.
     pub(super) fn is_confirmed(&self, own: u32) -> bool {
         let pairs = self.pairs.lock().unwrap();
         pairs.get(&own).is_some_and(|pair| pair.is_confirmed)
     }
 
-    /// Answers what comes within `time`.
+    /// Answers packets that arrive within `time`.
     pub(super) fn serve(&self, wire: &Socket, time: Duration) -> Result<()> {
         let mut frame = vec![0; 1 << 16];
         poll_fd(wire, libc::POLLIN, time)?;
@@ -145,7 +147,7 @@ impl Adapter {
                     pair.next = (pair.next + 1) & MASK;
                 }
             }
-            // RDMA writes: they are the kernel's to send again, until it gives the link up.
+            // RDMA writes are not acknowledged: the kernel retransmits them until the link fails.
             _ => {}
         }
         Ok(())
@@ -158,7 +160,7 @@ impl Adapter {
     }
 }
 
-/// The answer to a message of the link, if it wants one: that it was heard, and no to another link.
+/// Returns the response to an LLC message, if it needs one: positive, but ADD LINK is rejected.
 fn response(message: &[u8], address: Ipv4Addr, pair: u32) -> Option<Vec<u8>> {
     let mut answer = message.get(..LLC_LEN)?.to_vec();
     if answer[3] & RESPONSE != 0 {
@@ -177,7 +179,7 @@ fn response(message: &[u8], address: Ipv4Addr, pair: u32) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// The answer to the end of a connection: its end here.
+/// Returns the answer to a CDC message that ends a connection, which ends our side, too.
 fn farewell(message: &[u8], token: [u8; 4]) -> Option<Vec<u8>> {
     if message.get(CDC_STATE)? & (CLOSED | ABORTED) == 0 {
         return None;
@@ -189,17 +191,17 @@ fn farewell(message: &[u8], token: [u8; 4]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// A packet of the kernel.
+/// A packet from the kernel.
 struct Packet<'a> {
     opcode: u8,
-    /// The queue pair that it is for.
+    /// The destination queue pair.
     pair: u32,
     number: u32,
     data: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a frame; `None` if it is not RoCE to this address.
+    /// Parses a frame; `None` unless it is RoCE to this address.
     fn parse(frame: &'a [u8], address: Ipv4Addr) -> Option<Self> {
         let ip = frame.get(ETHERNET_LEN..)?;
         let is_udp = frame.get(12..14)? == ETHERTYPE_IPV4 && *ip.get(9)? == PROTOCOL_UDP;
@@ -224,7 +226,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A frame; bit 31 of `number` asks for an acknowledgement.
+/// Builds a frame; bit 31 of `number` requests an acknowledgement.
 fn frame(flow: &Flow, opcode: u8, pair: u32, number: u32, data: &[u8]) -> Vec<u8> {
     let udp_len = UDP_LEN + BTH_LEN + data.len() + ICRC_LEN;
     let length = |len: usize| u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
@@ -259,7 +261,7 @@ fn frame(flow: &Flow, opcode: u8, pair: u32, number: u32, data: &[u8]) -> Vec<u8
     .concat()
 }
 
-/// The checksum over all that does not change on the way; the rest counts as ones.
+/// Returns the ICRC, which covers the invariant fields; the others count as ones.
 fn icrc(ip: &[u8], udp: &[u8], bth: &[u8], data: &[u8]) -> [u8; ICRC_LEN] {
     let (mut ip, mut udp, mut bth) = (ip.to_vec(), udp.to_vec(), bth.to_vec());
     for at in [1, 8, 10, 11] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a peer does, and how the kernel has to answer.
+//! What a peer sends, and how the kernel must answer.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(super) enum Step {
     Send(Vec<u8>),
     /// Sends bytes one by one.
     Drip(Vec<u8>),
-    /// The same, slowly.
+    /// Sends bytes one by one, with pauses.
     Trickle(Vec<u8>),
     /// Waits for a message.
     Receive,
@@ -25,25 +25,25 @@ pub(super) enum Step {
     Reset,
 }
 
-/// How the kernel answers in the end.
+/// The final reaction of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// With a message, or with the end of the connection.
+    /// A message, or the end of the connection.
     Any,
-    /// With the end of the connection. If it was the kernel that connected, connect(2) says this.
+    /// The end of the connection. If the kernel had connected, connect(2) fails with this errno.
     Lost(Errno),
-    /// With a DECLINE for this reason, and goes on over TCP.
+    /// A DECLINE with this reason, then TCP.
     Declined(u32),
-    /// With nothing, and goes on over TCP.
+    /// No message, then TCP.
     Tcp,
 }
 
-/// What one peer does.
+/// A test case for one peer.
 pub(super) struct Script {
     pub(super) name: String,
     pub(super) steps: Vec<Step>,
     pub(super) answer: Answer,
-    /// Seconds in which the answer comes, from the beginning of the last step on.
+    /// Allowed seconds from the beginning of the last step until the answer.
     pub(super) takes: Range<u64>,
 }
 
@@ -57,16 +57,16 @@ impl Script {
         }
     }
 
-    /// The kernel has to wait for something that does not come: at least `from` seconds, and not
-    /// much longer.
+    /// The kernel must time out: the answer takes at least `from` seconds, and not much longer.
     pub(super) fn after(mut self, from: u64) -> Self {
-        // The kernel's time began somewhat earlier.
+        // The kernel's timer started somewhat earlier.
         self.takes = from - 1..from + PROMPT;
         self
     }
 }
 
-/// Has those come last after which the kernel avoids the path to the peer for a while, as none of its packets came.
+/// Moves those scripts to the end after which the kernel avoids the path to the peer for a while,
+/// since no RDMA packet arrived.
 pub(super) fn silent_last(mut scripts: Vec<Script>) -> Vec<Script> {
     scripts.sort_by_key(|script| {
         matches!(
@@ -77,10 +77,10 @@ pub(super) fn silent_last(mut scripts: Vec<Script>) -> Vec<Script> {
     scripts
 }
 
-/// Seconds in which a debug kernel on a loaded machine does what it could do at once.
+/// Seconds that a debug kernel on a loaded machine may take for an immediate answer.
 const PROMPT: u64 = 10;
 
-/// Gives each script a peer of its own.
+/// Assigns each script a peer with its own identity.
 pub(super) struct Peers {
     address: Ipv4Addr,
     last: u16,
@@ -91,7 +91,7 @@ impl Peers {
         Self { address, last: 0 }
     }
 
-    /// The messages of another peer.
+    /// Returns the messages of the next peer.
     pub(super) fn next(&mut self) -> Messages {
         self.last += 1;
         Messages::of(self.address, self.last)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server may do to a connecting socket: everything but a proper handshake.
+//! Scripts of a server of a connecting socket: everything but a correct handshake.
 
 use smc_user::Errno;
 
@@ -29,11 +29,11 @@ use super::script::Step::Reset;
 use super::script::Step::Send;
 use super::script::Step::Trickle;
 
-/// Time that the kernel waits for a message, and for a new link to work.
+/// Seconds that the kernel waits for a message, and for a new link to work.
 const HANDSHAKE_S: u64 = 6;
 const LINK_S: u64 = 2;
 
-/// All of it.
+/// Returns all scripts.
 pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) -> Vec<Script> {
     let mut scripts = silence(&peers.next());
     scripts.extend(answers(&peers.next()));
@@ -46,7 +46,7 @@ pub(super) fn scripts(peers: &mut Peers, mutations: u32, random: &mut Random) ->
     scripts
 }
 
-/// Peers that stop in the middle, or never begin.
+/// Peers that send only part of a message, or nothing.
 fn silence(m: &Messages) -> Vec<Script> {
     let half = || m.accept[..50].to_vec();
     let script = Script::new;
@@ -82,12 +82,12 @@ fn silence(m: &Messages) -> Vec<Script> {
     ]
 }
 
-/// The kernel's proposal, and then this.
+/// Receives the kernel's proposal, then sends `bytes`.
 fn accept_with(name: impl Into<String>, bytes: Vec<u8>, answer: Answer) -> Script {
     Script::new(name, vec![Receive, Send(bytes)], answer)
 }
 
-/// What is no accept.
+/// Messages that are no ACCEPT.
 fn answers(m: &Messages) -> Vec<Script> {
     let lost = Lost(Errno::EPROTO);
     let mut scripts = vec![
@@ -139,7 +139,7 @@ fn answers(m: &Messages) -> Vec<Script> {
     scripts
 }
 
-/// Choices that were not offered, or that cannot be right.
+/// ACCEPT messages that were not offered, or are invalid.
 fn accepts(m: &Messages) -> Vec<Script> {
     const RMBE_INDEX: usize = 45;
     const SIZE_MTU: usize = 50;

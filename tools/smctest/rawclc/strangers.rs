@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest strangers`: first contacts, each under another identity, whose link groups are left behind.
+//! `smctest strangers`: first contacts, each with another identity, whose link groups remain
+//! unused.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;
@@ -30,22 +31,22 @@ use super::peer::ANSWER;
 use super::roce::Adapter;
 use super::Place;
 
-/// Where ACCEPT and CONFIRM have the queue pair, the connection's token, and the queue pair's first packet sequence
-/// number.
+/// Offsets in ACCEPT and CONFIRM: queue pair number, alert token, and first packet sequence number.
 const QUEUE_PAIR: usize = 38;
 const TOKEN: usize = 46;
 const FIRST_NUMBER: usize = 61;
 
-/// The reason for which too many groups are declined: memory.
+/// The reason when too many link groups are declined: out of memory.
 const DECLINE_MEMORY: u32 = 0x0101_0000;
 
-/// First contacts at a time.
+/// Concurrent first contacts.
 const AT_ONCE: usize = 4;
 
-/// From our last word of a first contact until the kernel's side has accepted the connection.
+/// Time from our last message of a first contact until the kernel's side has accepted the
+/// connection.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// How often the kernel's link groups are counted.
+/// Interval between counts of the kernel's link groups.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
@@ -70,7 +71,7 @@ pub(crate) struct Arguments {
     most: usize,
 }
 
-/// How many first contacts came to what.
+/// Results of the first contacts.
 #[derive(Default)]
 struct Counts {
     next: AtomicUsize,
@@ -79,7 +80,8 @@ struct Counts {
     is_over: AtomicBool,
 }
 
-/// Makes them all; fails if there are ever too many groups, or one fails otherwise than for their number.
+/// Runs all first contacts; fails if there were too many link groups at any time, or one fails for
+/// another reason than their number.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
@@ -135,7 +137,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Plays the RDMA device of an address, until all is over.
+/// Answers for the RDMA device of an address, until the test is over.
 fn serve(peer: &Peer<'_>, adapter: &Adapter, counts: &Counts) -> Result<()> {
     netns::enter(peer.context.client_netns.as_deref())?;
     let wire = peer.wire()?;
@@ -145,7 +147,7 @@ fn serve(peer: &Peer<'_>, adapter: &Adapter, counts: &Counts) -> Result<()> {
     Ok(())
 }
 
-/// Makes first contacts, until all threads have made `count`.
+/// Makes first contacts, until all threads together have made `count`.
 fn contacts(peers: &[Peer<'_>], adapters: &[Adapter], count: usize, counts: &Counts) -> Result<()> {
     let context = peers.first().context("no peer")?.context;
     netns::enter(context.client_netns.as_deref())?;
@@ -163,7 +165,7 @@ fn contacts(peers: &[Peer<'_>], adapters: &[Adapter], count: usize, counts: &Cou
     }
 }
 
-/// Counts the link groups now and then, and says how many there were at most.
+/// Counts the link groups periodically; returns the maximum.
 fn count_groups(is_over: &AtomicBool) -> Result<usize> {
     let mut most = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -173,7 +175,7 @@ fn count_groups(is_over: &AtomicBool) -> Result<usize> {
     Ok(most)
 }
 
-/// One first contact, whose connection is reset once it is there.
+/// Makes one first contact, whose connection is reset once it is established.
 fn contact(
     peer: &Peer<'_>,
     adapter: &Adapter,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP in user space, for a peer that says it speaks SMC and then sends whatever it likes.
+//! TCP in user space, for a peer that announces SMC and then sends arbitrary data.
 //!
-//! The kernel puts the SMC option into a SYN only for its own SMC sockets, which then send proper
-//! messages. This peer has an address that no kernel owns, on a wire that loses and reorders
-//! nothing, so that it repeats nothing but its SYN: a listener that closes at that moment drops it
-//! without an answer.
+//! The kernel sets the SMC option only in the SYN of its own SMC sockets, which then send valid
+//! messages. This peer has an address that no kernel owns, on a wire that neither loses nor
+//! reorders packets. Therefore it retransmits nothing but its SYN, which a listener that is just
+//! being closed drops without an answer.
 
 use std::mem;
 use std::time::Duration;
@@ -27,22 +27,22 @@ use super::frame::PSH;
 use super::frame::RST;
 use super::frame::SYN;
 
-/// What a segment carries at most: the maximum segment size in our SYN, and theirs is larger.
+/// Maximum segment size, bytes: that in our SYN; the kernel's is larger.
 const SEGMENT_LEN: usize = 1280;
 
-/// Longest wait for an answer of the kernel's TCP, which may have to repeat it.
+/// Longest wait for an answer of the kernel's TCP, which may have to retransmit.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// After this time without an answer a SYN is repeated.
+/// Time after which an unanswered SYN is retransmitted.
 const REPEAT: Duration = Duration::from_millis(200);
 
-/// Sequence number of our SYN.
+/// Initial sequence number.
 const FIRST: u32 = 0x1000;
 
-/// Length of a message's header: what makes an answer.
+/// Length of a CLC message header, bytes.
 const HEADER_LEN: usize = 8;
 
-/// How the stream from the peer stands.
+/// State of the stream from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// More may come.
@@ -119,7 +119,7 @@ impl<'a> RawTcp<'a> {
         }
     }
 
-    /// Sends data, in as many segments as it takes.
+    /// Sends data, in as many segments as necessary.
     pub(super) fn send(&mut self, data: &[u8]) -> Result<()> {
         for part in data.chunks(SEGMENT_LEN) {
             self.transmit(ACK | PSH, part)?;
@@ -127,7 +127,7 @@ impl<'a> RawTcp<'a> {
         Ok(())
     }
 
-    /// Closes this direction.
+    /// Sends a FIN.
     pub(super) fn close(&mut self) -> Result<()> {
         self.transmit(ACK | FIN, &[])
     }
@@ -137,8 +137,8 @@ impl<'a> RawTcp<'a> {
         self.transmit(ACK | RST, &[])
     }
 
-    /// Receives the next message of the handshake; `None` if the stream ends before it is complete, or
-    /// the time is over.
+    /// Receives the next CLC message; `None` if the stream ends before it is complete, or on
+    /// timeout.
     pub(super) fn message(&mut self, time: Duration) -> Result<Option<Vec<u8>>> {
         let start = Instant::now();
         if !self.receive(HEADER_LEN, time)? {
@@ -148,7 +148,7 @@ impl<'a> RawTcp<'a> {
         self.take_bytes(len, time.saturating_sub(start.elapsed()))
     }
 
-    /// Receives these bytes and nothing else.
+    /// Receives exactly these bytes.
     pub(super) fn expect(&mut self, wanted: &[u8], time: Duration) -> Result<()> {
         self.receive(wanted.len(), time)?;
         ensure!(
@@ -160,7 +160,7 @@ impl<'a> RawTcp<'a> {
         Ok(())
     }
 
-    /// Receives so many bytes, or `None` if the stream ends before, or the time is over.
+    /// Receives `len` bytes; `None` if the stream ends before, or on timeout.
     pub(super) fn take_bytes(&mut self, len: usize, time: Duration) -> Result<Option<Vec<u8>>> {
         if !self.receive(len, time)? {
             return Ok(None);
@@ -169,14 +169,14 @@ impl<'a> RawTcp<'a> {
         Ok(Some(mem::replace(&mut self.received, rest)))
     }
 
-    /// Waits until the stream ends, for the time given at most, and says whether it did.
+    /// Waits until the stream ends, at most for `time`; returns its state.
     pub(super) fn listen(&mut self, time: Duration) -> Result<End> {
         self.receive(usize::MAX, time)?;
         Ok(self.end)
     }
 
-    /// Receives until there are `len` bytes, the peer ends the stream, or the time is over; says
-    /// whether they are there.
+    /// Receives until there are `len` bytes, the peer ends the stream, or on timeout; returns
+    /// whether there are `len` bytes.
     fn receive(&mut self, len: usize, time: Duration) -> Result<bool> {
         let start = Instant::now();
         while self.received.len() < len && self.end == End::Open {
@@ -205,7 +205,7 @@ impl<'a> RawTcp<'a> {
                 self.end = End::Closed;
             }
         }
-        // A repeated segment is acknowledged again.
+        // Retransmitted segments are acknowledged again.
         self.transmit(ACK, &[])
     }
 
@@ -214,7 +214,7 @@ impl<'a> RawTcp<'a> {
         answer.context("no answer from the kernel's TCP")
     }
 
-    /// The next segment of this kind, `None` if there is none within `time`.
+    /// Returns the next segment that `wanted` accepts, `None` on timeout.
     fn wait_for(
         &mut self,
         wanted: impl Fn(&Segment) -> bool,
@@ -235,7 +235,7 @@ impl<'a> RawTcp<'a> {
         self.transmit(SYN, &[])
     }
 
-    /// The next segment of this connection, `None` if there is none within `time`.
+    /// Returns the next segment of this connection, `None` on timeout.
     fn next(&mut self, time: Duration) -> Result<Option<Segment>> {
         let start = Instant::now();
         let mut frame = vec![0; 1 << 16];
@@ -245,7 +245,7 @@ impl<'a> RawTcp<'a> {
                 Ok(len) => {
                     let bytes = frame.get(..len).unwrap_or_default();
                     let segment = Segment::parse(bytes, self.flow.local);
-                    // A listener takes any peer's port; a connection only its own.
+                    // A listener accepts any remote port, a connection only its own.
                     let is_ours = |segment: &Segment| {
                         self.flow.peer.1 == 0 || segment.source_port == self.flow.peer.1
                     };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answers of the kernel as text.
+//! Results of calls as text.
 
 use smc_user::Address;
 use smc_user::Errno;
 use smc_user::Received;
 use smc_user::Result;
 
-/// A value that has a short form in an answer.
+/// A value that can be printed in a result.
 pub(super) trait Text {
     fn text(&self) -> String;
 }
@@ -36,7 +36,7 @@ impl Text for bool {
     }
 }
 
-/// Poll events, in hexadecimal as the kernel's headers have them.
+/// Poll events, in hexadecimal as in the kernel's headers.
 impl Text for i16 {
     fn text(&self) -> String {
         format!("{self:#x}")
@@ -87,7 +87,7 @@ impl<T: Text> Text for Result<T> {
     }
 }
 
-/// Joins answers with blanks: `answer![a, b]`.
+/// Joins results with blanks: `answer![a, b]`.
 macro_rules! answer {
     ($($value:expr),+ $(,)?) => {
         Ok([$(crate::semantics::answer::Text::text(&$value)),+].join(" "))

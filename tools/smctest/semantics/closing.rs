@@ -18,7 +18,7 @@ use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
 use crate::semantics::Row;
 
-/// Sends until it fails, and returns the error: after a reset the first send may still be taken.
+/// Sends until that fails, and returns the errno: after a reset the first send may still succeed.
 fn send_error(socket: &Socket) -> anyhow::Result<Errno> {
     let mut error = None;
     await_true("an error of send", || {

@@ -24,7 +24,7 @@ use crate::semantics::Row;
 
 const DONTWAIT: i32 = libc::MSG_DONTWAIT;
 
-/// Receives until nothing more comes for a while; returns how much did.
+/// Receives `len` bytes, or until no more arrive; returns their number.
 fn drain(socket: &Socket, len: usize) -> usize {
     let (mut buffer, mut total) = (vec![0; 1 << 16], 0);
     while total < len {
@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Row] = &[
         let pair = rig.pair()?;
         pair.deliver(b"hello")?;
         pair.server.recv(&mut [0; 5], 0)?;
-        // SMC tells the sender late, so that it has to be asked for by more data.
+        // An SMC receiver may delay the update of its consumer cursor.
         let _ = await_true("an empty queue", || {
             pair.client.ioctl_int(SIOCOUTQ) == Ok(0)
         });
@@ -142,7 +142,7 @@ pub(super) const ROWS: &[Row] = &[
             let at_once = pair.server.recv(&mut [], DONTWAIT);
             pair.server.set_timeout(Duration::from_millis(200))?;
             let start = Instant::now();
-            // The C module waits as well, and says 0 then.
+            // The C module blocks as well, then returns 0.
             let _ = pair.server.recv(&mut [], 0);
             answer![at_once, start.elapsed() >= Duration::from_millis(150)]
         },
@@ -205,7 +205,7 @@ pub(super) const ROWS: &[Row] = &[
             fill(&pair.client);
             pair.client.set_timeout(Duration::from_millis(200))?;
             let sent = pair.client.send(b"x", 0);
-            // A close with data to send waits for a peer that may read.
+            // close(2) with unsent data waits for a peer that can still read.
             drop(pair.server);
             answer![sent]
         },

@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
     .c_is_wrong("it is refused"),
     Row::same("with an unknown family", "true", |rig| {
         let result = rig.open()?.connect(Address::of_family(99, 28));
-        // The C module says EINVAL, TCP EAFNOSUPPORT.
+        // The C module returns EINVAL, TCP EAFNOSUPPORT.
         answer![result.is_err()]
     }),
     Row::same(
@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Row] = &[
             let _ = socket.connect(address);
             await_events(&socket, libc::POLLOUT)?;
             let second = socket.connect(address);
-            // TCP gives 0 too if nothing but the connection itself has been noticed so far.
+            // TCP also returns 0 if no call has observed the connection before.
             let second = if second.is_ok() && rig.context.family == crate::family::Family::Tcp {
                 Err(Errno::EISCONN)
             } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets that become SMC sockets by TCP_ULP: before and after they are used, and while others
-//! use them.
+//! TCP sockets that TCP_ULP converts to SMC sockets: before and after use, and concurrently with
+//! it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -31,14 +31,14 @@ use crate::watch::Watch;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 const SO_ZEROCOPY: i32 = 60;
 
-/// A TCP socket at the client.
+/// Opens a TCP socket at the client.
 fn tcp(rig: &Rig<'_>) -> Result<Socket> {
     let socket = Family::Tcp.open(rig.context.addr)?;
     socket.set_timeout(SOON)?;
     Ok(socket)
 }
 
-/// A TCP socket at the server.
+/// Opens a TCP socket at the server.
 fn server_tcp(rig: &Rig<'_>) -> Result<Socket> {
     netns::inside(rig.context.server_netns.as_deref(), || tcp(rig))
 }
@@ -47,7 +47,7 @@ fn convert(socket: &Socket) -> smc_user::Result<()> {
     socket.set_option(libc::IPPROTO_TCP, libc::TCP_ULP, b"smc")
 }
 
-/// Whether data goes both ways between the socket and a server, by SMC.
+/// Returns whether data passes between the socket and a server in both directions, over SMC.
 fn works(rig: &Rig<'_>, socket: &Socket) -> Result<bool> {
     let (listener, address) = rig.listener()?;
     socket.connect(address)?;
@@ -69,7 +69,7 @@ fn echoes(client: &Socket, server: &Socket) -> Result<bool> {
     Ok((there, back) == (5, 4))
 }
 
-/// Options that the application reads back as it set them.
+/// Options that getsockopt(2) returns as they were set.
 const OPTIONS: &[(i32, i32, i32)] = &[
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 77),
@@ -88,12 +88,12 @@ const OPTIONS: &[(i32, i32, i32)] = &[
     (libc::IPPROTO_IP, libc::IP_FREEBIND, 1),
 ];
 
-/// What becomes of options of one family in the other is of no interest.
+/// Returns whether options of this level apply to the IP version under test.
 fn applies(rig: &Rig<'_>, level: i32) -> bool {
     level != libc::IPPROTO_IP || rig.context.addr.is_ipv4()
 }
 
-/// Some call on a socket that others convert.
+/// Makes one of several calls on a socket that other threads convert.
 fn any_call(socket: &Socket, address: SocketAddr, kind: u32) {
     match kind % 8 {
         0 => drop(convert(socket)),
@@ -116,7 +116,7 @@ fn any_call(socket: &Socket, address: SocketAddr, kind: u32) {
     }
 }
 
-/// Sockets that eight threads use while they are converted, and which are closed meanwhile.
+/// Converts and closes sockets while eight threads use them; returns the number of rounds.
 fn race(rig: &Rig<'_>, time: Duration) -> Result<u32> {
     let (listener, address) = rig.listener()?;
     listener.set_nonblocking(true)?;
@@ -250,7 +250,7 @@ pub(super) const ROWS: &[Row] = &[
                 socket.set_option_int(level, name, value)?;
             }
         }
-        // One option may have changed another.
+        // Read all before, since setting one option may change another.
         let read = |level, name| socket.option_int(level, name);
         let before: Vec<_> = OPTIONS.iter().map(|o| read(o.0, o.1)).collect();
         convert(&socket)?;

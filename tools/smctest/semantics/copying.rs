@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other ways to move data than send and receive: splice, tee, sendfile, vectors of buffers.
+//! Data transfer by other calls than send and receive: splice, tee, sendfile, vectors of buffers.
 
 use std::fs::File;
 use std::io::pipe;
@@ -23,10 +23,10 @@ use smc_user::Socket;
 use crate::semantics::answer::answer;
 use crate::semantics::Row;
 
-/// A file that is long enough and the same at each look.
+/// A file that is long enough and does not change.
 const LONG_FILE: &str = "/proc/self/exe";
 
-/// The socket as a file, for calls of files.
+/// Returns a duplicate of the socket as a file, for file operations.
 fn as_file(socket: &Socket) -> Result<File> {
     Ok(File::from(OwnedFd::from(socket.duplicate()?)))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `epoll`, level and edge triggered, also when it was set up before the connection was.
+//! `epoll`, level and edge triggered, also if set up before the connection was established.
 
 use nix::sys::epoll::EpollFlags;
 
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Row] =
                 let watch = Watch::new(&pair.client, EpollFlags::EPOLLOUT | EpollFlags::EPOLLET)?;
                 pair.client.set_nonblocking(true)?;
                 let mut len = 0;
-                // Settling may meet acknowledgements: fill again until it stays full.
+                // Acknowledgements may arrive meanwhile: fill again until the buffer stays full.
                 loop {
                     let more = fill(&pair.client);
                     watch.settle()?;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest forms`: every socket call in every form that programs use, with every argument given and left out.
+//! `smctest forms`: every socket call in every form that programs use, with every argument given
+//! and omitted.
 //!
-//! Nothing is expected of a call but what TCP answers in the same run. Where an SMC socket answers something else,
-//! the form says what, and why. What the memory checker of the kernel says of it counts as well.
+//! The expected result is what TCP returns in the same run. Where an SMC socket returns something
+//! else, the form contains that result and the reason. Reports of the kernel's memory checker count
+//! as failures, too.
 
 mod control;
 mod files;
@@ -36,14 +38,14 @@ pub(crate) struct Arguments {
     only: String,
 }
 
-/// What an SMC socket answers instead of what TCP does.
+/// The result of an SMC socket where it differs from that of TCP.
 struct Exception {
     families: &'static [Family],
     answer: &'static str,
     why: &'static str,
 }
 
-/// One call in one form, with its answer as text.
+/// One call in one form, with its result as text.
 struct Form {
     name: &'static str,
     run: fn(&Rig<'_>) -> Result<String>,
@@ -62,7 +64,7 @@ impl Form {
         }
     }
 
-    /// The form, to which sockets of these families may give another answer.
+    /// Allows another result for sockets of these families.
     const fn except(
         mut self,
         families: &'static [Family],
@@ -93,7 +95,7 @@ const TABLES: &[(&str, &[Form])] = &[
     ("io_uring", uring::FORMS),
 ];
 
-/// The beginning of an answer that says why a form cannot be tried on this kernel.
+/// Prefix of a result that explains why a form cannot be tested on this kernel.
 const NOT_RUN: &str = "not run: ";
 
 /// Runs all forms on all families; prints KTAP.

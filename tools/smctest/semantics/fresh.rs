@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that nothing has been done to, and the ways to ask for one.
+//! New sockets, and the arguments of socket(2).
 
 use std::net::SocketAddr;
 

@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("accepts connections: the option", "0 true", |rig| {
         let read =
             |socket: &smc_user::Socket| socket.option_int(libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
-        // Of a converted socket the kernel asks the TCP socket that it was.
+        // For a converted socket, the kernel queries the original TCP socket.
         let expected = i32::from(rig.context.family != Family::Ulp);
         answer![
             read(&rig.open_server()?),
@@ -235,7 +235,7 @@ pub(super) const ROWS: &[Row] = &[
             let failed = socket.listen(1);
             socket.set_nonblocking(true)?;
             let connected = socket.connect(address);
-            // Asleep until the events of TCP wake it.
+            // Blocks until events of the TCP socket wake it.
             let events = poll_fd(&socket, libc::POLLOUT, SOON);
             drop(other);
             answer![failed, connected, events]
@@ -282,7 +282,7 @@ pub(super) const ROWS: &[Row] = &[
         listener.bind(SocketAddr::new(rig.context.addr, 0))?;
         listener.listen(1)?;
         let address = local(&listener)?;
-        // A request that was dropped is repeated after 1, 3 and 7 s.
+        // A dropped SYN is retransmitted after 1, 3 and 7 s.
         listener.set_timeout(4 * SOON)?;
         let talk = || -> anyhow::Result<usize> {
             let client = rig.open()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options: those of SMC, those of TCP and IP below it, and what they must not do.
+//! Socket options: those of SMC, those of TCP and IP, and side effects that they must not have.
 
 use std::thread;
 use std::time::Instant;
@@ -23,7 +23,7 @@ const TCP_ULP: i32 = 31;
 const IPV6_MTU_DISCOVER: i32 = 23;
 const IP_MULTICAST_LOOP: i32 = 34;
 
-/// Whether a connection still goes the way it would, after its client was prepared.
+/// Returns whether a connection uses the usual path after `prepare` was called for the client.
 fn path_is_kept(
     rig: &Rig<'_>,
     prepare: impl FnOnce(&Socket) -> anyhow::Result<()>,
@@ -239,7 +239,7 @@ pub(super) const ROWS: &[Row] = &[
                 client.set_option_int(level, name, 1)?;
                 Ok(())
             });
-            // TCP itself refuses the option on a socket that connects; either way there is data.
+            // TCP itself refuses the option on a connecting socket; data must pass in either case.
             let pair = pair.or_else(|_| rig.pair())?;
             let mut buffer = [0; 5];
             pair.client.send(b"hello", 0)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets in the state that a row starts from.
+//! Creates sockets in the initial states of the rows.
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -19,19 +19,19 @@ use smc_user::Socket;
 use crate::context::Context;
 use crate::netns;
 
-/// Longest time for something that has to happen.
+/// Longest time for an expected event.
 pub(super) const SOON: Duration = Duration::from_secs(5);
 
-/// Time in which something that must not happen would have happened.
+/// Time to wait for an event that must not occur.
 pub(super) const WHILE: Duration = Duration::from_millis(150);
 
-/// How often a value that has to change is read.
+/// Polling interval.
 const STEP: Duration = Duration::from_millis(5);
 
-/// The two ends' namespaces and addresses.
+/// The namespaces and addresses of both ends.
 pub(crate) struct Rig<'a> {
     pub(super) context: &'a Context,
-    /// How long threads race.
+    /// Duration of race tests.
     pub(super) race: Duration,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Rig<'a> {
         Ok(Self { context, race })
     }
 
-    /// The network namespace of the client, or else that of the server.
+    /// Returns the network namespace of the client or of the server.
     pub(crate) fn netns(&self, is_client: bool) -> Option<&str> {
         let Context {
             client_netns,
@@ -63,14 +63,14 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// A fresh socket at the client.
+    /// Opens a socket at the client.
     pub(crate) fn open(&self) -> Result<Socket> {
         let socket = self.context.family.open(self.context.addr)?;
         socket.set_timeout(SOON)?;
         Ok(socket)
     }
 
-    /// A fresh socket at the server.
+    /// Opens a socket at the server.
     pub(super) fn open_server(&self) -> Result<Socket> {
         netns::inside(self.context.server_netns.as_deref(), || {
             let socket = self.context.server_family().open(self.context.addr)?;
@@ -79,7 +79,7 @@ impl<'a> Rig<'a> {
         })
     }
 
-    /// A listener at a port that the kernel chooses.
+    /// Opens a listener at a port that the kernel chooses.
     pub(crate) fn listener(&self) -> Result<(Socket, SocketAddr)> {
         let listener = self.open_server()?;
         listener.bind(SocketAddr::new(self.context.addr, 0))?;
@@ -88,12 +88,12 @@ impl<'a> Rig<'a> {
         Ok((listener, address))
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub(crate) fn pair(&self) -> Result<Pair> {
         self.pair_with(|_| Ok(()))
     }
 
-    /// A connection whose client was prepared before it connected.
+    /// Opens a connection; calls `prepare` for the client before connect(2).
     pub(super) fn pair_with(&self, prepare: impl FnOnce(&Socket) -> Result<()>) -> Result<Pair> {
         let (listener, address) = self.listener()?;
         let client = self.open()?;
@@ -109,22 +109,22 @@ impl<'a> Rig<'a> {
         })
     }
 
-    /// The way that an ordinary connection takes here.
+    /// Returns the path that connections use here.
     pub(crate) fn path(&self) -> Result<Path> {
         Ok(Path::of(&self.pair()?.client)?)
     }
 
-    /// An address at which nobody listens.
+    /// Returns an address without a listener.
     pub(crate) fn refusing(&self) -> Result<SocketAddr> {
         let (listener, address) = self.listener()?;
         drop(listener);
-        // The listener's port is free once its release is complete.
+        // The port is free once the release of the listener is complete.
         let probe = self.open()?;
         await_true("a free port", || probe.connect(address).is_err())?;
         Ok(address)
     }
 
-    /// The unspecified address, to which a socket of either end can be bound.
+    /// Returns the unspecified address, to which a socket of either end can be bound.
     pub(super) fn any(&self) -> SocketAddr {
         let ip = match self.context.addr {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -133,17 +133,18 @@ impl<'a> Rig<'a> {
         SocketAddr::new(ip, 0)
     }
 
-    /// An address of the same network with no machine behind it: a connection stays pending.
+    /// Returns an address of the same network that does not answer SYNs: a connection stays
+    /// pending.
     pub(crate) fn silent(&self) -> SocketAddr {
         self.nearby(0x99, 99)
     }
 
-    /// An address of the same network which nobody answers for.
+    /// Returns an address of the same network that answers neither ARP nor neighbour discovery.
     pub(crate) fn missing(&self) -> SocketAddr {
         self.nearby(0x98, 98)
     }
 
-    /// An address to which no route leads: one set aside for documentation.
+    /// Returns an address without a route, from a documentation prefix.
     pub(crate) fn unrouted(&self) -> SocketAddr {
         let ip = match self.context.addr {
             IpAddr::V4(_) => IpAddr::from([203, 0, 113, 1]),
@@ -152,7 +153,7 @@ impl<'a> Rig<'a> {
         SocketAddr::new(ip, 9)
     }
 
-    /// An address of the same network, by its last part.
+    /// Returns an address of the same network with this last part.
     fn nearby(&self, last_v6: u16, last_v4: u8) -> SocketAddr {
         let ip = match self.context.addr {
             IpAddr::V4(ip) => {
@@ -170,20 +171,20 @@ impl<'a> Rig<'a> {
 }
 
 impl Pair {
-    /// Sends from the client and waits until the server can read.
+    /// Sends from the client, and waits until the server can read the data.
     pub(super) fn deliver(&self, data: &[u8]) -> Result<()> {
         self.client.send(data, 0)?;
         self.await_queued(data.len())
     }
 
-    /// Waits until `len` bytes wait at the server.
+    /// Waits until `len` bytes are in the server's receive queue.
     pub(super) fn await_queued(&self, len: usize) -> Result<()> {
         await_true("data at the server", || {
             self.server.ioctl_int(FIONREAD) == Ok(i32::try_from(len).unwrap_or(-1))
         })
     }
 
-    /// Waits until the server sees the client's end of stream.
+    /// Waits until the server sees the end of the stream.
     pub(super) fn await_end(&self) -> Result<()> {
         await_true("the end of the stream", || {
             events(&self.server) & libc::POLLRDHUP != 0
@@ -191,25 +192,25 @@ impl Pair {
     }
 }
 
-/// Bytes to read.
+/// Number of bytes that can be read.
 pub(crate) const FIONREAD: u64 = 0x541b;
-/// Bytes that the peer has not acknowledged, or with SMC not read.
+/// Number of bytes that the peer has not acknowledged, or, with SMC, not read.
 pub(super) const SIOCOUTQ: u64 = 0x5411;
-/// Bytes not sent.
+/// Number of bytes not sent.
 pub(super) const SIOCOUTQNSD: u64 = 0x894b;
-/// Whether the urgent mark is next.
+/// Whether the read position is at the urgent mark.
 pub(crate) const SIOCATMARK: u64 = 0x8905;
 
-/// The events there are now, of all kinds.
+/// Returns the current poll events.
 pub(crate) fn events(socket: &Socket) -> i16 {
     let all = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLRDHUP;
     poll_fd(socket, all, Duration::ZERO).unwrap_or(-1)
 }
 
-/// Sends without blocking until nothing more is taken; returns how much was.
+/// Sends without blocking until the buffers are full; returns the number of bytes.
 pub(super) fn fill(socket: &Socket) -> usize {
     let (buffer, mut total) = ([0x11; 4096], 0);
-    // Acknowledgements still on their way may make room: full is what stays full.
+    // Acknowledgements in flight may free space: try again after a while.
     loop {
         match socket.send(&buffer, libc::MSG_DONTWAIT) {
             Ok(len) => total += len,
@@ -224,7 +225,7 @@ pub(super) fn fill(socket: &Socket) -> usize {
     }
 }
 
-/// Waits until one of `wanted` is there and returns all events then.
+/// Waits until one of the events `wanted` occurs; returns all current events.
 pub(super) fn await_events(socket: &Socket, wanted: i16) -> Result<i16> {
     await_true("an event", || events(socket) & wanted != 0)?;
     Ok(events(socket))
@@ -242,7 +243,7 @@ pub(crate) fn await_true(what: &str, mut condition: impl FnMut() -> bool) -> Res
     bail!("waited {} s for {what}", SOON.as_secs())
 }
 
-/// The local address as an IP address.
+/// Returns the local address as an IP address.
 pub(super) fn local(socket: &Socket) -> Result<SocketAddr> {
     socket.local_address()?.to_ip().context("not an IP address")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What protects a TCP connection, and who may change it behind the peer's back.
+//! TCP-MD5, TLS and SOCK_DESTROY.
 
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const SOL_TLS: i32 = 282;
 const TLS_TX: i32 = 1;
 const TLS_RX: i32 = 2;
 
-/// `struct tcp_md5sig`: the same key for all ports of a peer.
+/// Returns a `struct tcp_md5sig` with a fixed key, for all ports of a peer.
 fn key_for(peer: IpAddr) -> Vec<u8> {
     const KEY: &[u8] = b"a key of both";
     let mut bytes = vec![0; 216];
@@ -46,12 +46,12 @@ fn set_key(socket: &Socket, peer: IpAddr) -> smc_user::Result<()> {
     socket.set_option(libc::SOL_TCP, TCP_MD5SIG, &key_for(peer))
 }
 
-/// The address that a client has here.
+/// Returns the address of a client.
 fn client_ip(rig: &Rig<'_>) -> Result<IpAddr> {
     Ok(local(&rig.pair()?.client)?.ip())
 }
 
-/// Whether what is sent on a connection goes by TCP, and what arrives.
+/// Returns whether data on a connection passes over TCP, and what arrives.
 fn by_tcp(client: &Socket, server: &Socket) -> Result<String> {
     let mut buffer = [0; 8];
     client.send(b"signed", 0)?;
@@ -64,7 +64,7 @@ fn by_tcp(client: &Socket, server: &Socket) -> Result<String> {
     ]
 }
 
-/// Whether an option was set that only TCP has, or refused where data go by SMC.
+/// Returns whether an option that only TCP has was set over TCP, or refused over SMC.
 fn is_for_tcp(socket: &Socket, result: smc_user::Result<()>) -> Result<bool> {
     Ok(match Path::of(socket)?.is_smc() {
         true => result == Err(Errno(libc::EOPNOTSUPP)),
@@ -72,16 +72,16 @@ fn is_for_tcp(socket: &Socket, result: smc_user::Result<()>) -> Result<bool> {
     })
 }
 
-/// `struct tls12_crypto_info_aes_gcm_128`.
+/// Returns a `struct tls12_crypto_info_aes_gcm_128`.
 fn tls_keys() -> [u8; 40] {
     let mut bytes = [7; 40];
-    // TLS 1.2, AES-GCM-128; then initialisation vector, key, salt, and the number of the first record.
+    // TLS 1.2, AES-GCM-128; then initialisation vector, key, salt, and first record number.
     bytes[..4].copy_from_slice(&[0x03, 0x03, 51, 0]);
     bytes[32..].fill(0);
     bytes
 }
 
-/// A connection that goes by TCP: its client does not know SMC.
+/// Opens a connection over TCP: its client does not support SMC.
 fn plain_pair(rig: &Rig<'_>) -> Result<(Socket, Socket)> {
     let (listener, address) = rig.listener()?;
     let client = Family::Tcp.open(rig.context.addr)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket that several threads use at once, and signals that meet its users.
+//! A socket that several threads use at once, and signals that interrupt calls.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -36,7 +36,8 @@ use crate::semantics::Row;
 const DONTWAIT: i32 = libc::MSG_DONTWAIT;
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 
-/// What `call` gives when a signal meets it while it waits. It comes again until it does.
+/// Returns the result of `call` after a signal interrupted it. The signal is repeated until it
+/// returns.
 fn interrupted<T>(call: impl FnOnce() -> T) -> Result<T> {
     interrupt_calls_by(libc::SIGUSR1)?;
     let caller = pthread_self();
@@ -53,13 +54,13 @@ fn interrupted<T>(call: impl FnOnce() -> T) -> Result<T> {
     }))
 }
 
-/// Whether a thread that sends with these flags to a closed connection is sent SIGPIPE.
+/// Returns whether a thread that sends with `send` on a closed connection gets SIGPIPE.
 fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync) -> Result<bool> {
     let pair = rig.pair()?;
     pair.client.shutdown(libc::SHUT_WR)?;
-    // Ignored signals are not kept for those who wait for them.
+    // Ignored signals do not become pending.
     interrupt_calls_by(libc::SIGPIPE)?;
-    // The mask is that of a thread.
+    // The signal mask belongs to the thread.
     thread::scope(|scope| {
         let sender = scope.spawn(|| -> Result<bool> {
             let mut mask = SigSet::empty();
@@ -75,7 +76,7 @@ fn raises_sigpipe(rig: &Rig<'_>, send: impl Fn(&Socket) -> Option<Errno> + Sync)
     })
 }
 
-/// Whether the owner of the socket of `pair` that `prepare` set gets `signal` when data come.
+/// Returns whether the socket owner that `prepare` sets gets `signal` when data arrives.
 fn signals(
     signal: Signal,
     pair: &Pair,
@@ -100,7 +101,7 @@ fn signals(
     })
 }
 
-/// Some call that neither waits nor changes what becomes of the socket.
+/// Makes a call that neither blocks nor changes the state of the connection.
 fn any_call(socket: &Socket, kind: u32) {
     match kind {
         0 => {
@@ -124,7 +125,7 @@ fn any_call(socket: &Socket, kind: u32) {
     }
 }
 
-/// Connects, in one of several ways, and ends the connection from one of both sides.
+/// Connects in one of several ways, and closes the connection at one of the two ends.
 fn connect_and_end(
     socket: &Socket,
     listener: &Socket,
@@ -132,7 +133,7 @@ fn connect_and_end(
     round: u32,
 ) -> Result<()> {
     if round % 3 == 2 {
-        // It becomes TCP's alone, if it can.
+        // Forces a fallback to TCP, if still possible.
         let _ = socket.set_option_int(libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
     }
     socket.connect(address)?;
@@ -149,8 +150,8 @@ fn connect_and_end(
     Ok(())
 }
 
-/// Connects while others send and receive on the socket; says whether the data took the way that it
-/// takes otherwise, and all of it arrived that the kernel had taken.
+/// Connects while other threads send and receive on the socket; returns whether the usual path was
+/// used, and whether all data that was accepted arrived.
 fn connect_among_calls(rig: &Rig<'_>, usual: bool) -> Result<(bool, bool)> {
     let (listener, address) = rig.listener()?;
     let socket = rig.open()?;
@@ -215,14 +216,14 @@ pub(super) const ROWS: &[Row] = &[
             thread::scope(|scope| {
                 scope.spawn(|| pair.client.send(&[0; 8], 0));
                 thread::sleep(WHILE);
-                // What is still on its way may make room for some bytes yet.
+                // Data in flight may still free space for some bytes.
                 let (mut result, mut start) = (Ok(1), Instant::now());
                 while result.is_ok() {
                     start = Instant::now();
                     result = pair.client.send(b"x", DONTWAIT);
                 }
                 let is_prompt = start.elapsed() < SOON / 4;
-                // Ends the send that waits.
+                // Ends the blocked send.
                 drop(pair.server);
                 answer![result, is_prompt]
             })
@@ -265,7 +266,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("a signal interrupts a send", "EINTR", |rig| {
         let pair = rig.pair()?;
         fill(&pair.client);
-        // Room that comes late is no error.
+        // It is no error if space is freed late.
         let sent = interrupted(|| -> smc_user::Result<()> {
             loop {
                 pair.client.send(b"x", 0)?;
@@ -320,7 +321,7 @@ pub(super) const ROWS: &[Row] = &[
             ]
         },
     ),
-    // The kernel's memory checker judges these.
+    // For these, reports of the kernel's memory checker are the result.
     Row::same(
         "data before the connection does not get into the handshake",
         "true true",

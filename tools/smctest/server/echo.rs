@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A server for many connections in one thread: it sends back what it receives.
+//! An echo server for many connections in one thread.
 
 use anyhow::Context as _;
 use anyhow::Result;
@@ -13,7 +13,7 @@ use super::STOP_INTERVAL;
 use crate::event_loop::Loop;
 use crate::job::Job;
 
-/// Takes connections and sends back what they send, in one thread.
+/// Accepts connections and echoes what they send, in one thread.
 pub(super) fn run(listener: &Socket, state: &State) {
     let result = Loop::new(Echoed::socket).and_then(|mut ready| {
         ready.add(Echoed::Listener(listener.duplicate()?), EpollFlags::EPOLLIN)?;
@@ -31,7 +31,7 @@ pub(super) fn run(listener: &Socket, state: &State) {
     }
 }
 
-/// What the echo loop waits for.
+/// The sockets of the echo loop.
 enum Echoed {
     Listener(Socket),
     Connection(Echo),
@@ -62,12 +62,12 @@ impl Echoed {
     }
 }
 
-/// One connection of the echo loop.
+/// A connection of the echo loop.
 struct Echo {
     socket: Socket,
     /// Bytes of the request yet to come.
     request: usize,
-    /// What is to be sent back.
+    /// Data to be echoed.
     pending: Vec<u8>,
 }
 
@@ -80,7 +80,7 @@ impl Echo {
         }
     }
 
-    /// Receives and sends what can be; what to wait for next, `None` at the end.
+    /// Receives and sends without blocking; returns the events to wait for next, `None` at the end.
     fn go_on(&mut self) -> Result<Option<EpollFlags>> {
         if self.pending.is_empty() {
             let mut buffer = [0; 1 << 13];

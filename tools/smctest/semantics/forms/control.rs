@@ -26,7 +26,7 @@ const TCGETS: u64 = 0x5401;
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 
-/// What is asked of a socket's queues.
+/// The ioctl requests for the queues of a socket.
 const QUEUES: [u64; 4] = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCATMARK];
 
 fn queues(socket: &Socket) -> String {
@@ -34,7 +34,7 @@ fn queues(socket: &Socket) -> String {
     answers.join(" ")
 }
 
-/// Waits until all that was sent was taken.
+/// Waits until the send queue is empty.
 fn settled(socket: &Socket) -> Result<()> {
     crate::semantics::rig::await_true("an empty send queue", || {
         socket.ioctl_int(SIOCOUTQ) == Ok(0)
@@ -48,7 +48,7 @@ pub(super) const FORMS: &[Form] = &[
         let socket = rig.open()?;
         socket.set_nonblocking(true)?;
         let _ = socket.connect(rig.silent());
-        // What TCP has to send is its SYN.
+        // The send queue is not compared: that of TCP contains the SYN.
         answer![socket.ioctl_int(FIONREAD), socket.ioctl_int(SIOCATMARK)]
     }),
     Form::new("queues with nothing in them", |rig| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket as a file: reads and writes of all kinds, and data that never come to user space.
+//! A socket as a file: all kinds of read and write, and transfers that bypass user space.
 
 use std::fs::File;
 use std::io::Seek;
@@ -23,15 +23,15 @@ use super::SMC;
 use crate::semantics::answer::answer;
 use crate::semantics::rig::Rig;
 
-/// More than a pipe holds, and than a socket sends at once.
+/// More bytes than a pipe or one send can hold.
 const BULK: usize = 300_000;
 
-/// nix's result as one of ours.
+/// Converts a result of nix.
 fn ours<T>(result: nix::Result<T>) -> smc_user::Result<T> {
     result.map_err(|error| Errno(error as i32))
 }
 
-/// A file with these contents, at its beginning.
+/// Creates a file with these contents, and seeks to its beginning.
 fn file(contents: &[u8]) -> Result<File> {
     let path = format!("/tmp/forms-{}", std::process::id());
     let mut file = File::options()
@@ -55,7 +55,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Receives until the end of the stream; whether it is the pattern, and how much of it.
+/// Receives until the end of the stream; returns the length, and whether the data is the pattern.
 fn drain(socket: &Socket) -> Result<(usize, bool)> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 65536]);
     while let len @ 1.. = socket.recv(&mut buffer, 0)? {
@@ -64,7 +64,7 @@ fn drain(socket: &Socket) -> Result<(usize, bool)> {
     Ok((all.len(), all == pattern(all.len())))
 }
 
-/// Sends `BULK` bytes by `send`, which says how much went, until all did.
+/// Sends [`BULK`] bytes with `send` while the server receives and checks them.
 fn bulk(rig: &Rig<'_>, send: impl Fn(&Socket) -> Result<()> + Sync) -> Result<String> {
     let pair = rig.pair()?;
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn bulk(rig: &Rig<'_>, send: impl Fn(&Socket) -> Result<()> + Sync) -> Result<St
     })
 }
 
-/// Moves what waits at `socket` into a pipe.
+/// Splices received data of `socket` into a pipe.
 fn into_pipe(socket: &Socket, pipe: &OwnedFd, flags: SpliceFFlags) -> smc_user::Result<usize> {
     ours(splice(socket, None, pipe, None, 4096, flags))
 }

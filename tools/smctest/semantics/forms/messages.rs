@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages: several buffers and none, control data, flags, several messages at once.
+//! sendmsg and recvmsg: several buffers and none, control data, flags, several messages at once.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SCM_RIGHTS: i32 = 1;
 const SO_TIMESTAMPING: i32 = 37;
 const SO_MARK: i32 = 36;
 const TCP_INQ: i32 = 36;
-/// The most buffers of one call (`UIO_MAXIOV`).
+/// Maximum number of buffers per call (`UIO_MAXIOV`).
 const MOST: usize = 1024;
 
 fn text(received: smc_user::Result<Received>) -> String {
@@ -36,7 +36,7 @@ fn text(received: smc_user::Result<Received>) -> String {
     }
 }
 
-/// What a message sent with these control data and flags comes to, and what arrives of it.
+/// Returns the result of sendmsg(2) with these control data and flags, and what is received.
 fn sent_with(rig: &Rig<'_>, extras: Extras<'_>) -> Result<String> {
     let pair = rig.pair()?;
     let sent = pair.client.send_parts(&[b"some", b"thing"], extras);
@@ -64,7 +64,7 @@ fn with_flags(rig: &Rig<'_>, flags: i32) -> Result<String> {
     sent_with(rig, extras)
 }
 
-/// What a receive with these flags gives of "hello", and what is left.
+/// Returns the result of a receive of "hello" with these flags, and what remains.
 fn received_with(rig: &Rig<'_>, flags: i32, room: usize) -> Result<String> {
     let pair = rig.pair()?;
     pair.deliver(b"hello")?;
@@ -79,7 +79,7 @@ fn received_with(rig: &Rig<'_>, flags: i32, room: usize) -> Result<String> {
     ]
 }
 
-/// Buffers of one byte each, at the sender and at the receiver.
+/// Sends and receives with `count` buffers of one byte each.
 fn many(rig: &Rig<'_>, count: usize) -> Result<String> {
     let pair = rig.pair()?;
     let parts = vec![b"x".as_slice(); count];
@@ -96,7 +96,7 @@ fn many(rig: &Rig<'_>, count: usize) -> Result<String> {
     answer![sent, written, received.map(|r| r.len), read]
 }
 
-/// A kernel that answers with no data from an empty error queue.
+/// Receives from the error queue, which is empty.
 fn error_queue(socket: &Socket) -> String {
     text(socket.recv_parts(&mut [&mut [0; 8]], 256, None, libc::MSG_ERRQUEUE))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses: given, left out, too short, too long.
+//! Socket addresses: given, omitted, too short, too long.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -18,12 +18,13 @@ use crate::semantics::rig::Rig;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 
-/// A room that is too short for an address, and ends where the byte before is the same in each run.
+/// Size of a buffer that is too short for an address; the bytes that fit are the same in each run.
 const SHORT: i32 = 8;
-/// More than any address has.
+/// More bytes than any address has.
 const LONG: i32 = 200;
 
-/// The length that a call gave, how much it wrote, and whether that is (the beginning of) the address.
+/// Formats the returned length, the number of bytes written, and whether these are (the beginning
+/// of) the address.
 pub(super) fn show(name: &Name, address: SocketAddr) -> String {
     let expected = Address::from(address);
     let written = name.address();
@@ -31,7 +32,7 @@ pub(super) fn show(name: &Name, address: SocketAddr) -> String {
     format!("{}/{}/{is_right}", name.len, name.written)
 }
 
-/// What `accept` answers when a connection waits, and what becomes of the connection.
+/// Returns the result of `accept` for a pending connection, and the state of that connection.
 pub(super) fn accepted(
     rig: &Rig<'_>,
     accept: impl FnOnce(&Socket) -> smc_user::Result<(Socket, Name)>,
@@ -52,14 +53,14 @@ pub(super) fn accepted(
     }
 }
 
-/// What `accept` answers with an address when the connection was reset before.
+/// Returns the result of accept(2) with an address when the connection was reset before.
 fn gone_before_accept(rig: &Rig<'_>) -> Result<String> {
     let (listener, address) = rig.listener()?;
     let client = rig.open()?;
     client.set_linger(true, 0)?;
     client.connect(address)?;
     let peer = local(&client)?;
-    // The server has the connection, then its end.
+    // The connection reaches the backlog before it is reset.
     thread::sleep(WHILE);
     drop(client);
     thread::sleep(WHILE);
@@ -67,7 +68,7 @@ fn gone_before_accept(rig: &Rig<'_>) -> Result<String> {
     answer![show(&name, peer)]
 }
 
-/// Both names of a socket, with rooms of all kinds.
+/// Calls getsockname(2) and getpeername(2) with buffers of all kinds.
 fn names(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> String {
     let mut answers = Vec::new();
     let rooms = [
@@ -90,7 +91,7 @@ fn names(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> String {
     answers.join(" ")
 }
 
-/// `recvfrom`, and the length that it says the address has.
+/// Calls recvfrom(2); returns the address length that it reports.
 fn received_from(rig: &Rig<'_>, room: Room) -> Result<String> {
     let pair = rig.pair()?;
     pair.deliver(b"hello")?;

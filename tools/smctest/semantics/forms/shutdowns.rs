@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! shutdown, in each state, and what calls answer afterwards.
+//! shutdown(2) in each state, and the results of calls after it.
 
 use anyhow::Result;
 use smc_user::Socket;
@@ -10,7 +10,7 @@ use crate::semantics::answer::answer;
 use crate::semantics::answer::Text;
 use crate::semantics::rig::WHILE;
 
-/// Every `how`, known or not, on a socket of its own each.
+/// Calls shutdown(2) with valid and invalid values of `how`, each on a new socket.
 fn each(make: impl Fn() -> Result<Socket>) -> Result<String> {
     let mut answers = Vec::new();
     for how in [-1, 0, 1, 2, 3] {
@@ -19,7 +19,7 @@ fn each(make: impl Fn() -> Result<Socket>) -> Result<String> {
     Ok(answers.join(" "))
 }
 
-/// What sending and receiving answer.
+/// Returns the results of sending and receiving.
 fn after(socket: &Socket) -> String {
     let send = socket.send(b"x", libc::MSG_DONTWAIT).text();
     let recv = socket.recv(&mut [0; 8], libc::MSG_DONTWAIT).text();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The same calls by io_uring.
+//! The same calls through io_uring.
 
 use std::cell::RefCell;
 
@@ -17,11 +17,11 @@ use crate::semantics::answer::answer;
 use crate::semantics::rig::Rig;
 
 thread_local! {
-    /// One for all forms: the end of a ring interrupts what its thread waits for.
+    /// One ring for all forms: the exit of a ring interrupts blocked calls of its thread.
     static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` with a ring, if this kernel has any.
+/// Runs `f` with a ring, if this kernel supports io_uring.
 fn with_ring(f: impl FnOnce(&mut Ring) -> Result<String>) -> Result<String> {
     RING.with_borrow_mut(|place| {
         let ring = match place {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several users of one socket: duplicates, processes, threads that wait while another closes it.
+//! Several users of one socket: duplicates, processes, threads that are blocked while another one
+//! closes it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -21,7 +22,8 @@ use crate::semantics::rig::fill;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 
-/// Closes `socket` while `call` waits on it in another thread, then has `release` end the wait.
+/// Closes `socket` while `call` is blocked on it in another thread, then calls `release` to end the
+/// call.
 fn closed_meanwhile<T: Text + Send>(
     socket: &Socket,
     call: impl FnOnce(&Socket) -> smc_user::Result<T> + Send,
@@ -41,7 +43,7 @@ fn closed_meanwhile<T: Text + Send>(
     })
 }
 
-/// Has `cat` echo what comes by a socket, which it inherits as its input and output.
+/// Starts `cat` with the socket as its input and output, so that it echoes.
 fn echo_by_child(socket: Socket) -> Result<std::process::Child> {
     let output = OwnedFd::from(socket.duplicate()?);
     let child = Command::new("cat")
@@ -97,7 +99,7 @@ pub(super) const FORMS: &[Form] = &[
     ),
     Form::new("a listener is inherited", |rig| {
         let (listener, address) = rig.listener()?;
-        // The child only holds it; so the port is taken until it ends.
+        // The child only holds the descriptor, so that the port stays in use until it exits.
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::from(OwnedFd::from(listener.duplicate()?)))

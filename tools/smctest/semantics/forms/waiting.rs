@@ -25,7 +25,7 @@ use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 use crate::watch::Watch;
 
-/// Which of the three sets of select a socket is in, after it waited for milliseconds at most.
+/// Returns in which of the three sets of select(2) the socket is, after at most `ms` milliseconds.
 fn selected(socket: &Socket, ms: i64) -> Result<String> {
     let (mut read, mut write, mut except) = (FdSet::new(), FdSet::new(), FdSet::new());
     for set in [&mut read, &mut write, &mut except] {
@@ -38,7 +38,7 @@ fn selected(socket: &Socket, ms: i64) -> Result<String> {
     Ok(format!("{count}:{read}{write}{except}"))
 }
 
-/// Whether a socket is readable by each of the calls, without a wait.
+/// Returns whether a socket is readable according to each of the calls, without blocking.
 fn readable(socket: &Socket) -> Result<String> {
     let mut read = FdSet::new();
     read.insert(socket.as_fd());
