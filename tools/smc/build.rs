@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compiles the BPF programs, which go into the command itself.
+//! Compiles the BPF programs, which are embedded in the command.
 //!
-//! A machine without clang gets a command without them, which says so when it is asked for them.
+//! Without clang, the command is built without them and reports that when they are needed.
 
 use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Names of clang, in Debian with the version.
+/// Names of clang; Debian's contain the version.
 const CLANG: [&str; 8] = [
     "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16",
 ];
@@ -27,7 +27,8 @@ fn main() {
         .chain(CLANG.into_iter().filter(|_| chosen.is_none()));
     for name in names {
         let status = Command::new(name)
-            // libbpf reads the maps from the type information; no path of this machine goes along.
+            // libbpf needs the type information to find the maps. No paths of the build machine are
+            // included.
             .args(["-target", "bpf", "-O2", "-g", "-fdebug-compilation-dir=."])
             .args(["-Wall", "-Werror", "-c", SOURCE, "-o"])
             .arg(&object)
@@ -35,7 +36,7 @@ fn main() {
         match status {
             Ok(status) if status.success() => return,
             Ok(status) => panic!("{name} does not compile {SOURCE}: {status}"),
-            // The next one, then.
+            // Not installed: try the next name.
             Err(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The names by which administrators know SMC's tools, with the options, columns and exit codes of
-//! smc-tools: `smcss`, `smcr`, `smcd`, `smc_pnet`, `smc_run`, by the name under which this program is called.
+//! The commands of smc-tools, with their options, columns and exit codes: `smcss`, `smcr`, `smcd`,
+//! `smc_pnet` and `smc_run`, selected by the name under which this program is called.
 
 mod object;
 mod report;
@@ -18,7 +18,7 @@ use clap::Arg;
 use clap::ArgAction;
 use clap::Parser;
 
-/// Runs the tool that the program was called as; `None` if that is none of them.
+/// Runs the tool that the program was called as; `None` if it is another name.
 pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
@@ -31,15 +31,15 @@ pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     }
 }
 
-/// The release of smc-tools whose options these are, as `-v` prints it after the name.
+/// The release of smc-tools that is compatible, as `-v` prints it after the name.
 const RELEASE: &str = "utility, smc-tools-1.8.5";
 
-/// What `-v` prints.
+/// Returns the output of `-v`.
 fn version(name: &str) -> String {
     format!("{name} {RELEASE}")
 }
 
-/// Reads the options of a tool; the exit code if that is all there is to do.
+/// Parses the options of a tool; returns the exit code if nothing else is to be done.
 fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
     let version = Arg::new("version")
         .short('v')
@@ -60,7 +60,7 @@ fn parse<T: Parser>(arguments: &[String]) -> Result<T, ExitCode> {
         })
 }
 
-/// Ends with 1 and a sentence for the errors that every tool may meet.
+/// Prints a message for errors that every tool may encounter; returns exit code 1.
 fn failed(error: &io::Error) -> ExitCode {
     const EPERM: i32 = 1;
     const EOPNOTSUPP: i32 = 95;

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     listen: Option<String>,
 }
 
-/// Prints the counters of connections over RDMA, and why others went over TCP.
+/// Prints the counters of connections over RDMA, and the reasons of fallbacks.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     if let Some(address) = &arguments.listen {
         return listen::serve(address);
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     show(&stats, &stats.smcr, "SMC-R")
 }
 
-/// Prints the counters of one technology, and why connections went over TCP.
+/// Prints the counters of one technology, and the reasons of fallbacks.
 fn show(stats: &Stats, technology: &Technology, name: &str) -> io::Result<()> {
     let tcp = &stats.fallbacks;
     println!(
@@ -72,7 +72,7 @@ fn show(stats: &Stats, technology: &Technology, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A line of the table: its name and its number for one direction.
+/// A line of the table: its name and the function that returns the value for one direction.
 type Field = (&'static str, fn(&Direction) -> u64);
 
 const FIELDS: [Field; 10] = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists AF_SMC sockets by `sock_diag` (`include/uapi/linux/smc_diag.h`).
+//! Lists AF_SMC sockets with `sock_diag` (`include/uapi/linux/smc_diag.h`).
 
 use std::fmt;
 use std::io;
@@ -25,23 +25,24 @@ use crate::netlink::get;
 use crate::netlink::text;
 use crate::netlink::Netlink;
 
-/// The one request of `sock_diag`.
+/// The only request type of `sock_diag`.
 pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
-/// `struct smc_diag_req`.
+/// Length of `struct smc_diag_req`, bytes.
 pub const REQUEST_LEN: usize = 52;
 
-/// `struct smc_diag_msg`.
+/// Length of `struct smc_diag_msg`, bytes.
 pub const MESSAGE_LEN: usize = 64;
 
-/// Asks for the attributes of a connection, of its link, and of one over TCP: bits (number - 1).
+/// Requests the attributes of the connection, its link, and the cause of a fallback: bits (number -
+/// 1).
 const EXTENSIONS: u8 =
     1 << (SMC_DIAG_CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1) | 1 << (SMC_DIAG_CAUSE - 1);
 
-/// How a socket moves its data.
+/// The transport of a socket's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// RDMA; also the value of a socket that is not connected.
+    /// RDMA; also the value for a socket that is not connected.
     SmcR,
     /// Fell back to TCP.
     Tcp,
@@ -49,7 +50,7 @@ pub enum Mode {
     SmcD,
 }
 
-/// The state numbers of the SMC socket, as `sock_diag` shows them.
+/// The state of an SMC socket, as in `sock_diag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(pub u8);
 
@@ -86,52 +87,52 @@ impl fmt::Display for State {
     }
 }
 
-/// One socket of the listing.
+/// One socket of the list.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The socket's state.
     pub state: State,
-    /// How it moves its data.
+    /// The transport of its data.
     pub mode: Mode,
     /// Local address.
     pub local: SocketAddr,
     /// Peer's address.
     pub peer: SocketAddr,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
     /// Inode number of the socket's file.
     pub inode: u64,
-    /// Why it fell back, on this side.
+    /// Why it fell back to TCP: the reason on this side.
     pub reason: u32,
-    /// Why the peer declined.
+    /// The reason in the peer's DECLINE.
     pub peer_diagnosis: u32,
-    /// What exactly was missing here; 0 if that is not known, as always with the C module.
+    /// What exactly was missing here; 0 if unknown, as always with the C module.
     pub cause: u32,
-    /// Which end it is, as [`crate::path::Fallback::end`] has it.
+    /// The role, as [`crate::path::Fallback::end`].
     pub end: u32,
     /// The interface that it is bound to; 0 for none.
     pub interface: u32,
-    /// What was shut down: bit 0 receiving, bit 1 sending.
+    /// Directions that were shut down: bit 0 receiving, bit 1 sending.
     pub shutdown: u8,
-    /// The rings of a connection over RDMA.
+    /// The buffers and cursors of a connection over RDMA.
     pub conn: Option<Conn>,
     /// The link of a connection over RDMA.
     pub link: Option<Link>,
 }
 
-/// The rings of a connection.
+/// The buffers and cursors of a connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conn {
-    /// What the peer puts into its messages to name the connection.
+    /// The alert token that the peer sends in CDC messages.
     pub token: u32,
-    /// Bytes of the send buffer.
+    /// Size of the send buffer, bytes.
     pub send_bytes: u32,
-    /// Bytes of the receive buffer.
+    /// Size of the RMBE, bytes.
     pub receive_bytes: u32,
-    /// Bytes of the peer's receive buffer.
+    /// Size of the peer's RMBE, bytes.
     pub peer_bytes: u32,
-    /// Wrap count and offset: what the peer wrote, what it read, what we wrote, what we read; and in the
-    /// send buffer: what was put there, sent, and completed.
+    /// Cursors (wrap count and offset): peer's producer, peer's consumer, own producer, own
+    /// consumer; in the send buffer: prepared, sent, and completed.
     pub cursors: [(u16, u32); 7],
     /// Producer and state flags, received and sent.
     pub flags: [u8; 4],
@@ -140,17 +141,17 @@ pub struct Conn {
 /// The link of a connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
-    /// Its number in the link group.
+    /// Its id in the link group.
     pub id: u8,
     /// The RDMA device.
     pub device: String,
-    /// Its port.
+    /// The port number.
     pub port: u8,
-    /// The port's address.
+    /// The GID of the port.
     pub gid: String,
-    /// The peer's.
+    /// The peer's GID.
     pub peer_gid: String,
-    /// This end was accepted.
+    /// Whether this side is the server.
     pub is_server: bool,
 }
 
@@ -188,7 +189,7 @@ impl Link {
 
 /// Lists the AF_SMC sockets of the caller's network namespace.
 ///
-/// ENOENT when no module answers for the family.
+/// ENOENT if no module has registered for the family.
 pub fn sockets() -> io::Result<Vec<Entry>> {
     let mut request = [0; REQUEST_LEN];
     // CAST: The number is small.
@@ -232,7 +233,7 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Reads a port at `port_at` and an address at `ip_at`, IPv4 when words 1 to 3 are zero.
+/// Reads a port at `port_at` and an address at `ip_at`, which is IPv4 if words 1 to 3 are zero.
 fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
     let ip = match get::<[[u8; 4]; 4]>(bytes, ip_at)? {
         [v4, [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]] => IpAddr::from(v4),

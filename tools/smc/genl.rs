@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generic netlink: the module's own families.
+//! Generic netlink: the families of the module.
 
 use std::io;
 
@@ -26,7 +26,7 @@ const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
-/// `struct genlmsghdr`.
+/// Length of `struct genlmsghdr`, bytes.
 const HEADER_LEN: usize = 4;
 
 pub use smc_uapi::SMCR_GENL_FAMILY_NAME as PNET_FAMILY;
@@ -34,25 +34,25 @@ pub use smc_uapi::SMC_GENL_FAMILY_NAME as SMC_FAMILY;
 
 /// One message of a family.
 pub struct Message {
-    /// The command, which most answers repeat.
+    /// The command; most answers repeat that of the request.
     pub command: u8,
     /// Its attributes.
     pub attributes: Vec<u8>,
 }
 
-/// A connection to a generic netlink family.
+/// A generic netlink family.
 pub struct Family {
     netlink: Netlink,
     id: u16,
 }
 
 impl Family {
-    /// Finds a family; `NotFound` when there is none of that name.
+    /// Finds a family; `NotFound` if there is none of that name.
     pub fn open(name: &str) -> io::Result<Self> {
         Self::find(name, Netlink::open(NETLINK_GENERIC)?)
     }
 
-    /// As [`Family::open`], but lists come in parts of at most that many bytes.
+    /// As [`Family::open`], but dumps are received in parts of at most `len` bytes.
     pub fn open_for_parts(name: &str, len: usize) -> io::Result<Self> {
         let mut netlink = Netlink::open(NETLINK_GENERIC)?;
         netlink.set_buffer_len(len);
@@ -73,29 +73,30 @@ impl Family {
         Ok(family)
     }
 
-    /// Asks for a list.
+    /// Requests a dump.
     pub fn dump(&mut self, command: u8) -> io::Result<Vec<Message>> {
         self.ask(NLM_F_DUMP, &header(command))
     }
 
-    /// Asks for a single answer, or for something to be done.
+    /// Sends a request that is no dump, and waits for the acknowledgement.
     pub fn call(&mut self, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
         let payload = [&header(command), attributes].concat();
         self.ask(NLM_F_ACK, &payload)
     }
 
-    /// Sends a request with these netlink flags, and a payload that begins with the family's header.
+    /// Sends a request with these netlink flags, and a payload that begins with the generic netlink
+    /// header.
     pub fn ask(&mut self, flags: u16, payload: &[u8]) -> io::Result<Vec<Message>> {
         let replies = self.netlink.ask(self.id, flags, payload)?;
         Ok(replies.iter().filter_map(Message::of).collect())
     }
 
-    /// Begins a list that is read by [`Family::next_part`].
+    /// Begins a dump whose parts [`Family::next_part`] returns.
     pub fn begin_dump(&mut self, command: u8) -> io::Result<()> {
         self.netlink.begin_dump(self.id, &header(command))
     }
 
-    /// The next part of a list; `None` at its end.
+    /// Returns the next part of a dump; `None` at its end.
     pub fn next_part(&mut self) -> io::Result<Option<Vec<Message>>> {
         let part = self.netlink.next_part()?;
         Ok(part.map(|replies| replies.iter().filter_map(Message::of).collect()))
@@ -111,16 +112,16 @@ impl Message {
     }
 }
 
-/// The enterprise IDs of this machine.
+/// The table of user-defined enterprise IDs.
 pub struct Ueids(Family);
 
 impl Ueids {
-    /// Finds the family; `NotFound` when no SMC module is loaded.
+    /// Finds the family; `NotFound` if no SMC module is loaded.
     pub fn open() -> io::Result<Self> {
         Family::open(SMC_FAMILY).map(Self)
     }
 
-    /// The user-defined enterprise IDs, without their padding.
+    /// Returns the user-defined enterprise IDs, without padding.
     pub fn list(&mut self) -> io::Result<Vec<String>> {
         let messages = self.0.dump(SMC_NETLINK_DUMP_UEID)?;
         Ok(messages
@@ -130,13 +131,13 @@ impl Ueids {
             .collect())
     }
 
-    /// Adds an enterprise ID: EEXIST if it is there, ERANGE if there are four, EINVAL if it has
-    /// other characters than upper-case letters, digits, `.` and `-`.
+    /// Adds an enterprise ID. EEXIST if it exists, ERANGE if there are four already, EINVAL if it
+    /// contains other characters than upper-case letters, digits, `.` and `-`.
     pub fn add(&mut self, eid: &str) -> io::Result<()> {
         self.change(SMC_NETLINK_ADD_UEID, eid)
     }
 
-    /// Removes an enterprise ID; ENOENT if it is not there.
+    /// Removes an enterprise ID; ENOENT if it does not exist.
     pub fn remove(&mut self, eid: &str) -> io::Result<()> {
         self.change(SMC_NETLINK_REMOVE_UEID, eid)
     }
@@ -159,7 +160,7 @@ impl Ueids {
     }
 }
 
-/// `struct genlmsghdr`.
+/// Returns a `struct genlmsghdr`.
 pub fn header(command: u8) -> Vec<u8> {
     const VERSION: u8 = 1;
     vec![command, VERSION, 0, 0]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the `smc` command and the guest tests share: netlink, the
-//! records that it gives, a socket's path.
+//! Code shared by the `smc` command and the guest tests: netlink, the records that it returns, the
+//! path of a socket.
 
 #![forbid(unsafe_code)]
 

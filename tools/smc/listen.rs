@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc stats --listen`: the counters by HTTP, for Prometheus to fetch.
+//! `smc stats --listen`: serves the counters over HTTP, for Prometheus.
 //!
-//! As much of HTTP/1.1 (RFC 9110, RFC 9112) as that needs: one request for each connection, `GET` or
-//! `HEAD` of `/metrics`. Slow and many clients cost no more than [`AT_ONCE`] threads for [`PATIENCE`].
+//! A subset of HTTP/1.1 (RFC 9110, RFC 9112): one request per connection, `GET` or `HEAD` of
+//! `/metrics`. Many or slow clients occupy at most [`AT_ONCE`] threads for [`PATIENCE`] each.
 //!
-//! Written here because tiny_http limits neither the time nor the number of its clients, and hyper, which can
-//! be told to, comes with an asynchronous runtime: a quarter more program for sixty lines less.
+//! No library is used: tiny_http limits neither the time nor the number of its clients; hyper can
+//! limit both, but needs an asynchronous runtime, which would enlarge the program by a quarter to
+//! save sixty lines.
 
 use std::io;
 use std::io::Read;
@@ -24,18 +25,18 @@ use smc_tools::view::Module;
 use crate::metrics;
 use crate::table::not_loaded;
 
-/// Clients that are answered at a time; those beyond are turned away.
+/// Maximum of concurrent clients; the connections of others are closed.
 const AT_ONCE: usize = 16;
 
-/// Time for a client to ask, and to take the answer.
+/// Time limit for a client to send its request, and to receive the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of a request's head at most.
+/// Maximum length of a request's head, bytes.
 const HEAD_MAX: usize = 8 << 10;
 
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// Serves until the process is ended.
+/// Serves until the process is terminated.
 pub(crate) fn serve(address: &str) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let listener = TcpListener::bind(address).map_err(named)?;
@@ -43,20 +44,20 @@ pub(crate) fn serve(address: &str) -> io::Result<()> {
     loop {
         match listener.accept() {
             Ok((client, _)) => take(client),
-            // For lack of descriptors, perhaps, which pass.
+            // For example EMFILE, which may be temporary.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
 }
 
-/// A client's place among those that are answered at a time.
+/// Counts one of the concurrent clients until it is dropped.
 struct Place;
 
 impl Place {
     fn take() -> Option<Self> {
         // ORDERING: only the number itself is shared.
         let before = BUSY.fetch_add(1, Ordering::Relaxed);
-        // Given back at once if it is one too many.
+        // If there are too many, dropped at once.
         Some(Self).filter(|_| before < AT_ONCE)
     }
 }
@@ -71,9 +72,9 @@ fn take(client: TcpStream) {
     let Some(place) = Place::take() else {
         return;
     };
-    // A client for which there is no thread is turned away, too.
+    // If no thread can be created, the connection is closed, too.
     let _ = thread::Builder::new().spawn(move || {
-        // Whether a client takes its answer is its own business.
+        // Errors of a client are ignored.
         let _ = answer(client);
         drop(place);
     });
@@ -105,7 +106,7 @@ fn head(client: &mut impl ReadUntil) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Something that is read from, but no longer than until a certain time.
+/// A source that is read with a deadline.
 trait ReadUntil {
     fn read_until(&mut self, end: Instant, buffer: &mut [u8]) -> io::Result<usize>;
 }
@@ -121,7 +122,7 @@ impl ReadUntil for TcpStream {
     }
 }
 
-/// The answer to a request; `page` is asked for if that is what it wants.
+/// Returns the response to a request; calls `page` if the request is valid.
 fn response(head: &[u8], page: impl FnOnce() -> io::Result<String>) -> Vec<u8> {
     let head = String::from_utf8_lossy(head);
     let is_whole = head.contains("\r\n\r\n");
@@ -197,7 +198,7 @@ mod tests {
         assert!(Place::take().is_some());
     }
 
-    /// Gives a few bytes at a time, and then the end.
+    /// Returns a few bytes at a time, then the end of the stream.
     struct Slow<'a>(&'a [u8]);
 
     impl ReadUntil for Slow<'_> {

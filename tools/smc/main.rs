@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc`: runs programs over SMC, shows what the module does and why connections use TCP, and changes its
-//! tables.
+//! `smc`: runs programs over SMC, shows the state of the module and the reasons of fallbacks, and
+//! changes its tables.
 
 #![forbid(unsafe_code)]
 
@@ -78,11 +78,11 @@ enum Command {
     Man(pages::Man),
 }
 
-/// A reader of our output went away.
+/// Raised when the reader of the output closes it.
 const SIGPIPE: i32 = 13;
 
 fn main() -> ExitCode {
-    // If it fails, there is a complaint more.
+    // A failure only means an additional error message.
     let _ = smc_user::restore_signal(SIGPIPE);
     let called: Vec<_> = std::env::args().collect();
     if let Some(code) = compat::run(&called) {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of all sockets together, in pages: what the kernel's files say of it.
+//! The memory of all sockets, in pages, from procfs.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What the buffers of all sockets have.
+/// Memory of the buffers of all sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Pages.
+    /// Memory in use, pages.
     pub pages: u64,
-    /// `net.smc.smcr_mem`, which only the first network namespace shows.
+    /// `net.smc.smcr_mem`, pages; only visible in the initial network namespace.
     pub limits: Option<[u64; 3]>,
 }
 
 impl Memory {
-    /// Reads it; `None` where no module says it.
+    /// Reads it; `None` if the module does not provide it.
     pub fn read() -> Option<Self> {
         let protocols = fs::read_to_string("/proc/net/protocols").ok()?;
         let limits = fs::read_to_string("/proc/sys/net/smc/smcr_mem").ok();
@@ -27,7 +27,8 @@ impl Memory {
     }
 }
 
-/// The fourth column of the line of our sockets; the C module counts nothing, and has -1 there.
+/// Returns the fourth column of the row `SMC`; `None` for the -1 of the C module, which does not
+/// count memory.
 fn pages_in(protocols: &str) -> Option<u64> {
     let mut rows = protocols.lines().map(str::split_whitespace);
     let mut row = rows.find(|row| row.clone().next() == Some("SMC"))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters as Prometheus reads them (text format 0.0.4): for the textfile collector of its node
-//! exporter, or for itself by [`crate::listen`].
+//! The counters in the text format 0.0.4 of Prometheus: for the textfile collector of its node
+//! exporter, or served by [`crate::listen`].
 //!
-//! Written here because the libraries would change it: prometheus-client writes OpenMetrics alone, whose
-//! counters have another name in their `# TYPE` lines, so that readers of this format lose the type;
-//! prometheus orders labels by name and keeps counters in a form that is not exact beyond 2^53. What they
-//! would save is [`Page`].
+//! No library is used, since their output would differ: prometheus-client writes only OpenMetrics,
+//! whose `# TYPE` lines have other names for counters, so that readers of this format lose the
+//! type; prometheus sorts labels by name and stores counters as floating-point numbers, which are
+//! not exact above 2^53. A library would only replace [`Page`].
 
 use std::fmt::Write;
 use std::io;
@@ -47,8 +47,8 @@ fn escaped(value: &str) -> String {
     value.replace('\n', "\\n")
 }
 
-/// All metrics. Link groups, links and ports are those of the whole machine, the rest is of the caller's
-/// network namespace.
+/// Returns all metrics. Link groups, links and ports are those of the whole machine; the rest
+/// belongs to the caller's network namespace.
 pub(crate) fn text(module: &mut Module) -> io::Result<String> {
     let mut page = Page::default();
     connections(&mut page, &module.stats()?);
@@ -86,7 +86,7 @@ fn connections(page: &mut Page, stats: &Stats) {
     page.sample(name, &[("end", "server")], stats.server_errors);
     fallbacks(page, stats);
     for (technology, t) in technologies {
-        // A technology that is not there would only make noise.
+        // Omits SMC-D if it was never used.
         if technology == "smcr" || t.sent.calls + t.received.calls > 0 {
             traffic(page, technology, t);
         }
@@ -116,7 +116,7 @@ fn fallbacks(page: &mut Page, stats: &Stats) {
     }
 }
 
-/// A counter of one direction: its name, what it counts, and a label of its own.
+/// A counter of one direction: name, help text, and an additional label.
 type Field = (
     &'static str,
     &'static str,
@@ -124,7 +124,7 @@ type Field = (
     fn(&Direction) -> u64,
 );
 
-/// Those with the same name follow each other.
+/// Counters with the same name are adjacent.
 const FIELDS: [Field; 10] = [
     ("bytes_total", "Bytes of the applications.", None, |d| {
         d.bytes
@@ -211,7 +211,8 @@ fn traffic(page: &mut Page, technology: &str, t: &Technology) {
     }
 }
 
-/// The kernel's classes: up to 8 KiB, and twice that from class to class; the last one is open.
+/// Prints a histogram with the size classes of the kernel: up to 8 KiB, then each up to twice that;
+/// the last one is unbounded.
 fn histogram(page: &mut Page, name: &str, direction: &str, d: &Direction) {
     const SMALLEST: u64 = 8 << 10;
     let direction = ("direction", direction);
@@ -228,7 +229,7 @@ fn histogram(page: &mut Page, name: &str, direction: &str, d: &Direction) {
     page.sample(&format!("{name}_count"), &[direction], sum);
 }
 
-/// A number of a port: its name, what it says, and how it is had.
+/// A value of a port: name, help text, and the function that returns it.
 type PortField = (&'static str, &'static str, fn(&Port) -> u64);
 
 fn machine(page: &mut Page, module: &mut Module) -> io::Result<()> {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Netlink requests and replies: as much as generic netlink and `sock_diag` need.
+//! Netlink requests and replies: the subset for generic netlink and `sock_diag`.
 //!
-//! Messages and attributes are those of netlink-packet-core. Payloads stay bytes, since the tests send some that no
-//! typed library would make. The socket is our own because the kernel cuts lists into parts by the size of the
-//! largest buffer that was used to receive, which [`Netlink::set_buffer_len`] sets; the libraries' sockets have a
-//! fixed one.
+//! Messages and attributes are those of netlink-packet-core. Payloads are bytes, since the tests
+//! send malformed ones. The socket is our own because the kernel divides dumps into parts by the
+//! size of the largest receive buffer used so far, which [`Netlink::set_buffer_len`] sets; that of
+//! the libraries' sockets is fixed.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,14 +31,14 @@ pub use netlink_packet_core::NLA_F_NESTED;
 pub use netlink_packet_core::NLM_F_ACK;
 pub use netlink_packet_core::NLM_F_DUMP;
 
-/// A connection to one netlink protocol.
+/// A socket of one netlink protocol.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
     buffer_len: usize,
 }
 
-/// A request or reply of a family: its type and what follows the header.
+/// A message of a family: its type and the payload.
 pub struct Reply {
     /// The `nlmsg_type`.
     pub kind: u16,
@@ -76,7 +76,7 @@ impl Netlink {
     pub fn open(protocol: i32) -> io::Result<Self> {
         let socket = Socket::open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
 
-        // The kernel answers from the caller's own context; anything longer is a hang.
+        // The kernel answers in the context of the caller; anything longer is a hang.
         socket.set_timeout(Duration::from_secs(20))?;
         let _ = socket.set_option_int(libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 20);
         Ok(Self {
@@ -86,20 +86,19 @@ impl Netlink {
         })
     }
 
-    /// Receives into buffers of that many bytes: the kernel cuts lists into parts that fit, as long as
-    /// no larger buffer was used before.
+    /// Sets the size of receive buffers, bytes: the kernel divides dumps into parts of this size,
+    /// unless a larger buffer was used before.
     pub fn set_buffer_len(&mut self, len: usize) {
         self.buffer_len = len;
     }
 
-    /// Asks for a dump and returns all messages of it.
+    /// Requests a dump and returns all its messages.
     pub fn dump(&mut self, kind: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
         self.ask(kind, NLM_F_DUMP, payload)
     }
 
-    /// Sends a request with these flags (`NLM_F_*`) and returns what comes back, up to the end of the
-    /// list, the acknowledgement or an error. A request that the kernel does not answer runs into the
-    /// socket's timeout.
+    /// Sends a request with these flags (`NLM_F_*`) and returns the messages up to the end of the
+    /// dump, the acknowledgement or an error. If the kernel does not answer, the receive times out.
     pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Reply>> {
         self.send(kind, flags, payload)?;
         let mut replies = Vec::new();
@@ -107,12 +106,12 @@ impl Netlink {
         Ok(replies)
     }
 
-    /// Begins a list; [`Netlink::next_part`] brings its parts.
+    /// Begins a dump whose parts [`Netlink::next_part`] returns.
     pub fn begin_dump(&mut self, kind: u16, payload: &[u8]) -> io::Result<()> {
         self.send(kind, NLM_F_DUMP, payload)
     }
 
-    /// The next part of a list; `None` at its end.
+    /// Returns the next part of a dump; `None` at its end.
     pub fn next_part(&mut self) -> io::Result<Option<Vec<Reply>>> {
         let mut replies = Vec::new();
         let is_end = self.receive(&mut replies)?;
@@ -134,7 +133,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Receives once; true when nothing more will come.
+    /// Receives once; returns true if the answer is complete.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool> {
         let mut buffer = vec![0; self.buffer_len];
         let len = self.socket.recv(&mut buffer, 0)?;
@@ -144,12 +143,12 @@ impl Netlink {
             let message = NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
             let after = next.length().next_multiple_of(4) as usize;
             rest = rest.get(after..).unwrap_or_default();
-            // The acknowledgement of an earlier request may come after its list.
+            // The acknowledgement of an earlier request may arrive after its dump.
             if message.header.sequence_number != self.sequence {
                 continue;
             }
             match message.payload {
-                // The end of a list that could not be made carries an error, too.
+                // A failed dump ends with an error code, too.
                 NetlinkPayload::Done(done) => return end(done.code),
                 NetlinkPayload::Error(error) => return end(error.raw_code()),
                 NetlinkPayload::InnerMessage(reply) => replies.push(reply),
@@ -160,7 +159,7 @@ impl Netlink {
     }
 }
 
-/// The end of an answer, by the code that came with it.
+/// Returns the result of a request from its final code.
 fn end(code: i32) -> io::Result<bool> {
     match code {
         0 => Ok(true),
@@ -168,12 +167,12 @@ fn end(code: i32) -> io::Result<bool> {
     }
 }
 
-/// Iterates over the attributes in `bytes`, up to one that is cut.
+/// Iterates over the attributes in `bytes`, up to one that is truncated.
 pub fn raw_attributes(bytes: &[u8]) -> impl Iterator<Item = NlaBuffer<&[u8]>> {
     NlasIterator::new(bytes).map_while(Result::ok)
 }
 
-/// As [`raw_attributes`]: type, without the bits that say "nested" and "big-endian", and value.
+/// As [`raw_attributes`]: type, without the flags for nested and big-endian attributes, and value.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     raw_attributes(bytes).map(|nla| {
         // The library's `value` does not outlive `nla`.
@@ -201,8 +200,8 @@ pub fn put_text(message: &mut Vec<u8>, kind: u16, text: &str) {
     put_attribute(message, kind, format!("{text}\0").as_bytes());
 }
 
-/// The text of a NUL-terminated string attribute. Some are what a peer says of itself: characters that a
-/// terminal would obey are replaced.
+/// Returns the text of a NUL-terminated string attribute. Replaces control characters, since some
+/// texts are from the peer and are printed to a terminal.
 pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0);
     let text = value.get(..end.unwrap_or(value.len())).unwrap_or_default();
@@ -213,7 +212,7 @@ pub fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().map(visible).collect()
 }
 
-/// Reads a number in host order.
+/// Reads a value in host byte order.
 pub fn get<T: FromBytes>(bytes: &[u8], at: usize) -> Option<T> {
     let (value, _) = T::read_from_prefix(bytes.get(at..)?).ok()?;
     Some(value)

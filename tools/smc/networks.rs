@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc pnet`: the physical networks that this network namespace knows by name.
+//! `smc pnet`: the table of physical networks (PNETIDs) of this network namespace.
 
 use std::io;
 
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Flush,
 }
 
-/// Carries the command out.
+/// Runs the subcommand.
 pub(crate) fn run(command: &Command) -> io::Result<()> {
     let mut networks = Table::open().map_err(not_loaded)?;
     match command {

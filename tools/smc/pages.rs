@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc completions` and `smc man`: made from the definitions of the commands themselves.
+//! `smc completions` and `smc man`: generated from the definitions of the subcommands.
 
 use std::io;
 use std::io::Write;
@@ -22,7 +22,7 @@ pub(crate) struct Man {
     dir: Option<PathBuf>,
 }
 
-/// Prints what the shell reads.
+/// Prints the completion script.
 pub(crate) fn completions(arguments: &Completions) -> io::Result<()> {
     let mut script = Vec::new();
     let mut command = crate::Arguments::command();

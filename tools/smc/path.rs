@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which way a connected socket's data goes, and why.
+//! The path of a connected socket's data, SMC or TCP, and the reason.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -23,49 +23,49 @@ use crate::diag;
 use crate::diag::Mode;
 use crate::diag::State;
 
-/// The way that a socket's data takes.
+/// The path of a socket's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// RDMA, through the link group named if known.
+    /// RDMA; with the link group if known.
     SmcR(Option<u32>),
     /// Internal shared memory.
     SmcD,
     /// TCP after a fallback.
     Fallback(Fallback),
-    /// A TCP socket from the beginning, or one that does not tell why.
+    /// TCP without a fallback, or the reason is unknown.
     Tcp,
     /// Not connected.
     Unconnected,
 }
 
-/// Why a connection fell back, in the kernel's numbers.
+/// Why a connection fell back, as reason codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fallback {
     /// The reason on this side.
     pub reason: u32,
-    /// What the peer gave as reason; 0 if it did not decline.
+    /// The reason in the peer's DECLINE; 0 if it did not decline.
     pub peer: u32,
-    /// What exactly was missing here; 0 if that is not known, as always with the C module.
+    /// What exactly was missing here; 0 if unknown, as always with the C module.
     pub cause: u32,
-    /// Which end it is: one of `SMC_ROLE_*`; 0 if that is not known.
+    /// The role: one of `SMC_ROLE_*`; 0 if unknown.
     pub end: u32,
 }
 
 impl Path {
-    /// Whether the data goes by SMC.
+    /// Returns whether the data passes over SMC.
     pub fn is_smc(&self) -> bool {
         matches!(self, Self::SmcR(_) | Self::SmcD)
     }
 
-    /// Asks the kernel about `socket`, in the caller's network namespace.
+    /// Returns the path of `socket`, which must belong to the caller's network namespace.
     ///
-    /// Our own module answers by a socket option. The C module is asked by `sock_diag`, and if
-    /// that is not loaded, by the socket's domain, which it turns into TCP's at fallback.
+    /// Our module provides it by a socket option. For the C module, `sock_diag` is used, and if
+    /// that is not loaded, the domain of the socket, which a fallback changes to that of TCP.
     pub fn of(socket: &Socket) -> io::Result<Self> {
         Self::among(socket, &OnceCell::new())
     }
 
-    /// As [`Path::of`], for many sockets: the namespace's list is asked for once, where it is needed.
+    /// As [`Path::of`], for many sockets: `listed` caches the list of the namespace.
     pub fn among(socket: &Socket, listed: &OnceCell<Vec<diag::Entry>>) -> io::Result<Self> {
         if let Some(path) = from_option(socket) {
             return Ok(path);
@@ -86,7 +86,7 @@ impl Path {
         })
     }
 
-    /// The path as `sock_diag` tells it.
+    /// Converts an entry of `sock_diag`.
     pub fn from_diag(entry: &diag::Entry) -> Self {
         match entry.mode {
             Mode::Tcp => Self::Fallback(Fallback {
@@ -102,7 +102,7 @@ impl Path {
     }
 }
 
-/// What our own module answers.
+/// Reads the socket option of our module.
 fn from_option(socket: &Socket) -> Option<Path> {
     let mut value = [0; size_of::<smc_uapi::Info>()];
     if socket.option(SOL_SMC, SMC_INFO, &mut value).ok()? != value.len() {
@@ -146,7 +146,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A reason code with its sentence.
+/// Returns the description of a reason code.
 pub fn in_words(code: u32) -> String {
     match Reason::from_code(code) {
         Some(reason) => format!("{} (0x{code:08x})", reason.sentence().trim_end_matches('.')),

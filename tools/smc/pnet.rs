@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The physical networks that the caller's network namespace knows by name (`SMC_PNETID`).
+//! The table of physical networks (PNETIDs) of the caller's network namespace (`SMC_PNETID`).
 
 use std::io;
 
@@ -23,19 +23,19 @@ use crate::netlink::put_attribute;
 use crate::netlink::put_text;
 use crate::netlink::text;
 
-/// What the kernel writes for a name that there is not.
+/// What the kernel returns for an absent name.
 const NO_NAME: &str = "n/a";
 
-/// Something on a physical network: a network device, or a port of an RDMA device.
+/// An entry: a network device, or a port of an RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// The name of the network.
+    /// The PNETID.
     pub pnetid: String,
     /// The network device.
     pub netdev: Option<String>,
     /// The RDMA device.
     pub device: Option<String>,
-    /// Its port.
+    /// Port number of the RDMA device.
     pub port: Option<u8>,
 }
 
@@ -58,18 +58,18 @@ impl Place {
 pub struct Table(Family);
 
 impl Table {
-    /// Finds it; `NotFound` when no SMC module is loaded.
+    /// Opens it; `NotFound` if no SMC module is loaded.
     pub fn open() -> io::Result<Self> {
         Family::open(PNET_FAMILY).map(Self)
     }
 
-    /// All of it.
+    /// Returns all entries.
     pub fn list(&mut self) -> io::Result<Vec<Place>> {
         let messages = self.0.dump(GET)?;
         Ok(messages.iter().filter_map(Place::of).collect())
     }
 
-    /// What is on one network.
+    /// Returns the entries of one physical network.
     pub fn get(&mut self, pnetid: &str) -> io::Result<Vec<Place>> {
         let mut payload = header(GET);
         put_text(&mut payload, NAME, pnetid);
@@ -77,8 +77,8 @@ impl Table {
         Ok(messages.iter().filter_map(Place::of).collect())
     }
 
-    /// Enters a network device, an RDMA port, or both: EEXIST if nothing of it was new, EINVAL for
-    /// names that cannot be.
+    /// Adds a network device, an RDMA port, or both. EEXIST if all exist already, EINVAL for
+    /// invalid names.
     pub fn add(&mut self, place: &Place) -> io::Result<()> {
         let mut attributes = Vec::new();
         put_text(&mut attributes, NAME, &place.pnetid);
@@ -93,14 +93,14 @@ impl Table {
         self.0.call(ADD, &attributes).map(drop)
     }
 
-    /// Removes what is on a network; ENOENT if there is nothing.
+    /// Removes the entries of a physical network; ENOENT if there are none.
     pub fn remove(&mut self, pnetid: &str) -> io::Result<()> {
         let mut attributes = Vec::new();
         put_text(&mut attributes, NAME, pnetid);
         self.0.call(DEL, &attributes).map(drop)
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.call(FLUSH, &[]).map(drop)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has the C compiler compare numbers and structures with those of the C headers.
+//! Compares constants and structures with the C headers, by assertions for the C compiler.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use smc_uapi::Info;
 
 const HEADER: &str = include_str!("../../../include/uapi/linux/smc_rs.h");
 
-/// Compiles assertions behind the headers.
+/// Compiles assertions after the headers.
 fn check(assertions: &str) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../include/uapi");
     let mut compiler = Command::new("cc")

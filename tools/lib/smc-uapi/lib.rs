@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers and structures of SMC's interface to user space, under the names of the C headers and in the types
-//! in which they are used.
+//! Constants and structures of SMC's user-space API, under the names of the C headers and with the
+//! types in which they are used.
 //!
 //! C headers: `include/uapi/linux/smc_rs.h` of this repository, and the kernel's `linux/smc.h`,
-//! `linux/smc_diag.h`, `linux/in.h`, `sys/socket.h`. A test has the C compiler compare all of them.
+//! `linux/smc_diag.h`, `linux/in.h`, `sys/socket.h`. A test compares all of them by means of the C
+//! compiler.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -13,7 +14,7 @@ use zerocopy_derive::FromBytes;
 use zerocopy_derive::Immutable;
 use zerocopy_derive::KnownLayout;
 
-/// Defines constants, and the list of them for the test.
+/// Defines constants, and a list of them for the test.
 macro_rules! constants {
     ($(#[$doc:meta])* $list:ident; $($ty:ty: $($name:ident = $value:expr),+;)+) => {
         $($(
@@ -28,7 +29,7 @@ macro_rules! constants {
 }
 
 constants! {
-    /// Macros that the headers of older systems lack.
+    /// Macros that older headers lack.
     MACROS;
     i32:
         AF_SMC = 43,
@@ -37,7 +38,7 @@ constants! {
 }
 
 constants! {
-    /// What every header has.
+    /// Constants that are in the headers of all versions.
     NUMBERS;
     i32:
         SMC_LIMIT_HS = 1,
@@ -174,7 +175,7 @@ constants! {
 }
 
 constants! {
-    /// What all headers have from Linux 6.14 on.
+    /// Constants that are in the headers since Linux 6.14.
     NUMBERS_6_14;
     u16:
         SMC_NLA_LGR_R_V2_MAX_CONNS = 2,
@@ -197,11 +198,11 @@ pub const SMCR_GENL_FAMILY_NAME: &str = "SMC_PNETID";
 pub struct Info {
     /// One of `SMC_INFO_MODE_*`.
     pub mode: u32,
-    /// Why the socket fell back to TCP, as `struct smc_diag_fallback` has it.
+    /// Why the socket fell back to TCP, as in `struct smc_diag_fallback`.
     pub reason: u32,
-    /// What the peer gave as reason, likewise; 0 if it did not decline.
+    /// The reason in the peer's DECLINE, as in `struct smc_diag_fallback`; 0 if it did not decline.
     pub peer_diagnosis: u32,
-    /// The link group; 0 without one.
+    /// The id of the link group; 0 if there is none.
     pub lgr_id: u32,
     /// One of `SMC_CAUSE_*`; 0 if there is none.
     pub cause: u32,

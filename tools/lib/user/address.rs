@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket addresses as bytes, whole or damaged on purpose.
+//! Socket addresses as bytes, valid or malformed.
 
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// [`MAX_LEN`] as the kernel takes it.
+    /// [`MAX_LEN`] with the type of `addrlen`.
     pub(crate) const MAX_LEN: i32 = MAX_LEN as i32;
 
     /// Builds an address of `family` with zeroes after it, `len` bytes long (at most 28).
@@ -43,24 +43,24 @@ impl Address {
         this
     }
 
-    /// The same address with its length cut to `len`.
+    /// Truncates the address to `len` bytes.
     pub fn cut(mut self, len: usize) -> Self {
         self.len = self.len.min(len);
         self
     }
 
-    /// The same address with another family in it.
+    /// Replaces the family.
     pub fn with_family(mut self, family: u16) -> Self {
         self.bytes[..2].copy_from_slice(&family.to_ne_bytes());
         self
     }
 
-    /// The address as the kernel takes it.
+    /// Returns the bytes that are passed to the kernel.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// A buffer for the kernel to write an address into.
+    /// Returns a buffer for the kernel to write an address to.
     pub(crate) fn empty() -> Self {
         Self {
             bytes: [0; MAX_LEN],
@@ -76,7 +76,7 @@ impl Address {
         self.len = len.min(MAX_LEN);
     }
 
-    /// The address as an IP address and port, `None` for another family.
+    /// Returns IP address and port; `None` for other families.
     pub fn to_ip(&self) -> Option<SocketAddr> {
         let b = &self.bytes;
         let port = u16::from_be_bytes([b[2], b[3]]);

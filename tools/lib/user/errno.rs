@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers, by name where a socket call can return them. Of others the number is kept, which the types of the
-//! libraries lose or have no name for: answers of tests show it.
+//! Error numbers, with names for those that socket calls return. Unlike the error types of
+//! libraries, this one keeps the numbers of others: test results contain them.
 
 use core::fmt;
 use std::io;
@@ -18,7 +18,7 @@ macro_rules! names {
                 pub const $name: Self = Self(libc::$name);
             )*
 
-            /// The name, `None` for a number that no socket call returns.
+            /// Returns the name; `None` for a number that no socket call returns.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $(libc::$name => Some(stringify!($name)),)*
@@ -38,7 +38,7 @@ names! {
 }
 
 impl Errno {
-    /// The error of this thread's last failed call.
+    /// Returns the errno of this thread's last failed call.
     pub(crate) fn last() -> Self {
         io::Error::last_os_error().into()
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory whose first use waits until somebody serves it: `userfaultfd(2)`.
+//! Memory whose page faults block until user space resolves them: `userfaultfd(2)`.
 //!
-//! A task that copies to or from such memory in the middle of a system call stays there, as one does whose
-//! file system does not answer.
+//! A system call that copies to or from such memory blocks, as it does for a mapped file whose file
+//! system does not respond.
 //!
-//! The `userfaultfd` crate needs libclang to be built, hence the three ioctls here.
+//! The `userfaultfd` crate needs libclang to build, hence the three ioctls here.
 
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
@@ -32,7 +32,7 @@ struct Api {
     ioctls: u64,
 }
 
-/// `struct uffdio_range`, and what follows it in the two requests used here.
+/// `struct uffdio_range`, and the fields that follow it in the two requests used here.
 #[repr(C)]
 struct Range {
     start: u64,
@@ -51,7 +51,7 @@ const UFFD_API: u64 = 0xaa;
 const MODE_MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// One page that is not there until [`Unserved::serve`].
+/// A page that is missing until [`Unserved::serve`].
 ///
 /// # Invariants
 ///
@@ -86,7 +86,7 @@ impl Unserved {
         Ok(this)
     }
 
-    /// `T` is the structure of the request.
+    /// Calls an ioctl; `T` is the structure of the request.
     fn ask<T>(&self, request: libc::c_ulong, argument: &mut T) -> Result<()> {
         // SAFETY: the request reads and writes one `T`, about a page that is ours.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), request, ptr::from_mut(argument)) })?;
@@ -115,12 +115,12 @@ impl Unserved {
         check_len(unsafe { libc::send(fd, self.page.cast(), PAGE, flags) })
     }
 
-    /// Waits until somebody waits for the page; says whether somebody does.
+    /// Waits for a page fault; returns whether there was one within `timeout`.
     pub fn is_wanted(&self, timeout: Duration) -> Result<bool> {
         Ok(poll_fd(&self.fd, libc::POLLIN, timeout)? & libc::POLLIN != 0)
     }
 
-    /// Gives the page to who waits for it: zeroes.
+    /// Resolves the page fault with a page of zeroes.
     pub fn serve(&self) -> Result<()> {
         match self.ask(UFFDIO_ZEROPAGE, &mut self.range(0)) {
             Err(Errno::EEXIST) => Ok(()),

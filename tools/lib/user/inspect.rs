@@ -14,7 +14,7 @@ use rustix::process::PidfdGetfdFlags;
 use crate::Errno;
 use crate::Result;
 
-/// A process, held by a descriptor, so that its number cannot pass to another meanwhile.
+/// A process, identified by a pidfd, since its pid could be reused.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
@@ -26,7 +26,7 @@ impl Process {
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Duplicates the process' descriptor `fd`; needs the right to trace the process.
+    /// Duplicates descriptor `fd` of the process; requires ptrace access to it.
     pub fn descriptor(&self, fd: RawFd) -> Result<OwnedFd> {
         Ok(pidfd_getfd(&self.0, fd, PidfdGetfdFlags::empty())?)
     }

@@ -2,9 +2,9 @@
 
 //! System calls that the tools and guest tests need in forms that no published crate offers safely.
 //!
-//! A test of a socket family must be able to pass what no sensible program would: a short address,
-//! a foreign option, an unknown ioctl. [`Socket`] allows that and hands back the kernel's answer
-//! as it is; [`Errno`] prints it by name. Where the form of a call is an ordinary one, rustix makes it.
+//! A test of a socket family must be able to pass invalid arguments: a truncated address, an option
+//! of another protocol, an unknown ioctl. [`Socket`] permits that and returns the result of the
+//! kernel unchanged; [`Errno`] prints it by name. Calls in an ordinary form use rustix.
 
 mod address;
 mod errno;

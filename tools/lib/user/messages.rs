@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that send and receive more than one piece: several buffers, control data, several messages.
+//! Calls that send or receive several buffers, control data or several messages.
 //!
-//! `sendmsg` and `recvmsg` are called as they are: the tests give control data and room of any length, which the
-//! libraries make and measure themselves. No library has a `recvmmsg` whose time may be left out.
+//! `sendmsg` and `recvmsg` are called directly: the tests pass control data and buffers of any
+//! length, which libraries would build and measure themselves. No library has a `recvmmsg` without
+//! a timeout.
 
 use std::ffi::c_void;
 use std::io::IoSlice;
@@ -30,31 +31,31 @@ use crate::Errno;
 use crate::Result;
 use crate::Socket;
 
-/// What `recvmsg(2)` said besides the bytes.
+/// The results of `recvmsg(2)` besides the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes received.
     pub len: usize,
     /// `MSG_*` flags that the kernel set.
     pub flags: i32,
-    /// Length of the address afterwards.
+    /// Length of the address that was returned.
     pub name_len: u32,
     /// Control data.
     pub control: Vec<u8>,
 }
 
-/// What a message is sent with, besides its bytes.
+/// Parameters of `sendmsg(2)` besides the data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extras<'a> {
-    /// Control data, as the kernel takes them.
+    /// Control data, in the kernel's format.
     pub control: &'a [u8],
-    /// Where to.
+    /// Destination address.
     pub to: Option<&'a Address>,
     /// `MSG_*` flags.
     pub flags: i32,
 }
 
-/// A control message with one number (`CMSG`).
+/// Returns a control message (`CMSG`) with one `int`.
 pub fn control_int(level: i32, kind: i32, value: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(20_u64.to_ne_bytes());
@@ -73,7 +74,8 @@ fn slices_mut<'a>(parts: &'a mut [&mut [u8]]) -> Vec<IoSliceMut<'a>> {
     parts.iter_mut().map(|part| IoSliceMut::new(part)).collect()
 }
 
-/// `parts` are `struct iovec`, which `IoSlice` and `IoSliceMut` are by their documentation.
+/// Returns a header for `parts`, which must be `struct iovec`; `IoSlice` and `IoSliceMut` are, by
+/// their documentation.
 pub(crate) fn header<T>(parts: &mut [T]) -> libc::msghdr {
     // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -88,7 +90,7 @@ fn file_flags(flags: i32) -> ReadWriteFlags {
 }
 
 impl Socket {
-    /// `sendmsg(2)`. Raises no signal.
+    /// `sendmsg(2)`; does not raise SIGPIPE.
     pub fn send_parts(&self, parts: &[&[u8]], extras: Extras<'_>) -> Result<usize> {
         let mut vectors = slices(parts);
         let mut header = header(&mut vectors);
@@ -105,7 +107,8 @@ impl Socket {
         check_len(unsafe { libc::sendmsg(fd, &header, flags) })
     }
 
-    /// `recvmsg(2)`, with room for control data and, if `name` says how much, for an address of at most 128 bytes.
+    /// `recvmsg(2)` with `control` bytes for control data and, if `name` is given, that many bytes
+    /// for an address, at most 128.
     pub fn recv_parts(
         &self,
         parts: &mut [&mut [u8]],
@@ -135,7 +138,7 @@ impl Socket {
         })
     }
 
-    /// `sendmmsg(2)`, one buffer a message: how many messages were sent.
+    /// `sendmmsg(2)` with one buffer per message; returns the number of messages sent.
     pub fn send_messages(&self, messages: &[&[u8]], flags: i32) -> Result<usize> {
         let slices: Vec<_> = messages.iter().map(|data| [IoSlice::new(data)]).collect();
         let control = |_| SendAncillaryBuffer::default();
@@ -145,7 +148,8 @@ impl Socket {
         Ok(sendmmsg(self, &mut headers, send_flags(flags))?)
     }
 
-    /// `recvmmsg(2)`, one buffer a message: the lengths of those received. The time is looked at between messages.
+    /// `recvmmsg(2)` with one buffer per message; returns the lengths of the messages. The kernel
+    /// checks the timeout only between messages.
     pub fn recv_messages(
         &self,
         buffers: &mut [&mut [u8]],
@@ -178,13 +182,13 @@ impl Socket {
         Ok(readv(self, &mut slices_mut(parts))?)
     }
 
-    /// `pwritev2(2)`: an offset of -1 means none.
+    /// `pwritev2(2)`; an offset of -1 means the current position.
     pub fn write_parts_at(&self, parts: &[&[u8]], offset: i64, flags: i32) -> Result<usize> {
         let (parts, flags) = (slices(parts), file_flags(flags));
         Ok(pwritev2(self, &parts, offset.cast_unsigned(), flags)?)
     }
 
-    /// `preadv2(2)`: an offset of -1 means none.
+    /// `preadv2(2)`; an offset of -1 means the current position.
     pub fn read_parts_at(&self, parts: &mut [&mut [u8]], offset: i64, flags: i32) -> Result<usize> {
         let (mut parts, flags) = (slices_mut(parts), file_flags(flags));
         Ok(preadv2(self, &mut parts, offset.cast_unsigned(), flags)?)
@@ -195,7 +199,7 @@ impl Socket {
         Ok(rustix::io::write(self, data)?)
     }
 
-    /// `send(2)` of `good` bytes that can be read and then as many that cannot, in two buffers.
+    /// Sends `good` and then a buffer of the same length at an invalid address.
     pub fn send_unreadable(&self, good: &[u8], flags: i32) -> Result<usize> {
         let base = good.as_ptr().cast_mut().cast();
         let mut vectors = and_nowhere(base, good.len());
@@ -204,7 +208,7 @@ impl Socket {
         check_len(unsafe { libc::sendmsg(self.as_raw_fd(), &header, flags | libc::MSG_NOSIGNAL) })
     }
 
-    /// `recv(2)` into a buffer and then into as many bytes that cannot be written.
+    /// Receives into `good` and then into a buffer of the same length at an invalid address.
     pub fn recv_unwritable(&self, good: &mut [u8], flags: i32) -> Result<usize> {
         let base = good.as_mut_ptr().cast();
         let mut vectors = and_nowhere(base, good.len());
@@ -213,7 +217,8 @@ impl Socket {
         check_len(unsafe { libc::recvmsg(self.as_raw_fd(), &mut header, flags) })
     }
 
-    /// An ioctl that reads one `int`: `FIONBIO`, `FIOASYNC`, `SIOCSPGRP`; else `EINVAL`.
+    /// Calls an ioctl that takes a pointer to `int`: `FIONBIO`, `FIOASYNC` or `SIOCSPGRP`; `EINVAL`
+    /// for others.
     pub fn ioctl_set(&self, request: u64, value: i32) -> Result<()> {
         const FIOASYNC: u64 = 0x5452;
         const SIOCSPGRP: u64 = 0x8902;
@@ -225,7 +230,7 @@ impl Socket {
         Ok(())
     }
 
-    /// An `fcntl(2)` whose argument is an `int` or not looked at; else `EINVAL`.
+    /// Calls an `fcntl(2)` command whose argument is an `int` or ignored; `EINVAL` for others.
     pub fn fcntl(&self, command: i32, value: i32) -> Result<i32> {
         const SIGNALS: [i32; 2] = [10, 11];
         const PLAIN: [i32; 6] = [
@@ -243,7 +248,8 @@ impl Socket {
         check(unsafe { libc::fcntl(self.as_raw_fd(), command, value) })
     }
 
-    /// Has the descriptor name another file (`dup3(2)`), so that this one is closed while calls use it.
+    /// Replaces the descriptor with a duplicate of another one (`dup3(2)`), which closes this file
+    /// while calls use it.
     pub fn replace_by(&self, other: &impl AsRawFd) -> Result<()> {
         let (from, to) = (other.as_raw_fd(), self.as_raw_fd());
         // SAFETY: both descriptors are open, and the one replaced goes on being ours.
@@ -252,7 +258,7 @@ impl Socket {
     }
 }
 
-/// A buffer, and then as many bytes where nothing is, nor ever will be.
+/// Returns an iovec for the buffer, and one of the same length at an address that is never mapped.
 fn and_nowhere(base: *mut c_void, len: usize) -> [libc::iovec; 2] {
     let nowhere = ptr::without_provenance_mut(8);
     [base, nowhere].map(|iov_base| libc::iovec {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that write an address for the caller, with every form of the two arguments that say where.
+//! Calls that return an address, with every form of the arguments `addr` and `addrlen`.
 //!
-//! These are raw since the forms are what the tests are about: libraries always pass room for a whole address.
+//! They are called directly since the tests are about these forms: libraries always pass a buffer
+//! for a whole address.
 
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
@@ -15,33 +16,33 @@ use crate::Address;
 use crate::Result;
 use crate::Socket;
 
-/// Where a call is to write an address: `addr` and `addrlen` of `accept(2)`, `getsockname(2)` and the like.
+/// The buffer for an address: `addr` and `addrlen` of `accept(2)`, `getsockname(2)` and the like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Both null.
+    /// Both pointers are null.
     Null,
-    /// An address, but nowhere to read and write its length.
+    /// A buffer for the address; the pointer to its length is null.
     NoLength,
-    /// A length of so many bytes, but no address.
+    /// A length of that many bytes; the pointer to the address is null.
     NoAddress(i32),
-    /// Room that claims to be so many bytes, negative included.
+    /// A buffer of that many bytes according to `addrlen`, which may be negative.
     Of(i32),
 }
 
 /// What a call wrote to a [`Room`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The length afterwards, which may exceed the room.
+    /// The returned length, which may exceed that of the buffer.
     pub len: i32,
-    /// Bytes of the room that are not as they were.
+    /// Number of bytes that the call changed.
     pub written: usize,
     bytes: [u8; Self::SPACE],
 }
 
 impl Name {
-    /// There is always so much space, whatever the call is told: `struct sockaddr_storage` twice.
+    /// Actual size of the buffer, whatever length is passed: `struct sockaddr_storage` twice.
     const SPACE: usize = 256;
-    /// What the space is filled with before the call. No part of an address that a test uses.
+    /// Initial content of the buffer. Does not occur in addresses that the tests use.
     const FILL: u8 = 0xa5;
 
     fn new() -> Self {
@@ -52,7 +53,7 @@ impl Name {
         }
     }
 
-    /// The address, as far as it was written.
+    /// Returns the address, as far as it was written.
     pub fn address(&self) -> Address {
         let mut address = Address::empty();
         let buffer = address.buffer();
@@ -62,10 +63,10 @@ impl Name {
         address
     }
 
-    /// Runs `call` with the arguments of that room.
+    /// Calls `call` with the arguments for `room`.
     ///
-    /// The pointers are null or valid for writes: that to the address for 256 bytes, so for any length up to
-    /// that, and that to the length for an `int`.
+    /// The pointers are null or valid for writes: that to the address for 256 bytes, and so for any
+    /// shorter length, that to the length for an `int`.
     pub(crate) fn with<T>(
         room: Room,
         call: impl FnOnce(*mut libc::sockaddr, *mut libc::socklen_t) -> Result<T>,
@@ -92,7 +93,7 @@ impl Name {
 }
 
 impl Socket {
-    /// `accept4(2)`, with every form of its address; `flags` go to the kernel as they are.
+    /// `accept4(2)` with every form of address buffer; `flags` are passed unchanged.
     pub fn accept_name(&self, flags: i32, room: Room) -> Result<(Self, Name)> {
         let fd = self.as_raw_fd();
         Name::with(room, |addr, len| {
@@ -104,7 +105,7 @@ impl Socket {
         })
     }
 
-    /// `accept(2)`, the call without flags, with every form of its address.
+    /// `accept(2)`, which has no flags, with every form of address buffer.
     pub fn accept_plain(&self, room: Room) -> Result<(Self, Name)> {
         let fd = self.as_raw_fd();
         Name::with(room, |addr, len| {
@@ -115,7 +116,7 @@ impl Socket {
         })
     }
 
-    /// `getsockname(2)` with every form of its address.
+    /// `getsockname(2)` with every form of address buffer.
     pub fn local_name(&self, room: Room) -> Result<Name> {
         let fd = self.as_raw_fd();
         Name::with(room, |addr, len| {
@@ -125,7 +126,7 @@ impl Socket {
         .map(|x| x.1)
     }
 
-    /// `getpeername(2)` with every form of its address.
+    /// `getpeername(2)` with every form of address buffer.
     pub fn peer_name(&self, room: Room) -> Result<Name> {
         let fd = self.as_raw_fd();
         Name::with(room, |addr, len| {
@@ -135,7 +136,7 @@ impl Socket {
         .map(|x| x.1)
     }
 
-    /// `recvfrom(2)` with every form of its address.
+    /// `recvfrom(2)` with every form of address buffer.
     pub fn recv_from(&self, buffer: &mut [u8], flags: i32, room: Room) -> Result<(usize, Name)> {
         let (fd, data, size) = (self.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
         Name::with(room, |addr, len| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket options, of any level and any length; libraries know options by their types.
+//! Socket options of any level and any length.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::Socket;
 
 impl Socket {
-    /// Sets an option to bytes of any length.
+    /// Sets an option to a value of any length.
     pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         let (ptr, len) = (value.as_ptr(), value.len() as libc::socklen_t);
         // SAFETY: `ptr` is valid for reads of `len` bytes.
@@ -40,13 +40,13 @@ impl Socket {
         Ok(i32::from_ne_bytes(value))
     }
 
-    /// Takes the pending error (`SO_ERROR`), `None` if there is none.
+    /// Returns and clears the pending error (`SO_ERROR`); `None` if there is none.
     pub fn take_error(&self) -> Result<Option<Errno>> {
         let error = self.option_int(libc::SOL_SOCKET, libc::SO_ERROR)?;
         Ok((error != 0).then_some(Errno(error)))
     }
 
-    /// Bounds how long a call to receive (`SO_RCVTIMEO`) and to send (`SO_SNDTIMEO`) may block.
+    /// Sets the timeouts of blocking receives (`SO_RCVTIMEO`) and sends (`SO_SNDTIMEO`).
     pub fn set_timeout(&self, timeout: Duration) -> Result<()> {
         self.set_duration(libc::SO_RCVTIMEO, timeout)?;
         self.set_duration(libc::SO_SNDTIMEO, timeout)
@@ -68,7 +68,7 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value)
     }
 
-    /// Reads `SO_LINGER`: whether it is on, and its seconds.
+    /// Reads `SO_LINGER`: whether it is enabled, and the time in seconds.
     pub fn linger(&self) -> Result<(bool, i32)> {
         let mut value = [0; 8];
         self.option(libc::SOL_SOCKET, libc::SO_LINGER, &mut value)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Descriptors that go from one process to another, by `SCM_RIGHTS`.
+//! Passes descriptors from one process to another, with `SCM_RIGHTS`.
 
 use std::io::IoSlice;
 use std::io::IoSliceMut;
@@ -22,7 +22,7 @@ use crate::Result;
 use crate::Socket;
 
 impl Socket {
-    /// Sends this socket's descriptor over `way`, which is of `AF_UNIX`.
+    /// Sends this socket's descriptor over the AF_UNIX socket `way`.
     pub fn pass(&self, way: &Self) -> Result<()> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let (mut control, fds) = (SendAncillaryBuffer::new(&mut space), [self.as_fd()]);
@@ -36,7 +36,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives the descriptor of a socket that was passed.
+    /// Receives the descriptor of a socket.
     pub fn take_passed(&self) -> Result<Self> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let (mut control, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);

@@ -12,7 +12,7 @@ use rustix::event::PollFlags;
 use crate::Errno;
 use crate::Result;
 
-/// Waits until one of `events` is there, or an error or hang-up; returns the events, 0 on timeout.
+/// Waits for one of `events`, an error or a hang-up; returns the events, 0 on timeout.
 pub fn poll_fd(fd: impl AsFd, events: i16, timeout: Duration) -> Result<i16> {
     // CAST: a set of bits, both times.
     let mut entry = [PollFd::new(&fd, PollFlags::from_bits_retain(events as u16))];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What signals do: interrupt a system call and nothing else, ask the program to end, or what they do by
+//! Signal dispositions: only interrupt system calls, request the end of the program, or the
 //! default.
 //!
-//! The libraries that set handlers have the kernel start interrupted calls again, which is what must not happen here.
+//! Libraries install handlers with SA_RESTART, which must not be set here.
 
 use std::mem;
 use std::ptr;
@@ -32,24 +32,23 @@ fn handle(signal: i32, handler: Option<extern "C" fn(libc::c_int)>) -> Result<()
     Ok(())
 }
 
-/// From now on `signal` ends the calls in which it meets a thread with `EINTR`, where they can be
-/// ended, instead of ending the process.
+/// Makes `signal` interrupt blocking calls with `EINTR`, instead of ending the process.
 pub fn interrupt_calls_by(signal: i32) -> Result<()> {
     handle(signal, Some(nothing))
 }
 
-/// As [`interrupt_calls_by`], and [`stopped`] remembers it.
+/// As [`interrupt_calls_by`]; [`stopped`] returns true afterwards.
 pub fn stop_by(signal: i32) -> Result<()> {
     handle(signal, Some(stop))
 }
 
-/// Whether a signal of [`stop_by`] came.
+/// Returns whether a signal of [`stop_by`] was received.
 pub fn stopped() -> bool {
     STOPPED.load(Relaxed)
 }
 
-/// From now on `signal` does what it does by default. A program in Rust begins with `SIGPIPE` ignored, and
-/// would complain about a reader who has enough.
+/// Restores the default disposition of `signal`. Rust programs start with `SIGPIPE` ignored, and
+/// would report EPIPE when the reader of a pipe closes it.
 pub fn restore_signal(signal: i32) -> Result<()> {
     handle(signal, None)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket with nothing between the caller and the kernel.
+//! Direct access to the socket calls of the kernel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,9 +39,10 @@ use crate::Room;
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Opens a socket; all three arguments go to the kernel as they are, plus close-on-exec.
+    /// Opens a socket; the arguments are passed unchanged, except that close-on-exec is set.
     ///
-    /// By libc's function, which a library that is preloaded replaces; rustix would call the kernel.
+    /// Uses libc's function, which a preloaded library can replace; rustix would call the kernel
+    /// directly.
     pub fn open(domain: i32, kind: i32, protocol: i32) -> Result<Self> {
         // SAFETY: socket(2) takes three integers and no pointer.
         let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
@@ -49,14 +50,14 @@ impl Socket {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// As [`Self::open`], by a system call of its own: a library that is preloaded does not see it.
+    /// As [`Self::open`], but by a direct system call, which bypasses preloaded libraries.
     pub fn open_bare(domain: i32, kind: i32, protocol: i32) -> Result<Self> {
         let (family, kind, protocol) = typed(domain, kind, protocol);
         let fd = net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
         Ok(Self(fd))
     }
 
-    /// Calls `socketpair`; only its error is of interest, so the pair is closed again.
+    /// Calls `socketpair(2)` and closes the pair: only the error is of interest.
     pub fn open_pair(domain: i32, kind: i32, protocol: i32) -> Result<()> {
         let (family, kind, protocol) = typed(domain, kind, protocol);
         net::socketpair(family, kind, SocketFlags::empty(), protocol)?;
@@ -78,19 +79,19 @@ impl Socket {
         Ok(net::listen(self, backlog)?)
     }
 
-    /// Accepts one connection; `flags` as for `accept4`, close-on-exec added.
+    /// Accepts a connection; `flags` as for `accept4(2)`, plus close-on-exec.
     pub fn accept(&self, flags: i32) -> Result<Self> {
         // CAST: a set of bits.
         let flags = SocketFlags::from_bits_retain(flags as u32) | SocketFlags::CLOEXEC;
         Ok(Self(net::accept_with(self, flags)?))
     }
 
-    /// Sends `data`; a closed peer gives EPIPE, never a signal.
+    /// Sends `data`; returns EPIPE without raising SIGPIPE.
     pub fn send(&self, data: &[u8], flags: i32) -> Result<usize> {
         Ok(net::send(self, data, send_flags(flags))?)
     }
 
-    /// Sends `data` to `address`, as the first send of TCP fast open does.
+    /// Sends `data` to `address`, as for TCP Fast Open.
     pub fn send_to(&self, data: &[u8], flags: i32, address: SocketAddr) -> Result<usize> {
         let (flags, address) = (send_flags(flags), Address::from(address));
         Ok(net::sendto(self, data, flags, &address)?)
@@ -103,34 +104,34 @@ impl Socket {
         Ok(len)
     }
 
-    /// Receives into `buffer` and reports the flags that came with the data.
+    /// Receives into `buffer`; also returns the message flags.
     pub fn recv_message(&self, buffer: &mut [u8], flags: i32) -> Result<Received> {
         self.recv_parts(&mut [buffer], 0, None, flags)
     }
 
-    /// Reads with `read(2)`, which differs from `recv` in its treatment of zero bytes.
+    /// Reads with `read(2)`, which differs from `recv(2)` for a length of 0.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         Ok(rustix::io::read(self, buffer)?)
     }
 
-    /// Shuts down; `how` goes to the kernel as it is.
+    /// Shuts down; `how` is passed unchanged.
     pub fn shutdown(&self, how: i32) -> Result<()> {
         // SAFETY: shutdown(2) takes two integers and no pointer.
         check(unsafe { libc::shutdown(self.as_raw_fd(), how) })?;
         Ok(())
     }
 
-    /// The local address.
+    /// Returns the local address.
     pub fn local_address(&self) -> Result<Address> {
         Ok(self.local_name(Room::Of(Address::MAX_LEN))?.address())
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn peer_address(&self) -> Result<Address> {
         Ok(self.peer_name(Room::Of(Address::MAX_LEN))?.address())
     }
 
-    /// Calls an ioctl that writes one `int`; any request number, so that unknown ones can be tried.
+    /// Calls an ioctl that writes one `int`. The request may be unknown.
     ///
     /// The buffer is larger than an `int`, for requests that write a structure.
     pub fn ioctl_int(&self, request: u64) -> Result<i32> {
@@ -142,7 +143,7 @@ impl Socket {
         Ok(buffer[0] as i32)
     }
 
-    /// Maps one page of the socket and unmaps it again.
+    /// Maps one page of the socket with mmap(2), and unmaps it.
     pub fn map(&self) -> Result<()> {
         let (null, len) = (ptr::null_mut(), 4096);
         // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
@@ -151,12 +152,12 @@ impl Socket {
         Ok(unsafe { mm::munmap(page, len) }?)
     }
 
-    /// Switches non-blocking mode.
+    /// Sets or clears O_NONBLOCK.
     pub fn set_nonblocking(&self, on: bool) -> Result<()> {
         self.set_flag(OFlags::NONBLOCK, on)
     }
 
-    /// Switches signal-driven mode: SIGIO for the owner when something happens.
+    /// Sets or clears O_ASYNC: SIGIO is sent to the owner on events.
     pub fn set_signal_driven(&self, on: bool) -> Result<()> {
         // CAST: a set of bits.
         self.set_flag(OFlags::from_bits_retain(libc::O_ASYNC as u32), on)
@@ -168,7 +169,7 @@ impl Socket {
         Ok(fcntl_setfl(self, flags)?)
     }
 
-    /// Has the signals of the socket (SIGIO, SIGURG) sent to the calling thread.
+    /// Makes the calling thread the receiver of the socket's signals (SIGIO, SIGURG).
     pub fn set_owner_to_this_thread(&self) -> Result<()> {
         /// `struct f_owner_ex` of `fcntl.h`, which libc lacks.
         #[repr(C)]
@@ -185,13 +186,13 @@ impl Socket {
         Ok(())
     }
 
-    /// Another descriptor for the same socket.
+    /// Returns another descriptor for the same socket.
     pub fn duplicate(&self) -> Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
 }
 
-/// The arguments of `socket(2)` as rustix takes them; they go to the kernel as they are.
+/// Converts the arguments of `socket(2)` to the types of rustix, unchanged.
 fn typed(domain: i32, kind: i32, protocol: i32) -> (AddressFamily, SocketType, Option<Protocol>) {
     (
         // CAST: numbers of the kernel's, none of them negative.
@@ -201,7 +202,7 @@ fn typed(domain: i32, kind: i32, protocol: i32) -> (AddressFamily, SocketType, O
     )
 }
 
-/// Flags of a call to send; a closed peer raises no signal.
+/// Converts the flags of a send, plus MSG_NOSIGNAL.
 pub(crate) fn send_flags(flags: i32) -> SendFlags {
     // CAST: a set of bits.
     SendFlags::from_bits_retain(flags as u32) | SendFlags::NOSIGNAL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! io_uring, one call at a time: each is submitted and waited for.
+//! io_uring with one operation at a time, which is submitted and waited for.
 
 use std::io;
 use std::io::IoSlice;
@@ -22,16 +22,16 @@ use crate::Errno;
 use crate::Result;
 use crate::Socket;
 
-/// A pair of rings.
+/// An io_uring instance.
 pub struct Ring(IoUring);
 
 impl Ring {
-    /// Makes the rings: `ENOSYS` if the kernel has none.
+    /// Creates the rings; `ENOSYS` if the kernel does not support io_uring.
     pub fn new() -> Result<Self> {
         Ok(Self(IoUring::new(4)?))
     }
 
-    /// Has the kernel carry out one operation and waits for its end.
+    /// Submits an operation and waits for its completion.
     ///
     /// # Safety
     ///
@@ -41,7 +41,7 @@ impl Ring {
         unsafe { self.0.submission().push(entry) }.map_err(|_| Errno::EBUSY)?;
         loop {
             match self.0.submit_and_wait(1) {
-                // A signal met the wait, after the submission.
+                // A signal interrupted the wait; the entry was submitted.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => drop(done?),
             }
@@ -85,7 +85,7 @@ impl Ring {
         unsafe { self.run(&entry) }.map(drop)
     }
 
-    /// `send(2)`. Raises no signal.
+    /// `send(2)`; does not raise SIGPIPE.
     pub fn send(&mut self, socket: &Socket, data: &[u8], flags: i32) -> Result<usize> {
         // CAST: a test sends little.
         let entry = opcode::Send::new(fd(socket), data.as_ptr(), data.len() as u32);
@@ -137,7 +137,7 @@ impl Ring {
         unsafe { self.run_len(&entry) }
     }
 
-    /// Waits for events as `poll(2)` does, without limit, and returns those there are.
+    /// Waits for events as `poll(2)` does, without timeout; returns the current events.
     pub fn poll(&mut self, socket: &Socket, events: i16) -> Result<i32> {
         // CAST: a set of bits.
         let entry = opcode::PollAdd::new(fd(socket), events as u32).build();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smcr` and `smcd`: an object, and what to do with it. Words may be cut to their first letters.
+//! `smcr` and `smcd`: an object and a command. Both may be abbreviated.
 
 use std::io;
 use std::process::ExitCode;
@@ -25,9 +25,9 @@ const OBJECTS: [&str; 7] = [
     "help",
 ];
 
-/// Why a call is refused.
+/// Why a call fails.
 enum Refused {
-    /// With this sentence and exit code 1.
+    /// A usage error with this message and exit code 1.
     Usage(String),
     Failed(io::Error),
 }
@@ -39,7 +39,7 @@ impl From<io::Error> for Refused {
 }
 
 pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
-    /// What a shell makes of -1.
+    /// The exit code -1, truncated to 8 bits.
     const VERSION: u8 = 255;
     let (options, words): (Vec<_>, Vec<_>) = arguments
         .iter()
@@ -93,7 +93,7 @@ fn usage(name: &str) {
     }
 }
 
-/// The first of the words that begins so.
+/// Returns the first of `words` that begins with `cut`.
 fn whole<'a>(cut: &str, words: &[&'a str]) -> Option<&'a str> {
     words.iter().copied().find(|word| word.starts_with(cut))
 }
@@ -177,7 +177,7 @@ impl Call {
     }
 }
 
-/// The command and what follows it; the first one if none is named.
+/// Returns the command and the arguments after it; the first of `commands` by default.
 fn command<'a, 'b>(words: &'b [&'b str], commands: &[&'a str]) -> (&'a str, &'b [&'b str]) {
     let named = words
         .split_first()
@@ -216,7 +216,7 @@ fn ueid(words: &[&str]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Says in words why an EID was not added or removed.
+/// Converts errors of adding or removing an EID to messages.
 fn change(result: io::Result<()>) -> io::Result<()> {
     const ENOENT: i32 = 2;
     const EEXIST: i32 = 17;

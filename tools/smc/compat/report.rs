@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `smcr` and `smcd` print, in the columns of smc-tools.
+//! The output of `smcr` and `smcd`, in the columns of smc-tools.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use smc_uapi::*;
 use crate::table::netdev;
 use crate::table::table;
 
-/// How much to print.
+/// The level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(super) enum Layout {
     Short,
@@ -22,7 +22,7 @@ pub(super) enum Layout {
     Longest,
 }
 
-/// Which to print.
+/// Selects what to print.
 #[derive(Default)]
 pub(super) struct Filter {
     pub(super) group: Option<u32>,
@@ -189,7 +189,7 @@ pub(super) fn devices(module: &mut Module, filter: &Filter) -> io::Result<()> {
     )
 }
 
-/// The kind of adapter with that PCI number.
+/// Returns the name of the adapter type with that PCI device ID.
 fn kind_of(device: u64) -> String {
     match device {
         0x1004 => "RoCE_Express".to_string(),

@@ -76,7 +76,7 @@ fn act(arguments: &Arguments) -> io::Result<()> {
     Ok(())
 }
 
-/// An entry in one line, in the kernel's words for what there is not.
+/// Formats an entry as one line; absent names are printed as the kernel does.
 fn line(place: &Place) -> String {
     const NO_PORT: u8 = 255;
     let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "n/a".to_string());

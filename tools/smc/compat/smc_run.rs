@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc_run`: runs a TCP program with SMC sockets, by the options of smc-tools.
+//! `smc_run`: runs a TCP program with SMC sockets, with the options of smc-tools.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use super::version;
 use crate::run;
 use crate::run::Start;
 
-/// What was asked for.
+/// The command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Call {
     debug: bool,
@@ -60,8 +60,8 @@ fn usage() {
     println!("  -v        print the version");
 }
 
-/// Reads options as the shell's getopts does: letters may be put together, and the command begins with
-/// what is no option.
+/// Parses options as getopts of the shell does: letters may be combined, and the first argument
+/// that is no option begins the command.
 fn parse(arguments: &[String]) -> Result<Call, String> {
     let mut call = Call::default();
     let mut words = arguments.iter();
@@ -114,7 +114,7 @@ fn checked(size: String) -> Result<String, String> {
     }
 }
 
-/// Lets programs have buffers of that size, if we may.
+/// Raises a limit of `net.core` to the buffer size, if permitted.
 fn raise(name: &str, size: Option<&str>) {
     let path = format!("/proc/sys/net/core/{name}");
     let Some(wanted) = size.and_then(|size| size.parse::<u64>().ok()) else {
@@ -123,7 +123,7 @@ fn raise(name: &str, size: Option<&str>) {
     let limit = fs::read_to_string(&path).ok();
     let limit = limit.and_then(|limit| limit.trim().parse::<u64>().ok());
     if limit.is_some_and(|limit| limit < wanted) {
-        // An ordinary user gets what the limit allows.
+        // Without privileges the limit remains, and restricts the buffer size.
         let _ = fs::write(&path, wanted.to_string());
     }
 }

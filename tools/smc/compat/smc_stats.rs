@@ -14,15 +14,15 @@ use smc_tools::stats::Technology;
 use smc_tools::stats::SIZES;
 use smc_tools::view::Module;
 
-/// What is asked for.
+/// The command line.
 pub(super) struct Call {
     pub(super) is_smcd: bool,
-    /// More lines.
+    /// Print more lines.
     pub(super) details: bool,
-    /// Since the module was loaded, not since the last reset.
+    /// Count from when the module was loaded, rather than from the last reset.
     pub(super) absolute: bool,
     pub(super) json: bool,
-    /// From now on everything counts from here.
+    /// Store the current counters as the new baseline.
     pub(super) reset: bool,
 }
 
@@ -169,7 +169,7 @@ fn line(name: &str, count: u64) -> String {
     format!("{name:<29}{count:>12}")
 }
 
-/// The three most frequent reasons of each end.
+/// Prints the three most frequent reasons for each role.
 fn most_frequent(out: &mut Vec<String>, reasons: &[Fallback]) {
     for (end, title) in [("server", "    Server"), ("client", "    Client")] {
         let mut those: Vec<_> = reasons.iter().filter(|reason| reason.end == end).collect();
@@ -198,7 +198,7 @@ fn name(code: u32) -> &'static str {
     }
 }
 
-/// A line of the table by sizes; there the largest two classes are one.
+/// Formats a line of the table by sizes, which combines the largest two classes.
 fn sizes(name: &str, counts: &[u64; SIZES]) -> String {
     let (small, large) = counts.split_at(SIZES - 2);
     let all = small.iter().copied().chain([large.iter().sum()]);
@@ -206,7 +206,7 @@ fn sizes(name: &str, counts: &[u64; SIZES]) -> String {
     format!("  {name}   {}", cells.join("  "))
 }
 
-/// A number in at most six characters: below 1000 as it is, otherwise with a unit.
+/// Formats a number in at most six characters: from 1000 on with a unit.
 fn short(number: u64) -> String {
     const ROOM: usize = 4;
     if number < 1000 {
@@ -217,7 +217,7 @@ fn short(number: u64) -> String {
     for next in ['K', 'M', 'G', 'T', 'P', 'E'] {
         value /= 1000.0;
         unit = next;
-        // As it will be rounded: 999.96 does not stay below 1000.
+        // Considers rounding: 999.96 would become 1000.0.
         if value < 999.95 {
             break;
         }
@@ -230,12 +230,12 @@ fn short(number: u64) -> String {
     format!("{value:.*}{unit}", ROOM.saturating_sub(whole))
 }
 
-/// Names for the classes of sizes, in the JSON of smc-tools.
+/// Names of the size classes in the JSON output of smc-tools.
 const CLASSES: [&str; SIZES] = [
     "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1024K", "G_1024K",
 ];
 
-/// All counters under the names of smc-tools, in their order.
+/// Returns all counters under the names of smc-tools, in their order.
 fn counters(t: &Technology) -> Vec<(String, u64)> {
     let (tx, rx) = (&t.sent, &t.received);
     let classes = |kind: &str, counts: &[u64; SIZES]| {

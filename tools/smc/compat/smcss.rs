@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
             shown.for_each(|entry| println!("{}", line(&arguments, entry)));
             ExitCode::SUCCESS
         }
-        // Nobody answers for the family.
+        // No module has registered for this family.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             failed(&io::ErrorKind::NotFound.into())
         }
@@ -169,8 +169,8 @@ fn rings(shutdown: u8, conn: &Conn) -> String {
     )
 }
 
-/// An address with its port, in 23 characters unless wide: the end of a longer address gives way to two
-/// dots.
+/// Formats an address with its port, in 23 characters unless `wide`: the end of a longer address is
+/// replaced by two dots.
 fn address(address: &SocketAddr, wide: bool) -> String {
     const WIDTH: usize = 23;
     let (ip, port) = (address.ip().to_string(), address.port().to_string());

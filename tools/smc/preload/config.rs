@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The environment, read once when the library is loaded.
+//! The environment variables, read once when the library is loaded.
 //!
-//! Reading it later would race with a program that calls `setenv` in another thread.
+//! Reading them later would race with `setenv` in another thread.
 
 use core::ffi::c_int;
 use std::env;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-/// What the environment asks for.
+/// The settings.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// Whether to say on standard error what happens.
+    /// Whether to log to standard error.
     pub(crate) debug: bool,
-    /// Send buffer size in bytes for the sockets converted.
+    /// Size of the send buffer of converted sockets, bytes.
     pub(crate) sndbuf: Option<usize>,
-    /// Receive buffer size in bytes for the sockets converted.
+    /// Size of the receive buffer of converted sockets, bytes.
     pub(crate) rcvbuf: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ static READ_AT_LOAD: extern "C" fn() = {
     read_at_load
 };
 
-/// The configuration; reads it if a socket is opened before this library's load function ran.
+/// Returns the configuration; reads it if a socket is opened before [`READ_AT_LOAD`] ran.
 pub(crate) fn get() -> &'static Config {
     CONFIG.get_or_init(|| Config::from_env(|name| env::var_os(name)))
 }
@@ -55,7 +55,7 @@ fn is_on(value: &str) -> bool {
 
 /// Parses a size in bytes with an optional suffix `k` (1024) or `m` (1048576).
 ///
-/// `None` for anything that is no size: the socket then keeps the kernel's default.
+/// `None` if it is invalid: then the kernel's default applies.
 fn parse_size(value: &str) -> Option<usize> {
     let digits = value.trim_end_matches(['k', 'K', 'm', 'M']);
     let unit: c_int = match &value[digits.len()..] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sockets are converted, and which errors mean that there is no SMC here.
+//! Which sockets are converted, and which errors mean that SMC is not available.
 
 use core::ffi::c_int;
 
@@ -19,7 +19,8 @@ const SMCPROTO_SMC6: c_int = 1;
 /// The type of a socket without its SOCK_NONBLOCK and SOCK_CLOEXEC flags.
 const TYPE_MASK: c_int = 0xf;
 
-/// The AF_SMC protocol that stands for these arguments of `socket`, or `None` to leave them alone.
+/// Returns the AF_SMC protocol for these arguments of `socket`; `None` if the socket is not
+/// converted.
 pub(crate) fn smc_protocol(domain: c_int, kind: c_int, protocol: c_int) -> Option<c_int> {
     let is_stream = kind & TYPE_MASK == libc::SOCK_STREAM;
     let is_tcp = protocol == 0 || protocol == libc::IPPROTO_TCP;
@@ -31,10 +32,11 @@ pub(crate) fn smc_protocol(domain: c_int, kind: c_int, protocol: c_int) -> Optio
     }
 }
 
-/// Whether `error` says that this process cannot have such an SMC socket, while it may well have another, or TCP.
+/// Returns whether `error` means that this process cannot open such an SMC socket, while it may
+/// still open another one, or TCP.
 ///
-/// The kernel's own answers are EAFNOSUPPORT and EPROTONOSUPPORT; the others come from seccomp filters and security
-/// modules.
+/// The kernel itself returns EAFNOSUPPORT and EPROTONOSUPPORT; the others are from seccomp filters
+/// and security modules.
 pub(crate) fn is_unavailable(error: c_int) -> bool {
     matches!(
         error,

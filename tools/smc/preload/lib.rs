@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `libsmc_preload.so`: gives a TCP program SMC sockets without changing it.
+//! `libsmc_preload.so`: makes an unmodified TCP program use SMC sockets.
 //!
-//! Loaded by `LD_PRELOAD` (which `smc run` sets), it takes the place of the one libc function
-//! `socket`. A stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes one of
-//! IPPROTO_SMC or, where that cannot be had, an AF_SMC socket of protocol 0 or 1; every other call
-//! passes unchanged. Where the kernel has no SMC the program gets the TCP socket that it asked for.
+//! Loaded with `LD_PRELOAD` (which `smc run` sets), it replaces only the libc function `socket`. A
+//! stream socket of AF_INET or AF_INET6 with protocol 0 or IPPROTO_TCP becomes one of IPPROTO_SMC
+//! or, if that is not available, an AF_SMC socket of protocol 0 or 1; other calls pass unchanged.
+//! Without SMC in the kernel, the program gets a TCP socket.
 //!
-//! Environment, with the meaning that smc-tools gave it:
+//! Environment variables, as in smc-tools:
 //!
-//! - `SMC_DEBUG`: anything but a leading `0` writes what happens to standard error.
-//! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes for the sockets converted, `k` and `m` understood.
+//! - `SMC_DEBUG`: any value that does not begin with `0` enables messages on standard error.
+//! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes of converted sockets, with optional suffix `k` or
+//! `m`.
 //!
-//! `socket` must work in a signal handler and in any thread, so the environment is read once when
-//! the library is loaded, and nothing after that allocates or locks. The kernel is called directly:
-//! there is no symbol to look up, hence none to look up too early.
+//! `socket` must work in a signal handler and in any thread. Therefore the environment is read once
+//! when the library is loaded, and nothing after that allocates or locks. System calls are made
+//! directly, so that no symbol has to be resolved.
 
 mod config;
 mod convert;
@@ -31,7 +32,7 @@ use rustix::net::sockopt::set_socket_send_buffer_size_force;
 
 use crate::config::Config;
 
-/// Replaces libc's `socket`: the same arguments, the same result and `errno`.
+/// Replaces libc's `socket`, with the same arguments, result and `errno`.
 #[no_mangle]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     match convert::smc_protocol(domain, kind, protocol) {
@@ -40,11 +41,11 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     }
 }
 
-/// Tries an SMC socket of the family asked for, then AF_SMC, then the socket that the program asked for.
+/// Tries an SMC socket of the requested family, then AF_SMC, then the requested socket.
 ///
-/// In this order since filters refuse families: a service that may have AF_INET may have the first, and programs
-/// of control groups, by which `ip vrf exec` binds sockets, are not run for AF_SMC. Kernels before 6.11 have AF_SMC
-/// only.
+/// The order matters for filters by family: a service that is restricted to AF_INET may open the
+/// first, and control group programs, with which `ip vrf exec` binds sockets, do not run for
+/// AF_SMC. Kernels before 6.11 support AF_SMC only.
 fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) -> c_int {
     let config = config::get();
     for (domain, protocol) in [
@@ -58,7 +59,7 @@ fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) 
             return fd;
         }
         if !convert::is_unavailable(errno()) {
-            // The process is out of descriptors, or the like: TCP would fail in the same way.
+            // For example EMFILE: TCP would fail in the same way.
             return fd;
         }
     }
@@ -66,9 +67,9 @@ fn smc_or_tcp(domain: c_int, kind: c_int, protocol: c_int, smc_protocol: c_int) 
     sys_socket(domain, kind, protocol)
 }
 
-/// Sets the buffer sizes beyond the system's limit where allowed, else up to it. Does not touch `errno`.
+/// Sets the buffer sizes, beyond the system limit if permitted, else up to it. Preserves `errno`.
 ///
-/// A failure leaves the kernel's default, as it would for a program that sets it itself.
+/// On failure the kernel's default remains.
 fn set_buffers(fd: c_int, config: &Config) {
     // SAFETY: the caller has just opened it, and has not given it away yet.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -82,7 +83,8 @@ fn set_buffers(fd: c_int, config: &Config) {
     }
 }
 
-/// rustix has no such call: it would cut families and types, which have to pass as they are, and does not set `errno`.
+/// Calls the kernel directly. rustix would truncate families and types, which must be passed
+/// unchanged, and does not set `errno`.
 fn sys_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: socket(2) takes three integers and no pointer.
     let fd = unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lines on standard error, written without allocating: `socket` may run in a signal handler.
+//! Messages on standard error, formatted without allocation: `socket` may run in a signal handler.
 
 use core::ffi::c_int;
 use core::fmt;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use crate::config::Config;
 
-/// One line under construction; what does not fit is cut.
+/// A line being formatted; longer ones are truncated.
 struct Line {
     bytes: [u8; 128],
     len: usize,
@@ -29,14 +29,14 @@ impl Write for Line {
     }
 }
 
-/// Says, if asked to, that descriptor `fd` is an SMC socket.
+/// Logs, if enabled, that descriptor `fd` is an SMC socket.
 pub(crate) fn mapped(config: &Config, fd: c_int) {
     if config.debug {
         print(format_args!("libsmc_preload: socket {fd} is SMC\n"));
     }
 }
 
-/// Says, if asked to and once for a process, that SMC cannot be had and why.
+/// Logs, if enabled and once per process, that SMC is not available and why.
 pub(crate) fn unavailable(config: &Config, error: c_int) {
     static SAID: AtomicBool = AtomicBool::new(false);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the counters were at the last reset, in a file of the user's.
+//! The values of the counters at the last reset, in a file of the user.
 //!
-//! The kernel's counters only grow; `stats reset` remembers them, and later calls show the difference.
+//! The kernel's counters are never reset; `stats reset` stores them, and later calls print the
+//! difference.
 
 use std::fs;
 use std::io;
@@ -14,17 +15,17 @@ use std::path::PathBuf;
 use serde_json::Value;
 use smc_tools::stats::Stats;
 
-/// The file of this user; where smc-tools has its own, in a form of theirs.
+/// Returns the path of the file for this user; not that of smc-tools, whose format differs.
 fn path() -> PathBuf {
     PathBuf::from(format!("/tmp/.smcstats.rs.u{}", uid()))
 }
 
 fn uid() -> u32 {
-    // The owner of our own process.
+    // The owner of this process.
     fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid())
 }
 
-/// The counters since the last reset; all of them if there was none since the module was loaded.
+/// Returns the counters since the last reset; all if there was none since the module was loaded.
 pub(super) fn since(now: &Stats) -> Stats {
     let before = load();
     before
@@ -44,11 +45,12 @@ fn load() -> Option<Stats> {
     is_ours.then(|| serde_json::from_reader(io::BufReader::new(file)).ok())?
 }
 
-/// Remembers the counters.
+/// Stores the counters.
 pub(super) fn keep(now: &Stats) -> io::Result<()> {
     let new = path().with_extension(format!("{}.new", std::process::id()));
     let mut options = fs::OpenOptions::new();
-    // In a folder that everybody writes to: nobody else's file is taken, and nobody's link is followed.
+    // The directory is world-writable: do not overwrite other users' files or follow their symbolic
+    // links.
     let mut file = options
         .write(true)
         .create_new(true)
@@ -63,11 +65,11 @@ pub(super) fn keep(now: &Stats) -> io::Result<()> {
 
 const O_NOFOLLOW: i32 = 0o400_000;
 
-/// `None` if a counter fell: the module was loaded anew meanwhile.
+/// Returns the difference; `None` if a counter decreased, since the module was reloaded.
 fn difference(now: &Stats, before: &Stats) -> Option<Stats> {
     let value = |stats: &Stats| serde_json::to_value(stats).ok();
     let mut all = minus(&value(now)?, &value(before)?)?;
-    // A list by reason, which grows in the middle.
+    // A list by reason, to which entries may be added anywhere.
     let reasons = now.fallbacks.reasons.iter().filter_map(|reason| {
         let mut reason = reason.clone();
         let earlier = before.fallbacks.reasons.iter();
@@ -90,7 +92,7 @@ fn minus(now: &Value, before: &Value) -> Option<Value> {
         (Value::Object(now), Value::Object(before)) => {
             let fields = now.iter().map(|(name, now)| {
                 let value = match (name.as_str(), before.get(name)) {
-                    // How much there is now, not how often something happened.
+                    // Current amounts rather than counters of events.
                     ("buffer_bytes" | "reasons", _) | (_, None) => Some(now.clone()),
                     (_, Some(before)) => minus(now, before),
                 };
