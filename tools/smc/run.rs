@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc run`: starts a program with the preload library, as `smc_run` of smc-tools does, or with a BPF
-//! program that switches its sockets.
+//! `smc run`: starts a program with the preload library, as `smc_run` of smc-tools does, or with a
+//! BPF program that converts its sockets.
 
 use std::env;
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// What to start, and how.
+/// The program to start, and its settings.
 pub(crate) struct Start<'a> {
     pub(crate) debug: bool,
     pub(crate) rcvbuf: Option<&'a str>,
@@ -48,7 +48,7 @@ pub(crate) struct Start<'a> {
     pub(crate) command: &'a [OsString],
 }
 
-/// Replaces this process by the command; returns only on failure.
+/// Replaces this process with the command; returns only on failure.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     if arguments.bpf {
         return run_switched(&arguments.command);
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     }))
 }
 
-/// As [`run`], in a cgroup whose sockets are switched.
+/// As [`run`], in a cgroup whose sockets are converted.
 fn run_switched(command: &[OsString]) -> io::Result<()> {
     let Some((program, rest)) = command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -70,7 +70,7 @@ fn run_switched(command: &[OsString]) -> io::Result<()> {
     Err(become_command(Command::new(program).args(rest)))
 }
 
-/// As [`run`]; returns what failed.
+/// As [`run`]; returns the error.
 pub(crate) fn start(how: &Start<'_>) -> io::Error {
     let Some((program, rest)) = how.command.split_first() else {
         return io::ErrorKind::InvalidInput.into();
@@ -94,16 +94,16 @@ pub(crate) fn start(how: &Start<'_>) -> io::Error {
     become_command(&mut command)
 }
 
-/// Replaces this process; returns what failed.
+/// Replaces this process; returns the error.
 fn become_command(command: &mut Command) -> io::Error {
     let error = command.exec();
     let program = command.get_program().display();
     io::Error::new(error.kind(), format!("{program}: {error}"))
 }
 
-/// Finds the library beside this program or in the `lib` directory next to it.
+/// Finds the library in the directory of this program or the `lib` directory next to it.
 ///
-/// Otherwise the bare name is left to the dynamic linker and its directories.
+/// Otherwise returns the file name, for which the dynamic linker searches.
 fn library() -> PathBuf {
     let beside = |exe: &Path| {
         let folder = exe.parent()?;
@@ -117,7 +117,7 @@ fn library() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(LIBRARY))
 }
 
-/// Adds `library` to what is preloaded already.
+/// Appends `library` to the value of LD_PRELOAD.
 fn preload_list(before: Option<OsString>, library: &Path) -> OsString {
     match before {
         Some(mut list) if !list.is_empty() => {
@@ -129,7 +129,7 @@ fn preload_list(before: Option<OsString>, library: &Path) -> OsString {
     }
 }
 
-/// Accepts what the library understands: a number and at most one suffix.
+/// Checks that the library accepts the size: a number and at most one suffix.
 fn size(text: &str) -> Result<String, String> {
     let digits = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
     match digits.parse::<u32>() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc lgr`, `smc link`, `smc dev`, `smc info`: what the module holds.
+//! `smc lgr`, `smc link`, `smc dev`, `smc info`: the state of the module.
 
 use std::io;
 
@@ -29,7 +29,7 @@ fn module() -> io::Result<Module> {
     Module::open().map_err(not_loaded)
 }
 
-/// Link groups.
+/// Prints the link groups.
 pub(crate) fn groups(arguments: &Arguments) -> io::Result<()> {
     let groups = module()?.groups()?;
     if arguments.json {
@@ -63,7 +63,7 @@ pub(crate) fn groups(arguments: &Arguments) -> io::Result<()> {
     )
 }
 
-/// Links.
+/// Prints the links.
 pub(crate) fn links(arguments: &Arguments) -> io::Result<()> {
     let links = module()?.links()?;
     let links: Vec<_> = links.into_iter().map(|(_, link)| link).collect();
@@ -90,7 +90,7 @@ pub(crate) fn links(arguments: &Arguments) -> io::Result<()> {
     )
 }
 
-/// RDMA devices.
+/// Prints the RDMA devices.
 pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
     let ports = module()?.ports()?;
     if arguments.json {
@@ -115,7 +115,7 @@ pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
     )
 }
 
-/// What `smc info` prints as JSON.
+/// The JSON output of `smc info`.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -123,7 +123,7 @@ struct Shown {
     memory: Option<Memory>,
 }
 
-/// What this machine can do, and the memory of its sockets.
+/// Prints the capabilities of this machine, and the memory of its sockets.
 pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
     let info = module()?.info()?;
     let memory = Memory::read();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc ss`: what the sockets of this network namespace do, in words.
+//! `smc ss`: the sockets of this network namespace and their paths.
 //!
-//! `sock_diag` is asked first. Where no module answers for AF_SMC there, the processes' own
-//! descriptors are looked at, which shows those that the caller may trace.
+//! Uses `sock_diag`. If no module has registered AF_SMC there, inspects the descriptors of all
+//! processes that the caller may trace.
 
 use std::fs;
 use std::io;
@@ -33,23 +33,23 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// One line of the listing.
+/// One line of the list.
 struct Line {
     local: String,
     peer: String,
     path: Path,
 }
 
-/// As JSON has it.
+/// A line in the JSON output.
 #[derive(Serialize)]
 struct Record<'a> {
     local: &'a str,
     peer: &'a str,
-    /// Bytes go by way of RDMA or shared memory.
+    /// Whether data passes over RDMA or shared memory.
     smc: bool,
-    /// The path in words.
+    /// The path as text.
     path: String,
-    /// The number of the reason for TCP, and of that which the peer gave.
+    /// The reason codes of a fallback: own, and the peer's.
     reason: Option<(u32, u32)>,
 }
 
@@ -106,7 +106,7 @@ fn of_all_processes() -> io::Result<Vec<Line>> {
         else {
             continue;
         };
-        // A process may end, or belong to somebody else, while the list is made.
+        // A process may have exited, or may belong to another user.
         lines.extend(of_process(pid).unwrap_or_default());
     }
     Ok(lines)

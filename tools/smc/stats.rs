@@ -11,101 +11,101 @@ use smc_uapi::*;
 use crate::view::Attributes;
 use crate::view::Module;
 
-/// Sizes that are told apart: up to 8 KiB, 16 KiB and so on up to 1 MiB, and beyond.
+/// Number of size classes: up to 8 KiB, 16 KiB and so on up to 1 MiB, and above.
 pub const SIZES: usize = 9;
 
 /// All counters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Over internal shared memory.
+    /// SMC-D.
     pub smcd: Technology,
-    /// Over RDMA.
+    /// SMC-R.
     pub smcr: Technology,
-    /// Handshakes that ended in an error, at the client's end.
+    /// Failed handshakes as client.
     pub client_errors: u64,
-    /// As above, at the server's end.
+    /// Failed handshakes as server.
     pub server_errors: u64,
-    /// Connections over TCP.
+    /// Fallbacks to TCP.
     pub fallbacks: Fallbacks,
 }
 
 /// The counters of one technology.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Technology {
-    /// Connections by end and version.
+    /// Connections as client, version 1.
     pub client_v1: u64,
-    /// As above.
+    /// Connections as client, version 2.
     pub client_v2: u64,
-    /// As above.
+    /// Connections as server, version 1.
     pub server_v1: u64,
-    /// As above.
+    /// Connections as server, version 2.
     pub server_v2: u64,
-    /// Towards the peer.
+    /// Sent to the peer.
     pub sent: Direction,
-    /// From the peer.
+    /// Received from the peer.
     pub received: Direction,
-    /// Calls that ended TCP_CORK.
+    /// Calls that cleared TCP_CORK.
     pub cork: u64,
     /// Calls that set TCP_NODELAY.
     pub nodelay: u64,
-    /// Calls of sendpage, which newer kernels do not have.
+    /// Calls of sendpage, which newer kernels lack.
     pub sendpage: u64,
     /// Calls of splice.
     pub splice: u64,
-    /// Urgent data.
+    /// Calls with urgent data.
     pub urgent: u64,
 }
 
-/// What went one way.
+/// The counters of one direction.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Direction {
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Calls.
+    /// Calls to send or receive.
     pub calls: u64,
-    /// Calls by size.
+    /// Calls by size class.
     pub call_sizes: [u64; SIZES],
-    /// Bytes of buffers in use now.
+    /// Size of the buffers in use, bytes.
     pub buffer_bytes: u64,
-    /// Buffers by size.
+    /// Buffers by size class.
     pub buffer_sizes: [u64; SIZES],
-    /// Buffers made new.
+    /// Buffers allocated.
     pub buffers_made: u64,
-    /// Buffers used again.
+    /// Buffers reused.
     pub buffers_reused: u64,
-    /// Buffers smaller than wanted.
+    /// Buffers smaller than requested, for lack of memory.
     pub buffers_downgraded: u64,
-    /// Found full here.
+    /// Number of times that the own buffer was full.
     pub full: u64,
-    /// Found full at the peer.
+    /// Number of times that the peer's buffer was full.
     pub peer_full: u64,
-    /// Calls with more than a buffer holds.
+    /// Calls with more bytes than the buffer has.
     pub too_small: u64,
-    /// Calls with more than the peer's buffer holds.
+    /// Calls with more bytes than the peer's buffer has.
     pub peer_too_small: u64,
 }
 
-/// Connections over TCP, by end, and by reason.
+/// Connections that fell back to TCP, by role and by reason.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Fallbacks {
-    /// Connections of clients.
+    /// Connections as client.
     pub client: u64,
-    /// Connections of servers.
+    /// Connections as server.
     pub server: u64,
-    /// Each reason.
+    /// Counts for each reason.
     pub reasons: Vec<Fallback>,
 }
 
-/// Connections over TCP for one reason.
+/// Fallbacks for one reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fallback {
     /// `client` or `server`.
     pub end: String,
-    /// The reason's number.
+    /// The reason code.
     pub code: u32,
-    /// In words.
+    /// The description of the reason.
     pub reason: String,
-    /// How often.
+    /// Number of fallbacks.
     pub count: u64,
 }
 
@@ -168,7 +168,7 @@ impl Technology {
 }
 
 impl Module {
-    /// All counters.
+    /// Returns all counters.
     pub fn stats(&mut self) -> io::Result<Stats> {
         let fallbacks = self.fallbacks()?;
         let messages = self.dump(SMC_NETLINK_GET_STATS)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc switch`: turns the TCP sockets of chosen cgroups and programs into SMC sockets, by a BPF program
-//! that the kernel asks for the protocol of each new socket. It needs no library in the program, so it
-//! covers static programs and those that make their system calls themselves.
+//! `smc switch`: converts the TCP sockets of selected cgroups and programs to SMC sockets, by a BPF
+//! program that the kernel calls to choose the protocol of each new socket. Needs no library in the
+//! program, and so also works for static programs and those that make system calls directly.
 
 mod choice;
 mod keeper;
@@ -29,10 +29,10 @@ use keeper::Entered;
 use program::failed;
 use program::Attached;
 
-/// Where the parts of the switch have names while it is on.
+/// Directory of the pinned objects (link, program, maps) while the switch is on.
 const FOLDER: &str = "/sys/fs/bpf/smc";
 
-/// What to turn on or off.
+/// The cgroups and programs to add or remove.
 #[derive(clap::Args)]
 pub(crate) struct Targets {
     /// A cgroup (version 2): its folder, or its path below the root; those below it count as well
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Keep(keeper::Arguments),
 }
 
-/// Carries the command out.
+/// Runs the subcommand.
 pub(crate) fn run(command: &Command) -> io::Result<()> {
     match command {
         Command::Show { json } => show(*json),
@@ -79,14 +79,14 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
     .map_err(with_need)
 }
 
-/// Makes a cgroup below that of this process, has its sockets switched, and enters it. What is started from
-/// here on belongs to it.
+/// Creates a cgroup below that of this process, converts its sockets, and enters it. Children of
+/// this process belong to it from then on.
 pub(crate) fn enter() -> io::Result<Entered> {
     check_module()?;
     keeper::enter().map_err(with_need)
 }
 
-/// Says who may, to those who may not.
+/// Adds the required privileges to the message of a permission error.
 fn with_need(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -97,8 +97,8 @@ fn with_need(error: io::Error) -> io::Error {
     }
 }
 
-/// Fails, with what is missing, unless SMC sockets can be made by the protocol. Loads the module if the
-/// system does so for a socket.
+/// Returns an error with the reason unless sockets of IPPROTO_SMC can be opened. May cause the
+/// kernel to load the module.
 fn check_module() -> io::Result<()> {
     match Socket::open(libc::AF_INET, libc::SOCK_STREAM, smc_uapi::IPPROTO_SMC) {
         Ok(_) => Ok(()),
@@ -111,7 +111,7 @@ fn check_module() -> io::Result<()> {
     }
 }
 
-/// The two maps of the switch.
+/// The two maps of the BPF program.
 struct Tables {
     cgroups: MapHandle,
     programs: MapHandle,
@@ -125,9 +125,9 @@ impl Tables {
         })
     }
 
-    /// Those of the switch that is on; `None` if it is off.
+    /// Opens the pinned maps; `None` if the switch is off.
     fn open(folder: &Path) -> io::Result<Option<Self>> {
-        // The link comes last and goes first.
+        // The link is pinned last and removed first.
         if !folder.join("link").try_exists()? {
             return Ok(None);
         }
@@ -147,7 +147,7 @@ impl Tables {
     }
 }
 
-/// Has the program in the kernel find a key.
+/// Adds a key to a map of the BPF program.
 fn choose(map: &MapHandle, key: &[u8]) -> io::Result<()> {
     map.update(key, &[1], MapFlags::ANY).map_err(failed)
 }
@@ -159,7 +159,7 @@ fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
 
 fn add(targets: &Targets) -> io::Result<()> {
     check_module()?;
-    // All are looked at before any is changed.
+    // Resolve all before any is changed.
     let cgroups = cgroups(targets)?;
     let folder = Path::new(FOLDER);
     let tables = match Tables::open(folder)? {
@@ -180,7 +180,7 @@ fn cgroups(targets: &Targets) -> io::Result<Vec<Cgroup>> {
     found.collect()
 }
 
-/// Attaches the program and names its parts.
+/// Attaches the program and pins its link and maps.
 fn install(folder: &Path) -> io::Result<Tables> {
     let parent = folder.parent().unwrap_or(folder);
     if !choice::mounted("bpf")?.iter().any(|place| place == parent) {
@@ -194,7 +194,7 @@ fn install(folder: &Path) -> io::Result<Tables> {
         mut link,
         mut tables,
     } = Attached::now()?;
-    // Left over by one that was interrupted: without a link it does nothing.
+    // Remove remains of an interrupted attempt, which have no effect without a link.
     off()?;
     fs::create_dir(folder)?;
     let failed = |error| named(folder, failed(error));
@@ -230,7 +230,7 @@ fn remove(targets: &Targets) -> io::Result<()> {
     }
 }
 
-/// Takes the names away; the program goes with the link's, which is the first.
+/// Unpins all, beginning with the link, which detaches the program.
 fn off() -> io::Result<()> {
     let folder = Path::new(FOLDER);
     let gone = |result: io::Result<()>| match result {
@@ -241,7 +241,7 @@ fn off() -> io::Result<()> {
     gone(fs::remove_dir_all(folder))
 }
 
-/// What is switched, for people and for JSON.
+/// The output of `show`, also as JSON.
 #[derive(Debug, Default, Serialize)]
 struct Shown {
     on: bool,

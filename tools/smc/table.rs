@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Output: tables with columns as wide as needed, or JSON.
+//! Output as tables, whose columns are as wide as necessary, or as JSON.
 
 use std::io;
 use std::io::Write;
@@ -16,8 +16,8 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         .try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The lines of a table; trailing blanks are left out. (comfy-table does it in half the lines, but its tables
-/// of Unicode's widths would be a twentieth of the command.)
+/// Returns the lines of a table without trailing blanks. (comfy-table would halve this code, but
+/// its tables of Unicode widths would be a twentieth of the command.)
 pub(crate) fn lines(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
     let width = |i: usize| {
@@ -37,14 +37,14 @@ pub(crate) fn lines(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     std::iter::once(&heads).chain(rows).map(line).collect()
 }
 
-/// Prints something as JSON.
+/// Prints a value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)
 }
 
-/// `-` for nothing.
+/// Returns `-` for an empty text.
 pub(crate) fn or_dash(text: &str) -> String {
     match text {
         "" => "-".to_string(),
@@ -52,7 +52,7 @@ pub(crate) fn or_dash(text: &str) -> String {
     }
 }
 
-/// Names an error that everything which asks the module may meet.
+/// Replaces the message of `NotFound`, which every request to the module may return.
 pub(crate) fn not_loaded(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(error.kind(), "the SMC module is not loaded"),
@@ -60,7 +60,7 @@ pub(crate) fn not_loaded(error: io::Error) -> io::Error {
     }
 }
 
-/// The name of the network device of that index; `-` if it is not in this namespace.
+/// Returns the name of the network device with that index; `-` if it is not in this namespace.
 pub(crate) fn netdev(ifindex: u64) -> String {
     let index = u32::try_from(ifindex).ok();
     let name = index.and_then(|index| if_indextoname(index).ok());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc top`: what happens now: connections, rates, link groups, ports, and why connections are TCP.
+//! `smc top`: the current sockets, rates, link groups, ports, and reasons of fallbacks.
 //!
-//! In a terminal it goes on until `q`, Esc or Ctrl-C; otherwise it measures once.
+//! On a terminal it repeats until `q`, Esc or Ctrl-C; otherwise it measures once.
 
 mod sample;
 mod screen;
@@ -45,7 +45,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Shows it.
+/// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     let mut module = Module::open().map_err(not_loaded)?;
     let before = Sample::take(&mut module)?;
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
 fn watch(module: &mut Module, mut before: Sample, interval: Duration) -> io::Result<()> {
     let mut screen = Screen::open()?;
     screen.draw(&["Measuring; q ends this.".to_string()])?;
-    // Something soon, then at leisure.
+    // The first interval is short.
     let mut wait = interval.min(Duration::from_millis(500));
     while !screen.is_quit_within(wait)? {
         let now = Sample::take(module)?;

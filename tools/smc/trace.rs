@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc trace`: what the tracepoints of the module tell, as it happens.
+//! `smc trace`: prints the events of the module's tracepoints as they occur.
 //!
-//! It listens in a buffer of its own (an instance of tracefs), so that whoever else traces is not disturbed,
-//! and takes the buffer away at the end. Works with the C module, too, whose tracepoints these are.
+//! Uses its own tracefs instance, so that other users of tracing are not affected, and removes it
+//! at the end. Works with the C module, too, which has the same tracepoints.
 
 mod event;
 
@@ -27,7 +27,7 @@ use smc_user::Errno;
 
 use crate::table::not_loaded;
 
-/// Where tracefs is, or was before it had a place of its own.
+/// The mount points of tracefs; the second one on older kernels.
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The tracepoints.
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A buffer of our own; taken away when dropped.
+/// A tracefs instance; removed on drop.
 struct Instance(PathBuf);
 
 impl Instance {
@@ -89,13 +89,13 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // If this fails, the buffer stays, with nobody to fill it.
+        // On failure the instance remains, with its events disabled.
         let _ = fs::write(self.0.join("events/smc/enable"), "0");
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// Shows events until a signal or the time ends it.
+/// Prints events until a signal or the time limit.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         stop_by(signal)?;
@@ -119,14 +119,14 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
         },
     );
     match shown {
-        // Our reader has enough.
+        // The reader of the output has closed it.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
 }
 
 fn follow(mut pipe: File, end: Option<Instant>, printer: &mut Printer) -> io::Result<()> {
-    /// How long a signal may come unnoticed.
+    /// Polling interval for signals.
     const PAUSE: Duration = Duration::from_millis(200);
     let mut text = Vec::new();
     let mut piece = [0; 4096];
@@ -155,7 +155,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Prints the whole lines and leaves the rest.
+    /// Prints the complete lines and leaves the rest in `text`.
     fn print(&mut self, text: &mut Vec<u8>) -> io::Result<()> {
         let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(());
@@ -173,7 +173,7 @@ impl Printer {
                     writeln!(out)?;
                 }
                 Some(event) => writeln!(out, "{event}")?,
-                // What the kernel says of the buffer itself, such as how many events were lost.
+                // Messages about the buffer itself, such as the number of lost events.
                 None if !self.json && !line.trim().is_empty() => writeln!(out, "{line}")?,
                 None => {}
             }

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Flush,
 }
 
-/// Carries the command out; fails with the kernel's answer in words.
+/// Runs the subcommand; errors contain the kernel's reason.
 pub(crate) fn run(command: &Command) -> io::Result<()> {
     let mut ueids = Ueids::open().map_err(not_loaded)?;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Link groups, links, devices and what this machine can do (`SMC_GEN_NETLINK`), as records.
+//! Link groups, links, devices and capabilities of this machine (`SMC_GEN_NETLINK`), as records.
 
 use std::io;
 
@@ -19,17 +19,17 @@ use crate::netlink::text;
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// The nest that a message consists of, which has the number of its command.
+    /// Returns the nest of a message, whose type is the number of the command.
     pub fn of(message: &'a Message) -> Option<Self> {
         Self(&message.attributes).nest(message.command.into())
     }
 
-    /// A nest.
+    /// Returns a nested attribute.
     pub fn nest(self, kind: u16) -> Option<Self> {
         attribute(self.0, kind).map(Self)
     }
 
-    /// A number of one to eight bytes; 0 if it is not there.
+    /// Returns a number of one to eight bytes; 0 if the attribute is absent.
     pub fn number(self, kind: u16) -> u64 {
         let Some(value) = attribute(self.0, kind) else {
             return 0;
@@ -43,7 +43,7 @@ impl<'a> Attributes<'a> {
         .unwrap_or(0)
     }
 
-    /// A text without the blanks at its end; empty if it is not there.
+    /// Returns a text without trailing blanks; empty if the attribute is absent.
     pub fn text(self, kind: u16) -> String {
         let value = attribute(self.0, kind).map(text);
         value.unwrap_or_default().trim_end().to_string()
@@ -53,42 +53,42 @@ impl<'a> Attributes<'a> {
 /// A link group.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// Its number on this machine.
+    /// Its id on this machine.
     pub id: u32,
-    /// `client` or `server`: which end this machine is.
+    /// The role of this machine: `client` or `server`.
     pub role: &'static str,
-    /// How redundant its links are.
+    /// The redundancy of its links, such as `symmetric`.
     pub kind: &'static str,
-    /// VLAN, 0 for none.
+    /// VLAN id, 0 for none.
     pub vlan: u64,
-    /// The physical network.
+    /// The PNETID.
     pub pnetid: String,
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
-    /// Bytes of send buffers.
+    /// Size of all send buffers, bytes.
     pub send_bytes: u64,
-    /// Bytes of receive buffers.
+    /// Size of all RMBs, bytes.
     pub receive_bytes: u64,
-    /// What version 2 adds.
+    /// Properties that only version 2 has.
     pub v2: Option<GroupV2>,
 }
 
-/// What is known of a link group of version 2.
+/// Properties of a link group of version 2.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupV2 {
     /// Version and release, such as `2.1`.
     pub version: String,
-    /// The peer's name.
+    /// The peer's host name.
     pub peer: String,
-    /// The peer's system.
+    /// The peer's operating system.
     pub os: &'static str,
-    /// The enterprise ID in common.
+    /// The negotiated enterprise ID.
     pub eid: String,
-    /// No gateway is between the two.
+    /// The peer is in the same subnet, without a gateway between.
     pub direct: bool,
-    /// Connections at most.
+    /// Maximum number of connections.
     pub max_connections: u64,
-    /// Links at most.
+    /// Maximum number of links.
     pub max_links: u64,
 }
 
@@ -147,27 +147,27 @@ impl GroupV2 {
 /// A link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
-    /// The group that it is in.
+    /// The id of its link group.
     pub group: u32,
-    /// Its number there.
+    /// Its id in the link group.
     pub id: u64,
-    /// What it is doing.
+    /// Its state.
     pub state: &'static str,
-    /// Connections that use it.
+    /// Number of connections that use it.
     pub connections: u64,
     /// Index of the network device; 0 for none.
     pub ifindex: u64,
     /// The RDMA device.
     pub device: String,
-    /// Its port.
+    /// The port number.
     pub port: u64,
-    /// The four bytes by which this machine calls it, in hexadecimal digits.
+    /// The link user id of this machine: four bytes in hexadecimal digits.
     pub uid: String,
-    /// Those of the peer.
+    /// The link user id of the peer.
     pub peer_uid: String,
-    /// The port's address.
+    /// The GID of the port.
     pub gid: String,
-    /// The peer's.
+    /// The peer's GID.
     pub peer_gid: String,
 }
 
@@ -199,36 +199,36 @@ impl Link {
 /// A port of an RDMA device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Port {
-    /// The device.
+    /// The name of the device.
     pub device: String,
     /// Its PCI function.
     pub pci: Option<Pci>,
-    /// A link group would be without a link if the device went.
+    /// Whether a link group would have no link left without the device.
     pub critical: bool,
-    /// The port's number.
+    /// The port number.
     pub port: u64,
-    /// It can carry data.
+    /// Whether the port is active.
     pub active: bool,
     /// Index of the network device; 0 for none.
     pub ifindex: u64,
-    /// Links.
+    /// Number of links.
     pub links: u64,
-    /// The physical network.
+    /// The PNETID.
     pub pnetid: String,
-    /// Its name comes from an administrator.
+    /// Whether the PNETID was configured by an administrator.
     pub pnetid_by_user: bool,
 }
 
 /// The PCI function of a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pci {
-    /// Its address.
+    /// The PCI address.
     pub address: String,
-    /// The vendor's number for the device.
+    /// The PCI device ID.
     pub device: u64,
-    /// Numbers that only s390 has.
+    /// Function id; only on s390.
     pub fid: u64,
-    /// As above.
+    /// Physical channel id; only on s390.
     pub pchid: u64,
 }
 
@@ -263,31 +263,31 @@ impl Port {
     }
 }
 
-/// What this machine can do.
+/// The capabilities of this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
     /// Version and release, such as `2.1`.
     pub version: String,
-    /// The name by which peers know this machine.
+    /// The host name that is sent to peers.
     pub host: String,
-    /// Version 2 of SMC-D.
+    /// Whether version 2 of SMC-D is supported.
     pub smcd_v2: bool,
-    /// Version 2 of SMC-R.
+    /// Whether version 2 of SMC-R is supported.
     pub smcr_v2: bool,
-    /// The system's enterprise ID; empty where there is none.
+    /// The system enterprise ID; empty if there is none.
     pub seid: String,
 }
 
-/// A connection to the module.
+/// The netlink family of the module.
 pub struct Module(Family);
 
 impl Module {
-    /// Finds it; `NotFound` when no SMC module is loaded.
+    /// Opens it; `NotFound` if no SMC module is loaded.
     pub fn open() -> io::Result<Self> {
         Family::open(SMC_FAMILY).map(Self)
     }
 
-    /// All link groups over RDMA.
+    /// Returns all SMC-R link groups.
     pub fn groups(&mut self) -> io::Result<Vec<Group>> {
         Ok(self
             .0
@@ -297,7 +297,7 @@ impl Module {
             .collect())
     }
 
-    /// All links, each with its group.
+    /// Returns all links, each with its group.
     pub fn links(&mut self) -> io::Result<Vec<(Group, Link)>> {
         let mut group = None;
         let mut links = Vec::new();
@@ -311,7 +311,7 @@ impl Module {
         Ok(links)
     }
 
-    /// All ports of RDMA devices.
+    /// Returns all ports of RDMA devices.
     pub fn ports(&mut self) -> io::Result<Vec<Port>> {
         Ok(self
             .0
@@ -321,7 +321,7 @@ impl Module {
             .collect())
     }
 
-    /// What this machine can do.
+    /// Returns the capabilities of this machine.
     pub fn info(&mut self) -> io::Result<Info> {
         let messages = self.0.dump(SMC_NETLINK_GET_SYS_INFO)?;
         let attributes = messages.first().and_then(Attributes::of);
@@ -339,7 +339,7 @@ impl Module {
         })
     }
 
-    /// The system's enterprise ID, and whether it is in use; `None` where there is none.
+    /// Returns the system enterprise ID, and whether it is enabled; `None` if there is none.
     pub fn seid(&mut self) -> io::Result<Option<(String, bool)>> {
         let messages = self.0.dump(SMC_NETLINK_DUMP_SEID)?;
         let attributes = messages.first().map(|m| Attributes(&m.attributes));
@@ -353,12 +353,12 @@ impl Module {
         }))
     }
 
-    /// Has something done that takes no attributes.
+    /// Sends a command without attributes.
     pub fn call(&mut self, command: u8) -> io::Result<()> {
         self.0.call(command, &[]).map(drop)
     }
 
-    /// The messages of a list.
+    /// Returns the messages of a dump.
     pub fn dump(&mut self, command: u8) -> io::Result<Vec<Message>> {
         self.0.dump(command)
     }

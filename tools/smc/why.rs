@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smc why`: why a connection is, or would be, TCP, and what to change.
+//! `smc why`: explains why a connection falls, or would fall, back to TCP, and what to change.
 
 mod attempt;
 mod facts;
@@ -17,7 +17,7 @@ use crate::table::json;
 use facts::Facts;
 use finding::Finding;
 
-/// What scripts get if at least one connection is, or would be, TCP.
+/// Exit code if at least one connection uses, or would use, TCP.
 const TCP: u8 = 3;
 
 #[derive(clap::Args)]
@@ -38,24 +38,24 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What is said about one connection.
+/// The report on one connection.
 #[derive(Serialize)]
 struct Report {
-    /// The descriptor, for a socket of a process.
+    /// The descriptor, for a socket of another process.
     #[serde(skip_serializing_if = "Option::is_none")]
     fd: Option<i32>,
     local: String,
     peer: String,
     #[serde(flatten)]
     finding: Finding,
-    /// What was found here that matters.
+    /// Relevant facts about this machine.
     here: Vec<String>,
-    /// A connection was made for this.
+    /// Whether a connection was attempted for this report.
     #[serde(skip)]
     is_tried: bool,
 }
 
-/// Says it; see [`TCP`] for the exit code.
+/// Prints the reports; see [`TCP`] for the exit code.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let reports = match (&arguments.target, arguments.pid) {
         (Some(target), _) => vec![of_target(target)?],

@@ -57,7 +57,7 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`Self::run`].
     unsafe fn run_len(&mut self, entry: &Entry) -> Result<usize> {
         // SAFETY: as the caller has it.
         unsafe { self.run(entry) }.map(|len| len as usize)

@@ -55,7 +55,7 @@ fn print(text: fmt::Arguments<'_>) {
     };
     let _ = line.write_fmt(text);
 
-    // Past libc, so that `errno` stays.
+    // Written without libc, which preserves `errno`.
     let bytes = line.bytes.get(..line.len).unwrap_or_default();
     let _ = rustix::io::write(rustix::stdio::stderr(), bytes);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose sockets are switched: cgroups and names of programs.
+//! Selects sockets by cgroup and by program name.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +12,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Levels below the root at which the program looks for a chosen cgroup; the same in `bpf/switch.c`.
+/// Levels below the root at which the BPF program looks for a selected cgroup; the same in
+/// `bpf/switch.c`.
 const LEVELS: usize = 64;
 
 /// A cgroup of version 2.
@@ -22,7 +23,7 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// The cgroup of a folder, or of a path below the root of all.
+    /// Finds the cgroup of a directory, or of a path below the root of the hierarchy.
     pub(super) fn find(path: &Path) -> io::Result<Self> {
         let place = match path.is_dir() {
             true => path.to_path_buf(),
@@ -33,7 +34,7 @@ impl Cgroup {
 
     fn at(folder: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(folder)?;
-        // Every cgroup of version 2 has this file, and no folder elsewhere.
+        // Every cgroup of version 2, and no other directory, has this file.
         if !path.join("cgroup.controllers").exists() {
             return Err(io::Error::other("is no cgroup of version 2"));
         }
@@ -47,12 +48,12 @@ impl Cgroup {
             let text = format!("is more than {LEVELS} levels below the root");
             return Err(io::Error::other(text));
         }
-        // The number of the folder's inode is the cgroup's id.
+        // The inode number of the directory is the id of the cgroup.
         let id = fs::metadata(&path)?.ino();
         Ok(Self { path, id })
     }
 
-    /// That of this process.
+    /// Returns the cgroup of this process.
     pub(super) fn own() -> io::Result<Self> {
         let lines = fs::read_to_string("/proc/self/cgroup")?;
         let path = lines.lines().find_map(|line| line.strip_prefix("0::"));
@@ -61,18 +62,18 @@ impl Cgroup {
         Self::at(&below(&root()?, Path::new(path)))
     }
 
-    /// How the program in the kernel finds it.
+    /// Returns the key in the map of the BPF program.
     pub(super) fn key(&self) -> [u8; 8] {
         self.id.to_ne_bytes()
     }
 }
 
-/// `path` taken from `root` even if it begins with a slash.
+/// Appends `path` to `root` even if it begins with a slash.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Where the hierarchy of version 2 is mounted.
+/// Returns the mount point of the version 2 hierarchy.
 fn root() -> io::Result<PathBuf> {
     let root = mounted("cgroup2")?.into_iter().next();
     root.ok_or_else(|| {
@@ -82,7 +83,7 @@ fn root() -> io::Result<PathBuf> {
     })
 }
 
-/// Where file systems of this kind are mounted.
+/// Returns the mount points of file systems of this type.
 pub(super) fn mounted(kind: &str) -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let places = mounts.lines().filter_map(|line| place_in(line, kind));
@@ -95,7 +96,7 @@ fn place_in(line: &str, wanted: &str) -> Option<PathBuf> {
     (kind == wanted).then(|| unescaped(folder))
 }
 
-/// A path as the kernel prints it, with blanks and the like as `\040`.
+/// Decodes a path of `/proc/self/mounts`, in which blanks and the like are printed as `\040`.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -118,7 +119,7 @@ fn unescaped(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// The folders of cgroups, as paths from the root; the number of one that is gone.
+/// Returns the paths of cgroups from the root; the id of one that was removed.
 pub(super) fn paths(ids: &[u64]) -> Vec<String> {
     let root = root().ok();
     let mut found = Vec::new();
@@ -144,7 +145,7 @@ fn walk(folder: &Path, visit: &mut impl FnMut(&Path, u64)) {
     if let Ok(metadata) = fs::metadata(folder) {
         visit(folder, metadata.ino());
     }
-    // One that vanishes meanwhile has nothing below it.
+    // The directory may have been removed.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             walk(&entry.path(), visit);
@@ -152,15 +153,15 @@ fn walk(folder: &Path, visit: &mut impl FnMut(&Path, u64)) {
     }
 }
 
-/// The name of a program as the kernel keeps it.
+/// The name of a program, as in `task_struct.comm`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name([u8; Name::LEN]);
 
 impl Name {
-    /// Bytes, the last of which is 0.
+    /// Length, bytes; the last one is NUL.
     const LEN: usize = 16;
 
-    /// How the program in the kernel finds it.
+    /// Returns the key in the map of the BPF program.
     pub(super) fn key(&self) -> [u8; Self::LEN] {
         self.0
     }
@@ -190,7 +191,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The name up to its zeroes.
+/// Returns the name up to the first NUL.
 pub(super) fn text(key: &[u8]) -> String {
     let name = key.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()

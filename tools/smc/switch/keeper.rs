@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The switch of one `smc run --bpf`: a cgroup of its own, and a process that keeps the program attached
-//! for as long as somebody is in there.
+//! The switch of one `smc run --bpf`: a cgroup, and a process (the keeper) that keeps the BPF
+//! program attached while there are processes in the cgroup.
 //!
-//! The command replaces the process that was called, as with the preload library, so that its signals and
-//! its exit code are its own. The keeper is no child of it, or the command would find one that it does not
-//! know.
+//! As with the preload library, the command replaces the calling process, so that its signals and
+//! exit code are those of the command. The keeper must not be a child of it, since the command
+//! would get an unexpected SIGCHLD.
 
 use std::fs;
 use std::fs::File;
@@ -30,7 +30,7 @@ use super::choose;
 use super::named;
 use super::program::Attached;
 
-/// What the keeper says once the program is attached.
+/// Printed by the keeper once the program is attached.
 const READY: &str = "ready";
 
 #[derive(clap::Args)]
@@ -42,9 +42,9 @@ pub(crate) struct Arguments {
     cgroup: PathBuf,
 }
 
-/// This process in a cgroup of its own, whose new TCP sockets are SMC sockets.
+/// This process is in a cgroup whose new TCP sockets are SMC sockets.
 pub(crate) struct Entered {
-    /// The keeper begins to watch the cgroup once this is closed.
+    /// When this pipe is closed, the keeper begins to wait until the cgroup is empty.
     _hold: ChildStdin,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn enter() -> io::Result<Entered> {
         Ok(Entered { _hold: hold })
     });
     if entered.is_err() {
-        // The keeper does it too, if there is one.
+        // The keeper removes it too, if it is running.
         let _ = fs::remove_dir(&cgroup);
     }
     entered
@@ -94,10 +94,10 @@ fn command(cgroup: &Path) -> io::Result<Command> {
     Ok(command)
 }
 
-/// The keeper itself, and the process between it and its user.
+/// Runs the keeper, or the intermediate process that starts it.
 pub(super) fn run(arguments: &Arguments) -> io::Result<()> {
     if arguments.fork {
-        // Neither keys nor the end of the terminal concern it.
+        // A process group of its own receives no signals from the terminal.
         command(&arguments.cgroup)?.process_group(0).spawn()?;
         return Ok(());
     }
@@ -110,7 +110,8 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<()> {
         }
     };
     writeln!(out, "{READY}")?;
-    // The end comes when the user has entered and becomes the command, or has given up.
+    // The pipe is closed when the user has entered the cgroup and executes the command, or has
+    // failed.
     io::stdin().read_to_end(&mut Vec::new())?;
     await_empty(&arguments.cgroup)?;
     drop(attached);
@@ -124,11 +125,11 @@ fn attach(cgroup: &Path) -> io::Result<Attached> {
     Ok(attached)
 }
 
-/// Waits until neither the cgroup nor one below it has a process.
+/// Waits until there are no processes in the cgroup and its descendants.
 fn await_empty(cgroup: &Path) -> io::Result<()> {
     loop {
         let mut events = match File::open(cgroup.join("cgroup.events")) {
-            // Somebody else has removed it.
+            // Removed by another process.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,
         };
@@ -137,19 +138,19 @@ fn await_empty(cgroup: &Path) -> io::Result<()> {
         if text.lines().any(|line| line == "populated 0") {
             return Ok(());
         }
-        // Whether it is told or not, it is looked at again.
+        // Checked again after 60 s, in case no event is reported.
         let _ = poll_fd(&events, libc::POLLPRI, Duration::from_secs(60));
     }
 }
 
-/// Removes the cgroup and those that its processes made below it.
+/// Removes the cgroup and its descendants.
 fn remove(cgroup: &Path) -> io::Result<()> {
     for entry in fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path())?;
         }
     }
-    // The last process may still be leaving.
+    // The last process may still be exiting.
     for _ in 0..50 {
         match fs::remove_dir(cgroup) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {

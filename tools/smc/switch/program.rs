@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The program of `bpf/switch.c` in the kernel, by libbpf: loaded with its maps, attached.
+//! Loads and attaches the BPF program of `bpf/switch.c` and its maps with libbpf.
 //!
-//! What libbpf says on the way is kept from the terminal; it tells why the kernel refuses the program.
+//! Messages of libbpf are not printed but collected: they contain the reason if the kernel rejects
+//! the program.
 
 use std::io;
 use std::sync::Mutex;
@@ -21,20 +22,20 @@ use libbpf_rs::PrintLevel;
 
 use super::Tables;
 
-/// The compiled file; empty if there was no clang.
+/// The compiled object file; empty if clang was not found.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switch.o"));
 
 /// The kernel function that the program hooks.
 const FUNCTION: &str = "update_socket_protocol";
 
-/// The program at work, until `link` is dropped or, if it has one, its name is removed.
+/// The attached program. It is detached when `link` is dropped or, if the link is pinned, unpinned.
 pub(super) struct Attached {
     pub(super) link: Link,
     pub(super) tables: Tables,
 }
 
 impl Attached {
-    /// Loads and attaches it, with nothing chosen.
+    /// Loads and attaches it, with empty maps.
     pub(super) fn now() -> io::Result<Self> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
         let object = open()?;
@@ -56,7 +57,7 @@ impl Attached {
     }
 }
 
-/// What libbpf said, as lines.
+/// Messages of libbpf, one per line.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn keep(_: PrintLevel, text: String) {
@@ -69,7 +70,7 @@ fn said() -> String {
     SAID.lock().map(|said| said.clone()).unwrap_or_default()
 }
 
-/// Reads the compiled file; says what is missing if this command was built without clang.
+/// Opens the object file; returns an error if this command was built without clang.
 fn open() -> io::Result<OpenObject> {
     if OBJECT.is_empty() {
         return Err(io::Error::other(
@@ -90,7 +91,7 @@ fn map(object: &Object, name: &str) -> io::Result<MapHandle> {
     MapHandle::try_from(&map.ok_or_else(incomplete)?).map_err(failed)
 }
 
-/// Fails, with what is missing, unless the kernel has the function.
+/// Returns an error with the reason unless the kernel has the hooked function.
 fn check_function() -> io::Result<()> {
     let types = Btf::from_vmlinux().map_err(|_| {
         io::Error::other(
@@ -103,8 +104,8 @@ fn check_function() -> io::Result<()> {
         .ok_or_else(|| io::Error::other(format!("this kernel has no function {FUNCTION} to hook")))
 }
 
-/// Why the kernel's verifier did not take the program: the last line of its log, which libbpf repeats, or the
-/// last one before the empty line after which newer kernels explain it at length.
+/// Returns why the verifier rejected the program: the last line of its log, which libbpf repeats,
+/// or the last one before the empty line after which newer kernels print a longer explanation.
 fn refused(error: &Error, said: &str) -> io::Error {
     if said.contains("is not modifiable") {
         return io::Error::other(format!(
@@ -121,7 +122,7 @@ fn refused(error: &Error, said: &str) -> io::Error {
     }
 }
 
-/// Errors that loading and attaching may meet.
+/// Converts errors of loading and attaching to messages.
 fn explained(error: &Error) -> io::Error {
     match error.kind() {
         ErrorKind::Unsupported => {
@@ -134,7 +135,8 @@ fn explained(error: &Error) -> io::Error {
     }
 }
 
-/// An error of the library as one of the standard library, of the kinds that are told apart here.
+/// Converts an error of libbpf to one of the standard library, with the kinds that callers
+/// distinguish.
 pub(super) fn failed(error: Error) -> io::Error {
     failed_by(&error)
 }

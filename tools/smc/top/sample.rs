@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Everything that is counted, at one moment.
+//! A snapshot of all counters.
 
 use std::fs;
 use std::io;
@@ -15,30 +15,30 @@ use smc_tools::view::Link;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
 
-/// One look.
+/// A snapshot.
 pub(super) struct Sample {
     pub(super) at: Instant,
     pub(super) stats: Stats,
     pub(super) sockets: Sockets,
     pub(super) groups: Vec<Group>,
     pub(super) links: Vec<Link>,
-    /// Each with the bytes that it has sent and received, where it counts them.
+    /// With the bytes that the port has sent and received, if the device counts them.
     pub(super) ports: Vec<(Port, Option<[u64; 2]>)>,
 }
 
-/// How many sockets there are.
+/// Numbers of sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Sockets {
-    /// Connected by SMC.
+    /// Connected over SMC.
     pub(super) smc: usize,
-    /// Connected by TCP.
+    /// Connected over TCP.
     pub(super) tcp: usize,
     /// Listening.
     pub(super) listening: usize,
 }
 
 impl Sample {
-    /// Looks.
+    /// Takes a snapshot.
     pub(super) fn take(module: &mut Module) -> io::Result<Self> {
         let ports = module.ports()?.into_iter();
         Ok(Self {
@@ -72,7 +72,7 @@ impl Sockets {
     }
 }
 
-/// Bytes sent and received by a port: most devices count words of four bytes, soft RoCE bytes.
+/// Returns the bytes sent and received by a port: most devices count 4-byte words, soft RoCE bytes.
 fn counters(port: &Port) -> Option<[u64; 2]> {
     const WORD: u64 = 4;
     let folder = format!("/sys/class/infiniband/{}/ports/{}", port.device, port.port);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The terminal: a screen of its own for lines of text, and the keys.
+//! The terminal: an alternate screen for lines of text, and keys.
 //!
-//! crossterm does the work. ratatui above it would save forty lines for as many crates, and takes a terminal
-//! that does not know its size, such as a serial console, for one without room.
+//! Uses crossterm. ratatui would save forty lines for as many crates, and would assume a size of
+//! zero for terminals that do not report it, such as serial consoles.
 
 use std::io;
 use std::io::Write;
@@ -22,23 +22,23 @@ use crossterm::terminal;
 use crossterm::terminal::Clear;
 use crossterm::terminal::ClearType;
 
-/// The terminal while it is ours; what was there before comes back when this is dropped.
+/// The terminal in raw mode with the alternate screen; restored on drop.
 pub(super) struct Screen(());
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches to raw mode and the alternate screen.
     pub(super) fn open() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
-        // From here on the mode is undone whatever fails.
+        // From here on, drop restores the mode after an error.
         let screen = Self(());
         execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
     }
 
-    /// Shows as much of the lines as there is room for.
+    /// Draws as many lines as fit.
     pub(super) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         let (columns, rows) = match terminal::size()? {
-            // It does not know.
+            // Size unknown.
             (0, _) | (_, 0) => (80, 24),
             size => size,
         };
@@ -59,7 +59,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits that long; `true` at once if the user wants to end this.
+    /// Waits for `wait`; returns `true` at once if the user ends the program.
     pub(super) fn is_quit_within(&mut self, wait: Duration) -> io::Result<bool> {
         let end = Instant::now() + wait;
         loop {
@@ -80,7 +80,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If this fails, the terminal is gone.
+        // Fails only if the terminal is gone.
         let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }

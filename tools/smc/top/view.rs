@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happened between two looks, as records and as lines of text.
+//! The differences between two snapshots, as records and as text.
 
 use serde::Serialize;
 use smc_tools::stats::Fallback;
@@ -14,7 +14,7 @@ use crate::table::lines;
 use crate::table::netdev;
 use crate::table::or_dash;
 
-/// All of it; rates are for each second.
+/// The differences; rates are per second.
 #[derive(Serialize)]
 pub(super) struct View {
     seconds: f64,
@@ -23,7 +23,7 @@ pub(super) struct View {
     groups: Vec<Group>,
     links: Vec<Link>,
     ports: Vec<PortRate>,
-    /// Reasons for TCP, most frequent now first.
+    /// Reasons of fallbacks, currently most frequent first.
     reasons: Vec<Rated>,
 }
 
@@ -62,10 +62,10 @@ fn connections(t: &Technology) -> u64 {
 }
 
 impl View {
-    /// What happened in between.
+    /// Computes the differences.
     pub(super) fn between(before: &Sample, now: &Sample) -> Self {
         let seconds = (now.at - before.at).as_secs_f64().max(f64::EPSILON);
-        // A counter that fell belongs to a module that was loaded anew.
+        // A counter decreases only if the module was reloaded.
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let of = |count: fn(&Sample) -> u64| rate(count(before), count(now));
         let mut reasons: Vec<_> = now
@@ -106,7 +106,7 @@ impl View {
         }
     }
 
-    /// As text.
+    /// Formats it as text.
     pub(super) fn lines(&self) -> Vec<String> {
         let (sockets, rates) = (self.sockets, &self.rates);
         let mut all = vec![
@@ -229,7 +229,7 @@ impl Rated {
     }
 }
 
-/// Three digits and a unit.
+/// Formats a number with three digits and a unit.
 fn short(number: f64) -> String {
     let mut number = number;
     for unit in ["", "k", "M", "G"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One event, as tracefs prints it, and as people read it.
+//! An event in the format of tracefs, and as text for users.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use smc_proto::reason::Reason;
 /// An event of one of the module's tracepoints.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Event {
-    /// Seconds since the machine started.
+    /// Seconds since boot.
     seconds: f64,
-    /// The program and the process that were at work, which for a link need not have to do with it.
+    /// The current process at the event, which may be unrelated if the event is about a link.
     program: String,
     pid: u32,
     tracepoint: String,
-    /// What the tracepoint shows, by name.
+    /// The fields of the tracepoint, by name.
     #[serde(serialize_with = "as_map")]
     fields: Vec<(String, String)>,
-    /// The reason of a fallback, in words.
+    /// The description of the reason of a fallback.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// The fields as an object, with numbers where they are some.
+/// Serializes the fields as an object; numbers as such.
 fn as_map<S: Serializer>(fields: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     let value = |text: &String| match text.parse::<i64>() {
         Ok(number) => Value::from(number),
@@ -56,7 +56,7 @@ fn as_map<S: Serializer>(fields: &[(String, String)], serializer: S) -> Result<S
     serializer.collect_map(fields.iter().map(|(name, text)| (name, value(text))))
 }
 
-/// `name=value` after `name=value`; a value may have blanks in it. What is a symbol of Rust, gets legible.
+/// Parses fields `name=value`, whose values may contain blanks. Demangles Rust symbols.
 fn fields(text: &str) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for word in text.split(' ') {
@@ -72,7 +72,7 @@ fn fields(text: &str) -> Vec<(String, String)> {
     fields
 }
 
-/// The place in a function, such as `name+0x10/0x20`.
+/// Formats a location such as `name+0x10/0x20`; demangles Rust symbols.
 fn legible(place: &str) -> String {
     let (symbol, offset) = place.split_at(place.find('+').unwrap_or(place.len()));
     match rustc_demangle::try_demangle(symbol) {
@@ -81,7 +81,7 @@ fn legible(place: &str) -> String {
     }
 }
 
-/// What a reason says. The tracepoint shows its number as a signed one.
+/// Returns the description of a reason. The tracepoint prints its code as a signed number.
 fn words(number: &str) -> Option<&'static str> {
     let number: i32 = number.parse().ok()?;
     // CAST: back to what it was.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection made to see what becomes of it.
+//! A test connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,21 +16,21 @@ use smc_user::Socket;
 use super::facts::Facts;
 use super::finding::Finding;
 
-/// The handshake has limits of its own, which add up to less.
+/// Time limit of a connection; the time limits of a handshake add up to less.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Time for TCP alone.
+/// Time limit of a TCP connection.
 const TCP_WAIT: Duration = Duration::from_secs(5);
 
-/// How it went.
+/// The result of an attempt.
 enum Outcome {
-    /// There are no AF_SMC sockets here.
+    /// AF_SMC sockets are not available.
     NoFamily(Errno),
-    /// TCP does not connect, either.
+    /// TCP cannot connect, either.
     NoTcp(io::Error),
-    /// TCP does, but not an SMC socket.
+    /// TCP connects, but an SMC socket does not.
     NoHandshake(Errno),
-    /// Connected; the socket stays open until all has been looked at.
+    /// Connected; the socket stays open until the report is complete.
     Made(
         Path,
         Option<SocketAddr>,
@@ -38,10 +38,10 @@ enum Outcome {
     ),
 }
 
-/// What became of a connection to one address.
+/// The result of connecting to one address.
 pub(super) struct Attempt(Outcome);
 
-/// Connects to the first address of `HOST:PORT` that TCP reaches.
+/// Connects to the first address of `HOST:PORT` that is reachable over TCP.
 pub(super) fn make(target: &str) -> io::Result<Attempt> {
     let addresses = target.to_socket_addrs().map_err(|error| {
         io::Error::new(
@@ -78,7 +78,7 @@ fn connect(address: SocketAddr) -> io::Result<Outcome> {
 }
 
 impl Attempt {
-    /// The address that it came from.
+    /// Returns the local address.
     pub(super) fn local(&self) -> Option<SocketAddr> {
         match &self.0 {
             Outcome::Made(_, local, _) => *local,
@@ -86,12 +86,12 @@ impl Attempt {
         }
     }
 
-    /// Whether the server may have noticed.
+    /// Returns whether the server may have seen a connection.
     pub(super) fn is_tried(&self) -> bool {
         !matches!(self.0, Outcome::NoFamily(_))
     }
 
-    /// What is to be said.
+    /// Returns the finding.
     pub(super) fn finding(&self, facts: &Facts) -> Finding {
         match &self.0 {
             Outcome::NoFamily(errno) => Finding::no_family(&errno.to_string()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is on this machine and in this network namespace that decides about SMC.
+//! Facts about this machine and network namespace that affect the use of SMC.
 
 use std::net::SocketAddr;
 
@@ -15,21 +15,21 @@ use smc_tools::view::Port;
 
 use super::finding::Finding;
 
-/// All of it; what cannot be had is empty.
+/// The facts; those that cannot be determined are empty.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// Enterprise IDs.
+    /// User-defined enterprise IDs.
     eids: Option<Vec<String>>,
     /// Ports of RDMA devices.
     ports: Option<Vec<Port>>,
-    /// Named physical networks.
+    /// The table of physical networks.
     networks: Vec<Place>,
-    /// Listeners take on no more handshakes than can be worked on at once.
+    /// Whether listeners limit handshakes to the number that can be processed at once.
     pub(super) limits_handshakes: bool,
 }
 
 impl Facts {
-    /// Looks at everything.
+    /// Collects the facts.
     pub(super) fn look() -> Self {
         let limit = std::fs::read_to_string("/proc/sys/net/smc/limit_smc_hs");
         Self {
@@ -42,8 +42,8 @@ impl Facts {
         }
     }
 
-    /// What probably was missing when a client gave up for this reason and did not tell more, as with the C
-    /// module.
+    /// Returns the probable cause if a client declined for this reason, but the cause is unknown,
+    /// as with the C module.
     pub(super) fn cause_of(&self, reason: Reason, end: u32) -> Option<Cause> {
         const UNKNOWN: u32 = 0;
         if reason != Reason::NoSmcDevice || end != UNKNOWN {
@@ -58,7 +58,7 @@ impl Facts {
         }
     }
 
-    /// Those that matter for a finding about a connection from `local`, in words.
+    /// Describes the facts that are relevant to a finding about a connection from `local`.
     pub(super) fn that_matter(&self, finding: &Finding, local: Option<SocketAddr>) -> Vec<String> {
         if finding.smc != Some(false) || finding.reason.is_none() {
             return Vec::new();
@@ -108,8 +108,8 @@ fn say_port(port: &Port) -> String {
     )
 }
 
-/// The name of the port's network device, which may be in another namespace: its index would be that of
-/// another device here.
+/// Returns the name of the port's network device. Its index is not used, since the device may be in
+/// another namespace, where indices differ.
 fn netdev_of(port: &Port) -> Option<String> {
     let (device, number) = (&port.device, port.port);
     let path = format!("/sys/class/infiniband/{device}/ports/{number}/gid_attrs/ndevs/0");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     impl Facts {
-        /// The limit is on, and nothing else is known.
+        /// The limit is enabled, and nothing else is known.
         pub(in super::super) fn with_limit() -> Self {
             Self {
                 limits_handshakes: true,

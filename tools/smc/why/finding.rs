@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the kernel's numbers and the facts of this machine to a sentence and a remedy.
+//! Derives an explanation and a remedy from reason codes and facts about this machine.
 //!
-//! The id of a finding is for scripts: the name of the C module's constant for the reason, and behind a
-//! slash what exactly was missing, where that is known.
+//! The id of a finding is for scripts: the name of the C module's constant for the reason and, if
+//! known, a slash and the cause.
 
 use serde::Serialize;
 use smc_proto::cause::Cause;
@@ -14,20 +14,20 @@ use smc_uapi::SMC_ROLE_SERVER as SERVER;
 
 use super::facts::Facts;
 
-/// What is found out about one connection.
+/// The finding about one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Whether its bytes go by SMC; `None` if it is not connected.
+    /// Whether data passes over SMC; `None` if it is not connected.
     pub(super) smc: Option<bool>,
-    /// A name for scripts.
+    /// An identifier for scripts.
     pub(super) id: String,
-    /// What happened.
+    /// The explanation.
     pub(super) sentence: String,
-    /// What to change, if it is TCP.
+    /// What to change if TCP is used.
     pub(super) remedy: Option<String>,
-    /// The kernel's number of the reason, as in `smcss`.
+    /// The reason code, as in `smcss`.
     pub(super) reason: Option<String>,
-    /// The number that the peer gave.
+    /// The peer's reason code.
     pub(super) peer_reason: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Finding {
         }
     }
 
-    /// There are no AF_SMC sockets here.
+    /// AF_SMC sockets are not available.
     pub(super) fn no_family(error: &str) -> Self {
         Self::tcp(words(
             "NO_MODULE",
@@ -70,7 +70,7 @@ impl Finding {
         ))
     }
 
-    /// The connection cannot be made at all.
+    /// TCP cannot connect.
     pub(super) fn no_tcp(error: &str) -> Self {
         Self {
             smc: None,
@@ -82,7 +82,7 @@ impl Finding {
         }
     }
 
-    /// TCP connects, an SMC socket does not.
+    /// TCP connects, but an SMC socket does not.
     pub(super) fn no_handshake(error: &str) -> Self {
         Self {
             smc: None,
@@ -99,7 +99,7 @@ impl Finding {
         Self::tcp(words(id, sentence, remedy))
     }
 
-    /// A socket that listens.
+    /// A listener.
     pub(super) fn listening(is_smc: bool) -> Self {
         let sentence = match is_smc {
             true => "It listens, and offers SMC to who connects.",
@@ -108,7 +108,7 @@ impl Finding {
         Self::quiet(None, "LISTENS", sentence.to_string())
     }
 
-    /// What the kernel says of an SMC socket.
+    /// The path of an SMC socket.
     pub(super) fn of_path(path: &Path, facts: &Facts) -> Self {
         let smc = |sentence: String| Self::quiet(Some(true), "SMC", sentence);
         match path {
@@ -147,7 +147,7 @@ impl Finding {
         }
     }
 
-    /// What goes before the sentence.
+    /// Returns the prefix of the explanation.
     pub(super) fn way(&self) -> &'static str {
         match self.smc {
             Some(true) => "SMC. ",
@@ -156,7 +156,7 @@ impl Finding {
         }
     }
 
-    /// The kernel's numbers, to be put behind the id.
+    /// Returns the reason codes, which are printed after the id.
     pub(super) fn code(&self) -> String {
         match (&self.reason, &self.peer_reason) {
             (Some(reason), Some(peer)) => format!(" ({reason}, the peer says {peer})"),
@@ -166,7 +166,7 @@ impl Finding {
     }
 }
 
-/// This side gave up.
+/// This side declined.
 fn of_reason(reason: Reason, fallback: &Fallback, facts: &Facts) -> Words {
     let known = Cause::from_code(fallback.cause);
     let cause = known.or_else(|| facts.cause_of(reason, fallback.end));
@@ -185,12 +185,12 @@ fn of_reason(reason: Reason, fallback: &Fallback, facts: &Facts) -> Words {
     }
 }
 
-/// The peer gave up. What it means by a number depends on which end it is.
+/// The peer declined. The meaning of its reason code depends on its role.
 fn of_peer(fallback: &Fallback) -> Words {
     let declined = Reason::PeerDeclined.name();
     let is_server_at_peer = fallback.end != SERVER;
     match Reason::from_code(fallback.peer) {
-        // A server looks at the enterprise IDs first, and has this number for them.
+        // A server first compares the enterprise IDs, and uses this code if none matches.
         Some(Reason::NoSmcDevice) if is_server_at_peer => words(
             format!("{declined}/no-common-eid"),
             "The peer declined: none of this machine's enterprise IDs is one of its own.",

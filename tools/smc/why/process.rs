@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sockets of a process, and why those that are TCP are.
+//! The sockets of a process, and why some of them use TCP.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -21,14 +21,14 @@ use super::Report;
 
 const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 
-/// What is said about each TCP or SMC socket of a process. Needs the right to trace it.
+/// Returns a report on each TCP or SMC socket of a process; requires ptrace access to it.
 pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
     let (facts, way) = (Facts::look(), Way::of(pid));
     let process = Process::open(pid)?;
     let listed = OnceCell::new();
     let mut reports = Vec::new();
     for fd in sockets(pid)? {
-        // It may have been closed meanwhile.
+        // The descriptor may have been closed.
         let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
             continue;
         };
@@ -48,7 +48,7 @@ pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
     Ok(reports)
 }
 
-/// The process' descriptors that are sockets.
+/// Returns the descriptors of the process that are sockets.
 fn sockets(pid: i32) -> io::Result<Vec<i32>> {
     let mut sockets = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
@@ -62,7 +62,7 @@ fn sockets(pid: i32) -> io::Result<Vec<i32>> {
     Ok(sockets)
 }
 
-/// `None` for a socket that is neither TCP nor SMC.
+/// Returns the finding; `None` for a socket that is neither TCP nor SMC.
 fn finding(
     socket: &Socket,
     way: &Way,
@@ -95,13 +95,13 @@ fn show(address: Option<SocketAddr>) -> String {
     address.map_or("-".to_string(), |address| address.to_string())
 }
 
-/// How a program could have come to SMC sockets.
+/// The ways in which a program may get SMC sockets.
 struct Way {
     /// It was started by `smc run`.
     is_run: bool,
-    /// It has the library that this preloads.
+    /// The preload library is loaded.
     has_library: bool,
-    /// There are AF_SMC sockets here.
+    /// AF_SMC sockets are available.
     has_family: bool,
     /// Its system calls are filtered (seccomp).
     is_filtered: bool,
@@ -151,7 +151,7 @@ impl Way {
     }
 }
 
-/// Whether `/proc/PID/status` says that there is a filter: mode 2 of seccomp(2).
+/// Returns whether `/proc/PID/status` shows a filter: mode 2 of seccomp(2).
 fn is_filtered(status: &str) -> bool {
     let mut lines = status.lines();
     lines.any(|line| {
@@ -160,7 +160,7 @@ fn is_filtered(status: &str) -> bool {
     })
 }
 
-/// Whether the name of the preloaded library occurs, ours or that of smc-tools.
+/// Returns whether the name of our preload library, or that of smc-tools, occurs.
 fn has_name(bytes: &[u8]) -> bool {
     let names: [&[u8]; 2] = [b"libsmc_preload", b"libsmc-preload"];
     let is_there = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
