@@ -139,7 +139,7 @@ struct Groups {
     timer: DelayedWork<LgrTimer>,
     /// Work queue for groups that end or shrink, independently of each other.
     works: OwnedWorkqueue,
-    /// Bytes of unused regions to free because memory is short.
+    /// Bytes of unused RMBs to free because memory is short.
     demand: Atomic<u64>,
     /// Maximum number of groups.
     most: usize,

@@ -239,7 +239,7 @@ impl Session<'_> {
         let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
         let group = reservation.group();
         let namespace = namespace::of(sk);
-        let stats = &namespace.stats.receive_buffers;
+        let stats = &namespace.stats.rmbs;
         let rmbe = group.rmbs.take(at.idx, &at.link, want, stats);
         if memory::is_short() || rmbe.is_err() {
             groups::relieve();

@@ -2,8 +2,8 @@
 
 //! Receive and send buffers of a link group (RFC 7609 section 4.4; sizes: `smc_proto::buffer`).
 //!
-//! A remote memory buffer (RMB) is one registered region divided into equal elements, one for each connection. A new
-//! connection uses a free element of a region whose key the peer already has: no registration, no exchange of keys.
+//! A remote memory buffer (RMB) is one registered memory region divided into equal elements, one for each connection. A new
+//! connection uses a free element of an RMB whose key the peer already has: no registration, no exchange of keys.
 //! Send buffers are assigned to a connection only while its data are in flight. Unused buffers are kept for later
 //! connections, for some time or until memory is short.
 
@@ -72,14 +72,14 @@ pub(crate) use send::{
 pub(crate) use used::unused_bytes;
 use used::Used;
 
-/// Elements of the first region of a size class in a group; each further region has twice as many, up to the device's
+/// Elements of the first RMB of a size class in a group; each further RMB has twice as many, up to the device's
 /// limit for one registration.
 const FIRST_ELEMENTS: usize = 2;
 
-/// Maximum elements of one region: the index is one byte and 0 is not used.
+/// Maximum elements of one RMB: the index is one byte and 0 is not used.
 const MAX_ELEMENTS: usize = 255;
 
-/// One region of equal elements, registered on every link of the group under a separate key.
+/// One RMB of equal elements, registered on every link of the group under a separate key.
 #[pin_data]
 pub(crate) struct Rmb {
     size: SizeClass,
@@ -106,7 +106,7 @@ struct OnLink {
 }
 
 impl Rmb {
-    /// Allocates a region of a pool.
+    /// Allocates an RMB of a pool.
     fn new(size: SizeClass, elements: usize, pool: &RmbPool) -> Result<Arc<Self>> {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
@@ -185,7 +185,7 @@ impl Rmb {
         let there = there.mr.clone();
         drop(mrs);
         if link.resources().is_none() {
-            // The link went down meanwhile, and does not unmap this region any more.
+            // The link went down meanwhile, and does not unmap this RMB any more.
             self.unmap(idx);
             return Err(ENOLINK);
         }
@@ -193,7 +193,7 @@ impl Rmb {
     }
 
     /// Creates the memory region on a link and registers it, unless that has been done. Registrations are serialised
-    /// for each region. May sleep.
+    /// for each RMB. May sleep.
     pub(crate) fn register(&self, idx: LinkIdx, link: &Arc<Link>) -> Result {
         let mr = self.map(idx, link)?;
         let is_registered = |on: &OnLink| on.is_registered && Arc::ptr_eq(&on.mr, &mr);
@@ -220,7 +220,7 @@ impl Rmb {
         LinkIdx::ALL.into_iter().for_each(|idx| self.unmap(idx));
     }
 
-    /// Returns the key and address for the peer's writes to the region on a link.
+    /// Returns the key and address for the peer's writes to the RMB on a link.
     pub(crate) fn rtoken(&self, idx: LinkIdx) -> Option<Rtoken> {
         Some(Rtoken {
             rkey: Rkey(self.mr(idx)?.rkey()),
@@ -239,18 +239,18 @@ impl Rmb {
     }
 }
 
-/// A connection's element of a region. Returned when dropped, unless it is quarantined.
+/// A connection's element of an RMB. Returned when dropped, unless it is quarantined.
 pub(crate) struct Rmbe {
     rmb: Arc<Rmb>,
     element: usize,
-    /// It is not returned to the region.
+    /// It is not returned to the RMB.
     is_quarantined: Atomic<bool>,
     /// Accounts it as used.
     counted: Option<InUse>,
 }
 
 impl Rmbe {
-    /// Returns the region.
+    /// Returns the RMB.
     pub(crate) fn rmb(&self) -> &Arc<Rmb> {
         &self.rmb
     }
@@ -275,7 +275,7 @@ impl Rmbe {
 
     /// Quarantines the element, as the peer may go on writing to it after the end of the connection: the peer knows the
     /// element, and has neither closed nor declined the connection. From its drop on no connection gets the element
-    /// until the peer has deleted the region's key, or the group has ended. A second call does nothing. Any context.
+    /// until the peer has deleted the RMB's key, or the group has ended. A second call does nothing. Any context.
     pub(crate) fn quarantine(&self) {
         self.is_quarantined.store(true, Relaxed);
     }
@@ -328,21 +328,21 @@ impl Drop for Rmbe {
     }
 }
 
-/// Regions that are deleted together: as many as fit in one message to the peer.
+/// RMBs that are deleted together: as many as fit in one message to the peer.
 pub(crate) type Gone = [Option<Arc<Rmb>>; Deletion::MAX];
 
-/// The regions of a link group.
+/// The RMBs of a link group.
 #[pin_data]
 pub(crate) struct RmbPool {
     /// Maximum connections of the group.
     max_conns: usize,
     #[pin]
     rmbs: Mutex<KVec<Arc<Rmb>>>,
-    /// Bytes of unused regions.
+    /// Bytes of unused RMBs.
     unused: Arc<Gauge>,
-    /// Bytes of unused regions to free because memory is short.
+    /// Bytes of unused RMBs to free because memory is short.
     demand: Atomic<u64>,
-    /// Quarantined elements of all regions.
+    /// Quarantined elements of all RMBs.
     quarantined: Arc<Gauge>,
 }
 
@@ -358,8 +358,8 @@ impl RmbPool {
         }? Error)
     }
 
-    /// Takes an element of size class `want` or the next smaller available one, preferably from a region that the peer
-    /// knows, and accounts it. A new region is mapped on link `idx`. May sleep.
+    /// Takes an element of size class `want` or the next smaller available one, preferably from an RMB that the peer
+    /// knows, and accounts it. A new RMB is mapped on link `idx`. May sleep.
     ///
     /// # Errors
     ///
@@ -379,7 +379,7 @@ impl RmbPool {
         Ok(rmbe)
     }
 
-    /// Takes an element, and returns whether its region is new.
+    /// Takes an element, and returns whether its RMB is new.
     fn take_any(&self, idx: LinkIdx, link: &Link, want: SizeClass) -> Result<(Rmbe, bool)> {
         if !self.has_room() {
             return Err(ENOMEM);
@@ -389,7 +389,7 @@ impl RmbPool {
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
             let known = || of_size().filter(|rmb| rmb.is_known());
-            // So that regions with quarantined elements become unused.
+            // So that RMBs with quarantined elements become unused.
             let mut clean = known().filter(|rmb| rmb.quarantined() == 0);
             let found = clean.find_map(Rmb::take);
             let found = found.or_else(|| known().find_map(Rmb::take));
@@ -427,7 +427,7 @@ impl RmbPool {
         self.quarantined.get() < quarantine::limit(self.max_conns) as u64
     }
 
-    /// Puts back regions whose keys the peer may not have deleted, if it may write to their elements. Their elements
+    /// Puts back RMBs whose keys the peer may not have deleted, if it may write to their elements. Their elements
     /// are not used for connections. May sleep.
     pub(crate) fn put_back(&self, gone: Gone) {
         let maybe_written = gone
@@ -436,12 +436,12 @@ impl RmbPool {
             .filter(|rmb| rmb.quarantined() > 0);
         for rmb in maybe_written {
             rmb.used.lock().retire();
-            // Without memory for the list the region is freed: a peer that writes to it loses the link.
+            // Without memory for the list the RMB is freed: a peer that writes to it loses the link.
             let _ = self.rmbs.lock().push(rmb, GFP_KERNEL);
         }
     }
 
-    /// Requests unused regions of about `bytes` to be freed, when memory is short; returns the bytes available, at most
+    /// Requests unused RMBs of about `bytes` to be freed, when memory is short; returns the bytes available, at most
     /// `bytes`. [`RmbPool::take_unused`] removes them. Any context.
     pub(crate) fn demand(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
@@ -454,8 +454,8 @@ impl RmbPool {
         self.demand.xchg(0, Relaxed)
     }
 
-    /// Removes unused regions: those unused since `since` or with quarantined elements, and others for the rest of
-    /// `demand`, in bytes. Also returns the earliest time since which a remaining region is unused. May sleep, but does
+    /// Removes unused RMBs: those unused since `since` or with quarantined elements, and others for the rest of
+    /// `demand`, in bytes. Also returns the earliest time since which a remaining RMB is unused. May sleep, but does
     /// not allocate.
     pub(crate) fn take_unused(&self, since: Instant, demand: &mut u64) -> (Gone, Option<Instant>) {
         let mut gone = Gone::default();
@@ -481,13 +481,13 @@ impl RmbPool {
         (gone, next)
     }
 
-    /// Returns the size of all regions, bytes.
+    /// Returns the size of all RMBs, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let rmbs = self.rmbs.lock();
         rmbs.iter().map(|rmb| rmb.bytes()).sum()
     }
 
-    /// Removes all regions, which no device uses any more; the memory is freed with the last element, which a reader
+    /// Removes all RMBs, which no device uses any more; the memory is freed with the last element, which a reader
     /// may hold indefinitely. May sleep.
     pub(crate) fn clear(&self) {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());
@@ -495,12 +495,12 @@ impl RmbPool {
         drop(rmbs);
     }
 
-    /// Removes a region that could not be registered or announced; it is freed with its last element.
+    /// Removes an RMB that could not be registered or announced; it is freed with its last element.
     pub(crate) fn forget(&self, rmb: &Arc<Rmb>) {
         self.rmbs.lock().retain(|r| !Arc::ptr_eq(r, rmb));
     }
 
-    /// Calls `f` for all regions. May sleep.
+    /// Calls `f` for all RMBs. May sleep.
     pub(crate) fn try_for_each(&self, f: impl FnMut(&Arc<Rmb>) -> Result) -> Result {
         self.rmbs.lock().iter().try_for_each(f)
     }

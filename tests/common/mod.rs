@@ -20,14 +20,6 @@
     reason = "each test binary includes the harness whole and uses its part of it"
 )]
 
-use smc_proto::lgr::{
-    Role,
-    MAX_LINKS_DEFAULT, //
-};
-use smc_proto::llc::Params;
-use smc_proto::time::Duration;
-use smc_proto::wire::Version;
-
 pub mod c_peer;
 pub mod duo;
 pub mod end;
@@ -37,19 +29,12 @@ pub mod links;
 pub mod llc_ops;
 pub mod net;
 pub mod pair;
+mod params;
 pub mod rdma;
 pub mod rng;
 pub mod stream_ops;
 
-/// A link group of the usual number of links, which are not tested.
-pub fn params(role: Role, version: Version) -> Params {
-    Params {
-        role,
-        version,
-        max_links: MAX_LINKS_DEFAULT,
-        test_after: Duration::ZERO,
-    }
-}
+pub use params::params;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

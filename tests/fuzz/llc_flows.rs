@@ -9,8 +9,11 @@
 
 #[path = "../common/llc_ops.rs"]
 mod llc_ops;
+#[path = "../common/params.rs"]
+mod params;
 
 use libfuzzer_sys::fuzz_target;
+use params::params;
 
 fuzz_target!(|bytes: &[u8]| {
     llc_ops::run(bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! recvmsg of a connection over RDMA: copies from the receive ring to user space.
+//! recvmsg of a connection over RDMA: copies from the RMB element to user space.
 
 use kernel::{
     prelude::*,
@@ -48,7 +48,7 @@ enum Step {
 fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
     if is_small || is_full {
         let namespace = namespace::of(sk);
-        let stats = &namespace.stats.receive_buffers;
+        let stats = &namespace.stats.rmbs;
         stats.small.add(is_small.into());
         stats.full.add(is_full.into());
     }

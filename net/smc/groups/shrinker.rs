@@ -2,7 +2,7 @@
 
 //! Shrinker for buffers that groups keep for later connections.
 //!
-//! Send buffers are freed at once. A region that the peer knows is freed once the peer was notified, by the group's own
+//! Send buffers are freed at once. An RMB that the peer knows is freed once the peer was notified, by the group's own
 //! work: memory allocation does not wait for a peer.
 
 use kernel::{
@@ -37,7 +37,7 @@ impl Shrinker for Groups {
         }
         let freed = self.free_send_buffers(wanted);
         if freed < wanted {
-            // Limited to the current amount: a larger demand would also free regions that become unused later.
+            // Limited to the current amount: a larger demand would also free RMBs that become unused later.
             let rest = (wanted - freed).min(rmb::unused_bytes());
             self.demand.fetch_add(rest, Relaxed);
             self.timer.run_within(1);
@@ -46,7 +46,7 @@ impl Shrinker for Groups {
     }
 }
 
-/// Frees unused send buffers and schedules unused regions to be freed, as the memory for sockets is short. Does not
+/// Frees unused send buffers and schedules unused RMBs to be freed, as the memory for sockets is short. Does not
 /// sleep.
 pub(crate) fn relieve() {
     GROUPS.with(|groups| groups.scan(pages(rmb::unused_bytes())));
@@ -74,7 +74,7 @@ impl Groups {
         freed
     }
 
-    /// Schedules groups to free the demanded amount of unused regions. Does not sleep.
+    /// Schedules groups to free the demanded amount of unused RMBs. Does not sleep.
     pub(super) fn shrink(&self, list: &Listing) {
         let mut left = self.demand.xchg(0, Relaxed);
         for group in list.iter() {

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::clock::now;
 
-/// Longest message for which memory is always available. A longer one adds a link for more regions than usually needed,
+/// Longest message for which memory is always available. A longer one adds a link for more RMBs than usually needed,
 /// but a C peer has one for each connection.
 const MAX_RECV: usize = 128;
 
@@ -37,7 +37,7 @@ const MAX_RECV: usize = 128;
 const REG_MR_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// Registers a region, whose key is valid afterwards. May sleep.
+    /// Registers a memory region, whose key is valid afterwards. May sleep.
     pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
         let _turn = self.reg_mr_lock.lock();
         let resources = self.resources().ok_or(ENOLINK)?;

@@ -160,7 +160,7 @@ fn make(group: &LinkGroup, idx: LinkIdx, place: &Place) -> Result<Arc<Link>> {
 
 /// Maps the RMBs that the peer may know on a new link, and lists their RTokens there by their RKeys on link `on`. The
 /// peer ignores RMBs that it does not know.
-fn map_regions(
+fn map_rmbs(
     group: &LinkGroup,
     on: LinkIdx,
     idx: LinkIdx,
@@ -187,7 +187,7 @@ fn map_regions(
 }
 
 /// Registers the RMBs that are mapped on a link.
-fn register_regions(group: &LinkGroup, idx: LinkIdx, link: &Arc<Link>) -> Result {
+fn register_rmbs(group: &LinkGroup, idx: LinkIdx, link: &Arc<Link>) -> Result {
     group.rmbs.try_for_each(|rmb| match rmb.rtoken(idx) {
         Some(_) => rmb.register(idx, link),
         None => Ok(()),
@@ -269,7 +269,7 @@ fn make_answer(
     let link = make(group, idx, &place).map_err(none)?;
     link.set_number(offer.link_num);
     let made = ready_to_receive(group, idx, &link, offer)
-        .and_then(|()| map_regions(group, on, idx, &link))
+        .and_then(|()| map_rmbs(group, on, idx, &link))
         .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
     match made {
         Ok((keys, listen_addr)) => Ok(Answer {
@@ -293,7 +293,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, idx: LinkIdx, peer: &NewLink) {
         ready_to_receive(group, idx, &link, peer)?;
         link.connect_added(group.params.net, peer)?;
         link.ready_to_send()?;
-        register_regions(group, idx, &link)
+        register_rmbs(group, idx, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
     group.run_llc(|llc, _, now| llc.on_link_prepared(idx, result, now));
@@ -303,7 +303,7 @@ pub(super) fn connect(group: &Arc<LinkGroup>, idx: LinkIdx, peer: &NewLink) {
 pub(super) fn prepare(group: &Arc<LinkGroup>, idx: LinkIdx) {
     let result = group.link(idx).ok_or(ENOLINK).and_then(|link| {
         link.ready_to_send()?;
-        register_regions(group, idx, &link)
+        register_rmbs(group, idx, &link)
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
     group.run_llc(|llc, _, now| llc.on_link_prepared(idx, result, now));
@@ -337,7 +337,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
     let number = group.next_link_number()?;
     let new = make(group, idx, &place).ok()?;
     new.set_number(number);
-    let Ok(keys) = map_regions(group, on, idx, &new) else {
+    let Ok(keys) = map_rmbs(group, on, idx, &new) else {
         clear_link(group, idx);
         return None;
     };

@@ -218,9 +218,9 @@ impl LinkGroup {
             self.release();
             return Err(RkeyError::LinkLost);
         };
-        let region = Announcement { here, others };
+        let announcement = Announcement { here, others };
         self.run_llc(|llc, _, now| {
-            llc.begin_confirm_rkey(at.idx, region, now)
+            llc.begin_confirm_rkey(at.idx, announcement, now)
                 .unwrap_or_default()
         });
         self.await_flow(|how| match how {

@@ -50,7 +50,7 @@ fn put(attrs: &mut Attrs<'_>, stats: &Stats) -> Result {
 /// Adds the counters of one technology; zeroes for `None`.
 fn put_tech(attrs: &mut Attrs<'_>, stats: Option<&Stats>) -> Result {
     let sends = stats.map(|stats| &stats.send_buffers);
-    let receives = stats.map(|stats| &stats.receive_buffers);
+    let receives = stats.map(|stats| &stats.rmbs);
     attrs.nest(SMC_NLA_STATS_T_TX_RMB_STATS, |a| put_buffers(a, sends))?;
     attrs.nest(SMC_NLA_STATS_T_RX_RMB_STATS, |a| put_buffers(a, receives))?;
     let sizes = [

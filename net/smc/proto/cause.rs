@@ -58,7 +58,7 @@ explained! {
             "The TCP connection is protected by keys (TCP_MD5SIG, TCP_AO), which data over RDMA would not be.",
             "Nothing is wrong. Only a connection without such keys can use SMC.";
         CgroupMemory = 20, "cgroup-limit",
-            "The cgroup of the program may not have more memory, of which the receive buffer would be a part.",
+            "The cgroup of the program may not have more memory, of which the connection's RMB element would be a part.",
             "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";
         SocketMemory = 21, "all-sockets-limit",
             "The SMC sockets of this machine have as much memory together as they may.",

@@ -105,7 +105,7 @@ reasons! {
         "The server answered with a technology, version or parameter that was not proposed.",
         "Update the peer; compare the EIDs of both sides (smcd ueid show).";
     RmbeEyeCatcher = 0x0305_0000, "RMBE_EC", Both,
-        "The peer wants an eye catcher in the receive buffer, which is not supported.",
+        "The peer wants an eye catcher in the RMB element, which is not supported.",
         "The peer is not compatible with Linux; nothing to change here.";
     OptionUnsupported = 0x0306_0000, "OPTUNSUPP", Client,
         "The socket uses TCP Fast Open, which cannot carry SMC.",

@@ -3,7 +3,7 @@
 //! Elements that the peer may still write to although no connection uses them (RFC 7609 section 4.4.2:
 //! an element is not given to another connection before the peer is known to have stopped).
 //!
-//! Such an element is not reused until the key of its region is invalid for the peer: the peer has answered a
+//! Such an element is not reused until the key of its RMB is invalid for the peer: the peer has answered a
 //! DELETE_RKEY, or the group has ended. Its memory stays registered until then.
 
 use kernel::sync::Arc;
@@ -14,16 +14,16 @@ use crate::stats::{
 };
 
 /// One in `PART` connections of a group may leave an element quarantined; above that the group accepts no connection
-/// until regions have been deleted.
+/// until RMBs have been deleted.
 const PART: usize = 4;
 
-/// The quarantined elements of one region.
+/// The quarantined elements of one RMB.
 pub(super) struct Quarantine {
     /// One bit for each element.
     pub(super) bits: [u64; 4],
     /// Accounts them in the group.
     of_pool: InUse,
-    /// No element of the region may be taken: the peer was asked to delete its key.
+    /// No element of the RMB may be taken: the peer was asked to delete its key.
     pub(super) is_retired: bool,
 }
 

@@ -42,13 +42,13 @@ impl Drop for Unused {
     }
 }
 
-/// Tracks the elements of a region that are in use.
+/// Tracks the elements of an RMB that are in use.
 pub(super) struct Used {
     /// One bit for each element.
     bits: [u64; 4],
-    /// Bytes of the region.
+    /// Bytes of the RMB.
     bytes: u64,
-    /// The unused regions of the group.
+    /// The unused RMBs of the group.
     pool: Arc<Gauge>,
     /// Set while no element is in use except quarantined ones.
     idle: Option<Idle>,
@@ -56,7 +56,7 @@ pub(super) struct Used {
     quarantine: Quarantine,
 }
 
-/// A region without an element in use by a connection.
+/// An RMB without an element in use by a connection.
 struct Idle {
     since: Instant,
     _of_all: Unused,
@@ -64,7 +64,7 @@ struct Idle {
 }
 
 impl Used {
-    /// Creates the state of a region of `bytes` with no element in use.
+    /// Creates the state of an RMB of `bytes` with no element in use.
     pub(super) fn new(bytes: u64, pool: &Arc<Gauge>, quarantine: Quarantine) -> Self {
         let mut used = Self {
             bits: [0; 4],

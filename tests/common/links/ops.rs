@@ -204,8 +204,11 @@ impl World {
             .collect();
         let here = token(rmb, machine.links[on].unwrap().qp);
         let others = List::new(&others).unwrap();
-        let region = Announcement { here, others };
-        let actions = machine.llc.begin_confirm_rkey(on, region, now).unwrap();
+        let announcement = Announcement { here, others };
+        let actions = machine
+            .llc
+            .begin_confirm_rkey(on, announcement, now)
+            .unwrap();
         self.act(side, actions);
     }
 

@@ -5,6 +5,7 @@ mod circles;
 mod files;
 mod impls;
 mod ranks;
+mod rmb;
 mod rust;
 mod transport;
 mod words;
@@ -68,6 +69,7 @@ pub(crate) fn as_test(dirs: &Dirs) -> Result<Tally> {
 fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let layers = fs::read_to_string(dirs.repo.join("Documentation/layers.md"))?;
     let ranks = ranks::Ranks::read(&dirs.repo.join("Documentation/layers.md"))?;
+    let rmb = rmb::OtherNames::new()?;
     let mut impls = impls::Impls::new(&layers)?;
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
@@ -79,6 +81,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         };
         files::check(path, &text, &mut findings);
         words.check(path, &text, &mut findings);
+        rmb.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);
             transport::check(path, &text, &mut findings);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! CLC (connection layer control) ACCEPT and CONFIRM: each side's end of the first link, and its
-//! receive buffer.
+//! RMB element.
 //!
 //! RFC 7609 appendices A.2.3 and A.2.4. The two messages differ only in their type, and in a list of GIDs (global
 //! identifiers of RDMA ports) that a version 2 CONFIRM adds on first contact. QP is a queue pair, RMB a remote memory
