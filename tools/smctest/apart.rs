@@ -36,11 +36,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "")]
     only: String,
 
-    /// Instead of the tests: receive until the server, which somebody else kills, is gone
+    /// Instead of the tests: receive until the caller has killed the server
     #[arg(long)]
     server_dies: bool,
 
-    /// Be the process that is killed, in the conversation with this number
+    /// Be the process that is killed, on the connection with this id
     #[arg(long, hide = true)]
     victim: Option<Task>,
 

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Connections that are closed
     #[arg(long)]
     connections: usize,
-    /// Both ends shut down writing before, the one that closes first, and it has not read what it was sent
+    /// Both ends shut down writing before, the closing end first, which leaves data unread
     #[arg(long)]
     half: bool,
     #[command(subcommand)]

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MILLISECONDS")]
     within: Option<u64>,
 
-    /// The server of another machine is not ours: do not ask what it received
+    /// The server is another program: do not check what it received
     #[arg(long)]
     peer_may_fail: bool,
 

@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 
-    /// They are to end: what a read gives, the name of an errno or `eof`, at the client and, if that
-    /// differs, at the server. Without this they must live on, and carry data
+    /// Expect the connections to end, with this result of a read at the client and, if it differs, at
+    /// the server: the name of an errno or `eof`. Otherwise they must stay open and transfer data
     #[arg(long, value_name = "HOW", value_delimiter = ',', num_args = 1..=2)]
     ends: Vec<String>,
 

@@ -17,7 +17,7 @@ use crate::netns;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Seconds until they are given up: `net.ipv4.tcp_fin_timeout` of the client
+    /// Seconds until they are discarded: `net.ipv4.tcp_fin_timeout` of the client
     #[arg(long)]
     seconds: u64,
 }

@@ -83,13 +83,13 @@ enum Command {
     Churn(churn::Arguments),
     /// Let allocations fail
     Failing(failing::Arguments),
-    /// Transfer both ways while links are taken away
+    /// Transfer in both directions while links fail
     Failover(failover::Arguments),
     /// Kill one side in the middle of a transfer
     Killed(killed::Arguments),
     /// Urgent data, half closes and aborts against a server elsewhere (`smctest serve`)
     Apart(apart::Arguments),
-    /// Take a device away while calls wait for the application's memory
+    /// Remove a device while calls block on a page fault
     Stuck(stuck::Arguments),
     /// Run a command that may open no sockets of a family
     Refusing(refusing::Arguments),
@@ -97,11 +97,11 @@ enum Command {
     Reset,
     /// Send malformed handshake messages to the kernel
     Rawclc(rawclc::Arguments),
-    /// Be a server that takes the SMC option and does not want SMC
+    /// Be a server that accepts the SMC option and refuses the handshake
     Refuse(rawclc::refuse::Arguments),
     /// Make first contacts under many identities and leave their link groups behind
     Strangers(rawclc::strangers::Arguments),
-    /// Take up all handshakes of a namespace's listeners by peers that say nothing
+    /// Occupy all handshakes of a namespace's listeners with silent peers
     Crowded(rawclc::crowded::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
@@ -115,22 +115,22 @@ enum Command {
     Idle(idle::Arguments),
     /// Check that buffers count as memory of their sockets
     Charged,
-    /// Lose or change a CONFIRM on its way, and see to whom the element goes; prints KTAP
+    /// Drop or modify a CONFIRM in transit, and check the owner of the RMBE; prints KTAP
     Handover,
-    /// Hold idle connections and see what becomes of them
+    /// Hold idle connections and check whether they end
     Hold(hold::Arguments),
-    /// Close with data that the peer does not take
+    /// Close with data that the peer does not read
     Left(left::Arguments),
     /// Close many connections whose other end never closes
     Crowd(crowd::Arguments),
-    /// Send and go, or read slowly
+    /// Send and end the connection, or read slowly
     Leaving(leaving::Arguments),
-    /// Read what has arrived after the connection is taken away
+    /// Read data that has arrived after the connection has failed
     Unread(unread::Arguments),
     /// Print what netlink and sock_diag answer, to be compared between modules
     #[command(subcommand)]
     Admin(admin::Command),
-    /// Connect once and print which way the data goes
+    /// Connect once and print whether SMC or TCP is used
     Path,
 }
 

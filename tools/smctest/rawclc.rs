@@ -83,11 +83,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "")]
     only: String,
 
-    /// Only the tests of links over iWARP, which have to be the only ones that there can be
+    /// Only the tests of links over iWARP; the devices must not support RoCE
     #[arg(long)]
     iwarp: bool,
 
-    /// Only those of a peer that says it is another one
+    /// Only the tests of a peer that uses the identity of another one
     #[arg(long)]
     impostor: bool,
 }

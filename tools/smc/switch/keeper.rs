@@ -5,7 +5,7 @@
 //!
 //! As with the preload library, the command replaces the calling process, so that its signals and
 //! exit code are those of the command. The keeper must not be a child of it, since the command
-//! would get an unexpected SIGCHLD.
+//! would have a child that it did not start.
 
 use std::fs;
 use std::fs::File;

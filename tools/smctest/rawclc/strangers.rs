@@ -58,11 +58,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 200)]
     count: usize,
 
-    /// Addresses that they come from: so many from the peer's own on
+    /// Number of consecutive source addresses, beginning with the peer's own
     #[arg(long, default_value_t = 1)]
     addresses: u8,
 
-    /// Say nothing to the end of a connection
+    /// Do not answer the end of a connection
     #[arg(long)]
     silent: bool,
 

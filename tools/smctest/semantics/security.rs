@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP-MD5, TLS and SOCK_DESTROY.
+//! TCP-MD5, TCP_REPAIR, TLS, and socket options that apply to the TCP connection.
 
 use std::net::IpAddr;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `make bench`: the same figures of several systems, each round in a fresh guest, in turn; medians,
-//! ratios and `out/bench.json`. What the figures mean: `Documentation/performance.md`.
+//! `make bench`: measures several systems, each round in a new guest, alternating between systems;
+//! prints medians and ratios, and writes `out/bench.json`. For the meaning of the values see
+//! `Documentation/performance.md`.
 
 mod figures;
 mod report;
@@ -17,10 +18,10 @@ use crate::guests::{Ask, Play};
 use crate::kernel::Kernel;
 use figures::Figures;
 
-/// What measures one system, once.
+/// The script that measures one system once.
 const SCRIPT: &str = "tools/bench/bench.sh";
 
-/// What is measured.
+/// The systems under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum System {
@@ -37,7 +38,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    /// Its key in the report, and the script's argument.
+    /// Returns its key in the report, which is also the argument of the script.
     fn key(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -48,7 +49,7 @@ impl System {
         }
     }
 
-    /// The module that the guest loads, if it loads one.
+    /// Returns the module that the guest loads, if any.
     fn module(self) -> &'static str {
         match self {
             Self::CModule => "c",
@@ -67,7 +68,7 @@ pub(crate) struct BenchArgs {
     systems: Vec<System>,
 }
 
-/// Measures all, prints the table, writes the report. `ko` is our module.
+/// Measures all systems, prints the table, writes the report. `ko` is our module.
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
     let script = dirs.repo.join(SCRIPT);
     let mut play = Play {
@@ -104,7 +105,7 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
     Ok(true)
 }
 
-/// Runs one guest and adds its figures.
+/// Runs one guest and adds its results.
 fn measure(dirs: &Dirs, play: &mut Play<'_>, system: System, all: &mut Figures) -> Result<()> {
     play.args = vec![system.key().to_owned()];
     play.env = vec![("MODULE".to_owned(), system.module().to_owned())];
@@ -123,7 +124,7 @@ fn measure(dirs: &Dirs, play: &mut Play<'_>, system: System, all: &mut Figures) 
     all.add(system, &text)
 }
 
-/// Says what is being done and how long the rest may take.
+/// Prints the progress and the estimated remaining time.
 struct Progress {
     start: Instant,
     runs: usize,

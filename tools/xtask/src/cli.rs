@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The commands.
+//! The command line.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -118,7 +118,7 @@ struct TestArgs {
     flavour: Vec<Flavour>,
 }
 
-/// Runs the command that was given; `false` if it found something wrong.
+/// Runs the command; returns `false` if a check or test failed.
 pub(crate) fn main() -> Result<bool> {
     let cli = Cli::parse();
     ctrlc::set_handler(|| {
@@ -169,7 +169,7 @@ fn setup(dirs: &Dirs) -> Result<()> {
     Ok(())
 }
 
-/// The tools and a kernel, both made now if they are not there.
+/// Returns the tools and a kernel, which are built if necessary.
 fn ready(
     dirs: &Dirs,
     needs: Needs,
@@ -270,7 +270,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
     Ok(clean)
 }
 
-/// Shows what the module does, for the user to watch.
+/// Runs the demo.
 fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
     let start = Instant::now();
     println!(
@@ -297,7 +297,7 @@ fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
     Ok(clean)
 }
 
-/// Measures, with everything built first.
+/// Builds everything, then measures.
 fn measure(dirs: &Dirs, args: &BenchArgs, order: &Order<'_>) -> Result<bool> {
     let (tools, kernel) = ready(dirs, Needs::Guests, Flavour::Um, order)?;
     let ko = module::build(dirs, &tools, &kernel, Noise::Errors)?;
@@ -346,7 +346,7 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
     Ok(true)
 }
 
-/// Shows that programs which nobody wrote for SMC work with it.
+/// Runs the tests with unmodified programs.
 fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
     packages::ensure(Needs::Apps)?;
     let choice = Choice {
@@ -360,7 +360,8 @@ fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
     suite::run(dirs, &choice, order)
 }
 
-/// Runs every fuzz target in turn, from the golden messages and what earlier runs found.
+/// Runs every fuzz target in turn, beginning with the recorded messages and inputs found by earlier
+/// runs.
 fn fuzz(dirs: &Dirs, seconds: u64, names: &[String]) -> Result<bool> {
     let dir = dirs.repo.join("tests/fuzz");
     let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).context("no fuzz targets")?;

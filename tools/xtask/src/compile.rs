@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs against `kernel_ext` that must not build, as what they do would be undefined behaviour: a safe function is
-//! sound for every caller.
+//! Tests that programs with undefined behaviour do not compile against `kernel_ext`: its safe
+//! functions must be sound for every caller.
 //!
-//! Each file of [`FOLDER`] is compiled as the module's own crate is. A comment `//~ E0308` at the end of a line stands
+//! Each file in [`FOLDER`] is compiled like the module's own crate. A comment `//~ E0308` at the
+//! end of a line expects an error of that number there; exactly these errors must occur. A file
+//! without such comments must compile.
 //! for an error of that number there; these errors, and no others, have to come. A file without any has to build.
 
 use std::fs;
@@ -17,13 +19,14 @@ use crate::kernel::Kernel;
 use crate::suite::Tally;
 
 const FOLDER: &str = "tests/kernel_ext";
-/// How Kbuild compiled the crate that uses `kernel_ext`, below the module's build folder.
+/// The command with which Kbuild compiled the crate that uses `kernel_ext`, below the build
+/// directory.
 const COMMAND: &str = "net/smc/.lib.o.cmd";
 
-/// An error: its line, and its number.
+/// An error: its line and its number.
 type Expected = (usize, String);
 
-/// Compiles all of them for a kernel whose module was built.
+/// Compiles all files for a kernel for which the module was built.
 pub(crate) fn test(dirs: &Dirs, kernel: &Kernel) -> Result<Tally> {
     let out = dirs.out(kernel.flavour.name());
     let path = out.join(COMMAND);
@@ -65,10 +68,10 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Kbuild's command without the source and what it writes.
+/// Returns Kbuild's command without the source and output files.
 fn command(text: &str) -> Option<String> {
     let (_, command) = text.lines().next()?.split_once(" := ")?;
-    // On some architectures objtool follows.
+    // On some architectures an objtool command follows.
     let (command, _) = command.split_once(';').unwrap_or((command, ""));
     let mut words = command.split_whitespace().peekable();
     let mut kept = Vec::new();
@@ -76,7 +79,7 @@ fn command(text: &str) -> Option<String> {
         match word {
             "--out-dir" => drop(words.next()),
             _ if word.starts_with("--emit=") => {}
-            // The source is last.
+            // The source file is last.
             _ if words.peek().is_none() => {}
             _ => kept.push(word),
         }
@@ -84,7 +87,7 @@ fn command(text: &str) -> Option<String> {
     (kept.len() > 1).then(|| kept.join(" "))
 }
 
-/// What is wrong with the errors that the compiler found in `file`.
+/// Compiles `file`; returns a message if the errors differ from the expected ones.
 fn check(out: &Path, rustc: &str, file: &Path) -> Result<Option<String>> {
     let source =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -95,7 +98,7 @@ fn check(out: &Path, rustc: &str, file: &Path) -> Result<Option<String>> {
         .args(["-c", &script])
         .arg(file)
         .arg(out.join("program.rmeta"))
-        // The kernel is built with features that are not stable yet.
+        // The kernel uses unstable features.
         .env("RUSTC_BOOTSTRAP", "1")
         .current_dir(out)
         .output()
@@ -110,7 +113,7 @@ fn check(out: &Path, rustc: &str, file: &Path) -> Result<Option<String>> {
     )
 }
 
-/// The errors that the comments of a program announce, sorted.
+/// Returns the errors that the comments of a program expect, sorted.
 fn expected(source: &str) -> Result<Vec<Expected>> {
     let number = Regex::new(r"E\d{4}")?;
     let mut all = Vec::new();
@@ -128,7 +131,7 @@ fn expected(source: &str) -> Result<Vec<Expected>> {
     Ok(all)
 }
 
-/// The errors in the short form of the compiler's messages, sorted.
+/// Parses the compiler's messages in short form; returns the errors, sorted.
 fn errors(said: &str) -> Result<Vec<Expected>> {
     let form = Regex::new(r"(?m)^[^:\n]+:(\d+):\d+: error\[(E\d{4})\]")?;
     let mut all = Vec::new();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where things are: the checkout, its `out/`, and the cache that checkouts share.
+//! Directories: the checkout, its `out/`, and the cache that checkouts share.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The folders that every command works with.
+/// The directories that every command uses.
 pub(crate) struct Dirs {
     /// The top of the checkout.
     pub(crate) repo: PathBuf,
-    /// What is dear to make and the same for every checkout: kernels, their source, bindgen.
+    /// What takes long to build and is the same for all checkouts: kernels, their source, bindgen.
     pub(crate) cache: PathBuf,
 }
 
 impl Dirs {
-    /// Finds the checkout from the current folder, and the cache from the environment.
+    /// Finds the checkout from the current directory, and the cache from the environment.
     pub(crate) fn find() -> Result<Self> {
         let here = env::current_dir().context("cannot tell the current folder")?;
         let repo = here
@@ -29,17 +29,17 @@ impl Dirs {
         })
     }
 
-    /// What a build or a run of this checkout leaves behind.
+    /// Returns a path below the output directory of this checkout.
     pub(crate) fn out(&self, below: &str) -> PathBuf {
         self.repo.join("out").join(below)
     }
 
-    /// The serial logs of the guests.
+    /// Returns the directory for the serial logs of guests.
     pub(crate) fn logs(&self) -> PathBuf {
         self.out("logs")
     }
 
-    /// A path as the user would type it from the top of the checkout.
+    /// Returns a path relative to the top of the checkout.
     pub(crate) fn short<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.repo).unwrap_or(path)
     }

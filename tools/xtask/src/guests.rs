@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Guest scripts: what the first lines of a script ask for, and the guests that makes.
+//! Guest scripts: the requirements in their headers, and how they are run.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(crate) enum Cast {
     Pair(Which, Which),
 }
 
-/// What a script's header asks for.
+/// The requirements in a script's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) flavour: Flavour,
@@ -46,14 +46,14 @@ pub(crate) struct Ask {
     pub(crate) timeout: Duration,
     pub(crate) cpus: u32,
     pub(crate) mem: String,
-    /// Whether to look for leaked memory afterwards, where the kernel can.
+    /// Whether to check for memory leaks afterwards, if the kernel supports it.
     pub(crate) leaks: bool,
-    /// Whether the module is also wanted with DMA mappings that have to be synchronised.
+    /// Whether to run again with DMA mappings that need synchronisation.
     pub(crate) bounced: bool,
 }
 
 impl Ask {
-    /// Reads the header; `None` if the script names no guest, as libraries do not.
+    /// Reads the header; `None` if there is none, as in libraries.
     pub(crate) fn read(script: &Path) -> Result<Option<Self>> {
         let text = fs::read_to_string(script)
             .with_context(|| format!("cannot read {}", script.display()))?;
@@ -113,7 +113,7 @@ fn cast(guest: &str) -> Result<(Flavour, Cast)> {
     }
 }
 
-/// A script with all that its guests need.
+/// A script with the resources that its guests need.
 pub(crate) struct Play<'a> {
     pub(crate) script: PathBuf,
     pub(crate) args: Vec<String>,
@@ -127,7 +127,7 @@ pub(crate) struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Names logs and run folders.
+    /// Returns the name for logs and run directories.
     pub(crate) fn name(&self) -> String {
         let stem = self
             .script
@@ -137,7 +137,7 @@ impl Play<'_> {
         format!("{stem}-{}", self.kernel.flavour.name())
     }
 
-    /// Runs the guests to their end; one outcome for each.
+    /// Runs the guests until they end; returns one outcome for each.
     pub(crate) fn run(&self, dirs: &Dirs) -> Result<Vec<Outcome>> {
         let _lock = self.lock(dirs)?;
         let share = self.share(dirs)?;
@@ -170,14 +170,14 @@ impl Play<'_> {
         }
     }
 
-    /// Runs the one guest with this terminal as its console.
+    /// Runs a single guest with this terminal as its console.
     pub(crate) fn interact(&self, dirs: &Dirs) -> Result<()> {
         let _lock = self.lock(dirs)?;
         let share = self.share(dirs)?;
         vm::interact(dirs, &self.guest(dirs, &self.name(), &share, None))
     }
 
-    /// Keeps another run of the same script out of this one's folders.
+    /// Prevents concurrent runs of the same script, which would use the same directories.
     fn lock(&self, dirs: &Dirs) -> Result<Flock<File>> {
         let vm = dirs.out("vm");
         fs::create_dir_all(&vm)?;
@@ -187,12 +187,13 @@ impl Play<'_> {
         )
     }
 
-    /// Where the guests leave files, by `$OUT`, until the next run of the script.
+    /// Returns the directory that guests access as `$OUT`; its content is kept until the next run
+    /// of the script.
     pub(crate) fn share_dir(&self, dirs: &Dirs) -> PathBuf {
         dirs.out("vm").join(self.name()).join("share")
     }
 
-    /// An empty folder for what the guests leave and for signals between them.
+    /// Creates an empty directory for files of the guests and for signals between them.
     fn share(&self, dirs: &Dirs) -> Result<PathBuf> {
         let share = self.share_dir(dirs);
         if share.exists() {

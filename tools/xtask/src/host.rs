@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The tests that need no guest: `cargo test`, with its results counted.
+//! Tests that need no guest: runs `cargo test` and counts the results.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -56,7 +56,7 @@ pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Results of libtest, from what it prints.
+/// Results of libtest, parsed from its output.
 #[derive(Default)]
 struct Count {
     passed: usize,
@@ -65,7 +65,7 @@ struct Count {
 }
 
 impl Count {
-    /// Takes one line; false if it is worth showing to the user.
+    /// Parses one line; returns false if it should be printed.
     fn take(&mut self, line: &str) -> bool {
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.passed += number_before(rest, " passed");

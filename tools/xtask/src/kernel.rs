@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Kernels for the guests: source, configuration, build. Each is built once a machine and kept in
-//! the cache, under a stamp of all that went into it.
+//! Kernels for the guests: source, configuration, build. Each is built once per machine and kept in
+//! the cache, with a stamp of everything that affects the build.
 
 mod build;
 mod config;
@@ -18,7 +18,7 @@ use crate::toolchain::Toolchain;
 /// The kernels that tests ask for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Flavour {
-    /// User-Mode Linux: a kernel as a process; for figures and for daily work.
+    /// User-Mode Linux: a kernel as a process; for benchmarks and interactive use.
     Um,
     /// The same with KASAN, lockdep, kmemleak and fault injection; for the tests.
     UmDebug,
@@ -36,7 +36,7 @@ impl Flavour {
         }
     }
 
-    /// As the kernel's makefiles call the architecture.
+    /// Returns the name of the architecture in the kernel's makefiles.
     fn arch(self) -> &'static str {
         match self {
             Self::Um | Self::UmDebug => "um",
@@ -44,7 +44,7 @@ impl Flavour {
         }
     }
 
-    /// The configuration fragments in `tools/kernel`, in the order in which they apply.
+    /// Returns the configuration fragments in `tools/kernel`, in the order in which they apply.
     fn fragments(self) -> &'static [&'static str] {
         match self {
             Self::Um => &["base.config", "um.config"],
@@ -53,7 +53,7 @@ impl Flavour {
         }
     }
 
-    /// What to boot, below the build folder.
+    /// Returns the path of the image, below the build directory.
     fn image(self) -> &'static str {
         match self {
             Self::Um | Self::UmDebug => "linux",
@@ -61,7 +61,7 @@ impl Flavour {
         }
     }
 
-    /// Lines that a full build prints, for the estimate.
+    /// Returns the number of lines that a full build prints, for estimates.
     fn steps(self) -> usize {
         match self {
             Self::Um => 1550,
@@ -74,21 +74,21 @@ impl Flavour {
 /// A finished kernel build.
 pub(crate) struct Kernel {
     pub(crate) flavour: Flavour,
-    /// The build folder, which modules are built against and loaded from.
+    /// The build directory, against which modules are built.
     pub(crate) dir: PathBuf,
     /// The program or image to boot.
     pub(crate) image: PathBuf,
 }
 
-/// How a kernel is wanted.
+/// Options for obtaining a kernel.
 pub(crate) struct Order<'a> {
-    /// The series, such as `7.3`; its newest patch level is taken.
+    /// The series, such as `7.3`; the newest patch level is used.
     pub(crate) series: &'a str,
-    /// Parallel compilers; by default one more than processors, as one of them waits for the disk.
+    /// Parallel jobs; by default one more than processors, since one of them waits for I/O.
     pub(crate) jobs: usize,
-    /// Whether to look for a newer patch level though one is here already.
+    /// Whether to look for a newer patch level even if one is present.
     pub(crate) update: bool,
-    /// Whether to take a finished build without a stamp for what it should be.
+    /// Whether to accept a finished build without a stamp.
     pub(crate) adopt: bool,
 }
 
@@ -103,7 +103,7 @@ impl Default for Order<'_> {
     }
 }
 
-/// Returns the kernel, built now if the cache does not have it.
+/// Returns the kernel; builds it unless it is in the cache.
 pub(crate) fn ensure(
     dirs: &Dirs,
     tools: &Toolchain,

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Reads KTAP, the kernel's form of the Test Anything Protocol, from a guest's console.
+//! Parses KTAP, the kernel's variant of the Test Anything Protocol, from a guest's console.
 
 use std::collections::VecDeque;
 
 use crate::table::Tables;
 
-/// So many lines before a failed test are told with it.
+/// Number of lines before a failed test that are printed with it.
 const BEFORE: usize = 6;
 
-/// What a script reported.
+/// The results of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// Failed tests, each with the last lines that were printed on the way to it.
+    /// Failed tests, each with the last lines that were printed before.
     pub(crate) failed: Vec<String>,
     planned: Option<usize>,
-    /// What was printed since the last result.
+    /// Lines since the last result.
     before: VecDeque<String>,
-    /// What it put into tables.
+    /// Cells for tables.
     pub(crate) tables: Tables,
 }
 
 impl Report {
-    /// Takes one line of output.
+    /// Parses one line of output.
     pub(crate) fn take(&mut self, line: &str) {
         let line = line.trim_end();
         self.tables.take(line);
@@ -52,13 +52,13 @@ impl Report {
         }
     }
 
-    /// How many tests reported.
+    /// Returns the number of tests that reported a result.
     pub(crate) fn seen(&self) -> usize {
         self.passed + self.skipped + self.failed.len()
     }
 
-    /// What is wrong with the report as a whole, if anything: a test that did not report is
-    /// as bad as one that failed.
+    /// Returns what is wrong with the report as a whole, if anything: a missing result is a
+    /// failure.
     pub(crate) fn gap(&self) -> Option<String> {
         match self.planned {
             Some(n) if n != self.seen() => {
@@ -70,7 +70,7 @@ impl Report {
     }
 }
 
-/// Whether a test number follows, which ordinary prose does not have.
+/// Returns whether a test number follows, unlike in other text.
 fn numbered(rest: &str) -> bool {
     rest.split_whitespace()
         .next()

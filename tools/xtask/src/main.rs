@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The workshop of this repository: builds kernels and the module, boots guests, runs the tests,
-//! checks the repository's own rules. `cargo xtask help` lists the commands.
+//! The build and test tool of this repository: builds kernels and the module, boots guests, runs
+//! the tests, checks the repository's own rules. `cargo xtask help` lists the commands.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `smc.ko` for one of the guests' kernels, and modules of the kernel's, changed for tests.
+//! Builds `smc.ko` for one of the guests' kernels, and patched modules of the kernel for tests.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,16 @@ use crate::kernel::Kernel;
 use crate::run::{lock, output, run};
 use crate::toolchain::Toolchain;
 
-/// Where a build's output goes.
+/// Destination of a build's output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noise {
-    /// To the terminal, as it comes.
+    /// The terminal.
     All,
-    /// Into the error, if there is one.
+    /// The error message, if the build fails.
     Errors,
 }
 
-/// Builds the module; the Makefile knows how, also for a user's own kernel.
+/// Builds the module with the Makefile, which also supports a user's own kernel.
 pub(crate) fn build(
     dirs: &Dirs,
     tools: &Toolchain,
@@ -47,14 +47,14 @@ pub(crate) fn build(
     Ok(ko)
 }
 
-/// A module of the kernel's that a patch changes for tests.
+/// A module of the kernel that is patched for tests.
 struct Variant {
-    /// That of the patch, and of the folder that it is built in.
+    /// The name of the patch, and of the build directory.
     name: &'static str,
-    /// Where its source lies in that of the kernel.
+    /// Its directory in the kernel source.
     folder: &'static str,
     ko: &'static str,
-    /// What scripts find it by.
+    /// The environment variable that contains its path for scripts.
     env: &'static str,
 }
 
@@ -72,8 +72,8 @@ const SOFT_ROCE: Variant = Variant {
     env: "FINITE_RXE_KO",
 };
 
-/// What a script with these guests finds in its environment: a pair with the C module has modules
-/// besides, which are built here and kept with the kernel.
+/// Returns the environment for a script with these guests: pairs with the C module need further
+/// modules, which are built here and kept with the kernel.
 pub(crate) fn peers(
     dirs: &Dirs,
     tools: &Toolchain,
@@ -95,8 +95,8 @@ pub(crate) fn peers(
     built.into_iter().collect()
 }
 
-/// What a script finds in its environment that wants the module with DMA mappings that have to be synchronised:
-/// that module, which was built before as it is, and the one that makes the mappings.
+/// Returns the environment for a script with DMA mappings that need synchronisation: our module,
+/// which must have been built before, and the one that creates such mappings.
 pub(crate) fn bounced(
     dirs: &Dirs,
     tools: &Toolchain,
@@ -136,7 +136,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// A kernel's build folder with this configuration, and what the check says of it.
+    /// Creates a kernel build directory with this configuration; returns the result of the check.
     fn check(name: &str, config: &[&str], built: bool) -> (bool, String) {
         let dir = std::env::temp_dir().join(format!("xtask-kdir-{}-{name}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The Debian packages that builds and guests need: which are missing, and installing them.
+//! The Debian packages that builds and guests need: finds and installs those that are missing.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::run::{output, run};
 
-/// Needed to build a kernel, the module and the tools.
+/// Packages to build a kernel, the module and the tools.
 const BUILD: &[&str] = &[
     "bc",
     "bison",
@@ -31,7 +31,7 @@ const BUILD: &[&str] = &[
     "xz-utils",
 ];
 
-/// Needed by what runs inside the guests.
+/// Packages for the guests.
 const GUEST: &[&str] = &[
     "ethtool",
     "ibverbs-providers",
@@ -52,7 +52,7 @@ const GUEST: &[&str] = &[
     "util-linux",
 ];
 
-/// The programs that `make apps` runs over SMC, and what puts load on them.
+/// Programs that `make apps` runs over SMC, and their load generators.
 const APPS: &[&str] = &[
     "curl",
     "haproxy",
@@ -71,24 +71,24 @@ const APPS: &[&str] = &[
     "wrk",
 ];
 
-/// Pairs of a compiler and its library source, best first. Debian 12 keeps a new one for browsers.
+/// Pairs of a compiler and its library source, best first. Debian 12 has a newer one for browsers.
 const RUST: &[[&str; 2]] = &[["rustc-web", "rust-web-src"], ["rustc", "rust-src"]];
 
 /// The oldest compiler that the supported kernels accept.
 const RUST_MIN: [u32; 2] = [1, 85];
 
-/// What a command is going to do, and so which packages it needs.
+/// The kind of command, which determines the packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Build kernels and modules.
+    /// Builds kernels and modules.
     Build,
-    /// Build, and run guests as well.
+    /// Also runs guests.
     Guests,
-    /// As [`Needs::Guests`], with well-known programs in the guests.
+    /// As [`Needs::Guests`], with unmodified programs in the guests.
     Apps,
 }
 
-/// Installs what is missing; does nothing, and asks for nothing, when all is there.
+/// Installs missing packages; does nothing if there are none.
 pub(crate) fn ensure(needs: Needs) -> Result<()> {
     let have = installed()?;
     let mut wanted: Vec<&str> = BUILD.to_vec();
@@ -129,7 +129,7 @@ fn installed() -> Result<HashSet<String>> {
         .collect())
 }
 
-/// The compiler that apt would install: the first new enough, with its library source.
+/// Returns the first pair of compiler and library source in apt that is new enough.
 fn rust_pair() -> Result<[&'static str; 2]> {
     for pair in RUST {
         if candidate(pair[0]).is_some_and(|v| v >= RUST_MIN) {
@@ -143,13 +143,13 @@ fn rust_pair() -> Result<[&'static str; 2]> {
     )
 }
 
-/// CPython's own tests, of the Python that this release has.
+/// Returns the package with CPython's own tests, for the Python version of this release.
 fn python_tests() -> String {
     let [major, minor] = candidate("python3").unwrap_or([3, 11]);
     format!("libpython{major}.{minor}-testsuite")
 }
 
-/// Major and minor version of what apt would install under this name.
+/// Returns major and minor version of the package that apt would install.
 fn candidate(package: &str) -> Option<[u32; 2]> {
     let policy = output(
         Command::new("apt-cache")
@@ -166,7 +166,7 @@ fn candidate(package: &str) -> Option<[u32; 2]> {
     Some([parts.next()?, parts.next()?])
 }
 
-/// Runs apt-get with the rights it needs.
+/// Runs apt-get as root, with sudo if necessary.
 fn apt(args: &[&str]) -> Result<()> {
     let root = nix::unistd::geteuid().is_root();
     let mut cmd = Command::new(if root { "apt-get" } else { "sudo" });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Running other programs, with errors that say what was run and what it said.
+//! Runs other programs; errors contain the command and its output.
 
 use std::fs::{File, OpenOptions};
 use std::num::NonZero;
@@ -11,8 +11,8 @@ use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-/// Takes a lock that other runs of this program respect, after waiting for them if need be; it
-/// is released when dropped, and when this program ends in whatever way.
+/// Waits for and takes a lock that other instances of this program respect; it is released when
+/// dropped, or when this program ends in any way.
 pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
@@ -26,12 +26,12 @@ pub(crate) fn lock(path: &Path, what: &str) -> Result<Flock<File>> {
     }
 }
 
-/// Processors that this program may use.
+/// Returns the number of processors that this program may use.
 pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The command as one would type it.
+/// Formats the command as in a shell.
 pub(crate) fn show(cmd: &Command) -> String {
     let mut words = vec![cmd.get_program().to_string_lossy().into_owned()];
     words.extend(cmd.get_args().map(|a| a.to_string_lossy().into_owned()));
@@ -63,7 +63,7 @@ pub(crate) fn output(cmd: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// The first line that a command prints, if it runs at all.
+/// Returns the first line of a command's output; `None` if it fails.
 pub(crate) fn first_line(program: &Path, arg: &str) -> Option<String> {
     let text = output(Command::new(program).arg(arg)).ok()?;
     text.lines().next().map(str::to_owned)

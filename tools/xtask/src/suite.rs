@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The whole test run: host tests, the runner's own test, every guest script; one closing line.
+//! The whole test run: host tests, the runner's own test, all guest scripts, and a summary line.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -27,9 +27,9 @@ use crate::{compile, host, lint};
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// What failed, in words.
+    /// Descriptions of the failures.
     pub(crate) failed: Vec<String>,
-    /// What scripts put into tables.
+    /// Tables with the output of scripts.
     pub(crate) tables: Tables,
 }
 
@@ -41,7 +41,7 @@ impl Tally {
         self.tables.add(other.tables);
     }
 
-    /// Prints the tables, what failed, and the closing line; true if nothing did.
+    /// Prints the tables, the failures and the summary line; returns true if nothing failed.
     pub(crate) fn close(&self) -> bool {
         print!("{}", self.tables.show());
         for what in &self.failed {
@@ -65,31 +65,31 @@ impl Tally {
 pub(crate) const TESTS: &str = "tools/testing/selftests/net/smc";
 pub(crate) const APPS: &str = "tools/testing/selftests/net/smc/apps";
 
-/// What of the test run is wanted.
+/// Selects the tests to run.
 pub(crate) struct Choice {
-    /// Where the guest scripts are.
+    /// The directory of the guest scripts.
     pub(crate) folder: &'static str,
     pub(crate) host: bool,
     pub(crate) guests: bool,
-    /// Only scripts whose name contains one of these; all, if empty.
+    /// Only scripts whose names contain one of these; all if empty.
     pub(crate) names: Vec<String>,
-    /// Only scripts for these kernels; all, if empty.
+    /// Only scripts for these kernels; all if empty.
     pub(crate) flavours: Vec<Flavour>,
-    /// Scripts do more than the daily run has time for.
+    /// Whether scripts run longer than in the daily run.
     pub(crate) soak: bool,
 }
 
 impl Choice {
-    /// Whether all guest scripts of the folder are to run.
+    /// Returns whether all guest scripts of the directory are to run.
     fn is_whole(&self) -> bool {
         self.folder == TESTS && self.names.is_empty() && self.flavours.is_empty()
     }
 }
 
-/// How much longer a script may take then.
+/// Factor for the timeouts of scripts in a soak run.
 const SOAK_FACTOR: u32 = 10;
 
-/// Runs what was chosen; true if all of it passed.
+/// Runs the selected tests; returns true if all passed.
 pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<bool> {
     let mut tally = Tally::default();
     let scripts = if choice.guests {
@@ -105,7 +105,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
         tally.add(lint::as_test(dirs)?);
     }
     if choice.guests {
-        // Whatever stops the guests is one failure more; the count is printed all the same.
+        // An error that stops the guests counts as a failure; the summary is printed all the same.
         if let Err(e) = guests(dirs, &scripts, choice, order, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
         }
@@ -139,18 +139,17 @@ fn guests(
             ready.push((script.as_path(), ask));
         }
     }
-    // The longest first, so that none of them is left alone at the end.
+    // The longest first, so that it does not run alone at the end.
     ready.sort_by_key(|(_, ask)| Reverse(ask.timeout));
     at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
 }
 
-/// Scripts that run at a time: more than processors, as much of what they do is to wait.
+/// Returns the number of concurrent scripts: more than processors, since they often wait.
 fn jobs() -> usize {
     (run::processors() * 3).div_ceil(2).min(4)
 }
 
-/// Runs as many scripts at a time as [`jobs`] says. The first error ends the run after
-/// those that have begun.
+/// Runs [`jobs`] scripts concurrently. After an error no further ones are started.
 fn at_once<T: Sync>(
     scripts: &[T],
     tally: &mut Tally,
@@ -201,7 +200,7 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
     }
 }
 
-/// Every test script that was chosen, in the order of the names.
+/// Returns the selected test scripts, sorted by name.
 fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
     let dir = dirs.repo.join(choice.folder);
     let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
@@ -228,17 +227,18 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
     Ok(chosen)
 }
 
-/// A kernel with our module for it, or why there is none.
+/// A kernel with our module for it, or the reason why there is no module.
 struct Set {
     kernel: Kernel,
     module: Result<PathBuf, String>,
-    /// What scripts are told of the modules of their peers.
+    /// Environment variables with the modules of peers.
     peers: HashMap<Cast, Vec<(String, String)>>,
-    /// The same of a module with DMA mappings that have to be synchronised, once one has asked for it.
+    /// Environment variables for DMA mappings that need synchronisation, once a script required
+    /// them.
     bounced: Option<Vec<(String, String)>>,
 }
 
-/// Where scripts run; kernels and modules are built when the first script asks for them.
+/// Runs scripts; builds kernels and modules when the first script needs them.
 struct Stage<'a> {
     dirs: &'a Dirs,
     tools: &'a Toolchain,
@@ -248,7 +248,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Plants a warning in a guest: a run that does not notice it proves nothing.
+    /// Triggers a warning in a guest, which the log check must detect.
     fn self_test(&mut self) -> Result<Tally> {
         let dirs = self.dirs;
         let script = dirs.repo.join("tools/xtask/guest/planted.sh");
@@ -265,7 +265,7 @@ impl Stage<'_> {
         };
         let outcome = play.run(dirs)?.pop().context("no outcome")?;
         let mut tally = Tally::default();
-        // The script passes and ends well; only the log speaks against it, with exactly two lines.
+        // The script passes; only the log has exactly two lines that indicate a failure.
         if outcome.exit == Some(0) && outcome.report.passed == 1 && outcome.trouble.len() == 2 {
             tally.passed = 1;
         } else {
@@ -278,18 +278,18 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    /// Compiles the programs that must not build, as the module is for the guests.
+    /// Compiles the programs that must not compile, in the same way as the module.
     fn compile(&mut self) -> Result<Tally> {
         let dirs = self.dirs;
         let set = self.set(Flavour::UmDebug, true)?;
         match &set.module {
             Ok(_) => compile::test(dirs, &set.kernel),
-            // The scripts say so.
+            // Reported by the scripts.
             Err(_) => Ok(Tally::default()),
         }
     }
 
-    /// Builds what a script needs; false if that cannot be, which is a failure of the script.
+    /// Builds what a script needs; returns false if that fails, which is a failure of the script.
     fn prepare(&mut self, script: &Path, ask: &Ask, tally: &mut Tally) -> Result<bool> {
         let (dirs, tools) = (self.dirs, self.tools);
         let set = self.set(ask.flavour, true)?;
@@ -307,7 +307,7 @@ impl Stage<'_> {
         Ok(true)
     }
 
-    /// Runs a script for which all is ready.
+    /// Runs a script after [`Self::prepare`].
     fn play(&self, script: &Path, ask: &Ask) -> Result<Tally> {
         let dirs = self.dirs;
         let set = self.sets.get(&ask.flavour).context("no such kernel")?;
@@ -332,7 +332,7 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    /// What scripts are told beyond the usual.
+    /// Returns additional environment variables for scripts.
     fn env(&self) -> Vec<(String, String)> {
         match self.soak {
             true => vec![("SOAK".to_owned(), "1".to_owned())],
@@ -368,7 +368,7 @@ fn file_name(script: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Turns what the guests of one script did into results.
+/// Returns the results of the guests of one script.
 fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
     let mut tally = Tally::default();
     for outcome in outcomes {
@@ -390,7 +390,7 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
     tally
 }
 
-/// One line about a script, and more only if it failed.
+/// Prints one line about a script, and details if it failed.
 fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally) {
     let took = outcomes
         .iter()
@@ -417,6 +417,6 @@ fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally)
         let logs = outcomes.iter().map(|o| dirs.short(&o.log));
         lines.extend(logs.map(|log| format!("    log: {}", log.display())));
     }
-    // In one piece: other scripts run at the same time.
+    // In one call, since other scripts run concurrently.
     println!("{}", lines.join("\n"));
 }

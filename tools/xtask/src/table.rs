@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tables that several scripts fill together: lines of a script's output that look like
-//! `# table | NAME | LINE | COLUMN | CELL`.
+//! Tables that several scripts fill: lines of a script's output in the form `# table | NAME | LINE
+//! | COLUMN | CELL`.
 
 /// One cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +11,12 @@ struct Cell {
     text: String,
 }
 
-/// All cells so far, in the order in which their lines came.
+/// All cells so far, in the order of their lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables(Vec<Cell>);
 
 impl Tables {
-    /// Takes one line of output; a later cell replaces an earlier one in its place.
+    /// Parses one line of output; a later cell replaces an earlier one at the same position.
     pub(crate) fn take(&mut self, line: &str) {
         let parts: Vec<&str> = line.split('|').map(str::trim).collect();
         if let ["# table", table, line, column, text] = parts[..] {
@@ -29,7 +29,7 @@ impl Tables {
         }
     }
 
-    /// Adds what another run found.
+    /// Adds the cells of another run.
     pub(crate) fn add(&mut self, other: Self) {
         other.0.into_iter().for_each(|cell| self.set(cell));
     }
@@ -44,7 +44,7 @@ impl Tables {
         }
     }
 
-    /// The tables as text, empty if there are none.
+    /// Returns the tables as text, empty if there are none.
     pub(crate) fn show(&self) -> String {
         let names = unique(self.0.iter().map(|cell| &cell.table));
         names.iter().map(|name| self.show_one(name)).collect()
@@ -86,7 +86,7 @@ impl Tables {
     }
 }
 
-/// Each text once, in the order of their first appearance.
+/// Returns each text once, in the order of first appearance.
 fn unique<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut seen: Vec<&str> = Vec::new();
     for text in texts {

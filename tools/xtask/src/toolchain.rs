@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The compilers a kernel and the module are built with. Both must be built with the same.
+//! The compilers for kernels and the module, which must be built with the same.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use anyhow::{Context, Result};
 use crate::dirs::Dirs;
 use crate::run::{first_line, run};
 
-/// The suffix of the LLVM programs, as the kernel's `LLVM=` takes it.
+/// The version suffix of the LLVM programs, as in the kernel's `LLVM=`.
 pub(crate) const LLVM: &str = "-19";
 const LIBCLANG: &str = "/usr/lib/llvm-19/lib";
 /// The series of bindgen that the supported kernels accept.
 const BINDGEN: &str = "0.72";
 
-/// Found compilers, and their versions in words.
+/// The compilers that were found, and their versions.
 pub(crate) struct Toolchain {
     rustc: PathBuf,
     bindgen: PathBuf,
-    /// One line a tool, in a fixed order; part of what names a kernel build.
+    /// One line per tool, in a fixed order; part of the stamp of a kernel build.
     pub(crate) versions: String,
 }
 
 impl Toolchain {
-    /// Finds the tools; builds bindgen, which Debian does not have in a fitting version.
+    /// Finds the tools; builds bindgen, since Debian does not have a suitable version.
     pub(crate) fn find(dirs: &Dirs) -> Result<Self> {
-        // A rustup compiler lacks the library source in the place where the kernel looks, and may
-        // come first on PATH; so the distribution's is named by path.
+        // A rustup compiler, which may come first in PATH, lacks the library source where the
+        // kernel expects it. Therefore the distribution's compiler is used by its path.
         let rustc =
             env::var_os("SMC_RUSTC").map_or_else(|| PathBuf::from("/usr/bin/rustc"), PathBuf::from);
         let bindgen = bindgen(dirs)?;
@@ -51,7 +51,7 @@ impl Toolchain {
         })
     }
 
-    /// A `make` with these tools, which knows nothing of cargo's environment.
+    /// Returns a `make` command with these tools, without cargo's environment.
     pub(crate) fn make(&self) -> Command {
         let mut cmd = self.script(Path::new("make"));
         cmd.arg(format!("LLVM={LLVM}"))
@@ -59,7 +59,7 @@ impl Toolchain {
         cmd
     }
 
-    /// A program that calls `make` itself, with these tools on its path.
+    /// Returns a command that calls `make` itself, with these tools in its PATH.
     pub(crate) fn script(&self, program: &Path) -> Command {
         let mut cmd = Command::new(program);
         let here = self.bindgen.parent().unwrap_or(Path::new("/usr/bin"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Guests: boots a kernel on this machine's own files, read only, runs one script as its only
-//! task, and judges the run by the script's exit code and by what the kernel said.
+//! Guests: boots a kernel with this machine's files, read only, runs one script, and checks the
+//! script's exit code and the kernel log.
 
 mod console;
 mod init;
@@ -20,31 +20,31 @@ use crate::ktap::Report;
 
 pub(crate) use console::stop_all;
 
-/// One guest to run.
+/// A guest to be run.
 pub(crate) struct Guest<'a> {
-    /// Names the log and the run folder.
+    /// Name for the log and the run directory.
     pub(crate) name: String,
     pub(crate) kernel: &'a Kernel,
-    /// The program the guest runs, a path on this machine.
+    /// The program that the guest runs, a path on this machine.
     pub(crate) script: PathBuf,
     pub(crate) args: Vec<String>,
     /// The script's environment.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cpus: u32,
-    /// In the form that the kernel takes: `2G`.
+    /// Memory size as the kernel takes it: `2G`.
     pub(crate) mem: String,
     pub(crate) timeout: Duration,
-    /// Whether to look for leaked memory after the script.
+    /// Whether to check for memory leaks after the script.
     pub(crate) leaks: bool,
-    /// A wire to another guest.
+    /// A network link to another guest.
     pub(crate) wire: Option<Wire>,
-    /// A folder that the guest may write to, seen in it as `$OUT`; guests on one wire share it.
+    /// A directory that the guest may write to, as `$OUT`; guests of one script share it.
     pub(crate) share: PathBuf,
-    /// Whether the script's output goes to the terminal too.
+    /// Whether the script's output is printed to the terminal, too.
     pub(crate) echo: bool,
 }
 
-/// One end of a wire between two guests: a pair of UDP ports of this machine.
+/// One end of a network link between two guests: a pair of UDP ports of this machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Wire {
     here: u16,
@@ -52,9 +52,9 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Both ends of a new wire.
+    /// Returns both ends of a new link.
     pub(crate) fn pair() -> Result<(Self, Self)> {
-        // Held until both are known, so that they differ.
+        // Both sockets stay open until both ports are known, so that these differ.
         let a = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let b = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let (a, b) = (a.local_addr()?.port(), b.local_addr()?.port());
@@ -62,21 +62,21 @@ impl Wire {
     }
 }
 
-/// How a run went.
+/// The outcome of a run.
 pub(crate) struct Outcome {
-    /// The script's exit code; `None` if the guest died or was stopped first.
+    /// The script's exit code; `None` if the guest crashed or was stopped before.
     pub(crate) exit: Option<i32>,
     pub(crate) timed_out: bool,
-    /// What the script reported.
+    /// The test results of the script.
     pub(crate) report: Report,
-    /// Lines of the kernel's log that must not be there.
+    /// Lines of the kernel log that indicate an error.
     pub(crate) trouble: Vec<String>,
     pub(crate) took: Duration,
     pub(crate) log: PathBuf,
 }
 
 impl Outcome {
-    /// Everything wrong with the run as a whole, in words; single tests are in the report.
+    /// Returns everything wrong with the run as a whole; single tests are in the report.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut all = Vec::new();
         match self.exit {
@@ -85,7 +85,7 @@ impl Outcome {
             }
             None => all.push("the guest ended before its script did".to_owned()),
             Some(0) => {}
-            // A failed test is told by its own line.
+            // The failed tests are reported separately.
             Some(_) if !self.report.failed.is_empty() => {}
             Some(code) => all.push(format!("the script ended with exit code {code}")),
         }
@@ -94,22 +94,22 @@ impl Outcome {
     }
 }
 
-/// Boots the guest, waits for its end, judges it.
+/// Boots the guest, waits until it ends, checks the result.
 pub(crate) fn run(dirs: &Dirs, guest: &Guest<'_>) -> Result<Outcome> {
     let machine = prepare(dirs, guest, false)?;
     console::run(dirs, guest, machine)
 }
 
-/// Boots the guest with this terminal as its console; its log is not judged.
+/// Boots the guest with this terminal as its console; the log is not checked.
 pub(crate) fn interact(dirs: &Dirs, guest: &Guest<'_>) -> Result<()> {
     let machine = prepare(dirs, guest, true)?;
     console::attach(machine)
 }
 
-/// A command that is a machine.
+/// The command that starts a guest.
 struct Machine {
     cmd: std::process::Command,
-    /// Where the kernel writes its messages, if not to the same place as the script.
+    /// Where the kernel writes its log, if not to the same place as the script.
     kernel_log: Option<PathBuf>,
 }
 

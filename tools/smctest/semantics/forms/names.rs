@@ -18,7 +18,8 @@ use crate::semantics::rig::Rig;
 use crate::semantics::rig::SOON;
 use crate::semantics::rig::WHILE;
 
-/// Size of a buffer that is too short for an address; the bytes that fit are the same in each run.
+/// Size of a buffer that is too short for an address; the last byte that fits is the same in each
+/// run.
 const SHORT: i32 = 8;
 /// More bytes than any address has.
 const LONG: i32 = 200;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures of all rounds: which there are, and their medians.
+//! The results of all rounds, and their medians.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 
 use super::System;
 
-/// One thing that is measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     BulkGbps,
@@ -21,7 +21,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// Reads the script's name of it.
+    /// Parses the name that the script uses.
     fn parse(name: &str) -> Result<Self> {
         Ok(match name {
             "bulk_gbps" => Self::BulkGbps,
@@ -37,7 +37,7 @@ impl Key {
         })
     }
 
-    /// Its key in the report; those of many connections share one.
+    /// Returns its key in the report; quantities of many connections share one.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::BulkGbps => "bulk_gbps",
@@ -50,7 +50,7 @@ impl Key {
         }
     }
 
-    /// In words, with the unit.
+    /// Returns the description, with the unit.
     pub(super) fn words(self) -> String {
         match self {
             Self::BulkGbps => "iperf3, one stream, Gb/s".to_owned(),
@@ -64,7 +64,7 @@ impl Key {
         }
     }
 
-    /// Whether less is better.
+    /// Returns whether lower is better.
     pub(super) fn is_cost(self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl Key {
         )
     }
 
-    /// Whether it can be zero: what is counted, not measured.
+    /// Returns whether it may be zero, as counts are.
     fn may_be_zero(self) -> bool {
         self == Self::LlcPerConn
     }
@@ -83,7 +83,7 @@ impl Key {
 pub(super) struct Figures(BTreeMap<(System, Key), Vec<f64>>);
 
 impl Figures {
-    /// Takes the lines that one run of the script wrote.
+    /// Adds the output of one run of the script.
     pub(super) fn add(&mut self, system: System, text: &str) -> Result<()> {
         for line in text.lines() {
             let wrong = || format!("not a figure: `{line}`");
@@ -99,7 +99,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Everything that some system was measured for.
+    /// Returns the quantities that were measured for at least one system.
     pub(super) fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.0.keys().map(|(_, key)| *key).collect();
         keys.sort();
@@ -107,7 +107,7 @@ impl Figures {
         keys
     }
 
-    /// The middle value, or the mean of the two in the middle.
+    /// Returns the median.
     pub(super) fn median(&self, system: System, key: Key) -> Option<f64> {
         let sorted = self.sorted(system, key)?;
         let at = |i: usize| sorted.get(i).copied();
@@ -118,7 +118,7 @@ impl Figures {
         }
     }
 
-    /// How far apart the least and the greatest value are, relative to the median.
+    /// Returns the difference between minimum and maximum, relative to the median.
     pub(super) fn spread(&self, system: System, key: Key) -> Option<f64> {
         let sorted = self.sorted(system, key)?;
         let range = sorted.last()? - sorted.first()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures for people and for programs.
+//! Results as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::figures::{Figures, Key};
 use super::System;
 
-/// The table: medians, the spread of the rounds, and how we compare.
+/// Returns the table: medians, spread of the rounds, and ratios to other systems.
 pub(super) fn table(all: &Figures, systems: &[System]) -> String {
     let mut text = format!("\n{:<28}", "");
     for system in systems {
@@ -42,7 +42,7 @@ fn cell(all: &Figures, system: System, key: Key) -> String {
     }
 }
 
-/// How much better we are than another system.
+/// Returns by which factor we are better than another system.
 fn ratio(all: &Figures, key: Key, other: System) -> Option<f64> {
     let ours = all.median(System::Ours, key)?;
     let other = all.median(other, key)?;
@@ -51,7 +51,7 @@ fn ratio(all: &Figures, key: Key, other: System) -> Option<f64> {
     } else {
         ours / other
     };
-    // Nothing compares to zero.
+    // Undefined if either is zero.
     ratio.is_finite().then_some(ratio)
 }
 
@@ -59,7 +59,7 @@ fn times(ratio: Option<f64>) -> String {
     ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// Three digits, no more.
+/// Formats a value with three significant digits.
 fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
@@ -70,7 +70,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The medians: an object for each system.
+/// Returns the medians as JSON: an object for each system.
 pub(super) fn json(all: &Figures) -> String {
     let systems: Vec<String> = System::value_variants()
         .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One kernel build: known by its stamp, kept apart by a lock, continued where it stopped.
+//! A kernel build: identified by its stamp, protected by a lock, resumed after an interruption.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -16,7 +16,7 @@ use super::{Flavour, Order};
 use crate::run::{lock, show};
 use crate::toolchain::Toolchain;
 
-/// All that decides what a build makes.
+/// All inputs of a build.
 pub(super) struct Build<'a> {
     pub(super) flavour: Flavour,
     pub(super) tools: &'a Toolchain,
@@ -26,7 +26,7 @@ pub(super) struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Leaves the folder with a finished build of exactly this.
+    /// Builds the kernel unless the directory has a finished build with the same stamp.
     pub(super) fn ensure(&self, order: &Order<'_>) -> Result<()> {
         let stamp = self.stamp();
         if self.is_done(&stamp) {
@@ -52,7 +52,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Names everything that goes into the build.
+    /// Returns a hash of all inputs.
     fn stamp(&self) -> String {
         let mut hash = Sha256::new();
         for part in [
@@ -71,7 +71,7 @@ impl Build<'_> {
         self.dir.join(".smc-stamp")
     }
 
-    /// A file next to the build folder, which outlives it.
+    /// Returns the path of a file next to the build directory.
     fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.dir.as_os_str().to_owned();
         name.push(".");
@@ -166,7 +166,7 @@ impl Build<'_> {
     }
 }
 
-/// Copies the build's output to the log and says how far it is.
+/// Copies the output of the build to the log and prints the progress.
 fn follow(child: &mut Child, mut log: File, what: &str, steps: usize) -> Result<()> {
     let stdout = child.stdout.take().context("make has no output")?;
     let live = std::io::stderr().is_terminal();
@@ -189,7 +189,7 @@ fn follow(child: &mut Child, mut log: File, what: &str, steps: usize) -> Result<
     Ok(())
 }
 
-/// Whether this is one of kbuild's `  CC      file.o` lines.
+/// Returns whether this is one of Kbuild's `  CC      file.o` lines.
 fn is_step(line: &[u8]) -> bool {
     line.strip_prefix(b"  ")
         .and_then(|l| l.first())
@@ -206,7 +206,7 @@ fn say(live: bool, text: &str) {
 
 fn progress(what: &str, done: usize, steps: usize, took: Duration) -> String {
     let mut text = format!("{what}: {done} of about {steps} steps, {}", minutes(took));
-    // An estimate from the first few files would be a guess.
+    // The first few files do not suffice for an estimate.
     if done > 100 && done < steps {
         let left = took.mul_f64((steps - done) as f64 / done as f64);
         text.push_str(&format!(", at most {} left", minutes(left)));
@@ -219,7 +219,7 @@ fn minutes(time: Duration) -> String {
     format!("{}:{:02} min", s / 60, s % 60)
 }
 
-/// The lines of a log that name what went wrong, else its end.
+/// Returns the error messages in a log, or else its end.
 fn errors(log: &Path) -> String {
     let text = fs::read(log)
         .map(|b| String::from_utf8_lossy(&b).into_owned())

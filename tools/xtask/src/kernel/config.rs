@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Configuration fragments: what they ask for, and whether a `.config` has it.
+//! Configuration fragments, and whether a `.config` fulfils them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 use super::Flavour;
 use crate::dirs::Dirs;
 
-/// The options that a flavour asks for.
+/// The options that a flavour requires.
 pub(super) struct Wanted {
-    /// `CONFIG_X=value` lines; of two for the same option the later one counts.
+    /// `CONFIG_X=value` lines; the last one for an option applies.
     lines: Vec<String>,
 }
 
@@ -33,13 +33,13 @@ impl Wanted {
         Ok(Self { lines })
     }
 
-    /// The fragment for `KCONFIG_ALLCONFIG`.
+    /// Returns the fragment for `KCONFIG_ALLCONFIG`.
     pub(super) fn text(&self) -> String {
         self.lines.join("\n") + "\n"
     }
 
-    /// The requests that a configuration does not fulfil: an option was renamed, or depends on
-    /// another that nothing asks for.
+    /// Returns the options that a configuration does not fulfil: an option was renamed, or depends
+    /// on one that is not set.
     pub(super) fn unmet(&self, config: &Path) -> Result<Vec<String>> {
         let text = fs::read_to_string(config)
             .with_context(|| format!("cannot read {}", config.display()))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Kernel source from Debian: fetched with apt, signatures checked, without adding a suite to the
-//! system; unpacked once, with the few fixes of `tools/kernel/patches`.
+//! Kernel source from Debian: downloaded by apt with verified signatures, without adding a suite to
+//! the system; unpacked once, with the fixes of `tools/kernel/patches`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,21 @@ use sha2::{Digest, Sha256};
 use crate::dirs::Dirs;
 use crate::run::{output, run};
 
-/// Where a series may be, the most stable first.
+/// Suites that may contain a series, the most stable first.
 const SUITES: &[&str] = &["trixie-backports", "forky", "sid"];
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// An unpacked, patched source tree.
 pub(super) struct Source {
-    /// Such as `7.3.4`.
+    /// For example `7.3.4`.
     pub(super) version: String,
     pub(super) dir: PathBuf,
     /// A digest of the patches that were applied.
     pub(super) patches: String,
 }
 
-/// Returns the newest patch level of a series: the one that is here, else fetched.
+/// Returns the newest patch level of a series that is unpacked; downloads it if there is none or
+/// for an update.
 pub(super) fn ensure(dirs: &Dirs, series: &str, update: bool) -> Result<Source> {
     let unpacked = dirs.cache.join("src");
     let here = newest(&unpacked, series);
@@ -41,7 +42,7 @@ pub(super) fn ensure(dirs: &Dirs, series: &str, update: bool) -> Result<Source> 
     })
 }
 
-/// The newest unpacked tree of a series.
+/// Returns the newest unpacked tree of a series.
 fn newest(unpacked: &Path, series: &str) -> Option<(String, PathBuf)> {
     let prefix = format!("linux-{series}.");
     fs::read_dir(unpacked)
@@ -84,7 +85,7 @@ fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
     )
 }
 
-/// The mirror that this machine's apt fetches its own release from.
+/// Returns the mirror from which apt on this machine downloads its own release.
 fn mirror() -> Result<String> {
     let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = os
@@ -106,7 +107,7 @@ fn mirror_in(uris: &str, codename: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// An apt that keeps everything in a folder of its own and reads one suite.
+/// An apt configuration with its own state directory and a single suite.
 struct Apt {
     options: Vec<String>,
 }
@@ -127,7 +128,7 @@ impl Apt {
             set("Dir::Cache", &dir.join("cache")),
             set("Dir::Etc::SourceList", &list),
             set("Dir::Etc::SourceParts", Path::new("/dev/null")),
-            // The user that apt downloads as may not enter a folder below a home.
+            // The user that apt downloads as may not access directories below a home directory.
             "-oAPT::Sandbox::User=".to_owned(),
             "-oAcquire::Languages=none".to_owned(),
         ];
@@ -152,7 +153,7 @@ impl Apt {
         )
     }
 
-    /// Downloads a package into `into` and returns its path.
+    /// Downloads a package to `into` and returns its path.
     fn download(&self, package: &str, into: &Path) -> Result<PathBuf> {
         run(self
             .command("apt-get")
@@ -172,7 +173,7 @@ impl Apt {
     }
 }
 
-/// Unpacks the tarball in a package; the tree appears under its name only when it is whole.
+/// Unpacks the tarball in a package; the tree is renamed to its final name once it is complete.
 fn unpack(deb: &Path, series: &str, unpacked: &Path) -> Result<(String, PathBuf)> {
     let scratch = unpacked.join(format!(".unpack-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -210,8 +211,8 @@ fn version_of(tree: &Path) -> Result<String> {
     ))
 }
 
-/// Brings a tree to the patches of the repository: takes off those it has, puts on those wanted.
-/// Files that no patch touches keep their times, so a changed patch does not rebuild everything.
+/// Updates the patches of a tree: reverts those applied, applies those of the repository. The
+/// modification times of other files are kept, so that a changed patch does not rebuild everything.
 fn patch(patches: &Path, tree: &Path) -> Result<String> {
     let applied = tree.join(".smc-patches");
     let wanted = sorted(patches);
@@ -261,7 +262,7 @@ fn apply(tree: &Path, patch: &Path, reverse: bool) -> Result<()> {
     if reverse {
         cmd.arg("-R");
     }
-    // All of it or nothing.
+    // A dry run first, so that a patch is never applied partially.
     let mut trial = Command::new("patch");
     trial.args(cmd.get_args()).arg("--dry-run");
     output(&mut trial)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Watches a running guest: keeps its log, reads the script's exit code from it, ends it in time.
+//! Monitors a running guest: writes its log, parses the script's exit code, stops it after the
+//! timeout.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,13 +21,13 @@ use crate::dirs::Dirs;
 use crate::ktap::Report;
 use crate::run::show;
 
-/// A guest that cannot start says why in the last lines of its log.
+/// Number of log lines that are printed if a guest cannot start.
 const TAIL: usize = 5;
 
 /// The process groups of running guests, for [`stop_all`].
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Ends every running guest; for when this program itself is told to end.
+/// Kills all running guests, when this program is interrupted.
 pub(crate) fn stop_all() {
     for group in running().drain(..) {
         let _ = killpg(group, Signal::SIGKILL);
@@ -34,11 +35,11 @@ pub(crate) fn stop_all() {
 }
 
 fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
-    // The list is whole after each statement that touches it.
+    // The list is consistent after each statement that changes it.
     RUNNING.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A started guest; dropping it ends it with all its processes.
+/// A started guest; dropping it kills all its processes.
 struct Running {
     child: Child,
     group: Pid,
@@ -68,7 +69,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs a guest to its end.
+/// Runs a guest until it ends.
 pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Result<Outcome> {
     fs::create_dir_all(dirs.logs())?;
     let log = dirs.logs().join(format!("{}.log", guest.name));
@@ -78,7 +79,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     let lines = lines(&mut running.child)?;
     let timed_out = watch.follow(&lines, start, guest)?;
     drop(running);
-    // What was on its way when the guest ended.
+    // Output that was in transit when the guest ended.
     for line in lines.try_iter() {
         watch.take(&line)?;
     }
@@ -100,7 +101,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     })
 }
 
-/// Gives the guest this terminal, and puts the terminal right afterwards.
+/// Attaches the guest to this terminal, and restores the terminal settings afterwards.
 pub(super) fn attach(mut machine: Machine) -> Result<()> {
     let status = machine
         .cmd
@@ -114,7 +115,7 @@ pub(super) fn attach(mut machine: Machine) -> Result<()> {
     Ok(())
 }
 
-/// Both outputs of a guest, line by line as they come. The channel closes when the guest has.
+/// Merges both outputs of a guest, line by line. The channel closes when both outputs are closed.
 fn lines(child: &mut Child) -> Result<Receiver<String>> {
     let (send, receive) = channel();
     let stdout = child.stdout.take().context("the guest has no output")?;
@@ -137,13 +138,13 @@ fn read(from: impl Read + Send + 'static, to: Sender<String>) {
     });
 }
 
-/// What is known of a guest so far.
+/// The state of a monitored guest.
 struct Watch {
     scan: Scan,
     log: File,
     echo: bool,
     exit: Option<i32>,
-    /// Whether the guest is past its boot, which is not judged.
+    /// Whether the boot, which is not checked, is complete.
     begun: bool,
     ended: bool,
     report: Report,
@@ -166,7 +167,7 @@ impl Watch {
         })
     }
 
-    /// Takes lines until the guest has ended; true if it had to be stopped for the time it took.
+    /// Reads lines until the guest has ended; returns true if it was stopped by the timeout.
     fn follow(
         &mut self,
         lines: &Receiver<String>,
@@ -194,7 +195,7 @@ impl Watch {
             self.ended |= said.trim() == "end";
             return Ok(());
         }
-        // After the exit line there are only leak reports and the kernel's last words.
+        // After the exit line there are only leak reports and kernel messages.
         if self.exit.is_none() && !self.scan.is_kernel(line) {
             self.report.take(line);
             if self.echo && self.begun {
@@ -218,7 +219,7 @@ impl Watch {
         }
     }
 
-    /// Judges a log that was kept apart from the script's output.
+    /// Checks a kernel log that was separate from the script's output.
     fn kernel(&mut self, text: &[u8]) {
         for line in String::from_utf8_lossy(text).lines() {
             self.judge(line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guest's first program: a few settings, then `guest/init.sh`.
+//! The guest's init program: a few settings, then `guest/init.sh`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -58,7 +58,7 @@ pub(super) fn write(
     Ok(path)
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

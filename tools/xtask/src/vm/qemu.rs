@@ -43,7 +43,7 @@ pub(super) fn machine(
     cmd.arg("-kernel").arg(&guest.kernel.image);
     share(&mut cmd, "host", Path::new("/"), true);
     share(&mut cmd, "share", &guest.share, false);
-    // The kernel has the first port, the script the second: neither cuts into the other's lines.
+    // The kernel uses the first port, the script the second, so that their lines do not mix.
     if interactive {
         cmd.args(["-serial", "null"]);
     } else {
@@ -62,7 +62,7 @@ pub(super) fn machine(
     })
 }
 
-/// Hardware virtualisation where it works for this user, else translation.
+/// Returns the options for KVM if this user can use it, else for emulation.
 fn accelerator() -> &'static [&'static str] {
     const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
     if Path::new("/dev/kvm").exists() && starts(KVM) {
@@ -72,8 +72,8 @@ fn accelerator() -> &'static [&'static str] {
     }
 }
 
-/// Whether a machine without anything in it starts. A host that is a guest itself may have the device,
-/// and then refuse what a processor needs.
+/// Returns whether an empty virtual machine starts. If the host is a guest itself, the device may
+/// exist, but reject features of the processor.
 fn starts(accelerator: &[&str]) -> bool {
     let child = Command::new("timeout")
         .args(["--signal=KILL", "20", "qemu-system-x86_64", "-nodefaults"])
@@ -88,7 +88,7 @@ fn starts(accelerator: &[&str]) -> bool {
         return false;
     };
     if let Some(mut monitor) = child.stdin.take() {
-        // It may have ended already, which its exit code tells.
+        // QEMU may have exited already; its exit code shows that.
         let _ = monitor.write_all(b"quit\n");
     }
     child.wait().is_ok_and(|status| status.success())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Reads the kernel's log for what must never be there, whatever the test itself said.
+//! Finds errors in the kernel log, independent of the test results.
 
 use regex::{Regex, RegexSet};
 
-/// What the kernel says when something is wrong.
+/// Patterns of error messages.
 const TROUBLE: &[&str] = &[
     r"\bWARNING:",
     r"\bBUG:",
@@ -39,24 +39,25 @@ const TROUBLE: &[&str] = &[
     r"^smc-vm: kmemleak: unreferenced object",
 ];
 
-/// What it says with a call trace when memory is short, as it is where tests have allocations fail.
+/// Patterns of messages with a call trace when memory is short, which is expected in tests with
+/// failing allocations.
 const SHORTAGE: &[&str] = &[
     r"page allocation failure",
     r"vmalloc error:",
     r"kmem_cache_create.* failed with error -\d+",
-    // Tracepoints of a module that is loaded have no memory for their fields. One that is defined wrongly
-    // has none at all, which trace.sh notices.
+    // The tracepoints of a module that is being loaded get no memory for their fields. If one is
+    // defined wrongly, it always lacks fields, which trace.sh detects.
     r"^WARNING: .* at event_define_fields\b",
 ];
 const TRACE: &str = "Call Trace:";
 
-/// Finds trouble in a log, line by line.
+/// Finds errors in a log, line by line.
 pub(super) struct Scan {
-    /// The time that the kernel puts before its messages.
+    /// The timestamp of kernel messages.
     stamp: Regex,
     trouble: RegexSet,
     shortage: RegexSet,
-    /// The next call trace is that of a shortage.
+    /// Whether the next call trace belongs to a memory shortage.
     is_short: bool,
 }
 
@@ -70,15 +71,15 @@ impl Scan {
         })
     }
 
-    /// Whether the kernel wrote this line.
+    /// Returns whether the kernel wrote this line.
     pub(super) fn is_kernel(&self, line: &str) -> bool {
         self.stamp
             .find(line)
             .is_some_and(|stamp| stamp.start() == 0)
     }
 
-    /// The message, if this line is one that must not be there. Only the kernel's own lines
-    /// count: programs may print what they like.
+    /// Returns the message if this line indicates an error. Only lines of the kernel count, not
+    /// those of programs.
     pub(super) fn trouble<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let said = match self.stamp.find(line) {
             Some(stamp) => &line[stamp.end()..],

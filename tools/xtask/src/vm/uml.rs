@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A User-Mode Linux guest: the kernel is an ordinary process.
+//! A User-Mode Linux guest: the kernel is a normal process.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(super) fn machine(
     init: &Path,
     interactive: bool,
 ) -> Result<Machine> {
-    // The kernel goes when this program does, however that ends.
+    // The kernel is killed when this program ends in any way.
     let mut cmd = match guest.cpus {
         1 => pinned(),
         _ => Command::new("setpriv"),
@@ -44,7 +44,7 @@ pub(super) fn machine(
     cmd.arg(format!("uml_dir={}/", run.display()))
         .arg("umid=uml");
     if let Some(wire) = guest.wire {
-        // Without the session numbers opening the device fails, and the guest with it.
+        // Without the session numbers the device cannot be opened, and the guest fails.
         cmd.arg(format!(
             "vec0:transport=l2tpv3,udp=1,v6=0,src=127.0.0.1,dst=127.0.0.1,srcport={},dstport={},\
              tx_session=0x5,rx_session=0x5,depth=64,mtu=9000",
@@ -57,11 +57,11 @@ pub(super) fn machine(
     })
 }
 
-/// A command that goes on as `setpriv` on one processor of this machine.
+/// Returns a `setpriv` command that runs on a single processor of this machine.
 ///
-/// A guest's kernel and its programs are processes that wait for each other at each system call. On one
-/// processor they follow each other at once; on two each call pays for waking the other one, several
-/// times the price in a virtual machine.
+/// A guest's kernel and its programs are processes that wait for each other at each system call. On
+/// one processor this is a context switch; on two, each call has to wake the other processor, which
+/// costs several times as much in a virtual machine.
 fn pinned() -> Command {
     let last = sched_getaffinity(Pid::from_raw(0)).ok().and_then(|set| {
         (0..CpuSet::count())
