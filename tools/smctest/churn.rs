@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     worker: bool,
 }
 
-/// Starts the processes, or is one of them.
+/// Starts the processes; with `worker`, is one of them.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
     if arguments.worker {

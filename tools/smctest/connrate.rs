@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     worker: bool,
 }
 
-/// Starts the processes and prints one line of figures, or is one of them.
+/// Starts the processes and prints one line of results; with `worker`, is one of them.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if arguments.worker {
         return work(context, arguments.count);

@@ -65,7 +65,7 @@ struct Rig<'a> {
     server: Socket,
 }
 
-/// Prints KTAP.
+/// Runs the tests; prints KTAP.
 pub(crate) fn run(context: &Context) -> Result<()> {
     let listener = context.listen(16)?;
     let other_address = SocketAddr::new(context.addr, context.port + 1);

@@ -62,7 +62,7 @@ enum Role {
     },
 }
 
-/// What is sent, and how the sender goes.
+/// What the sender sends, and how it ends the connection.
 #[derive(Clone, Copy, ValueEnum)]
 enum How {
     /// A full window; the process exits

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     then: String,
 }
 
-/// The server sends, the connection ends, the client reads.
+/// The server sends, the connection fails, then the client reads.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let listener = context.listen(1)?;
     netns::enter(context.client_netns.as_deref())?;

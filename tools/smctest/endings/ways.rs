@@ -415,7 +415,7 @@ const DEVICES: &[Way] = ends![
 
 pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES]);
 
-/// The tables of ways.
+/// All ways, in three tables.
 pub(super) struct Ways([&'static [Way]; 3]);
 
 impl Ways {

@@ -262,7 +262,7 @@ pub(super) fn talk(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// The other side of [`talk`].
+/// The peer's side of [`talk`].
 pub(super) fn answer_talk(tcp: &mut RawTcp<'_>) -> Result<()> {
     tcp.expect(PING, ANSWER)?;
     tcp.send(PONG)

@@ -19,7 +19,7 @@ use crate::semantics::Row;
 
 const SIOCGSTAMP: u64 = 0x8906;
 
-/// Address families that no IP socket takes.
+/// An address family that no IP socket accepts.
 const UNKNOWN_FAMILY: u16 = 99;
 
 pub(super) const ROWS: &[Row] = &[

@@ -65,7 +65,7 @@ impl Echoed {
 /// A connection of the echo loop.
 struct Echo {
     socket: Socket,
-    /// Bytes of the request yet to come.
+    /// Bytes of the request that have not arrived yet.
     request: usize,
     /// Data to be echoed.
     pending: Vec<u8>,
