@@ -200,10 +200,6 @@ fn connect_from(socket: &Socket, local: SocketAddr, server: SocketAddr) -> Resul
         socket.connect(server) == Err(Errno(libc::EINPROGRESS)),
         "connect did not say that it is in progress"
     );
-    ensure!(
-        socket.connect(server) == Err(Errno(libc::EALREADY)),
-        "a second connect did not say that it is in progress"
-    );
     let events = poll_fd(socket, libc::POLLOUT, PATIENCE)?;
     ensure!(events == libc::POLLOUT, "poll: {events:#x}");
     let error = socket.option_int(libc::SOL_SOCKET, libc::SO_ERROR)?;
