@@ -36,6 +36,7 @@ impl LinkIdx {
     ];
 
     /// Returns the index as a number.
+    #[inline]
     pub fn get(self) -> usize {
         // The remainder shows the compiler the invariant.
         usize::from(self.0) % LINK_SLOTS
@@ -75,6 +76,7 @@ impl<T> LinkMap<Option<T>> {
 impl<T> Index<LinkIdx> for LinkMap<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, idx: LinkIdx) -> &T {
         &self.0[idx.get()]
     }
@@ -82,6 +84,7 @@ impl<T> Index<LinkIdx> for LinkMap<T> {
 
 #[expect(clippy::indexing_slicing, reason = "every index is below the length")]
 impl<T> IndexMut<LinkIdx> for LinkMap<T> {
+    #[inline]
     fn index_mut(&mut self, idx: LinkIdx) -> &mut T {
         &mut self.0[idx.get()]
     }
