@@ -33,6 +33,8 @@ cell() {
 	"$@" >/tmp/cell 2>&1
 	code=$?
 	sed 's/^/# /' /tmp/cell
-	echo "# table | $TABLE | $line | $column | $(sed -n 's/^greet: .* failed, \(.*\) over SMC, slowest \(.*\)/\1 over SMC, \2/p' /tmp/cell | tail -n 1)"
+	echo "# table | $TABLE | $line | $column | $(sed -n \
+		-e 's/^greet: .* failed, \(.*\) over SMC, slowest \(.*\)/\1 over SMC, \2/p' \
+		-e 's/^# next: greet: .* slowest \(.*\)/then \1/p' /tmp/cell | tail -n 2 | paste -sd,)"
 	check "$line, $column" [ $code = 0 ]
 }
