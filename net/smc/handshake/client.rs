@@ -70,13 +70,9 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let caps = ports.caps(session, eids.as_slice());
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&Message::Proposal(proposal))?;
-    let proposed_at = now();
     let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
-    if let (Err(failure), Ok(path)) = (&accepted, &ports.roce) {
-        match failure.is_late_decline(now().saturating_since(proposed_at)) {
-            true => path.suspect(),
-            false => path.note(&accepted),
-        }
+    if let (Err(_), Ok(path)) = (&accepted, &ports.roce) {
+        path.note(&accepted);
     }
     let accepted = accepted?;
     let Some(new) = accepted.new_lgr() else {

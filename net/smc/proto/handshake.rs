@@ -58,9 +58,6 @@ pub const CLC_WAIT: Duration = Duration::from_secs(6);
 /// element to another connection, unless it is as careful as ours.
 pub const CONFIRM_WAIT: Duration = Duration::from_secs(5);
 
-/// Time that a server at least waits for the answer to a CONFIRM_RKEY: two seconds but for two ticks of its clock.
-const RKEY_WAIT: Duration = Duration::from_millis(1980);
-
 /// Time for the rest of a message whose first bytes are here.
 pub const REST_WAIT: Duration = Duration::from_secs(1);
 
@@ -196,15 +193,6 @@ impl Failure {
         }
     }
 
-    /// Whether this DECLINE, which came `after` the PROPOSAL, shows the same. A server that has a new RMB for the
-    /// connection announces it before its ACCEPT (CONFIRM_RKEY), and declines after two seconds
-    /// without an answer. A registration that fails otherwise does so at once.
-    pub fn is_late_decline(self, after: Duration) -> bool {
-        let is_registration = matches!(self, Self::PeerDeclined { diagnosis, .. }
-            if diagnosis == Reason::RegistrationFailed.into());
-        is_registration && after >= RKEY_WAIT
-    }
-
     /// What exactly was missing here, if it is known.
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -324,19 +312,6 @@ mod tests {
             actions.disposition,
             Disposition::Fallback(Reason::PeerDeclined)
         );
-    }
-
-    #[test]
-    fn a_registration_that_fails_late_shows_a_silent_path() {
-        let declined = |reason: Reason| Failure::PeerDeclined {
-            diagnosis: reason.into(),
-            is_out_of_sync: false,
-        };
-        let failed = declined(Reason::RegistrationFailed);
-        assert!(failed.is_late_decline(RKEY_WAIT));
-        assert!(!failed.is_late_decline(Duration::from_millis(1900)));
-        assert!(!declined(Reason::Memory).is_late_decline(RKEY_WAIT));
-        assert!(!Failure::from(Reason::RegistrationFailed).is_late_decline(RKEY_WAIT));
     }
 
     #[test]
