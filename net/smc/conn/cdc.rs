@@ -86,11 +86,23 @@ impl Inner {
         }
         self.save_urgent(fx.urgent_at);
         if fx.reset {
-            self.note_err(ECONNRESET);
+            self.note_err(self.cause_of_end(ECONNRESET));
         } else if fx.broken_pipe {
-            self.note_err(EPIPE);
+            self.note_err(self.cause_of_end(EPIPE));
         }
         Ok(self.after(fx))
+    }
+
+    /// Returns the error for an end that the peer announced over RDMA with `err`. If TCP was ended here
+    /// (`SOCK_DESTROY`, a timeout), the peer only answers that, and may be faster than the work that looks at TCP:
+    /// then it is TCP's error. TCP's ECONNRESET and EPIPE are the peer's reset, of which the message tells more.
+    fn cause_of_end(&self, err: Error) -> Error {
+        let tcp = self
+            .owner
+            .as_ref()
+            .and_then(|owner| owner.tcp.pending_err());
+        tcp.filter(|e| *e != ECONNRESET && *e != EPIPE)
+            .unwrap_or(err)
     }
 
     /// Processes the held messages if the flush that they waited for is done.

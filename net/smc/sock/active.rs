@@ -86,13 +86,15 @@ pub(super) fn on_tcp_event(this: &Sock) {
 /// The TCP connection was reset, and with it the one over RDMA (RFC 7609 section 4.8.2). The C module
 /// ignores that.
 fn on_tcp_error(this: &Sock) {
-    let (Some(conn), Err(e)) = (this.conn(), this.tcp.take_err()) else {
+    let (Some(conn), Some(e)) = (this.conn(), this.tcp.pending_err()) else {
         return;
     };
     if this.tcp.state().is_closed() && !is_late(&conn, e) {
         // The peer has ended TCP before the reset, but not the connection.
         conn.kill(if e == EPIPE { ECONNRESET } else { e });
     }
+    // Only now, as a message of the peer that arrives before the abort looks at it, too.
+    let _ = this.tcp.take_err();
 }
 
 /// Whether the connection over RDMA outlives an error of TCP. A peer that has closed TCP in order may answer later

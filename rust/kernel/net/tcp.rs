@@ -310,13 +310,6 @@ impl TcpSocket {
         Ok(storage)
     }
 
-    /// The TCP state.
-    pub fn state(&self) -> TcpState {
-        let sk = self.sk_ptr();
-        // SAFETY: The socket is alive; the field is read whole.
-        TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
-    }
-
     /// Whether the SYN offers SMC; after the handshake, whether both sides do.
     pub fn syn_smc(&self) -> bool {
         // SAFETY: The socket is alive and a TCP socket.
@@ -425,16 +418,6 @@ impl TcpSocket {
     pub fn has_xfrm_policy(&self) -> bool {
         // SAFETY: The socket is alive.
         unsafe { bindings::sk_has_xfrm_policy(self.sk_ptr()) }
-    }
-
-    /// Takes the pending error.
-    ///
-    /// # Errors
-    ///
-    /// The pending error, if there is one.
-    pub fn take_err(&self) -> Result {
-        // SAFETY: The socket is alive.
-        to_result(unsafe { bindings::sock_error(self.sk_ptr()) })
     }
 
     /// Sends all of `bytes`, within `timeout` jiffies. Raises no signal.

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a TCP connection.
+//! The state and the pending error of a TCP connection.
 //!
 //! C header: [`include/net/tcp_states.h`](srctree/include/net/tcp_states.h)
 
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use super::TcpSocket;
 use crate::bindings;
 
 /// A TCP state.
@@ -55,5 +61,34 @@ impl TcpState {
     /// Listening.
     pub fn is_listening(self) -> bool {
         u32::from(self.0) == bindings::TCP_LISTEN
+    }
+}
+
+impl TcpSocket {
+    /// The TCP state.
+    pub fn state(&self) -> TcpState {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is read whole.
+        TcpState(unsafe { (&raw const (*sk).__sk_common.skc_state).read_volatile() })
+    }
+
+    /// Takes the pending error.
+    ///
+    /// # Errors
+    ///
+    /// The pending error, if there is one.
+    pub fn take_err(&self) -> Result {
+        // SAFETY: The socket is alive.
+        to_result(unsafe { bindings::sock_error(self.sk_ptr()) })
+    }
+
+    /// Returns the pending error and leaves it pending. Any context.
+    pub fn pending_err(&self) -> Option<Error> {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive; the field is read whole.
+        match unsafe { (&raw const (*sk).sk_err).read_volatile() } {
+            0 => None,
+            errno => Some(Error::from_errno(-errno)),
+        }
     }
 }

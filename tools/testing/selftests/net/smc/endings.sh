@@ -7,6 +7,7 @@
 . "${LIB:=${0%/*}/lib.sh}"
 
 SEQUENCES=$(scale 15 300)
+DESTROYED=$(scale 1 40)
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
@@ -25,6 +26,11 @@ suite "fallback" smctest --family tcp --expect tcp endings
 suite "fallback, urgent" smctest --family tcp --expect tcp endings --urgent "$((SEQUENCES / 5))"
 require "soft RoCE" up_rxe
 suite "RDMA" smctest --deadline 300 --family tcp --expect smc endings
+# The peer's answer races with what looks at TCP.
+for _ in $(seq "$DESTROYED"); do
+	busy suite "RDMA, while others compute" smctest --deadline 300 --family tcp --expect smc endings \
+		--only "administrator destroys it"
+done
 suite "RDMA, urgent" smctest --family tcp --expect smc endings --urgent "$SEQUENCES"
 check "module unloads" within 20 unload_smc
 finish

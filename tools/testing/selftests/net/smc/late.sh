@@ -35,20 +35,6 @@ late_first() {
 	wait "$first" && [ $code = 0 ]
 }
 
-# busy COMMAND...: the command, while all processors have other work.
-busy() {
-	local hogs=() code
-	for _ in 1 2; do
-		while :; do :; done &
-		hogs+=($!)
-	done
-	"$@"
-	code=$?
-	kill "${hogs[@]}"
-	wait "${hogs[@]}" 2>/dev/null
-	return $code
-}
-
 # each_time TIMES COMMAND...: for so many new groups the command succeeds.
 each_time() {
 	local i

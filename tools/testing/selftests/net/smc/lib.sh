@@ -400,6 +400,20 @@ require() {
 	[ "$FAILED" = "$before" ] || finish
 }
 
+# busy COMMAND...: the command, while all processors have other work.
+busy() {
+	local hogs=() code
+	for _ in 1 2; do
+		while :; do :; done &
+		hogs+=($!)
+	done
+	"$@"
+	code=$?
+	kill "${hogs[@]}"
+	wait "${hogs[@]}" 2>/dev/null
+	return $code
+}
+
 # suite NAME COMMAND...: passes on the results of a command that prints KTAP of its own. It has to
 # keep to its own plan, so that one that dies in the middle is noticed.
 suite() {
