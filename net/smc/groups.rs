@@ -49,10 +49,15 @@ use kernel_ext::{
 };
 use smc_proto::{
     handshake::Failure,
+    id::Gid,
     lgr::{
-        find::Wanted,
+        find::{
+            TcpEnds,
+            Wanted, //
+        },
         End,
-        LinkIdx, //
+        LinkIdx,
+        Role, //
     },
     reason::Reason,
     time::Duration, //
@@ -64,6 +69,7 @@ use crate::{
         ConnReservation,
         LgrScheduler,
         LinkGroup,
+        LinkRef,
         LINK_WORK, //
     },
     link::{
@@ -299,6 +305,17 @@ pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<ConnReservation> {
     let list = groups.list.lock();
     let mut matching = list.iter().filter(|group| group.matches(wanted, net));
     matching.find_map(LinkGroup::reserve_conn)
+}
+
+/// Returns an active link from our port `gid` of a group that a connection between `ends` may join as client.
+pub(crate) fn link_as_client(ends: &TcpEnds, gid: Gid) -> Option<(Arc<LinkGroup>, LinkRef)> {
+    let groups = GROUPS.get()?;
+    let list = groups.list.lock();
+    let mut of_peer = list.iter().filter(|group| {
+        let params = &group.params;
+        params.role == Role::Client && ends.may_join(params.role, &params.ends)
+    });
+    of_peer.find_map(|group| Some((group.clone(), group.active_link_from(gid)?)))
 }
 
 /// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].

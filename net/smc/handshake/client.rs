@@ -71,8 +71,8 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&Message::Proposal(proposal))?;
     let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
-    if let (Err(_), Ok(path)) = (&accepted, &ports.roce) {
-        path.note(&accepted);
+    if let Err(failure) = &accepted {
+        ports.note_failure(session, *failure);
     }
     let accepted = accepted?;
     let Some(new) = accepted.new_lgr() else {
@@ -134,6 +134,17 @@ impl<'a> Ports<'a> {
             (Err(Cause::PathFailed), _) | (_, Err(Cause::PathFailed)) => path::AVOIDED,
             (Ok(_), _) => Failure::Declined(reason, Some(Cause::NoOwnEid)),
             (Err(cause), _) => Failure::Declined(reason, Some(*cause)),
+        }
+    }
+
+    /// Notes for later connections that the server declined because of a path on which nothing gets through.
+    fn note_failure(&self, session: &Session<'_>, failure: Failure) {
+        if let Ok(path) = &self.roce {
+            path.note::<()>(&Err(failure));
+        }
+        if failure.may_be_silent_link() {
+            let paths = [&self.roce, &self.iwarp].into_iter().flatten();
+            paths.for_each(|path| path.test_link(session));
         }
     }
 

@@ -18,13 +18,16 @@ use smc_proto::{
     },
     id::Gid,
     lgr::Role,
-    reason::Reason, //
+    llc::ANSWER_WAIT,
+    reason::Reason,
+    time::Duration, //
 };
 
 use super::Session;
 use crate::{
     clc::ClcChannel,
     clock::now,
+    groups,
     ib::PortGid,
     lgr::{
         LinkGroup,
@@ -58,6 +61,9 @@ const LINK_SILENT: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause:
 
 /// No answer on that link, for an earlier connection.
 const LINK_AVOIDED: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause::PathFailed));
+
+/// The time for an answer to [`Path::test_link`]: the connection has waited for the server's own attempt before.
+const LATE_ANSWER_WAIT: Duration = Duration::from_millis(250);
 
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
@@ -112,6 +118,19 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// Tests the link from this port that the server may have wanted to use: if it does not answer either, the path is
+    /// suspect. A client without such a link, as its device was gone for a while, knows nothing against the path. May
+    /// sleep.
+    pub(super) fn test_link(&self, session: &Session<'_>) {
+        let Ok(ends) = session.tcp_ends() else {
+            return;
+        };
+        let found = groups::link_as_client(&ends, self.port.gid);
+        if found.is_some_and(|(group, at)| !group.probe(&at, LATE_ANSWER_WAIT)) {
+            self.suspect();
+        }
+    }
+
     /// Notes that RDMA packets seem not to get through.
     pub(super) fn suspect(&self) {
         let avoids = match self.role {
@@ -142,7 +161,9 @@ pub(super) fn check_link(
     if at.link.is_suspect() {
         return Err(LINK_AVOIDED);
     }
-    match group.probe(at, clc.round_trip()) {
+    // A peer that was slow to answer over TCP has more time.
+    let wait = ANSWER_WAIT.saturating_add(clc.round_trip().saturating_mul(4));
+    match group.probe(at, wait) {
         true => Ok(()),
         false => Err(LINK_SILENT),
     }

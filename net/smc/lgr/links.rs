@@ -133,6 +133,12 @@ impl LinkGroup {
         self.find_active(|link| link.port().gid != gid)
     }
 
+    /// Returns the first active link on our port with this GID. Does not sleep.
+    pub(crate) fn active_link_from(&self, gid: Gid) -> Option<LinkRef> {
+        let (idx, link) = self.find_active(|link| link.port().gid == gid)?;
+        Some(LinkRef { idx, link })
+    }
+
     /// Returns the link that the server named, and its index. Does not sleep.
     pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(LinkIdx, Arc<Link>)> {
         let idx = find::named_link(&self.ends(self.params.net), wanted)?;

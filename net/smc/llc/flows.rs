@@ -24,7 +24,6 @@ use smc_proto::{
         FirstContactError,
         LocalEnd,
         RkeyError,
-        ANSWER_WAIT,
         FLOW_WAIT, //
     },
     reason::Reason,
@@ -91,10 +90,9 @@ impl LinkGroup {
     }
 
     /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns
-    /// false if the peer does not answer in time; from then on the link is tested as after a long silence. A peer that
-    /// took up to `round_trip` to answer over TCP has more time; if this host is too busy to tell, returns true. May
-    /// sleep.
-    pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, round_trip: Duration) -> bool {
+    /// false if the peer does not answer within `wait`, four seconds at most; from then on the link is tested as after a
+    /// long silence. If this host is too busy to tell, returns true. May sleep.
+    pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, wait: Duration) -> bool {
         if at.is_fresh() {
             return true;
         }
@@ -103,7 +101,7 @@ impl LinkGroup {
         let since = before.saturating_add(FRESH);
         self.run_llc(|llc, _, _| llc.probe_link(*idx, since, start));
         let end = start.saturating_add(PROBE_MAX);
-        let mut left = ANSWER_WAIT.saturating_add(round_trip.saturating_mul(4));
+        let mut left = wait;
         let mut late = Duration::ZERO;
         while link.last_rx() == before && link.is_up() && self.terminating().is_none() {
             if left == Duration::ZERO || end.is_due(now()) {

@@ -193,6 +193,13 @@ impl Failure {
         }
     }
 
+    /// Whether this may be the answer of a server that announced a new RMB before its ACCEPT (CONFIRM_RKEY) and got no
+    /// response on the link of the group that both have: a client then tests that link.
+    pub fn may_be_silent_link(self) -> bool {
+        matches!(self, Self::PeerDeclined { diagnosis, .. }
+            if diagnosis == Reason::RegistrationFailed.into())
+    }
+
     /// What exactly was missing here, if it is known.
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -312,6 +319,18 @@ mod tests {
             actions.disposition,
             Disposition::Fallback(Reason::PeerDeclined)
         );
+    }
+
+    #[test]
+    fn a_registration_that_fails_at_the_server_may_be_a_silent_link() {
+        let declined = |reason: Reason| Failure::PeerDeclined {
+            diagnosis: reason.into(),
+            is_out_of_sync: false,
+        };
+        assert!(declined(Reason::RegistrationFailed).may_be_silent_link());
+        assert!(!declined(Reason::Memory).may_be_silent_link());
+        assert!(!Failure::from(Reason::RegistrationFailed).may_be_silent_link());
+        assert!(!declined(Reason::RegistrationFailed).is_silent_path());
     }
 
     #[test]

@@ -35,6 +35,6 @@ cell() {
 	sed 's/^/# /' /tmp/cell
 	echo "# table | $TABLE | $line | $column | $(sed -n \
 		-e 's/^greet: .* failed, \(.*\) over SMC, slowest \(.*\)/\1 over SMC, \2/p' \
-		-e 's/^# next: greet: .* slowest \(.*\)/then \1/p' /tmp/cell | tail -n 2 | paste -sd,)"
+		-e 's/^# next: greet: .* slowest \(.*\)/then \1/p' /tmp/cell | tail -n 2 | paste -sd, | sed 's/,/, /2')"
 	check "$line, $column" [ $code = 0 ]
 }

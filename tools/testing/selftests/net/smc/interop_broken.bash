@@ -49,13 +49,30 @@ fresh() {
 	fresh_end && far fresh_end
 }
 
-# between: the path breaks between two connections of a group, for two more of them.
+# between SERVER_GETS CLIENT_GETS FIRST: the path breaks between two connections of a group, after so many packets to each
+# end or not (-). The second connection after that is over TCP at once.
 between() {
+	local code
 	PORT=$((PORT + 1))
-	fresh && far serve_greetings "$PORT" "$1" && greet --first "$1" --expect smc &&
-		far lose 0 && lose 0 && greet --first "$1" --expect tcp && greet --first "$1" --expect tcp
-	local code=$?
+	fresh && far serve_greetings "$PORT" "$3" && greet --first "$3" --expect smc && stop "$1" "$2" &&
+		greet --first "$3" --expect tcp && again "$3"
+	code=$?
 	far unserve_greetings
+	return $code
+}
+
+# stop SERVER_GETS CLIENT_GETS: of the packets to each end so many arrive, or all (-).
+stop() {
+	[ "$1" = - ] || far lose "$1" || return
+	[ "$2" = - ] || lose "$2"
+}
+
+# again FIRST: one more connection is over TCP at once.
+again() {
+	local code
+	greet --first "$1" --expect tcp --within 1000 >/tmp/next 2>&1
+	code=$?
+	sed 's/^/# next: /' /tmp/next
 	return $code
 }
 
@@ -66,11 +83,8 @@ stopped() {
 	shift 3
 	PORT=$((PORT + 1))
 	fresh && far serve_greetings "$PORT" "$first" || return
-	[ "$server" = - ] || far lose "$server" || return
-	[ "$client" = - ] || lose "$client" || return
-	greet --first "$first" --expect tcp "$@" && greet --first "$first" --expect tcp --within 1000 >/tmp/next 2>&1
+	stop "$server" "$client" && greet --first "$first" --expect tcp "$@" && again "$first"
 	code=$?
-	sed 's/^/# next: /' /tmp/next
 	far unserve_greetings
 	return $code
 }
@@ -104,8 +118,10 @@ run_pair() {
 	cell "after its answer" "at both" stopped 2 2 server
 	cell "after its answer, bound, without waiting" "at both" stopped 2 2 server --bind "$LOCAL_IP:7300"
 	cell "many at once" "at both" stopped 0 0 client --connections 64
-	cell "between two connections" "at both" between client
-	cell "between two connections, greeting first" "at both" between server
+	cell "between two connections" "at the server" between 0 - client
+	cell "between two connections" "at the client" between - 0 server
+	cell "between two connections" "at both" between 0 0 client
+	cell "between two connections, greeting first" "at both" between 0 0 server
 	dismiss
 	finish
 }
