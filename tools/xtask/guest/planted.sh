@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 60
-# leaks: no
-# Says that all is well while the kernel's log says otherwise: the runner must believe the log.
+# trouble: BUG: KASAN: slab-use-after-free in .*planted
+# trouble: possible circular locking dependency detected
+# trouble: task insmod:\d+ blocked for more than 1 seconds
+# trouble: WARNING: .*planted
+# trouble: kmemleak: unreferenced object
+# Says that all is well while the kernel's log says otherwise: each checker has to find its fault, in
+# Rust code, and the runner has to believe the log.
 
 echo "1..1"
 echo "WARNING: printed by a program, which may do so"
-echo "WARNING: CPU: 0 PID: 1 at net/smc/planted.c:1 planted+0x0/0x1" >/dev/kmsg
-echo "WARNING: possible circular locking dependency detected" >/dev/kmsg
-echo "ok 1 - a warning was planted"
+echo 1 >/proc/sys/kernel/hung_task_timeout_secs
+insmod "$PLANTED_KO" use_after_free=1 lock_order=1 hang=1 warn=1 leak=1
+echo "ok 1 - faults were planted"
 exit 0

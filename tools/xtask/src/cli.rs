@@ -224,6 +224,8 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         cpus: 2,
         mem: "2G".to_owned(),
         leaks: true,
+        trouble: Vec::new(),
+        shortage: false,
         bounced: false,
     };
     let mut ask = Ask::read(&script)?.unwrap_or(default);

@@ -5,7 +5,6 @@
 //! Each file in [`FOLDER`] is compiled like the module's own crate. A comment `//~ E0308` at the
 //! end of a line expects an error of that number there; exactly these errors must occur. A file
 //! without such comments must compile.
-//! for an error of that number there; these errors, and no others, have to come. A file without any has to build.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -48,6 +48,10 @@ pub(crate) struct Ask {
     pub(crate) mem: String,
     /// Whether to check for memory leaks afterwards, if the kernel supports it.
     pub(crate) leaks: bool,
+    /// Patterns of messages in the kernel log that must occur: the script plants faults.
+    pub(crate) trouble: Vec<String>,
+    /// Whether allocations fail, so that the kernel's messages about that are expected.
+    pub(crate) shortage: bool,
     /// Whether to run again with DMA mappings that need synchronisation.
     pub(crate) bounced: bool,
 }
@@ -67,6 +71,11 @@ impl Ask {
                 .find_map(|l| l.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(':'))
                 .map(str::trim)
         };
+        let flag = |name: &str, value: &str| match field(name) {
+            None => Ok(false),
+            Some(said) if said == value => Ok(true),
+            Some(other) => bail!("{name}: `{other}` is not `{value}`"),
+        };
         let Some(guest) = field("guest") else {
             return Ok(None);
         };
@@ -81,11 +90,6 @@ impl Ask {
             .context("cpus: a number wanted")?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
-        let bounced = match field("dma") {
-            None => false,
-            Some("bounced") => true,
-            Some(other) => bail!("dma: `{other}` is not `bounced`"),
-        };
         Ok(Some(Self {
             flavour,
             cast,
@@ -93,7 +97,13 @@ impl Ask {
             cpus,
             mem,
             leaks,
-            bounced,
+            trouble: head
+                .iter()
+                .filter_map(|l| l.strip_prefix("# trouble: "))
+                .map(str::to_owned)
+                .collect(),
+            shortage: flag("memory", "short")?,
+            bounced: flag("dma", "bounced")?,
         }))
     }
 }
@@ -237,6 +247,7 @@ impl Play<'_> {
             cpus: self.ask.cpus,
             mem: self.ask.mem.clone(),
             leaks: self.ask.leaks,
+            shortage: self.ask.shortage,
             timeout: self.ask.timeout,
             wire: role.map(|(_, _, wire)| wire),
             share: share.to_path_buf(),
@@ -302,5 +313,6 @@ mod tests {
         assert!(Ask::parse("# guest: vax\n").is_err());
         assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
         assert!(Ask::parse("# guest: um\n# dma: coherent\n").is_err());
+        assert!(Ask::parse("# guest: um\n# memory: plenty\n").is_err());
     }
 }

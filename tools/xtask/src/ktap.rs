@@ -65,7 +65,8 @@ impl Report {
                 Some(format!("planned {n} tests, {} reported", self.seen()))
             }
             _ if self.seen() == 0 => Some("reported no test".to_owned()),
-            _ => None,
+            None => Some(format!("{} tests reported, but no plan", self.seen())),
+            Some(_) => None,
         }
     }
 }
@@ -125,6 +126,10 @@ mod tests {
         assert_eq!(
             read("1..3\nok 1\nok 2").gap().as_deref(),
             Some("planned 3 tests, 2 reported")
+        );
+        assert_eq!(
+            read("ok 1\nok 2").gap().as_deref(),
+            Some("2 tests reported, but no plan")
         );
     }
 }

@@ -16,6 +16,7 @@ mod lint;
 mod module;
 mod packages;
 mod run;
+mod self_test;
 mod suite;
 mod table;
 mod toolchain;

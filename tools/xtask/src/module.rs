@@ -114,6 +114,16 @@ pub(crate) fn bounced(
     ])
 }
 
+/// Builds the module with planted faults; returns its path.
+pub(crate) fn planted(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<String> {
+    let out = dirs.out(kernel.flavour.name()).join("planted");
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/kbuild"));
+    cmd.arg(&kernel.dir).arg(&out).arg("modules");
+    cmd.env("MODULE_DIR", dirs.repo.join("tools/xtask/guest/planted"));
+    output(&mut cmd).context("the module with planted faults does not build")?;
+    Ok(out.join("planted.ko").to_string_lossy().into_owned())
+}
+
 fn build_variant(
     dirs: &Dirs,
     tools: &Toolchain,

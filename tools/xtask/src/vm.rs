@@ -36,6 +36,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) timeout: Duration,
     /// Whether to check for memory leaks after the script.
     pub(crate) leaks: bool,
+    /// Whether messages about failed allocations are expected.
+    pub(crate) shortage: bool,
     /// A network link to another guest.
     pub(crate) wire: Option<Wire>,
     /// A directory that the guest may write to, as `$OUT`; guests of one script share it.

@@ -84,7 +84,14 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         watch.take(&line)?;
     }
     if let Some(path) = &machine.kernel_log {
-        watch.kernel(&fs::read(path).unwrap_or_default());
+        let text =
+            fs::read(path).with_context(|| format!("no kernel log in {}", path.display()))?;
+        watch.kernel(&text);
+    }
+    if !watch.begun {
+        watch
+            .trouble
+            .push("(the log does not say that the script began)".to_owned());
     }
     if watch.exit.is_none() && !timed_out {
         watch
@@ -155,7 +162,7 @@ struct Watch {
 impl Watch {
     fn new(guest: &Guest<'_>, log: File) -> Result<Self> {
         Ok(Self {
-            scan: Scan::new()?,
+            scan: Scan::new(guest.shortage)?,
             log,
             echo: guest.echo,
             exit: None,

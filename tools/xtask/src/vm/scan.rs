@@ -6,7 +6,10 @@ use regex::{Regex, RegexSet};
 /// Patterns of error messages.
 const TROUBLE: &[&str] = &[
     r"\bWARNING:",
+    r"page allocation failure",
     r"\bBUG:",
+    // SLUB's reports, such as `BUG kmalloc-64 (Not tainted): Poison overwritten`.
+    r"^BUG \w",
     r"\bkernel BUG at\b",
     r"\bOops\b",
     r"\bKASAN\b.*\bin\b",
@@ -36,11 +39,12 @@ const TROUBLE: &[&str] = &[
     r"unregister_netdevice: waiting for",
     r"DMA-API:.*(leak|not allocated|never unmapped)",
     r"rust_kernel: panicked|panicked at",
-    r"^smc-vm: kmemleak: unreferenced object",
+    r"^smc-vm: kmemleak: (unreferenced object|off)",
+    r"[Mm]emory leak detector disabled",
 ];
 
-/// Patterns of messages with a call trace when memory is short, which is expected in tests with
-/// failing allocations.
+/// Patterns of messages with a call trace when memory is short, which is expected in scripts whose
+/// header says so.
 const SHORTAGE: &[&str] = &[
     r"page allocation failure",
     r"vmalloc error:",
@@ -56,17 +60,22 @@ pub(super) struct Scan {
     /// The timestamp of kernel messages.
     stamp: Regex,
     trouble: RegexSet,
-    shortage: RegexSet,
+    /// `None` if memory is not expected to be short.
+    shortage: Option<RegexSet>,
     /// Whether the next call trace belongs to a memory shortage.
     is_short: bool,
 }
 
 impl Scan {
-    pub(super) fn new() -> Result<Self, regex::Error> {
+    /// `shortage`: whether messages about failed allocations are expected.
+    pub(super) fn new(shortage: bool) -> Result<Self, regex::Error> {
         Ok(Self {
             stamp: Regex::new(r"\[ *\d+\.\d{6}\](\[ *[CT]\d+\])? ?")?,
             trouble: RegexSet::new(TROUBLE)?,
-            shortage: RegexSet::new(SHORTAGE)?,
+            shortage: match shortage {
+                true => Some(RegexSet::new(SHORTAGE)?),
+                false => None,
+            },
             is_short: false,
         })
     }
@@ -86,7 +95,7 @@ impl Scan {
             None if line.starts_with("smc-vm: kmemleak:") => line,
             None => return None,
         };
-        if self.shortage.is_match(said) {
+        if self.shortage.as_ref().is_some_and(|s| s.is_match(said)) {
             self.is_short = true;
             return None;
         }
@@ -104,7 +113,7 @@ mod tests {
 
     #[test]
     fn trouble_is_found() {
-        let mut scan = Scan::new().unwrap();
+        let mut scan = Scan::new(false).unwrap();
         for line in [
             "[    1.260000] WARNING: CPU: 0 PID: 1 at net/x.c:1",
             "[   12.000000] BUG: KASAN: slab-use-after-free in smc_x+0x1/0x2",
@@ -114,7 +123,10 @@ mod tests {
             "[    1.000000][   T99] refcount_t: underflow; use-after-free.",
             "[    3.000000] Kernel panic - not syncing: x",
             "[    3.000000] rust_kernel: panicked at lib.rs:3:4:",
+            "[    3.000000] BUG kmalloc-64 (Not tainted): Poison overwritten",
+            "[    3.000000] kmemleak: Kernel memory leak detector disabled",
             "smc-vm: kmemleak: unreferenced object 0x61 (size 32):",
+            "smc-vm: kmemleak: off",
         ] {
             assert!(scan.trouble(line).is_some(), "{line}");
         }
@@ -122,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_shortage_of_memory_excuses_one_trace() {
-        let mut scan = Scan::new().unwrap();
+        let mut scan = Scan::new(true).unwrap();
         let trace = "[    2.000000] Call Trace:";
         for line in [
             "[    1.000000] x: page allocation failure: order:0, mode:0xdc0(GFP_KERNEL)",
@@ -137,8 +149,16 @@ mod tests {
     }
 
     #[test]
+    fn a_shortage_is_trouble_where_none_is_expected() {
+        let mut scan = Scan::new(false).unwrap();
+        let line = "[    1.000000] x: page allocation failure: order:5, mode:0xdc0(GFP_KERNEL)";
+        assert!(scan.trouble(line).is_some());
+        assert!(scan.trouble("[    2.000000] Call Trace:").is_some());
+    }
+
+    #[test]
     fn the_ordinary_is_not_trouble() {
-        let mut scan = Scan::new().unwrap();
+        let mut scan = Scan::new(false).unwrap();
         for line in [
             "WARNING: a program may say so",
             "[    0.000000] KernelAddressSanitizer initialized (generic)",

@@ -9,6 +9,7 @@ use nix::sched::{sched_getaffinity, CpuSet};
 use nix::unistd::Pid;
 
 use super::{Guest, Machine};
+use crate::kernel::Flavour;
 
 pub(super) fn machine(
     guest: &Guest<'_>,
@@ -32,6 +33,11 @@ pub(super) fn machine(
         "seccomp=on",
         "panic=-1",
     ]);
+    if guest.kernel.flavour == Flavour::UmDebug {
+        // The slab allocator's lists of free objects keep the addresses of those that were
+        // allocated, and kmemleak takes these for references. Caches with checks have no lists.
+        cmd.arg("slab_debug=F");
+    }
     cmd.arg(format!("init={}", init.display()));
     cmd.arg(if interactive {
         "con0=fd:0,fd:1"

@@ -415,10 +415,13 @@ busy() {
 }
 
 # suite NAME COMMAND...: passes on the results of a command that prints KTAP of its own. It has to
-# keep to its own plan, so that one that dies in the middle is noticed.
+# keep to its own plan, so that one that dies in the middle is noticed, and may exit with an error only
+# after a test that failed.
 suite() {
-	local name=$1 plan='' seen=0 line rest
+	local name=$1 plan='' seen=0 before=$FAILED line rest results command code
 	shift
+	exec {results}< <("$@" 2>&1)
+	command=$!
 	while IFS= read -r line; do
 		rest=${line#*ok }
 		rest=${rest#* }
@@ -426,12 +429,17 @@ suite() {
 		"KTAP version"*) ;;
 		1..*) plan=${line#1..} ;;
 		"ok "*) ok "$name: $rest" && seen=$((seen + 1)) ;;
-		"not ok # "*) echo "$line" ;;
+		# From the watchdog, without a number.
+		"not ok # "*) not_ok "$name: $rest" ;;
 		"not ok "*) not_ok "$name: $rest" && seen=$((seen + 1)) ;;
 		*) echo "$line" ;;
 		esac
-	done < <("$@" 2>&1)
+	done <&"$results"
+	exec {results}<&-
+	wait "$command"
+	code=$?
 	[ "${plan:-none}" = "$seen" ] || not_ok "$name: planned ${plan:-none} tests, $seen reported"
+	[ $code = 0 ] || [ "$FAILED" != "$before" ] || not_ok "$name: exit status $code"
 }
 
 # finish: the plan, and the end of the script.

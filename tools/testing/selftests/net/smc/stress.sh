@@ -19,13 +19,14 @@ short_memory() {
 
 # level NAME: kernel memory in use, once nothing is there any more that goes by itself: link groups that were idle
 # for their time, objects that KASAN keeps back, slabs without objects, caches of files. It is told apart into
-# objects and pages; of these, pages at hand for each CPU are free, and the checkers keep stack traces for good.
+# objects and pages; of these, pages at hand for each CPU are free, and the checkers keep stack traces for good and have
+# objects of their own.
 level() {
 	local cache
 	within 60 no_groups || return
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
 	echo 3 >/proc/sys/vm/drop_caches
-	cp /proc/slabinfo "/tmp/slabs.$1"
+	grep -vwE 'kmemleak_object|debug_objects_cache' /proc/slabinfo >"/tmp/slabs.$1"
 	awk '$2 ~ /^[0-9]+$/ { bytes += $2 * $4 } END { print int(bytes / 1024) }' "/tmp/slabs.$1" >"/tmp/objects.$1"
 	cat /proc/meminfo /proc/zoneinfo /sys/kernel/debug/stackdepot/stats | awk '
 		$1 == "count:" { at_hand += 4 * $2 }
