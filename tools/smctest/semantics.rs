@@ -2,10 +2,9 @@
 
 //! `smctest semantics`: every socket call in every state, compared with the expected result.
 //!
-//! The expectations are tables of [`Row`]. A row has the result of the C module in SMC mode and,
-//! where it differs, the result of TCP. A TCP socket must return the latter; an SMC socket may
-//! return either, since it is no bug to be closer to TCP than the C module is. A row of which the C
-//! module is known to be wrong says so; then only the result of TCP is accepted from others.
+//! The expectations are tables of [`Row`]. A row has one right result for a TCP socket, and, where
+//! they differ, one for our socket over SMC and one after a fallback. What the C module returns, or
+//! where it is known to be wrong, stands beside that for a run with the C module.
 
 mod answer;
 mod closing;
@@ -71,6 +70,8 @@ pub(crate) struct Arguments {
 enum C {
     /// As expected.
     Conforms,
+    /// Has this result over SMC.
+    Differs(&'static str),
     /// Returns a wrong result.
     Wrong(&'static str),
     /// Crashes the kernel: the row is not run.
@@ -81,11 +82,21 @@ enum C {
 struct Row {
     name: &'static str,
     run: fn(&Rig<'_>) -> Result<String>,
-    /// The result of an SMC socket; empty if the row applies to TCP only.
+    /// The result of our socket over SMC.
     smc: &'static str,
-    /// The result of TCP, and of SMC after a fallback.
-    tcp: &'static str,
+    /// The result of our socket after a fallback.
+    fallback: &'static str,
+    /// The result of TCP; `None` if the row does not apply to it.
+    tcp: Option<&'static str>,
     c: C,
+}
+
+/// What a socket is, and what its connections use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tcp,
+    Fallback,
+    Smc,
 }
 
 impl Row {
@@ -95,23 +106,47 @@ impl Row {
         answer: &'static str,
         run: fn(&Rig<'_>) -> Result<String>,
     ) -> Self {
-        Self::differs(name, answer, answer, run)
+        Self {
+            name,
+            run,
+            smc: answer,
+            fallback: answer,
+            tcp: Some(answer),
+            c: C::Conforms,
+        }
     }
 
-    /// A row for which the C module in SMC mode and TCP differ.
+    /// A row on which our sockets differ from TCP, also after a fallback; `None` if the row does not
+    /// apply to TCP.
     const fn differs(
+        name: &'static str,
+        ours: &'static str,
+        tcp: Option<&'static str>,
+        run: fn(&Rig<'_>) -> Result<String>,
+    ) -> Self {
+        Self {
+            tcp,
+            ..Self::same(name, ours, run)
+        }
+    }
+
+    /// A row on which our sockets differ from TCP unless they fell back to it.
+    const fn differs_over_smc(
         name: &'static str,
         smc: &'static str,
         tcp: &'static str,
         run: fn(&Rig<'_>) -> Result<String>,
     ) -> Self {
         Self {
-            name,
-            run,
             smc,
-            tcp,
-            c: C::Conforms,
+            ..Self::same(name, tcp, run)
         }
+    }
+
+    /// A row on which the C module differs from TCP, and ours does not.
+    const fn c_differs(mut self, answer: &'static str) -> Self {
+        self.c = C::Differs(answer);
+        self
     }
 
     /// A row where the C module is wrong.
@@ -127,19 +162,17 @@ impl Row {
     }
 
     /// Runs the row and compares the result.
-    fn check(&self, rig: &Rig<'_>) -> Result<(), String> {
+    fn check(&self, rig: &Rig<'_>, kind: Kind, module: Module) -> Result<(), String> {
+        let expected = match (kind, self.c) {
+            (Kind::Tcp, _) => self.tcp.unwrap_or_default(),
+            (Kind::Smc, C::Differs(answer)) if module == Module::C => answer,
+            (Kind::Smc, _) => self.smc,
+            (Kind::Fallback, _) => self.fallback,
+        };
         let got = (self.run)(rig).map_err(|error| format!("could not be run: {error:#}"))?;
-        let is_tcp = rig.context.family == Family::Tcp;
-
-        if got == self.tcp || (!is_tcp && got == self.smc) {
-            Ok(())
-        } else if is_tcp || self.smc == self.tcp {
-            Err(format!("got {got}, expected {}", self.tcp))
-        } else {
-            Err(format!(
-                "got {got}, expected {} or TCP's {}",
-                self.smc, self.tcp
-            ))
+        match got == expected {
+            true => Ok(()),
+            false => Err(format!("got {got}, expected {expected}")),
         }
     }
 }
@@ -163,7 +196,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let rig = Rig::new(context, Duration::from_secs(arguments.race))?;
     let path = rig.path()?;
     println!("# connections here go by {path}");
-    if context.family != Family::Tcp {
+    let kind = match context.family {
+        Family::Tcp => Kind::Tcp,
+        _ if path.is_smc() => Kind::Smc,
+        _ => Kind::Fallback,
+    };
+    if kind != Kind::Tcp {
         check_expected(context, &path)?;
     }
 
@@ -175,13 +213,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         .iter()
         .chain(converted)
         .flat_map(|(table, rows)| rows.iter().map(move |row| (table, row)))
+        .filter(|(_, row)| kind != Kind::Tcp || row.tcp.is_some())
         .map(|(table, row)| (format!("{table}: {}", row.name), row))
         .filter(|(name, _)| name.contains(&arguments.only))
         .collect();
 
     let mut ktap = Ktap::start(rows.len());
     for (name, row) in rows {
-        judge(&mut ktap, &rig, &name, row, arguments.module);
+        judge(&mut ktap, &rig, &name, row, kind, arguments.module);
     }
     match ktap.finish() {
         0 => Ok(()),
@@ -202,17 +241,17 @@ fn check_expected(context: &Context, path: &Path) -> Result<()> {
 /// Rows that take longer print their duration: blocked calls are no useful test.
 const SLOW: Duration = Duration::from_secs(2);
 
-fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, module: Module) {
-    let is_c = module == Module::C && rig.context.family != Family::Tcp;
+fn judge(ktap: &mut Ktap, rig: &Rig<'_>, name: &str, row: &Row, kind: Kind, module: Module) {
+    let is_c = module == Module::C && kind != Kind::Tcp;
     let start = Instant::now();
 
     match row.c {
         C::Crashes(why) if is_c => ktap.skip(name, &format!("the C module crashes: {why}")),
-        C::Wrong(why) if is_c => match row.check(rig) {
+        C::Wrong(why) if is_c => match row.check(rig, kind, module) {
             Ok(()) => ktap.result(name, Ok(())),
             Err(_) => ktap.expected_failure(name, why),
         },
-        _ => ktap.result(name, row.check(rig)),
+        _ => ktap.result(name, row.check(rig, kind, module)),
     }
     if start.elapsed() > SLOW {
         println!("# that took {:.1} s", start.elapsed().as_secs_f32());

@@ -16,6 +16,7 @@ use crate::semantics::rig::events;
 use crate::semantics::rig::fill;
 use crate::semantics::rig::FIONREAD;
 use crate::semantics::rig::WHILE;
+use crate::semantics::Pair;
 use crate::semantics::Row;
 
 /// Sends until that fails, and returns the errno: after a reset the first send may still succeed.
@@ -26,6 +27,15 @@ fn send_error(socket: &Socket) -> anyhow::Result<Errno> {
         error.is_some()
     })?;
     error.ok_or_else(|| anyhow::anyhow!("no error"))
+}
+
+/// Reads until the end of the stream, or an error; returns the number of bytes.
+fn read_all(socket: &Socket) -> usize {
+    let (mut buffer, mut got) = ([0; 4096], 0);
+    while let Ok(len @ 1..) = socket.recv(&mut buffer, 0) {
+        got += len;
+    }
+    got
 }
 
 fn is_broken(error: Errno) -> bool {
@@ -237,20 +247,22 @@ pub(super) const ROWS: &[Row] = &[
     })
     .c_is_wrong("it closes in order"),
     Row::same(
-        "a linger time waits until the peer has the data",
-        "true",
+        "a linger time waits until the peer has taken the data",
+        "true true",
         |rig| {
-            let pair = rig.pair()?;
-            pair.client.set_linger(true, 5)?;
-            let data = vec![0x55; 40_000];
-            let sent = pair.client.send(&data, 0)?;
-            drop(pair.client);
-            let mut got = 0;
-            let mut buffer = vec![0; data.len()];
-            while let Ok(len @ 1..) = pair.server.recv(&mut buffer, 0) {
-                got += len;
-            }
-            answer![got == sent]
+            let Pair { client, server, .. } = rig.pair()?;
+            client.set_linger(true, 10)?;
+            let sent = fill(&client);
+            let reader = thread::spawn(move || {
+                thread::sleep(WHILE);
+                (Instant::now(), read_all(&server))
+            });
+            drop(client);
+            let closed = Instant::now();
+            let (began, got) = reader
+                .join()
+                .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+            answer![closed > began, got == sent]
         },
     ),
     Row::same(
@@ -262,12 +274,7 @@ pub(super) const ROWS: &[Row] = &[
             let sent = pair.client.send(&data, 0)?;
             drop(pair.client);
             thread::sleep(Duration::from_millis(50));
-            let mut got = 0;
-            let mut buffer = vec![0; data.len()];
-            while let Ok(len @ 1..) = pair.server.recv(&mut buffer, 0) {
-                got += len;
-            }
-            answer![got == sent]
+            answer![read_all(&pair.server) == sent]
         },
     ),
     Row::same(

@@ -23,13 +23,15 @@ const SIOCGSTAMP: u64 = 0x8906;
 const UNKNOWN_FAMILY: u16 = 99;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::differs("poll", "0x0", "0x14", |rig| answer![events(&rig.open()?)]),
-    Row::differs("send", "ENOTCONN", "EPIPE", |rig| {
+    Row::same("poll", "0x14", |rig| answer![events(&rig.open()?)]).c_differs("0x0"),
+    Row::same("send", "EPIPE", |rig| {
         answer![rig.open()?.send(b"hello", 0)]
-    }),
-    Row::differs("send of nothing", "ENOTCONN", "EPIPE", |rig| {
+    })
+    .c_differs("ENOTCONN"),
+    Row::same("send of nothing", "EPIPE", |rig| {
         answer![rig.open()?.send(b"", 0)]
-    }),
+    })
+    .c_differs("ENOTCONN"),
     Row::same("receive", "ENOTCONN", |rig| {
         answer![rig.open()?.recv(&mut [0; 5], 0)]
     }),
@@ -63,10 +65,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::same("unknown ioctl", "ENOTTY", |rig| {
         answer![rig.open()?.ioctl_int(0x1234)]
     }),
-    Row::differs("time stamp ioctl", "ENOTTY", "ENOENT", |rig| {
+    Row::same("time stamp ioctl", "ENOENT", |rig| {
         answer![rig.open()?.ioctl_int(SIOCGSTAMP)]
-    }),
-    Row::differs("map", "ENODEV", "ok", |rig| answer![rig.open()?.map()]),
+    })
+    .c_differs("ENOTTY"),
+    Row::same("map", "ok", |rig| answer![rig.open()?.map()]).c_differs("ENODEV"),
     Row::same("accept", "EINVAL", |rig| {
         answer![rig.open()?.accept(0).map(drop)]
     }),

@@ -37,11 +37,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::differs(
         "of SMC: get, get unknown, set unknown",
         "0 EOPNOTSUPP EOPNOTSUPP",
-        "skip",
+        None,
         |rig| {
-            if rig.context.family == Family::Tcp {
-                return answer!["skip"];
-            }
             let socket = rig.open()?;
             answer![
                 socket.option_int(SOL_SMC, SMC_LIMIT_HS),
@@ -53,11 +50,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::differs(
         "of SMC: set and read back, set short",
         "ok 1 EINVAL",
-        "skip",
+        None,
         |rig| {
-            if rig.context.family == Family::Tcp {
-                return answer!["skip"];
-            }
             let socket = rig.open()?;
             answer![
                 socket.set_option_int(SOL_SMC, SMC_LIMIT_HS, 1),
@@ -133,7 +127,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     )
     .c_is_wrong("after a fallback the time is 0, so that close resets (defect 3)"),
-    Row::differs(
+    Row::differs_over_smc(
         "what only TCP has, on a connection: zero copy, peek offset",
         "EOPNOTSUPP EOPNOTSUPP",
         "ok ok",
@@ -146,7 +140,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::differs(
         "what only TCP has, before: zero copy, peek offset",
         "EOPNOTSUPP EOPNOTSUPP",
-        "ok ok",
+        Some("ok ok"),
         |rig| {
             let socket = rig.open()?;
             let set = |name| socket.set_option_int(libc::SOL_SOCKET, name, 1);
