@@ -6,6 +6,9 @@ use std::env;
 use std::io::Read;
 use std::io::Write;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::ensure;
 use anyhow::Context as _;
@@ -13,6 +16,7 @@ use anyhow::Result;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::context::CALL_TIMEOUT;
 use crate::data::Random;
 use crate::job::Job;
 use crate::netns;
@@ -44,7 +48,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if arguments.worker {
         return work(context, arguments.opens, seed);
     }
-    let _server = Server::start(context, Mode::Spawn)?;
+    let server = Server::start(context, Mode::Spawn)?;
     println!("# churn: seed {seed}, {} processes", arguments.processes);
 
     let start = |number: u64| {
@@ -63,10 +67,41 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         failed += u64::from(!child.wait()?.success());
     }
     ensure!(failed == 0, "{failed} processes failed");
+    if let Some(server) = &server {
+        let count = |way| {
+            let workers = 0..arguments.processes;
+            workers.map(move |n| count_of(way, arguments.opens, seed.wrapping_add(n)))
+        };
+        check_server(server, count(UNSENT).sum(), count(RESET).sum())?;
+    }
 
     // A new connection must still work.
     netns::enter(context.client_netns.as_deref())?;
     ask_one(&context.connect()?).context("a connection after the churn")
+}
+
+/// Checks that the server received the data of all `unsent` connections that it only counts. Of the `resets` it may not
+/// have learned what the connection was for; none else may have failed.
+fn check_server(server: &Server, unsent: u64, resets: u64) -> Result<()> {
+    let sent = unsent * UNSENT_LEN as u64;
+    let end = Instant::now() + CALL_TIMEOUT;
+    while server.received() < sent && Instant::now() < end {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (received, failed) = (server.received(), server.failures());
+    ensure!(received == sent, "{sent} bytes sent, {received} received");
+    ensure!(
+        failed <= resets,
+        "{failed} connections failed at the server, of which {resets} were reset"
+    );
+    Ok(())
+}
+
+/// Returns how many connections a worker with this seed ends in this way.
+fn count_of(way: u64, opens: u64, seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let ways = (0..opens).map(|_| random.next() % WAYS);
+    ways.filter(|other| *other == way).count() as u64
 }
 
 fn work(context: &Context, opens: u64, seed: u64) -> Result<()> {
@@ -75,11 +110,21 @@ fn work(context: &Context, opens: u64, seed: u64) -> Result<()> {
 
     for number in 0..opens {
         let socket = context.connect()?;
-        let way = random.next() % 6;
+        let way = random.next() % WAYS;
         leave(&socket, way).with_context(|| format!("open {number}, way {way}, seed {seed}"))?;
     }
     Ok(())
 }
+
+/// Number of ways in which [`leave`] ends a connection.
+const WAYS: u64 = 6;
+
+/// The way with a reset.
+const RESET: u64 = 2;
+
+/// The way with data that may not be sent yet, and their size in bytes.
+const UNSENT: u64 = 4;
+const UNSENT_LEN: usize = 10_000;
 
 /// Ends a connection in the way numbered `way`.
 fn leave(mut socket: &Socket, way: u64) -> Result<()> {
@@ -89,7 +134,7 @@ fn leave(mut socket: &Socket, way: u64) -> Result<()> {
         // Orderly, after one byte.
         1 => ask_one(socket),
         // With a reset.
-        2 => {
+        RESET => {
             Job::Hold.send(socket)?;
             Ok(socket.set_linger(true, 0)?)
         }
@@ -99,9 +144,9 @@ fn leave(mut socket: &Socket, way: u64) -> Result<()> {
             Ok(socket.read_exact(&mut [0; 100])?)
         }
         // With unsent data to the server.
-        4 => {
+        UNSENT => {
             Job::Sink.send(socket)?;
-            Ok(socket.write_all(&[0; 10_000])?)
+            Ok(socket.write_all(&[0; UNSENT_LEN])?)
         }
         // With a half-close first.
         _ => {

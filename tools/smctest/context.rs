@@ -5,6 +5,8 @@
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -22,8 +24,11 @@ use crate::netns;
 /// The path (SMC or TCP) that a test requires.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Attempts to connect after ECONNREFUSED: the server may still be starting.
+/// Attempts to connect after ECONNREFUSED, until the first one succeeds: the server may still be starting.
 const CONNECT_ATTEMPTS: u32 = 50;
+
+/// Whether a connection was made: a listener that refuses one after that is at fault.
+static HAS_CONNECTED: AtomicBool = AtomicBool::new(false);
 
 /// The path (SMC or TCP) that a test requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,6 +118,11 @@ impl Context {
         })
     }
 
+    /// Has the next connect wait for the server again: another one starts at the address.
+    pub(crate) fn await_another_server() {
+        HAS_CONNECTED.store(false, Ordering::Relaxed);
+    }
+
     /// Connects to the server and checks the path, SMC or TCP.
     ///
     /// The calling thread must be in the client's namespace.
@@ -122,10 +132,14 @@ impl Context {
             socket.set_timeout(CALL_TIMEOUT)?;
             match socket.connect(self.address()) {
                 Ok(()) => {
+                    // ORDERING: only the flag itself is shared.
+                    HAS_CONNECTED.store(true, Ordering::Relaxed);
                     self.check_path(&socket)?;
                     return Ok(socket);
                 }
-                Err(Errno::ECONNREFUSED) => std::thread::sleep(Duration::from_millis(100)),
+                Err(Errno::ECONNREFUSED) if !HAS_CONNECTED.load(Ordering::Relaxed) => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
                 Err(error) => bail!("client: connect: {error}"),
             }
         }

@@ -2,6 +2,10 @@
 
 //! Random data that both ends generate from a seed.
 
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
 use anyhow::bail;
 use anyhow::Result;
 
@@ -68,6 +72,25 @@ impl Stream {
     }
 }
 
+/// Exit status after a wrong byte: a script that expects connections to fail can tell that from lost data.
+pub(crate) const WRONG_DATA: u8 = 3;
+
+static IS_WRONG: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a wrong byte was received.
+pub(crate) fn is_wrong() -> bool {
+    // ORDERING: only the flag itself is shared.
+    IS_WRONG.load(Ordering::Relaxed)
+}
+
+/// Returns the exit status of this program after an error.
+pub(crate) fn exit_code() -> ExitCode {
+    match is_wrong() {
+        true => ExitCode::from(WRONG_DATA),
+        false => ExitCode::FAILURE,
+    }
+}
+
 /// Compares received data with a stream.
 pub(crate) struct Check {
     seed: u64,
@@ -103,6 +126,7 @@ impl Check {
         self.expected.resize(got.len(), 0);
         self.stream.fill(&mut self.expected);
         if let Some(wrong) = got.iter().zip(&self.expected).position(|(a, b)| a != b) {
+            IS_WRONG.store(true, Ordering::Relaxed);
             let at = self.at + wrong as u64;
             match self.find(&got[wrong..], at) {
                 Some(place) => bail!("wrong byte at {at}: it is that of {place}"),

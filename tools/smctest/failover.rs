@@ -23,7 +23,6 @@ use anyhow::Result;
 use smc_user::Socket;
 
 use crate::context::Context;
-use crate::context::CALL_TIMEOUT;
 use crate::data::Check;
 use crate::data::Random;
 use crate::data::Stream;
@@ -69,6 +68,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICES")]
     linked: Vec<String>,
 
+    /// Seconds after a loss within which all connections transfer again
+    #[arg(long, default_value_t = 15)]
+    within: u64,
+
     /// Seconds at the end for which the devices of a machine have to send equal shares
     #[arg(long, default_value_t = 0)]
     compare: u64,
@@ -96,7 +99,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         let result = fabric.await_links().and_then(|()| {
             let times = turns
                 .take(arguments.losses)
-                .map(|(lose, restore)| lose_once(&talks, &fabric, lose, restore))
+                .map(|(lose, restore)| {
+                    let within = Duration::from_secs(arguments.within);
+                    lose_once(&talks, &fabric, within, lose, restore)
+                })
                 .collect::<Result<Vec<_>>>()?;
             if arguments.compare > 0 {
                 fabric.compare(Duration::from_secs(arguments.compare))?;
@@ -123,8 +129,14 @@ struct Times {
     back: Duration,
 }
 
-/// Takes a link down and up again.
-fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Result<Times> {
+/// Takes a link down and up again; fails if a connection does not transfer again `within` that time.
+fn lose_once(
+    talks: &[Talk],
+    fabric: &Fabric,
+    within: Duration,
+    lose: &str,
+    restore: &str,
+) -> Result<Times> {
     talks.iter().for_each(Talk::mark);
     let start = Instant::now();
     shell(lose)?;
@@ -132,7 +144,7 @@ fn lose_once(talks: &[Talk], fabric: &Fabric, lose: &str, restore: &str) -> Resu
     let settled = Instant::now();
     while let Some(talk) = talks.iter().find(|talk| !talk.has_heard_since(settled)) {
         ensure!(
-            settled.elapsed() < CALL_TIMEOUT,
+            settled.elapsed() < within,
             "nothing comes back on connection {} after: {lose}",
             talk.seed
         );

@@ -219,6 +219,7 @@ fn kill_client(context: &Context, role: Role) -> Result<()> {
 
 fn kill_server(context: &Context) -> Result<()> {
     let mut victim = Victim::start(context, Role::Server)?;
+    Context::await_another_server();
     netns::enter(context.client_netns.as_deref())?;
     let socket = context.connect()?;
     socket.set_timeout(NOTICE)?;

@@ -178,7 +178,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("# {error:#}");
-            ExitCode::FAILURE
+            data::exit_code()
         }
     }
 }

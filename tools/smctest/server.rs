@@ -14,6 +14,7 @@ use std::thread;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::bail;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_user::poll_fd;
@@ -21,6 +22,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::data;
 use crate::data::Check;
 use crate::data::Stream;
 use crate::ending::Ending;
@@ -70,6 +72,10 @@ impl State {
     fn fail(&self, error: &anyhow::Error) {
         println!("# server: {error:#}");
         self.failed.fetch_add(1, Ordering::Relaxed);
+        if data::is_wrong() {
+            // Later connections are refused, which clients elsewhere notice.
+            self.stop.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -118,7 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves until killed.
+/// Serves until killed, or a wrong byte arrives.
 pub(crate) fn serve(context: &Context) -> Result<()> {
     let listener = listen(context)?;
     println!(
@@ -126,8 +132,9 @@ pub(crate) fn serve(context: &Context) -> Result<()> {
         context.server_family().name(),
         context.address()
     );
-    accept_loop(&listener, &Arc::default(), Mode::Spawn);
-    Ok(())
+    let state = Arc::<State>::default();
+    accept_loop(&listener, &state, Mode::Spawn);
+    bail!("the data was wrong");
 }
 
 fn listen(context: &Context) -> Result<Socket> {

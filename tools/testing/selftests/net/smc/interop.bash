@@ -178,7 +178,8 @@ iwarp() {
 	check "soft iWARP at ours" at_ours add_iwarp
 	check "no soft RoCE at ours" at_ours remove_device
 	far serve $PORT
-	check "TCP with iWARP alone" within 10 talk $PORT --expect tcp integrity --mib 1
+	check "TCP with iWARP alone" within 10 talk $PORT --expect tcp path
+	check "data over that" talk $PORT --expect tcp integrity --mib 1
 	far serve 7005
 	check "no wait for that" says "0x0303000[02]\|0x05000000" talk 7005 --deadline 5 --expect tcp path
 	far unserve 7005
@@ -190,7 +191,7 @@ iwarp() {
 
 # device_goes SIDE LINE: the device of near or far is removed under a transfer.
 device_goes() {
-	local at=$1 HUNG=124
+	local at=$1 HUNG=124 WRONG_DATA=3
 	line "$2"
 	talk $PORT --deadline 60 --expect smc integrity --mib 96 >/tmp/transfer &
 	transfer=$!
@@ -201,6 +202,7 @@ device_goes() {
 	code=$?
 	tail -1 /tmp/transfer
 	check "the transfer ends" [ "$code" != $HUNG ]
+	check "with the right data" [ "$code" != $WRONG_DATA ]
 }
 
 devices() {

@@ -14,7 +14,7 @@ check "network device down: it is" ip -n b link set wire_b down
 sleep 1
 check "network device down: it is up again" ip -n b link set wire_b up
 check "network device down: the transfer ends" transfer_ends
-check "network device down: SMC is back" within 10 smctest --expect smc integrity --mib 1
+check "network device down: SMC is back" smc_back 10
 
 # A stream that cannot say that it ends keeps its namespace, and soft iWARP, as long as TCP tries.
 check "TCP gives up soon" each_end sh -c "echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries"

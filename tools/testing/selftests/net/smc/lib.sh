@@ -178,6 +178,11 @@ within() {
 	done
 }
 
+# smc_back SECONDS: connections are over SMC again within so many seconds, and then data is whole at once.
+smc_back() {
+	within "$1" smctest --expect smc path && smctest --expect smc integrity --mib 1
+}
+
 # no_groups: no link group is left.
 no_groups() {
 	[ "$("$BIN/smc" lgr --json)" = "[]" ]

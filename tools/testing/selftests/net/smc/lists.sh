@@ -107,22 +107,21 @@ down_all() {
 
 ask_links() {
 	load_smc && name_networks && common_eid || return
-	answers links smctest --expect smc admin lists --links 2
-	within 20 unload_smc
+	answers links smctest --expect smc admin lists --links 2 && within 20 unload_smc
 }
 
 ask_all() {
 	load_smc && up_netns && up_rxe && one_link && "$BIN/smc" ueid flush || return
-	answers requests smctest admin requests
-	answers nobody nobody "$BIN/smctest" admin requests
-	answers guest_root guest_root "$BIN/smctest" admin requests
-	answers pnet smctest admin pnet
-	answers pnet_nobody nobody "$BIN/smctest" admin pnet
-	answers pnet_netns in_ns a "$BIN/smctest" admin pnet
-	"$BIN/smc" ueid flush && "$BIN/smc" ueid add "$EID" || return
-	answers lists smctest --expect smc admin lists
-	answers lists_ipproto smctest --family ipproto admin lists
-	down_all
+	answers requests smctest admin requests &&
+		answers nobody nobody "$BIN/smctest" admin requests &&
+		answers guest_root guest_root "$BIN/smctest" admin requests &&
+		answers pnet smctest admin pnet &&
+		answers pnet_nobody nobody "$BIN/smctest" admin pnet &&
+		answers pnet_netns in_ns a "$BIN/smctest" admin pnet &&
+		"$BIN/smc" ueid flush && "$BIN/smc" ueid add "$EID" &&
+		answers lists smctest --expect smc admin lists &&
+		answers lists_ipproto smctest --family ipproto admin lists &&
+		down_all
 }
 
 require "RDMA modules load" load_rdma

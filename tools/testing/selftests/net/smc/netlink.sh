@@ -51,7 +51,7 @@ fallbacks_of() {
 
 # json_is_good COMMAND...: it prints JSON.
 json_is_good() {
-	in_ns a "$BIN/smc" "$@" --json | head -c 1 | grep -q '[[{]'
+	in_ns a "$BIN/smc" "$@" --json | python3 -c 'import json, sys; json.load(sys.stdin)'
 }
 
 # ends_quietly COMMAND...: it ends by SIGPIPE when nobody reads what it prints, and says nothing.

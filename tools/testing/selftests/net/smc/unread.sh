@@ -12,7 +12,7 @@ without() {
 	check "$1: what has arrived is read before the error" \
 		smctest --expect smc unread --then "ip netns exec $1 rdma link delete rxe_$1"
 	check "$1: the device comes back" add_rdma rxe "$1"
-	check "$1: SMC is back" within 10 smctest --expect smc integrity --mib 1
+	check "$1: SMC is back" smc_back 10
 }
 
 require "RDMA modules load" load_rdma
