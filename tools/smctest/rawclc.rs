@@ -14,6 +14,7 @@ mod impostor;
 mod iwarp;
 mod late;
 mod messages;
+mod other_link;
 mod peer;
 pub(crate) mod refuse;
 mod roce;
@@ -90,6 +91,10 @@ pub(crate) struct Arguments {
     /// Only the tests of a peer that uses the identity of another one
     #[arg(long)]
     impostor: bool,
+
+    /// Only the tests of a peer with two links; the server must have two RDMA devices
+    #[arg(long)]
+    links: bool,
 }
 
 /// A test that is not a script.
@@ -126,13 +131,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     as_client.retain(is_wanted);
     as_server.retain(is_wanted);
 
-    if arguments.iwarp || arguments.impostor {
+    if arguments.iwarp || arguments.impostor || arguments.links {
         as_client.clear();
         as_server.clear();
     }
     let (between, calls): (&[&[Test]], &[&[Test]]) = match arguments {
         Arguments { iwarp: true, .. } => (&[], &[iwarp::TESTS]),
         Arguments { impostor: true, .. } => (&[impostor::TESTS], &[]),
+        Arguments { links: true, .. } => (&[other_link::TESTS], &[]),
         _ => (&[BETWEEN], &[late::TESTS, calls::TESTS]),
     };
     let chosen = |tests: &[&[Test]]| -> Vec<Test> {

@@ -193,7 +193,7 @@ fn queue_pairs(device: &str) -> Result<Vec<u32>> {
     Ok(numbers.collect())
 }
 
-fn number(message: &[u8], at: usize, len: usize) -> u32 {
+pub(super) fn number(message: &[u8], at: usize, len: usize) -> u32 {
     let bytes = &message[at..at + len];
     bytes
         .iter()

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RoCE v2 in user space: the subset of a reliable queue pair that receives and answers the
-//! messages of a link.
+//! messages of a link, and receives short RDMA WRITEs.
 //!
 //! IBTA specification, annex A17 (frames, ICRC) and volume 1, chapter 9 (base transport header, ACK).
 
 use std::collections::HashMap;
+use std::mem;
 use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -23,11 +25,13 @@ const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const IP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 const BTH_LEN: usize = 12;
+const RETH_LEN: usize = 16;
 const ICRC_LEN: usize = 4;
 const PROTOCOL_UDP: u8 = 17;
 const PORT: u16 = 4791;
 
 const SEND_ONLY: u8 = 0x04;
+const WRITE_ONLY: u8 = 0x0a;
 const ACKNOWLEDGE: u8 = 0x11;
 /// Syndrome of a positive acknowledgement without credits.
 const ACK_UNLIMITED: u8 = 0x1f;
@@ -42,14 +46,20 @@ const RESPONSE: u8 = 0x80;
 const REJECT: u8 = 0x40;
 const LLC_LEN: usize = 44;
 
+/// This peer's hardware address in LLC messages.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 50];
+
 /// Type of a CDC message, and the flags of its connection state that end the connection.
 const CDC: u8 = 0xfe;
+const CDC_TOKEN: usize = 4;
 const CDC_STATE: usize = 25;
 const CLOSED: u8 = 0x40;
 const ABORTED: u8 = 0x20;
 
 /// A queue pair of this peer.
 struct QueuePair {
+    /// The addresses of both ends.
+    flow: Flow,
     /// The kernel's queue pair number.
     peer: u32,
     /// The next packet sequence number from the kernel.
@@ -62,21 +72,58 @@ struct QueuePair {
     is_confirmed: bool,
 }
 
+/// This peer's end of a link: its queue pair, and the key and address of its RMB there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) pair: u32,
+    pub(super) rkey: u32,
+    pub(super) addr: u64,
+}
+
+/// What a connection of the kernel sent by RDMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// An RDMA WRITE to this queue pair.
+    Write {
+        pair: u32,
+        rkey: u32,
+        addr: u64,
+        data: Vec<u8>,
+    },
+    /// A CDC message to this queue pair, for the connection with our alert token.
+    Cdc { pair: u32, token: u32 },
+}
+
 /// The queue pairs of one address.
 pub(super) struct Adapter {
     flow: Flow,
     /// Does not answer the end of a connection.
     is_silent: bool,
+    /// The ends of the link that there is and of the one that the kernel may add.
+    ends: Option<[End; 2]>,
     pairs: Mutex<HashMap<u32, QueuePair>>,
+    sent: Mutex<Vec<Sent>>,
 }
 
 impl Adapter {
-    /// Creates one between the two addresses of `flow`, whose ports are not used.
+    /// Creates one between the two addresses of `flow`, whose ports are not used. It rejects other
+    /// links.
     pub(super) fn new(flow: Flow, is_silent: bool) -> Self {
         Self {
             flow,
             is_silent,
+            ends: None,
             pairs: Mutex::default(),
+            sent: Mutex::default(),
+        }
+    }
+
+    /// Creates one that accepts a link beside its first one, and does not answer the end of a
+    /// connection.
+    pub(super) fn with_links(flow: Flow, ends: [End; 2]) -> Self {
+        Self {
+            ends: Some(ends),
+            ..Self::new(flow, true)
         }
     }
 
@@ -88,14 +135,18 @@ impl Adapter {
     /// number is `expected`; ours is 0. `token` is the kernel's alert token of the connection on
     /// it.
     pub(super) fn connect(&self, own: u32, peer: u32, expected: u32, token: [u8; 4]) {
-        let pair = QueuePair {
-            peer,
-            expected,
-            next: 0,
-            token,
-            is_confirmed: false,
-        };
+        let pair = QueuePair::new(self.flow, peer, expected, token);
         self.pairs.lock().unwrap().insert(own, pair);
+    }
+
+    /// Returns the kernel's queue pair that this one is connected to.
+    pub(super) fn peer_of(&self, own: u32) -> Option<u32> {
+        Some(self.pairs.lock().unwrap().get(&own)?.peer)
+    }
+
+    /// Returns what the kernel's connections have sent since the last call.
+    pub(super) fn take_sent(&self) -> Vec<Sent> {
+        mem::take(&mut self.sent.lock().unwrap())
     }
 
     /// Returns whether the kernel has received our response to the CONFIRM LINK on that queue pair.
@@ -129,35 +180,139 @@ impl Adapter {
         };
         match packet.opcode {
             ACKNOWLEDGE => pair.is_confirmed = true,
-            SEND_ONLY => {
-                let is_new = packet.number == pair.expected;
-                if is_new {
-                    pair.expected = (pair.expected + 1) & MASK;
-                }
-                let before = pair.expected.wrapping_sub(1) & MASK;
-                let ack = u32::from(ACK_UNLIMITED) << 24 | (before & MASK);
-                self.send(wire, ACKNOWLEDGE, pair.peer, before, &ack.to_be_bytes())?;
-                let answer = match packet.data.first() {
-                    Some(&CDC) if self.is_silent => None,
-                    Some(&CDC) => farewell(packet.data, pair.token),
-                    _ => response(packet.data, self.address(), packet.pair),
+            SEND_ONLY | WRITE_ONLY => {
+                let is_new = pair.acknowledge(wire, packet)?;
+                let token = pair.token;
+                let answer = match is_new {
+                    true => self.take(&mut pairs, packet, token),
+                    false => None,
                 };
-                if let Some(answer) = answer.filter(|_| is_new) {
-                    self.send(wire, SEND_ONLY, pair.peer, pair.next | 1 << 31, &answer)?;
-                    pair.next = (pair.next + 1) & MASK;
+                if let Some((answer, pair)) = answer.zip(pairs.get_mut(&packet.pair)) {
+                    pair.send_message(wire, &answer)?;
                 }
             }
-            // RDMA writes are not acknowledged: the kernel retransmits them until the link fails.
+            // An RDMA WRITE of several packets is not acknowledged: the kernel retransmits it until
+            // the link fails.
             _ => {}
         }
         Ok(())
     }
 
-    fn send(&self, wire: &Socket, opcode: u8, pair: u32, number: u32, data: &[u8]) -> Result<()> {
-        let frame = frame(&self.flow, opcode, pair, number, data);
+    /// Takes a message or an RDMA WRITE; returns the answer if it needs one. `token` is that of the
+    /// queue pair.
+    fn take(
+        &self,
+        pairs: &mut HashMap<u32, QueuePair>,
+        packet: &Packet<'_>,
+        token: [u8; 4],
+    ) -> Option<Vec<u8>> {
+        self.sent.lock().unwrap().extend(packet.sent());
+        match (packet.opcode, packet.data.first()) {
+            (WRITE_ONLY, _) => None,
+            (_, Some(&CDC)) if self.is_silent => None,
+            (_, Some(&CDC)) => farewell(packet.data, token),
+            (_, Some(kind)) if kind & 0x0f == ADD_LINK => self.add_link(pairs, packet.data),
+            _ => response(packet.data, self.address(), packet.pair),
+        }
+    }
+
+    /// Answers ADD LINK: connects the queue pair of the new link, or rejects it if this peer has
+    /// none.
+    fn add_link(&self, pairs: &mut HashMap<u32, QueuePair>, offer: &[u8]) -> Option<Vec<u8>> {
+        let Some([first, new]) = self.ends else {
+            return response(offer, self.address(), 0);
+        };
+        let offered = Offered::parse(offer)?;
+        let flow = Flow {
+            peer_mac: offered.mac,
+            peer: (offered.address, 0),
+            ..self.flow
+        };
+        let pair = QueuePair::new(flow, offered.pair, offered.number, [0; 4]);
+        pairs.insert(new.pair, pair);
+        accepted(offer, self.address(), first, new)
+    }
+}
+
+impl QueuePair {
+    fn new(flow: Flow, peer: u32, expected: u32, token: [u8; 4]) -> Self {
+        Self {
+            flow,
+            peer,
+            expected,
+            next: 0,
+            token,
+            is_confirmed: false,
+        }
+    }
+
+    /// Acknowledges what has arrived up to now; returns whether the packet is the next one.
+    fn acknowledge(&mut self, wire: &Socket, packet: &Packet<'_>) -> Result<bool> {
+        let is_new = packet.number == self.expected;
+        if is_new {
+            self.expected = (self.expected + 1) & MASK;
+        }
+        let before = self.expected.wrapping_sub(1) & MASK;
+        let ack = u32::from(ACK_UNLIMITED) << 24 | before;
+        self.send(wire, ACKNOWLEDGE, before, &ack.to_be_bytes())?;
+        Ok(is_new)
+    }
+
+    fn send_message(&mut self, wire: &Socket, message: &[u8]) -> Result<()> {
+        self.send(wire, SEND_ONLY, self.next | 1 << 31, message)?;
+        self.next = (self.next + 1) & MASK;
+        Ok(())
+    }
+
+    fn send(&self, wire: &Socket, opcode: u8, number: u32, data: &[u8]) -> Result<()> {
+        let frame = frame(&self.flow, opcode, self.peer, number, data);
         wire.send(&frame, 0)?;
         Ok(())
     }
+}
+
+/// The kernel's end of a link, in its ADD LINK.
+struct Offered {
+    mac: [u8; 6],
+    address: Ipv4Addr,
+    pair: u32,
+    /// The first packet sequence number.
+    number: u32,
+}
+
+impl Offered {
+    /// Parses a request of version 2 for a port with an IPv4 address.
+    fn parse(offer: &[u8]) -> Option<Self> {
+        let address: [u8; 16] = offer.get(12..28)?.try_into().ok()?;
+        Some(Self {
+            mac: offer.get(4..10)?.try_into().ok()?,
+            address: Ipv6Addr::from(address).to_ipv4_mapped()?,
+            pair: word(offer, 27)? & MASK,
+            number: word(offer, 32)? & MASK,
+        })
+    }
+}
+
+/// Returns the response to ADD LINK of version 2 that accepts the link: `new` is our end of it,
+/// `first` that of the link that carries the message.
+fn accepted(offer: &[u8], address: Ipv4Addr, first: End, new: End) -> Option<Vec<u8>> {
+    let gid = address.to_ipv6_mapped().octets();
+    let mut answer = offer.get(..LLC_LEN)?.to_vec();
+    answer[3] |= RESPONSE;
+    answer[4..10].copy_from_slice(&MAC);
+    answer[12..28].copy_from_slice(&gid);
+    answer[28..31].copy_from_slice(&new.pair.to_be_bytes()[1..]);
+    answer[33..36].fill(0);
+    // No gateway; target GID; one key.
+    answer.extend([0x80, 0]);
+    answer.extend(gid);
+    answer.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    answer.extend(first.rkey.to_be_bytes());
+    answer.extend(new.rkey.to_be_bytes());
+    answer.extend(new.addr.to_be_bytes());
+    let len = u16::try_from(answer.len()).ok()?;
+    answer[1..3].copy_from_slice(&len.to_be_bytes());
+    Some(answer)
 }
 
 /// Returns the response to an LLC message, if it needs one: positive, but ADD LINK is rejected.
@@ -169,7 +324,7 @@ fn response(message: &[u8], address: Ipv4Addr, pair: u32) -> Option<Vec<u8>> {
     answer[3] |= RESPONSE;
     match answer[0] & 0x0f {
         CONFIRM_LINK => {
-            answer[4..10].copy_from_slice(&[2, 0, 0, 0, 0, 50]);
+            answer[4..10].copy_from_slice(&MAC);
             answer[10..26].copy_from_slice(&address.to_ipv6_mapped().octets());
             answer[26..29].copy_from_slice(&pair.to_be_bytes()[1..]);
         }
@@ -214,16 +369,35 @@ impl<'a> Packet<'a> {
             return None;
         }
         let bth = udp.get(UDP_LEN..)?;
-        let word = |at: usize| -> Option<u32> {
-            Some(u32::from_be_bytes(bth.get(at..at + 4)?.try_into().ok()?) & MASK)
-        };
         Some(Self {
             opcode: *bth.first()?,
-            pair: word(4)?,
-            number: word(8)?,
+            pair: word(bth, 4)? & MASK,
+            number: word(bth, 8)? & MASK,
             data: bth.get(BTH_LEN..bth.len().checked_sub(ICRC_LEN)?)?,
         })
     }
+
+    /// Returns the RDMA WRITE or the CDC message that this is.
+    fn sent(&self) -> Option<Sent> {
+        let pair = self.pair;
+        if self.opcode != WRITE_ONLY {
+            let token = word(self.data, CDC_TOKEN)?;
+            return (self.data.first() == Some(&CDC)).then_some(Sent::Cdc { pair, token });
+        }
+        let (high, low) = (word(self.data, 0)?, word(self.data, 4)?);
+        let len = usize::try_from(word(self.data, 12)?).ok()?;
+        Some(Sent::Write {
+            pair,
+            rkey: word(self.data, 8)?,
+            addr: u64::from(high) << 32 | u64::from(low),
+            data: self.data.get(RETH_LEN..)?.get(..len)?.to_vec(),
+        })
+    }
+}
+
+/// Returns the four bytes at `at`.
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Builds a frame; bit 31 of `number` requests an acknowledgement.
@@ -322,6 +496,47 @@ mod tests {
         assert_eq!(answer[3], RESPONSE);
         assert_eq!(answer[26..29], [0x0a, 0x0b, 0x0c]);
         assert!(response(&answer, address, 0).is_none());
+    }
+
+    #[test]
+    fn a_link_that_is_offered_is_accepted() {
+        let offer = include_bytes!("../../../tests/vectors/L6.bin");
+        let offered = Offered::parse(offer).unwrap();
+        assert_eq!(offered.mac, [2, 0, 0, 0, 0, 0x12]);
+        assert_eq!(offered.address, Ipv4Addr::new(192, 168, 1, 18));
+        assert_eq!((offered.pair, offered.number), (0x124, 0x11_1111));
+
+        let [first, new] =
+            [(1, 2, 3), (0x0a_0b0c, 5, 6)].map(|(pair, rkey, addr)| End { pair, rkey, addr });
+        let answer = accepted(offer, Ipv4Addr::new(10, 0, 0, 1), first, new).unwrap();
+        assert_eq!(answer[..4], [0x22, 0, 88, RESPONSE]);
+        assert_eq!(answer[28..36], [0x0a, 0x0b, 0x0c, 2, 3, 0, 0, 0]);
+        assert_eq!(answer[70..72], [0, 1]);
+        assert_eq!(
+            answer[72..],
+            [0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6]
+        );
+    }
+
+    #[test]
+    fn an_rdma_write_is_as_long_as_it_says() {
+        let mut data = vec![0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 5];
+        data.extend(b"bytes and padding");
+        let mut packet = Packet {
+            opcode: WRITE_ONLY,
+            pair: 4,
+            number: 0,
+            data: &data,
+        };
+        let write = Sent::Write {
+            pair: 4,
+            rkey: 3,
+            addr: 0x1_0000_0002,
+            data: b"bytes".to_vec(),
+        };
+        assert_eq!(packet.sent(), Some(write));
+        packet.data = &data[..20];
+        assert_eq!(packet.sent(), None);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::peer::diagnosis;
 use super::peer::Peer;
 use super::peer::ANSWER;
 use super::roce::Adapter;
+use super::tcp::RawTcp;
 use super::Place;
 
 /// Offsets in ACCEPT and CONFIRM: queue pair number, alert token, and first packet sequence number.
@@ -104,8 +105,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let start = Instant::now();
     let most = thread::scope(|scope| {
         for (peer, adapter) in peers.iter().zip(&adapters) {
-            let counts = &counts;
-            scope.spawn(move || serve(peer, adapter, counts));
+            let is_over = &counts.is_over;
+            scope.spawn(move || serve(peer, adapter, is_over));
         }
         let counter = scope.spawn(|| count_groups(&counts.is_over));
         let workers = [(); AT_ONCE].map(|()| {
@@ -138,10 +139,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 }
 
 /// Answers for the RDMA device of an address, until the test is over.
-fn serve(peer: &Peer<'_>, adapter: &Adapter, counts: &Counts) -> Result<()> {
+pub(super) fn serve(peer: &Peer<'_>, adapter: &Adapter, is_over: &AtomicBool) -> Result<()> {
     netns::enter(peer.context.client_netns.as_deref())?;
     let wire = peer.wire()?;
-    while !counts.is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         adapter.serve(&wire, LOOK)?;
     }
     Ok(())
@@ -198,6 +199,20 @@ fn contact(
         counts.declined.fetch_add(1, Ordering::Relaxed);
         return tcp.reset();
     }
+    confirm(&mut tcp, adapter, own, &accept, &messages)?;
+    thread::sleep(SETTLED);
+    counts.begun.fetch_add(1, Ordering::Relaxed);
+    tcp.reset()
+}
+
+/// Confirms a first contact on queue pair `own`; returns when the kernel has our CONFIRM LINK.
+pub(super) fn confirm(
+    tcp: &mut RawTcp<'_>,
+    adapter: &Adapter,
+    own: u32,
+    accept: &[u8],
+    messages: &Messages,
+) -> Result<()> {
     let number = |at: usize| u32::from_be_bytes([0, accept[at], accept[at + 1], accept[at + 2]]);
     let token = accept[TOKEN..TOKEN + 4].try_into()?;
     adapter.connect(own, number(QUEUE_PAIR), number(FIRST_NUMBER), token);
@@ -209,7 +224,5 @@ fn contact(
         ensure!(start.elapsed() < ANSWER, "no CONFIRM_LINK over RDMA");
         thread::sleep(Duration::from_millis(2));
     }
-    thread::sleep(SETTLED);
-    counts.begun.fetch_add(1, Ordering::Relaxed);
-    tcp.reset()
+    Ok(())
 }
