@@ -151,6 +151,8 @@ pub(crate) struct Inner {
     orphan: Option<orphan::Orphan>,
     /// After the echo of the peer: when its close becomes final if no message arrives before.
     silent_at: Option<Instant>,
+    /// When the connection is reset unless something was received over RDMA.
+    unheard_until: Option<Instant>,
     /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,
 }
@@ -209,6 +211,7 @@ impl Conn {
             linger_waiters: 0,
             orphan: None,
             silent_at: None,
+            unheard_until: None,
             corked_until: None,
         };
         let conn = Arc::pin_init(

@@ -16,12 +16,22 @@ use kernel_ext::{
     ratelimit,
     workqueue::OwnedWorkqueue, //
 };
-use smc_proto::conn::{
-    ConnState,
-    Fault, //
+use smc_proto::{
+    conn::{
+        ConnState,
+        Fault, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    }, //
 };
 
 use super::Conn;
+use crate::clock::now;
+
+/// How long the first message over RDMA may be behind the end of TCP: longer than soft RoCE takes to repeat it.
+const UNHEARD_WAIT: Duration = Duration::from_secs(5);
 
 static QUEUE: Global<OwnedWorkqueue> = Global::new();
 
@@ -62,6 +72,30 @@ impl Conn {
             self.transmit();
             self.announce_kill();
         }
+    }
+
+    /// Resets the connection unless something is received over RDMA within [`UNHEARD_WAIT`]: the peer has closed TCP in
+    /// order and reset it then. Its data may still be on the way, or it gave up the handshake and has no connection.
+    /// Does not sleep.
+    pub(crate) fn reset_unless_heard(&self) {
+        self.inner.lock().unheard_until = Some(now().saturating_add(UNHEARD_WAIT));
+        self.group.arm_closing_timer(UNHEARD_WAIT);
+    }
+
+    /// Timer of [`Self::reset_unless_heard`]; returns the deadline while it lasts. Does not sleep.
+    pub(super) fn look_at_unheard(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut inner = self.inner.lock();
+        let until = inner.unheard_until?;
+        if !until.is_due(now) && !inner.stream.is_heard() {
+            return Some(until);
+        }
+        inner.unheard_until = None;
+        let is_heard = inner.stream.is_heard();
+        drop(inner);
+        if !is_heard {
+            self.kill(ECONNRESET);
+        }
+        None
     }
 
     /// Completes the abort of a connection that was killed during its handshake.

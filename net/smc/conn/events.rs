@@ -149,7 +149,8 @@ impl LgrConn for Conn {
         let silence = self.look_at_silence(now);
         let orphan = self.on_orphan_timer(now);
         let cork = self.look_at_cork(now);
-        [silence, orphan, cork].into_iter().flatten().min()
+        let unheard = self.look_at_unheard(now);
+        [silence, orphan, cork, unheard].into_iter().flatten().min()
     }
 
     fn on_group_end(self: Arc<Self>) {

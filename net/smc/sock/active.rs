@@ -89,19 +89,17 @@ fn on_tcp_error(this: &Sock) {
     let (Some(conn), Some(e)) = (this.conn(), this.tcp.pending_err()) else {
         return;
     };
-    if this.tcp.state().is_closed() && !is_late(&conn, e) {
-        // The peer has ended TCP before the reset, but not the connection.
-        conn.kill(if e == EPIPE { ECONNRESET } else { e });
+    let is_closed = this.tcp.state().is_closed();
+    match e {
+        _ if !is_closed => {}
+        // The peer has closed TCP in order, and answered a later segment with a reset: the connection outlives that if
+        // the peer has it.
+        EPIPE if conn.with(|inner| inner.stream.is_heard()) => {}
+        EPIPE => conn.reset_unless_heard(),
+        _ => conn.kill(e),
     }
     // Only now, as a message of the peer that arrives before the abort looks at it, too.
     let _ = this.tcp.take_err();
-}
-
-/// Whether the connection over RDMA outlives an error of TCP. A peer that has closed TCP in order may answer later
-/// segments with a reset, which is EPIPE here. A peer that gave up the handshake does so too, but has no connection:
-/// nothing was ever received from it over RDMA.
-fn is_late(conn: &Conn, e: Error) -> bool {
-    e == EPIPE && conn.with(|inner| inner.stream.is_heard())
 }
 
 /// Copies the socket options to the connection that matter when data arrive.

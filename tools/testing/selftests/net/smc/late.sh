@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# A handshake that gets no processor in time, while others do: neither it nor they suffer.
+# What comes late: a handshake that gets no processor in time while others do, data that comes after the end of TCP.
+# Nobody suffers.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/broken.bash"
 
 PORT=7300
 
@@ -43,6 +45,59 @@ each_time() {
 	done
 }
 
+# reads_after_reset: accepts two connections, and reads from the second one, whose TCP asks for signs of life.
+reads_after_reset() {
+	timeout 60 python3 - "$IP_B" <<-'END'
+		import socket, sys
+		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		listener.bind((sys.argv[1], 7301))
+		listener.listen()
+		first, _ = listener.accept()
+		second, _ = listener.accept()
+		second.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+		second.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+		open('/tmp/accepted', 'w')
+		data = b''
+		while chunk := second.recv(65536):
+		    data += chunk
+		assert data == b'x' * 10000, len(data)
+	END
+}
+
+# closes_before_data: makes two connections of a group; on the second one sends and closes while RDMA packets get lost.
+closes_before_data() {
+	timeout 60 python3 - "$IP_B" <<-'END'
+		import os, socket, subprocess, sys, time
+		def connect():
+		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    client.connect((sys.argv[1], 7301))
+		    return client
+		first, second = connect(), connect()
+		while not os.path.exists('/tmp/accepted'):
+		    time.sleep(0.05)
+		subprocess.run(["bash", "-c", "lose 0 ip netns exec b"], check=True)
+		second.sendall(b'x' * 10000)
+		second.close()
+		time.sleep(2.5)
+		subprocess.run(["bash", "-c", "heal ip netns exec b"], check=True)
+		first.close()
+	END
+}
+
+# reset_overtakes: a host that keeps nothing of a closed TCP connection resets it when asked for a sign of life, while
+# the data are on their way over RDMA.
+reset_overtakes() {
+	local server code
+	export -f lose heal
+	rm -f /tmp/accepted
+	in_ns b bash -c "$(declare -f reads_after_reset); IP_B=$IP_B reads_after_reset" &
+	server=$!
+	await_port b 7301 && in_ns a bash -c "$(declare -f closes_before_data); IP_B=$IP_B closes_before_data"
+	code=$?
+	wait "$server" && [ $code = 0 ]
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -51,5 +106,7 @@ require "groups end soon" set_sysctl smcr_lgr_idle_time 1
 check "a server" serve
 check "a first contact is late, and connections join at once" each_time "$(scale 5 50)" busy late_first
 unserve
+require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
+check "data that a reset of TCP overtakes is read" reset_overtakes
 check "module unloads" within 20 unload_smc
 finish
