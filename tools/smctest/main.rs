@@ -26,6 +26,7 @@ mod failing;
 mod failover;
 mod family;
 mod flood;
+mod flooded;
 mod greet;
 mod handover;
 mod hold;
@@ -111,6 +112,8 @@ enum Command {
     Greet(greet::Arguments),
     /// Measure what many connections carry together
     Flood(flood::Arguments),
+    /// Close listeners while connections come to one without end; prints KTAP
+    Flooded,
     /// Measure kernel memory per idle connection
     Idle(idle::Arguments),
     /// Check that buffers count as memory of their sockets
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
         Command::Connrate(options) => connrate::run(context, options),
         Command::Greet(options) => greet::run(context, options),
         Command::Flood(options) => flood::run(context, options),
+        Command::Flooded => flooded::run(context),
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),
         Command::Handover => handover::run(context),

@@ -3,7 +3,8 @@
 # guest: um-debug
 # timeout: 200
 # mem: 3G
-# So many peers come that all handshakes of a namespace's listeners are taken: what else it does goes on.
+# So many peers come that all handshakes of a namespace's listeners are taken, or come without end: what else it
+# does goes on.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
@@ -14,8 +15,9 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
-require "long queues" in_ns b sysctl -qw net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
+require "long queues" in_ns b sysctl -qw net.core.somaxconn=65535 net.ipv4.tcp_max_syn_backlog=4096
 ulimit -n 8192
+suite "flooded" smctest flooded
 suite "crowded" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 150 \
 	crowded --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)"
 check "data is whole after that" smctest --expect smc integrity --mib 1
