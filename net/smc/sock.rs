@@ -425,11 +425,11 @@ impl TcpEvents for Sock {
     }
 }
 
-/// Where listeners work.
 /// `O_NONBLOCK` among the flags of a file.
 // CAST: a small number.
 const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
+/// Runs the work of all listeners.
 static LISTENERS: Global<OwnedWorkqueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
