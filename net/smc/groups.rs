@@ -315,7 +315,12 @@ pub(crate) fn link_as_client(ends: &TcpEnds, gid: Gid) -> Option<(Arc<LinkGroup>
         let params = &group.params;
         params.role == Role::Client && ends.may_join(params.role, &params.ends)
     });
-    of_peer.find_map(|group| Some((group.clone(), group.active_link_from(gid)?)))
+    of_peer.find_map(|group| {
+        Some((
+            group.clone(),
+            group.find_active(|link| link.port().gid == gid)?,
+        ))
+    })
 }
 
 /// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].

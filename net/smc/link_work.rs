@@ -33,6 +33,7 @@ use smc_proto::{
 
 use crate::lgr::{
     LinkGroup,
+    LinkRef,
     LINK_WORK, //
 };
 
@@ -111,7 +112,7 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     link.stop();
     group.note_given_up(&link);
     group.on_llc_link_down(idx);
-    let Some((on, _)) = group.active_link() else {
+    let Some(LinkRef { idx: on, .. }) = group.active_link() else {
         // The end of the group does the rest.
         return group.terminate_soon(End::LinkLost);
     };

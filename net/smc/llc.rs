@@ -51,6 +51,7 @@ use crate::{
     clock::now,
     lgr::{
         LinkGroup,
+        LinkRef,
         LlcState, //
     },
     link::LinkError, //
@@ -262,7 +263,8 @@ impl LinkGroup {
     /// For the same reason nothing is sent to a peer from which nothing arrives any more: soft RoCE receives nothing
     /// while its device is removed. The peer detects that by its tests of the link.
     fn send_delete_all(self: &Arc<Self>) {
-        let (Some(why), Some((idx, link))) = (self.terminating(), self.active_link()) else {
+        let (Some(why), Some(LinkRef { idx, link })) = (self.terminating(), self.active_link())
+        else {
             return;
         };
         self.run_llc(|llc, _, _| llc.delete_all(why, idx));

@@ -86,11 +86,11 @@ impl Conn {
     pub(super) fn look_at_unheard(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let until = inner.unheard_until?;
-        if !until.is_due(now) && !inner.stream.is_heard() {
+        let is_heard = inner.stream.is_heard();
+        if !is_heard && !until.is_due(now) {
             return Some(until);
         }
         inner.unheard_until = None;
-        let is_heard = inner.stream.is_heard();
         drop(inner);
         if !is_heard {
             self.kill(ECONNRESET);

@@ -202,8 +202,7 @@ fn reuse(
     let wanted = vlans.map(|vlan| Some(accepted.wanted(vlan?, ends)));
     let (reservation, wanted) = join::find_named(&wanted, session.tcp.netns_address())?;
     let named = reservation.group().named_link(&wanted);
-    let (idx, link) = named.ok_or(Reason::NoServerLink)?;
-    let at = LinkRef { idx, link };
+    let at = named.ok_or(Reason::NoServerLink)?;
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
         join::save_peer_rmbe(conn, &at, accepted.server())?;

@@ -138,7 +138,7 @@ pub(super) fn on_answer(
 }
 
 fn use_link_of(conn: &Conn, confirmed: &Confirmed) -> Result<(), Reason> {
-    let named = conn.group.link_of(|end| confirmed.is_on(end));
+    let named = conn.group.find_active(|link| confirmed.is_on(&link.end()));
     let named = named.ok_or(Reason::NoActiveLink)?;
     conn.use_link(&named)?;
     save_peer_rmbe(conn, &named, confirmed.client())

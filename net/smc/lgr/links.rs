@@ -14,7 +14,6 @@ use smc_proto::{
     conn::Cdc,
     id::{
         AlertToken,
-        Gid,
         LinkNum,
         Mac, //
     },
@@ -123,39 +122,25 @@ impl LinkGroup {
         self.links.inner.lock().slots.clone()
     }
 
-    /// Returns the first active link and its index. Does not sleep.
-    pub(crate) fn active_link(&self) -> Option<(LinkIdx, Arc<Link>)> {
+    /// Returns the first active link. Does not sleep.
+    pub(crate) fn active_link(&self) -> Option<LinkRef> {
         self.find_active(|_| true)
     }
 
-    /// Returns the first active link on another of our ports than the one with this GID, and its index. Does not sleep.
-    pub(crate) fn active_link_beside(&self, gid: Gid) -> Option<(LinkIdx, Arc<Link>)> {
-        self.find_active(|link| link.port().gid != gid)
-    }
-
-    /// Returns the first active link on our port with this GID. Does not sleep.
-    pub(crate) fn active_link_from(&self, gid: Gid) -> Option<LinkRef> {
-        let (idx, link) = self.find_active(|link| link.port().gid == gid)?;
-        Some(LinkRef { idx, link })
-    }
-
-    /// Returns the link that the server named, and its index. Does not sleep.
-    pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<(LinkIdx, Arc<Link>)> {
-        let idx = find::named_link(&self.ends(self.params.net), wanted)?;
-        Some((idx, self.link(idx)?))
-    }
-
-    /// Returns the first active link whose [`LinkEnd`] satisfies `is_meant`, and its index. Does not sleep.
-    pub(crate) fn link_of(&self, is_meant: impl Fn(&LinkEnd) -> bool) -> Option<LinkRef> {
-        let (idx, link) = self.find_active(|link| is_meant(&link.end()))?;
-        Some(LinkRef { idx, link })
-    }
-
-    fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<(LinkIdx, Arc<Link>)> {
+    /// Returns the first active link for which `is_meant` holds. Does not sleep.
+    pub(crate) fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<LinkRef> {
         let links = self.links();
         let mut active = links.present().filter(|(_, link)| link.is_active());
         let (idx, link) = active.find(|(_, link)| is_meant(link))?;
-        Some((idx, link.clone()))
+        let link = link.clone();
+        Some(LinkRef { idx, link })
+    }
+
+    /// Returns the link that the server named. Does not sleep.
+    pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<LinkRef> {
+        let idx = find::named_link(&self.ends(self.params.net), wanted)?;
+        let link = self.link(idx)?;
+        Some(LinkRef { idx, link })
     }
 
     /// Returns the numbers of the links that work, in the form of the LLC core. Does not sleep.

@@ -41,7 +41,10 @@ use crate::{
         Peer,
         PortGid, //
     },
-    lgr::LinkGroup,
+    lgr::{
+        LinkGroup,
+        LinkRef, //
+    },
     link::{
         Link,
         PeerQp,
@@ -316,7 +319,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
         return;
     }
     group.release();
-    if let Some((idx, link)) = group.active_link() {
+    if let Some(LinkRef { idx, link }) = group.active_link() {
         let end = group.local_end(idx, &link);
         group.run_llc(|llc, _, _| llc.offer_nothing(&end));
     }
@@ -324,15 +327,15 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
 
 /// Begins to offer a link; returns `None` if there is none to offer. The flow is held.
 fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
-    let (on, link) = group.active_link()?;
+    let LinkRef { idx: on, link } = group.active_link()?;
     let unused = port_beside(group, &link);
     let max_links = group.params.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
     // To the C module a port of ours that is offered again is new if the offer comes on a link of another port.
     let on = group
-        .active_link_beside(place.info.gid)
-        .map_or(on, |(other, _)| other);
+        .find_active(|link| link.port().gid != place.info.gid)
+        .map_or(on, |other| other.idx);
     let idx = group.spare_idx()?;
     let number = group.next_link_number()?;
     let new = make(group, idx, &place).ok()?;
@@ -355,7 +358,7 @@ fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
 
 /// Client: informs the server that it has a port for another link, if it has one.
 pub(super) fn invite(group: &Arc<LinkGroup>) {
-    let Some((on, link)) = group.active_link() else {
+    let Some(LinkRef { idx: on, link }) = group.active_link() else {
         return;
     };
     if let Some(port) = port_beside(group, &link) {

@@ -263,7 +263,7 @@ impl LinkGroup {
     /// write to them any more. The flow is held.
     fn delete_rkeys(self: &Arc<Self>, gone: &Gone) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
-        let idx = self.active_link().map(|(idx, _)| idx);
+        let idx = self.active_link().map(|at| at.idx);
         let known = gone.iter().flatten().filter(|rmb| rmb.is_known());
         let rtokens = known.filter_map(|rmb| rmb.rtoken(idx?));
         let mut count = 0;
