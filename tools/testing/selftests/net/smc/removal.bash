@@ -4,18 +4,6 @@
 
 . "$LIB"
 
-# What smctest ends with if it does not end by itself, and after a wrong byte.
-HUNG=124 WRONG_DATA=3
-
-# transfer_ends: the transfer in the background ends, in whatever way but with wrong data, and does not hang.
-transfer_ends() {
-	local code
-	wait "$transfer"
-	code=$?
-	echo "# the transfer ended with $code"
-	[ "$code" != "$HUNG" ] && [ "$code" != "$WRONG_DATA" ]
-}
-
 up_devices() {
 	add_rdma "$RDMA" a && add_rdma "$RDMA" b
 }
