@@ -208,6 +208,8 @@ pub struct Group {
     conns: usize,
     rmbs: Vec<Rmb>,
     last_token: AlertToken,
+    /// When the group's timer is due.
+    due: Option<Instant>,
 }
 
 struct Rmb {
@@ -367,6 +369,7 @@ impl Machine {
     fn on_timer(&mut self, net: &mut Wire) {
         let now = net.now();
         for g in 0..self.groups.len() {
+            self.groups[g].due.take_if(|due| due.is_due(now));
             let actions = self.groups[g].llc.on_timeout(now);
             self.act(g, actions, net);
         }

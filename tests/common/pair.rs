@@ -140,6 +140,8 @@ pub struct Pair {
     pub handovers: u32,
     /// How many times it did.
     pub handed_over: u32,
+    /// The ends treat each other as they treat a C module.
+    like_c: bool,
     pub steps: u64,
 }
 
@@ -147,11 +149,12 @@ impl Pair {
     pub fn new(seed: u64, client: Plan, server: Plan) -> Self {
         let mut rng = Rng::new(mix(seed));
         let slots = rng.between(1, 16) as usize;
+        let like_c = seed.is_multiple_of(2);
         let host = |plan: Plan, peer: Plan| {
             let mut stream = Stream::new(plan.rmbe);
             stream.establish(peer.rmbe);
             stream.set_oob_inline(plan.inline);
-            if seed % 2 == 0 {
+            if like_c {
                 stream.advertise_late();
             }
             Host::new(stream, plan)
@@ -169,13 +172,14 @@ impl Pair {
             failures: 0,
             handovers: 0,
             handed_over: 0,
+            like_c,
             steps: 0,
         }
     }
 
     /// Two machines with links of these kinds, which run what the C module does not.
     pub fn over(kinds: [Transport; 2], seed: u64, client: Plan, server: Plan) -> Self {
-        // Peers of an odd seed are none that are told late.
+        // Those of an odd seed are not like the C module.
         let mut pair = Self::new(seed | 1, client, server);
         pair.fabric.set_kinds(kinds);
         pair
@@ -276,14 +280,22 @@ impl Pair {
             }
         }
         for link in LINKS {
-            let used = self.hosts.iter().any(|host| host.link == link);
-            if !self.fabric.is_up(link) && !used {
+            if self.can_repair(link) {
                 actions.push(Action::Repair(link));
             } else if self.failures > 0 && self.fabric.is_up(link) && self.fabric.is_up(1 - link) {
                 actions.push(Action::Fail(link));
             }
         }
         actions
+    }
+
+    /// A C module adds a link by messages over the only other one, which come after the validations there.
+    fn can_repair(&self, link: usize) -> bool {
+        let is_used = self.hosts.iter().any(|host| host.link == link);
+        let may_validate = |host: &Host| host.transmit;
+        let is_early = self.like_c
+            && (self.hosts.iter().any(may_validate) || self.fabric.has_validation(1 - link));
+        !self.fabric.is_up(link) && !is_used && !is_early
     }
 
     fn act(&mut self, action: Action) {

@@ -316,6 +316,17 @@ impl Fabric {
         Some(cdc)
     }
 
+    /// Whether a validation was posted on a link, and not polled by the other end.
+    pub fn has_validation(&self, link: usize) -> bool {
+        self.qps[link].iter().any(|qp| {
+            let posted = qp.posted.iter().filter_map(|request| match request {
+                WorkRequest::Write { .. } => None,
+                WorkRequest::Send { cdc, .. } => Some(cdc),
+            });
+            posted.chain(&qp.received).any(Cdc::is_validation)
+        })
+    }
+
     /// The link fails now: some of what was posted is executed, some of that is acknowledged, and
     /// the rest is flushed.
     pub fn fail(&mut self, link: usize, rng: &mut Rng, memory: &mut [Memory; 2]) {

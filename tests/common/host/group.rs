@@ -48,7 +48,10 @@ use smc_proto::llc::{
     Params, //
 };
 use smc_proto::reason::Reason;
-use smc_proto::time::Duration;
+use smc_proto::time::{
+    Duration,
+    Instant, //
+};
 use smc_proto::wire::clc::{
     Limits,
     Release,
@@ -113,6 +116,7 @@ impl Machine {
             conns: 0,
             rmbs: Vec::new(),
             last_token: AlertToken(0),
+            due: None,
         });
         self.groups.len() - 1
     }
@@ -295,7 +299,15 @@ impl Machine {
             }
         }
         self.do_link_work(g, net);
-        if let Some(at) = self.groups.get(g).and_then(|group| group.llc.deadline()) {
+        self.arm_timer(g, net);
+    }
+
+    /// Each group has one timer at most, as in the module.
+    fn arm_timer(&mut self, g: usize, net: &mut Wire) {
+        let group = &mut self.groups[g];
+        let is_earlier = |at: &Instant| group.due.is_none_or(|due| *at < due);
+        if let Some(at) = group.llc.deadline().filter(is_earlier) {
+            group.due = Some(at);
             net.set_timer(self.side, at, 0);
         }
     }
