@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Seeded numbers (SplitMix64), and the loop over seeds.
 
+use std::hash::{
+    BuildHasher,
+    RandomState, //
+};
+
 /// A generator; equal seeds give equal numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -44,7 +49,8 @@ pub fn mix(value: u64) -> u64 {
 }
 
 /// Runs `test` for `count` seeds, `SMC_SEED_FACTOR` times as many, or the one in `SMC_SEED` (both from the
-/// environment). Prints the seed of the run that fails.
+/// environment). The first half is the same in each run, the other half is new: below 2^32, so that a test may count
+/// from a seed. Prints the seed of the run that fails.
 pub fn for_seeds(count: u64, test: impl Fn(u64)) {
     struct Announce(u64);
     impl Drop for Announce {
@@ -59,9 +65,16 @@ pub fn for_seeds(count: u64, test: impl Fn(u64)) {
         let value = std::env::var(name).ok()?;
         Some(value.parse::<u64>().expect("a seed or factor is a number"))
     };
-    let seeds = match number("SMC_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..count * number("SMC_SEED_FACTOR").unwrap_or(1),
+    let seeds: Vec<u64> = match number("SMC_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let count = count * number("SMC_SEED_FACTOR").unwrap_or(1);
+            let known = count.div_ceil(2);
+            let mut new = Rng::new(RandomState::new().hash_one(count));
+            (0..known)
+                .chain((known..count).map(|_| new.next() >> 32))
+                .collect()
+        }
     };
     for seed in seeds {
         let announce = Announce(seed);

@@ -5,7 +5,6 @@
 //! `prepared` (copied from the application), and `fin` (completed) <= `sent`. Positions apply to both rings: the peer's
 //! RMBE from 0 on, the send buffer from `base` on. The latter moves each time a buffer is attached, so that short
 //! exchanges stay in its first, cached bytes. The two rings need neither the same size nor the same phase.
-//! first, cached bytes of it. The two rings need neither the same size nor the same phase.
 
 use core::num::NonZeroU64;
 
