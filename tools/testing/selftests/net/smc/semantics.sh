@@ -16,7 +16,7 @@ suite "TCP" smctest --family tcp semantics
 suite "SMC" smctest --expect smc semantics --module "$MODULE"
 suite "IPPROTO_SMC" smctest --family ipproto --expect smc semantics --module "$MODULE"
 suite "TCP_ULP" smctest --family ulp --expect smc semantics --module "$MODULE" --race "$(scale 2 60)"
-suite "TCP_ULP over IPv6" smctest6 --family ulp semantics --module "$MODULE" --only "converted"
-suite "SMC over IPv6" smctest6 semantics --module "$MODULE"
+suite "TCP_ULP over IPv6" smctest6 --family ulp --expect smc semantics --module "$MODULE" --only "converted"
+suite "SMC over IPv6" smctest6 --expect smc semantics --module "$MODULE"
 check "module unloads" within 20 unload_smc
 finish
