@@ -91,6 +91,11 @@ impl Ending {
         )
     }
 
+    /// Returns whether the peer reset the connection, as it does after a close with a linger time of zero.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.error == Some(Errno::ECONNRESET)
+    }
+
     fn to_bytes(&self) -> [u8; 44] {
         let mut bytes = [0; 44];
         let error = self.error.map_or(0, |error| error.0);
