@@ -7,18 +7,17 @@
 //! which [`Pair::run`] reports.
 
 mod app;
+mod receive;
 
 use std::collections::BTreeSet;
 
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
-    Cdc,
     CdcHold,
     Effects,
     Fault,
     Handover,
     Recv,
-    RxVerdict,
     SendError,
     SendHow,
     Stream, //
@@ -512,69 +511,6 @@ impl Pair {
             // Who still reads it fails.
             let buffer = host.buffer.take().expect("attached");
             self.memory[side.index()].sndbufs[buffer] = Vec::new();
-        }
-    }
-
-    fn message(&mut self, side: Side, link: usize) {
-        let Some(cdc) = self.fabric.poll_message(side, link) else {
-            return;
-        };
-        // The peer's messages say what it has of ours.
-        if self.rng.one_in(2) {
-            self.tell(side, link);
-        }
-        let closes = cdc.is_validation() && self.give_up(side, &cdc);
-        let host = self.host(side);
-        match host.cdc_hold.filter(&cdc, &mut host.stream, closes) {
-            RxVerdict::Deliver => self.deliver(side, &cdc),
-            RxVerdict::Hold => {}
-            RxVerdict::HoldAndFlush => host.drain = true,
-        }
-    }
-
-    /// Takes the links down that a validation names, as far as they are still there.
-    fn give_up(&mut self, side: Side, cdc: &Cdc) -> bool {
-        let mut is_any = false;
-        for link in LINKS {
-            let is_named = cdc.names().contains(&self.fabric.number(link));
-            if is_named && !self.fabric.is_stopped(side, link) {
-                is_any = true;
-                if self.fabric.is_up(link) {
-                    self.fabric.fail(link, &mut self.rng, &mut self.memory);
-                }
-            }
-        }
-        is_any
-    }
-
-    /// Takes all that arrived by any link, as the module does when a message of the peer is missing.
-    fn drain(&mut self, side: Side) {
-        let host = self.host(side);
-        host.drain = false;
-        host.cdc_hold.begin_flush();
-        for link in LINKS {
-            if !self.fabric.is_up(link) {
-                self.stop(side, link);
-            }
-            while self.fabric.next_message(side, link).is_some() {
-                self.message(side, link);
-            }
-        }
-        for cdc in self.host(side).cdc_hold.release().into_iter().flatten() {
-            self.deliver(side, &cdc);
-        }
-    }
-
-    pub fn deliver(&mut self, side: Side, cdc: &Cdc) {
-        match self.host(side).stream.on_cdc(cdc) {
-            Ok(fx) => self.apply(side, fx),
-            Err(fault) => {
-                let host = self.host(side);
-                host.fault = Some(fault);
-                host.transmit |= host.stream.abort().transmit;
-                host.reader_awake = true;
-                host.writer_awake = true;
-            }
         }
     }
 
