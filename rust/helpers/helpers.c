@@ -9,6 +9,7 @@
 #include "genl.c"
 #include "ib.c"
 #include "kthread.c"
+#include "module.c"
 #include "moduleparam.c"
 #include "net.c"
 #include "nsproxy.c"

@@ -226,7 +226,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         leaks: true,
         trouble: Vec::new(),
         shortage: false,
-        bounced: false,
+        extras: Vec::new(),
     };
     let mut ask = Ask::read(&script)?.unwrap_or(default);
     ask.flavour = args.flavour.unwrap_or(ask.flavour);
@@ -244,8 +244,8 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         host::build_tools(dirs)?;
     }
     let mut env = module::peers(dirs, &tools, &kernel, ask.cast)?;
-    if ask.bounced {
-        env.extend(module::bounced(dirs, &tools, &kernel)?);
+    for extra in &ask.extras {
+        env.extend(module::extra(dirs, &tools, &kernel, *extra)?);
     }
     let play = Play {
         script,

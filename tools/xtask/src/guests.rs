@@ -38,6 +38,15 @@ pub(crate) enum Cast {
     Pair(Which, Which),
 }
 
+/// What a script needs beside the modules, built when the first one asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Extra {
+    /// DMA mappings that need synchronisation.
+    Bounced,
+    /// The module as an administrator installs it.
+    Installed,
+}
+
 /// The requirements in a script's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
@@ -52,8 +61,7 @@ pub(crate) struct Ask {
     pub(crate) trouble: Vec<String>,
     /// Whether allocations fail, so that the kernel's messages about that are expected.
     pub(crate) shortage: bool,
-    /// Whether to run again with DMA mappings that need synchronisation.
-    pub(crate) bounced: bool,
+    pub(crate) extras: Vec<Extra>,
 }
 
 impl Ask {
@@ -90,6 +98,15 @@ impl Ask {
             .context("cpus: a number wanted")?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
+        let mut extras = Vec::new();
+        for (name, value, extra) in [
+            ("dma", "bounced", Extra::Bounced),
+            ("modules", "installed", Extra::Installed),
+        ] {
+            if flag(name, value)? {
+                extras.push(extra);
+            }
+        }
         Ok(Some(Self {
             flavour,
             cast,
@@ -103,7 +120,7 @@ impl Ask {
                 .map(str::to_owned)
                 .collect(),
             shortage: flag("memory", "short")?,
-            bounced: flag("dma", "bounced")?,
+            extras,
         }))
     }
 }

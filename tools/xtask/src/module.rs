@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::guests::{Cast, Which};
+use crate::guests::{Cast, Extra, Which};
 use crate::kernel::Kernel;
 use crate::run::{lock, output, run};
 use crate::toolchain::Toolchain;
@@ -95,13 +95,34 @@ pub(crate) fn peers(
     built.into_iter().collect()
 }
 
-/// Returns the environment for a script with DMA mappings that need synchronisation: our module,
-/// which must have been built before, and the one that creates such mappings.
-pub(crate) fn bounced(
+/// Makes what scripts need beside our module, which must have been built before. Returns the environment for them.
+pub(crate) fn extra(
     dirs: &Dirs,
     tools: &Toolchain,
     kernel: &Kernel,
+    extra: Extra,
 ) -> Result<Vec<(String, String)>> {
+    match extra {
+        Extra::Bounced => bounced(dirs, tools, kernel),
+        Extra::Installed => installed(dirs, tools, kernel),
+    }
+}
+
+/// Installs the module below folders of their own.
+fn installed(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(String, String)>> {
+    let mo = dirs.out(kernel.flavour.name());
+    let out = mo.join("installed");
+    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/scratch-install"));
+    cmd.arg(&kernel.dir).arg(&mo).arg(&out);
+    output(&mut cmd).context("the module cannot be installed")?;
+    Ok(vec![(
+        "INSTALLED".to_owned(),
+        out.to_string_lossy().into_owned(),
+    )])
+}
+
+/// Builds the module that creates DMA mappings which need synchronisation, and ours with it.
+fn bounced(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(String, String)>> {
     let mo = dirs.out(kernel.flavour.name());
     let out = mo.join("bounced");
     let mut cmd = tools.script(&dirs.repo.join("tools/kernel/bounce/build"));

@@ -33,6 +33,7 @@ const BUILD: &[&str] = &[
 
 /// Packages for the guests.
 const GUEST: &[&str] = &[
+    "dkms",
     "ethtool",
     "ibverbs-providers",
     "ibverbs-utils",

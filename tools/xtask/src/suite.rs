@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::guests::{Ask, Cast, Play};
+use crate::guests::{Ask, Cast, Extra, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
 use crate::module::{self, Noise};
 use crate::run;
@@ -246,9 +246,8 @@ struct Set {
     module: Result<PathBuf, String>,
     /// Environment variables with the modules of peers.
     peers: HashMap<Cast, Vec<(String, String)>>,
-    /// Environment variables for DMA mappings that need synchronisation, once a script required
-    /// them.
-    bounced: Option<Vec<(String, String)>>,
+    /// Environment variables with what scripts needed beside that.
+    extras: HashMap<Extra, Vec<(String, String)>>,
 }
 
 /// Runs scripts; builds kernels and modules when the first script needs them.
@@ -298,8 +297,11 @@ impl Stage<'_> {
             let peers = module::peers(dirs, tools, &set.kernel, ask.cast)?;
             set.peers.insert(ask.cast, peers);
         }
-        if ask.bounced && set.bounced.is_none() {
-            set.bounced = Some(module::bounced(dirs, tools, &set.kernel)?);
+        for extra in &ask.extras {
+            if !set.extras.contains_key(extra) {
+                let env = module::extra(dirs, tools, &set.kernel, *extra)?;
+                set.extras.insert(*extra, env);
+            }
         }
         Ok(true)
     }
@@ -310,8 +312,8 @@ impl Stage<'_> {
         let set = self.sets.get(&ask.flavour).context("no such kernel")?;
         let mut env = self.env();
         env.extend(set.peers.get(&ask.cast).into_iter().flatten().cloned());
-        if ask.bounced {
-            env.extend(set.bounced.iter().flatten().cloned());
+        for extra in &ask.extras {
+            env.extend(set.extras.get(extra).into_iter().flatten().cloned());
         }
         let play = Play {
             script: script.to_path_buf(),
@@ -347,7 +349,7 @@ impl Stage<'_> {
                     kernel,
                     module: Err(String::new()),
                     peers: HashMap::new(),
-                    bounced: None,
+                    extras: HashMap::new(),
                 },
             );
         }

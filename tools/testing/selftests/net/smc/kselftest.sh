@@ -23,13 +23,6 @@ install_tests() {
 		KHDR_INCLUDES= INSTALL_PATH=$INSTALLED install >/tmp/install.log 2>&1 || { cat /tmp/install.log; return 1; }
 }
 
-# have_folder: /lib/modules, also on a machine that has none, whose files cannot be changed from here.
-have_folder() {
-	[ -d /lib/modules ] && return
-	mkdir /tmp/usr.lib /tmp/lib && mount --bind /usr/lib /tmp/usr.lib && ln -s /tmp/usr.lib/* /tmp/lib &&
-		mkdir /tmp/lib/modules && mount --bind /tmp/lib /usr/lib
-}
-
 # install_modules: this kernel's, and ours, as a machine has them.
 install_modules() {
 	local release module
@@ -38,8 +31,8 @@ install_modules() {
 	for module in $RDMA_MODULES drivers/infiniband/sw/siw/siw; do
 		[ ! -e "$KMODS/$module.ko" ] || install -D -m 644 "$KMODS/$module.ko" "$modules/kernel/$module.ko" || return
 	done
-	install -D -m 644 "$SMC_KO" "$modules/updates/smc.ko" && depmod -b /tmp/modules "$release" 2>/dev/null &&
-		have_folder && mount --bind /tmp/modules/lib/modules /lib/modules
+	install -D -m 644 -t "$modules/updates" "${SMC_KO%/*}"/smc{,_diag}.ko && depmod -b /tmp/modules "$release" &&
+		lib_modules /tmp/modules
 }
 
 # runs SCRIPT: under kselftest, without what our runner sets.

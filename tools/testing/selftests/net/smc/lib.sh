@@ -50,6 +50,16 @@ load_rdma() {
 	done
 }
 
+# lib_modules ROOT: /lib/modules is that of this root, also on a machine that has none, whose files cannot be changed
+# from here.
+lib_modules() {
+	if [ ! -d /lib/modules ]; then
+		mkdir /tmp/usr.lib /tmp/lib && mount --bind /usr/lib /tmp/usr.lib && ln -s /tmp/usr.lib/* /tmp/lib &&
+			mkdir /tmp/lib/modules && mount --bind /tmp/lib /usr/lib || return
+	fi
+	mount --bind "$1/lib/modules" /lib/modules
+}
+
 # load_siw: soft iWARP.
 load_siw() {
 	grep -q '^siw ' /proc/modules || insmod "$KMODS/drivers/infiniband/sw/siw/siw.ko"
