@@ -131,11 +131,7 @@ impl Conn {
         match outcome.ack_request {
             None => {}
             Some((AckRequest::Now, link)) => link.request_ack(),
-            Some((AckRequest::Later, link)) => {
-                if let Some(at) = link.schedule_ack_request() {
-                    self.group.arm_timer_at(at);
-                }
-            }
+            Some((AckRequest::Later, link)) => self.group.request_ack_later(&link),
         }
         self.ask_echo(outcome.echo);
         outcome.freed_on

@@ -188,6 +188,8 @@ fn first_contact(
         peer_port: accepted.listener(),
         is_cancelled: &|| session.clc.tcp_activity() != TcpActivity::None,
     })?;
+    // The first message may be overlooked: see `link::transport::iwarp::connect`.
+    conn.group.request_ack_later(link);
     first_contact::finish(&mut session.clc, conn, path, grace)
 }
 

@@ -185,6 +185,8 @@ fn first_contact(
     })?;
     first_contact::register_rmb(conn)?;
     let grace = first_contact::begin(&session.clc, conn);
+    // The first message may be overlooked: see `link::transport::iwarp::connect`.
+    group.request_ack_later(link);
     first_contact::finish(&mut session.clc, conn, path, grace)
 }
 

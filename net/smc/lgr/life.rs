@@ -35,7 +35,10 @@ use super::{
     LgrConn,
     LinkGroup, //
 };
-use crate::clock::now;
+use crate::{
+    clock::now,
+    link::Link, //
+};
 
 /// The longest time that the end of a group waits until its last messages are sent.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -146,6 +149,13 @@ impl LinkGroup {
     pub(crate) fn arm_timer_at(&self, at: Instant) {
         self.due_by(at);
         self.scheduler.arm_timer(at.saturating_since(now()));
+    }
+
+    /// Schedules a request for an acknowledgement of what was sent on `link` by then, if it needs that. Does not sleep.
+    pub(crate) fn request_ack_later(&self, link: &Link) {
+        if let Some(at) = link.schedule_ack_request() {
+            self.arm_timer_at(at);
+        }
     }
 
     fn due_by(&self, at: Instant) {

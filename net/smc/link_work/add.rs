@@ -300,6 +300,10 @@ pub(super) fn connect(group: &Arc<LinkGroup>, idx: LinkIdx, peer: &NewLink) {
     });
     let result = result.map_err(|_| Reason::LinkNotReady);
     group.run_llc(|llc, _, now| llc.on_link_prepared(idx, result, now));
+    if let Some(link) = group.link(idx) {
+        // The first message may be overlooked: see `link::transport::iwarp::connect`.
+        group.request_ack_later(&link);
+    }
 }
 
 /// Client: brings the new link up after the server's CONFIRM LINK.

@@ -3,6 +3,10 @@
 //! The TCP connection between the two queue pairs of a link (`Documentation/iwarp.md`). The client of the group listens
 //! for it, and the server is the initiator, as the initiator must send first (RFC 5044 section 7.1.3). If the server
 //! cannot connect in a first contact, the client does, and sends a credit update at once.
+//!
+//! Soft iWARP hands its TCP connection to the queue pair only after it has sent the MPA reply (`siw_accept`). Of data
+//! that arrives before, it learns with the data that follows. So who connected requests an acknowledgement soon after
+//! its first message, by a credit update if nothing was heard until then.
 
 use core::net::{
     IpAddr,
