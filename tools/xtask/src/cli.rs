@@ -227,6 +227,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         trouble: Vec::new(),
         shortage: false,
         extras: Vec::new(),
+        is_b_killed: false,
     };
     let mut ask = Ask::read(&script)?.unwrap_or(default);
     ask.flavour = args.flavour.unwrap_or(ask.flavour);

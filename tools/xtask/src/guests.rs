@@ -5,14 +5,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
 use nix::fcntl::Flock;
 
 use crate::dirs::Dirs;
 use crate::kernel::{Flavour, Kernel};
 use crate::run::lock;
-use crate::vm::{self, Guest, Outcome, Wire};
+use crate::vm::{self, Fate, Guest, Outcome, Power, Wire};
 
 /// Which module a guest loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +62,8 @@ pub(crate) struct Ask {
     /// Whether allocations fail, so that the kernel's messages about that are expected.
     pub(crate) shortage: bool,
     pub(crate) extras: Vec<Extra>,
+    /// Whether guest b of a pair is to be killed by guest a.
+    pub(crate) is_b_killed: bool,
 }
 
 impl Ask {
@@ -88,6 +90,11 @@ impl Ask {
             return Ok(None);
         };
         let (flavour, cast) = cast(guest)?;
+        let is_b_killed = flag("killed", "b")?;
+        ensure!(
+            !is_b_killed || cast != Cast::One,
+            "killed: there is no guest b"
+        );
         let timeout = field("timeout")
             .unwrap_or("120")
             .parse()
@@ -121,6 +128,7 @@ impl Ask {
                 .collect(),
             shortage: flag("memory", "short")?,
             extras,
+            is_b_killed,
         }))
     }
 }
@@ -175,18 +183,23 @@ impl Play<'_> {
             )?]),
             Cast::Pair(left, right) => {
                 let (a, b) = Wire::pair()?;
-                let a = self.guest(
+                let mut a = self.guest(
                     dirs,
                     &format!("{}-a", self.name()),
                     &share,
                     Some(("a", left, a)),
                 );
-                let b = self.guest(
+                let mut b = self.guest(
                     dirs,
                     &format!("{}-b", self.name()),
                     &share,
                     Some(("b", right, b)),
                 );
+                let power = Power::default();
+                if self.ask.is_b_killed {
+                    a.fate = Some(Fate::Survivor(&power));
+                    b.fate = Some(Fate::Victim(&power));
+                }
                 let (a, b) = std::thread::scope(|s| {
                     let other = s.spawn(|| vm::run(dirs, &b));
                     (vm::run(dirs, &a), other.join())
@@ -267,6 +280,7 @@ impl Play<'_> {
             shortage: self.ask.shortage,
             timeout: self.ask.timeout,
             wire: role.map(|(_, _, wire)| wire),
+            fate: None,
             share: share.to_path_buf(),
             echo: self.echo,
         }
@@ -312,6 +326,9 @@ mod tests {
             (ask.timeout.as_secs(), ask.cpus, ask.mem.as_str()),
             (60, 3, "1G")
         );
+        assert!(!ask.is_b_killed);
+        let ask = Ask::parse("# guest: pair(ours,ours)\n# killed: b\n");
+        assert!(ask.unwrap().unwrap().is_b_killed);
         assert_eq!(
             Ask::parse("#!/bin/sh\n# guest: x86_64\n")
                 .unwrap()
@@ -331,5 +348,7 @@ mod tests {
         assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
         assert!(Ask::parse("# guest: um\n# dma: coherent\n").is_err());
         assert!(Ask::parse("# guest: um\n# memory: plenty\n").is_err());
+        assert!(Ask::parse("# guest: um\n# killed: b\n").is_err());
+        assert!(Ask::parse("# guest: pair(ours,c)\n# killed: a\n").is_err());
     }
 }

@@ -379,7 +379,7 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
             .failed
             .extend(report.failed.iter().map(|line| format!("{name}: {line}")));
         let mut complaints = outcome.complaints();
-        complaints.extend(report.gap());
+        complaints.extend(outcome.gap());
         if !complaints.is_empty() {
             tally
                 .failed

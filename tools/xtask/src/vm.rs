@@ -4,6 +4,7 @@
 
 mod console;
 mod init;
+mod power;
 mod qemu;
 mod scan;
 mod uml;
@@ -19,6 +20,7 @@ use crate::kernel::{Flavour, Kernel};
 use crate::ktap::Report;
 
 pub(crate) use console::stop_all;
+pub(crate) use power::{Fate, Power};
 
 /// A guest to be run.
 pub(crate) struct Guest<'a> {
@@ -40,6 +42,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) shortage: bool,
     /// A network link to another guest.
     pub(crate) wire: Option<Wire>,
+    /// What the guest has to do with a power loss, if one is planned.
+    pub(crate) fate: Option<Fate<'a>>,
     /// A directory that the guest may write to, as `$OUT`; guests of one script share it.
     pub(crate) share: PathBuf,
     /// Whether the script's output is printed to the terminal, too.
@@ -64,11 +68,23 @@ impl Wire {
     }
 }
 
+/// Whether a guest was killed by the other one of its pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Killed {
+    /// No, nor was it to be.
+    No,
+    /// Yes, as planned.
+    AsPlanned,
+    /// No, though it was to be.
+    Spared,
+}
+
 /// The outcome of a run.
 pub(crate) struct Outcome {
     /// The script's exit code; `None` if the guest crashed or was stopped before.
     pub(crate) exit: Option<i32>,
     pub(crate) timed_out: bool,
+    pub(crate) killed: Killed,
     /// The test results of the script.
     pub(crate) report: Report,
     /// Lines of the kernel log that indicate an error.
@@ -85,14 +101,30 @@ impl Outcome {
             _ if self.timed_out => {
                 all.push(format!("stopped after {} s: timeout", self.took.as_secs()))
             }
+            None if self.killed == Killed::AsPlanned => {}
             None => all.push("the guest ended before its script did".to_owned()),
             Some(0) => {}
             // The failed tests are reported separately.
             Some(_) if !self.report.failed.is_empty() => {}
             Some(code) => all.push(format!("the script ended with exit code {code}")),
         }
+        match self.killed {
+            Killed::Spared => all.push("the guest was to be killed, and was not".to_owned()),
+            Killed::AsPlanned if self.exit.is_some() => {
+                all.push("the script had ended before the guest was killed".to_owned());
+            }
+            Killed::AsPlanned | Killed::No => {}
+        }
         all.extend(self.trouble.iter().map(|line| format!("kernel: {line}")));
         all
+    }
+
+    /// Returns what is wrong with the report as a whole, if anything; a guest that is killed cannot complete it.
+    pub(crate) fn gap(&self) -> Option<String> {
+        match self.killed {
+            Killed::AsPlanned => None,
+            Killed::No | Killed::Spared => self.report.gap(),
+        }
     }
 }
 
@@ -123,5 +155,35 @@ fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine>
     match guest.kernel.flavour {
         Flavour::Um | Flavour::UmDebug => uml::machine(guest, &run, &init, interactive),
         Flavour::X86 => qemu::machine(dirs, guest, &init, interactive),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(exit: Option<i32>, killed: Killed, results: &str) -> usize {
+        let mut report = Report::default();
+        results.lines().for_each(|line| report.take(line));
+        let outcome = Outcome {
+            exit,
+            timed_out: false,
+            killed,
+            report,
+            trouble: Vec::new(),
+            took: Duration::ZERO,
+            log: PathBuf::new(),
+        };
+        outcome.complaints().len() + usize::from(outcome.gap().is_some())
+    }
+
+    #[test]
+    fn a_guest_may_die_as_planned_only() {
+        assert_eq!(complaints(None, Killed::AsPlanned, "ok 1 a"), 0);
+        assert_eq!(complaints(None, Killed::No, "ok 1 a\n1..1"), 1);
+        assert_eq!(complaints(Some(0), Killed::AsPlanned, "ok 1 a\n1..1"), 1);
+        assert_eq!(complaints(Some(0), Killed::Spared, "ok 1 a\n1..1"), 1);
+        assert_eq!(complaints(Some(0), Killed::No, "ok 1 a\n1..1"), 0);
+        assert_eq!(complaints(Some(0), Killed::No, "ok 1 a"), 1);
     }
 }

@@ -15,8 +15,9 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
+use super::power::Fate;
 use super::scan::Scan;
-use super::{Guest, Machine, Outcome};
+use super::{Guest, Killed, Machine, Outcome, Power};
 use crate::dirs::Dirs;
 use crate::ktap::Report;
 use crate::run::show;
@@ -75,9 +76,18 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     let log = dirs.logs().join(format!("{}.log", guest.name));
     let mut watch = Watch::new(guest, File::create(&log)?)?;
     let start = Instant::now();
+    let own = guest.fate.and_then(Fate::own);
     let mut running = Running::start(&mut machine)?;
+    if let Some(power) = own {
+        power.on(running.group);
+    }
     let lines = lines(&mut running.child)?;
     let timed_out = watch.follow(&lines, start, guest)?;
+    let killed = match own.map(Power::off) {
+        None => Killed::No,
+        Some(true) => Killed::AsPlanned,
+        Some(false) => Killed::Spared,
+    };
     drop(running);
     // Output that was in transit when the guest ended.
     for line in lines.try_iter() {
@@ -93,7 +103,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
             .trouble
             .push("(the log does not say that the script began)".to_owned());
     }
-    if watch.exit.is_none() && !timed_out {
+    if watch.exit.is_none() && !timed_out && killed != Killed::AsPlanned {
         watch
             .trouble
             .extend(watch.last.iter().map(|l| format!("(last) {l}")));
@@ -101,6 +111,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     Ok(Outcome {
         exit: watch.exit,
         timed_out,
+        killed,
         report: watch.report,
         trouble: watch.trouble,
         took: start.elapsed(),
@@ -146,7 +157,9 @@ fn read(from: impl Read + Send + 'static, to: Sender<String>) {
 }
 
 /// The state of a monitored guest.
-struct Watch {
+struct Watch<'a> {
+    /// The guest that this one may have killed.
+    peer: Option<&'a Power>,
     scan: Scan,
     log: File,
     echo: bool,
@@ -159,9 +172,10 @@ struct Watch {
     last: Vec<String>,
 }
 
-impl Watch {
-    fn new(guest: &Guest<'_>, log: File) -> Result<Self> {
+impl<'a> Watch<'a> {
+    fn new(guest: &Guest<'a>, log: File) -> Result<Self> {
         Ok(Self {
+            peer: guest.fate.and_then(Fate::peer),
             scan: Scan::new(guest.shortage)?,
             log,
             echo: guest.echo,
@@ -198,6 +212,11 @@ impl Watch {
         if let Some(said) = line.strip_prefix("smc-vm: ") {
             if let Some(code) = said.strip_prefix("exit ") {
                 self.exit = code.trim().parse().ok();
+            }
+            if said.trim() == "kill peer" && !self.peer.is_some_and(Power::cut) {
+                self.trouble.push(
+                    "(asks for a guest to be killed that is not to be, or is not there)".to_owned(),
+                );
             }
             self.ended |= said.trim() == "end";
             return Ok(());
