@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -13,6 +12,7 @@ use anyhow::bail;
 use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
+use smc_tools::view::Module;
 
 use crate::context::CALL_TIMEOUT;
 
@@ -104,35 +104,17 @@ fn sent(device: &str) -> Result<u64> {
     Ok(text.trim().parse()?)
 }
 
-/// Returns the device of each reliable queue pair in state RTS.
+/// Returns the device of each link that its group uses. A queue pair that can send is no link yet: it still has to be
+/// confirmed, by way of the other links.
 fn links() -> Result<Vec<String>> {
-    let output = Command::new("rdma")
-        .args(["resource", "show", "qp"])
-        .output()?;
-    ensure!(output.status.success(), "rdma: {}", output.status);
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(ready_device).collect())
-}
-
-/// Parses a line such as `link rxe0/1 lqpn 18 rqpn 17 type RC state RTS`.
-fn ready_device(line: &str) -> Option<String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let has = |key, value| words.windows(2).any(|pair| pair == [key, value]);
-    let (device, _) = words.get(1)?.split_once('/')?;
-    (has("type", "RC") && has("state", "RTS")).then(|| device.to_owned())
+    let links = Module::open()?.links().context("the list of links")?;
+    let active = links.into_iter().filter(|(_, link)| link.state == "active");
+    Ok(active.map(|(_, link)| link.device).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_with_a_queue_pair_that_can_send_has_a_link() {
-        let line = "link rxe_a/1 lqpn 18 rqpn 17 type RC state RTS rq-psn 1 comm [smc]";
-        assert_eq!(ready_device(line).as_deref(), Some("rxe_a"));
-        assert_eq!(ready_device("link rxe_a/1 lqpn 18 type RC state ERR"), None);
-        assert_eq!(ready_device("link rxe_a/1 lqpn 1 type GSI state RTS"), None);
-    }
 
     #[test]
     fn each_device_needs_one_link() {

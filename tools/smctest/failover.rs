@@ -5,35 +5,25 @@
 //! Each sends a stream that the server echoes, and both ends compare it byte by byte: no data may
 //! be lost, duplicated or reordered, and no connection may end. The caller provides the commands
 //! that take links down and up.
-//! bring it back are the caller's.
 
-use std::io::Write;
+mod talk;
+
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::ensure;
-use anyhow::Context as _;
 use anyhow::Result;
-use smc_user::Socket;
 
 use crate::context::Context;
-use crate::data::Check;
-use crate::data::Random;
-use crate::data::Stream;
 use crate::fabric::Fabric;
-use crate::job::Job;
-use crate::netns;
 use crate::server::Mode;
 use crate::server::Server;
-
-/// Bytes per send.
-const PIECE: usize = 8192;
+use talk::Style;
+use talk::Talk;
 
 /// Time for data that arrived before the link failure to be read, and for the failure to affect all
 /// connections.
@@ -56,6 +46,11 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 150)]
     pause: u64,
 
+    /// Send without pauses: connections in turn read all the time, read in bursts so that all rings fill and both ends
+    /// block, send urgent data (in line), and send by splice
+    #[arg(long)]
+    saturate: bool,
+
     /// A bash command that takes a link away; several are used in turn
     #[arg(long, value_name = "COMMAND", required = true)]
     lose: Vec<String>,
@@ -68,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICES")]
     linked: Vec<String>,
 
-    /// Seconds after a loss within which all connections transfer again
+    /// Seconds after a loss within which all connections transfer again, and the most that one may be without data
     #[arg(long, default_value_t = 15)]
     within: u64,
 
@@ -86,14 +81,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     );
     let server = Server::start(context, Mode::Spawn)?;
     let talks = (0..arguments.connections)
-        .map(|_| Talk::open(context))
+        .map(|number| Talk::open(context, style(arguments, number)))
         .collect::<Result<Vec<_>>>()?;
     let fabric = Fabric::new(&arguments.linked);
     let is_over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
-        let (is_over, pause) = (&is_over, Duration::from_millis(arguments.pause));
+        let is_over = &is_over;
         for talk in &talks {
-            scope.spawn(move || talk.watch(talk.send(pause, is_over)));
+            scope.spawn(move || talk.watch(talk.send(is_over)));
             scope.spawn(move || talk.watch(talk.receive()));
         }
         let result = fabric.await_links().and_then(|()| {
@@ -121,11 +116,24 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// How a connection sends and reads.
+fn style(arguments: &Arguments, number: u64) -> Style {
+    match (arguments.saturate, number % 4) {
+        (false, _) => Style::Paced(Duration::from_millis(arguments.pause)),
+        (true, 0) => Style::Steady,
+        (true, 1) => Style::Bursts,
+        (true, 2) => Style::Urgent,
+        (true, _) => Style::Splice,
+    }
+}
+
 /// Durations after a link failure.
 struct Times {
+    /// The longest that a connection was without data.
+    stall: Duration,
     /// Until all connections transferred data again.
     on: Duration,
-    /// From the repair until there was a link on each device again.
+    /// From the beginning of the repair until there was a link on each device again.
     back: Duration,
 }
 
@@ -146,16 +154,23 @@ fn lose_once(
         ensure!(
             settled.elapsed() < within,
             "nothing comes back on connection {} after: {lose}",
-            talk.seed
+            talk.seed()
         );
         thread::sleep(LOOK);
     }
     let longest = talks.iter().map(Talk::pause).max_by_key(|pause| pause.len);
-    let end = longest.and_then(|pause| pause.end).unwrap_or(start);
-    shell(restore)?;
+    let longest = longest.unwrap_or_default();
+    let end = longest.end.unwrap_or(start);
+    ensure!(
+        longest.len <= within,
+        "a connection was without data for {} ms after: {lose}",
+        longest.len.as_millis()
+    );
     let restored = Instant::now();
+    shell(restore)?;
     fabric.await_links()?;
     Ok(Times {
+        stall: longest.len,
         on: end.saturating_duration_since(start),
         back: restored.elapsed(),
     })
@@ -168,10 +183,7 @@ fn shell(command: &str) -> Result<()> {
 }
 
 fn report(talks: &[Talk], times: &[Times]) -> Result<()> {
-    let checked: u64 = talks
-        .iter()
-        .map(|talk| talk.received.load(Ordering::Relaxed))
-        .sum();
+    let checked: u64 = talks.iter().map(Talk::received).sum();
     let broken = talks.iter().filter(|talk| talk.is_broken()).count();
     println!(
         "# failover: {} losses, {} connections, {} KiB came back and were compared, {broken} broken",
@@ -182,6 +194,10 @@ fn report(talks: &[Talk], times: &[Times]) -> Result<()> {
     summarize(
         "a loss to the first byte of the last connection",
         times.iter().map(|times| times.on),
+    );
+    summarize(
+        "the last byte before it to the first byte of the connection that waited longest",
+        times.iter().map(|times| times.stall),
     );
     summarize(
         "the end of its cause to a link on each device",
@@ -200,129 +216,5 @@ fn summarize(what: &str, times: impl Iterator<Item = Duration>) {
             median.as_millis(),
             worst.as_millis()
         );
-    }
-}
-
-/// The longest interval without data since the last link failure.
-#[derive(Clone, Copy, Default)]
-struct Pause {
-    len: Duration,
-    end: Option<Instant>,
-}
-
-/// When data arrived.
-struct Pulse {
-    last: Instant,
-    pause: Pause,
-}
-
-/// A connection.
-struct Talk {
-    socket: Socket,
-    seed: u64,
-    sent: AtomicU64,
-    received: AtomicU64,
-    pulse: Mutex<Pulse>,
-    broken: AtomicBool,
-}
-
-impl Talk {
-    fn open(context: &Context) -> Result<Self> {
-        let socket = netns::inside(context.client_netns.as_deref(), || context.connect())?;
-        let seed = Random::fresh_seed();
-        Job::Mirror(seed).send(&socket)?;
-        Ok(Self {
-            socket,
-            seed,
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            pulse: Mutex::new(Pulse {
-                last: Instant::now(),
-                pause: Pause::default(),
-            }),
-            broken: AtomicBool::new(false),
-        })
-    }
-
-    /// On an error, marks the connection as broken and shuts it down, which ends the other
-    /// direction, too.
-    fn watch(&self, result: Result<()>) {
-        if let Err(error) = result {
-            println!("# connection of seed {}: {error:#}", self.seed);
-            self.broken.store(true, Ordering::Relaxed);
-            let _ = self.socket.shutdown(libc::SHUT_RDWR);
-        }
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
-    }
-
-    fn send(&self, pause: Duration, is_over: &AtomicBool) -> Result<()> {
-        let mut stream = Stream::new(self.seed);
-        let mut piece = [0; PIECE];
-        let mut socket = &self.socket;
-        while !is_over.load(Ordering::Relaxed) && !self.is_broken() {
-            stream.fill(&mut piece);
-            // Counted before they are sent, so that the echoed bytes never exceed them.
-            let at = self.sent.fetch_add(PIECE as u64, Ordering::Relaxed);
-            socket
-                .write_all(&piece)
-                .with_context(|| format!("send at {at}"))?;
-            thread::sleep(pause);
-        }
-        self.socket.shutdown(libc::SHUT_WR).context("shutdown")
-    }
-
-    fn receive(&self) -> Result<()> {
-        let mut check = Check::new(self.seed);
-        let mut got = [0; PIECE];
-        let socket = &self.socket;
-        loop {
-            let at = check.at();
-            let len = socket
-                .read(&mut got)
-                .with_context(|| format!("receive at {at}"))?;
-            if len == 0 {
-                let sent = self.sent.load(Ordering::Relaxed);
-                ensure!(at == sent, "the end at {at}, after {sent} were sent");
-                return Ok(());
-            }
-            self.note(Instant::now());
-            check.take(&got[..len])?;
-            self.received.fetch_add(len as u64, Ordering::Relaxed);
-        }
-    }
-
-    fn note(&self, now: Instant) {
-        self.with_pulse(|pulse| {
-            let len = now.saturating_duration_since(pulse.last);
-            pulse.last = now;
-            if len > pulse.pause.len {
-                pulse.pause = Pause {
-                    len,
-                    end: Some(now),
-                };
-            }
-        });
-    }
-
-    /// Resets the longest interval: a link is about to fail.
-    fn mark(&self) {
-        self.with_pulse(|pulse| pulse.pause = Pause::default());
-    }
-
-    fn pause(&self) -> Pause {
-        self.with_pulse(|pulse| pulse.pause)
-    }
-
-    /// Returns whether data arrived after `since`, or the connection is broken.
-    fn has_heard_since(&self, since: Instant) -> bool {
-        self.is_broken() || self.with_pulse(|pulse| pulse.last > since)
-    }
-
-    fn with_pulse<R>(&self, f: impl FnOnce(&mut Pulse) -> R) -> R {
-        // No holder of the lock panics.
-        f(&mut self.pulse.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Job {
     Echo(u64),
     /// Echo the stream of this seed as it arrives.
     Mirror(u64),
+    /// As `Mirror`, with urgent data among it, which stays in the stream: see [`crate::urgent::send_some`].
+    UrgentMirror(u64),
     /// Random data in both directions, see [`crate::bulk`].
     Bulk(Bulk),
     /// Neither send nor read: keep the connection until the client closes.
@@ -72,6 +74,7 @@ impl Job {
             Self::Reset => message.push(b'r'),
             Self::Echo(size) => push_word(&mut message, b'e', size),
             Self::Mirror(seed) => push_word(&mut message, b'm', seed),
+            Self::UrgentMirror(seed) => push_word(&mut message, b'M', seed),
             Self::Half(id) => push_word(&mut message, b'H', id),
             Self::Watch(id) => push_word(&mut message, b'w', id),
             Self::Feed(id) => push_word(&mut message, b'f', id),
@@ -102,6 +105,7 @@ impl Job {
             b'r' => Self::Reset,
             b'e' => Self::Echo(word(socket)?),
             b'm' => Self::Mirror(word(socket)?),
+            b'M' => Self::UrgentMirror(word(socket)?),
             b'H' => Self::Half(word(socket)?),
             b'w' => Self::Watch(word(socket)?),
             b'f' => Self::Feed(word(socket)?),

@@ -175,7 +175,13 @@ fn handle(mut socket: &Socket, state: &State) -> Result<()> {
         Some(Job::One) => Ok(socket.write_all(b"1")?),
         Some(Job::Bulk(bulk)) => bulk.run_server(socket),
         Some(Job::Echo(size)) => echo(socket, usize::try_from(size)?.clamp(1, 1 << 24)),
-        Some(Job::Mirror(seed)) => mirror(socket, seed),
+        Some(Job::Mirror(seed)) => mirror(socket, seed, |data, _| Ok(socket.write_all(data)?)),
+        Some(Job::UrgentMirror(seed)) => {
+            socket.set_option_int(libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
+            mirror(socket, seed, |data, number| {
+                urgent::send_some(socket, data, number)
+            })
+        }
         Some(Job::Hold | Job::Sink) => sink(socket, &state.received),
         Some(Job::Source) => source(socket),
         Some(Job::Urgent) => urgent::run_server(socket),
@@ -206,8 +212,14 @@ fn echo(mut socket: &Socket, size: usize) -> Result<()> {
     }
 }
 
-fn mirror(mut socket: &Socket, seed: u64) -> Result<()> {
+/// Compares what arrives with the stream of the seed, and sends it back by `send`, which gets the number of the piece.
+fn mirror(
+    socket: &Socket,
+    seed: u64,
+    mut send: impl FnMut(&[u8], u64) -> Result<()>,
+) -> Result<()> {
     let mut check = Check::new(seed);
+    let mut number = 0;
     let mut buffer = vec![0; 1 << 13];
     loop {
         let len = socket.read(&mut buffer)?;
@@ -217,7 +229,8 @@ fn mirror(mut socket: &Socket, seed: u64) -> Result<()> {
         check
             .take(&buffer[..len])
             .with_context(|| format!("on the way here, seed {seed}"))?;
-        socket.write_all(&buffer[..len])?;
+        send(&buffer[..len], number)?;
+        number += 1;
     }
 }
 

@@ -21,6 +21,22 @@ pub(crate) fn send(socket: &Socket, text: &[u8; 3]) -> Result<()> {
     Ok(())
 }
 
+/// One piece in so many is urgent; the first is not, as the reader has to keep urgent data in the stream by then.
+const RARE: u64 = 64;
+
+/// Sends all of a piece, which is urgent if its number says so.
+pub(crate) fn send_some(mut socket: &Socket, piece: &[u8], number: u64) -> Result<()> {
+    if number % RARE != RARE - 1 {
+        return Ok(socket.write_all(piece)?);
+    }
+    let mut left = piece;
+    while !left.is_empty() {
+        let sent = socket.send(left, libc::MSG_OOB).context("urgent send")?;
+        left = &left[sent..];
+    }
+    Ok(())
+}
+
 /// Receives them: the urgent byte first, once POLLPRI is set.
 pub(crate) fn receive(mut socket: &Socket, text: &[u8; 3]) -> Result<()> {
     let events = poll_fd(socket, libc::POLLPRI, NOTICE)?;

@@ -11,19 +11,55 @@ up_fabric() {
 	ip netns add a && ip netns add b && up_bridge &&
 		ip -n a link set lo up && ip -n b link set lo up &&
 		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.11 9000 &&
-		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
+		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000 &&
+		ip -n a address add "$IP6_A/64" dev wire_a nodad && ip -n b address add "$IP6_B/64" dev wire_b nodad &&
+		each_end sh -c "echo 1 >/proc/sys/net/ipv6/conf/all/keep_addr_on_down"
 }
 
 LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
 
-# losses NAME NUMBER LOSE RESTORE DEVICE...: so many losses, of these devices in turn.
-losses() {
-	local name=$1 number=$2
-	shift 2
+# losses_by CLIENT OPTIONS NAME NUMBER LOSE RESTORE DEVICE...: so many losses, of these devices in turn, under
+# connections that this function makes, with these options.
+losses_by() {
+	local client=$1 options=$2 name=$3 number=$4
+	shift 4
 	OPTIONS=()
 	both_ways "$@"
-	check "$name" smctest --deadline "$(scale 400 4000)" --expect smc failover \
+	# The options are words.
+	# shellcheck disable=SC2086
+	check "$name" "$client" --deadline "$(scale 400 4000)" --expect smc failover $options \
 		--losses "$number" "${LINKED[@]}" "${OPTIONS[@]}"
+}
+
+# losses NAME NUMBER LOSE RESTORE DEVICE...: of connections that send a little all the time.
+losses() {
+	losses_by smctest "" "$@"
+}
+
+# saturated NAME NUMBER LOSE RESTORE DEVICE... and saturated6, over IPv6: of connections that send all they can: rings
+# are full, writers wait at both ends, urgent data is on its way, splice writes.
+saturated() {
+	losses_by smctest "--saturate --within $STALL" "$@"
+}
+
+saturated6() {
+	# With IPv6 it is another group, and a device is to have one link.
+	within 20 no_groups
+	losses_by smctest6 "--saturate --within $STALL" "$@"
+	within 20 no_groups
+}
+
+# full END: how often the writers of that end have found a ring full.
+full() {
+	in_ns "$1" "$BIN/smc" stats --json | awk -F'[:,]' '/"(peer_)?full"/ { n += $2 } END { print n + 0 }'
+}
+
+# rings_were_full: often, since FULL_A and FULL_B were taken.
+rings_were_full() {
+	local a b
+	a=$(($(full a) - FULL_A)) b=$(($(full b) - FULL_B))
+	echo "# full rings: $a times for the client, $b times for the server"
+	[ "$a" -ge 1000 ] && [ "$b" -ge 1000 ]
 }
 
 # even NAME LOSE RESTORE DEVICE: what 64 connections send is spread over both links, also after one was lost.
@@ -36,9 +72,9 @@ even() {
 		--compare 5 "${LINKED[@]}" "${OPTIONS[@]}"
 }
 
-# often: where packets get lost only the test of a link tells.
+# often: where packets get lost only the test of a link tells. What is idle goes soon.
 often() {
-	set_sysctl smcr_testlink_time 1
+	set_sysctl smcr_testlink_time 1 && set_sysctl smcr_lgr_idle_time 5
 }
 
 require "RDMA modules load" load_rdma
@@ -47,10 +83,20 @@ require "two devices each" up_fabric
 require "enterprise ID" common_eid
 require "links are tested often" often
 
-losses "links go down" "$(scale 48 480)" link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
-losses "devices are removed" "$(scale 48 480)" device_del device_add \
+# The longest that a connection may be without data, seconds.
+STALL=15
+
+losses "links go down" "$(scale 20 480)" link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+losses "devices are removed" "$(scale 20 480)" device_del device_add \
 	"wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
-losses "packets get lost" "$(scale 4 40)" silence noise "wire_a a wire_b b" "wire2_a a wire2_b b"
+losses "packets get lost" "$(scale 2 40)" silence noise "wire_a a wire_b b" "wire2_a a wire2_b b"
+FULL_A=$(full a) FULL_B=$(full b)
+saturated "full load: links go down" "$(scale 8 240)" link_down link_up "wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+saturated6 "full load, IPv6: devices are removed" "$(scale 8 240)" device_del device_add \
+	"wire_a a" "wire2_b b" "wire_b b" "wire2_a a"
+check "full load: writers of both ends found rings full" rings_were_full
+# What one device sends, as the links of a new group may be between any two of them.
+saturated "full load: packets get lost" "$(scale 2 40)" silence noise "wire_a a" "wire2_b b"
 even "the load is spread" link_down link_up "wire_a a"
 
 check "SMC still works" smctest --expect smc integrity --mib 1
