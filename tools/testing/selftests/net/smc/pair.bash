@@ -6,16 +6,25 @@
 
 # Orders -------------------------------------------------------------------------------------
 
-ORDER=0
+# next_order: its number, in all processes of guest a; they give orders one after another.
+next_order() {
+	local number
+	number=$(($(cat /tmp/orders 2>/dev/null || echo 0) + 1))
+	echo "$number" | tee /tmp/orders
+}
 
 # far COMMAND...: the command in guest b, with the functions and variables of this script there.
 far() {
-	ORDER=$((ORDER + 1))
+	local order
+	order=$(next_order)
 	printf '%q ' "$@" >"$OUT/order.new"
-	mv "$OUT/order.new" "$OUT/order.$ORDER"
-	within 120 test -e "$OUT/answer.$ORDER" || return 124
-	return "$(cat "$OUT/answer.$ORDER")"
+	mv "$OUT/order.new" "$OUT/order.$order"
+	within 120 test -e "$OUT/answer.$order" || return 124
+	return "$(cat "$OUT/answer.$order")"
 }
+
+# For the commands that smctest runs.
+export -f within next_order far
 
 # obey: what guest b does, until it gets the order `dismiss`.
 obey() {
@@ -35,7 +44,7 @@ obey() {
 
 dismiss() {
 	echo "dismiss " >"$OUT/order.new"
-	mv "$OUT/order.new" "$OUT/order.$((ORDER + 1))"
+	mv "$OUT/order.new" "$OUT/order.$(next_order)"
 }
 
 # follow: guest b does nothing else from here on; guest a goes on.
