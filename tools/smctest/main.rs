@@ -41,6 +41,7 @@ mod many;
 mod netns;
 mod path;
 mod pingpong;
+mod powerloss;
 mod rawclc;
 mod refusing;
 mod reset;
@@ -106,6 +107,8 @@ enum Command {
     Crowded(rawclc::crowded::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
+    /// Hold connections to a machine that loses power; each has to end with an error
+    Powerloss(powerloss::Arguments),
     /// Measure connections per second
     Connrate(connrate::Arguments),
     /// Compare every byte of connections up to the end, and time them
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
         Command::Strangers(options) => rawclc::strangers::run(context, options),
         Command::Crowded(options) => rawclc::crowded::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
+        Command::Powerloss(options) => powerloss::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),
         Command::Greet(options) => greet::run(context, options),
         Command::Flood(options) => flood::run(context, options),
