@@ -15,6 +15,7 @@ mod iwarp;
 mod late;
 mod messages;
 mod other_link;
+mod packet;
 mod peer;
 pub(crate) mod refuse;
 mod roce;

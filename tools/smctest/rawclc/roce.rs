@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! RoCE v2 in user space: the subset of a reliable queue pair that receives and answers the
-//! messages of a link, and receives short RDMA WRITEs.
-//!
-//! IBTA specification, annex A17 (frames, ICRC) and volume 1, chapter 9 (base transport header, ACK).
+//! messages of a link, and receives short RDMA WRITEs. Its packets are those of [`super::packet`].
 
 use std::collections::HashMap;
 use std::mem;
@@ -17,27 +15,18 @@ use smc_user::poll_fd;
 use smc_user::Errno;
 use smc_user::Socket;
 
-use super::frame::checksum;
 use super::frame::Flow;
+use super::packet::frame;
+use super::packet::word;
+use super::packet::Packet;
+use super::packet::Reth;
+use super::packet::ACKNOWLEDGE;
+use super::packet::MASK;
+use super::packet::SEND_ONLY;
+use super::packet::WRITE_ONLY;
 
-const ETHERNET_LEN: usize = 14;
-const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-const IP_LEN: usize = 20;
-const UDP_LEN: usize = 8;
-const BTH_LEN: usize = 12;
-const RETH_LEN: usize = 16;
-const ICRC_LEN: usize = 4;
-const PROTOCOL_UDP: u8 = 17;
-const PORT: u16 = 4791;
-
-const SEND_ONLY: u8 = 0x04;
-const WRITE_ONLY: u8 = 0x0a;
-const ACKNOWLEDGE: u8 = 0x11;
 /// Syndrome of a positive acknowledgement without credits.
 const ACK_UNLIMITED: u8 = 0x1f;
-
-/// Packet sequence numbers and queue pair numbers have 24 bits.
-const MASK: u32 = 0x00ff_ffff;
 
 /// Types of LLC messages, without the version.
 const CONFIRM_LINK: u8 = 1;
@@ -206,7 +195,7 @@ impl Adapter {
         packet: &Packet<'_>,
         token: [u8; 4],
     ) -> Option<Vec<u8>> {
-        self.sent.lock().unwrap().extend(packet.sent());
+        self.sent.lock().unwrap().extend(sent(packet));
         match (packet.opcode, packet.data.first()) {
             (WRITE_ONLY, _) => None,
             (_, Some(&CDC)) if self.is_silent => None,
@@ -346,146 +335,25 @@ fn farewell(message: &[u8], token: [u8; 4]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// A packet from the kernel.
-struct Packet<'a> {
-    opcode: u8,
-    /// The destination queue pair.
-    pair: u32,
-    number: u32,
-    data: &'a [u8],
-}
-
-impl<'a> Packet<'a> {
-    /// Parses a frame; `None` unless it is RoCE to this address.
-    fn parse(frame: &'a [u8], address: Ipv4Addr) -> Option<Self> {
-        let ip = frame.get(ETHERNET_LEN..)?;
-        let is_udp = frame.get(12..14)? == ETHERTYPE_IPV4 && *ip.get(9)? == PROTOCOL_UDP;
-        if !is_udp || ip.get(16..20)? != address.octets() {
-            return None;
-        }
-        let total = usize::from(u16::from_be_bytes(ip.get(2..4)?.try_into().ok()?));
-        let udp = ip.get(IP_LEN..total)?;
-        if udp.get(2..4)? != PORT.to_be_bytes() {
-            return None;
-        }
-        let bth = udp.get(UDP_LEN..)?;
-        Some(Self {
-            opcode: *bth.first()?,
-            pair: word(bth, 4)? & MASK,
-            number: word(bth, 8)? & MASK,
-            data: bth.get(BTH_LEN..bth.len().checked_sub(ICRC_LEN)?)?,
-        })
+/// Returns the RDMA WRITE or the CDC message that a packet is.
+fn sent(packet: &Packet<'_>) -> Option<Sent> {
+    let pair = packet.pair;
+    if packet.opcode != WRITE_ONLY {
+        let token = word(packet.data, CDC_TOKEN)?;
+        return (packet.data.first() == Some(&CDC)).then_some(Sent::Cdc { pair, token });
     }
-
-    /// Returns the RDMA WRITE or the CDC message that this is.
-    fn sent(&self) -> Option<Sent> {
-        let pair = self.pair;
-        if self.opcode != WRITE_ONLY {
-            let token = word(self.data, CDC_TOKEN)?;
-            return (self.data.first() == Some(&CDC)).then_some(Sent::Cdc { pair, token });
-        }
-        let (high, low) = (word(self.data, 0)?, word(self.data, 4)?);
-        let len = usize::try_from(word(self.data, 12)?).ok()?;
-        Some(Sent::Write {
-            pair,
-            rkey: word(self.data, 8)?,
-            addr: u64::from(high) << 32 | u64::from(low),
-            data: self.data.get(RETH_LEN..)?.get(..len)?.to_vec(),
-        })
-    }
-}
-
-/// Returns the four bytes at `at`.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Builds a frame; bit 31 of `number` requests an acknowledgement.
-fn frame(flow: &Flow, opcode: u8, pair: u32, number: u32, data: &[u8]) -> Vec<u8> {
-    let udp_len = UDP_LEN + BTH_LEN + data.len() + ICRC_LEN;
-    let length = |len: usize| u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
-    let mut ip = vec![0x45, 0];
-    ip.extend(length(IP_LEN + udp_len));
-    ip.extend([0, 1, 0x40, 0, 64, PROTOCOL_UDP, 0, 0]);
-    ip.extend(flow.local.0.octets());
-    ip.extend(flow.peer.0.octets());
-    let sum = checksum(&[&ip]);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-
-    let mut udp = Vec::new();
-    udp.extend(0xc000_u16.to_be_bytes());
-    udp.extend(PORT.to_be_bytes());
-    udp.extend(length(udp_len));
-    udp.extend([0, 0]);
-
-    let mut bth = vec![opcode, 0x40, 0xff, 0xff];
-    bth.extend(pair.to_be_bytes());
-    bth.extend(number.to_be_bytes());
-    let icrc = icrc(&ip, &udp, &bth, data);
-    [
-        &flow.peer_mac[..],
-        &flow.local_mac,
-        &ETHERTYPE_IPV4,
-        &ip,
-        &udp,
-        &bth,
-        data,
-        &icrc,
-    ]
-    .concat()
-}
-
-/// Returns the ICRC, which covers the invariant fields; the others count as ones.
-fn icrc(ip: &[u8], udp: &[u8], bth: &[u8], data: &[u8]) -> [u8; ICRC_LEN] {
-    let (mut ip, mut udp, mut bth) = (ip.to_vec(), udp.to_vec(), bth.to_vec());
-    for at in [1, 8, 10, 11] {
-        ip[at] = 0xff;
-    }
-    udp[6..8].fill(0xff);
-    bth[4] = 0xff;
-    let link = [0xff; 8];
-    let parts = [&link[..], &ip, &udp, &bth, data];
-    let crc = parts.iter().copied().flatten().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
-        })
-    });
-    (!crc).to_le_bytes()
+    let (Reth { addr, rkey, len }, data) = packet.write()?;
+    Some(Sent::Write {
+        pair,
+        rkey,
+        addr,
+        data: data.get(..usize::try_from(len).ok()?)?.to_vec(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const FLOW: Flow = Flow {
-        local_mac: [2, 0, 0, 0, 0, 1],
-        peer_mac: [2, 0, 0, 0, 0, 2],
-        local: (Ipv4Addr::new(10, 0, 0, 1), 0),
-        peer: (Ipv4Addr::new(10, 0, 0, 2), 0),
-    };
-
-    #[test]
-    fn a_packet_is_read_as_it_was_written() {
-        let frame = frame(&FLOW, SEND_ONLY, 0x12_3456, 7 | 1 << 31, b"data");
-        let packet = Packet::parse(&frame, FLOW.peer.0).unwrap();
-        assert_eq!((packet.opcode, packet.pair), (SEND_ONLY, 0x12_3456));
-        assert_eq!((packet.number, packet.data), (7, &b"data"[..]));
-        assert!(Packet::parse(&frame, FLOW.local.0).is_none());
-        for len in 0..frame.len() {
-            assert!(Packet::parse(&frame[..len], FLOW.peer.0).is_none(), "{len}");
-        }
-    }
-
-    #[test]
-    fn what_changes_on_the_way_is_not_in_the_checksum() {
-        let icrc_of = |ttl: u8, data: &[u8]| {
-            let mut ip = [0; IP_LEN];
-            ip[8] = ttl;
-            icrc(&ip, &[0; UDP_LEN], &[0; BTH_LEN], data)
-        };
-        assert_eq!(icrc_of(64, b"data"), icrc_of(63, b"data"));
-        assert_ne!(icrc_of(64, b"data"), icrc_of(64, b"date"));
-    }
 
     #[test]
     fn requests_are_answered_once() {
@@ -534,9 +402,9 @@ mod tests {
             addr: 0x1_0000_0002,
             data: b"bytes".to_vec(),
         };
-        assert_eq!(packet.sent(), Some(write));
+        assert_eq!(sent(&packet), Some(write));
         packet.data = &data[..20];
-        assert_eq!(packet.sent(), None);
+        assert_eq!(sent(&packet), None);
     }
 
     #[test]
