@@ -11,6 +11,7 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Device,
+    ratelimit,
     trace::{
         self,
         LinkDown, //
@@ -76,7 +77,7 @@ impl Link {
         };
         let number = inner.number;
         drop(inner);
-        if !self.is_teardown_expected() {
+        if !self.is_teardown_expected() && ratelimit::peer() {
             pr_warn!(
                 "link {} of queue pair {} failed: {why}\n",
                 number.0,
