@@ -33,6 +33,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Returns a number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    /// Returns one of `choices`, which are not empty.
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        // CAST: an index below the length.
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
     /// Returns a size from 1 to `max`; each order of magnitude is equally likely.
     pub(crate) fn size(&mut self, max: usize) -> usize {
         let bits = usize::BITS - max.max(1).leading_zeros();

@@ -105,6 +105,8 @@ enum Command {
     Strangers(rawclc::strangers::Arguments),
     /// Occupy all handshakes of a namespace's listeners with silent peers
     Crowded(rawclc::crowded::Arguments),
+    /// Be a peer over RDMA that lies, by scripts from seeds; prints KTAP
+    Hostile(rawclc::hostile::Arguments),
     /// Measure the time of a round trip
     Pingpong(pingpong::Arguments),
     /// Hold connections to a machine that loses power; each has to end with an error
@@ -164,6 +166,7 @@ fn main() -> ExitCode {
         Command::Refuse(options) => rawclc::refuse::run(context, options),
         Command::Strangers(options) => rawclc::strangers::run(context, options),
         Command::Crowded(options) => rawclc::crowded::run(context, options),
+        Command::Hostile(options) => rawclc::hostile::run(context, options),
         Command::Pingpong(options) => pingpong::run(context, options),
         Command::Powerloss(options) => powerloss::run(context, options),
         Command::Connrate(options) => connrate::run(context, options),

@@ -10,6 +10,7 @@ mod calls;
 mod client;
 pub(crate) mod crowded;
 mod frame;
+pub(crate) mod hostile;
 mod impostor;
 mod iwarp;
 mod late;

@@ -35,6 +35,15 @@ pub(super) struct Reth {
     pub(super) len: u32,
 }
 
+impl Reth {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.addr.to_be_bytes().to_vec();
+        bytes.extend(self.rkey.to_be_bytes());
+        bytes.extend(self.len.to_be_bytes());
+        bytes
+    }
+}
+
 /// A packet from the kernel.
 pub(super) struct Packet<'a> {
     pub(super) opcode: u8,

@@ -103,7 +103,7 @@ impl<'a> Peer<'a> {
     }
 
     /// Returns a flow from the peer to the server, with a new local port.
-    fn next_flow(&self, peer_port: u16) -> Flow {
+    pub(super) fn next_flow(&self, peer_port: u16) -> Flow {
         let port = self.last_port.fetch_add(1, Ordering::Relaxed) + 1;
         let mut flow = self.flow_of(peer_port);
         // CAST: there are not tens of thousands of connections.

@@ -107,6 +107,28 @@ impl<'a> RawTcp<'a> {
         Self::accept(self.wire, flow)
     }
 
+    /// Takes what has come, and refuses other connections to the same port, which a client may try afterwards.
+    pub(super) fn refuse_others(&mut self) -> Result<()> {
+        let (flow, port) = (self.flow, self.flow.peer.1);
+        self.flow.peer.1 = 0;
+        let mut segments = Vec::new();
+        while let Some(segment) = self.next(Duration::ZERO)? {
+            segments.push(segment);
+        }
+        self.flow = flow;
+        for segment in segments {
+            if segment.source_port == port {
+                self.take(&segment)?;
+            } else if segment.flags & SYN != 0 {
+                let mut other = Self::new(self.wire, flow);
+                other.flow.peer.1 = segment.source_port;
+                other.ack = segment.seq.wrapping_add(1);
+                other.reset()?;
+            }
+        }
+        Ok(())
+    }
+
     fn new(wire: &'a Socket, flow: Flow) -> Self {
         Self {
             wire,

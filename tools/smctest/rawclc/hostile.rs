@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `smctest hostile`: a peer over RDMA that lies.
+//!
+//! It is in user space down to the packets of RoCE. First and last it is honest: then every byte, cursor and state has
+//! to be right. In between it plays scripts, each made from a seed, after which an honest connection and one of two
+//! other ends have to work. What the kernel logs is checked by the runner.
+
+mod app;
+mod cdc;
+mod contact;
+mod honest;
+mod lies;
+mod llc;
+mod llc_lies;
+mod memory;
+mod pair;
+mod play;
+mod script;
+mod session;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::context::Expected;
+use crate::data::Random;
+use crate::ktap::Ktap;
+use crate::netns;
+use crate::server::Mode;
+use crate::server::Server;
+
+use super::calls::listener;
+use super::calls::port_of;
+use super::peer::Peer;
+use super::tcp::RawTcp;
+
+use app::App;
+use app::Kind;
+use app::Seeds;
+use app::Way;
+use contact::Contact;
+use contact::Wires;
+use play::Played;
+use session::Session;
+
+/// Peers that play at once, each with an address of its own: the next ones after the first.
+const AT_ONCE: u32 = 6;
+
+/// Failed scripts that are shown.
+const SHOWN: usize = 10;
+
+/// Seeds that are always played: of a client that connects again, of TCP that is closed and then reset, of deletions of
+/// links, of a queue pair that is no more, of silence before the link is confirmed, and any.
+const KNOWN: &[u32] = &[
+    3_806_073_645,
+    760_074_447,
+    1_421_347_112,
+    3_887_631_266,
+    1_899_137_446,
+    1,
+    2,
+    3,
+];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: super::Place,
+
+    /// Scripts with new seeds
+    #[arg(long, default_value_t = 100)]
+    count: usize,
+
+    /// Only the script of this seed
+    #[arg(long)]
+    seed: Option<u32>,
+}
+
+/// What one peer has: an address, and identities.
+struct Place<'a> {
+    peer: Peer<'a>,
+    wires: Wires,
+    identities: &'a AtomicU16,
+}
+
+impl<'a> Place<'a> {
+    fn new(
+        context: &'a Context,
+        place: &super::Place,
+        number: u32,
+        identities: &'a AtomicU16,
+    ) -> Result<Self> {
+        let place = super::Place {
+            raw_addr: Ipv4Addr::from(u32::from(place.raw_addr) + number),
+            device: place.device.clone(),
+            ..*place
+        };
+        let peer = Peer::new(context, &place)?;
+        let wires = Wires::open(&peer)?;
+        Ok(Self {
+            peer,
+            wires,
+            identities,
+        })
+    }
+
+    fn next_identity(&self) -> u16 {
+        // ORDERING: a counter. It wraps after more groups than there can be at once.
+        self.identities.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts an application of the kernel and agrees with it on a first contact.
+    fn meet(
+        &self,
+        contact: &Contact,
+        is_server: bool,
+        kind: Kind,
+        seeds: Seeds,
+    ) -> Result<(App, Result<Session<'_>>)> {
+        let (peer, wires) = (&self.peer, &self.wires);
+        if is_server {
+            let flow = peer.next_flow(0);
+            let way = Way::Connect(SocketAddr::from(flow.local));
+            let app = App::start(peer.context, kind, way, seeds);
+            let tcp = RawTcp::accept(&wires.tcp, flow)?;
+            return Ok((app, contact.agree_with_client(peer, wires, tcp)));
+        }
+        let listener = listener(peer, |_| Ok(()), 4)?;
+        let port = port_of(&listener)?;
+        let app = App::start(peer.context, kind, Way::Accept(listener), seeds);
+        Ok((app, contact.agree_with_server(peer, wires, port)))
+    }
+}
+
+/// What scripts did, by what the application saw.
+#[derive(Default)]
+struct Tally {
+    ends: BTreeMap<String, usize>,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, played: &Played) {
+        let mut count = |what: String| *self.ends.entry(what).or_default() += 1;
+        let outcome = &played.outcome;
+        count(match (outcome.errno, outcome.is_connected) {
+            (Some(errno), true) => format!("{errno}"),
+            (Some(errno), false) => format!("connect: {errno}"),
+            (None, true) => "end of the stream".to_string(),
+            (None, false) => "no connection".to_string(),
+        });
+        if !played.is_confirmed {
+            count("(link not confirmed)".to_string());
+        }
+        if let Some(syndrome) = played.refused {
+            count(format!("(refused with {syndrome:#x})"));
+        }
+        if played.was_not_ready {
+            count("(no receive was ready)".to_string());
+        }
+    }
+}
+
+/// Runs the test; prints KTAP.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let _server = Server::start(context, Mode::Spawn)?;
+    netns::enter(context.client_netns.as_deref())?;
+    let identities = AtomicU16::new(1);
+    let place = Place::new(context, &arguments.place, 0, &identities)?;
+    let (known, new) = match arguments.seed {
+        Some(seed) => (vec![seed], Vec::new()),
+        None => (KNOWN.to_vec(), fresh_seeds(arguments.count)),
+    };
+    let mut random = Random::new(Random::fresh_seed());
+    let mut ktap = Ktap::start(8);
+    let mut check = |name: &str, result: Result<()>| {
+        ktap.result(name, super::text(result));
+    };
+    check("an honest client", honest(&place, false, &mut random));
+    check("an honest server", honest(&place, true, &mut random));
+    check("others", others(context));
+    for (name, seeds) in [
+        ("scripts of known seeds", &known),
+        ("scripts of new seeds", &new),
+    ] {
+        check(name, play_all(context, arguments, &identities, seeds));
+    }
+    check(
+        "an honest client afterwards",
+        honest(&place, false, &mut random),
+    );
+    check(
+        "an honest server afterwards",
+        honest(&place, true, &mut random),
+    );
+    check("others afterwards", others(context));
+    match ktap.finish() {
+        0 => Ok(()),
+        failed => bail!("{failed} failed"),
+    }
+}
+
+/// Returns seeds that differ from run to run.
+fn fresh_seeds(count: usize) -> Vec<u32> {
+    let mut random = Random::new(Random::fresh_seed());
+    // CAST: a random number.
+    (0..count).map(|_| random.next() as u32).collect()
+}
+
+fn honest(place: &Place<'_>, is_server: bool, random: &mut Random) -> Result<()> {
+    (0..4).try_for_each(|_| honest::play(place, is_server, random))
+}
+
+/// Two other ends connect over SMC, and transfer data.
+fn others(context: &Context) -> Result<()> {
+    let context = Context {
+        expect: Expected::Smc,
+        ..context.clone()
+    };
+    super::ordinary(&context).context("two others")
+}
+
+/// Plays the scripts of these seeds, several at once.
+fn play_all(
+    context: &Context,
+    arguments: &Arguments,
+    identities: &AtomicU16,
+    seeds: &[u32],
+) -> Result<()> {
+    let start = Instant::now();
+    let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
+    let work = |number| -> Result<()> {
+        netns::enter(context.client_netns.as_deref())?;
+        let place = Place::new(context, &arguments.place, number, identities)?;
+        // ORDERING: a counter.
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = play::play(&place, *seed).and_then(|played| {
+                after(&place, *seed).with_context(|| format!("after seed {seed}"))?;
+                Ok(played)
+            });
+            let mut tally = tally.lock().expect("no thread panicked");
+            match result {
+                Ok(played) => tally.add(&played),
+                Err(error) => tally.failures.push(format!("{error:#}")),
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (1..=AT_ONCE)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("no thread panicked"))
+    })?;
+    let tally = tally.into_inner().expect("no thread panicked");
+    report(&tally, seeds.len(), start);
+    let failed = tally.failures.len();
+    ensure!(failed == 0, "{failed} of {} scripts failed", seeds.len());
+    Ok(())
+}
+
+/// What has to work after a script.
+fn after(place: &Place<'_>, seed: u32) -> Result<()> {
+    static ORDER: Mutex<()> = Mutex::new(());
+
+    // The path to a peer that was silent is avoided for a while, which is no fault.
+    let order = ORDER.lock().expect("no thread panicked");
+    super::forget_paths()?;
+    drop(order);
+    let mut random = Random::new(seed.into());
+    honest::play(place, random.below(2) == 0, &mut random)?;
+    others(place.peer.context)
+}
+
+fn report(tally: &Tally, count: usize, start: Instant) {
+    println!(
+        "# {count} scripts in {:.1} s",
+        start.elapsed().as_secs_f32()
+    );
+    for (what, count) in &tally.ends {
+        println!("#   {count} {what}");
+    }
+    for failure in tally.failures.iter().take(SHOWN) {
+        println!("# {failure}");
+    }
+}

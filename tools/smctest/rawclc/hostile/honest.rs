@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An honest peer: every byte, cursor and state of the kernel has to be right, up to the end of the connection.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::bail;
+use anyhow::ensure;
+use anyhow::Context as _;
+use anyhow::Result;
+use smc_user::Errno;
+
+use crate::data::Random;
+use crate::data::Stream;
+
+use super::app::App;
+use super::app::Kind;
+use super::app::Seeds;
+use super::cdc;
+use super::contact::confirm_link;
+use super::contact::Contact;
+use super::contact::SOON;
+use super::llc;
+use super::session::Session;
+use super::Place;
+
+/// Time for the last messages.
+const SETTLED: Duration = Duration::from_millis(30);
+
+/// How an honest connection ends.
+#[derive(Clone, Copy, Debug)]
+enum Farewell {
+    /// The peer shuts down, the application closes, the peer closes.
+    ShutDown,
+    /// The peer closes.
+    Closed,
+    /// The peer aborts.
+    Aborted,
+}
+
+/// Has an application send back what it gets over an honest connection, which has to be all right, and its end as well.
+pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> Result<()> {
+    let farewell = random.pick(&[Farewell::ShutDown, Farewell::Closed, Farewell::Aborted]);
+    let kind = random.pick(&[Kind::Echo, Kind::Poller]);
+    let seed = random.next();
+    let seeds = Seeds {
+        read: seed,
+        sent: seed,
+    };
+    let contact = Contact {
+        identity: place.next_identity(),
+        // CAST: below 3.
+        ring: random.below(3) as u8,
+        links: 1,
+        seed,
+    };
+    // CAST: `usize` has 64 bits.
+    let len = random.size(150_000) as u64;
+    let result = || -> Result<()> {
+        let (app, session) = place.meet(&contact, is_server, kind, seeds)?;
+        let mut session = session?;
+        ensure!(
+            confirm_link(&mut session, is_server, SOON)?,
+            "the link was not confirmed"
+        );
+        exchange(&mut session, seed, len)?;
+        say_farewell(&mut session, &app, farewell, len)?;
+        session.pair.send(&llc::delete_all())?;
+        session.serve(SETTLED)
+    };
+    result().with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {farewell:?}"))
+}
+
+/// Sends `len` bytes, and gets them back.
+fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
+    let start = Instant::now();
+    let mut back = Vec::new();
+    while (back.len() as u64) < len {
+        ensure!(
+            start.elapsed() < SOON,
+            "{} bytes of {} came back",
+            back.len(),
+            session.sent
+        );
+        session.produce(len)?;
+        session.serve_one(SETTLED)?;
+        back.extend(session.consume()?);
+    }
+    let mut wanted = vec![0; back.len()];
+    Stream::new(seed).fill(&mut wanted);
+    let differs = back.iter().zip(&wanted).position(|(a, b)| a != b);
+    ensure!(
+        differs.is_none() && back.len() as u64 == len,
+        "of {} bytes the one at {differs:?} is wrong",
+        back.len()
+    );
+    Ok(())
+}
+
+fn say_farewell(session: &mut Session<'_>, app: &App, farewell: Farewell, len: u64) -> Result<()> {
+    session.state |= match farewell {
+        Farewell::ShutDown => cdc::DONE,
+        Farewell::Closed => cdc::CLOSED,
+        Farewell::Aborted => cdc::ABORTED,
+    };
+    session.tell(0)?;
+    let has_ended = session.serve_until(SOON, |session| {
+        session.their_state & (cdc::CLOSED | cdc::ABORTED) != 0
+    })?;
+    ensure!(has_ended, "the kernel has not ended the connection");
+    session.state |= cdc::CLOSED;
+    session.tell(0)?;
+    session.serve(SETTLED)?;
+    session.tcp.close()?;
+    let outcome = app.end(SOON).context("the application has not ended")?;
+    let errno = match farewell {
+        Farewell::ShutDown | Farewell::Closed => None,
+        Farewell::Aborted => Some(Errno::ECONNRESET),
+    };
+    session.tcp.reset()?;
+    ensure!(
+        outcome.errno == errno && outcome.received == len && outcome.wrong_at.is_none(),
+        "the application has seen {outcome:?}"
+    );
+    match session.pair.memory.faults.first() {
+        Some(what) => bail!("the kernel is wrong: {what}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RMB of a peer in user space: what the kernel may write to, and what it has written.
+
+use crate::rawclc::packet::Reth;
+
+/// One RMB of one element. The kernel has to fill it in order, and not beyond what it was told to have been read.
+pub(super) struct Memory {
+    pub(super) rkey: u32,
+    pub(super) addr: u64,
+    bytes: Vec<u8>,
+    /// Stream position up to which the kernel has written.
+    pub(super) written: u64,
+    /// The highest position of which the kernel was told that everything before it was read.
+    pub(super) read: u64,
+    /// What the kernel did that no peer may do.
+    pub(super) faults: Vec<String>,
+}
+
+impl Memory {
+    pub(super) fn new(rkey: u32, addr: u64, size: u32) -> Self {
+        Self {
+            rkey,
+            addr,
+            // CAST: `usize` has 64 bits.
+            bytes: vec![0; size as usize],
+            written: 0,
+            read: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        // CAST: made from a `u32`.
+        self.bytes.len() as u32
+    }
+
+    pub(super) fn fault(&mut self, what: String) {
+        // The first ones tell enough.
+        if self.faults.len() < 4 {
+            self.faults.push(what);
+        }
+    }
+
+    /// Stores a packet of an RDMA WRITE; returns what is left of the write.
+    pub(super) fn write(&mut self, reth: Reth, data: &[u8]) -> Option<Reth> {
+        let len = u32::try_from(data.len()).ok()?.min(reth.len);
+        if let Err(what) = self.store(reth, data.get(..len as usize)?) {
+            self.fault(what);
+        }
+        (len < reth.len).then_some(Reth {
+            addr: reth.addr + u64::from(len),
+            len: reth.len - len,
+            ..reth
+        })
+    }
+
+    fn store(&mut self, reth: Reth, data: &[u8]) -> Result<(), String> {
+        let at = reth.addr.wrapping_sub(self.addr);
+        let size = u64::from(self.size());
+        let len = data.len() as u64;
+        if reth.rkey != self.rkey || at >= size || len > size - at {
+            return Err(format!("it wrote {len} bytes outside the RMB: {reth:x?}"));
+        }
+        if at != self.written % size {
+            let due = self.written % size;
+            return Err(format!("it wrote at {at} where {due} is next"));
+        }
+        if self.written + len > self.read + size {
+            let (written, read) = (self.written, self.read);
+            return Err(format!(
+                "it wrote {len} bytes at {written} while {read} were read of {size}"
+            ));
+        }
+        // CAST: within the buffer.
+        self.bytes[at as usize..][..data.len()].copy_from_slice(data);
+        self.written += len;
+        Ok(())
+    }
+
+    /// Returns the bytes of the stream from `from` up to `to`, at most a ring.
+    pub(super) fn stream(&self, from: u64, to: u64) -> Vec<u8> {
+        let size = u64::from(self.size());
+        // CAST: an index into the buffer.
+        (from..to)
+            .map(|at| self.bytes[(at % size) as usize])
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reth(addr: u64, len: u32) -> Reth {
+        Reth { addr, rkey: 7, len }
+    }
+
+    #[test]
+    fn a_write_of_several_packets_goes_on_behind_the_last_one() {
+        let mut memory = Memory::new(7, 1000, 16);
+        let rest = memory.write(reth(1000, 12), &[1; 8]).unwrap();
+        assert_eq!(memory.write(rest, &[2; 8]), None);
+        memory.read = 12;
+        assert_eq!(memory.write(reth(1012, 4), &[3; 4]), None);
+        assert_eq!(memory.write(reth(1000, 1), &[4]), None);
+        assert_eq!(memory.stream(6, 17), [1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4]);
+        assert!(memory.faults.is_empty(), "{:?}", memory.faults);
+    }
+
+    #[test]
+    fn what_the_kernel_may_not_write_is_a_fault() {
+        for (write, len) in [
+            (reth(999, 1), 1),
+            (reth(1001, 1), 1),
+            (reth(1000, 17), 17),
+            (
+                Reth {
+                    rkey: 8,
+                    ..reth(1000, 1)
+                },
+                1,
+            ),
+        ] {
+            let mut memory = Memory::new(7, 1000, 16);
+            memory.write(write, &vec![0; len]);
+            assert_eq!(memory.faults.len(), 1, "{write:?}");
+        }
+        let mut memory = Memory::new(7, 1000, 16);
+        memory.write(reth(1000, 16), &[0; 16]);
+        memory.write(reth(1000, 1), &[0]);
+        assert_eq!(memory.faults.len(), 1, "over what was not read");
+    }
+}

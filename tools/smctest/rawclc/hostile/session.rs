@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection of the peer over RDMA, the first of its link group: a protocol machine that keeps to RFC 7609,
+//! unless it is told to lie.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::data::Stream;
+use crate::rawclc::packet::Reth;
+use crate::rawclc::tcp::RawTcp;
+
+use super::cdc;
+use super::cdc::Cdc;
+use super::cdc::Cursor;
+use super::llc;
+use super::pair::Pair;
+
+/// Data of one RDMA WRITE: the path MTU of the handshake's recorded messages.
+pub(super) const MTU: usize = 1024;
+
+/// Interval between two looks at what is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The kernel's element, in its ACCEPT or CONFIRM.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element {
+    pub(super) rkey: u32,
+    pub(super) addr: u64,
+    pub(super) size: u32,
+    pub(super) token: u32,
+}
+
+/// A connection.
+pub(super) struct Session<'a> {
+    pub(super) tcp: RawTcp<'a>,
+    pub(super) pair: Pair<'a>,
+    pub(super) theirs: Element,
+    /// Our alert token.
+    pub(super) token: u32,
+    /// The number of the link, from CONFIRM_LINK.
+    pub(super) link: u8,
+    pub(super) is_confirmed: bool,
+    /// Whether LLC requests and data of the kernel are answered.
+    pub(super) answers_llc: bool,
+    pub(super) answers_cdc: bool,
+    /// Stream positions: what was written to the kernel, and what it says it has read of that.
+    pub(super) sent: u64,
+    acked: u64,
+    /// Of the other direction: what the kernel says it has written, and what is read of that.
+    received: u64,
+    pub(super) consumed: u64,
+    pub(super) seq: u16,
+    pub(super) state: u8,
+    their_seq: Option<u16>,
+    pub(super) their_state: u8,
+    /// The most that the kernel's application may read, whatever was told.
+    pub(super) claimed: u64,
+    /// What it reads before this position has to be right.
+    pub(super) trusted: u64,
+    /// Whether the kernel was told, in any way, that its stream ends.
+    pub(super) told_end: bool,
+    /// The number in the last TEST_LINK of ours, and in the last answer to one.
+    ping: u64,
+    pong: u64,
+    stream: Stream,
+}
+
+impl<'a> Session<'a> {
+    /// Creates one on `pair`, which sends the stream of `seed`.
+    pub(super) fn new(
+        tcp: RawTcp<'a>,
+        pair: Pair<'a>,
+        theirs: Element,
+        token: u32,
+        seed: u64,
+    ) -> Self {
+        Self {
+            tcp,
+            pair,
+            theirs,
+            token,
+            link: 1,
+            is_confirmed: false,
+            answers_llc: true,
+            answers_cdc: true,
+            sent: 0,
+            acked: 0,
+            received: 0,
+            consumed: 0,
+            seq: 0,
+            state: 0,
+            their_seq: None,
+            their_state: 0,
+            claimed: 0,
+            trusted: u64::MAX,
+            told_end: false,
+            ping: 0,
+            pong: 0,
+            stream: Stream::new(seed),
+        }
+    }
+
+    /// Returns the true CDC message of now, with the sequence number of the last one.
+    pub(super) fn truth(&self) -> Cdc {
+        Cdc {
+            seq: self.seq,
+            token: self.theirs.token,
+            prod: Cursor::at(self.sent, self.theirs.size),
+            cons: Cursor::at(self.consumed, self.pair.memory.size()),
+            flags: 0,
+            state: self.state,
+        }
+    }
+
+    /// Sends a CDC message, true or not, and notes what the kernel may take from it.
+    pub(super) fn post(&mut self, cdc: Cdc) -> Result<()> {
+        if cdc.token == self.theirs.token {
+            self.note(&cdc);
+        }
+        self.pair.send(&cdc.to_bytes())
+    }
+
+    /// Notes what a message claims: a cursor may move by a ring at most, and an urgent byte is no part of the stream.
+    pub(super) fn note(&mut self, cdc: &Cdc) {
+        let ahead = cdc.prod.ahead_of(self.claimed, self.theirs.size);
+        if (1..=i64::from(self.theirs.size)).contains(&ahead) {
+            self.claimed = self.claimed.saturating_add(ahead.unsigned_abs());
+        }
+        let memory = &mut self.pair.memory;
+        let ahead = cdc.cons.ahead_of(memory.read, memory.size());
+        if (1..=i64::from(memory.size())).contains(&ahead) {
+            memory.read += ahead.unsigned_abs();
+        }
+        if cdc.flags & cdc::URGENT_PRESENT != 0 {
+            self.distrust();
+        }
+        self.told_end |= cdc.state & (cdc::DONE | cdc::CLOSED | cdc::ABORTED) != 0;
+    }
+
+    /// From here on the kernel's application may read other bytes than those of the stream.
+    pub(super) fn distrust(&mut self) {
+        self.trusted = self.trusted.min(self.acked);
+    }
+
+    /// The kernel's application may read anything: by TCP.
+    pub(super) fn distrust_all(&mut self) {
+        (self.trusted, self.claimed, self.told_end) = (0, u64::MAX, true);
+    }
+
+    /// Sends the true CDC message.
+    pub(super) fn tell(&mut self, flags: u8) -> Result<()> {
+        self.seq = self.seq.wrapping_add(1);
+        self.post(Cdc {
+            flags,
+            ..self.truth()
+        })
+    }
+
+    /// Writes the next bytes of the stream, as far as the kernel's ring has room and up to position `end`. Returns how
+    /// many.
+    pub(super) fn produce(&mut self, end: u64) -> Result<u64> {
+        let size = u64::from(self.theirs.size);
+        let until = end.min(self.acked + size);
+        let from = self.sent;
+        while self.sent < until {
+            let at = self.sent % size;
+            let len = (until - self.sent).min(size - at).min(MTU as u64);
+            // CAST: at most the MTU.
+            let mut data = vec![0; len as usize];
+            self.stream.fill(&mut data);
+            let reth = Reth {
+                addr: self.theirs.addr + at,
+                rkey: self.theirs.rkey,
+                len: len as u32,
+            };
+            self.pair.write(reth, &data)?;
+            self.sent += len;
+        }
+        if self.sent > from {
+            let is_blocked = self.sent < end;
+            self.tell(if is_blocked { cdc::WRITE_BLOCKED } else { 0 })?;
+        }
+        Ok(self.sent - from)
+    }
+
+    /// Returns what the kernel has written and was not read yet, and tells the kernel that it was.
+    pub(super) fn consume(&mut self) -> Result<Vec<u8>> {
+        let data = self.pair.memory.stream(self.consumed, self.received);
+        if !data.is_empty() {
+            self.consumed = self.received;
+            self.tell(0)?;
+        }
+        Ok(data)
+    }
+
+    /// Handles one message, if one arrives within `time`; returns whether it does.
+    pub(super) fn serve_one(&mut self, time: Duration) -> Result<bool> {
+        let message = self.pair.next(Instant::now() + time)?;
+        let is_there = message.is_some();
+        if let Some(message) = message {
+            self.handle(&message)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Handles messages and reads data for so long.
+    pub(super) fn serve(&mut self, time: Duration) -> Result<()> {
+        self.serve_until(time, |_| false).map(drop)
+    }
+
+    /// The same until something is so; returns whether it is.
+    pub(super) fn serve_until(
+        &mut self,
+        time: Duration,
+        is_so: impl Fn(&Self) -> bool,
+    ) -> Result<bool> {
+        let end = Instant::now() + time;
+        while !is_so(self) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.serve_one(left.min(LOOK))?;
+            if self.answers_cdc {
+                self.consume()?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn handle(&mut self, message: &[u8]) -> Result<()> {
+        if message.first() == Some(&cdc::TYPE) {
+            self.take_cdc(message);
+            return Ok(());
+        }
+        if llc::is_request(message, llc::CONFIRM_LINK) || llc::is_answer(message, llc::CONFIRM_LINK)
+        {
+            self.link = message.get(llc::CONFIRM_LINK_NUMBER).copied().unwrap_or(1);
+            self.is_confirmed = self.answers_llc;
+        }
+        if llc::is_answer(message, llc::TEST_LINK) {
+            self.pong = llc::test_number(message);
+        }
+        if let Some(answer) = llc::answer(message, self.pair.own()).filter(|_| self.answers_llc) {
+            self.pair.send(&answer)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the kernel answers a TEST_LINK within `time`, and so has taken all that was sent before.
+    pub(super) fn ping(&mut self, time: Duration) -> Result<bool> {
+        self.ping += 1;
+        let (ping, is_answering) = (self.ping, self.answers_llc);
+        self.pair.send(&llc::test_link(ping))?;
+        self.answers_llc = true;
+        let result = self.serve_until(time, |session| {
+            session.pong == ping || session.pair.refused.is_some()
+        });
+        self.answers_llc = is_answering;
+        Ok(result? && self.pong == ping)
+    }
+
+    fn take_cdc(&mut self, message: &[u8]) {
+        let fault = match Cdc::parse(message) {
+            Some(cdc) => self.check(&cdc),
+            None => Err(format!("it sent {message:02x?} as CDC")),
+        };
+        if let Err(what) = fault {
+            self.pair.memory.fault(what);
+        }
+    }
+
+    /// Checks a CDC message of the kernel, which may never be wrong, and takes it.
+    fn check(&mut self, cdc: &Cdc) -> Result<(), String> {
+        let (ours, theirs) = (self.pair.memory.size(), self.theirs.size);
+        let prod = cdc.prod.ahead_of(self.received, ours);
+        let cons = cdc.cons.ahead_of(self.acked, theirs);
+        let is_next = self.their_seq.is_none_or(|last| {
+            // CAST: a difference, with its sign.
+            (cdc.seq.wrapping_sub(last) as i16) > 0
+        });
+        let is_inside = cdc.prod.offset < ours && cdc.cons.offset < theirs;
+        if cdc.token != self.token || !is_next || !is_inside || prod < 0 || cons < 0 {
+            return Err(format!(
+                "after sequence number {:?}, {} bytes and {} read it sent {cdc:?}",
+                self.their_seq, self.received, self.acked
+            ));
+        }
+        if self.their_state & !cdc.state != 0 {
+            return Err(format!("after state {:#x}: {cdc:?}", self.their_state));
+        }
+        self.received += prod.unsigned_abs();
+        self.acked += cons.unsigned_abs();
+        (self.their_seq, self.their_state) = (Some(cdc.seq), cdc.state);
+        if self.received > self.pair.memory.written {
+            let written = self.pair.memory.written;
+            return Err(format!("it told of data after {written}: {cdc:?}"));
+        }
+        if self.acked > self.claimed {
+            let claimed = self.claimed;
+            return Err(format!("it has read more than {claimed}: {cdc:?}"));
+        }
+        Ok(())
+    }
+
+    /// Returns what the kernel says it has read.
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Ends the connection in order: tells that it is closed, and waits at most `time` for the kernel's end.
+    pub(super) fn close(&mut self, time: Duration) -> Result<bool> {
+        self.state |= cdc::CLOSED;
+        self.tell(0)?;
+        self.serve_until(time, |session| {
+            session.their_state & (cdc::CLOSED | cdc::ABORTED) != 0
+        })
+    }
+}

@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 400
+# A peer that goes through the handshake and then lies over RDMA, LLC and TCP, or is silent: applications end, others go
+# on, and nothing is left of it.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+RAW=10.9.0.50
+PEERS=8
+
+# known: b knows the hardware addresses of the peers of no kernel.
+known() {
+	local i
+	for ((i = 0; i < PEERS; i++)); do
+		ip -n b neighbor add "${RAW%.*}.$((50 + i))" lladdr "$(mac a)" dev wire_b || return
+	done
+}
+
+hostile() {
+	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline "$(scale 300 3500)" \
+		hostile --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" "$@"
+}
+
+# no_pairs: no reliable queue pair is left, and so nothing that belongs to one.
+no_pairs() {
+	[ "$(rdma resource show qp | grep -c 'type RC')" = 0 ]
+}
+
+# idle: the processors have little to do.
+idle() {
+	local before after
+	before=$(busy_ticks) && sleep 3 && after=$(busy_ticks)
+	echo "# in 3 s the processors were busy for $((after - before)) ticks of 10 ms"
+	[ $((after - before)) -le 60 ]
+}
+
+# busy_ticks: time that all processors spent on anything but waiting.
+busy_ticks() {
+	awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
+}
+
+# few_lines: what the kernel logged about the peers is within limits: ten lines in five seconds, and how many it left
+# out.
+few_lines() {
+	local lines most=$((((SECONDS - BEGUN) / 5 + 2) * 11))
+	lines=$(dmesg | grep -c 'smc: ')
+	echo "# $lines lines in the log, $most allowed"
+	[ "$lines" -le "$most" ]
+}
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+require "soft RoCE" up_rxe
+require "enterprise ID" common_eid
+require "peers of no kernel" known
+require "links are tested soon" set_sysctl smcr_testlink_time 1
+require "groups end soon" set_sysctl smcr_lgr_idle_time 1
+require "peers have little time to close" each_end sh -c "echo 2 >/proc/sys/net/ipv4/tcp_fin_timeout"
+BEGUN=$SECONDS
+suite "hostile" hostile --count "$(scale 200 10000)"
+check "few lines in the log" few_lines
+check "no link group is left" within 40 no_groups
+check "no queue pair is left" within 10 no_pairs
+check "the processors are idle" idle
+check "data is whole after that" smctest --expect smc integrity --mib 1
+check "module unloads" within 30 unload_smc
+finish
