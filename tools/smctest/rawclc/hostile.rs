@@ -59,12 +59,19 @@ use session::Session;
 /// Peers that play at once, each with an address of its own: the next ones after the first.
 const AT_ONCE: u32 = 6;
 
+/// Connections of an honest peer in each test.
+const HONEST: usize = 6;
+
 /// Failed scripts that are shown.
 const SHOWN: usize = 10;
 
 /// Seeds that are always played: of a client that connects again, of TCP that is closed and then reset, of deletions of
-/// links, of a queue pair that is no more, of silence before the link is confirmed, and any.
+/// links, of a queue pair that is no more, of silence before the link is confirmed, of producer and consumer cursors, and
+/// any.
 const KNOWN: &[u32] = &[
+    587_011_466,
+    744_336_017,
+    1_554_107_423,
     3_806_073_645,
     760_074_447,
     1_421_347_112,
@@ -87,6 +94,10 @@ pub(crate) struct Arguments {
     /// Only the script of this seed
     #[arg(long)]
     seed: Option<u32>,
+
+    /// The kernel has the C module: only honest peers
+    #[arg(long)]
+    of_c: bool,
 }
 
 /// What one peer has: an address, and identities.
@@ -94,15 +105,17 @@ struct Place<'a> {
     peer: Peer<'a>,
     wires: Wires,
     identities: &'a AtomicU16,
+    is_of_c: bool,
 }
 
 impl<'a> Place<'a> {
     fn new(
         context: &'a Context,
-        place: &super::Place,
+        arguments: &Arguments,
         number: u32,
         identities: &'a AtomicU16,
     ) -> Result<Self> {
+        let place = &arguments.place;
         let place = super::Place {
             raw_addr: Ipv4Addr::from(u32::from(place.raw_addr) + number),
             device: place.device.clone(),
@@ -114,6 +127,7 @@ impl<'a> Place<'a> {
             peer,
             wires,
             identities,
+            is_of_c: arguments.of_c,
         })
     }
 
@@ -179,34 +193,21 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
     let identities = AtomicU16::new(1);
-    let place = Place::new(context, &arguments.place, 0, &identities)?;
+    let place = Place::new(context, arguments, 0, &identities)?;
+    let mut random = Random::new(Random::fresh_seed());
     let (known, new) = match arguments.seed {
         Some(seed) => (vec![seed], Vec::new()),
         None => (KNOWN.to_vec(), fresh_seeds(arguments.count)),
     };
-    let mut random = Random::new(Random::fresh_seed());
-    let mut ktap = Ktap::start(8);
-    let mut check = |name: &str, result: Result<()>| {
-        ktap.result(name, super::text(result));
-    };
-    check("an honest client", honest(&place, false, &mut random));
-    check("an honest server", honest(&place, true, &mut random));
-    check("others", others(context));
-    for (name, seeds) in [
-        ("scripts of known seeds", &known),
-        ("scripts of new seeds", &new),
-    ] {
-        check(name, play_all(context, arguments, &identities, seeds));
+    let scripts = [("known", &known), ("new", &new)];
+    let scripts = if arguments.of_c { &[][..] } else { &scripts };
+    let mut ktap = Ktap::start(2 * HONEST_TESTS + scripts.len());
+    all_honest(&mut ktap, "before", &place, &mut random);
+    for (name, seeds) in scripts {
+        let result = play_all(context, arguments, &identities, seeds);
+        ktap.result(format!("scripts of {name} seeds"), super::text(result));
     }
-    check(
-        "an honest client afterwards",
-        honest(&place, false, &mut random),
-    );
-    check(
-        "an honest server afterwards",
-        honest(&place, true, &mut random),
-    );
-    check("others afterwards", others(context));
+    all_honest(&mut ktap, "afterwards", &place, &mut random);
     match ktap.finish() {
         0 => Ok(()),
         failed => bail!("{failed} failed"),
@@ -220,8 +221,17 @@ fn fresh_seeds(count: usize) -> Vec<u32> {
     (0..count).map(|_| random.next() as u32).collect()
 }
 
-fn honest(place: &Place<'_>, is_server: bool, random: &mut Random) -> Result<()> {
-    (0..4).try_for_each(|_| honest::play(place, is_server, random))
+/// Tests of [`all_honest`].
+const HONEST_TESTS: usize = 3;
+
+/// What has to work before and after the scripts.
+fn all_honest(ktap: &mut Ktap, when: &str, place: &Place<'_>, random: &mut Random) {
+    for (role, is_server) in [("client", false), ("server", true)] {
+        let result = (0..HONEST).try_for_each(|_| honest::play(place, is_server, random));
+        ktap.result(format!("an honest {role} {when}"), super::text(result));
+    }
+    let result = others(place.peer.context);
+    ktap.result(format!("others {when}"), super::text(result));
 }
 
 /// Two other ends connect over SMC, and transfer data.
@@ -244,7 +254,7 @@ fn play_all(
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = |number| -> Result<()> {
         netns::enter(context.client_netns.as_deref())?;
-        let place = Place::new(context, &arguments.place, number, identities)?;
+        let place = Place::new(context, arguments, number, identities)?;
         // ORDERING: a counter.
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = play::play(&place, *seed).and_then(|played| {

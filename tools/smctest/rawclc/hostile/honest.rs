@@ -14,8 +14,8 @@ use smc_user::Errno;
 use crate::data::Random;
 use crate::data::Stream;
 
-use super::app::App;
 use super::app::Kind;
+use super::app::Outcome;
 use super::app::Seeds;
 use super::cdc;
 use super::contact::confirm_link;
@@ -24,6 +24,9 @@ use super::contact::SOON;
 use super::llc;
 use super::session::Session;
 use super::Place;
+
+/// Bytes that fill any ring several times.
+const MANY: u64 = 300_000;
 
 /// Time for the last messages.
 const SETTLED: Duration = Duration::from_millis(30);
@@ -56,7 +59,8 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
         seed,
     };
     // CAST: `usize` has 64 bits.
-    let len = random.size(150_000) as u64;
+    let few = random.size(100_000) as u64;
+    let len = random.pick(&[few, few, MANY]);
     let result = || -> Result<()> {
         let (app, session) = place.meet(&contact, is_server, kind, seeds)?;
         let mut session = session?;
@@ -65,7 +69,10 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
             "the link was not confirmed"
         );
         exchange(&mut session, seed, len)?;
-        say_farewell(&mut session, &app, farewell, len)?;
+        say_farewell(&mut session, farewell)?;
+        let outcome = app.end(SOON).context("the application has not ended")?;
+        judge(&session, &outcome, farewell.errno(place.is_of_c), len)?;
+        session.tcp.reset()?;
         session.pair.send(&llc::delete_all())?;
         session.serve(SETTLED)
     };
@@ -98,7 +105,19 @@ fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
-fn say_farewell(session: &mut Session<'_>, app: &App, farewell: Farewell, len: u64) -> Result<()> {
+impl Farewell {
+    /// Returns the error of the application: that of an abort, of which the C module tells reads nothing.
+    fn errno(self, is_of_c: bool) -> Option<Errno> {
+        match self {
+            Self::ShutDown | Self::Closed => None,
+            Self::Aborted if is_of_c => None,
+            Self::Aborted => Some(Errno::ECONNRESET),
+        }
+    }
+}
+
+/// Ends the connection, and waits until the kernel does.
+fn say_farewell(session: &mut Session<'_>, farewell: Farewell) -> Result<()> {
     session.state |= match farewell {
         Farewell::ShutDown => cdc::DONE,
         Farewell::Closed => cdc::CLOSED,
@@ -112,13 +131,11 @@ fn say_farewell(session: &mut Session<'_>, app: &App, farewell: Farewell, len: u
     session.state |= cdc::CLOSED;
     session.tell(0)?;
     session.serve(SETTLED)?;
-    session.tcp.close()?;
-    let outcome = app.end(SOON).context("the application has not ended")?;
-    let errno = match farewell {
-        Farewell::ShutDown | Farewell::Closed => None,
-        Farewell::Aborted => Some(Errno::ECONNRESET),
-    };
-    session.tcp.reset()?;
+    session.tcp.close()
+}
+
+/// Checks what the application and the peer have seen in the end.
+fn judge(session: &Session<'_>, outcome: &Outcome, errno: Option<Errno>, len: u64) -> Result<()> {
     ensure!(
         outcome.errno == errno && outcome.received == len && outcome.wrong_at.is_none(),
         "the application has seen {outcome:?}"

@@ -210,7 +210,9 @@ fn await_end(session: &mut Session<'_>, app: &App, script: &Script) -> Result<Ou
             session.serve(SETTLED)?;
             return Ok(outcome);
         }
-        if !is_alone && !is_reset {
+        // It is told of an abort of the kernel as well.
+        let is_aborted = session.their_state & cdc::ABORTED != 0;
+        if !is_alone && !is_aborted && !is_reset {
             session.tcp.reset()?;
             // A connection that the kernel has not accepted by now is none.
             app.give_up();
