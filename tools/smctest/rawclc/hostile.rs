@@ -179,6 +179,9 @@ impl Tally {
         if !played.is_confirmed {
             count("(link not confirmed)".to_string());
         }
+        if played.was_offered {
+            count("(another link offered)".to_string());
+        }
         if let Some(syndrome) = played.refused {
             count(format!("(refused with {syndrome:#x})"));
         }

@@ -284,7 +284,7 @@ impl Offered {
 
 /// Returns the response to ADD LINK of version 2 that accepts the link: `new` is our end of it,
 /// `first` that of the link that carries the message.
-fn accepted(offer: &[u8], address: Ipv4Addr, first: End, new: End) -> Option<Vec<u8>> {
+pub(super) fn accepted(offer: &[u8], address: Ipv4Addr, first: End, new: End) -> Option<Vec<u8>> {
     let gid = address.to_ipv6_mapped().octets();
     let mut answer = offer.get(..LLC_LEN)?.to_vec();
     answer[3] |= RESPONSE;

@@ -3,6 +3,7 @@
 //! A reliable queue pair in user space with an RMB, which can also send what no device would.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -108,6 +109,10 @@ impl<'a> Pair<'a> {
 
     pub(super) fn own(&self) -> u32 {
         self.own
+    }
+
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.flow.local.0
     }
 
     /// Sends a message.

@@ -13,8 +13,10 @@ use anyhow::Result;
 use smc_user::Errno;
 
 use crate::data::Random;
+use crate::data::Stream;
 
 use super::app::App;
+use super::app::Kind;
 use super::app::Outcome;
 use super::app::Seeds;
 use super::cdc;
@@ -51,6 +53,8 @@ pub(super) struct Played {
     pub(super) outcome: Outcome,
     /// Whether the connection was over RDMA.
     pub(super) is_confirmed: bool,
+    /// Whether the kernel has offered another link.
+    pub(super) was_offered: bool,
     pub(super) refused: Option<u8>,
     pub(super) was_not_ready: bool,
 }
@@ -82,7 +86,8 @@ fn act(
     };
     let (app, session) = place.meet(&contact, script.is_server, script.app, seeds)?;
     let mut session = session?;
-    session.answers_cdc = script.reads;
+    (session.answers_cdc, session.offers) = (script.reads, script.offers);
+    session.expected = (script.app == Kind::Writer).then(|| Stream::new(seeds.sent));
     lie(&mut session, script, random, told)?;
     let is_confirmed = session.is_confirmed;
     end(&mut session, script)?;
@@ -94,6 +99,7 @@ fn act(
     Ok(Played {
         outcome,
         is_confirmed,
+        was_offered: session.offered > 0,
         refused: session.pair.refused,
         was_not_ready: session.pair.was_not_ready,
     })
@@ -146,7 +152,9 @@ fn lie(
     tell(session, random)?;
     session.serve(SETTLED)?;
     if script.goes_on {
-        session.trusted = session.trusted.min(session.sent);
+        if script.lies > 0 {
+            session.trusted = session.trusted.min(session.sent);
+        }
         session.produce(session.sent + 1 + random.below(20_000))?;
         session.ping(ANSWERED)?;
     }

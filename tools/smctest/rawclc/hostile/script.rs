@@ -5,6 +5,7 @@
 use crate::data::Random;
 
 use super::app::Kind;
+use super::session::Offers;
 
 /// Most bytes that are transferred before the lies.
 const BEFORE: usize = 60_000;
@@ -69,6 +70,7 @@ pub(super) struct Script {
     pub(super) reads: bool,
     /// Whether it confirms the link.
     pub(super) confirms: bool,
+    pub(super) offers: Offers,
     pub(super) ending: Ending,
 }
 
@@ -109,6 +111,10 @@ impl Script {
             goes_on: random.below(2) == 0,
             reads: random.below(8) > 0,
             confirms: random.below(6) > 0 || moment != Moment::Agreed,
+            // Of a copy: known seeds keep their lies.
+            offers: random
+                .clone()
+                .pick(&[Offers::Rejected, Offers::Ignored, Offers::Accepted]),
             ending,
         }
     }
@@ -125,7 +131,8 @@ mod tests {
         let all: String = (0..500).map(script).collect();
         for kind in [
             "Reader", "Writer", "Echo", "Poller", "Agreed", "Sent", "ShutDown", "Closed", "Reset",
-            "Fin", "Aborted", "Deleted", "Mute", "Silent", "Vanished",
+            "Fin", "Aborted", "Deleted", "Mute", "Silent", "Vanished", "Rejected", "Ignored",
+            "Accepted",
         ] {
             assert!(all.contains(kind), "{kind}");
         }

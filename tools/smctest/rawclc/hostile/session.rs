@@ -10,16 +10,22 @@ use anyhow::Result;
 
 use crate::data::Stream;
 use crate::rawclc::packet::Reth;
+use crate::rawclc::roce;
+use crate::rawclc::roce::End;
 use crate::rawclc::tcp::RawTcp;
 
 use super::cdc;
 use super::cdc::Cdc;
 use super::cdc::Cursor;
 use super::llc;
+use super::memory::Memory;
 use super::pair::Pair;
 
 /// Data of one RDMA WRITE: the path MTU of the handshake's recorded messages.
 pub(super) const MTU: usize = 1024;
+
+/// What a queue pair number that does not exist has beside that of the first link.
+const NOWHERE: u32 = 0x80_0000;
 
 /// Interval between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -31,6 +37,16 @@ pub(super) struct Element {
     pub(super) addr: u64,
     pub(super) size: u32,
     pub(super) token: u32,
+}
+
+/// What becomes of further links that the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offers {
+    Rejected,
+    /// There is no answer.
+    Ignored,
+    /// The link is accepted, but the queue pair of this end does not exist.
+    Accepted,
 }
 
 /// A connection.
@@ -46,6 +62,9 @@ pub(super) struct Session<'a> {
     /// Whether LLC requests and data of the kernel are answered.
     pub(super) answers_llc: bool,
     pub(super) answers_cdc: bool,
+    pub(super) offers: Offers,
+    /// How many links the kernel has offered.
+    pub(super) offered: u32,
     /// Stream positions: what was written to the kernel, and what it says it has read of that.
     pub(super) sent: u64,
     acked: u64,
@@ -66,6 +85,8 @@ pub(super) struct Session<'a> {
     ping: u64,
     pong: u64,
     stream: Stream,
+    /// What the kernel has to write, if that is known.
+    pub(super) expected: Option<Stream>,
 }
 
 impl<'a> Session<'a> {
@@ -86,6 +107,8 @@ impl<'a> Session<'a> {
             is_confirmed: false,
             answers_llc: true,
             answers_cdc: true,
+            offers: Offers::Rejected,
+            offered: 0,
             sent: 0,
             acked: 0,
             received: 0,
@@ -100,6 +123,7 @@ impl<'a> Session<'a> {
             ping: 0,
             pong: 0,
             stream: Stream::new(seed),
+            expected: None,
         }
     }
 
@@ -133,6 +157,10 @@ impl<'a> Session<'a> {
         let ahead = cdc.cons.ahead_of(memory.read, memory.size());
         if (1..=i64::from(memory.size())).contains(&ahead) {
             memory.read += ahead.unsigned_abs();
+        }
+        if memory.read > self.consumed {
+            // The kernel may write over what was not read.
+            self.expected = None;
         }
         if cdc.flags & cdc::URGENT_PRESENT != 0 {
             self.distrust();
@@ -190,10 +218,25 @@ impl<'a> Session<'a> {
     pub(super) fn consume(&mut self) -> Result<Vec<u8>> {
         let data = self.pair.memory.stream(self.consumed, self.received);
         if !data.is_empty() {
+            self.compare(&data);
             self.consumed = self.received;
             self.tell(0)?;
         }
         Ok(data)
+    }
+
+    fn compare(&mut self, data: &[u8]) {
+        let Some(expected) = &mut self.expected else {
+            return;
+        };
+        let mut wanted = vec![0; data.len()];
+        expected.fill(&mut wanted);
+        if let Some(at) = data.iter().zip(&wanted).position(|(a, b)| a != b) {
+            let at = self.consumed + at as u64;
+            self.pair
+                .memory
+                .fault(format!("it wrote a wrong byte at {at}"));
+        }
     }
 
     /// Handles one message, if one arrives within `time`; returns whether it does.
@@ -244,10 +287,33 @@ impl<'a> Session<'a> {
         if llc::is_answer(message, llc::TEST_LINK) {
             self.pong = llc::test_number(message);
         }
-        if let Some(answer) = llc::answer(message, self.pair.own()).filter(|_| self.answers_llc) {
+        let answer = match llc::is_request(message, llc::ADD_LINK) {
+            true => self.take_offer(message),
+            false => llc::answer(message, self.pair.own()),
+        };
+        if let Some(answer) = answer.filter(|_| self.answers_llc) {
             self.pair.send(&answer)?;
         }
         Ok(())
+    }
+
+    /// Returns the answer to a link that the kernel offers.
+    fn take_offer(&mut self, offer: &[u8]) -> Option<Vec<u8>> {
+        self.offered += 1;
+        let Memory { rkey, addr, .. } = self.pair.memory;
+        let pair = self.pair.own();
+        match self.offers {
+            Offers::Rejected => llc::answer(offer, pair),
+            Offers::Ignored => None,
+            Offers::Accepted => {
+                let first = End { pair, rkey, addr };
+                let new = End {
+                    pair: pair | NOWHERE,
+                    ..first
+                };
+                roce::accepted(offer, self.pair.address(), first, new)
+            }
+        }
     }
 
     /// Returns whether the kernel answers a TEST_LINK within `time`, and so has taken all that was sent before.

@@ -1,25 +1,36 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 400
+# timeout: 700
 # A peer that goes through the handshake and then lies over RDMA, LLC and TCP, or is silent: applications end, others go
 # on, and nothing is left of it.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/failover.bash"
 
 RAW=10.9.0.50
 PEERS=8
 
+# up_fabric: one device for the client's end, two for the server's, which can offer a second link.
+up_fabric() {
+	ip netns add a && ip netns add b && up_bridge &&
+		ip -n a link set lo up && ip -n b link set lo up &&
+		up_device wire_a a "$IP_A" 9000 &&
+		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.22 9000
+}
+
 # known: b knows the hardware addresses of the peers of no kernel.
 known() {
-	local i
+	local i device
 	for ((i = 0; i < PEERS; i++)); do
-		ip -n b neighbor add "${RAW%.*}.$((50 + i))" lladdr "$(mac a)" dev wire_b || return
+		for device in wire_b wire2_b; do
+			ip -n b neighbor add "${RAW%.*}.$((50 + i))" lladdr "$(mac a)" dev $device || return
+		done
 	done
 }
 
 hostile() {
-	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline "$(scale 300 3500)" \
+	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline "$(scale 300 6500)" \
 		hostile --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" "$@"
 }
 
@@ -52,8 +63,7 @@ few_lines() {
 
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
-require "network" up_netns
-require "soft RoCE" up_rxe
+require "a server with two devices" up_fabric
 require "enterprise ID" common_eid
 require "peers of no kernel" known
 require "links are tested soon" set_sysctl smcr_testlink_time 1
