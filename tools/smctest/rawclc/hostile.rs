@@ -62,6 +62,9 @@ const AT_ONCE: u32 = 6;
 /// Connections of an honest peer in each test.
 const HONEST: usize = 6;
 
+/// Links that fail in a row: too many for the log.
+const FAILURES: usize = 120;
+
 /// Failed scripts that are shown.
 const SHOWN: usize = 10;
 
@@ -204,11 +207,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     };
     let scripts = [("known", &known), ("new", &new)];
     let scripts = if arguments.of_c { &[][..] } else { &scripts };
-    let mut ktap = Ktap::start(2 * HONEST_TESTS + scripts.len());
+    let failures = usize::from(!arguments.of_c);
+    let mut ktap = Ktap::start(2 * HONEST_TESTS + scripts.len() + failures);
     all_honest(&mut ktap, "before", &place, &mut random);
     for (name, seeds) in scripts {
         let result = play_all(context, arguments, &identities, seeds);
         ktap.result(format!("scripts of {name} seeds"), super::text(result));
+    }
+    for _ in 0..failures {
+        let result = (0..FAILURES).try_for_each(|_| play::fail_link(&place));
+        ktap.result("many links fail in a row", super::text(result));
     }
     all_honest(&mut ktap, "afterwards", &place, &mut random);
     match ktap.finish() {

@@ -14,6 +14,7 @@ use smc_user::Errno;
 
 use crate::data::Random;
 use crate::data::Stream;
+use crate::rawclc::packet::Reth;
 
 use super::app::App;
 use super::app::Kind;
@@ -103,6 +104,39 @@ fn act(
         refused: session.pair.refused,
         was_not_ready: session.pair.was_not_ready,
     })
+}
+
+/// Has a link of the kernel fail, as soon as it is confirmed: by a write with a key that there is not.
+pub(super) fn fail_link(place: &Place<'_>) -> Result<()> {
+    let contact = Contact {
+        identity: place.next_identity(),
+        ring: 0,
+        links: 1,
+        seed: 0,
+    };
+    let seeds = Seeds { read: 0, sent: 0 };
+    let (app, session) = place.meet(&contact, false, Kind::Reader, seeds)?;
+    let mut session = session?;
+    ensure!(
+        confirm_link(&mut session, false, SOON)?,
+        "the link was not confirmed"
+    );
+    let reth = Reth {
+        addr: session.theirs.addr,
+        rkey: !session.theirs.rkey,
+        len: 8,
+    };
+    session.pair.write(reth, &[0; 8])?;
+    let is_refused = session.serve_until(SOON, |session| session.pair.refused.is_some())?;
+    ensure!(is_refused, "the kernel has not refused the write");
+    let outcome = app.end(SOON).context("the application has not ended")?;
+    session.tcp.reset()?;
+    let errno = outcome.errno;
+    ensure!(
+        errno.is_some_and(|errno| LOST.contains(&errno)),
+        "the application got {errno:?}"
+    );
+    Ok(())
 }
 
 /// Transfers some data, and then lies.
