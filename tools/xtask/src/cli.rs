@@ -116,6 +116,9 @@ struct TestArgs {
     /// Only guest scripts for these kernels.
     #[arg(long)]
     flavour: Vec<Flavour>,
+    /// End with the first failure; the shortest guest scripts come first.
+    #[arg(long)]
+    fail_fast: bool,
 }
 
 /// Runs the command; returns `false` if a check or test failed.
@@ -205,6 +208,7 @@ fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
         names: args.names,
         flavours: args.flavour,
         soak: false,
+        fail_fast: args.fail_fast,
     };
     if choice.guests {
         packages::ensure(Needs::Guests)?;
@@ -336,6 +340,7 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
         names,
         flavours: Vec::new(),
         soak: true,
+        fail_fast: false,
     };
     let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut rounds = 0_u32;
@@ -359,6 +364,7 @@ fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
         names,
         flavours: Vec::new(),
         soak: false,
+        fail_fast: false,
     };
     suite::run(dirs, &choice, order)
 }

@@ -8,6 +8,7 @@ mod bench;
 mod cli;
 mod compile;
 mod dirs;
+mod durations;
 mod guests;
 mod host;
 mod kernel;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The whole test run: host tests, the runner's own test, all guest scripts, and a summary line.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
+use crate::durations::Durations;
 use crate::guests::{Ask, Cast, Extra, Play};
 use crate::kernel::{self, Flavour, Kernel, Order};
 use crate::module::{self, Noise};
@@ -20,7 +20,7 @@ use crate::run;
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
 use crate::vm::Outcome;
-use crate::{compile, host, lint, self_test};
+use crate::{compile, host, lint, self_test, vm};
 
 /// Results so far.
 #[derive(Default)]
@@ -77,6 +77,8 @@ pub(crate) struct Choice {
     pub(crate) flavours: Vec<Flavour>,
     /// Whether scripts run longer than in the daily run.
     pub(crate) soak: bool,
+    /// Whether the first failure ends the run; the shortest scripts come first then.
+    pub(crate) fail_fast: bool,
 }
 
 impl Choice {
@@ -100,11 +102,10 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
     announce(choice, &scripts);
     if choice.host {
         tally.add(host::test(dirs)?);
-    }
-    if choice.host {
         tally.add(lint::as_test(dirs)?);
     }
-    if choice.guests {
+    let is_over = choice.fail_fast && !tally.failed.is_empty();
+    if choice.guests && !is_over {
         // An error that stops the guests counts as a failure; the summary is printed all the same.
         if let Err(e) = guests(dirs, &scripts, choice, order, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
@@ -126,6 +127,7 @@ fn guests(
         tools: &tools,
         order,
         soak: choice.soak,
+        durations: Durations::read(dirs),
         sets: HashMap::new(),
     };
     for flavour in flavours(scripts) {
@@ -141,9 +143,16 @@ fn guests(
             ready.push((script.as_path(), ask));
         }
     }
-    // The longest first, so that it does not run alone at the end.
-    ready.sort_by_key(|(_, ask)| Reverse(ask.timeout));
-    at_once(&ready, tally, |(script, ask)| stage.play(script, ask))
+    ready.sort_by_key(|(script, ask)| stage.durations.of(&file_name(script), ask.timeout));
+    if !choice.fail_fast {
+        // The longest first, so that it does not run alone at the end.
+        ready.reverse();
+    }
+    let end = at_once(&ready, choice.fail_fast, tally, |(script, ask)| {
+        stage.play(script, ask)
+    });
+    stage.durations.write()?;
+    end
 }
 
 /// Returns the kernels that the scripts run on, each once.
@@ -162,9 +171,11 @@ fn jobs() -> usize {
     (run::processors() * 3).div_ceil(2).min(4)
 }
 
-/// Runs [`jobs`] scripts concurrently. After an error no further ones are started.
+/// Runs [`jobs`] scripts concurrently. After an error no further ones are started; after a failure,
+/// with `fail_fast`, those that run are stopped, too, and do not count.
 fn at_once<T: Sync>(
     scripts: &[T],
+    fail_fast: bool,
     tally: &mut Tally,
     play: impl Fn(&T) -> Result<Tally> + Sync,
 ) -> Result<()> {
@@ -186,7 +197,15 @@ fn at_once<T: Sync>(
         drop(send);
         for result in results {
             match result {
-                Ok(result) => tally.add(result),
+                Ok(_) | Err(_) if fail_fast && !tally.failed.is_empty() => {}
+                Ok(result) => {
+                    tally.add(result);
+                    if fail_fast && !tally.failed.is_empty() {
+                        // ORDERING: As above.
+                        next.store(scripts.len(), Ordering::Relaxed);
+                        vm::stop_all();
+                    }
+                }
                 Err(e) => {
                     next.store(scripts.len(), Ordering::Relaxed);
                     end = Err(e);
@@ -256,6 +275,7 @@ struct Stage<'a> {
     tools: &'a Toolchain,
     order: &'a Order<'a>,
     soak: bool,
+    durations: Durations,
     sets: HashMap<Flavour, Set>,
 }
 
@@ -327,6 +347,9 @@ impl Stage<'_> {
         let name = file_name(script);
         let outcomes = play.run(dirs)?;
         let tally = judge(&name, &outcomes);
+        if let Some(took) = outcomes.iter().map(|o| o.took).max() {
+            self.durations.record(&name, took);
+        }
         tell(dirs, &name, ask, &outcomes, &tally);
         Ok(tally)
     }

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
@@ -25,19 +25,32 @@ use crate::run::show;
 /// Number of log lines that are printed if a guest cannot start.
 const TAIL: usize = 5;
 
-/// The process groups of running guests, for [`stop_all`].
-static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// All running guests, for [`stop_all`].
+struct Guests {
+    /// Their process groups.
+    groups: Vec<Pid>,
+    /// No further one may start.
+    is_closed: bool,
+}
 
-/// Kills all running guests, when this program is interrupted.
+static GUESTS: Mutex<Guests> = Mutex::new(Guests {
+    groups: Vec::new(),
+    is_closed: false,
+});
+
+/// Kills all running guests, and lets none start any more: when this program is interrupted, or
+/// when the first failure ends a run.
 pub(crate) fn stop_all() {
-    for group in running().drain(..) {
+    let mut guests = guests();
+    guests.is_closed = true;
+    for group in guests.groups.drain(..) {
         let _ = killpg(group, Signal::SIGKILL);
     }
 }
 
-fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+fn guests() -> std::sync::MutexGuard<'static, Guests> {
     // The list is consistent after each statement that changes it.
-    RUNNING.lock().unwrap_or_else(|e| e.into_inner())
+    GUESTS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// A started guest; dropping it kills all its processes.
@@ -53,11 +66,13 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        let mut guests = guests();
+        ensure!(!guests.is_closed, "no guest starts any more");
         let child = cmd
             .spawn()
             .with_context(|| format!("cannot run `{}`", show(cmd)))?;
         let group = Pid::from_raw(i32::try_from(child.id())?);
-        running().push(group);
+        guests.groups.push(group);
         Ok(Self { child, group })
     }
 }
@@ -66,7 +81,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = killpg(self.group, Signal::SIGKILL);
         let _ = self.child.wait();
-        running().retain(|g| *g != self.group);
+        guests().groups.retain(|g| *g != self.group);
     }
 }
 
