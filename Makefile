@@ -16,7 +16,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install headers_install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak
+.PHONY: help module install headers_install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -29,6 +29,7 @@ help:
 	@echo '  make bench       figures, against the C module and TCP'
 	@echo '  make soak        the tests again and again (ARGS="--minutes 60")'
 	@echo '  make fuzz        random input for the protocol core (ARGS="--seconds 600")'
+	@echo '  make mutants     which test notices each of the faults in tests/mutants (hours)'
 	@echo '  make lint        the rules that no compiler checks'
 	@echo '  make check       format, clippy, lint, host tests: before each commit'
 	@echo '  make setup       only install what the above need'
@@ -87,7 +88,7 @@ test-host:
 vmtest:
 	@$(xtask) test --guests $(ARGS)
 
-apps bench soak fuzz:
+apps bench soak fuzz mutants:
 	@$(xtask) $@ $(ARGS)
 
 check:

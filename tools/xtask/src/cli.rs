@@ -16,7 +16,7 @@ use crate::module::{self, Noise};
 use crate::packages::{self, Needs};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
-use crate::{host, lint, vm};
+use crate::{host, lint, mutants, vm};
 
 /// Builds kernels and the module, boots guests, runs the tests.
 #[derive(Parser)]
@@ -79,6 +79,14 @@ enum Task {
         seconds: u64,
         /// Only these targets.
         names: Vec<String>,
+    },
+    /// Plant known faults in the module, one at a time, and show which test notices each.
+    Mutants {
+        /// Only the faults whose names contain one of these.
+        names: Vec<String>,
+        /// Also those that an earlier run has judged.
+        #[arg(long)]
+        again: bool,
     },
     /// Check the rules that no compiler checks.
     Lint,
@@ -162,6 +170,10 @@ pub(crate) fn main() -> Result<bool> {
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
         Task::Apps { names } => apps(&dirs, names, &order),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
+        Task::Mutants { names, again } => {
+            packages::ensure(Needs::Guests)?;
+            mutants::run(&dirs, &names, again)
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod kernel;
 mod ktap;
 mod lint;
 mod module;
+mod mutants;
 mod packages;
 mod run;
 mod self_test;
