@@ -2,6 +2,7 @@
 //! The repository's own rules, those that no compiler checks.
 
 mod circles;
+mod claims;
 mod files;
 mod impls;
 mod ranks;
@@ -73,6 +74,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let mut impls = impls::Impls::new(&layers)?;
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
+    let mut claims = claims::Claims::new()?;
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
     for path in &paths {
@@ -80,6 +82,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             continue;
         };
         files::check(path, &text, &mut findings);
+        claims.add(path, &text);
         words.check(path, &text, &mut findings);
         rmb.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
@@ -91,6 +94,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         }
     }
     circles.check(&mut findings);
+    claims.check(&mut findings);
     impls.check(&mut findings);
     Ok((paths.len(), findings))
 }
