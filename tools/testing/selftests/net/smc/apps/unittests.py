@@ -5,8 +5,8 @@
     unittests.py run FOLDER MODULE [TEST...]   outcomes to FOLDER/outcomes, tracebacks to FOLDER/log
     unittests.py compare TABLE WAY TCP OTHER   folders of the same module over TCP and in another WAY
 
-An outcome is a line `TEST OUTCOME`. A test that hangs, or takes the interpreter down, costs itself only:
-the module goes on behind it in another process.
+An outcome is a line `TEST OUTCOME`: ok, skipped, fails, hangs, or unsteady, for what is good by itself only. A test
+that hangs, or takes the interpreter down, costs itself only: the module goes on behind it in another process.
 """
 
 import faulthandler
@@ -96,7 +96,7 @@ def child(folder, module, only):
 
 
 def run(folder, module, only):
-    """Runs the module; what fails, or hangs, once more by itself, as many tests count seconds."""
+    """Runs the module; what fails, or hangs, once more by itself: if that is good, the test is `unsteady`."""
     run_once(folder, module, only)
     bad = [test for test, outcome in read(folder).items() if outcome in ('fails', 'hangs')]
     if not bad or only:
@@ -104,7 +104,8 @@ def run(folder, module, only):
     run_once(f'{folder}/again', module, bad)
     with open(f'{folder}/outcomes', 'a') as outcomes:
         for test, outcome in read(f'{folder}/again').items():
-            print(test, outcome, file=outcomes)
+            if outcome not in ('fails', 'hangs'):
+                print(test, 'unsteady', file=outcomes)
 
 
 def run_once(folder, module, only):
@@ -139,12 +140,6 @@ def read(folder):
     return outcomes
 
 
-def show_second_tries(way, folder):
-    """Tells of tests that were good only by themselves: chance, or a fault that needs company."""
-    for test, outcome in read(f'{folder}/again').items():
-        print(f'# {way}: {test}: not good at first, by itself {outcome}')
-
-
 def known(table, way, module):
     """Patterns of tests with the outcomes that they may have over TCP and in this way."""
     with open(table) as lines:
@@ -159,8 +154,6 @@ def known(table, way, module):
 def compare(table, way, tcp, other):
     """Prints the differences that are not in the table, and the lines of the table that are none."""
     ours, theirs = read(other), read(tcp)
-    show_second_tries('tcp', tcp)
-    show_second_tries(way, other)
     lines = known(table, way, os.path.basename(other))
     used, wrong = set(), 0
     for test in sorted(ours.keys() | theirs.keys()):
