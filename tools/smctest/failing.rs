@@ -6,11 +6,11 @@
 //! the rest of the guest keeps working. Any call may fail then, but none may hang, and nothing may
 //! appear in the kernel log, which the runner checks.
 
+mod inject;
+
 use std::ffi::CString;
-use std::fs;
 use std::fs::File;
 use std::io::Read;
-use std::io::Write as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::thread;
@@ -30,6 +30,9 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use crate::context::Context;
+use crate::failing::inject::Injector;
+use crate::failing::inject::Source;
+use crate::failing::inject::Workers;
 use crate::job::Job;
 use crate::netns;
 use crate::server::Mode;
@@ -53,8 +56,16 @@ pub(crate) struct Arguments {
     #[arg(long)]
     everywhere: bool,
 
-    /// Instead of by chance, let the first small allocation fail that the kernel's workers make for a
-    /// connection without a link group, for the next connection the second one, and so on to the last
+    /// Let allocations of pages fail, rather than those of objects
+    #[arg(long, conflicts_with_all = ["everywhere", "sends"])]
+    pages: bool,
+
+    /// Let allocations of the kernel's workers fail as well
+    #[arg(long, conflicts_with_all = ["everywhere", "in_turn", "load"])]
+    workers: bool,
+
+    /// Instead of by chance, let the first small allocation, or page, fail that the kernel's workers make for
+    /// a connection without a link group, for the next connection the second one, and so on to the last
     #[arg(long, conflicts_with_all = ["percent", "rounds", "everywhere", "load"])]
     in_turn: bool,
 
@@ -67,12 +78,16 @@ pub(crate) struct Arguments {
     load: Option<PathBuf>,
 }
 
-/// Runs all attempts and prints how many failed; an error if none did, since then nothing was
-/// tested.
+/// Runs all attempts and prints how many failed; an error if no allocation did, since then nothing
+/// was tested.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let injector = Injector::open(arguments)?;
     if arguments.in_turn {
-        return connect_in_turn(context, &injector);
+        let sources = match arguments.pages {
+            true => vec![Source::PAGES],
+            false => Source::small()?,
+        };
+        return connect_in_turn(context, &injector, &sources);
     }
     if arguments.sends {
         return send_without_memory(context, &injector);
@@ -81,11 +96,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         Some(module) => load_rounds(&injector, module, arguments.rounds)?,
         None => connect_rounds(context, &injector, arguments.rounds)?,
     };
+    let injected = injector.count()?;
     println!(
-        "# failing: {failed} of {} attempts failed",
+        "# failing: {failed} of {} attempts failed, as {injected} allocations did",
         arguments.rounds
     );
-    ensure!(failed > 0, "no attempt failed: nothing was injected");
+    ensure!(injected > 0, "nothing was injected");
     Ok(())
 }
 
@@ -150,14 +166,14 @@ fn send_without_memory(context: &Context, injector: &Injector) -> Result<()> {
     Ok(())
 }
 
-/// Lets each small allocation that workqueues make during a handshake, for the connection or its
+/// Lets each allocation from these sources that workqueues make during a handshake, for the connection or its
 /// link group, fail once.
-fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
+fn connect_in_turn(context: &Context, injector: &Injector, sources: &[Source]) -> Result<()> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
     ask(&context.connect()?).context("before anything fails")?;
     let workers = Workers::choose()?;
-    let (attempts, failed) = fail_each(context, injector)?;
+    let (attempts, failed) = fail_each(context, injector, sources)?;
     drop(workers);
     println!("# failing: {failed} of {attempts} attempts failed");
     ensure!(attempts > 0, "nothing was injected");
@@ -166,15 +182,15 @@ fn connect_in_turn(context: &Context, injector: &Injector) -> Result<()> {
 }
 
 /// Runs the attempts; returns their number, and how many failed.
-fn fail_each(context: &Context, injector: &Injector) -> Result<(u32, u32)> {
+fn fail_each(context: &Context, injector: &Injector, sources: &[Source]) -> Result<(u32, u32)> {
     let (mut attempts, mut failed) = (0, 0);
-    for cache in Cache::small()? {
+    for source in sources {
         for number in 1.. {
             await_no_link()?;
-            let (result, is_reached) = injector.once(&cache, number, || converse(context))?;
+            let (result, is_reached) = injector.once(source, number, || converse(context))?;
             if !is_reached {
                 result.context("after the last one")?;
-                println!("# failing: {} of {} objects", cache.name(), number - 1);
+                println!("# failing: {} of {}", number - 1, source.name());
                 break;
             }
             attempts += 1;
@@ -209,157 +225,4 @@ fn load_rounds(injector: &Injector, module: &Path, rounds: u32) -> Result<u32> {
         }
     }
     Ok(failed)
-}
-
-/// Fault injection into slab allocations (failslab).
-struct Injector {
-    percent: u32,
-}
-
-const FAILSLAB: &str = "/sys/kernel/debug/failslab";
-const MAKE_IT_FAIL: &str = "/proc/thread-self/make-it-fail";
-
-impl Injector {
-    fn open(arguments: &Arguments) -> Result<Self> {
-        let has_caches = u8::from(arguments.everywhere || arguments.in_turn);
-        for (name, value) in [
-            ("probability", "0"),
-            ("interval", "1"),
-            ("times", "-1"),
-            ("space", "0"),
-            ("verbose", "0"),
-            ("ignore-gfp-wait", "0"),
-            ("task-filter", if arguments.everywhere { "0" } else { "1" }),
-            ("cache-filter", &has_caches.to_string()),
-        ] {
-            let file = format!("{FAILSLAB}/{name}");
-            fs::write(&file, value).with_context(|| format!("writing {file}"))?;
-        }
-        if arguments.everywhere {
-            choose_caches()?;
-        }
-        Ok(Self {
-            percent: arguments.percent,
-        })
-    }
-
-    /// Runs `work` with fault injection.
-    fn during<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        // Opened and formatted before, since allocations of this task fail later.
-        let open = |file: &str| File::options().write(true).open(file);
-        let mut task = open(MAKE_IT_FAIL).context("make-it-fail")?;
-        let mut probability = open(&format!("{FAILSLAB}/probability"))?;
-        let percent = self.percent.to_string();
-        task.write_all(b"1").context("make-it-fail")?;
-        probability.write_all(percent.as_bytes())?;
-        let value = work();
-        while probability.write_all(b"0").is_err() {}
-        while task.write_all(b"0").is_err() {}
-        Ok(value)
-    }
-
-    /// Runs `work`; the `number`-th allocation (from 1) that a worker makes from this cache fails.
-    /// Also returns whether there were that many.
-    fn once<T>(&self, cache: &Cache, number: u64, work: impl FnOnce() -> T) -> Result<(T, bool)> {
-        let set = |name: &str, value: &str| {
-            let file = format!("{FAILSLAB}/{name}");
-            fs::write(&file, value).with_context(|| format!("writing {file}"))
-        };
-        // The allocation fails when the remaining space is not larger than an object.
-        set("space", &(number * cache.object_len).to_string())?;
-        set("times", "1")?;
-        cache.choose(true)?;
-        set("probability", "100")?;
-        let value = work();
-        set("probability", "0")?;
-        cache.choose(false)?;
-        let left = fs::read_to_string(format!("{FAILSLAB}/times"))?;
-        Ok((value, left.trim() == "0"))
-    }
-}
-
-/// While this value exists, allocations of the kernel's workers may fail, also of workers created
-/// later.
-struct Workers;
-
-impl Workers {
-    fn choose() -> Result<Self> {
-        Self::mark("1")?;
-        Ok(Self)
-    }
-
-    fn mark(value: &str) -> Result<()> {
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            // All workers are created by kthreadd, and inherit the flag.
-            if comm.starts_with("kworker/") || comm.trim() == "kthreadd" {
-                // The thread may have exited meanwhile.
-                let _ = fs::write(entry.path().join("make-it-fail"), value);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        let _ = Self::mark("0");
-    }
-}
-
-/// A slab cache.
-struct Cache {
-    path: PathBuf,
-    object_len: u64,
-}
-
-impl Cache {
-    /// Returns the general-purpose caches of small objects.
-    fn small() -> Result<Vec<Self>> {
-        /// Maximum size of a small object, bytes.
-        const SMALL: u64 = 256;
-        let mut caches = Vec::new();
-        for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
-            let name = entry.file_name();
-            let size = name.to_str().and_then(|name| name.strip_prefix("kmalloc-"));
-            if size.is_some_and(|size| size.parse::<u64>().is_ok()) {
-                let path = entry.path();
-                let object_len = fs::read_to_string(path.join("object_size"))?;
-                let object_len = object_len.trim().parse()?;
-                caches.push(Self { path, object_len });
-            }
-        }
-        caches.retain(|cache| cache.object_len <= SMALL);
-        caches.sort_by_key(|cache| cache.object_len);
-        Ok(caches)
-    }
-
-    fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
-    /// Enables or disables faults for this cache.
-    fn choose(&self, may_fail: bool) -> Result<()> {
-        let file = self.path.join("failslab");
-        let value = if may_fail { "1" } else { "0" };
-        fs::write(&file, value).with_context(|| format!("writing {}", file.display()))
-    }
-}
-
-/// Enables faults for the caches that `--everywhere` covers.
-fn choose_caches() -> Result<()> {
-    let is_chosen = |name: &str| {
-        let small = name
-            .strip_prefix("kmalloc-")
-            .is_some_and(|rest| !rest.contains("rcl"));
-        small || matches!(name, "SMC" | "SMC6" | "TCP" | "TCPv6" | "sock_inode_cache")
-    };
-    for entry in fs::read_dir("/sys/kernel/slab")?.flatten() {
-        if entry.file_name().to_str().is_some_and(is_chosen) {
-            // Merged caches share one file; writing to the aliases fails.
-            let _ = fs::write(entry.path().join("failslab"), "1");
-        }
-    }
-    Ok(())
 }

@@ -17,13 +17,15 @@ require "enterprise ID" common_eid
 # one again.
 in_turn() {
 	with_sysctl a net/smc/smcr_lgr_idle_time 0 with_sysctl b net/smc/smcr_lgr_idle_time 0 \
-		smctest --deadline 280 --expect smc failing --in-turn
+		smctest --deadline 280 --expect smc failing --in-turn "$@"
 }
 check "small allocations of workers for a new link, each in turn" in_turn
+check "pages that workers take for a new link, each in turn" in_turn --pages
 check "calls with 5 % of allocations failing" smctest failing --percent 5 --rounds 60
 check "calls with 30 % of allocations failing" smctest failing --percent 30 --rounds 60
 check "all tasks, with 1 % of allocations failing" \
 	smctest failing --everywhere --percent 1 --rounds 60
+check "calls and workers with 30 % of page allocations failing" smctest failing --pages --workers --percent 30 --rounds 60
 [ "$MODULE" = c ] || check "a send without memory for a buffer waits" \
 	smctest --expect smc failing --sends --percent 100
 check "SMC works afterwards" smc_back 20
@@ -38,6 +40,8 @@ check "loading with 1 % of allocations failing" \
 	smctest failing --percent 1 --rounds 40 --load "$file"
 check "loading with 10 % of allocations failing" \
 	smctest failing --percent 10 --rounds 40 --load "$file"
+check "loading with 5 % of page allocations failing" \
+	smctest failing --pages --percent 5 --rounds 40 --load "$file"
 require "module loads afterwards" load_smc
 require "enterprise ID afterwards" common_eid
 check "SMC works then" smctest --expect smc integrity --mib 1
