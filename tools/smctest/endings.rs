@@ -29,6 +29,7 @@ use crate::semantics::Rig;
 use looks::Look;
 use looks::LOOKS;
 use ways::Subject;
+use ways::Takes;
 use ways::Way;
 use ways::WAYS;
 
@@ -116,9 +117,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let ways: Vec<_> = WAYS
         .iter()
         .filter(|way| way.name.contains(&arguments.only))
-        .filter(|way| context.expect == Expected::Smc || !way.takes_device)
+        .filter(|way| context.expect == Expected::Smc || way.takes != Takes::Device)
         .collect();
-    let (alone, together): (Vec<_>, Vec<_>) = ways.iter().partition(|way| way.takes_device);
+    let (alone, together): (Vec<_>, Vec<_>) =
+        ways.iter().partition(|way| way.takes != Takes::Nothing);
     let mut results = go_all(context, &paths, &together, AT_ONCE);
     results.append(&mut go_all(context, &paths, &alone, 1));
 
@@ -219,9 +221,16 @@ fn go(context: &Context, paths: &[Path], way: &'static Way) -> Result<Vec<Answer
         looks::take(&rig, way, look, expected)
     };
     let mut all = Vec::new();
+    // The wire is away for seconds.
+    let most = if way.takes == Takes::Wire {
+        1
+    } else {
+        LOOKS.len()
+    };
     let looks = LOOKS
         .iter()
-        .filter(|look| look.is_brief || !way.takes_device);
+        .filter(|look| look.is_brief || way.takes == Takes::Nothing)
+        .take(most);
     for look in looks {
         let tcp = look_at(None, look, None).context("over TCP")?;
         let mut others = Vec::new();

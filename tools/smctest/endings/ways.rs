@@ -49,8 +49,17 @@ pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) subject: Subject,
     pub(super) go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>,
-    /// Removes an RDMA device: only for connections over RDMA, and while no other way runs.
-    pub(super) takes_device: bool,
+    pub(super) takes: Takes,
+}
+
+/// What a way takes away from all connections, so that it has to run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    /// An RDMA device: only for connections over RDMA.
+    Device,
+    /// The wire, for a while.
+    Wire,
 }
 
 impl Way {
@@ -67,7 +76,7 @@ const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Sce
         name,
         subject: Subject::Client,
         go,
-        takes_device: false,
+        takes: Takes::Nothing,
     }
 }
 
@@ -166,6 +175,41 @@ impl<'a> Both<'a> {
         })
     }
 
+    /// Has the subject find out within a few seconds that its peer is gone.
+    fn keep_alive(&self) -> Result<()> {
+        let tcp = libc::IPPROTO_TCP;
+        for (level, name, value) in [
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+            (tcp, libc::TCP_KEEPIDLE, 1),
+            (tcp, libc::TCP_KEEPINTVL, 1),
+            (tcp, libc::TCP_KEEPCNT, 1),
+        ] {
+            self.subject.set_option_int(level, name, value)?;
+        }
+        Ok(())
+    }
+
+    /// Drops all packets between the two ends until the subject has an error.
+    fn cut(&self) -> Result<()> {
+        let ends = [(&self.subject, false), (self.peer()?, true)].map(|(socket, is_peer)| {
+            Ok((self.netns(is_peer), device(self.netns(is_peer), socket)?))
+        });
+        let ends = ends.into_iter().collect::<Result<Vec<_>>>()?;
+        for (netns, device) in &ends {
+            let netem = ["netem", "loss", "100%"];
+            run(
+                *netns,
+                "tc",
+                &[&["qdisc", "add", "dev", device, "root"], netem.as_slice()].concat(),
+            )?;
+        }
+        let end = await_true("an error", || events(&self.subject) & libc::POLLERR != 0);
+        for (netns, device) in &ends {
+            run(*netns, "tc", &["qdisc", "delete", "dev", device, "root"])?;
+        }
+        end
+    }
+
     fn await_end(&self) -> Result<()> {
         await_true("the end of the stream", || {
             events(&self.subject) & libc::POLLRDHUP != 0
@@ -195,11 +239,25 @@ fn run(netns: Option<&str>, program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns the network device by which packets of this connection leave the namespace.
+fn device(netns: Option<&str>, socket: &Socket) -> Result<String> {
+    let peer = socket.peer_address()?.to_ip().context("no IP address")?;
+    let peer = peer.ip().to_canonical().to_string();
+    let route = run(netns, "ip", &["-o", "route", "get", &peer])?;
+    let device = route
+        .split(" dev ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    Ok(device
+        .with_context(|| format!("no device: {route}"))?
+        .to_owned())
+}
+
 /// Ends one end of the connection; becomes two ways, one for each subject.
 type End = fn(&mut Both<'_>) -> Result<()>;
 
 macro_rules! ends {
-    ($takes_device:literal, $($name:literal: $end:expr),+ $(,)?) => {
+    ($takes:expr, $($name:literal: $end:expr),+ $(,)?) => {
         &[$(
             Way {
                 name: concat!("client: ", $name),
@@ -210,7 +268,7 @@ macro_rules! ends {
                     end(&mut both)?;
                     Ok(both.scene())
                 },
-                takes_device: $takes_device,
+                takes: $takes,
             },
             Way {
                 name: concat!("server: ", $name),
@@ -221,7 +279,7 @@ macro_rules! ends {
                     end(&mut both)?;
                     Ok(both.scene())
                 },
-                takes_device: $takes_device,
+                takes: $takes,
             },
         )+]
     };
@@ -306,7 +364,7 @@ const ATTEMPTS: &[Way] = &[
 ];
 
 const CONNECTIONS: &[Way] = ends![
-    false,
+    Takes::Nothing,
     "the peer closes": |both| {
         both.peer = None;
         Ok(())
@@ -404,7 +462,7 @@ const CONNECTIONS: &[Way] = ends![
 ];
 
 const DEVICES: &[Way] = ends![
-    true,
+    Takes::Device,
     "the device goes": |both| both.lose_device(false),
     "the device goes, with data to read": |both| {
         both.have_unread()?;
@@ -413,10 +471,19 @@ const DEVICES: &[Way] = ends![
     "the device of the peer goes": |both| both.lose_device(true),
 ];
 
-pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES]);
+const WIRES: &[Way] = ends![
+    Takes::Wire,
+    "the wire is cut, and it keeps alive, with data to read": |both| {
+        both.keep_alive()?;
+        both.have_unread()?;
+        both.cut()
+    },
+];
 
-/// All ways, in three tables.
-pub(super) struct Ways([&'static [Way]; 3]);
+pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES, WIRES]);
+
+/// All ways, in four tables.
+pub(super) struct Ways([&'static [Way]; 4]);
 
 impl Ways {
     pub(super) fn iter(&self) -> impl Iterator<Item = &'static Way> {
