@@ -11,7 +11,7 @@
 //!
 //! - `SMC_DEBUG`: any value that does not begin with `0` enables messages on standard error.
 //! - `SMC_SNDBUF`, `SMC_RCVBUF`: buffer sizes of converted sockets, with optional suffix `k` or
-//! `m`.
+//!   `m`.
 //!
 //! `socket` must work in a signal handler and in any thread. Therefore the environment is read once
 //! when the library is loaded, and nothing after that allocates or locks. System calls are made
