@@ -12,7 +12,7 @@ use common::host::{
 };
 use common::Side;
 use smc_proto::handshake::eid::Ueids;
-use smc_proto::handshake::select::Path;
+use smc_proto::handshake::select::Route;
 use smc_proto::id::Ipv4;
 use smc_proto::reason::Reason;
 
@@ -217,9 +217,9 @@ const CASES: &[Case] = &[
     }),
     client(Reason::NoRoute, |c, s| {
         c.route = None;
-        s.route = Some(Path::Gateway);
+        s.route = Some(Route::Gateway);
     }),
-    client(Reason::NoIndirect, |_, s| s.route = Some(Path::Gateway)),
+    client(Reason::NoIndirect, |_, s| s.route = Some(Route::Gateway)),
     client(Reason::NoRtoken, |c, _| c.rows = 0),
     server(Reason::NoRtoken, |_, s| s.rows = 0),
     client(Reason::LinkNotReady, |c, _| c.link_gets_ready = false),

@@ -22,7 +22,7 @@ use common::rng::{
 use common::Side;
 use smc_proto::cause::Cause;
 use smc_proto::handshake::eid::Ueids;
-use smc_proto::handshake::select::Path;
+use smc_proto::handshake::select::Route;
 use smc_proto::handshake::server::ServerCaps;
 use smc_proto::handshake::Fatal;
 use smc_proto::id::{
@@ -33,8 +33,8 @@ use smc_proto::id::{
 use smc_proto::reason::Reason;
 use smc_proto::time::Duration;
 use smc_proto::wire::clc::{
-    Limits,
-    Message, //
+    ClcMessage,
+    Limits, //
 };
 use smc_proto::wire::Version;
 
@@ -114,7 +114,7 @@ fn version_2_crosses_subnets_and_goes_without_a_version_1_port() {
         client.v1 = None;
         client.address = Some((Ipv4([10, 0, 0, 1]), 8));
         for config in [client, server] {
-            config.route = Some(Path::Gateway);
+            config.route = Some(Route::Gateway);
         }
     });
     let [client, _] = joined(world.outcomes());
@@ -141,7 +141,7 @@ fn the_second_connection_uses_the_group_of_the_first() {
 #[test]
 fn only_version_1_asks_for_the_ethernet_address_of_the_peer() {
     let bytes = std::fs::read("tests/vectors/P3.bin").unwrap();
-    let Ok(Message::Proposal(proposal)) = Message::parse(&bytes) else {
+    let Ok(ClcMessage::Proposal(proposal)) = ClcMessage::parse(&bytes) else {
         panic!("not a proposal");
     };
     let mut eids = Ueids::EMPTY;
@@ -534,7 +534,7 @@ fn no_peer_breaks_the_promises() {
 #[test]
 fn a_lack_of_common_eids_is_known_here_and_not_on_the_wire() {
     let bytes = std::fs::read("tests/vectors/P4.bin").unwrap();
-    let Ok(Message::Proposal(proposal)) = Message::parse(&bytes) else {
+    let Ok(ClcMessage::Proposal(proposal)) = ClcMessage::parse(&bytes) else {
         panic!("not a proposal");
     };
     let judge = |name: &[u8], has_interface| {

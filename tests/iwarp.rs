@@ -12,13 +12,13 @@ use smc_proto::error::PeerMisbehaved;
 use smc_proto::handshake::client::{
     self,
     ClientCaps,
-    Iwarp,
+    IwarpParams,
     Proposed,
     V2Port, //
 };
 use smc_proto::handshake::eid::Ueids;
 use smc_proto::handshake::server::{
-    Accepted,
+    AcceptSent,
     Chosen,
     ServerCaps, //
 };
@@ -44,11 +44,11 @@ use smc_proto::link::Transport;
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
     Accept,
+    ClcMessage,
     Confirm,
     Endpoint,
     Hostname,
     Limits,
-    Message,
     Mode,
     SmcR,
     Vendor, //
@@ -114,7 +114,7 @@ fn propose<R>(
             gid: Gid::from_ipv4(CLIENT),
             mac: Mac([2, 0, 0, 0, 0, 9]),
         }),
-        iwarp: client.iwarp.then_some(Iwarp {
+        iwarp: client.iwarp.then_some(IwarpParams {
             nonce: NONCE,
             client: named(CLIENT),
             server: named(SERVER),
@@ -125,8 +125,8 @@ fn propose<R>(
     };
     let (proposed, proposal) = caps.propose().unwrap();
     let mut buf = [0; 1000];
-    let bytes = Message::Proposal(proposal).emit(&mut buf).unwrap();
-    let Ok(Message::Proposal(read)) = Message::parse(bytes) else {
+    let bytes = ClcMessage::Proposal(proposal).emit(&mut buf).unwrap();
+    let Ok(ClcMessage::Proposal(read)) = ClcMessage::parse(bytes) else {
         panic!("the proposal cannot be read");
     };
     let caps = ServerCaps {
@@ -146,12 +146,12 @@ fn info(listener: Option<u16>) -> OwnInfo {
     }
 }
 
-fn accept(chosen: Chosen, gid: Gid) -> (Accepted, Accept) {
+fn accept(chosen: Chosen, gid: Gid) -> (AcceptSent, Accept) {
     let own = info((chosen.transport() == Transport::Iwarp).then_some(SERVER_PORT));
     let (accepted, accept) = chosen.accept(end(gid), Some((chosen.new_lgr(true), own)));
     let mut buf = [0; 1000];
-    let bytes = Message::Accept(accept).emit(&mut buf).unwrap();
-    assert_eq!(Message::parse(bytes), Ok(Message::Accept(accept)));
+    let bytes = ClcMessage::Accept(accept).emit(&mut buf).unwrap();
+    assert_eq!(ClcMessage::parse(bytes), Ok(ClcMessage::Accept(accept)));
     (accepted, accept)
 }
 
@@ -161,7 +161,7 @@ const IWARP_ALONE: Client = Client {
 };
 
 /// As far as the ACCEPT, over iWARP.
-fn until_accept(then: impl FnOnce(Proposed<'_>, Accepted, Accept)) {
+fn until_accept(then: impl FnOnce(Proposed<'_>, AcceptSent, Accept)) {
     propose(IWARP_ALONE, true, |proposed, chosen| {
         let (accepted, accept) = accept(chosen.unwrap(), named(SERVER));
         then(proposed, accepted, accept);
@@ -169,11 +169,11 @@ fn until_accept(then: impl FnOnce(Proposed<'_>, Accepted, Accept)) {
 }
 
 /// As far as the CONFIRM.
-fn until_confirm(then: impl FnOnce(Accepted, client::Accepted)) {
+fn until_confirm(then: impl FnOnce(AcceptSent, client::Accepted)) {
     until_accept(|proposed, accepted, accept| {
         then(
             accepted,
-            proposed.on_message(&Message::Accept(accept)).unwrap(),
+            proposed.on_message(&ClcMessage::Accept(accept)).unwrap(),
         );
     });
 }
@@ -193,7 +193,7 @@ fn two_machines_with_iwarp_alone_agree_on_it() {
         assert_eq!(new.limits.max_links, 2);
         assert_eq!(accepted.listener(), SERVER_PORT);
         let confirm = confirm(&accepted, named(CLIENT), PORT);
-        let confirmed = sent.on_message(&Message::Confirm(confirm)).unwrap();
+        let confirmed = sent.on_message(&ClcMessage::Confirm(confirm)).unwrap();
         assert_eq!(confirmed.listener(), PORT);
     });
 }
@@ -223,13 +223,15 @@ fn roce_comes_first_and_iwarp_where_it_fails() {
         assert_eq!(chosen.peer_gid(), Gid::from_ipv4(CLIENT));
         assert_eq!(chosen.new_lgr(true).limits.max_links, 2);
         let (_, over_roce) = accept(chosen, Gid::from_ipv4(SERVER));
-        let agreed = proposed.on_message(&Message::Accept(over_roce)).unwrap();
+        let agreed = proposed.on_message(&ClcMessage::Accept(over_roce)).unwrap();
         assert_eq!(agreed.transport(), Transport::Roce);
 
         let chosen = chosen.next_without_port().unwrap();
         assert_eq!(chosen.transport(), Transport::Iwarp);
         let (_, over_iwarp) = accept(chosen, named(SERVER));
-        let agreed = proposed.on_message(&Message::Accept(over_iwarp)).unwrap();
+        let agreed = proposed
+            .on_message(&ClcMessage::Accept(over_iwarp))
+            .unwrap();
         assert_eq!(agreed.transport(), Transport::Iwarp);
     });
 }
@@ -258,7 +260,7 @@ fn who_does_not_know_iwarp_sees_an_offer_of_a_port_without_a_way_there_or_that_o
         {
             first.vendor_options = Vendor::Iwarp { port: 0 }.options();
         }
-        let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+        let agreed = proposed.on_message(&ClcMessage::Accept(accept)).unwrap();
         assert_eq!(agreed.transport(), Transport::Roce);
     });
 }
@@ -283,7 +285,9 @@ fn a_server_that_names_another_end_or_does_not_say_so_is_declined() {
             let first = first_contact.as_mut().unwrap();
             let max_links = &mut first.raw_limits.max_links;
             spoil(end, &mut first.vendor_options, max_links);
-            let failure = proposed.on_message(&Message::Accept(accept)).unwrap_err();
+            let failure = proposed
+                .on_message(&ClcMessage::Accept(accept))
+                .unwrap_err();
             assert!(matches!(failure, Failure::Peer(_)), "case {number}");
             assert!(failure.actions().decline.is_some(), "case {number}");
         });
@@ -301,13 +305,13 @@ fn a_client_has_to_name_its_own_end_and_a_port() {
     ] {
         until_confirm(|sent, accepted| {
             let confirm = confirm(&accepted, gid, port);
-            let result = sent.on_message(&Message::Confirm(confirm));
+            let result = sent.on_message(&ClcMessage::Confirm(confirm));
             assert_eq!(result.unwrap_err(), MISBEHAVED.into());
         });
     }
     until_confirm(|sent, accepted| {
         let silent = accepted.confirm(end(named(CLIENT)), info(None), List::EMPTY);
-        let result = sent.on_message(&Message::Confirm(silent));
+        let result = sent.on_message(&ClcMessage::Confirm(silent));
         assert_eq!(result.unwrap_err(), MISBEHAVED.into());
     });
 }
@@ -317,11 +321,11 @@ fn a_group_is_found_again_by_the_names_of_both_ends() {
     propose(IWARP_ALONE, true, |proposed, chosen| {
         let reuse = chosen.unwrap().accept(end(named(SERVER)), None);
         let (accepted, accept) = reuse;
-        let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+        let agreed = proposed.on_message(&ClcMessage::Accept(accept)).unwrap();
         assert_eq!(agreed.new_lgr(), None);
         assert_eq!(agreed.wanted(0, ENDS).peer_gid, named(SERVER));
         let confirm = agreed.confirm(end(named(CLIENT)), info(None), List::EMPTY);
-        let confirmed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+        let confirmed = accepted.on_message(&ClcMessage::Confirm(confirm)).unwrap();
         assert_eq!(confirmed.listener(), 0);
     });
 }
@@ -335,11 +339,11 @@ fn a_group_is_joined_by_any_of_its_links() {
     ] {
         propose(IWARP_ALONE, true, |proposed, chosen| {
             let (accepted, accept) = chosen.unwrap().accept(end(theirs), None);
-            let agreed = proposed.on_message(&Message::Accept(accept)).unwrap();
+            let agreed = proposed.on_message(&ClcMessage::Accept(accept)).unwrap();
             assert_eq!(agreed.new_lgr(), None);
             assert_eq!(agreed.wanted(0, ENDS).peer_gid, theirs);
             let confirm = agreed.confirm(end(ours), info(None), List::EMPTY);
-            let confirmed = accepted.on_message(&Message::Confirm(confirm)).unwrap();
+            let confirmed = accepted.on_message(&ClcMessage::Confirm(confirm)).unwrap();
             assert_eq!(confirmed.client().gid, ours);
         });
     }

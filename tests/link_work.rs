@@ -13,9 +13,9 @@ use smc_proto::id::{
     QpNum, //
 };
 use smc_proto::lgr::redundancy::{
-    Ends,
-    Links,
-    Occasion,
+    ActiveLinks,
+    AddLinkTrigger,
+    LinkPorts,
     Port, //
 };
 use smc_proto::lgr::{
@@ -60,8 +60,8 @@ use common::end::{
 };
 use common::params;
 
-const OWN: LinkWork = LinkWork::AddLink(Occasion::OwnPort);
-const INVITED: LinkWork = LinkWork::AddLink(Occasion::Invitation);
+const OWN: LinkWork = LinkWork::AddLink(AddLinkTrigger::OwnPort);
+const INVITED: LinkWork = LinkWork::AddLink(AddLinkTrigger::Invitation);
 
 /// Where links are added here.
 const NEW: LinkIdx = LinkIdx::ALL[2];
@@ -105,7 +105,7 @@ fn offer(end: &mut End) {
         listen_addr: None,
         keys: List::EMPTY,
     };
-    assert!(end.llc.hold_to_add(Occasion::OwnPort));
+    assert!(end.llc.hold_to_add(AddLinkTrigger::OwnPort));
     end.links[NEW] = LinkNum(3);
     list(end.llc.begin_add_link(FIRST, &new, end.now).unwrap());
 }
@@ -129,7 +129,7 @@ fn accept(end: &mut End) {
     list(end.llc.on_link_prepared(NEW, Ok(()), end.now));
     let mut client = server_link(Version::V2);
     client.link_num = LinkNum(3);
-    let message = smc_proto::wire::llc::Message {
+    let message = smc_proto::wire::llc::LlcMessage {
         version: Version::V2,
         kind: Kind::Response,
         body: Body::ConfirmLink(smc_proto::wire::llc::ConfirmLink {
@@ -204,13 +204,13 @@ fn no_link_is_added_while_one_is_to_be_deleted_or_a_flow_is_under_way() {
     let mut server = End::new(Role::Server, Version::V2);
     let delete = LinkWork::DeleteLink(SECOND, DeleteCause::LostPath);
     server.llc.queue_link_work(delete);
-    assert!(!server.llc.hold_to_add(Occasion::Invitation));
+    assert!(!server.llc.hold_to_add(AddLinkTrigger::Invitation));
     assert_eq!(work(&mut server.llc), [delete, INVITED]);
     server.announce(1).unwrap();
-    assert!(!server.llc.hold_to_add(Occasion::OwnPort));
+    assert!(!server.llc.hold_to_add(AddLinkTrigger::OwnPort));
     server.sleep(2000);
     assert_eq!(work(&mut server.llc), [OWN]);
-    assert!(server.llc.hold_to_add(Occasion::OwnPort));
+    assert!(server.llc.hold_to_add(AddLinkTrigger::OwnPort));
 }
 
 #[test]
@@ -219,11 +219,11 @@ fn a_link_that_is_not_needed_is_deleted_before_another_is_added() {
         gid: Gid([number; 16]),
         mac: Mac::NONE,
     };
-    let links = |ends: &[(u8, u8)]| -> Links {
+    let links = |ends: &[(u8, u8)]| -> ActiveLinks {
         let mut links = LinkMap::default();
         for (link, (local, peer)) in links.0.iter_mut().zip(ends) {
             let (local, peer) = (port(*local), port(*peer));
-            *link = Some(Ends { local, peer });
+            *link = Some(LinkPorts { local, peer });
         }
         links
     };

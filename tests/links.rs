@@ -18,7 +18,7 @@ use common::rng::{
 };
 use common::Side;
 use smc_proto::lgr::{
-    Kind,
+    LgrType,
     LinkIdx, //
 };
 use smc_proto::llc::add::CONFIRM_WAIT;
@@ -44,8 +44,8 @@ fn added(world: &World, side: Side) -> Vec<Result<(), AddLinkError>> {
     machine.finished.iter().filter_map(pick).collect()
 }
 
-fn kinds(world: &World) -> [Kind; 2] {
-    [0, 1].map(|side| Kind::of(&world.machines[side].ends()))
+fn kinds(world: &World) -> [LgrType; 2] {
+    [0, 1].map(|side| LgrType::of(&world.machines[side].ends()))
 }
 
 fn announced(world: &mut World, side: Side, count: u8) {
@@ -65,7 +65,7 @@ fn a_second_link_is_added_with_all_keys() {
             world.port_up(Side::Server);
             world.run();
             assert_eq!(world.view(Side::Client), world.view(Side::Server));
-            assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+            assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
             for side in Side::BOTH {
                 assert_eq!(added(&world, side), [Ok(())]);
                 assert_eq!(world.missing_keys(side), 0, "{version:?} {count}");
@@ -80,8 +80,8 @@ fn a_second_link_is_added_with_all_keys() {
 #[test]
 fn one_port_on_a_side_makes_an_asymmetric_group() {
     for (ports, client, server) in [
-        ([1, 2], Kind::AsymmetricLocal, Kind::AsymmetricPeer),
-        ([2, 1], Kind::AsymmetricPeer, Kind::AsymmetricLocal),
+        ([1, 2], LgrType::AsymmetricLocal, LgrType::AsymmetricPeer),
+        ([2, 1], LgrType::AsymmetricPeer, LgrType::AsymmetricLocal),
     ] {
         let mut world = World::new(1, Version::V2, ports);
         world.port_up(Side::Server);
@@ -103,7 +103,7 @@ fn a_missing_port_that_returns_makes_the_asymmetric_link_superfluous() {
         world.machine(late).ports = 2;
         world.port_up(late);
         world.run();
-        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
         assert_eq!(world.view(Side::Client), world.view(Side::Server));
         assert_eq!(world.view(Side::Client).len(), 2);
     }
@@ -115,7 +115,7 @@ fn two_sides_with_one_port_each_have_one_link() {
         let mut world = World::new(1, version, [1, 1]);
         world.port_up(Side::Server);
         world.run();
-        assert_eq!(kinds(&world), [Kind::Single; 2]);
+        assert_eq!(kinds(&world), [LgrType::Single; 2]);
         let rejected = Err(AddLinkError::Rejected(RejectReason::NO_ALTERNATE_PATH));
         for side in Side::BOTH {
             assert_eq!(added(&world, side), [rejected]);
@@ -138,7 +138,7 @@ fn an_invitation_is_taken_up() {
         let mut world = World::new(1, version, [2, 2]);
         world.port_up(Side::Client);
         world.run();
-        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
         world.port_up(Side::Client);
         world.run();
         assert_eq!(added(&world, Side::Server).len(), 1, "one is enough");
@@ -165,7 +165,7 @@ fn a_lost_link_is_deleted_on_both_sides_and_added_again() {
             world.run();
             let view = world.view(side);
             assert_eq!(world.view(side.peer()), view);
-            assert_eq!(kinds(&world), [Kind::Symmetric; 2], "{side:?} {at}");
+            assert_eq!(kinds(&world), [LgrType::Symmetric; 2], "{side:?} {at}");
             let is_it = |link: &&(u8, u8, u8)| link.1 == qp || link.2 == qp;
             assert!(before.iter().any(|link| is_it(&link)));
             assert!(!view.iter().any(|link| is_it(&link)));
@@ -184,7 +184,7 @@ fn a_loss_that_both_sides_see_costs_one_link() {
         world.lose(side, LinkIdx::ALL[1]);
     }
     world.run();
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     assert_eq!(added(&world, Side::Server).len(), 2);
     assert!(!world.machine(Side::Client).is_dead && !world.machine(Side::Server).is_dead);
 }
@@ -196,7 +196,7 @@ fn a_link_that_the_server_cannot_bring_up_is_tried_again() {
         world.machine(Side::Server).fails = 1;
         world.port_up(Side::Server);
         world.run_for(30_000);
-        assert_eq!(kinds(&world), [Kind::Single; 2]);
+        assert_eq!(kinds(&world), [LgrType::Single; 2]);
         let [client, server] = Side::BOTH.map(|side| added(&world, side));
         let failed = Err(AddLinkError::Failed(Reason::LinkNotReady));
         assert!((2..=4).contains(&server.len()), "{server:?}");
@@ -204,7 +204,7 @@ fn a_link_that_the_server_cannot_bring_up_is_tried_again() {
         assert!(client.iter().all(|how| *how == Err(AddLinkError::Deleted)));
         world.machine(Side::Server).fails = 0;
         world.run();
-        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     }
 }
 
@@ -223,7 +223,7 @@ fn a_client_that_cannot_bring_a_link_up_invites_when_it_can() {
         world.machine(Side::Client).fails = 0;
         world.port_up(Side::Client);
         world.run();
-        assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+        assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     }
 }
 
@@ -242,7 +242,7 @@ fn an_invited_server_tries_again_where_the_client_rejects() {
     assert!((3..=5).contains(&rejected), "{rejected}");
     world.machine(Side::Client).fails = 0;
     world.run();
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_link_on_which_nothing_arrives_is_tested_deleted_and_added_again() {
     let mut world = World::with_tests(1, Version::V2, [2, 2], after);
     world.port_up(Side::Server);
     world.run_for(100_000);
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     assert_eq!(added(&world, Side::Server), [Ok(())], "answers save a link");
     let qp = world.machine(Side::Server).links[LinkIdx::ALL[1]]
         .unwrap()
@@ -263,7 +263,7 @@ fn a_link_on_which_nothing_arrives_is_tested_deleted_and_added_again() {
             false => Verdict::Pass,
         });
     world.run_for(60_000);
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     assert_eq!(added(&world, Side::Server), [Ok(()); 2]);
     assert_eq!(world.view(Side::Client), world.view(Side::Server));
 }
@@ -304,7 +304,7 @@ fn whichever_message_is_lost_both_sides_agree_in_the_end() {
                 assert_eq!(views[0], views[1], "{case}");
                 assert!(lost > 0, "{case}");
                 // The group is none the worse for it.
-                assert_eq!(kinds(&world), [Kind::Symmetric; 2], "{case}");
+                assert_eq!(kinds(&world), [LgrType::Symmetric; 2], "{case}");
             }
         }
     }
@@ -321,7 +321,7 @@ fn an_offer_waits_for_the_clients_own_flow() {
     world.announce(Side::Client);
     world.port_up(Side::Server);
     world.run();
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
     assert_eq!(world.missing_keys(Side::Server), 0);
     assert_eq!(world.machine(Side::Client).rmbs.len(), 1);
 }
@@ -342,7 +342,7 @@ fn an_invitation_that_nobody_answers_holds_nothing_up() {
     assert_eq!(world.machine(Side::Client).rmbs.len(), 1);
     world.net.clear_rules();
     world.run();
-    assert_eq!(kinds(&world), [Kind::Symmetric; 2]);
+    assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
 }
 
 /// Loses, delays and doubles messages, `one_in` so many.

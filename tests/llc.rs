@@ -8,14 +8,14 @@ use smc_proto::id::{
     LinkNum,
     LinkUid, //
 };
-use smc_proto::lgr::redundancy::Occasion;
+use smc_proto::lgr::redundancy::AddLinkTrigger;
 use smc_proto::lgr::{
-    End as Why,
     LinkIdx,
-    Role, //
+    Role,
+    TerminateReason as Why, //
 };
 use smc_proto::llc::first_contact::Grace;
-use smc_proto::llc::first_contact::Peer;
+use smc_proto::llc::first_contact::PeerModule;
 use smc_proto::llc::link_work::{
     DeleteCause,
     LinkWork, //
@@ -87,8 +87,8 @@ fn the_client_answers_the_vector_with_the_vector() {
 const TEST: Body<'static> = Body::TestLink([0; 16]);
 
 /// A peer with this implementation, which is not slow.
-fn same() -> Peer {
-    Peer::Same(Grace::new(Duration::ZERO))
+fn same() -> PeerModule {
+    PeerModule::Same(Grace::new(Duration::ZERO))
 }
 
 /// The client's answer to the server's request, of which the server hears.
@@ -154,7 +154,7 @@ fn a_server_whose_test_is_not_answered_gives_up() {
 
 #[test]
 fn who_is_slow_over_tcp_has_more_time() {
-    let grace = |millis| Peer::Same(Grace::new(Duration::from_millis(millis)));
+    let grace = |millis| PeerModule::Same(Grace::new(Duration::from_millis(millis)));
     let gives_up = |role, peer, busy: u64, after: u64| {
         let (mut end, _) = begin_with(role, Version::V1, peer);
         // Each time the machine is busy for a second.
@@ -183,12 +183,12 @@ fn who_is_slow_over_tcp_has_more_time() {
     gives_up(Role::Server, grace(1), 4, 5000);
     gives_up(Role::Server, grace(1), 1, 3004);
     // A C client may have gone on by then.
-    gives_up(Role::Server, Peer::Other, 1, 2000);
+    gives_up(Role::Server, PeerModule::Other, 1, 2000);
 }
 
 #[test]
 fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
-    let peer = Peer::Same(Grace::new(Duration::from_millis(1)));
+    let peer = PeerModule::Same(Grace::new(Duration::from_millis(1)));
     let (mut server, request) = begin_with(Role::Server, Version::V1, peer);
     assert_eq!(server.sleep(1500), request);
     // The thread, which has not been awake yet, has the peer wait as long as it was late itself.
@@ -208,7 +208,7 @@ fn a_timer_that_is_in_time_does_not_end_what_a_late_thread_waits_for() {
 #[test]
 fn a_server_that_tests_a_slow_client_gives_it_more_time() {
     let slow = Grace::new(Duration::from_millis(750));
-    for (peer, millis) in [(Peer::Other, 2000), (Peer::Same(slow), 4000)] {
+    for (peer, millis) in [(PeerModule::Other, 2000), (PeerModule::Same(slow), 4000)] {
         let (mut server, _) = begin_with(Role::Server, Version::V1, peer);
         server.receive(FIRST, &vector("L2"));
         assert_eq!(server.sleep(millis - 1), []);
@@ -236,7 +236,7 @@ fn the_server_sends_the_vector_and_takes_the_vector() {
 fn a_client_that_would_wait_for_a_second_link_is_told_that_none_comes() {
     let (mut server, _) = begin(Role::Server, Version::V1);
     answered(&mut server, &vector("L2"));
-    let looks = LinkWork::AddLink(Occasion::OwnPort);
+    let looks = LinkWork::AddLink(AddLinkTrigger::OwnPort);
     assert_eq!(server.llc.next_link_work(), Some(looks));
     let link = server_link(Version::V1);
     let offer = sent(&list(server.llc.offer_nothing(&link)));
@@ -437,7 +437,7 @@ fn a_server_answers_at_once_that_a_client_can_add_a_link() {
     assert_eq!((answer[0], answer[3]), (0x25, 0x80));
     assert_eq!(
         actions[1..],
-        [work(LinkWork::AddLink(Occasion::Invitation))]
+        [work(LinkWork::AddLink(AddLinkTrigger::Invitation))]
     );
     assert!(answer[4..].iter().all(|byte| *byte == 0));
 

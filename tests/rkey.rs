@@ -23,7 +23,7 @@ use smc_proto::id::{
 };
 use smc_proto::lgr::rtoken::{
     Refused,
-    Row,
+    RtokenEntry,
     MAX_ROWS, //
 };
 use smc_proto::lgr::{
@@ -83,7 +83,7 @@ fn token(rkey: u32, addr: u64) -> Rtoken {
 
 struct End {
     llc: Llc,
-    rows: Vec<Row>,
+    rows: Vec<RtokenEntry>,
     now: Instant,
 }
 
@@ -91,7 +91,7 @@ impl End {
     fn new(role: Role, version: Version, rows: usize) -> Self {
         Self {
             llc: Llc::new(common::params(role, version)),
-            rows: vec![Row::EMPTY; rows],
+            rows: vec![RtokenEntry::EMPTY; rows],
             now: Instant::ZERO,
         }
     }
@@ -366,7 +366,7 @@ fn check(table: &Rtokens<'_>, model: &Model, dead: &[RowId]) {
 fn the_table_does_what_a_simple_model_does() {
     for_seeds(500, |seed| {
         let mut rng = Rng::new(seed);
-        let mut rows = vec![Row::EMPTY; 6];
+        let mut rows = vec![RtokenEntry::EMPTY; 6];
         let mut table = Rtokens::new(&mut rows);
         let mut model = Model::new();
         let mut dead = Vec::new();
@@ -441,7 +441,7 @@ fn the_table_does_what_a_simple_model_does() {
 
 #[test]
 fn the_table_takes_as_many_rows_as_the_protocol_allows() {
-    let mut rows = vec![Row::EMPTY; MAX_ROWS + 1];
+    let mut rows = vec![RtokenEntry::EMPTY; MAX_ROWS + 1];
     let mut table = Rtokens::new(&mut rows);
     for key in 1..=MAX_ROWS as u32 {
         table.add(FIRST, token(key, 0)).unwrap();

@@ -8,7 +8,7 @@ use common::{
     Side::{
         Client,
         Server, //
-    },
+    }, //
 };
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
@@ -25,7 +25,7 @@ use smc_proto::cursor::{
     Cursor, //
 };
 use smc_proto::id::AlertToken;
-use smc_proto::wire::cdc::Message;
+use smc_proto::wire::cdc::CdcMessage;
 
 /// Bytes of the rings that [`Duo::new`] makes.
 const RING: u32 = 16_384;
@@ -43,7 +43,7 @@ fn vector(name: &str) -> Vec<u8> {
 }
 
 fn on_wire(cdc: Cdc) -> Vec<u8> {
-    Message {
+    CdcMessage {
         token: AlertToken(7),
         cdc,
     }

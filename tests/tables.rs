@@ -80,12 +80,12 @@ fn close_states_are_as_written_down() {
 #[test]
 fn link_states_are_as_written_down() {
     let events = [
-        link::Event::Created,
-        link::Event::Confirmed,
-        link::Event::WentDown,
-        link::Event::Cleared,
+        link::LinkEvent::Created,
+        link::LinkEvent::Confirmed,
+        link::LinkEvent::WentDown,
+        link::LinkEvent::Cleared,
     ];
-    let text = matrix(&link::State::ALL, &events, |state, event| {
+    let text = matrix(&link::LinkState::ALL, &events, |state, event| {
         state.on(event).unwrap_or(state)
     });
     compare("tests/snapshots/link.txt", &text);
@@ -98,7 +98,7 @@ fn diagrams_are_those_of_the_tables() {
          ## A connection\n\nRFC 7609 section 4.8, as `smc_close.c` has it: `net/smc/proto/conn/state.rs`.\n\n{}\n\
          ## A link\n\n`enum smc_link_state` of the C module: `net/smc/proto/link.rs`.\n\n{}",
         diagram(ConnState::TRANSITIONS),
-        diagram(link::State::TRANSITIONS),
+        diagram(link::LinkState::TRANSITIONS),
     );
     compare("Documentation/states.md", &text);
 }

@@ -121,8 +121,8 @@ prop_compose! {
         raw_limits in limits(),
         features: u16,
         vendor_options: u32,
-    ) -> clc::FirstContact {
-        clc::FirstContact {
+    ) -> clc::FirstContactExt {
+        clc::FirstContactExt {
             direct,
             os,
             release,
@@ -280,14 +280,14 @@ impl Shape {
 }
 
 /// The laws of a CLC message that can be written.
-fn check_clc(message: clc::Message<'_>) -> Result<(), TestCaseError> {
+fn check_clc(message: clc::ClcMessage<'_>) -> Result<(), TestCaseError> {
     let mut buf = [0xa5; 8192];
     let bytes = message.emit(&mut buf).unwrap();
     let header = clc::Header::peek(bytes.first_chunk().unwrap()).unwrap();
     prop_assert_eq!(header.message_len(), bytes.len());
-    prop_assert_eq!(clc::Message::parse(bytes), Ok(message));
+    prop_assert_eq!(clc::ClcMessage::parse(bytes), Ok(message));
     for len in 0..bytes.len() {
-        let cut = clc::Message::parse(&bytes[..len]);
+        let cut = clc::ClcMessage::parse(&bytes[..len]);
         // A confirm with more GIDs than fit is cut on purpose, but not silently.
         prop_assert!(
             matches!(cut, Err(Malformed::Truncated)),
@@ -302,12 +302,12 @@ fn check_clc(message: clc::Message<'_>) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn a_proposal_survives_the_wire(shape in shape(), lists in lists()) {
-        check_clc(clc::Message::Proposal(shape.proposal(&lists)))?;
+        check_clc(clc::ClcMessage::Proposal(shape.proposal(&lists)))?;
     }
 
     #[test]
     fn an_accept_survives_the_wire((endpoint, mode) in end_and_mode()) {
-        check_clc(clc::Message::Accept(clc::Accept { endpoint, mode }))?;
+        check_clc(clc::ClcMessage::Accept(clc::Accept { endpoint, mode }))?;
     }
 
     #[test]
@@ -322,7 +322,7 @@ proptest! {
             gids.clear();
         }
         let gids = List::new(&gids).unwrap();
-        check_clc(clc::Message::Confirm(clc::Confirm { endpoint, mode, gids }))?;
+        check_clc(clc::ClcMessage::Confirm(clc::Confirm { endpoint, mode, gids }))?;
     }
 
     #[test]
@@ -337,7 +337,7 @@ proptest! {
             None => clc::DeclineForm::V1 { os },
             Some(more) => clc::DeclineForm::V2 { os, more },
         };
-        check_clc(clc::Message::Decline(clc::Decline {
+        check_clc(clc::ClcMessage::Decline(clc::Decline {
             peer_id: PeerId(peer_id),
             diagnosis: clc::Diagnosis(diagnosis),
             out_of_sync,
@@ -358,9 +358,9 @@ proptest! {
         bytes[7] = version_types;
         let trailer = bytes.len() - 4;
         bytes[trailer..].copy_from_slice(&[0xe2, 0xd4, 0xc3, 0xd9]);
-        if let Ok(message) = clc::Message::parse(&bytes) {
+        if let Ok(message) = clc::ClcMessage::parse(&bytes) {
             let mut buf = [0; clc::MAX_LEN];
-            prop_assert_eq!(clc::Message::parse(message.emit(&mut buf).unwrap()), Ok(message));
+            prop_assert_eq!(clc::ClcMessage::parse(message.emit(&mut buf).unwrap()), Ok(message));
         }
     }
 }

@@ -26,7 +26,7 @@ use vectors::{
 fn a_message_cut_at_any_byte_is_refused() {
     for (name, bytes) in CLC {
         for len in 0..bytes.len() {
-            let cut = clc::Message::parse(&bytes[..len]);
+            let cut = clc::ClcMessage::parse(&bytes[..len]);
             assert_eq!(cut, Err(Malformed::Truncated), "{name} cut to {len}");
         }
     }
@@ -44,7 +44,7 @@ fn a_cut_add_link_has_the_keys_that_arrived() {
     let bytes = vector("L6");
     for len in 0..bytes.len() {
         let keys = match Received::parse(&bytes[..len]) {
-            Ok(Received::Llc(llc::Message {
+            Ok(Received::Llc(llc::LlcMessage {
                 body: llc::Body::AddLink(llc::AddLink::Link { v2, .. }),
                 ..
             })) => v2.map(|v2| v2.rkeys.len()),
@@ -88,10 +88,10 @@ fn no_bent_field_panics_and_what_is_accepted_can_be_written() {
     let mut buf = [0; llc::MAX_LEN];
     let (mut accepted, mut refused) = (0, 0);
     for (_, bytes) in CLC {
-        bend(bytes, |bent| match clc::Message::parse(bent) {
+        bend(bytes, |bent| match clc::ClcMessage::parse(bent) {
             Ok(message) => {
                 let written = message.emit(&mut buf).unwrap();
-                assert_eq!(clc::Message::parse(written), Ok(message));
+                assert_eq!(clc::ClcMessage::parse(written), Ok(message));
                 accepted += 1;
             }
             Err(_) => refused += 1,
@@ -105,7 +105,7 @@ fn no_bent_field_panics_and_what_is_accepted_can_be_written() {
                 accepted += 1;
             }
             Ok(Received::Cdc(message)) => {
-                assert_eq!(cdc::Message::parse(&message.to_bytes()), Ok(message));
+                assert_eq!(cdc::CdcMessage::parse(&message.to_bytes()), Ok(message));
                 accepted += 1;
             }
             Ok(Received::Unknown(kind)) => assert_eq!(kind, bent[0]),
@@ -122,7 +122,7 @@ fn refused(name: &str, at: usize, with: &[u8], error: Malformed) {
     bytes[at..at + with.len()].copy_from_slice(with);
     let result = match name.as_bytes()[0] {
         b'L' | b'X' => Received::parse(&bytes).map(|_| ()),
-        _ => clc::Message::parse(&bytes).map(|_| ()),
+        _ => clc::ClcMessage::parse(&bytes).map(|_| ()),
     };
     assert_eq!(result, Err(error), "{name} with {with:02x?} at {at}");
 }
@@ -245,7 +245,7 @@ fn an_answer_may_count_keys_that_it_leaves_out() {
 
 #[test]
 fn a_cdc_message_is_not_read_from_another() {
-    let other = cdc::Message::parse(vector("L10"));
+    let other = cdc::CdcMessage::parse(vector("L10"));
     assert_eq!(other, Err(Malformed::MessageType));
 }
 
@@ -311,7 +311,7 @@ fn a_longer_accept_of_a_later_release_is_understood() {
 #[test]
 fn a_buffer_too_small_by_one_byte_is_noticed() {
     for (name, bytes) in CLC {
-        let message = clc::Message::parse(bytes).unwrap();
+        let message = clc::ClcMessage::parse(bytes).unwrap();
         let mut buf = vec![0; bytes.len() - 1];
         assert!(message.emit(&mut buf).is_err(), "{name}");
     }

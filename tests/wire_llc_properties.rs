@@ -95,7 +95,7 @@ fn check_llc(
     body: llc::Body<'_>,
     order: llc::PeerOrder,
 ) -> Result<(), TestCaseError> {
-    let message = llc::Message {
+    let message = llc::LlcMessage {
         version,
         kind,
         body,
@@ -246,7 +246,7 @@ proptest! {
         cursors: (u16, u32, u16, u32),
         bits: (u8, u8),
     ) {
-        let message = cdc::Message {
+        let message = cdc::CdcMessage {
             token: AlertToken(token),
             cdc: Cdc {
                 seq,
@@ -259,7 +259,7 @@ proptest! {
         let bytes = message.to_bytes();
         prop_assert_eq!(Received::parse(&bytes), Ok(Received::Cdc(message)));
         for len in 0..bytes.len() {
-            prop_assert_eq!(cdc::Message::parse(&bytes[..len]), Err(Malformed::Truncated));
+            prop_assert_eq!(cdc::CdcMessage::parse(&bytes[..len]), Err(Malformed::Truncated));
         }
     }
 

@@ -77,7 +77,7 @@ fn psn(number: u32) -> Psn {
 #[test]
 fn every_clc_vector_is_written_as_it_was_read() {
     for (name, bytes) in CLC {
-        let message = clc::Message::parse(bytes).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let message = clc::ClcMessage::parse(bytes).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         let mut buf = [0xa5; clc::MAX_LEN];
         assert_eq!(message.emit(&mut buf), Ok(bytes), "{name}: {message:?}");
     }
@@ -91,7 +91,7 @@ fn every_llc_and_cdc_vector_is_written_as_it_was_read() {
         assert_eq!(written, Ok(bytes), "{name}");
     }
     for (name, bytes) in CDC {
-        let message = cdc::Message::parse(bytes).unwrap();
+        let message = cdc::CdcMessage::parse(bytes).unwrap();
         assert_eq!(message.to_bytes(), bytes, "{name}");
         assert_eq!(Received::parse(bytes), Ok(Received::Cdc(message)), "{name}");
     }
@@ -196,8 +196,8 @@ fn client_end(gid: Gid) -> clc::SmcR {
     }
 }
 
-fn first_contact(hostname: &[u8]) -> clc::FirstContact {
-    clc::FirstContact {
+fn first_contact(hostname: &[u8]) -> clc::FirstContactExt {
+    clc::FirstContactExt {
         direct: true,
         os: clc::OsType::LINUX,
         release: clc::Release::R1,
@@ -284,7 +284,7 @@ fn an_unknown_diagnosis_survives() {
 
 #[test]
 fn links_are_confirmed_in_both_versions() {
-    let expected = llc::Message {
+    let expected = llc::LlcMessage {
         version: Version::V1,
         kind: llc::Kind::Request,
         body: llc::Body::ConfirmLink(llc::ConfirmLink {
@@ -330,7 +330,7 @@ fn a_link_is_added_or_rejected() {
     let add = llc::Body::AddLink(llc::AddLink::Link { link, v2: None });
     assert_eq!(llc_message(vector("L4")).body, add);
 
-    let rejection = llc::Message {
+    let rejection = llc::LlcMessage {
         version: Version::V1,
         kind: llc::Kind::Response,
         body: llc::Body::AddLink(llc::AddLink::Rejection {
@@ -421,8 +421,8 @@ fn cursors_and_flags_are_those_of_the_connection() {
         ..Cdc::default()
     };
     let token = AlertToken(7);
-    let parsed = |bytes| cdc::Message::parse(bytes).unwrap();
-    assert_eq!(parsed(vector("X1")), cdc::Message { token, cdc: first });
+    let parsed = |bytes| cdc::CdcMessage::parse(bytes).unwrap();
+    assert_eq!(parsed(vector("X1")), cdc::CdcMessage { token, cdc: first });
 
     let wrapped = parsed(vector("X2")).cdc;
     assert_eq!((wrapped.prod.wrap, wrapped.prod.offset), (1, 16));

@@ -9,7 +9,7 @@ use core::cell::Cell;
 use kernel::prelude::*;
 use kernel_ext::{
     net::{
-        Endpoint,
+        InetAddr,
         TcpSocket, //
     },
     ratelimit,
@@ -30,10 +30,10 @@ use smc_proto::{
     },
     wire::{
         clc::{
+            ClcMessage,
             Decline,
             Head,
             Header,
-            Message,
             HEADER_LEN,
             MAX_LEN, //
         },
@@ -61,7 +61,7 @@ pub(crate) enum TcpActivity {
 pub(crate) struct ClcChannel<'a> {
     tcp: &'a TcpSocket,
     /// For the log. A connection that has ended has no peer any more.
-    peer: Option<Endpoint>,
+    peer: Option<InetAddr>,
     buf: KVec<u8>,
     /// Version of the last message received.
     received: Option<Version>,
@@ -103,7 +103,7 @@ impl<'a> ClcChannel<'a> {
     /// # Errors
     ///
     /// [`Failure::Fatal`] if none arrives in time, [`Failure::Peer`] if it is malformed.
-    pub(crate) fn receive(&mut self, wait: Duration) -> Result<Message<'_>, Failure> {
+    pub(crate) fn receive(&mut self, wait: Duration) -> Result<ClcMessage<'_>, Failure> {
         let mut left = time::timeout(wait.as_nanos());
         let mut head = [0; HEADER_LEN];
         self.read(&mut head, &mut left)?;
@@ -125,7 +125,7 @@ impl<'a> ClcChannel<'a> {
         result?;
         self.discard(header.drain_len(), &mut left)?;
         let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
-        Ok(Message::parse(bytes)?)
+        Ok(ClcMessage::parse(bytes)?)
     }
 
     /// The longest time that the peer took to answer a message: network latency, and the load of both hosts.
@@ -215,7 +215,7 @@ impl<'a> ClcChannel<'a> {
     /// # Errors
     ///
     /// [`Fatal`] if it could not be sent as a whole.
-    pub(crate) fn send(&self, message: &Message<'_>) -> Result<(), Failure> {
+    pub(crate) fn send(&self, message: &ClcMessage<'_>) -> Result<(), Failure> {
         let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
             .map_err(|_| Failure::from(Reason::Memory))?;
         let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
@@ -239,7 +239,7 @@ impl<'a> ClcChannel<'a> {
     /// Sends a DECLINE: the connection goes on over TCP. May sleep.
     pub(crate) fn decline(&self, reason: Reason, local: PeerId) -> Result<(), Failure> {
         let decline = handshake::decline(reason, self.received, local);
-        self.send(&Message::Decline(decline))
+        self.send(&ClcMessage::Decline(decline))
     }
 }
 

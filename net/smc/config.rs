@@ -12,7 +12,7 @@ use kernel_ext::{
     net::{
         sysctl::{
             Bounds,
-            Entry,
+            SysctlEntry,
             Values, //
         },
         NewNetNs, //
@@ -36,7 +36,7 @@ macro_rules! settings {
 
         const COUNT: usize = [$(Setting::$setting),+].len();
 
-        static ENTRIES: [Entry; COUNT] = [$($entry),+];
+        static ENTRIES: [SysctlEntry; COUNT] = [$($entry),+];
     };
 }
 
@@ -50,16 +50,16 @@ const RECV_SLOTS: u16 = 48;
 /// A socket's value is twice the setting and must fit an `int`.
 const BUF_MAX: u32 = i32::MAX as u32 / 2;
 
-const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> Entry {
-    Entry {
+const fn range(name: &'static CStr, min: u32, max: u32, default: u32) -> SysctlEntry {
+    SysctlEntry {
         name,
         bounds: Bounds::Range(min, max),
         default,
     }
 }
 
-const fn seconds(name: &'static CStr, default: u32) -> Entry {
-    Entry {
+const fn seconds(name: &'static CStr, default: u32) -> SysctlEntry {
+    SysctlEntry {
         name,
         bounds: Bounds::Seconds,
         // CAST: a second has at most 1000 jiffies.

@@ -20,7 +20,7 @@ mod rx;
 mod transmit;
 mod tx;
 
-pub(crate) use abort::Registry;
+pub(crate) use abort::AbortQueue;
 use claim::Claim;
 use failover::PendingSwitch;
 pub(crate) use rx::RecvOptions;
@@ -114,7 +114,7 @@ pub(crate) struct MemCharges {
 }
 
 /// State of a connection, guarded by its spinlock.
-pub(crate) struct Inner {
+pub(crate) struct ConnInner {
     pub(crate) stream: Stream,
     /// Holds back received CDC messages until the CQs are flushed, where needed.
     cdc_hold: CdcHold,
@@ -164,7 +164,7 @@ pub(crate) struct Conn {
     token: AlertToken,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
-    inner: SpinLock<Inner>,
+    inner: SpinLock<ConnInner>,
     /// Serializes writers; held while data are copied from user space.
     #[pin]
     pub(crate) send_order: Mutex<()>,
@@ -191,7 +191,7 @@ impl Conn {
         let group = reservation.group().clone();
         let token = group.next_token()?;
         let (idx, link) = (at.idx, at.link.clone());
-        let inner = Inner {
+        let inner = ConnInner {
             stream: Stream::new(rmbe.size()),
             cdc_hold: CdcHold::default(),
             arrivals: Arrivals::default(),
@@ -294,7 +294,7 @@ impl Conn {
     /// Returns the buffer if the connection uses another link by now, or `link` is gone.
     pub(crate) fn attach_sndbuf(
         &self,
-        inner: &mut Inner,
+        inner: &mut ConnInner,
         buf: SndbufGuard,
         link: &Arc<Link>,
         source: Arc<Mapping>,
@@ -318,7 +318,7 @@ impl Conn {
     }
 
     /// Runs `f` on the state with the lock held: `f` has to be short and must not sleep.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ConnInner) -> R) -> R {
         f(&mut self.inner.lock())
     }
 
@@ -349,7 +349,7 @@ impl Conn {
     }
 }
 
-impl Inner {
+impl ConnInner {
     /// Releases the device; nothing is sent any more. A task that copies from or to user space at the moment may keep
     /// the buffers for an unlimited time; the removal of the device does not wait for that.
     fn release_device(&mut self) {

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The registered handler.
-pub(crate) type Registration = SockDiagRegistration<Diag>;
+pub(crate) type DiagRegistration = SockDiagRegistration<Diag>;
 
 /// Handles requests for the family.
 pub(crate) struct Diag;

@@ -11,9 +11,9 @@ mod shrinker;
 
 pub(crate) use lgr_pending::{
     lgr_pending,
-    Entry,
     LgrPendingRef,
-    Turn, //
+    Turn,
+    WaitResult, //
 };
 pub(crate) use limits::spare_queue_pair;
 pub(crate) use shrinker::relieve;
@@ -52,12 +52,12 @@ use smc_proto::{
     id::Gid,
     lgr::{
         find::{
-            TcpEnds,
-            Wanted, //
+            LgrKey,
+            TcpEnds, //
         },
-        End,
         LinkIdx,
-        Role, //
+        Role,
+        TerminateReason, //
     },
     reason::Reason,
     time::Duration, //
@@ -93,7 +93,7 @@ pub(crate) struct Listed {
 }
 
 /// An entry of the list.
-struct Place {
+struct LgrEntry {
     serial: u64,
     group: Arc<LinkGroup>,
     /// The peer's address in the TCP connection of the first contact.
@@ -104,7 +104,7 @@ struct Place {
 
 /// The list itself, oldest first.
 struct Listing {
-    groups: KVec<Place>,
+    groups: KVec<LgrEntry>,
     last_serial: u64,
 }
 
@@ -121,7 +121,7 @@ impl Listing {
 
     fn add(&mut self, group: Arc<LinkGroup>, peer: IpAddr) -> Result {
         let serial = self.last_serial + 1;
-        let place = Place {
+        let place = LgrEntry {
             serial,
             group,
             peer,
@@ -152,12 +152,12 @@ struct Groups {
 }
 
 /// Owns the list of link groups while the module is loaded. Dropping it ends them all, and may sleep.
-pub(crate) struct Registry {
+pub(crate) struct LgrRegistry {
     shrinker: Option<kernel_ext::shrinker::Registration<Groups>>,
     published: Option<Published<Groups>>,
 }
 
-impl Registry {
+impl LgrRegistry {
     /// Creates the list.
     pub(crate) fn new() -> Result<Self> {
         let works = OwnedWorkqueue::unbound(c"smc_groups", 0)?;
@@ -180,13 +180,13 @@ impl Registry {
     }
 }
 
-impl Drop for Registry {
+impl Drop for LgrRegistry {
     fn drop(&mut self) {
         let Some(groups) = GROUPS.get() else {
             return;
         };
         self.shrinker = None;
-        terminate_where(End::Shutdown, |_| true);
+        terminate_where(TerminateReason::Shutdown, |_| true);
         groups.timer.stop();
         // Groups remove themselves from the list, so it must still exist.
         groups.works.flush();
@@ -251,7 +251,7 @@ impl WorkItem for LinkGroup {
 }
 
 /// Ends the groups for which `is_due` returns true; it must neither sleep nor call this module.
-fn terminate_where(why: End, is_due: impl Fn(&LinkGroup) -> bool) {
+fn terminate_where(why: TerminateReason, is_due: impl Fn(&LinkGroup) -> bool) {
     if let Some(groups) = GROUPS.get() {
         let list = groups.list.lock();
         list.iter()
@@ -288,7 +288,7 @@ fn terminate(group: &Arc<LinkGroup>) {
     let Some(groups) = GROUPS.get() else {
         return;
     };
-    let is_it = |place: &Place| Arc::ptr_eq(&place.group, group);
+    let is_it = |place: &LgrEntry| Arc::ptr_eq(&place.group, group);
     let mut list = groups.list.lock();
     let place = list.groups.iter_mut().find(|place| is_it(place));
     let is_ours = place.is_some_and(|place| !mem::replace(&mut place.is_leaving, true));
@@ -300,7 +300,7 @@ fn terminate(group: &Arc<LinkGroup>) {
 }
 
 /// Reserves a place in the oldest group that a new connection of the namespace at address `net` may use.
-pub(crate) fn find(wanted: &Wanted, net: usize) -> Option<ConnReservation> {
+pub(crate) fn find(wanted: &LgrKey, net: usize) -> Option<ConnReservation> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
     let mut matching = list.iter().filter(|group| group.matches(wanted, net));
@@ -324,7 +324,7 @@ pub(crate) fn link_as_client(ends: &TcpEnds, gid: Gid) -> Option<(Arc<LinkGroup>
 }
 
 /// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].
-pub(crate) fn is_of_others(wanted: &Wanted, net: usize) -> bool {
+pub(crate) fn is_of_others(wanted: &LgrKey, net: usize) -> bool {
     let mut is_any = false;
     for_each(|group| is_any |= group.is_of_others(wanted, net));
     is_any

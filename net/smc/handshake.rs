@@ -36,10 +36,10 @@ use smc_proto::{
         NewLgr, //
     },
     lgr::{
-        End,
         LinkIdx,
         Role,
-        TcpEnds, //
+        TcpEnds,
+        TerminateReason, //
     },
     reason::Reason,
     time::Duration,
@@ -71,10 +71,10 @@ use crate::{
     },
     namespace, //
 };
-use path::Path;
+use path::ConnPath;
 
 /// How a handshake ended.
-pub(crate) enum Outcome {
+pub(crate) enum HandshakeResult {
     /// The connection is over RDMA.
     Smc(Arc<Conn>),
     /// It goes on over TCP.
@@ -121,12 +121,12 @@ impl From<Reason> for FallbackInfo {
 /// # Errors
 ///
 /// If the TCP connection is lost as well: connect(2) fails with that errno, accept(2) never returns the connection.
-pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Outcome> {
+pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<HandshakeResult> {
     let Some(local) = LOCAL.get() else {
-        return Ok(Outcome::Fallback(Reason::Internal.into()));
+        return Ok(HandshakeResult::Fallback(Reason::Internal.into()));
     };
     if !tcp.syn_smc() {
-        return Ok(Outcome::Fallback(Reason::PeerNoSmc.into()));
+        return Ok(HandshakeResult::Fallback(Reason::PeerNoSmc.into()));
     }
     let mut session = Session {
         local: &local,
@@ -139,7 +139,7 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Out
         Role::Server => server::accept(&mut session),
     };
     match result {
-        Ok(conn) => Ok(Outcome::Smc(conn)),
+        Ok(conn) => Ok(HandshakeResult::Smc(conn)),
         Err(failure) => session.finish_failed(failure),
     }
 }
@@ -198,7 +198,7 @@ impl Session<'_> {
     fn create_lgr(
         &mut self,
         new: &NewLgr,
-        path: &Path<'_>,
+        path: &ConnPath<'_>,
         first_contact: impl FnOnce(&mut Self, &Arc<Conn>) -> Result<(), Failure>,
     ) -> Result<Arc<Conn>, Failure> {
         let port = &path.port;
@@ -227,7 +227,7 @@ impl Session<'_> {
         match &result {
             Ok(_) => groups::fail_replaced_links(&group),
             // Later: that notifies the peer, and other handshakes wait for their turn now.
-            Err(_) => group.terminate_soon(End::LinkLost),
+            Err(_) => group.terminate_soon(TerminateReason::LinkLost),
         }
         path.note(&result);
         result
@@ -278,7 +278,7 @@ impl Session<'_> {
                 conn.give_up_claim();
                 conn.group.leave(conn.token());
                 if failure.actions().ends_group {
-                    conn.group.terminate_soon(End::OutOfSync);
+                    conn.group.terminate_soon(TerminateReason::OutOfSync);
                 }
                 Err(failure)
             }
@@ -307,7 +307,7 @@ impl Session<'_> {
     }
 
     /// Carries out what a failure means for the connection.
-    fn finish_failed(&self, failure: Failure) -> Result<Outcome> {
+    fn finish_failed(&self, failure: Failure) -> Result<HandshakeResult> {
         if let Failure::Peer(error) = failure {
             self.clc.log_peer_error(error);
         }
@@ -329,8 +329,8 @@ impl Session<'_> {
             may_cross: actions.decline.is_some() && self.clc.is_confirmed(),
         };
         match actions.disposition {
-            Disposition::Fallback(reason) => Ok(Outcome::Fallback(info(reason))),
-            Disposition::Reconnect(reason) => Ok(Outcome::Reconnect(info(reason))),
+            Disposition::Fallback(reason) => Ok(HandshakeResult::Fallback(info(reason))),
+            Disposition::Reconnect(reason) => Ok(HandshakeResult::Reconnect(info(reason))),
             Disposition::Fail(fatal) => Err(errno(fatal)),
         }
     }

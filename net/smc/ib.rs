@@ -35,8 +35,8 @@ use kernel_ext::{
         ClientKey,
         ClientRegistration,
         Device,
-        Event,
-        GidKind, //
+        GidKind,
+        IbEvent, //
     },
     net::NetNs,
     own_record, //
@@ -60,9 +60,9 @@ pub(crate) use link_port::{
 pub(crate) use port::{
     find_v2,
     pnetid_of_named,
-    Peer,
+    PeerPort,
     PortGid,
-    Sought, //
+    PortQuery, //
 };
 
 static ADAPTERS: Global<Adapters> = Global::new();
@@ -92,12 +92,12 @@ pub(crate) struct Adapter {
 }
 
 /// Owns the list of devices while the module is loaded. Dropping it releases them, and may sleep.
-pub(crate) struct Registry {
+pub(crate) struct DeviceRegistry {
     _client: ClientRegistration<Adapter>,
     _list: Published<Adapters>,
 }
 
-impl Registry {
+impl DeviceRegistry {
     /// Registers for all devices, present and future.
     pub(crate) fn new() -> Result<Self> {
         let adapters = Arc::pin_init(
@@ -116,7 +116,7 @@ impl Registry {
     }
 }
 
-impl Drop for Registry {
+impl Drop for DeviceRegistry {
     fn drop(&mut self) {
         // The work must not hold the last reference to the object it is part of.
         if let Some(adapters) = ADAPTERS.get() {
@@ -169,13 +169,13 @@ impl Client for Adapter {
         groups::fail_links_on(&adapter.device, |_| true);
     }
 
-    fn event(adapter: &Adapter, event: Event) {
+    fn event(adapter: &Adapter, event: IbEvent) {
         match event {
-            Event::Listening
-            | Event::PortActive(_)
-            | Event::PortError(_)
-            | Event::GidChange(_)
-            | Event::DeviceFatal => {
+            IbEvent::Listening
+            | IbEvent::PortActive(_)
+            | IbEvent::PortError(_)
+            | IbEvent::GidChange(_)
+            | IbEvent::DeviceFatal => {
                 adapter.is_suspect.store(true, Release);
                 ADAPTERS.with(|adapters| adapters.check.run_within(0));
             }

@@ -37,20 +37,20 @@ use smc_proto::{
     id::AlertToken,
     lgr::{
         rtoken::{
-            Row,
             RowId,
             Rtoken,
+            RtokenEntry,
             Rtokens,
             MAX_ROWS, //
         },
         token,
-        End,
-        LinkIdx, //
+        LinkIdx,
+        TerminateReason, //
     },
     time::{
         Duration,
         Instant, //
-    },
+    }, //
 };
 
 use crate::{
@@ -92,11 +92,11 @@ pub(crate) trait LgrScheduler: Sync {
 }
 
 /// State guarded by the spinlock of a group: its connections, the peer's RMBs, and the LLC state.
-struct Table {
+struct LgrInner {
     conns: ConnTable,
-    rtokens: KVec<Row>,
+    rtokens: KVec<RtokenEntry>,
     /// Why the group is terminated, if it is.
-    end: Option<End>,
+    end: Option<TerminateReason>,
     /// When to free unused RMBs.
     trim_at: Option<Instant>,
     /// When the next timer of a connection is due (orphan, silence, cork, no memory).
@@ -118,7 +118,7 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) sndbufs: SendPool,
     #[pin]
-    table: SpinLock<Table>,
+    table: SpinLock<LgrInner>,
     /// Threads that wait for the end of an LLC flow.
     #[pin]
     llc_waiters: CondVar,
@@ -155,9 +155,9 @@ impl LinkGroup {
     ) -> Result<Arc<Self>> {
         let conns = ConnTable::new(params.role, params.limits)?;
         let echoes = Echoes::new(conns.limit())?;
-        let rtokens = KVec::from_elem(Row::EMPTY, MAX_ROWS, GFP_KERNEL)?;
+        let rtokens = KVec::from_elem(RtokenEntry::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         // Initialized in place: too large for the stack of a handshake.
-        let table = init!(Table {
+        let table = init!(LgrInner {
             conns,
             rtokens,
             end: None,

@@ -64,14 +64,14 @@ module! {
 struct Smc {
     _option: TcpHaveSmc,
     _netlink: netlink::Registration,
-    _diag: diag::Registration,
-    _sockets: sock::Family,
+    _diag: diag::DiagRegistration,
+    _sockets: sock::SmcFamily,
     _quiet: Quiet,
-    _groups: groups::Registry,
-    _devices: ib::Registry,
-    _connections: conn::Registry,
+    _groups: groups::LgrRegistry,
+    _devices: ib::DeviceRegistry,
+    _connections: conn::AbortQueue,
     _local: Published<local::LocalSystem>,
-    _memory: memory::Limits,
+    _memory: memory::MemLimits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
 }
 
@@ -94,15 +94,15 @@ fn first_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
-        let memory = memory::Limits::new(config::DIRECTORY, c"smcr_mem")?;
+        let memory = memory::MemLimits::new(config::DIRECTORY, c"smcr_mem")?;
         let local = local::LOCAL.publish(local::LocalSystem::new(first_ueids(param::ueid())?)?)?;
-        let connections = conn::Registry::new()?;
-        let groups = groups::Registry::new()?;
-        let devices = ib::Registry::new()?;
+        let connections = conn::AbortQueue::new()?;
+        let groups = groups::LgrRegistry::new()?;
+        let devices = ib::DeviceRegistry::new()?;
         // Entry points for user space come last.
         let quiet = Quiet::new();
-        let sockets = sock::Family::new()?;
-        let diag = diag::Registration::new()?;
+        let sockets = sock::SmcFamily::new()?;
+        let diag = diag::DiagRegistration::new()?;
         let netlink = netlink::Registration::new()?;
         Ok(Self {
             _option: TcpHaveSmc::enable(),

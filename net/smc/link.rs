@@ -49,8 +49,8 @@ use smc_proto::{
     },
     lgr::find::LinkEnd,
     link::{
-        Event,
-        State,
+        LinkEvent,
+        LinkState,
         Transport, //
     },
     pnet::PnetId,
@@ -116,7 +116,7 @@ impl PeerQp {
 /// Information about a link for administrators.
 pub(crate) struct LinkInfo {
     pub(crate) number: LinkNum,
-    pub(crate) state: State,
+    pub(crate) state: LinkState,
     /// `None` once the link is down.
     pub(crate) device: Option<Arc<Device>>,
     pub(crate) peer_gid: Gid,
@@ -142,7 +142,7 @@ pub(crate) trait Sender: Send + Sync {
 }
 
 /// Receives a link's events. Called from completion context: must not sleep.
-pub(crate) trait Handler: Send + Sync {
+pub(crate) trait LinkHandler: Send + Sync {
     /// Returns the link's group, for tracepoints.
     fn group(&self) -> TraceLgr;
     /// A message arrived.
@@ -170,11 +170,11 @@ impl Sent {
     }
 }
 
-struct Inner {
+struct LinkInner {
     resources: Option<Arc<IbResources>>,
     device: Option<Arc<Device>>,
-    handler: Option<Arc<dyn Handler>>,
-    state: State,
+    handler: Option<Arc<dyn LinkHandler>>,
+    state: LinkState,
     number: LinkNum,
     peer: Option<PeerQp>,
     peer_uid: LinkUid,
@@ -199,7 +199,7 @@ pub(crate) struct Link {
     is_ending: Atomic<bool>,
     transport: LinkTransport,
     #[pin]
-    inner: SpinLock<Inner>,
+    inner: SpinLock<LinkInner>,
     /// Wait queue for registrations, and for the peer's first message.
     #[pin]
     state_wait: CondVar,
@@ -218,11 +218,11 @@ impl Link {
         let (resources, transport) = LinkTransport::new(port.transport, device, depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
-        let inner = Inner {
+        let inner = LinkInner {
             resources: Some(resources),
             device: Some(device.clone()),
             handler: None,
-            state: State::Activating,
+            state: LinkState::Activating,
             number: LinkNum(1),
             peer: None,
             peer_uid: LinkUid(0),
@@ -369,7 +369,7 @@ impl Link {
     pub(crate) fn ready_to_receive(
         self: &Arc<Self>,
         peer: PeerQp,
-        handler: Arc<dyn Handler>,
+        handler: Arc<dyn LinkHandler>,
     ) -> Result {
         let resources = {
             let mut inner = self.inner.lock();
@@ -396,7 +396,7 @@ impl Link {
     pub(crate) fn activate(&self, peer_uid: LinkUid) {
         let mut inner = self.inner.lock();
         inner.peer_uid = peer_uid;
-        if let Some(next) = inner.state.on(Event::Confirmed) {
+        if let Some(next) = inner.state.on(LinkEvent::Confirmed) {
             inner.state = next;
         }
     }
@@ -404,7 +404,7 @@ impl Link {
     /// Stops sending and receiving. Earlier completions have been reported on return; messages in flight are reported
     /// as failed then or later. May sleep.
     pub(crate) fn stop(&self) {
-        self.inner.lock().state = State::Inactive;
+        self.inner.lock().state = LinkState::Inactive;
         self.state_wait.notify_all();
         self.flush(|resources| {
             // Fails if the device is gone, and then nothing is in flight.
@@ -447,7 +447,7 @@ impl Link {
         inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.transport.has_credit()
     }
 
-    /// Sets whether [`Handler::on_slot`] is called for slots freed from now on. After enabling it a waiter must check
+    /// Sets whether [`LinkHandler::on_slot`] is called for slots freed from now on. After enabling it a waiter must check
     /// for a slot again. Does not sleep.
     pub(crate) fn want_slot(&self, wanted: bool) {
         self.is_slot_wanted.store(wanted, Relaxed);
@@ -476,7 +476,7 @@ impl Link {
         }
     }
 
-    fn handler(&self) -> Option<Arc<dyn Handler>> {
+    fn handler(&self) -> Option<Arc<dyn LinkHandler>> {
         self.inner.lock().handler.clone()
     }
 }

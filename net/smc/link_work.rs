@@ -17,9 +17,9 @@ use kernel::{
 use smc_proto::{
     lgr::{
         balance,
-        redundancy::Occasion,
-        End,
-        LinkIdx, //
+        redundancy::AddLinkTrigger,
+        LinkIdx,
+        TerminateReason, //
     },
     llc::{
         link_work::{
@@ -69,7 +69,7 @@ fn flush_rx(group: &LinkGroup) {
 }
 
 /// Adds a link if it is of use, or deletes one that has to go first.
-fn try_add_link(group: &Arc<LinkGroup>, why: Occasion) {
+fn try_add_link(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
     let ports = group.ports();
     match group.with_llc(|llc, _| llc.core.plan_add_link(&ports)) {
         Some(AddPlan::DeleteFirst(idx)) => {
@@ -114,7 +114,7 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     group.on_llc_link_down(idx);
     let Some(LinkRef { idx: on, .. }) = group.active_link() else {
         // The end of the group does the rest.
-        return group.terminate_soon(End::LinkLost);
+        return group.terminate_soon(TerminateReason::LinkLost);
     };
     group.for_each(|member| member.fail_over_from(idx));
     if was_active {

@@ -18,9 +18,9 @@ use kernel::{
 use kernel_ext::time;
 use smc_proto::{
     lgr::{
-        End,
         LinkIdx,
-        Rtokens, //
+        Rtokens,
+        TerminateReason, //
     },
     llc::{
         link_work::{
@@ -41,7 +41,7 @@ use smc_proto::{
     },
     wire::{
         llc::{
-            Message,
+            LlcMessage,
             PeerOrder, //
         }, //
     }, //
@@ -61,7 +61,7 @@ use crate::{
 #[derive(Default)]
 struct Todo {
     wake: bool,
-    end: Option<End>,
+    end: Option<TerminateReason>,
     /// The index of a link that failed, and why.
     broken: Option<(LinkIdx, LinkError)>,
     /// The core ignored the event.
@@ -70,7 +70,7 @@ struct Todo {
 
 impl LinkGroup {
     /// Processes an LLC message received on link `idx`. Does not sleep.
-    fn on_llc(self: &Arc<Self>, idx: LinkIdx, message: &Message<'_>) {
+    fn on_llc(self: &Arc<Self>, idx: LinkIdx, message: &LlcMessage<'_>) {
         if let Some(number) = message.echoed() {
             self.on_echo(idx, number);
         }
@@ -166,7 +166,7 @@ impl LinkGroup {
             Action::TerminateGroup(reason) => {
                 state.is_over = true;
                 todo.wake = true;
-                todo.end = Some(End::ByPeer(*reason));
+                todo.end = Some(TerminateReason::ByPeer(*reason));
             }
             Action::Finished(how) => {
                 todo.wake = true;
@@ -194,7 +194,7 @@ impl LinkGroup {
     pub(crate) fn delete_lost_link(self: &Arc<Self>, idx: LinkIdx) {
         match self.active_link() {
             Some(_) => self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath)),
-            None => self.terminate_soon(End::LinkLost),
+            None => self.terminate_soon(TerminateReason::LinkLost),
         }
     }
 
@@ -207,7 +207,7 @@ impl LinkGroup {
         }
         let idle_end = self.idle_end();
         if idle_end.is_some_and(|end| end.is_due(now)) {
-            self.terminate_soon(End::Idle);
+            self.terminate_soon(TerminateReason::Idle);
             return None;
         }
         self.run_llc(|llc, _, now| llc.on_timeout(now));
@@ -281,7 +281,7 @@ impl LinkGroup {
     }
 
     /// Encodes a message and posts it. Does not sleep.
-    fn send_llc(&self, idx: LinkIdx, message: &Message<'_>, order: PeerOrder) -> Result {
+    fn send_llc(&self, idx: LinkIdx, message: &LlcMessage<'_>, order: PeerOrder) -> Result {
         let link = self.link(idx).ok_or(ENOLINK)?;
         link.send_llc(message.wire_len(), |buf| {
             message.emit(order, buf).map_err(|_| EMSGSIZE)?;

@@ -24,7 +24,7 @@ use crate::{
         Depth, //
     },
     paths::Paths,
-    pnet::Table,
+    pnet::PnetTable,
     stats::Stats, //
 };
 
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
-    pub(crate) pnet: Pin<KBox<Table>>,
+    pub(crate) pnet: Pin<KBox<PnetTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
     /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
     /// other work in this one.
@@ -53,7 +53,7 @@ impl PerNet for Namespace {
         let this = Self {
             config: Config::new(net)?,
             stats: Stats::new()?,
-            pnet: KBox::pin_init(Table::new(), GFP_KERNEL)?,
+            pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES)?,
             connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES)?,

@@ -14,9 +14,9 @@ use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         self,
+        AttrType,
         Dump,
         Family,
-        Kind,
         Op,
         Policy,
         Request, //
@@ -28,7 +28,7 @@ use kernel_ext::{
 /// The registered families.
 pub(crate) struct Registration {
     _commands: genl::Registration<Commands>,
-    _pnet: pnet::Registration,
+    _pnet: pnet::PnetRegistration,
 }
 
 impl Registration {
@@ -36,7 +36,7 @@ impl Registration {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             _commands: genl::Registration::new()?,
-            _pnet: pnet::Registration::new()?,
+            _pnet: pnet::PnetRegistration::new()?,
         })
     }
 }
@@ -69,7 +69,7 @@ const fn order(command: u32, call: fn(&Request<'_>) -> Result, attrs: &'static [
 /// The attribute of the commands about user EIDs.
 const UEID: &[Policy] = &[Policy {
     attr: SMC_NLA_EID_TABLE_ENTRY,
-    kind: Kind::String(eid::LEN),
+    kind: AttrType::String(eid::LEN),
 }];
 
 own_record! { Commands: genl::Record<Commands> }

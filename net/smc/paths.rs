@@ -38,7 +38,7 @@ pub(crate) fn forget_all() {
 pub(crate) struct Paths {
     /// Lock order: innermost.
     #[pin]
-    table: SpinLock<KVec<paths::Place>>,
+    table: SpinLock<KVec<paths::PathEntry>>,
 }
 
 impl Paths {
@@ -53,17 +53,17 @@ impl Paths {
     /// Returns whether a connection may use a path.
     pub(crate) fn check(&self, path: &Path, now: Instant) -> Verdict {
         let generation = GENERATION.load(Relaxed);
-        paths::Paths::new(&mut self.table.lock()).check(path, generation, now)
+        paths::PathTable::new(&mut self.table.lock()).check(path, generation, now)
     }
 
     /// RDMA packets did not get through: avoids the path for the time `avoids`.
     pub(crate) fn failed(&self, path: &Path, avoids: Duration, now: Instant) {
         let generation = GENERATION.load(Relaxed);
-        paths::Paths::new(&mut self.table.lock()).failed(path, generation, avoids, now);
+        paths::PathTable::new(&mut self.table.lock()).failed(path, generation, avoids, now);
     }
 
     /// RDMA packets got through: clears the path's failure.
     pub(crate) fn worked(&self, path: &Path) {
-        paths::Paths::new(&mut self.table.lock()).worked(path);
+        paths::PathTable::new(&mut self.table.lock()).worked(path);
     }
 }

@@ -20,7 +20,7 @@ use smc_proto::pnet::PnetId;
 
 /// A place on a physical network.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PnetDevice {
     /// A network device.
     Netdev(Text<{ NetdevName::MAX }>),
     /// A port of an RDMA device, given by its name or that of its PCI function.
@@ -54,27 +54,27 @@ impl<const MAX: usize> Text<MAX> {
 
 /// A line of the table.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct PnetEntry {
     /// Increases from entry to entry.
     pub(crate) serial: u64,
     pub(crate) pnetid: PnetId,
-    pub(crate) place: Place,
+    pub(crate) place: PnetDevice,
 }
 
 /// The table of a namespace.
 #[pin_data]
-pub(crate) struct Table {
+pub(crate) struct PnetTable {
     #[pin]
     lines: Mutex<Lines>,
 }
 
 struct Lines {
     /// There may be thousands.
-    entries: KVVec<Entry>,
+    entries: KVVec<PnetEntry>,
     last_serial: u64,
 }
 
-impl Table {
+impl PnetTable {
     /// Creates an empty table.
     pub(crate) fn new() -> impl PinInit<Self> {
         const NONE: Lines = Lines {
@@ -82,7 +82,7 @@ impl Table {
             last_serial: 0,
         };
         pin_init!(Self {
-            lines <- new_mutex!(NONE, "smc::pnet::Table"),
+            lines <- new_mutex!(NONE, "smc::pnet::PnetTable"),
         })
     }
 
@@ -91,13 +91,13 @@ impl Table {
     /// # Errors
     ///
     /// `EEXIST` if it is in the table, for any network; `ENOMEM`.
-    pub(crate) fn add(&self, pnetid: PnetId, place: Place) -> Result {
+    pub(crate) fn add(&self, pnetid: PnetId, place: PnetDevice) -> Result {
         let mut lines = self.lines.lock();
         if lines.entries.iter().any(|entry| entry.place == place) {
             return Err(EEXIST);
         }
         let serial = lines.last_serial + 1;
-        let entry = Entry {
+        let entry = PnetEntry {
             serial,
             pnetid,
             place,
@@ -123,8 +123,8 @@ impl Table {
         &self,
         from: u64,
         max: usize,
-        is_wanted: impl Fn(&Entry) -> bool,
-    ) -> Result<KVVec<Entry>> {
+        is_wanted: impl Fn(&PnetEntry) -> bool,
+    ) -> Result<KVVec<PnetEntry>> {
         let mut found = KVVec::new();
         let lines = self.lines.lock();
         let start = lines.entries.partition_point(|entry| entry.serial < from);
@@ -138,8 +138,8 @@ impl Table {
     /// Returns the network of a network device. May sleep.
     pub(crate) fn of_netdev(&self, name: NetdevName) -> Option<PnetId> {
         self.find(|place| match place {
-            Place::Netdev(text) => text.as_bytes() == name.as_bytes(),
-            Place::Port(..) => false,
+            PnetDevice::Netdev(text) => text.as_bytes() == name.as_bytes(),
+            PnetDevice::Port(..) => false,
         })
     }
 
@@ -148,8 +148,8 @@ impl Table {
         let name = device.name();
         let pci = device.pci().map(|pci| pci.name);
         self.find(|place| match place {
-            Place::Netdev(_) => false,
-            Place::Port(text, its_port) => {
+            PnetDevice::Netdev(_) => false,
+            PnetDevice::Port(text, its_port) => {
                 let text = text.as_bytes();
                 u32::from(*its_port) == port
                     && (text == name.as_bytes() || pci.is_some_and(|pci| text == pci.as_bytes()))
@@ -157,7 +157,7 @@ impl Table {
         })
     }
 
-    fn find(&self, is_it: impl Fn(&Place) -> bool) -> Option<PnetId> {
+    fn find(&self, is_it: impl Fn(&PnetDevice) -> bool) -> Option<PnetId> {
         let lines = self.lines.lock();
         let entry = lines.entries.iter().find(|entry| is_it(&entry.place))?;
         Some(entry.pnetid)

@@ -28,13 +28,13 @@ use kernel::{
 use kernel_ext::{
     ib::{
         Block,
-        Direction,
+        DmaDirection,
         Mapping,
         Mr, //
     },
     net::memory::{
         self,
-        Counted, //
+        CountedPages, //
     },
     random, //
 };
@@ -111,7 +111,7 @@ impl Rmb {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
             let bytes = size.bytes() as usize;
-            let block = Block::counted(bytes, Counted::new(bytes)?)?;
+            let block = Block::counted(bytes, CountedPages::new(bytes)?)?;
             blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());
@@ -169,7 +169,7 @@ impl Rmb {
         let device = resources.pd.device();
         let mut maps = KVec::with_capacity(self.blocks.len(), GFP_KERNEL)?;
         for block in &self.blocks {
-            let map = Mapping::new(device, block, Direction::FromDevice)?;
+            let map = Mapping::new(device, block, DmaDirection::FromDevice)?;
             if map.needs_sync() {
                 self.needs_sync.store(true, Relaxed);
             }

@@ -3,7 +3,7 @@
 //! The socket that an application holds.
 //!
 //! Every socket has a TCP socket below it, which gives it its addresses and carries the handshake.
-//! What happens to the socket is a change of its [`State`]; in most states TCP answers the calls, so
+//! What happens to the socket is a change of its [`SockState`]; in most states TCP answers the calls, so
 //! that an application cannot tell the difference. Files, wait queues and the `struct socket` stay
 //! what they are for the life of the socket: after a fallback calls are delegated to TCP, and TCP's
 //! events are forwarded (C swaps the file's socket instead).
@@ -51,11 +51,11 @@ use kernel_ext::{
         Hook,
         InetRegistration,
         IpVersion,
-        Orphan,
         PerNetRegistration,
         Sk,
         TcpEvents,
-        TcpSocket, //
+        TcpSocket,
+        UnattachedSk, //
     },
     workqueue::OwnedWorkqueue, //
 };
@@ -65,14 +65,14 @@ use crate::{
     conn::Conn,
     handshake::FallbackInfo,
     namespace,
-    stats::End, //
+    stats::Role, //
 };
 use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
 use listen::Listener;
 
 /// What a socket is doing.
-pub(crate) enum State {
+pub(crate) enum SockState {
     /// New, or a connect has failed. TCP answers.
     Init,
     /// TCP connects, or the handshake runs. The work of the socket ends this. There is no handshake if it is known why the
@@ -88,7 +88,7 @@ pub(crate) enum State {
     Closed,
 }
 
-/// The [`State`] without what belongs to it, for readers that may not take its lock.
+/// The [`SockState`] without what belongs to it, for readers that may not take its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Phase {
@@ -100,7 +100,7 @@ pub(crate) enum Phase {
     Closed,
 }
 
-impl State {
+impl SockState {
     fn phase(&self) -> Phase {
         match self {
             Self::Init => Phase::Init,
@@ -132,16 +132,16 @@ pub(crate) struct Sock {
     pub(crate) sk: ARef<Sk>,
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
-    pub(crate) end: End,
+    pub(crate) end: Role,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,
     /// What accept(2) gives to the application, until then.
     #[pin]
-    orphan: SpinLock<Option<Orphan>>,
+    orphan: SpinLock<Option<UnattachedSk>>,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
-    state: SpinLock<State>,
+    state: SpinLock<SockState>,
     /// Written with `state`; read where its lock may not be taken.
     phase: Atomic<u32>,
     /// connect(2) has not returned the result of the last attempt yet.
@@ -174,13 +174,13 @@ impl Sock {
         sk: ARef<Sk>,
         version: IpVersion,
         tcp: TcpSocket,
-        from: Option<(Arc<Listener>, Orphan)>,
+        from: Option<(Arc<Listener>, UnattachedSk)>,
     ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
         let limit_hs = namespace::of(&sk).config.limits_handshakes();
         let (end, parent, orphan) = match from {
-            Some((parent, orphan)) => (End::Server, Some(parent), Some(orphan)),
-            None => (End::Client, None, None),
+            Some((parent, orphan)) => (Role::Server, Some(parent), Some(orphan)),
+            None => (Role::Client, None, None),
         };
         sk.set_state(ConnState::Init.number());
         let this = Arc::pin_init(
@@ -192,7 +192,7 @@ impl Sock {
                 end,
                 parent <- new_spinlock!(parent, "smc::Sock::parent"),
                 orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
-                state <- new_spinlock!(State::Init, "smc::Sock::state"),
+                state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
                 connect_result_pending: Atomic::new(false),
                 limit_hs: Atomic::new(limit_hs),
@@ -228,7 +228,7 @@ impl Sock {
 
     /// Goes from one of the phases `from` to `to` and returns what was before, or `to` if the socket
     /// is in another phase.
-    fn transition(&self, from: &[Phase], to: State) -> Result<State, State> {
+    fn transition(&self, from: &[Phase], to: SockState) -> Result<SockState, SockState> {
         let mut state = self.state.lock();
         if !from.contains(&state.phase()) {
             drop(state);
@@ -246,7 +246,7 @@ impl Sock {
     /// The connection over RDMA, if there is one.
     pub(crate) fn conn(&self) -> Option<Arc<Conn>> {
         match &*self.state.lock() {
-            State::Active(conn) => Some(conn.clone()),
+            SockState::Active(conn) => Some(conn.clone()),
             _ => None,
         }
     }
@@ -254,7 +254,7 @@ impl Sock {
     /// Why the connection goes over TCP, if it does.
     pub(crate) fn why(&self) -> Option<FallbackInfo> {
         match &*self.state.lock() {
-            State::Fallback(info) => Some(*info),
+            SockState::Fallback(info) => Some(*info),
             _ => None,
         }
     }
@@ -262,14 +262,14 @@ impl Sock {
     /// Why an attempt to connect is without SMC, if it is.
     fn without_smc(&self) -> Option<FallbackInfo> {
         match &*self.state.lock() {
-            State::Connecting(info) => *info,
+            SockState::Connecting(info) => *info,
             _ => None,
         }
     }
 
     fn listener(&self) -> Option<Arc<Listener>> {
         match &*self.state.lock() {
-            State::Listening(listener) => Some(listener.clone()),
+            SockState::Listening(listener) => Some(listener.clone()),
             _ => None,
         }
     }
@@ -320,15 +320,15 @@ impl Sock {
                 Phase::Active,
                 Phase::Fallback,
             ],
-            State::Closed,
+            SockState::Closed,
         );
         list::remove(&this);
         // TCP's events are not needed from now on.
         let hook = this.hook.lock().take();
         drop(hook);
         match old {
-            Ok(State::Connecting(_)) => this.tcp.abort(ECONNABORTED),
-            Ok(State::Listening(listener)) => {
+            Ok(SockState::Connecting(_)) => this.tcp.abort(ECONNABORTED),
+            Ok(SockState::Listening(listener)) => {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket. One run of
                 // a listener's work is short, whatever comes to it.
@@ -336,9 +336,9 @@ impl Sock {
                     queue.flush();
                 }
             }
-            Ok(State::Active(conn)) => active::close(&this, conn),
-            Ok(State::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
-            Ok(State::Fallback(_)) => {
+            Ok(SockState::Active(conn)) => active::close(&this, conn),
+            Ok(SockState::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
+            Ok(SockState::Fallback(_)) => {
                 // What is left unread makes a close a reset.
                 this.is_front_clear();
                 fallback::close(&this);
@@ -434,14 +434,14 @@ static LISTENERS: Global<OwnedWorkqueue> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
-pub(crate) struct Family {
+pub(crate) struct SmcFamily {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
     _listeners: Published<OwnedWorkqueue>,
     _list: PerNetRegistration<list::Sockets>,
 }
 
-impl Family {
+impl SmcFamily {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
         let list = PerNetRegistration::new()?;

@@ -39,14 +39,14 @@ impl Counter {
 
 /// The side of a connection that a socket is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum Role {
     /// It connected.
     Client,
     /// It was accepted.
     Server,
 }
 
-impl End {
+impl Role {
     /// Returns the value for user space.
     pub(crate) const fn number(self) -> u32 {
         match self {
@@ -265,15 +265,15 @@ impl Stats {
     }
 
     /// Returns the handshake counters of one side.
-    pub(crate) fn handshakes(&self, end: End) -> &Handshakes {
+    pub(crate) fn handshakes(&self, end: Role) -> &Handshakes {
         match end {
-            End::Client => &self.client,
-            End::Server => &self.server,
+            Role::Client => &self.client,
+            Role::Server => &self.server,
         }
     }
 
     /// Counts a fallback to TCP.
-    pub(crate) fn fell_back(&self, end: End, reason: Reason) {
+    pub(crate) fn fell_back(&self, end: Role, reason: Reason) {
         self.handshakes(end).fallbacks.count(reason);
     }
 }

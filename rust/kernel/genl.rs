@@ -43,7 +43,7 @@ pub use request::Request;
 
 /// The type that an attribute of a request must have.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum AttrType {
     /// Bytes, with or without a trailing NUL; at most this many without it.
     String(u16),
     /// Bytes with a trailing NUL; at most this many without it.
@@ -58,7 +58,7 @@ pub struct Policy {
     /// Its number.
     pub attr: u32,
     /// Its type.
-    pub kind: Kind,
+    pub kind: AttrType,
 }
 
 /// A command.
@@ -127,16 +127,17 @@ impl<F> Record<F> {
 pub struct Registration<F: Family>(PhantomData<fn(F)>);
 
 /// A constant table that the kernel reads.
-struct Table<T>(T);
+struct SyncTable<T>(T);
 
 // SAFETY: It is never written.
-unsafe impl<T> Sync for Table<T> {}
+unsafe impl<T> Sync for SyncTable<T> {}
 
 impl<F: Family> Registration<F> {
-    const POLICIES: &'static Table<[[bindings::nla_policy; MAX_ATTRS]; MAX_OPS]> =
-        &Table(Self::policies());
+    const POLICIES: &'static SyncTable<[[bindings::nla_policy; MAX_ATTRS]; MAX_OPS]> =
+        &SyncTable(Self::policies());
 
-    const COMMANDS: &'static Table<[bindings::genl_ops; MAX_OPS]> = &Table(Self::describe());
+    const COMMANDS: &'static SyncTable<[bindings::genl_ops; MAX_OPS]> =
+        &SyncTable(Self::describe());
 
     /// Registers the family; its commands may be called from then on. May sleep.
     ///
@@ -323,9 +324,9 @@ const fn highest(attrs: &[Policy]) -> u32 {
 
 const fn entry(policy: Policy) -> bindings::nla_policy {
     let (kind, len) = match policy.kind {
-        Kind::String(max) => (bindings::NLA_STRING, max),
-        Kind::NulString(max) => (bindings::NLA_NUL_STRING, max),
-        Kind::U8 => (bindings::NLA_U8, size_of::<u8>() as u16),
+        AttrType::String(max) => (bindings::NLA_STRING, max),
+        AttrType::NulString(max) => (bindings::NLA_NUL_STRING, max),
+        AttrType::U8 => (bindings::NLA_U8, size_of::<u8>() as u16),
     };
     let mut entry: bindings::nla_policy = pin_init::zeroed();
     // CAST: A small number.

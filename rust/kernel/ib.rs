@@ -34,15 +34,15 @@ mod wr;
 
 pub use self::{
     block::Block,
-    client::{Client, ClientKey, ClientRegistration, Event},
+    client::{Client, ClientKey, ClientRegistration, IbEvent},
     cq::{Cq, PollContext},
-    device::{Device, Limits, Name, NetdevId, NodeType, PciId, PortAttr},
+    device::{Device, DeviceLimits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},
-    iwarp::{IwConn, Listener},
-    map::{Direction, Mapping},
+    iwarp::{IwConn, IwListener},
+    map::{DmaDirection, Mapping},
     mr::Mr,
-    mtu::Mtu,
+    mtu::IbMtu,
     pd::Pd,
-    qp::{Config, Handler, Qp, Received, Rejected, RtrAttr, SendSlot, Write},
+    qp::{Handler, Qp, QpConfig, RecvMessage, Rejected, RtrAttr, SendSlot, Write},
     wr::{Status, Wc},
 };

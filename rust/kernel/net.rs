@@ -27,7 +27,7 @@ mod wait;
 pub(crate) mod with_netns;
 
 pub use addr::{
-    Endpoint,
+    InetAddr,
     IpVersion,
     SockAddr, //
 };
@@ -55,7 +55,7 @@ pub use pernet::{
     PerNetRegistration, //
 };
 pub use sock::Sk;
-pub use sock_alloc::Orphan;
+pub use sock_alloc::UnattachedSk;
 pub use stream_socket::{
     Caller,
     StreamSocket, //

@@ -71,7 +71,7 @@ impl NetdevName {
 
 /// How an IPv4 address is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct NextHop {
     /// Whether it is reached through a gateway.
     pub has_gateway: bool,
     /// Ethernet address of the next hop; zeroes if it is not resolved yet.
@@ -119,7 +119,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// `EHOSTUNREACH` and similar without a route or a neighbour.
-    pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<Path> {
+    pub fn path(&self, source: [u8; 4], destination: [u8; 4]) -> Result<NextHop> {
         // SAFETY: The socket holds its namespace.
         unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
     }
@@ -139,7 +139,7 @@ unsafe fn path(
     ifindex: i32,
     source: [u8; 4],
     destination: [u8; 4],
-) -> Result<Path> {
+) -> Result<NextHop> {
     let mut flow = bindings::flowi4::default();
     let daddr = u32::from_ne_bytes(destination);
     // SAFETY: `flow` may be written.
@@ -164,7 +164,7 @@ pub(crate) unsafe fn path_by(
     dev: NonNull<bindings::net_device>,
     source: [u8; 4],
     destination: [u8; 4],
-) -> Result<Path> {
+) -> Result<NextHop> {
     // SAFETY: By the caller's promise; a namespace just read from a device is not freed within the RCU read section.
     unsafe {
         let ifindex = (&raw const (*dev.as_ptr()).ifindex).read_volatile();
@@ -363,7 +363,7 @@ unsafe fn find_address(
 struct Route(NonNull<bindings::rtable>);
 
 impl Route {
-    fn path(&self, daddr: u32) -> Result<Path> {
+    fn path(&self, daddr: u32) -> Result<NextHop> {
         let rt = self.0.as_ptr();
         // SAFETY: The entry is referenced, and these fields of it do not change.
         let (uses_gateway, family) = unsafe { ((*rt).rt_uses_gateway, (*rt).rt_gw_family) };
@@ -380,7 +380,7 @@ impl Route {
         unsafe { bindings::neigh_mac(neigh.as_ptr(), mac.as_mut_ptr()) };
         // SAFETY: The reference is ours.
         unsafe { bindings::neigh_put(neigh.as_ptr()) };
-        Ok(Path { has_gateway, mac })
+        Ok(NextHop { has_gateway, mac })
     }
 }
 

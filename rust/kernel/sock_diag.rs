@@ -53,15 +53,15 @@ pub struct SockDiagRegistration<D: SockDiag>(PhantomData<fn(D)>);
 
 /// The kernel's record of the family.
 #[repr(transparent)]
-struct Handler(bindings::sock_diag_handler);
+struct DiagHandler(bindings::sock_diag_handler);
 
 // SAFETY: The record is never written, and holds functions and the module only.
-unsafe impl Sync for Handler {}
+unsafe impl Sync for DiagHandler {}
 
 impl<D: SockDiag> SockDiagRegistration<D> {
     /// Memory of the module: the kernel reads it in an RCU section that may have begun before the end of the
     /// registration, and then with a reference to the module.
-    const HANDLER: &'static Handler = &Handler(bindings::sock_diag_handler {
+    const HANDLER: &'static DiagHandler = &DiagHandler(bindings::sock_diag_handler {
         owner: (&raw const __this_module).cast_mut().cast(),
         // CAST: The number of a family, which the registration checks.
         family: D::FAMILY as u8,
@@ -290,7 +290,7 @@ pub const BASE_LEN: usize = size_of::<bindings::smc_diag_msg>();
 const _: () = assert!(BASE_LEN == 64);
 
 /// The endpoints of a TCP connection, in network byte order.
-struct Id {
+struct SockId {
     source_port: [u8; 2],
     destination_port: [u8; 2],
     source: [u8; 16],
@@ -300,7 +300,7 @@ struct Id {
 
 impl TcpSocket {
     /// Returns the socket's addresses, also those of a connection that has ended.
-    fn id(&self, version: IpVersion) -> Id {
+    fn id(&self, version: IpVersion) -> SockId {
         let sk = self.sk_ptr();
         /// Reads a field, which may change concurrently: it is only displayed.
         macro_rules! read {
@@ -329,7 +329,7 @@ impl TcpSocket {
             #[cfg(not(CONFIG_IPV6))]
             IpVersion::V6 => ([0; 16], [0; 16]),
         };
-        Id {
+        SockId {
             source_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_num).to_be_bytes(),
             destination_port: read!(__bindgen_anon_3.__bindgen_anon_1.skc_dport).to_ne_bytes(),
             source,

@@ -74,10 +74,10 @@ pub fn rx_recvmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
     }
 }
 
-type Message = unsafe extern "C" fn(*const c_void, u64, usize, *const c_char, usize);
+type TraceFn = unsafe extern "C" fn(*const c_void, u64, usize, *const c_char, usize);
 
 #[cold]
-fn message(emit: Message, sk: &Sk, len: usize, device: Option<Name>) {
+fn message(emit: TraceFn, sk: &Sk, len: usize, device: Option<Name>) {
     let name = device.as_ref().map_or(&[][..], Name::as_bytes);
     let (text, text_len) = (name.as_ptr().cast(), name.len());
     // SAFETY: The name is valid for reads of its length; the address is not followed.

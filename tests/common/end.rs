@@ -9,7 +9,7 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey, //
 };
-use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
     LinkIdx,
     LinkMap,
@@ -17,7 +17,7 @@ use smc_proto::lgr::{
     Rtoken,
     Rtokens, //
 };
-use smc_proto::llc::first_contact::Peer;
+use smc_proto::llc::first_contact::PeerModule;
 use smc_proto::llc::rkey::Announcement;
 use smc_proto::llc::{
     Action,
@@ -39,7 +39,7 @@ use smc_proto::wire::clc::{
 use smc_proto::wire::llc::{
     Body,
     Kind,
-    Message,
+    LlcMessage,
     PeerOrder,
     MAX_LEN, //
 };
@@ -61,7 +61,7 @@ pub struct End {
     pub llc: Llc,
     pub version: Version,
     pub links: LinkMap<LinkNum>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<RtokenEntry>,
     pub now: Instant,
 }
 
@@ -77,7 +77,7 @@ impl End {
             }),
             version,
             links,
-            rows: vec![Row::EMPTY; 4],
+            rows: vec![RtokenEntry::EMPTY; 4],
             now: Instant::ZERO,
         }
     }
@@ -90,7 +90,7 @@ impl End {
         self.deliver(idx, &message)
     }
 
-    pub fn deliver<'a>(&mut self, idx: LinkIdx, message: &Message<'a>) -> Vec<Action<'a>> {
+    pub fn deliver<'a>(&mut self, idx: LinkIdx, message: &LlcMessage<'a>) -> Vec<Action<'a>> {
         let mut arrival = Arrival {
             idx,
             spare: None,
@@ -101,7 +101,7 @@ impl End {
     }
 
     pub fn deliver_body<'a>(&mut self, kind: Kind, body: Body<'a>) -> Vec<Action<'a>> {
-        let message = Message {
+        let message = LlcMessage {
             version: self.version,
             kind,
             body,
@@ -138,7 +138,7 @@ pub fn list(actions: Actions<'_>) -> Vec<Action<'_>> {
 }
 
 /// An end that begins the first contact with that peer.
-pub fn begin_with(role: Role, version: Version, peer: Peer) -> (End, Vec<Action<'static>>) {
+pub fn begin_with(role: Role, version: Version, peer: PeerModule) -> (End, Vec<Action<'static>>) {
     let mut end = End::new(role, version);
     let link = match role {
         Role::Client => client_link(version),
@@ -160,7 +160,7 @@ pub fn sent(actions: &[Action<'_>]) -> Vec<u8> {
     bytes(message)
 }
 
-pub fn bytes(message: &Message<'_>) -> Vec<u8> {
+pub fn bytes(message: &LlcMessage<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_LEN];
     message.emit(PeerOrder::Little, &mut buf).unwrap().to_vec()
 }
@@ -211,5 +211,5 @@ pub fn server_link(version: Version) -> LocalEnd {
 }
 
 pub fn begin(role: Role, version: Version) -> (End, Vec<Action<'static>>) {
-    begin_with(role, version, Peer::Other)
+    begin_with(role, version, PeerModule::Other)
 }

@@ -44,11 +44,11 @@ use smc_proto::lgr::{
 };
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
+    ClcMessage,
     Endpoint,
     Hostname,
     IpPrefix,
     Limits,
-    Message,
     Mode,
     SmcR,
     MAX_LEN, //
@@ -108,10 +108,10 @@ fn end() -> SmcR {
     }
 }
 
-fn check_sent(message: &Message<'_>) {
+fn check_sent(message: &ClcMessage<'_>) {
     let mut buf = [0; MAX_LEN];
     let bytes = message.emit(&mut buf).expect("it fits");
-    assert_eq!(Message::parse(bytes).as_ref(), Ok(message));
+    assert_eq!(ClcMessage::parse(bytes).as_ref(), Ok(message));
 }
 
 /// A failure never leaves the application with a connection that nobody knows how to use.
@@ -149,8 +149,8 @@ fn client(circumstances: u8, answer: &[u8]) {
         assert_eq!(circumstances & 6, 0);
         return;
     };
-    check_sent(&Message::Proposal(proposal));
-    let Ok(message) = Message::parse(answer) else {
+    check_sent(&ClcMessage::Proposal(proposal));
+    let Ok(message) = ClcMessage::parse(answer) else {
         return;
     };
     let accepted = match proposed.on_message(&message) {
@@ -191,8 +191,10 @@ fn client(circumstances: u8, answer: &[u8]) {
     };
     assert_eq!(sent.mtu, end().mtu.min(accepted.server().mtu));
     let mut buf = [0; MAX_LEN];
-    let bytes = Message::Confirm(confirm).emit(&mut buf).expect("it fits");
-    let Ok(Message::Confirm(read)) = Message::parse(bytes) else {
+    let bytes = ClcMessage::Confirm(confirm)
+        .emit(&mut buf)
+        .expect("it fits");
+    let Ok(ClcMessage::Confirm(read)) = ClcMessage::parse(bytes) else {
         panic!("the confirm cannot be read");
     };
     assert_eq!((read.endpoint, read.mode), (confirm.endpoint, confirm.mode));
@@ -207,7 +209,7 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
         has_interface: circumstances & 2 == 0,
         iwarp: None,
     };
-    let Ok(Message::Proposal(proposal)) = Message::parse(first) else {
+    let Ok(ClcMessage::Proposal(proposal)) = ClcMessage::parse(first) else {
         return;
     };
     let mut asked = 0;
@@ -237,15 +239,15 @@ fn server(circumstances: u8, first: &[u8], second: &[u8]) {
     let new = chosen.new_lgr(circumstances & 32 == 0);
     let new = (circumstances & 16 == 0).then_some((new, own()));
     let (accepted, accept) = chosen.accept(end(), new);
-    check_sent(&Message::Accept(accept));
-    let Ok(answer) = Message::parse(second) else {
+    check_sent(&ClcMessage::Accept(accept));
+    let Ok(answer) = ClcMessage::parse(second) else {
         return;
     };
     match accepted.on_message(&answer) {
         Err(failure) => check_failure(failure),
         Ok(confirmed) => {
             assert_eq!(confirmed.mtu(), end().mtu.min(confirmed.client().mtu));
-            let Message::Confirm(confirm) = answer else {
+            let ClcMessage::Confirm(confirm) = answer else {
                 panic!("agreed without a CONFIRM");
             };
             let new = new.filter(|_| chosen.version() == Version::V2);

@@ -17,9 +17,9 @@ use smc_proto::handshake::client::{
     V2Port, //
 };
 use smc_proto::handshake::eid::Ueids;
-use smc_proto::handshake::select::Path;
+use smc_proto::handshake::select::Route;
 use smc_proto::handshake::server::{
-    Accepted,
+    AcceptSent,
     Chosen, //
 };
 use smc_proto::handshake::{
@@ -35,7 +35,7 @@ use smc_proto::id::{
     PeerId, //
 };
 use smc_proto::lgr::find::LinkEnds;
-use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
     LinkMap,
     Role,
@@ -78,7 +78,7 @@ pub struct Config {
     pub has_ipsec: bool,
     pub has_interface: bool,
     /// How the other machine is reached.
-    pub route: Option<Path>,
+    pub route: Option<Route>,
     pub has_memory: bool,
     pub link_gets_ready: bool,
     pub buffer_registers: bool,
@@ -120,7 +120,7 @@ impl Config {
             },
             has_ipsec: false,
             has_interface: true,
-            route: Some(Path::Direct),
+            route: Some(Route::Direct),
             has_memory: true,
             link_gets_ready: true,
             buffer_registers: true,
@@ -181,7 +181,7 @@ enum Stage {
     Proposed(Proposed<'static>),
     /// Server: the buffer is being announced, then the ACCEPT goes out.
     Announcing(Chosen),
-    Accepted(Accepted),
+    Accepted(AcceptSent),
     /// Client: the buffer is being announced, then the CONFIRM goes out.
     Confirming(client::Accepted),
     /// A DECLINE may come instead.
@@ -199,7 +199,7 @@ pub struct Group {
     pub links: LinkMap<LinkNum>,
     pub ends: LinkEnds,
     channel: u8,
-    rows: Vec<Row>,
+    rows: Vec<RtokenEntry>,
     pub limits: Limits,
     pub is_alive: bool,
     /// The connection whose flow is under way, and those that wait for it.

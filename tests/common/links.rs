@@ -10,7 +10,7 @@ use smc_proto::lgr::{
     Rtokens, //
 };
 use smc_proto::llc::first_contact::Grace;
-use smc_proto::llc::first_contact::Peer;
+use smc_proto::llc::first_contact::PeerModule;
 use smc_proto::llc::link_work::{
     AddPlan,
     DeleteCause,
@@ -31,7 +31,7 @@ use smc_proto::time::{
 };
 use smc_proto::wire::llc::{
     Body,
-    Message,
+    LlcMessage,
     PeerOrder,
     MAX_LEN, //
 };
@@ -116,7 +116,7 @@ impl World {
 
     fn begin_first_contact(&mut self, side: Side) {
         let now = self.net.now();
-        let peer = Peer::Same(Grace::new(Duration::ZERO));
+        let peer = PeerModule::Same(Grace::new(Duration::ZERO));
         let machine = self.machine(side);
         let end = machine.end(
             LinkIdx::FIRST,
@@ -173,7 +173,7 @@ impl World {
                 let new = machine.links.iter().flatten();
                 let new = new.copied().find(|link| link.number == *link_num);
                 let keys = machine.keys(*on, new.map_or(0, |link| link.qp));
-                let message = Message {
+                let message = LlcMessage {
                     version: machine.version,
                     kind: *kind,
                     body: add::keys_from(*link_num, List::new(&keys).unwrap(), *from),
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, side: Side, idx: LinkIdx, message: &Message<'_>) {
+    fn send(&mut self, side: Side, idx: LinkIdx, message: &LlcMessage<'_>) {
         let Some(link) = self.machine(side).links[idx] else {
             return;
         };

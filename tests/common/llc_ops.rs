@@ -16,7 +16,7 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey, //
 };
-use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
     LinkIdx,
     LinkMap,
@@ -25,7 +25,7 @@ use smc_proto::lgr::{
     Rtokens, //
 };
 use smc_proto::llc::first_contact::Grace;
-use smc_proto::llc::first_contact::Peer;
+use smc_proto::llc::first_contact::PeerModule;
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::{
     Announcement,
@@ -139,7 +139,7 @@ struct Model {
     version: Version,
     role: Role,
     links: LinkMap<LinkNum>,
-    rows: Vec<Row>,
+    rows: Vec<RtokenEntry>,
     now: Instant,
     /// The index of a link that the caller prepares.
     preparing: Option<LinkIdx>,
@@ -168,7 +168,7 @@ pub fn run(bytes: &[u8]) {
         version,
         role,
         links,
-        rows: vec![Row::EMPTY; 3],
+        rows: vec![RtokenEntry::EMPTY; 3],
         now: Instant::ZERO,
         preparing: None,
         offered: None,
@@ -220,8 +220,8 @@ impl Model {
         let link = end(FIRST, LinkNum(1), byte);
         let was_idle = self.llc.is_idle();
         let peer = match byte & 0x80 {
-            0 => Peer::Other,
-            _ => Peer::Same(Grace::new(Duration::ZERO)),
+            0 => PeerModule::Other,
+            _ => PeerModule::Same(Grace::new(Duration::ZERO)),
         };
         let begun = self.llc.begin_first_contact(link, peer, self.now);
         self.begun(was_idle, begun.is_ok());

@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check(bytes: &[u8]) {
     let header = bytes.first_chunk().map(clc::Header::peek);
-    let Ok(message) = clc::Message::parse(bytes) else {
+    let Ok(message) = clc::ClcMessage::parse(bytes) else {
         return;
     };
     let header = header
@@ -30,7 +30,7 @@ fn check(bytes: &[u8]) {
 
     let mut buf = [0; 8192];
     let written = message.emit(&mut buf).expect("8192 bytes hold any message");
-    assert_eq!(clc::Message::parse(written), Ok(message));
+    assert_eq!(clc::ClcMessage::parse(written), Ok(message));
     let (mut again, written) = ([0; 8192], written.to_vec());
     assert_eq!(message.emit(&mut again), Ok(written.as_slice()));
 }

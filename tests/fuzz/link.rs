@@ -17,7 +17,7 @@ use smc_proto::wire::{
 fuzz_target!(|bytes: &[u8]| {
     match Received::parse(bytes) {
         Ok(Received::Cdc(message)) => {
-            assert_eq!(cdc::Message::parse(&message.to_bytes()), Ok(message));
+            assert_eq!(cdc::CdcMessage::parse(&message.to_bytes()), Ok(message));
         }
         Ok(Received::Llc(message)) => {
             let mut buf = [0; llc::MAX_LEN];

@@ -3,14 +3,14 @@
 
 use kernel::sync::aref::ARef;
 use kernel_ext::net::{
-    Orphan,
+    UnattachedSk,
     Sk, //
 };
 
-pub fn from_socket_in_use(sk: &ARef<Sk>) -> Orphan {
-    Orphan(sk.clone()) //~ E0423
+pub fn from_socket_in_use(sk: &ARef<Sk>) -> UnattachedSk {
+    UnattachedSk(sk.clone()) //~ E0423
 }
 
-pub fn copy(orphan: &Orphan) -> (Orphan, Orphan) {
+pub fn copy(orphan: &UnattachedSk) -> (UnattachedSk, UnattachedSk) {
     (orphan.clone(), orphan.clone()) //~ E0308 E0308
 }

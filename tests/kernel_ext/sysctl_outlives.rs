@@ -5,11 +5,11 @@ use kernel::prelude::*;
 use kernel_ext::net::{
     sysctl::{
         Directory, //~ E0603
-        Entry, //
+        SysctlEntry, //
     },
     NetNs, //
 };
 
-pub fn keep(net: &NetNs, entries: &'static [Entry; 1]) -> Result<Directory<1>> {
+pub fn keep(net: &NetNs, entries: &'static [SysctlEntry; 1]) -> Result<Directory<1>> {
     Directory::new(net, c"net/test", entries)
 }

@@ -28,7 +28,7 @@ pub(crate) fn vector(name: &str) -> &'static [u8] {
 
 /// What an LLC vector says.
 #[track_caller]
-pub(crate) fn llc_message(bytes: &[u8]) -> llc::Message<'_> {
+pub(crate) fn llc_message(bytes: &[u8]) -> llc::LlcMessage<'_> {
     match Received::parse(bytes) {
         Ok(Received::Llc(message)) => message,
         other => panic!("{other:?}"),

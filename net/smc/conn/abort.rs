@@ -36,11 +36,11 @@ const UNHEARD_WAIT: Duration = Duration::from_secs(5);
 static QUEUE: Global<OwnedWorkqueue> = Global::new();
 
 /// Holds the workqueue for aborts for the life of the module.
-pub(crate) struct Registry {
+pub(crate) struct AbortQueue {
     _queue: Published<OwnedWorkqueue>,
 }
 
-impl Registry {
+impl AbortQueue {
     /// Creates the workqueue.
     pub(crate) fn new() -> Result<Self> {
         let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_abort", 0)?, GFP_KERNEL)?;

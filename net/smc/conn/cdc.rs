@@ -21,7 +21,7 @@ use smc_proto::{
 use super::{
     events::Followup,
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::rmb::Rmbe;
 
@@ -32,7 +32,7 @@ impl Conn {
         let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
         let mut inner = self.inner.lock();
         let is_early = inner.is_early(idx, cdc);
-        let Inner {
+        let ConnInner {
             cdc_hold, stream, ..
         } = &mut *inner;
         let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
@@ -75,7 +75,7 @@ impl Conn {
     }
 }
 
-impl Inner {
+impl ConnInner {
     /// Processes a CDC message received on link `idx`; `None` for one that was held back.
     fn process(&mut self, idx: Option<LinkIdx>, cdc: &Cdc) -> Result<Followup, Fault> {
         let before = self.stream.arrived();

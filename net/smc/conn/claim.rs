@@ -11,7 +11,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner,
+    ConnInner,
     PeerRmbe, //
 };
 use crate::lgr::LinkRef;
@@ -19,7 +19,7 @@ use crate::lgr::LinkRef;
 /// A peer's RMBE that is reserved for one connection.
 pub(super) type Claim = (RowId, RmbeIndex);
 
-impl Inner {
+impl ConnInner {
     /// Takes the claim out if nothing is written to the RMBE any more.
     pub(super) fn claim_done(&mut self) -> Option<Claim> {
         self.claim.take_if(|_| self.stream.has_stopped_writing())

@@ -10,14 +10,14 @@ use smc_proto::time::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::clock::now;
 
 /// Longest time that corked data are held back, as with TCP.
 const MOST: Duration = Duration::from_millis(200);
 
-impl Inner {
+impl ConnInner {
     /// Notes whether data are held back from now on. Returns whether the caller has to call [`Conn::watch_cork`].
     pub(crate) fn note_cork(&mut self, is_held: bool) -> bool {
         let was_held = self.corked_until.is_some();

@@ -24,7 +24,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::{
     lgr::LgrConn,
@@ -83,7 +83,7 @@ impl Conn {
     }
 }
 
-impl Inner {
+impl ConnInner {
     pub(super) fn after(&mut self, fx: Effects) -> Followup {
         let is_heard = fx.wake_readers
             || fx.wake_writers

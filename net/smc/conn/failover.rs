@@ -25,7 +25,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::{
     lgr::{
@@ -66,7 +66,7 @@ impl Snapshot {
     }
 }
 
-impl Inner {
+impl ConnInner {
     fn view(&self) -> Snapshot {
         Snapshot {
             idx: self.at.idx,
@@ -129,7 +129,7 @@ impl Conn {
     }
 
     /// Returns a snapshot if the connection uses link `idx`. A pending switch to that link is cancelled.
-    fn view_from(&self, inner: &mut Inner, idx: LinkIdx) -> Option<Snapshot> {
+    fn view_from(&self, inner: &mut ConnInner, idx: LinkIdx) -> Option<Snapshot> {
         if inner.at.idx == idx {
             return Some(inner.view());
         }
@@ -193,7 +193,7 @@ impl Conn {
     }
 
     /// Cancels a pending switch to another link.
-    pub(super) fn cancel_switch(&self, inner: &mut Inner) {
+    pub(super) fn cancel_switch(&self, inner: &mut ConnInner) {
         if let Some(next) = inner.pending_switch.take() {
             next.forget(inner.sndbuf.as_deref());
             self.group.count_on(self.token, inner.at.idx);
@@ -201,7 +201,7 @@ impl Conn {
     }
 
     /// Completes a pending switch if that is possible now. Returns whether anything may be posted now.
-    pub(super) fn try_switch(&self, inner: &mut Inner) -> bool {
+    pub(super) fn try_switch(&self, inner: &mut ConnInner) -> bool {
         if inner.pending_switch.is_none() {
             return true;
         }

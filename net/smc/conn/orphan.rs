@@ -29,7 +29,7 @@ use smc_proto::time::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::clock::now;
 
@@ -43,11 +43,11 @@ const ABORT_WAIT: Duration = Duration::from_secs(5);
 static ORPHANS: Atomic<usize> = Atomic::new(0);
 
 /// Counts an orphan in [`ORPHANS`] until it is dropped.
-struct Counted {
+struct OrphanCount {
     is_one_too_many: bool,
 }
 
-impl Counted {
+impl OrphanCount {
     fn new() -> Self {
         Self {
             is_one_too_many: ORPHANS.fetch_add(1, Relaxed) >= MAX_ORPHANS,
@@ -55,7 +55,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for OrphanCount {
     fn drop(&mut self) {
         ORPHANS.fetch_sub(1, Relaxed);
     }
@@ -79,7 +79,7 @@ pub(super) struct Orphan {
     stage: Stage,
     /// When that stage began.
     since: Instant,
-    counted: Counted,
+    counted: OrphanCount,
 }
 
 impl Orphan {
@@ -93,7 +93,7 @@ impl Orphan {
 }
 
 /// What to do with an orphan.
-enum Verdict {
+enum OrphanAction {
     /// Check again at that time.
     Waits(Instant),
     /// Abort the connection.
@@ -102,7 +102,7 @@ enum Verdict {
     Abandon,
 }
 
-impl Inner {
+impl ConnInner {
     /// Makes the connection an orphan, with `fin_timeout` for each step of the peer. Returns the deadline; `None` if
     /// the connection is finished.
     fn make_orphan(&mut self, fin_timeout: Duration) -> Option<Instant> {
@@ -113,7 +113,7 @@ impl Inner {
             fin_timeout,
             stage: self.stage(),
             since: now(),
-            counted: Counted::new(),
+            counted: OrphanCount::new(),
         };
         let end = orphan.end();
         self.orphan = Some(orphan);
@@ -131,7 +131,7 @@ impl Inner {
         }
     }
 
-    fn verdict(&mut self, now: Instant) -> Option<Verdict> {
+    fn verdict(&mut self, now: Instant) -> Option<OrphanAction> {
         let (stage, is_quiet) = (self.stage(), self.stream.is_quiet());
         let orphan = self.orphan.as_mut()?;
         if orphan.stage != stage {
@@ -139,11 +139,11 @@ impl Inner {
         }
         let end = orphan.end();
         Some(match stage {
-            _ if !end.is_due(now) => Verdict::Waits(end),
+            _ if !end.is_due(now) => OrphanAction::Waits(end),
             // Work requests may still read the send buffer until the link is taken down.
-            Stage::Aborted if !is_quiet => Verdict::Waits(now.saturating_add(ABORT_WAIT)),
-            Stage::Data(_) | Stage::Closed => Verdict::Abort,
-            Stage::Aborted => Verdict::Abandon,
+            Stage::Aborted if !is_quiet => OrphanAction::Waits(now.saturating_add(ABORT_WAIT)),
+            Stage::Data(_) | Stage::Closed => OrphanAction::Abort,
+            Stage::Aborted => OrphanAction::Abandon,
         })
     }
 }
@@ -169,12 +169,12 @@ impl Conn {
     /// Timer for orphans; returns the next deadline, `None` if the connection is no orphan any more. Does not sleep.
     pub(super) fn on_orphan_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         match self.with(|inner| inner.verdict(now))? {
-            Verdict::Waits(end) => Some(end),
-            Verdict::Abort => {
+            OrphanAction::Waits(end) => Some(end),
+            OrphanAction::Abort => {
                 self.kill(ETIMEDOUT);
                 Some(now.saturating_add(ABORT_WAIT))
             }
-            Verdict::Abandon => {
+            OrphanAction::Abandon => {
                 self.abandon();
                 None
             }

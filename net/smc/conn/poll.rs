@@ -15,13 +15,13 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 
 /// How long a writer waits for memory before it retries, about as long as over TCP.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-impl Inner {
+impl ConnInner {
     /// Returns what poll(2) reports for a connection of the socket `sk`.
     pub(crate) fn readiness(&self, sk: &Sk) -> EpollMask {
         let lowat = u32::try_from(sk.lowat()).unwrap_or(1);

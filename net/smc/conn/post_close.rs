@@ -13,7 +13,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::clock::now;
 
@@ -21,7 +21,7 @@ use crate::clock::now;
 /// processed what arrived before; while its application is in close(2) it sends only after that is done.
 const SILENCE: Duration = Duration::from_millis(10);
 
-impl Inner {
+impl ConnInner {
     /// Begins an echo request if one is due. Returns the index of the link to send it on.
     pub(super) fn begin_echo(&mut self) -> Option<LinkIdx> {
         if !self.stream.begin_echo() {

@@ -30,7 +30,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::{
     lgr::LinkRef,
@@ -53,7 +53,7 @@ enum Blame {
 
 /// What to do after the lock was released.
 #[derive(Default)]
-struct Outcome {
+struct PostResult {
     /// Index of the link on which a send slot was taken and is free again.
     freed_on: Option<LinkIdx>,
     /// The socket to wake if tasks wait until all data are sent, and they are.
@@ -74,7 +74,7 @@ enum AckRequest {
     Later,
 }
 
-impl Inner {
+impl ConnInner {
     /// Returns whether something waits for the acknowledgement of what was posted.
     fn needs_ack(&self) -> bool {
         self.pending_switch.is_some() || self.stream.needs_ack()
@@ -98,7 +98,7 @@ impl Conn {
     }
 
     /// Sends all that may be sent if `begin`, called with the lock held, returns true. Does not sleep.
-    pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) {
+    pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut ConnInner) -> bool) {
         if let Some(idx) = self.try_transmit(begin) {
             self.group.on_free_slot(idx);
         }
@@ -115,7 +115,7 @@ impl Conn {
     /// waiting connections were not notified.
     pub(super) fn try_transmit(
         self: &Arc<Self>,
-        begin: impl FnOnce(&mut Inner) -> bool,
+        begin: impl FnOnce(&mut ConnInner) -> bool,
     ) -> Option<LinkIdx> {
         let outcome = self.post_all(begin);
         if let Some(sk) = outcome.flushed {
@@ -137,8 +137,8 @@ impl Conn {
         outcome.freed_on
     }
 
-    fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut Inner) -> bool) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut ConnInner) -> bool) -> PostResult {
+        let mut outcome = PostResult::default();
         let mut inner = self.inner.lock();
         let is_wanted = begin(&mut inner) && self.try_switch(&mut inner);
         let at = inner.at.clone();
@@ -160,8 +160,8 @@ impl Conn {
         self: &Arc<Self>,
         at: &LinkRef,
         resources: &IbResources,
-        inner: &mut Inner,
-        outcome: &mut Outcome,
+        inner: &mut ConnInner,
+        outcome: &mut PostResult,
     ) {
         while inner.stream.has_work() {
             let Some(slot) = self.take_slot(&at.link, resources, inner) else {
@@ -199,7 +199,7 @@ impl Conn {
         &self,
         link: &'a Link,
         resources: &'a IbResources,
-        inner: &mut Inner,
+        inner: &mut ConnInner,
     ) -> Option<Slot<'a>> {
         link.take_slot(resources).or_else(|| {
             if !mem::replace(&mut inner.queued, true) {
@@ -213,13 +213,13 @@ impl Conn {
     /// Posts the work requests of a plan.
     fn post(
         self: &Arc<Self>,
-        inner: &Inner,
+        inner: &ConnInner,
         at: &LinkRef,
         mut slot: Slot<'_>,
         plan: &WritePlan,
     ) -> Result<(), Blame> {
         let remote = inner.remote.ok_or(Blame::Conn)?;
-        let message = cdc::Message {
+        let message = cdc::CdcMessage {
             token: remote.token,
             cdc: match plan.cdc.is_validation() {
                 true => self.group.naming_given_up(plan.cdc),

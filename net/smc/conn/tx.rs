@@ -28,7 +28,7 @@ use smc_proto::{
 
 use super::{
     Conn,
-    Inner, //
+    ConnInner, //
 };
 use crate::{
     namespace,
@@ -66,7 +66,7 @@ enum Space {
     Discard,
 }
 
-impl Inner {
+impl ConnInner {
     /// Reserves space for at most `len` bytes.
     fn reserve(&mut self, len: u32) -> Result<Space> {
         match self.stream.can_send() {

@@ -22,7 +22,7 @@ use smc_proto::{
         PeerId, //
     },
     lgr::{
-        find::Wanted,
+        find::LgrKey,
         TcpEnds, //
     },
     time::{
@@ -65,7 +65,7 @@ pub(super) struct PendingUse {
 pub(crate) struct LgrPendingRef(Arc<LgrPending>);
 
 /// Finds or creates the entry of the peer in `wanted`.
-pub(crate) fn lgr_pending(wanted: &Wanted) -> Result<LgrPendingRef> {
+pub(crate) fn lgr_pending(wanted: &LgrKey) -> Result<LgrPendingRef> {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let mut all = groups.pending.lock();
     let (peer, gid, ends) = (wanted.peer, wanted.peer_gid, wanted.ends);
@@ -97,7 +97,7 @@ pub(crate) fn lgr_pending(wanted: &Wanted) -> Result<LgrPendingRef> {
 pub(crate) struct Turn<'a>(&'a LgrPending);
 
 /// Result of a wait for the turn.
-pub(crate) enum Entry<'a> {
+pub(crate) enum WaitResult<'a> {
     /// The caller creates a group.
     Turn(Turn<'a>),
     /// A place in a group that another handshake has created.
@@ -110,22 +110,24 @@ impl LgrPendingRef {
     /// long, or if `is_vain` returns true. May sleep.
     pub(crate) fn enter(
         &self,
-        (wanted, net): (&Wanted, usize),
+        (wanted, net): (&LgrKey, usize),
         end: Instant,
         is_vain: impl Fn() -> bool,
-    ) -> Option<Entry<'_>> {
+    ) -> Option<WaitResult<'_>> {
         let pending = &*self.0;
         while !is_vain() {
             // A thousand tasks may wait here: each takes its place in a new group without the turn.
             if let Some(reservation) = find(wanted, net) {
-                return Some(Entry::Reserved(reservation));
+                return Some(WaitResult::Reserved(reservation));
             }
             let mut is_taken = pending.is_taken.lock();
             if !mem::replace(&mut *is_taken, true) {
                 drop(is_taken);
                 let turn = Turn(pending);
                 // A group may have been created since the check above.
-                return Some(find(wanted, net).map_or(Entry::Turn(turn), Entry::Reserved));
+                return Some(
+                    find(wanted, net).map_or(WaitResult::Turn(turn), WaitResult::Reserved),
+                );
             }
             let left = end.saturating_since(now());
             if left == Duration::ZERO {

@@ -16,7 +16,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     cause::Cause,
-    lgr::End,
+    lgr::TerminateReason,
     time::Instant, //
 };
 
@@ -103,7 +103,7 @@ impl Listing {
         let meant = listed.filter(|listed| is_meant(listed.peer, &listed.group));
         let idle = meant.filter_map(|listed| Some((listed.group.idle_since()?, &listed.group)));
         let idlest = idle.min_by_key(|(at, _)| *at);
-        idlest.is_some_and(|(_, group)| group.terminate_if_idle(End::Idle, since))
+        idlest.is_some_and(|(_, group)| group.terminate_if_idle(TerminateReason::Idle, since))
     }
 }
 
@@ -122,7 +122,7 @@ impl Groups {
             }
             let long = group.params.times.idle.as_nanos() / IDLE_LONG;
             let since = Instant::from_nanos(now.saturating_sub(long));
-            if group.terminate_if_idle(End::Idle, since) {
+            if group.terminate_if_idle(TerminateReason::Idle, since) {
                 left -= 1;
             }
         }

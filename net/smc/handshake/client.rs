@@ -13,7 +13,7 @@ use smc_proto::{
         client::{
             Accepted,
             ClientCaps,
-            Iwarp,
+            IwarpParams,
             V2Port, //
         },
         Failure,
@@ -28,7 +28,7 @@ use smc_proto::{
     link::Transport,
     reason::Reason,
     wire::{
-        clc::Message,
+        clc::ClcMessage,
         iwarp::Nonce,
         List, //
     }, //
@@ -40,7 +40,7 @@ use super::{
     join,
     path::{
         self,
-        Path, //
+        ConnPath, //
     },
     Session, //
 };
@@ -69,7 +69,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let eids = session.local.ueids.lock().clone();
     let caps = ports.caps(session, eids.as_slice());
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
-    session.clc.send(&Message::Proposal(proposal))?;
+    session.clc.send(&ClcMessage::Proposal(proposal))?;
     let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
     if let Err(failure) = &accepted {
         ports.note_failure(session, *failure);
@@ -89,14 +89,14 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
 
 /// The ports to propose, each with the path from it, or why there is none.
 struct Ports<'a> {
-    roce: Result<Path<'a>, Cause>,
-    iwarp: Result<Path<'a>, Cause>,
+    roce: Result<ConnPath<'a>, Cause>,
+    iwarp: Result<ConnPath<'a>, Cause>,
 }
 
 impl<'a> Ports<'a> {
     fn find(session: &Session<'a>) -> Self {
         let usable = |port| {
-            let mut path = Path::new(session, Role::Client, port, Gid::NONE);
+            let mut path = ConnPath::new(session, Role::Client, port, Gid::NONE);
             path.check().map_err(|_| Cause::PathFailed)?;
             Ok(path)
         };
@@ -108,7 +108,7 @@ impl<'a> Ports<'a> {
 
     fn caps<'e>(&self, session: &Session<'_>, eids: &'e [Eid]) -> ClientCaps<'e> {
         let iwarp = self.iwarp.as_ref().ok().and_then(|path| {
-            Some(Iwarp {
+            Some(IwarpParams {
                 nonce: Nonce(random::bytes()),
                 client: path.port.gid,
                 server: Gid::of_iwarp(session.tcp.peer().ok()?.ip)?,
@@ -154,7 +154,7 @@ impl<'a> Ports<'a> {
     }
 
     /// The path from the port that the server chose.
-    fn path(self, transport: Transport) -> Result<Path<'a>, Failure> {
+    fn path(self, transport: Transport) -> Result<ConnPath<'a>, Failure> {
         let path = match transport {
             Transport::Roce => self.roce,
             Transport::Iwarp => self.iwarp,
@@ -167,7 +167,7 @@ fn first_contact(
     session: &mut Session<'_>,
     conn: &Arc<Conn>,
     accepted: &Accepted,
-    path: &Path<'_>,
+    path: &ConnPath<'_>,
 ) -> Result<(), Failure> {
     let (server, at) = (accepted.server(), conn.link_ref());
     let (link, net) = (&at.link, session.tcp.netns());
@@ -230,5 +230,5 @@ fn confirm(
         listener,
     };
     let message = accepted.confirm(ours, own, gids);
-    session.clc.send(&Message::Confirm(message))
+    session.clc.send(&ClcMessage::Confirm(message))
 }

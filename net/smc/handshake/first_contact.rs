@@ -25,21 +25,21 @@ use smc_proto::{
         first_contact::{
             patience,
             Grace,
-            Peer, //
+            PeerModule, //
         },
         FirstContactError, //
     },
     reason::Reason,
     time::Duration,
     wire::clc::{
-        Message,
+        ClcMessage,
         SmcR, //
     }, //
 };
 
 use super::{
     join,
-    path::Path, //
+    path::ConnPath, //
 };
 use crate::{
     clc::{
@@ -110,8 +110,8 @@ pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
 pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     let (group, at) = (&conn.group, conn.link_ref());
     let peer = match group.peer().takes_any_link {
-        true => Peer::Same(Grace::new(clc.round_trip())),
-        false => Peer::Other,
+        true => PeerModule::Same(Grace::new(clc.round_trip())),
+        false => PeerModule::Other,
     };
     group.begin_first_contact(group.local_end(at.idx, &at.link), peer);
     peer.grace()
@@ -125,7 +125,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub(super) fn finish(
     clc: &mut ClcChannel<'_>,
     conn: &Arc<Conn>,
-    path: &Path<'_>,
+    path: &ConnPath<'_>,
     grace: Grace,
 ) -> Result<(), Failure> {
     let group = &conn.group;
@@ -180,7 +180,7 @@ fn after_silent_link(clc: &mut ClcChannel<'_>, left: Duration) -> Failure {
         TcpActivity::None | TcpActivity::Eof => left,
     };
     match clc.take_decline(wait) {
-        Ok(PendingMessage::Decline(decline)) => after_silence(Some(&Message::Decline(decline))),
+        Ok(PendingMessage::Decline(decline)) => after_silence(Some(&ClcMessage::Decline(decline))),
         Ok(PendingMessage::None) => after_silence(None),
         Ok(PendingMessage::Other) => match clc.receive(CLC_WAIT) {
             Ok(message) => after_silence(Some(&message)),

@@ -15,7 +15,7 @@ use kernel_ext::{
 use smc_proto::{
     handshake::{
         server::{
-            Accepted,
+            AcceptSent,
             Confirmed, //
         },
         Failure,
@@ -28,7 +28,7 @@ use smc_proto::{
             Refused,
             Rtoken, //
         },
-        Wanted, //
+        LgrKey, //
     },
     reason::Reason,
     time::{
@@ -36,7 +36,7 @@ use smc_proto::{
         Instant, //
     },
     wire::clc::{
-        Message,
+        ClcMessage,
         SmcR, //
     }, //
 };
@@ -73,9 +73,9 @@ const TICK: Jiffies = time::HZ / 50 + 1;
 /// [`Reason::NoServerLink`] if the group is there, but not for this TCP connection; else [`Reason::SyncError`], after
 /// which the server terminates its group.
 pub(super) fn find_named(
-    wanted: &[Option<Wanted>],
+    wanted: &[Option<LgrKey>],
     net: usize,
-) -> Result<(ConnReservation, Wanted), Reason> {
+) -> Result<(ConnReservation, LgrKey), Reason> {
     let mut all = wanted.iter().flatten();
     let found = all.find_map(|wanted| Some((groups::find(wanted, net)?, *wanted)));
     let mut all = wanted.iter().flatten();
@@ -125,10 +125,10 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
 pub(super) fn on_answer(
     conn: &Conn,
     tcp: &TcpSocket,
-    accepted: Accepted,
-    answer: &Message<'_>,
+    accepted: AcceptSent,
+    answer: &ClcMessage<'_>,
 ) -> Result<(), Failure> {
-    let is_confirm = matches!(answer, Message::Confirm(_));
+    let is_confirm = matches!(answer, ClcMessage::Confirm(_));
     let confirmed = accepted.on_message(answer);
     let result = confirmed.and_then(|confirmed| Ok(use_link_of(conn, &confirmed)?));
     result.map_err(|failure| match is_confirm {
@@ -182,7 +182,7 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
         TcpActivity::None => Ok(()),
         TcpActivity::Eof => Err(Fatal::Reset.into()),
         TcpActivity::Data => match clc.receive(REST_WAIT)? {
-            Message::Decline(decline) => Err(Failure::from(&decline)),
+            ClcMessage::Decline(decline) => Err(Failure::from(&decline)),
             _ => Err(Fatal::Protocol.into()),
         },
     }
@@ -190,8 +190,8 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
 
 impl LinkGroup {
     /// Whether `wanted` names the group, but for a TCP connection that may not use it. Does not sleep.
-    pub(crate) fn is_of_others(&self, wanted: &Wanted, net: usize) -> bool {
+    pub(crate) fn is_of_others(&self, wanted: &LgrKey, net: usize) -> bool {
         let ends = self.params.ends;
-        wanted.ends != ends && self.matches(&Wanted { ends, ..*wanted }, net)
+        wanted.ends != ends && self.matches(&LgrKey { ends, ..*wanted }, net)
     }
 }

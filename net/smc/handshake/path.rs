@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// The path of one connection, from a port of ours to the peer.
-pub(super) struct Path<'a> {
+pub(super) struct ConnPath<'a> {
     sk: &'a Sk,
     pub(super) port: PortGid,
     /// `None` if the TCP connection has ended.
@@ -62,7 +62,7 @@ const LINK_SILENT: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause:
 /// No answer on that link, for an earlier connection.
 const LINK_AVOIDED: Failure = Failure::Declined(Reason::NoActiveLink, Some(Cause::PathFailed));
 
-/// The time for an answer to [`Path::test_link`]: the connection has waited for the server's own attempt before.
+/// The time for an answer to [`ConnPath::test_link`]: the connection has waited for the server's own attempt before.
 const LATE_ANSWER_WAIT: Duration = Duration::from_millis(250);
 
 impl From<SetupError> for Failure {
@@ -75,7 +75,7 @@ impl From<SetupError> for Failure {
     }
 }
 
-impl<'a> Path<'a> {
+impl<'a> ConnPath<'a> {
     /// The path from `port` to the peer's port `theirs`, which a client does not know before the ACCEPT.
     pub(super) fn new(session: &Session<'a>, role: Role, port: PortGid, theirs: Gid) -> Self {
         let ours = port.gid;

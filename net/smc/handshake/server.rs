@@ -30,7 +30,7 @@ use smc_proto::{
     link::Transport,
     reason::Reason,
     time::Instant,
-    wire::clc::Message, //
+    wire::clc::ClcMessage, //
 };
 
 use super::{
@@ -40,7 +40,7 @@ use super::{
     join,
     path::{
         self,
-        Path, //
+        ConnPath, //
     },
     Session, //
 };
@@ -50,9 +50,9 @@ use crate::{
     conn::Conn,
     groups::{
         self,
-        Entry,
         LgrPendingRef,
-        Turn, //
+        Turn,
+        WaitResult, //
     },
     ib::{
         self,
@@ -73,19 +73,19 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let (chosen, port) = with_port(session.tcp, chosen)?;
     // One handshake at a time creates a link group with this peer. Other handshakes with it wait.
     let wanted = chosen.wanted(port.vlan, session.tcp_ends()?);
-    let mut path = Path::new(session, Role::Server, port, chosen.peer_gid());
+    let mut path = ConnPath::new(session, Role::Server, port, chosen.peer_gid());
     if let Some(reservation) = groups::find(&wanted, session.tcp.netns_address()) {
         return reuse(session, chosen, reservation);
     }
     path.check()?;
     let pending = groups::lgr_pending(&wanted).map_err(internal)?;
     let mut turn = match wait_turn(session, &pending, &wanted, end)? {
-        Entry::Reserved(reservation) => return reuse(session, chosen, reservation),
-        Entry::Turn(turn) => Some(turn),
+        WaitResult::Reserved(reservation) => return reuse(session, chosen, reservation),
+        WaitResult::Turn(turn) => Some(turn),
     };
     // Another connection may have failed on it meanwhile.
     path.check()?;
-    let new = chosen.new_lgr(path.port.path() == select::Path::Direct);
+    let new = chosen.new_lgr(path.port.path() == select::Route::Direct);
     session.create_lgr(&new, &path, |session, conn| {
         first_contact(session, conn, chosen, &path, &mut turn)
     })
@@ -95,7 +95,7 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
 fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
     let tcp = session.tcp;
     let proposal = match session.clc.receive(CLC_WAIT)? {
-        Message::Proposal(proposal) => proposal,
+        ClcMessage::Proposal(proposal) => proposal,
         // A client without a port to offer declines at once.
         other => return Err(Failure::not_awaited(&other)),
     };
@@ -139,9 +139,9 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
 fn wait_turn<'g>(
     session: &Session<'_>,
     pending: &'g LgrPendingRef,
-    wanted: &lgr::Wanted,
+    wanted: &lgr::LgrKey,
     end: Instant,
-) -> Result<Entry<'g>, Failure> {
+) -> Result<WaitResult<'g>, Failure> {
     let clc = &session.clc;
     let has_left = || clc.tcp_activity() == TcpActivity::Eof;
     let wanted = (wanted, session.tcp.netns_address());
@@ -157,7 +157,7 @@ fn first_contact(
     session: &mut Session<'_>,
     conn: &Arc<Conn>,
     chosen: Chosen,
-    path: &Path<'_>,
+    path: &ConnPath<'_>,
     turn: &mut Option<Turn<'_>>,
 ) -> Result<(), Failure> {
     let (group, at, net) = (&conn.group, conn.link_ref(), session.tcp.netns());
@@ -168,7 +168,7 @@ fn first_contact(
     };
     let new = chosen.new_lgr(group.params.is_direct);
     let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, Some((new, own)));
-    session.clc.send(&Message::Accept(message))?;
+    session.clc.send(&ClcMessage::Accept(message))?;
     if !session.clc.wait_tcp_activity(CONFIRM_SOON) {
         drop(turn.take());
     }
@@ -218,7 +218,7 @@ fn reuse(
         announce(conn, &at)?;
         let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, None);
         join::while_rmbe_is_known(conn, || {
-            session.clc.send(&Message::Accept(message))?;
+            session.clc.send(&ClcMessage::Accept(message))?;
             let answer = session.clc.receive(CLC_WAIT)?;
             join::on_answer(conn, session.tcp, accepted, &answer)
         })

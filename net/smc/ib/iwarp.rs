@@ -33,9 +33,9 @@ use smc_proto::{
 use super::{
     port::{
         pnetid_of,
-        Peer,
+        PeerPort,
         PortGid,
-        Sought, //
+        PortQuery, //
     },
     Adapter,
     ADAPTERS, //
@@ -115,15 +115,15 @@ pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) ->
 impl Adapter {
     /// Returns a port for another link over iWARP, with an IPv4 address from which the peer's end is reached. If that
     /// is not known yet any address is used: the peer decides whether it is reachable.
-    pub(super) fn other_iwarp(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
+    pub(super) fn other_iwarp(self: &Arc<Self>, port: u32, wanted: &PortQuery) -> Option<PortGid> {
         if self.pnetid(port) != wanted.pnetid {
             return None;
         }
         let source = |peer| self.device.port_source(port, wanted.net, peer);
         let toward = |peer| source(Some(v4(peer)?));
         let address = match wanted.peer {
-            Peer::Known(peer) => toward(peer),
-            Peer::Other(peer) => toward(peer).or_else(|| source(None)),
+            PeerPort::Known(peer) => toward(peer),
+            PeerPort::Other(peer) => toward(peer).or_else(|| source(None)),
         };
         self.iwarp_port(port, name_of(address?)?).ok()
     }

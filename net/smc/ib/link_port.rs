@@ -14,7 +14,7 @@ use super::{
     port::{
         self,
         PortGid,
-        Sought, //
+        PortQuery, //
     },
     ADAPTERS, //
 };
@@ -22,7 +22,7 @@ use crate::link::PortInfo;
 
 /// Finds a port for another link of a version 2 group: an active one that the group does not use. May sleep.
 pub(crate) fn find_other(
-    wanted: &Sought,
+    wanted: &PortQuery,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
 ) -> Option<PortGid> {
     let adapters = ADAPTERS.get()?;

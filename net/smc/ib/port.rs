@@ -22,7 +22,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     cause::Cause,
-    handshake::select::Path,
+    handshake::select::Route,
     id::{
         Gid,
         Ipv4,
@@ -85,10 +85,10 @@ impl PortGid {
     }
 
     /// Returns the path to the peer that was given to [`find_v2`].
-    pub(crate) fn path(&self) -> Path {
+    pub(crate) fn path(&self) -> Route {
         match self.has_gateway {
-            true => Path::Gateway,
-            false => Path::Direct,
+            true => Route::Gateway,
+            false => Route::Direct,
         }
     }
 
@@ -101,7 +101,7 @@ impl PortGid {
     }
 
     /// Determines the route to `peer`, if there is one.
-    pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Path> {
+    pub(crate) fn route_to(&mut self, tcp: &TcpSocket, peer: Gid) -> Option<Route> {
         let (from, to) = (self.info.gid.ipv4()?, peer.ipv4()?);
         let path = tcp.path(from.0, to.0).ok()?;
         self.has_gateway = path.has_gateway;
@@ -177,13 +177,13 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
 }
 
 /// Requirements for the port of another link of a group.
-pub(crate) struct Sought {
+pub(crate) struct PortQuery {
     /// Address of the group's namespace, in which the port must be.
     pub(crate) net: usize,
     /// The link's transport.
     pub(crate) transport: Transport,
     /// The peer's port, which must be reached
-    pub(crate) peer: Peer,
+    pub(crate) peer: PeerPort,
     /// without a gateway or through one.
     pub(crate) is_direct: bool,
     /// The physical network of the port; `None` for no named one.
@@ -194,7 +194,7 @@ pub(crate) struct Sought {
 
 /// The peer's port for a new link.
 #[derive(Clone, Copy)]
-pub(crate) enum Peer {
+pub(crate) enum PeerPort {
     /// It is this one.
     Known(Gid),
     /// Not known; this is another of the peer's ports.
@@ -290,8 +290,8 @@ impl Adapter {
     }
 
     /// Returns a port for another link over RoCE.
-    pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &Sought) -> Option<PortGid> {
-        let (Peer::Known(peer) | Peer::Other(peer)) = wanted.peer;
+    pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &PortQuery) -> Option<PortGid> {
+        let (PeerPort::Known(peer) | PeerPort::Other(peer)) = wanted.peer;
         let is_in_net =
             |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
         if peer.iwarp().is_some() {

@@ -57,14 +57,14 @@ pub(crate) trait LgrConn: Send + Sync {
 }
 
 /// A connection and the index of its link.
-struct Entry {
+struct ConnEntry {
     conn: Arc<dyn LgrConn>,
     idx: LinkIdx,
 }
 
 /// The connections of a group, guarded by its lock.
 pub(super) struct ConnTable {
-    conns: RBTree<u32, Entry>,
+    conns: RBTree<u32, ConnEntry>,
     /// Connections on each link, by index.
     loads: LinkMap<usize>,
     /// Number of connections and reservations.
@@ -253,7 +253,7 @@ impl ConnReservation {
         idx: LinkIdx,
         conn: Arc<dyn LgrConn>,
     ) -> Result {
-        let node = RBTreeNode::new(token.0, Entry { conn, idx }, GFP_KERNEL)?;
+        let node = RBTreeNode::new(token.0, ConnEntry { conn, idx }, GFP_KERNEL)?;
         let mut table = self.group.table.lock();
         if table.conns.closed {
             return Err(ENOLINK);

@@ -19,11 +19,11 @@ use smc_proto::{
     id::AlertToken,
     lgr::{
         find::{
-            Candidate,
-            Wanted, //
+            LgrKey,
+            LgrView, //
         },
-        End,
-        Rtokens, //
+        Rtokens,
+        TerminateReason, //
     },
     time::{
         Duration,
@@ -55,8 +55,8 @@ const QUARANTINED: Duration = Duration::from_secs(1);
 
 impl LinkGroup {
     /// Returns whether a new connection of the namespace at address `net` may use the group; see
-    /// [`Candidate::matches`].
-    pub(crate) fn matches(&self, wanted: &Wanted, net: usize) -> bool {
+    /// [`LgrView::matches`].
+    pub(crate) fn matches(&self, wanted: &LgrKey, net: usize) -> bool {
         // Cheap comparisons come first: there may be many groups.
         let params = &self.params;
         let is_it = params.role == wanted.role()
@@ -73,7 +73,7 @@ impl LinkGroup {
         let has_row = !Rtokens::new(&mut table.rtokens).is_full();
         let has_room = table.conns.has_room() && has_row && self.rmbs.has_room();
         drop(table);
-        Candidate {
+        LgrView {
             role: self.params.role,
             peer: self.params.peer,
             vlan: self.params.vlan,
@@ -86,14 +86,14 @@ impl LinkGroup {
 
     /// Starts the end of the group: no connection joins any more, and the scheduler runs the rest. Only the first
     /// reason counts. Does not sleep.
-    pub(crate) fn terminate_soon(self: &Arc<Self>, why: End) {
+    pub(crate) fn terminate_soon(self: &Arc<Self>, why: TerminateReason) {
         if self.mark_terminating(why) {
             self.scheduler.schedule_free_work(self.clone());
         }
     }
 
     /// Lets no more connections join; returns whether this is the first call. Does not sleep.
-    pub(crate) fn mark_terminating(&self, why: End) -> bool {
+    pub(crate) fn mark_terminating(&self, why: TerminateReason) -> bool {
         let mut table = self.table.lock();
         let is_first = table.end.is_none();
         table.end.get_or_insert(why);
@@ -107,7 +107,7 @@ impl LinkGroup {
     }
 
     /// Returns why the group ends, if it does.
-    pub(crate) fn terminating(&self) -> Option<End> {
+    pub(crate) fn terminating(&self) -> Option<TerminateReason> {
         self.table.lock().end
     }
 
@@ -132,7 +132,11 @@ impl LinkGroup {
     }
 
     /// Ends the group if it has had no connection since `since` or longer; returns whether it did. Does not sleep.
-    pub(crate) fn terminate_if_idle(self: &Arc<Self>, why: End, since: Instant) -> bool {
+    pub(crate) fn terminate_if_idle(
+        self: &Arc<Self>,
+        why: TerminateReason,
+        since: Instant,
+    ) -> bool {
         let mut table = self.table.lock();
         let idle_since = table.conns.idle_since().filter(|_| table.end.is_none());
         if idle_since.is_none_or(|at| at > since) {
@@ -261,7 +265,7 @@ impl LinkGroup {
     /// of the RMB, or the end of the group if it has no other connection. Does not sleep.
     pub(crate) fn on_abandoned(self: &Arc<Self>) {
         if self.len() == 0 {
-            return self.terminate_soon(End::Idle);
+            return self.terminate_soon(TerminateReason::Idle);
         }
         self.trim_by(now().saturating_add(QUARANTINED));
     }

@@ -28,14 +28,14 @@ use smc_proto::{
             LinkEnds, //
         },
         redundancy,
-        Kind,
+        ActiveLinks,
+        LgrKey,
+        LgrType,
         LinkEnd,
         LinkIdx,
         LinkMap,
-        Links as Ends,
         Port,
         RowId,
-        Wanted,
         LINK_SLOTS, //
     },
     link::next_number,
@@ -81,10 +81,10 @@ impl LinkRef {
 #[pin_data]
 pub(super) struct Links {
     #[pin]
-    inner: SpinLock<Inner>,
+    inner: SpinLock<LinksInner>,
 }
 
-struct Inner {
+struct LinksInner {
     slots: Slots,
     /// The link number assigned last.
     last_number: LinkNum,
@@ -99,7 +99,7 @@ impl Links {
     pub(super) fn new(first: Arc<Link>) -> impl PinInit<Self> {
         let mut slots = Slots::default();
         slots[LinkIdx::FIRST] = Some(first);
-        let inner = Inner {
+        let inner = LinksInner {
             slots,
             last_number: LinkNum(1),
             is_closed: false,
@@ -137,7 +137,7 @@ impl LinkGroup {
     }
 
     /// Returns the link that the server named. Does not sleep.
-    pub(crate) fn named_link(&self, wanted: &Wanted) -> Option<LinkRef> {
+    pub(crate) fn named_link(&self, wanted: &LgrKey) -> Option<LinkRef> {
         let idx = find::named_link(&self.ends(self.params.net), wanted)?;
         let link = self.link(idx)?;
         Some(LinkRef { idx, link })
@@ -275,7 +275,7 @@ impl LinkGroup {
     }
 
     /// Returns the ports of the active links. Does not sleep.
-    pub(crate) fn ports(&self) -> Ends {
+    pub(crate) fn ports(&self) -> ActiveLinks {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_active())?;
             let peer = link.end();
@@ -283,7 +283,7 @@ impl LinkGroup {
                 gid,
                 mac: self.counted_mac(mac),
             };
-            Some(lgr::Ends {
+            Some(lgr::LinkPorts {
                 local: port(link.port().gid, link.port().mac),
                 peer: port(peer.peer_gid, peer.peer_mac),
             })
@@ -295,7 +295,7 @@ impl LinkGroup {
     /// sleep.
     pub(crate) fn carriers(&self) -> LinkMap<bool> {
         let ports = self.ports();
-        let is_shared = Kind::of(&ports).is_asymmetric();
+        let is_shared = LgrType::of(&ports).is_asymmetric();
         let first = ports.position(Option::is_some);
         let superfluous = redundancy::superfluous(&ports);
         LinkMap(LinkIdx::ALL.map(|idx| {

@@ -8,7 +8,7 @@ use smc_proto::{
         LinkUid, //
     },
     lgr::{
-        Kind,
+        LgrType,
         LinkMap, //
     },
     wire::clc::{
@@ -45,8 +45,8 @@ impl LinkGroup {
     }
 
     /// Returns how redundant the links are. Does not sleep.
-    pub(crate) fn kind(&self) -> Kind {
-        Kind::of(&self.ports())
+    pub(crate) fn kind(&self) -> LgrType {
+        LgrType::of(&self.ports())
     }
 
     /// Returns the number of connections on each link, by index. Does not sleep.

@@ -13,7 +13,7 @@ use kernel::{
 use kernel_ext::{
     ib::{
         self,
-        Received,
+        RecvMessage,
         Wc, //
     },
     time, //
@@ -64,7 +64,7 @@ impl Link {
 
 impl Link {
     /// Passes a message on; `buf` has room for it.
-    fn deliver(&self, message: &Received<'_>, buf: &mut [u8]) {
+    fn deliver(&self, message: &RecvMessage<'_>, buf: &mut [u8]) {
         let Ok(bytes) = message.read(buf) else {
             return;
         };
@@ -96,7 +96,7 @@ impl ib::Handler for Link {
         }
     }
 
-    fn received(this: &Arc<Self>, message: &Received<'_>) {
+    fn received(this: &Arc<Self>, message: &RecvMessage<'_>) {
         let is_first = this.last_rx.load(Relaxed) == 0;
         this.last_rx.store(time::coarse_ns(), Relaxed);
         if is_first {

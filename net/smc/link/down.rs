@@ -18,22 +18,22 @@ use kernel_ext::{
     }, //
 };
 use smc_proto::link::{
-    Event,
-    State, //
+    LinkEvent,
+    LinkState, //
 };
 
 use super::{
     transport::TransportOps,
-    Handler,
     Link,
-    LinkError, //
+    LinkError,
+    LinkHandler, //
 };
 
 /// A link that has just gone down.
 struct LinkDownInfo {
-    handler: Option<Arc<dyn Handler>>,
+    handler: Option<Arc<dyn LinkHandler>>,
     device: Option<Arc<Device>>,
-    state: State,
+    state: LinkState,
 }
 
 impl LinkDownInfo {
@@ -68,7 +68,7 @@ impl Link {
     /// Marks the link as down; `None` if it was down already.
     fn mark_down(&self, why: LinkError) -> Option<LinkDownInfo> {
         let mut inner = self.inner.lock();
-        let next = inner.state.on(Event::WentDown)?;
+        let next = inner.state.on(LinkEvent::WentDown)?;
         inner.state = next;
         let down = LinkDownInfo {
             handler: inner.handler.clone(),

@@ -19,8 +19,8 @@ use smc_proto::wire::{
 };
 
 use super::{
-    Inner,
     Link,
+    LinkInner,
     Sent, //
 };
 
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Sends queued LLC messages while there are slots. Posts under the lock, to keep the order.
-    pub(super) fn flush_llc_txq(self: &Arc<Self>, inner: &mut Inner) -> Result {
+    pub(super) fn flush_llc_txq(self: &Arc<Self>, inner: &mut LinkInner) -> Result {
         let resources = inner.resources.clone().ok_or(ENOLINK)?;
         let mut has_noted = false;
         while let Some(message) = inner.llc_txq.first() {

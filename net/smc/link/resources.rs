@@ -7,12 +7,12 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::ib::{
-    Config,
     Cq,
     Device,
     Pd,
     PollContext,
-    Qp, //
+    Qp,
+    QpConfig, //
 };
 use smc_proto::wire::{
     llc,
@@ -56,7 +56,7 @@ impl IbResources {
             0 | 1 => (MAX_LEN + trailer, 0),
             _ => (MSG_LEN + trailer, MAX_LEN - MSG_LEN),
         };
-        let config = Config {
+        let config = QpConfig {
             send_slots: depth.send,
             send_len: MSG_LEN + trailer,
             // For control messages, which must not wait behind data.

@@ -14,8 +14,8 @@ use smc_proto::{
     lgr::{
         redundancy::{
             self,
-            Occasion,
-            Which, //
+            AddLinkTrigger,
+            PortChoice, //
         },
         LinkIdx,
         Port, //
@@ -38,7 +38,7 @@ use super::clear_link;
 use crate::{
     ib::{
         self,
-        Peer,
+        PeerPort,
         PortGid, //
     },
     lgr::{
@@ -57,12 +57,12 @@ use crate::{
 const MAX_KEYS: usize = 255;
 
 /// A port for another link: its device and properties.
-struct Place {
+struct LocalPort {
     device: Arc<Device>,
     info: PortInfo,
 }
 
-impl Place {
+impl LocalPort {
     fn of(port: &PortGid) -> Self {
         Self {
             device: port.device().clone(),
@@ -77,14 +77,14 @@ fn unused_port(
     group: &LinkGroup,
     link: &Link,
     transport: Transport,
-    peer: Peer,
+    peer: PeerPort,
 ) -> Option<PortGid> {
     let links = group.links();
     let is_used = |device: &Arc<Device>, port: u32| {
         let mut links = links.iter().flatten();
         links.any(|link| link.is_on(device) && link.port().port == port)
     };
-    let wanted = ib::Sought {
+    let wanted = ib::PortQuery {
         net: group.params.net,
         transport,
         peer,
@@ -98,7 +98,7 @@ fn unused_port(
 /// Finds an unused port for another link beside `link`, for the same transport if possible. A peer that keeps to RFC
 /// 7609 does not know the other transport.
 fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
-    let peer = Peer::Other(link.end().peer_gid);
+    let peer = PeerPort::Other(link.end().peer_gid);
     let find = |transport| unused_port(group, link, transport, peer);
     let (same, other) = (link.port().transport, link.port().transport.other());
     find(same).or_else(|| {
@@ -111,13 +111,13 @@ fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
 /// the link with the fewest connections: if the new link makes another one superfluous, it is that one.
 fn place(
     group: &LinkGroup,
-    which: Which,
+    which: PortChoice,
     unused: Option<PortGid>,
     peer: Option<Gid>,
-) -> Option<Place> {
+) -> Option<LocalPort> {
     match which {
-        Which::Unused => unused.as_ref().map(Place::of),
-        Which::Same => {
+        PortChoice::Unused => unused.as_ref().map(LocalPort::of),
+        PortChoice::Same => {
             let transport = peer.map(Transport::of);
             let link = group.idlest_link(|link| {
                 transport.is_none_or(|transport| link.port().transport == transport)
@@ -127,7 +127,7 @@ fn place(
                 Some(peer) => way(group, &device, &link, peer)?,
                 None => *link.port(),
             };
-            Some(Place { device, info })
+            Some(LocalPort { device, info })
         }
     }
 }
@@ -148,7 +148,7 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
 }
 
 /// Creates a link and puts it into a slot.
-fn make(group: &LinkGroup, idx: LinkIdx, place: &Place) -> Result<Arc<Link>> {
+fn make(group: &LinkGroup, idx: LinkIdx, place: &LocalPort) -> Result<Arc<Link>> {
     let link = Link::new(&place.device, place.info, group.params.depth)?;
     group
         .put_link(idx, &link)
@@ -217,7 +217,7 @@ fn ready_to_receive(
 pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &NewLink) {
     let made = make_answer(group, on, idx, offer);
     let is_taken = match &made {
-        Ok(Answer {
+        Ok(ClientLink {
             link,
             keys,
             listen_addr,
@@ -243,7 +243,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &
 }
 
 /// The client's end of a link that was offered.
-struct Answer {
+struct ClientLink {
     link: Arc<Link>,
     keys: KVec<NewLinkRkey>,
     /// Where the client listens for the server's connection, if the link needs one.
@@ -255,11 +255,11 @@ fn make_answer(
     on: LinkIdx,
     idx: LinkIdx,
     offer: &NewLink,
-) -> Result<Answer, RejectReason> {
+) -> Result<ClientLink, RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
     let transport = Transport::of(offer.gid);
-    let unused = unused_port(group, &link, transport, Peer::Known(offer.gid));
+    let unused = unused_port(group, &link, transport, PeerPort::Known(offer.gid));
     let ports = group.ports();
     let port = Port {
         gid: offer.gid,
@@ -275,7 +275,7 @@ fn make_answer(
         .and_then(|()| map_rmbs(group, on, idx, &link))
         .and_then(|keys| Ok((keys, link.listen_added(group.params.net)?)));
     match made {
-        Ok((keys, listen_addr)) => Ok(Answer {
+        Ok((keys, listen_addr)) => Ok(ClientLink {
             link,
             keys,
             listen_addr,
@@ -317,7 +317,7 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, idx: LinkIdx) {
 }
 
 /// Server: offers a link if one is of use.
-pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
+pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
     let is_held = group.with_llc(|llc, _| llc.core.hold_to_add(why));
     if !is_held || begin_offer(group, why).is_some() {
         return;
@@ -330,7 +330,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: Occasion) {
 }
 
 /// Begins to offer a link; returns `None` if there is none to offer. The flow is held.
-fn begin_offer(group: &Arc<LinkGroup>, why: Occasion) -> Option<()> {
+fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
     let LinkRef { idx: on, link } = group.active_link()?;
     let unused = port_beside(group, &link);
     let max_links = group.params.limits.max_links;

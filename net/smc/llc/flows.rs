@@ -59,7 +59,11 @@ const OTHERS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
-    pub(crate) fn begin_first_contact(self: &Arc<Self>, link: LocalEnd, peer: first_contact::Peer) {
+    pub(crate) fn begin_first_contact(
+        self: &Arc<Self>,
+        link: LocalEnd,
+        peer: first_contact::PeerModule,
+    ) {
         self.run_llc(|llc, _, now| llc.begin_first_contact(link, peer, now).unwrap_or_default());
     }
 
@@ -72,11 +76,11 @@ impl LinkGroup {
     ) -> Result<(), FirstContactError> {
         while let Some(step) = self.await_llc(&FIRST_CONTACT, || is_vain(self.has_answered())) {
             match step {
-                First::Prepare => {
+                FirstContactStep::Prepare => {
                     let result = prepare();
                     self.run_llc(|llc, _, now| llc.on_link_prepared(LinkIdx::FIRST, result, now));
                 }
-                First::Finished(result) => return result,
+                FirstContactStep::Finished(result) => return result,
             }
         }
         // Releases the flow, which must not delay the end of the group.
@@ -325,17 +329,17 @@ struct Awaited<R> {
 }
 
 /// A step of the first contact.
-enum First {
+enum FirstContactStep {
     /// The client brings the link up.
     Prepare,
     Finished(Result<(), FirstContactError>),
 }
 
-const FIRST_CONTACT: Awaited<First> = Awaited {
+const FIRST_CONTACT: Awaited<FirstContactStep> = Awaited {
     is_there: |llc| llc.prepare || llc.first_contact.is_some(),
     take: |llc| match mem::take(&mut llc.prepare) {
-        true => Some(First::Prepare),
-        false => llc.first_contact.take().map(First::Finished),
+        true => Some(FirstContactStep::Prepare),
+        false => llc.first_contact.take().map(FirstContactStep::Finished),
     },
 };
 

@@ -18,7 +18,7 @@ use smc_proto::{
 use crate::{
     lgr::LinkGroup,
     link::{
-        Handler,
+        LinkHandler,
         TraceLgr, //
     }, //
 };
@@ -37,7 +37,7 @@ impl LinkRx {
     }
 }
 
-impl Handler for LinkRx {
+impl LinkHandler for LinkRx {
     fn on_message(self: Arc<Self>, bytes: &[u8]) {
         match Received::parse(bytes) {
             Ok(Received::Cdc(message)) => {

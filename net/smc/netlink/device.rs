@@ -18,7 +18,7 @@ use kernel_ext::{
     uapi::*, //
 };
 use smc_proto::{
-    lgr::Kind,
+    lgr::LgrType,
     pnet::PnetId, //
 };
 
@@ -87,7 +87,7 @@ fn is_critical(device: &Arc<Device>) -> bool {
     let mut found = false;
     groups::for_each(|group| {
         let links = group.links();
-        found |= matches!(group.kind(), Kind::Single | Kind::AsymmetricLocal)
+        found |= matches!(group.kind(), LgrType::Single | LgrType::AsymmetricLocal)
             && links.iter().flatten().any(|link| link.is_on(device));
     });
     found

@@ -10,10 +10,10 @@ use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         self,
+        AttrType,
         Attrs,
         Dump,
         Family,
-        Kind,
         Op,
         Policy,
         Request, //
@@ -33,27 +33,27 @@ use crate::{
     namespace,
     paths,
     pnet::{
-        Entry,
-        Place,
+        PnetDevice,
+        PnetEntry,
         Text, //
     }, //
 };
 
 /// The registered family.
-pub(super) type Registration = genl::Registration<Pnet>;
+pub(super) type PnetRegistration = genl::Registration<Pnet>;
 
 /// The commands of the family.
 pub(crate) struct Pnet;
 
-const fn policy(attr: u32, kind: Kind) -> Policy {
+const fn policy(attr: u32, kind: AttrType) -> Policy {
     Policy { attr, kind }
 }
 
 const ATTRS: &[Policy] = &[
-    policy(SMC_PNETID_NAME, Kind::NulString(PnetId::LEN as u16)),
-    policy(SMC_PNETID_ETHNAME, Kind::NulString(15)),
-    policy(SMC_PNETID_IBNAME, Kind::NulString(63)),
-    policy(SMC_PNETID_IBPORT, Kind::U8),
+    policy(SMC_PNETID_NAME, AttrType::NulString(PnetId::LEN as u16)),
+    policy(SMC_PNETID_ETHNAME, AttrType::NulString(15)),
+    policy(SMC_PNETID_IBNAME, AttrType::NulString(63)),
+    policy(SMC_PNETID_IBPORT, AttrType::U8),
 ];
 
 const fn order(command: u32, call: fn(&Request<'_>) -> Result) -> Op {
@@ -110,7 +110,7 @@ fn add(request: &Request<'_>) -> Result {
         added = unless_there(
             namespace::within(net)
                 .pnet
-                .add(pnetid, Place::Netdev(Text::new(name)?)),
+                .add(pnetid, PnetDevice::Netdev(Text::new(name)?)),
         )?;
     }
     // RDMA devices are named in the initial namespace only.
@@ -146,7 +146,7 @@ fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
     }
     namespace::within(NetNs::initial())
         .pnet
-        .add(pnetid, Place::Port(Text::new(device)?, port))
+        .add(pnetid, PnetDevice::Port(Text::new(device)?, port))
 }
 
 fn delete(request: &Request<'_>) -> Result {
@@ -187,14 +187,14 @@ fn dump(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-fn put(attrs: &mut Attrs<'_>, entry: &Entry) -> Result {
+fn put(attrs: &mut Attrs<'_>, entry: &PnetEntry) -> Result {
     /// Placeholders for a missing name and its port.
     const NO_NAME: &[u8] = b"n/a";
     const NO_PORT: u8 = 0xff;
     attrs.string(SMC_PNETID_NAME, entry.pnetid.as_bytes())?;
     let (netdev, device, port) = match &entry.place {
-        Place::Netdev(name) => (name.as_bytes(), NO_NAME, NO_PORT),
-        Place::Port(name, port) => (NO_NAME, name.as_bytes(), *port),
+        PnetDevice::Netdev(name) => (name.as_bytes(), NO_NAME, NO_PORT),
+        PnetDevice::Port(name, port) => (NO_NAME, name.as_bytes(), *port),
     };
     attrs.string(SMC_PNETID_ETHNAME, netdev)?;
     attrs.string(SMC_PNETID_IBNAME, device)?;

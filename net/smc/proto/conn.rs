@@ -112,8 +112,8 @@ pub use self::view::{
 };
 
 use self::{
-    recv::Receiver,
-    send::Sender, //
+    recv::RecvState,
+    send::SendState, //
 };
 use crate::buffer::SizeClass;
 use crate::cursor::{
@@ -128,8 +128,8 @@ const _: () = assert!(size_of::<SentRecord>() <= 24);
 /// The state of data transfer of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    send: Sender,
-    recv: Receiver,
+    send: SendState,
+    recv: RecvState,
     state: ConnState,
     /// Our state flags; sent with every message.
     own: StateFlags,
@@ -181,8 +181,8 @@ impl Stream {
     /// A connection in the handshake, with its own RMBE. The peer may send from now on.
     pub const fn new(own_rmbe: SizeClass) -> Self {
         Self {
-            send: Sender::new(),
-            recv: Receiver::new(Ring::new(own_rmbe)),
+            send: SendState::new(),
+            recv: RecvState::new(Ring::new(own_rmbe)),
             state: ConnState::Init,
             own: StateFlags::from_bits(0),
             peer: StateFlags::from_bits(0),

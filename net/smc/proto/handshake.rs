@@ -29,10 +29,10 @@ use crate::lgr;
 use crate::reason::Reason;
 use crate::time::Duration;
 use crate::wire::clc::{
+    ClcMessage,
     Decline,
     Diagnosis,
     Limits,
-    Message,
     Release, //
 };
 use crate::wire::Version;
@@ -172,10 +172,10 @@ impl Failure {
     }
 
     /// The failure after a message that came in place of the one awaited.
-    pub fn not_awaited(message: &Message<'_>) -> Self {
+    pub fn not_awaited(message: &ClcMessage<'_>) -> Self {
         match message {
-            Message::Decline(decline) => decline.into(),
-            Message::Proposal(_) | Message::Accept(_) | Message::Confirm(_) => {
+            ClcMessage::Decline(decline) => decline.into(),
+            ClcMessage::Proposal(_) | ClcMessage::Accept(_) | ClcMessage::Confirm(_) => {
                 PeerMisbehaved::UnexpectedMessage.into()
             }
         }
@@ -281,7 +281,7 @@ pub fn decline(reason: Reason, received: Option<Version>, local: PeerId) -> Decl
 }
 
 /// The failure after a first link that stays silent; `received` is the CLC message that came by then, if any.
-pub fn after_silence(received: Option<&Message<'_>>) -> Failure {
+pub fn after_silence(received: Option<&ClcMessage<'_>>) -> Failure {
     match received {
         None => Failure::Declined(Reason::TimeoutConfirmLink, Some(Cause::PathSilent)),
         Some(message) => Failure::not_awaited(message),

@@ -17,10 +17,10 @@ pub mod redundancy;
 pub mod rtoken;
 pub mod token;
 
-pub use end::End;
-pub use find::{Candidate, LinkEnd, TcpEnds, Wanted};
+pub use end::TerminateReason;
+pub use find::{LgrKey, LgrView, LinkEnd, TcpEnds};
 pub use link_idx::{LinkIdx, LinkMap};
-pub use redundancy::{Ends, Links, Port};
+pub use redundancy::{ActiveLinks, LinkPorts, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 
 /// Slots for links in a link group: the protocol's maximum. The negotiated limit is lower.
@@ -83,7 +83,7 @@ impl Role {
 /// Redundancy of a group's links. The values are visible to user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum LgrType {
     /// No active link.
     #[default]
     None = 0,
@@ -97,7 +97,7 @@ pub enum Kind {
     AsymmetricLocal = 4,
 }
 
-impl Kind {
+impl LgrType {
     /// Returns the value for user space.
     pub const fn code(self) -> u8 {
         match self {

@@ -16,7 +16,7 @@ use crate::id::{
 /// How far a link is. The numbers are visible to user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum LinkState {
     /// There is no link at this index.
     #[default]
     Unused = 0,
@@ -62,7 +62,7 @@ impl Transport {
 
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LinkEvent {
     /// A queue pair was made for a new link.
     Created,
     /// CONFIRM_LINK was exchanged.
@@ -74,7 +74,7 @@ pub enum Event {
 }
 
 crate::transitions! {
-    State, Event;
+    LinkState, LinkEvent;
     Unused: Created => Activating;
     Activating: Confirmed => Active;
     // From Inactive there is no way down: a link goes down once, however many completions
@@ -83,7 +83,7 @@ crate::transitions! {
     Inactive: Cleared => Unused;
 }
 
-impl State {
+impl LinkState {
     /// Every state, in the order of the numbers.
     pub const ALL: [Self; 4] = [Self::Unused, Self::Inactive, Self::Activating, Self::Active];
 
@@ -126,28 +126,28 @@ mod tests {
     #[test]
     fn a_link_lives_through_its_states_once() {
         let events = [
-            Event::Created,
-            Event::Confirmed,
-            Event::WentDown,
-            Event::Cleared,
+            LinkEvent::Created,
+            LinkEvent::Confirmed,
+            LinkEvent::WentDown,
+            LinkEvent::Cleared,
         ];
         let end = events
             .iter()
-            .try_fold(State::Unused, |state, event| state.on(*event));
-        assert_eq!(end, Some(State::Unused));
+            .try_fold(LinkState::Unused, |state, event| state.on(*event));
+        assert_eq!(end, Some(LinkState::Unused));
     }
 
     #[test]
     fn a_link_goes_down_once() {
-        let down = State::Active.on(Event::WentDown).unwrap();
-        assert_eq!(down.on(Event::WentDown), None);
-        assert_eq!(down.on(Event::Confirmed), None);
-        assert_eq!(State::Unused.on(Event::WentDown), None);
+        let down = LinkState::Active.on(LinkEvent::WentDown).unwrap();
+        assert_eq!(down.on(LinkEvent::WentDown), None);
+        assert_eq!(down.on(LinkEvent::Confirmed), None);
+        assert_eq!(LinkState::Unused.on(LinkEvent::WentDown), None);
     }
 
     #[test]
     fn codes_are_those_of_user_space() {
-        for (code, state) in State::ALL.iter().enumerate() {
+        for (code, state) in LinkState::ALL.iter().enumerate() {
             assert_eq!(usize::from(state.code()), code);
         }
     }

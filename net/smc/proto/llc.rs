@@ -36,7 +36,7 @@ use crate::wire::llc::{
     AddLink,
     Body,
     Kind,
-    Message,
+    LlcMessage,
     NewLink,
     RejectReason,
     ReqAddLink, //
@@ -131,15 +131,15 @@ enum Flow {
     /// Reserved: the caller is about to begin one; see [`Llc::hold`].
     Held,
     FirstContact(first_contact::FirstContact),
-    Rkey(rkey::Exchange),
+    Rkey(rkey::RkeyFlow),
     DeleteLink {
         what: deletion::LinkDeletion,
         deadline: Instant,
     },
     /// The server's side of ADD_LINK.
-    Offer(add::server::Adding),
+    Offer(add::server::AddLinkServer),
     /// The client's side of ADD_LINK.
-    Answer(add::client::Adding),
+    Answer(add::client::AddLinkClient),
 }
 
 /// Another flow is under way. Wait until it is [`Action::Finished`], at most [`FLOW_WAIT`].
@@ -281,7 +281,7 @@ impl Llc {
     pub fn begin_first_contact(
         &mut self,
         link: LocalEnd,
-        peer: first_contact::Peer,
+        peer: first_contact::PeerModule,
         now: Instant,
     ) -> Result<Actions<'static>, Busy> {
         self.check_free()?;
@@ -335,7 +335,7 @@ impl Llc {
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
-        let (flow, offer) = add::server::Adding::begin(on, new, self.version, now);
+        let (flow, offer) = add::server::AddLinkServer::begin(on, new, self.version, now);
         self.flow = Some(Flow::Offer(flow));
         self.is_second_link_known = true;
         Ok(offer.into())
@@ -388,7 +388,7 @@ impl Llc {
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
-        let (flow, body) = rkey::Exchange::confirm(idx, buffer, now);
+        let (flow, body) = rkey::RkeyFlow::confirm(idx, buffer, now);
         self.flow = Some(Flow::Rkey(flow));
         Ok(self.ask(idx, body))
     }
@@ -406,7 +406,7 @@ impl Llc {
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
-        let (flow, body) = rkey::Exchange::delete(idx, rkeys, now);
+        let (flow, body) = rkey::RkeyFlow::delete(idx, rkeys, now);
         self.flow = Some(Flow::Rkey(flow));
         Ok(self.ask(idx, body))
     }
@@ -492,7 +492,7 @@ impl Llc {
 fn send(version: Version, kind: Kind, idx: LinkIdx, body: Body<'_>) -> Action<'_> {
     Action::Send {
         idx,
-        message: Message {
+        message: LlcMessage {
             version,
             kind,
             body,

@@ -39,9 +39,9 @@ pub const SEND_LEN: usize = 44;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A connection's cursors and flags.
-    Cdc(cdc::Message),
+    Cdc(cdc::CdcMessage),
     /// A message about links or keys.
-    Llc(llc::Message<'a>),
+    Llc(llc::LlcMessage<'a>),
     /// A message of an undefined type, to be ignored; its first byte.
     Unknown(u8),
 }
@@ -56,9 +56,9 @@ impl<'a> Received<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let &kind = bytes.first().ok_or(Malformed::Truncated)?;
         if kind == cdc::TYPE {
-            return Ok(Self::Cdc(cdc::Message::parse(bytes)?));
+            return Ok(Self::Cdc(cdc::CdcMessage::parse(bytes)?));
         }
-        match llc::Message::parse(bytes)? {
+        match llc::LlcMessage::parse(bytes)? {
             Some(message) => Ok(Self::Llc(message)),
             None => Ok(Self::Unknown(kind)),
         }

@@ -16,12 +16,12 @@ use kernel_ext::{
     ib::{
         Block,
         Device,
-        Direction,
+        DmaDirection,
         Mapping, //
     },
     net::memory::{
         self,
-        Counted, //
+        CountedPages, //
     }, //
 };
 use smc_proto::buffer::SizeClass;
@@ -67,7 +67,7 @@ impl Deref for SndbufGuard {
 }
 
 impl SendBuf {
-    fn new(size: SizeClass, all: &Arc<Gauge>, counted: Counted) -> Result<Arc<Self>> {
+    fn new(size: SizeClass, all: &Arc<Gauge>, counted: CountedPages) -> Result<Arc<Self>> {
         let block = Block::counted(size.bytes() as usize, counted)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -98,7 +98,7 @@ impl SendBuf {
         if let Some(map) = there.filter(|map| Arc::ptr_eq(map.device(), device)) {
             return Ok(map);
         }
-        let map = Mapping::new(device, &self.block, Direction::ToDevice)?;
+        let map = Mapping::new(device, &self.block, DmaDirection::ToDevice)?;
         let old = self.map.lock().replace(map.clone());
         drop(old);
         Ok(map)
@@ -126,12 +126,12 @@ impl SendBuf {
 }
 
 /// An unused send buffer.
-struct Idle {
+struct IdleSendBuf {
     buf: Arc<SendBuf>,
     _counted: Unused,
 }
 
-impl Idle {
+impl IdleSendBuf {
     fn new(buf: Arc<SendBuf>) -> Self {
         Self {
             _counted: Unused::new(buf.size.bytes().into()),
@@ -144,7 +144,7 @@ impl Idle {
 #[pin_data]
 pub(crate) struct SendPool {
     #[pin]
-    idle: SpinLock<KVec<Idle>>,
+    idle: SpinLock<KVec<IdleSendBuf>>,
     /// Bytes of all buffers, idle and in use.
     all: Arc<Gauge>,
 }
@@ -174,7 +174,7 @@ impl SendPool {
             return Ok((buf, false));
         }
         let make = |size: SizeClass| {
-            let counted = Counted::new(size.bytes() as usize)?;
+            let counted = CountedPages::new(size.bytes() as usize)?;
             SendBuf::new(size, &self.all, counted)
         };
         if let Some(buf) = want.downwards().find_map(|size| make(size).ok()) {
@@ -188,7 +188,7 @@ impl SendPool {
             return Ok((buf, false));
         }
         let least = SizeClass::SMALLEST;
-        let counted = Counted::force(least.bytes() as usize)?;
+        let counted = CountedPages::force(least.bytes() as usize)?;
         Ok((SendBuf::new(least, &self.all, counted)?, true))
     }
 
@@ -237,7 +237,7 @@ impl SendPool {
         let same = idle.iter().filter(|idle| idle.buf.size == buf.size);
         if same.count() < IDLE_SEND_BUFS && !memory::is_short() {
             // Without memory for the list the buffer is freed, which is as good.
-            let _ = idle.push(Idle::new(buf), GFP_NOWAIT);
+            let _ = idle.push(IdleSendBuf::new(buf), GFP_NOWAIT);
         }
     }
 }

@@ -51,13 +51,13 @@ pub(super) struct Used {
     /// The unused RMBs of the group.
     pool: Arc<Gauge>,
     /// Set while no element is in use except quarantined ones.
-    idle: Option<Idle>,
+    idle: Option<IdleRmb>,
     /// Elements marked as used without a connection.
     quarantine: Quarantine,
 }
 
 /// An RMB without an element in use by a connection.
-struct Idle {
+struct IdleRmb {
     since: Instant,
     _of_all: Unused,
     _of_pool: InUse,
@@ -117,7 +117,7 @@ impl Used {
     }
 
     fn rest(&mut self) {
-        self.idle = Some(Idle {
+        self.idle = Some(IdleRmb {
             since: Instant::from_nanos(time::now_ns()),
             _of_all: Unused::new(self.bytes),
             _of_pool: Gauge::hold(&self.pool, self.bytes),

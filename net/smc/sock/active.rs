@@ -16,7 +16,7 @@ use smc_proto::wire::Version;
 use super::{
     Phase,
     Sock,
-    State, //
+    SockState, //
 };
 use crate::{
     conn::{
@@ -32,7 +32,7 @@ use crate::{
 pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
     sync_sockopts(&this.sk, &conn);
     let version = conn.group.params.version;
-    match this.transition(from, State::Active(conn)) {
+    match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
             let namespace = namespace::of(&this.sk);
             let handshakes = namespace.stats.handshakes(this.end);
@@ -45,7 +45,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
             hook_tcp(this);
             true
         }
-        Err(State::Active(conn)) => {
+        Err(SockState::Active(conn)) => {
             conn.drop_unused();
             false
         }
@@ -198,7 +198,7 @@ pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
 /// The application undoes the connect, or accept, and may use the socket for something else.
 pub(super) fn disconnect(this: &Sock) {
     let was_connected = this.conn().is_some_and(|conn| has_peer(&conn));
-    let Ok(State::Active(conn)) = this.transition(&[Phase::Active], State::Init) else {
+    let Ok(SockState::Active(conn)) = this.transition(&[Phase::Active], SockState::Init) else {
         return;
     };
     conn.disconnect(&this.sk);

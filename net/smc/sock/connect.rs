@@ -30,13 +30,13 @@ use super::{
     FallbackInfo,
     Phase,
     Sock,
-    State,
+    SockState,
     O_NONBLOCK, //
 };
 use crate::{
     handshake::{
         self,
-        Outcome, //
+        HandshakeResult, //
     },
     namespace, //
 };
@@ -103,7 +103,7 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
 
 fn start_tcp(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
-    this.transition(&[Phase::Init], State::Connecting(None))
+    this.transition(&[Phase::Init], SockState::Connecting(None))
         .map_err(|_| EINVAL)?;
     this.tcp.set_syn_smc(true);
     // What became of an earlier attempt does not matter any more.
@@ -114,7 +114,7 @@ fn start_tcp(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
         Err(e) if e == EINPROGRESS => Sock::schedule_work(this.as_arc_borrow()),
         Ok(()) => Sock::schedule_work(this.as_arc_borrow()),
         Err(e) => {
-            let _ = this.transition(&[Phase::Connecting], State::Init);
+            let _ = this.transition(&[Phase::Connecting], SockState::Init);
             return Err(e);
         }
     }
@@ -190,19 +190,19 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
         return fail(this, e);
     }
     let outcome = match this.without_smc() {
-        Some(info) => Ok(Outcome::Fallback(info)),
+        Some(info) => Ok(HandshakeResult::Fallback(info)),
         None => handshake::run(Role::Client, &this.sk, &this.tcp),
     };
     match outcome {
-        Ok(Outcome::Smc(conn)) => {
+        Ok(HandshakeResult::Smc(conn)) => {
             this.connect_result_pending.store(true, Relaxed);
             active::activate(this, &[Phase::Connecting], conn);
         }
-        Ok(Outcome::Fallback(info)) => {
+        Ok(HandshakeResult::Fallback(info)) => {
             this.connect_result_pending.store(true, Relaxed);
             fallback::switch_to_fallback(this, &[Phase::Connecting], info);
         }
-        Ok(Outcome::Reconnect(info)) => {
+        Ok(HandshakeResult::Reconnect(info)) => {
             if let Err(e) = reconnect(this, info) {
                 fail(this, e);
             }
@@ -218,7 +218,7 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
 /// connect(2) has not returned, so the application has sent nothing and received nothing. The server's application sees
 /// a connection that is reset, and then another one.
 fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
-    let to = State::Connecting(Some(info));
+    let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)
         .map_err(|_| ECONNABORTED)?;
     match this.tcp.reconnect_without_smc() {
@@ -236,7 +236,7 @@ fn fail(this: &Sock, e: Error) {
     let e = this.tcp.take_err().err().unwrap_or(e);
     this.connect_result_pending.store(true, Relaxed);
     this.sk.note_err(e);
-    let _ = this.transition(&[Phase::Connecting], State::Init);
+    let _ = this.transition(&[Phase::Connecting], SockState::Init);
     this.sk.wake_err();
     this.sk.wake_state();
 }
@@ -246,7 +246,7 @@ pub(super) fn cancel_connect(this: &Sock) {
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    let _ = this.transition(&[Phase::Connecting], State::Init);
+    let _ = this.transition(&[Phase::Connecting], SockState::Init);
     this.sk.wake_state();
 }
 

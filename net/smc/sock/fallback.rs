@@ -21,7 +21,7 @@ use super::{
     FallbackInfo,
     Phase,
     Sock,
-    State, //
+    SockState, //
 };
 use crate::namespace;
 
@@ -35,7 +35,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.sk.set_err(ENOMEM);
         this.tcp.abort(ENOMEM);
     }
-    if this.transition(from, State::Fallback(info)).is_err() {
+    if this.transition(from, SockState::Fallback(info)).is_err() {
         return false;
     }
     // Without it TCP wakes too often, which is harmless.

@@ -36,8 +36,8 @@ use kernel_ext::{
     net::{
         self,
         Hook,
-        Orphan,
-        Sk, //
+        Sk,
+        UnattachedSk, //
     },
     time, //
 };
@@ -52,13 +52,13 @@ use super::{
     FallbackInfo,
     Phase,
     Sock,
-    State,
+    SockState,
     O_NONBLOCK, //
 };
 use crate::{
     handshake::{
         self,
-        Outcome, //
+        HandshakeResult, //
     },
     namespace, //
 };
@@ -221,7 +221,7 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     let old = this
         .transition(
             &[Phase::Init, Phase::Fallback],
-            State::Listening(listener.clone()),
+            SockState::Listening(listener.clone()),
         )
         .map_err(|_| EINVAL)?;
     if let Err(e) = this.tcp.listen(backlog) {
@@ -243,7 +243,9 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
         return;
     };
-    let next = listener.fallback.map_or(State::Init, State::Fallback);
+    let next = listener
+        .fallback
+        .map_or(SockState::Init, SockState::Fallback);
     if this.transition(&[Phase::Listening], next).is_ok() {
         listener.close();
         unhook(this);
@@ -261,7 +263,7 @@ fn unhook(this: &Arc<Sock>) {
 }
 
 /// accept(2).
-pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Orphan, Arc<Sock>)> {
+pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(UnattachedSk, Arc<Sock>)> {
     let listener = this.listener().ok_or(EINVAL)?;
     let mut timeout = this.sk.rcvtimeo(flags & O_NONBLOCK != 0);
     loop {
@@ -356,7 +358,7 @@ fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
         Some(info) => info,
     };
     drop(child.parent.lock().take());
-    accept_enqueue(&child, listener, Ok(Outcome::Fallback(info)));
+    accept_enqueue(&child, listener, Ok(HandshakeResult::Fallback(info)));
     Ok(())
 }
 
@@ -371,12 +373,14 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
 }
 
 /// Queues a connection for accept(2), or ends it if its handshake failed.
-fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Outcome>) {
+fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<HandshakeResult>) {
     let is_up = match outcome {
-        Ok(Outcome::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
-        Ok(Outcome::Fallback(info)) => fallback::switch_to_fallback(child, &[Phase::Init], info),
+        Ok(HandshakeResult::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
+        Ok(HandshakeResult::Fallback(info)) => {
+            fallback::switch_to_fallback(child, &[Phase::Init], info)
+        }
         // Only clients reconnect.
-        Ok(Outcome::Reconnect(_)) | Err(_) => {
+        Ok(HandshakeResult::Reconnect(_)) | Err(_) => {
             namespace::of(&child.sk).stats.server.errors.add(1);
             false
         }

@@ -16,7 +16,6 @@ use kernel_ext::net::{
     Caller,
     IpVersion,
     Msg,
-    Orphan,
     PollWait,
     Sk,
     SockAddr,
@@ -24,7 +23,8 @@ use kernel_ext::net::{
     SockOptIn,
     SockOptOut,
     StreamSocket,
-    TcpSocket, //
+    TcpSocket,
+    UnattachedSk, //
 };
 use smc_proto::reason::Reason;
 
@@ -74,7 +74,7 @@ impl StreamSocket for Sock {
         listen::listen(this, backlog)
     }
 
-    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(Orphan, Arc<Self>)> {
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(UnattachedSk, Arc<Self>)> {
         listen::accept(this, flags)
     }
 

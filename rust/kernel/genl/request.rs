@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
             .len()
             .checked_add(1)
             .and_then(|n| n.checked_mul(each));
-        let answer = Answer::new(all.ok_or(ENOMEM)?)?;
+        let answer = ReplyMsg::new(all.ok_or(ENOMEM)?)?;
         for record in records {
             answer.message(self, command, |attrs| put(attrs, record))?;
         }
@@ -107,9 +107,9 @@ impl<'a> Request<'a> {
 const HEADERS: usize = 20;
 
 /// A reply that has not been sent.
-struct Answer(NonNull<bindings::sk_buff>);
+struct ReplyMsg(NonNull<bindings::sk_buff>);
 
-impl Answer {
+impl ReplyMsg {
     fn new(len: usize) -> Result<Self> {
         // SAFETY: Any length is allowed.
         let skb = unsafe { bindings::genlmsg_new(len, bindings::GFP_KERNEL) };
@@ -162,7 +162,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ReplyMsg {
     fn drop(&mut self) {
         // SAFETY: It is ours, and was not sent.
         unsafe { bindings::nlmsg_free(self.0.as_ptr()) };

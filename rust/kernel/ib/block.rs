@@ -12,7 +12,7 @@ use kernel::{
 
 use crate::{
     bindings,
-    net::memory::Counted, //
+    net::memory::CountedPages, //
 };
 
 /// Physically contiguous pages that may be shared with devices, and through them with a peer.
@@ -27,7 +27,7 @@ pub struct Block {
     base: NonNull<u8>,
     order: u32,
     /// Set for a socket buffer.
-    _counted: Option<Counted>,
+    _counted: Option<CountedPages>,
 }
 
 // SAFETY: Memory has no thread affinity.
@@ -55,11 +55,11 @@ impl Block {
     /// # Errors
     ///
     /// As for [`Block::new`].
-    pub fn counted(len: usize, counted: Counted) -> Result<Arc<Self>> {
+    pub fn counted(len: usize, counted: CountedPages) -> Result<Arc<Self>> {
         Self::with(len, Some(counted))
     }
 
-    fn with(len: usize, counted: Option<Counted>) -> Result<Arc<Self>> {
+    fn with(len: usize, counted: Option<CountedPages>) -> Result<Arc<Self>> {
         if len == 0 {
             return Err(EINVAL);
         }

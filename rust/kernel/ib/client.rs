@@ -42,12 +42,12 @@ pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {
     fn remove(data: Arc<Self::Data>);
 
     /// Handles an event of a device. Must not sleep.
-    fn event(data: &Self::Data, event: Event);
+    fn event(data: &Self::Data, event: IbEvent);
 }
 
 /// Device events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum IbEvent {
     /// Events are delivered from now on: those since [`Client::add`] began may have been missed.
     Listening,
     /// A port can carry data.
@@ -154,7 +154,7 @@ impl<T: Client> Drop for ClientRegistration<T> {
 }
 
 /// A device in use by a client.
-struct Entry<T: Client> {
+struct ClientDevice<T: Client> {
     device: Arc<Device>,
     data: Arc<T::Data>,
     gone: Arc<Completion>,
@@ -170,7 +170,7 @@ fn await_gone(device: Arc<Device>, gone: &Completion) {
 unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c_int {
     from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        let place = KBox::<Entry<T>>::new_uninit(GFP_KERNEL)?;
+        let place = KBox::<ClientDevice<T>>::new_uninit(GFP_KERNEL)?;
         let reaper = NonNull::new(T::record().reaper.load(Ordering::Acquire)).ok_or(EINVAL)?;
         // SAFETY:
         // - The RDMA core keeps the device valid until `remove_callback` has returned, or this
@@ -181,7 +181,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
         let (device, gone) = unsafe { Device::new(raw, reaper)? };
         match T::add(device.clone()) {
             Ok(data) => {
-                let entry = Entry::<T> {
+                let entry = ClientDevice::<T> {
                     device,
                     data,
                     gone,
@@ -199,7 +199,7 @@ unsafe extern "C" fn add_callback<T: Client>(raw: *mut bindings::ib_device) -> c
 }
 
 /// Passes `entry` to the RDMA core and enables events.
-fn listen<T: Client>(raw: NonNull<bindings::ib_device>, entry: KBox<Entry<T>>) {
+fn listen<T: Client>(raw: NonNull<bindings::ib_device>, entry: KBox<ClientDevice<T>>) {
     let entry = KBox::into_raw(entry);
     // SAFETY: The device is valid and calls `add` for this client, which is registered.
     unsafe { bindings::ib_set_client_data(raw.as_ptr(), T::record().as_ptr(), entry.cast()) };
@@ -212,20 +212,20 @@ fn listen<T: Client>(raw: NonNull<bindings::ib_device>, entry: KBox<Entry<T>>) {
     };
     // SAFETY: The handler is initialised and unregistered before `entry` is freed.
     unsafe { bindings::ib_register_event_handler(handler) };
-    T::event(&entry.data, Event::Listening);
+    T::event(&entry.data, IbEvent::Listening);
 }
 
 unsafe extern "C" fn remove_callback<T: Client>(_: *mut bindings::ib_device, data: *mut c_void) {
     if data.is_null() {
         return;
     }
-    let entry = data.cast::<Entry<T>>();
+    let entry = data.cast::<ClientDevice<T>>();
     // Event callbacks borrow the entry until the handler is unregistered, so it is not exclusively ours before.
     // SAFETY: The client data is what `listen` stored, which registered the handler. No event is delivered after this.
     unsafe { bindings::ib_unregister_event_handler((*entry).handler.get()) };
     // SAFETY: As above, and this is the last use of it.
     let entry = unsafe { KBox::from_raw(entry) };
-    let Entry {
+    let ClientDevice {
         device, data, gone, ..
     } = KBox::into_inner(entry);
     T::remove(data);
@@ -235,7 +235,7 @@ unsafe extern "C" fn remove_callback<T: Client>(_: *mut bindings::ib_device, dat
 unsafe extern "C" fn rename_callback<T: Client>(_: *mut bindings::ib_device, data: *mut c_void) {
     // SAFETY: The client data is null or what `listen` stored; `remove_callback`, which frees it, is not called while a
     // client's data is in use.
-    let Some(entry) = (unsafe { data.cast::<Entry<T>>().as_ref() }) else {
+    let Some(entry) = (unsafe { data.cast::<ClientDevice<T>>().as_ref() }) else {
         return;
     };
     // SAFETY: The RDMA core holds `devices_rwsem`, which another rename needs for writing.
@@ -246,22 +246,22 @@ unsafe extern "C" fn event_callback<T: Client>(
     handler: *mut bindings::ib_event_handler,
     event: *mut bindings::ib_event,
 ) {
-    // SAFETY: `handler` is the field of an `Entry<T>`, see `listen`.
-    let entry = unsafe { handler.byte_sub(core::mem::offset_of!(Entry<T>, handler)) };
+    // SAFETY: `handler` is the field of an `ClientDevice<T>`, see `listen`.
+    let entry = unsafe { handler.byte_sub(core::mem::offset_of!(ClientDevice<T>, handler)) };
     // SAFETY: As above; the entry is freed after the handler was unregistered, which waits for us.
-    let entry = unsafe { &*entry.cast::<Entry<T>>() };
+    let entry = unsafe { &*entry.cast::<ClientDevice<T>>() };
     // SAFETY: The RDMA core passes a valid event.
     let event = unsafe { &*event };
     // For all events below except the last this is the active member; any member may be read as it.
     // SAFETY: Any bits are a valid `u32`, and the union is fully initialised up to its length.
     let port = unsafe { event.element.port_num };
     let event = match event.event {
-        bindings::ib_event_type_IB_EVENT_PORT_ACTIVE => Event::PortActive(port),
-        bindings::ib_event_type_IB_EVENT_PORT_ERR => Event::PortError(port),
-        bindings::ib_event_type_IB_EVENT_GID_CHANGE => Event::GidChange(port),
+        bindings::ib_event_type_IB_EVENT_PORT_ACTIVE => IbEvent::PortActive(port),
+        bindings::ib_event_type_IB_EVENT_PORT_ERR => IbEvent::PortError(port),
+        bindings::ib_event_type_IB_EVENT_GID_CHANGE => IbEvent::GidChange(port),
         bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => {
             entry.device.set_failed();
-            Event::DeviceFatal
+            IbEvent::DeviceFatal
         }
         _ => return,
     };

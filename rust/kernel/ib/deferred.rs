@@ -30,9 +30,9 @@ pub(super) trait OnDevice: Send + 'static {
 
 /// The object and the work item that drops it.
 #[pin_data]
-struct Job<T> {
+struct DropWork<T> {
     #[pin]
-    work: Work<Job<T>>,
+    work: Work<DropWork<T>>,
     value: T,
 }
 
@@ -46,10 +46,10 @@ fn lock_class() -> Pin<&'static LockClassKey> {
 }
 
 impl_has_work! {
-    impl{T} HasWork<Self> for Job<T> { self.work }
+    impl{T} HasWork<Self> for DropWork<T> { self.work }
 }
 
-impl<T: OnDevice> WorkItem for Job<T> {
+impl<T: OnDevice> WorkItem for DropWork<T> {
     type Pointer = Pin<KBox<Self>>;
 
     fn run(this: Pin<KBox<Self>>) {
@@ -60,16 +60,16 @@ impl<T: OnDevice> WorkItem for Job<T> {
 /// An object that is dropped in a worker of its device. May itself be dropped in any context.
 pub(super) struct Deferred<T: OnDevice> {
     /// `None` only while dropping.
-    job: Option<Pin<KBox<Job<T>>>>,
+    job: Option<Pin<KBox<DropWork<T>>>>,
 }
 
 /// Memory for an object that will be dropped in a worker.
-pub(super) struct Place<T: OnDevice>(KBox<MaybeUninit<Job<T>>>);
+pub(super) struct DeferredAlloc<T: OnDevice>(KBox<MaybeUninit<DropWork<T>>>);
 
-impl<T: OnDevice> Place<T> {
+impl<T: OnDevice> DeferredAlloc<T> {
     /// Moves `value` into the memory. Cannot fail.
     pub(super) fn fill(self, value: T) -> Deferred<T> {
-        let init = pin_init!(Job {
+        let init = pin_init!(DropWork {
             work <- Work::new(LOCK_NAME, lock_class()),
             value,
         });
@@ -82,14 +82,14 @@ impl<T: OnDevice> Place<T> {
 
 impl<T: OnDevice> Deferred<T> {
     /// Allocates memory for a later value. May sleep.
-    pub(super) fn reserve() -> Result<Place<T>> {
-        Ok(Place(KBox::new_uninit(GFP_KERNEL)?))
+    pub(super) fn reserve() -> Result<DeferredAlloc<T>> {
+        Ok(DeferredAlloc(KBox::new_uninit(GFP_KERNEL)?))
     }
 
     /// Allocates memory and moves `value` into it. If the allocation fails, `value` is dropped here. May sleep.
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(
-            pin_init!(Job {
+            pin_init!(DropWork {
                 work <- Work::new(LOCK_NAME, lock_class()),
                 value,
             }),

@@ -15,7 +15,7 @@ use kernel::{
     sync::{new_spinlock, rcu, Arc, Completion, SpinLock},
 };
 
-use super::Mtu;
+use super::IbMtu;
 use crate::{
     bindings,
     net::NetNsRef,
@@ -39,7 +39,7 @@ pub struct Device {
     // Lock order: innermost, nothing is taken under it.
     #[pin]
     name: SpinLock<Name>,
-    limits: Limits,
+    limits: DeviceLimits,
     failed: AtomicBool,
     gone: Arc<Completion>,
 }
@@ -62,7 +62,7 @@ pub enum NodeType {
 
 /// Limits of a device.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DeviceLimits {
     /// Pages that one memory region can cover.
     pub max_fast_reg_pages: u32,
     /// Work requests in one queue of a queue pair.
@@ -85,7 +85,7 @@ pub struct PortAttr {
     /// Whether the port can carry data.
     pub active: bool,
     /// Largest path MTU at present.
-    pub active_mtu: Mtu,
+    pub active_mtu: IbMtu,
     /// Entries of the GID table, used and unused.
     pub gid_table_len: u32,
 }
@@ -254,7 +254,7 @@ impl Device {
     }
 
     /// The device's limits.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &DeviceLimits {
         &self.limits
     }
 
@@ -269,7 +269,7 @@ impl Device {
         to_result(unsafe { bindings::ib_query_port(self.as_ptr(), port, &mut attr) })?;
         Ok(PortAttr {
             active: attr.state == bindings::ib_port_state_IB_PORT_ACTIVE,
-            active_mtu: Mtu::from_code_clamped(attr.active_mtu),
+            active_mtu: IbMtu::from_code_clamped(attr.active_mtu),
             gid_table_len: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
         })
     }
@@ -378,12 +378,12 @@ unsafe fn read_name(dev: NonNull<bindings::ib_device>) -> Name {
 /// # Safety
 ///
 /// `dev` must be valid.
-unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> Limits {
+unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> DeviceLimits {
     // SAFETY: By the caller's promise; the attributes are constant once a client sees the device.
     let attrs = unsafe { &(*dev.as_ptr()).attrs };
     // SAFETY: As above.
     let num_comp_vectors = unsafe { (*dev.as_ptr()).num_comp_vectors };
-    Limits {
+    DeviceLimits {
         max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
         max_qp_wr: attrs.max_qp_wr,
         max_send_sge: attrs.max_send_sge,

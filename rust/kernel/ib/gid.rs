@@ -17,7 +17,7 @@ use crate::{
     bindings,
     route::{
         self,
-        Path, //
+        NextHop, //
     }, //
 };
 
@@ -95,7 +95,7 @@ impl Device {
     ///
     /// `ENODATA` or `EINVAL` if the entry does not exist or has no net device; `EHOSTUNREACH` and similar without a
     /// route or a neighbour.
-    pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<Path> {
+    pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<NextHop> {
         let attr = self.gid_attr(port, index)?;
         let source = ipv4_of(&attr.read(index)?);
         attr.with_netdev(|netdev| {

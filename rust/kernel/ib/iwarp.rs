@@ -50,7 +50,7 @@ use crate::{
     bindings,
     net::{
         with_netns,
-        Endpoint,
+        InetAddr,
         NetNs, //
     },
     random,
@@ -66,7 +66,7 @@ const FIRST_PORT: u16 = 49152;
 const TRIES: usize = 16;
 
 /// State of a connection.
-enum State<H: Handler> {
+enum IwConnState<H: Handler> {
     /// All requests are rejected for now.
     Idle,
     /// Waiting for a request with this private data; all others are rejected.
@@ -74,7 +74,7 @@ enum State<H: Handler> {
     /// Waiting for a reply.
     Connecting,
     /// Established; an accepted id is kept here until the listener becomes a connection.
-    Open(Option<Deferred<Id<H>>>),
+    Open(Option<Deferred<CmId<H>>>),
     /// It was not established.
     Failed(Error),
 }
@@ -88,7 +88,7 @@ struct Context<H: Handler> {
     // Lock order: held while a request is accepted; the locks of the connection manager and of the driver
     // are taken under it, and it is never taken under them.
     #[pin]
-    state: Mutex<State<H>>,
+    state: Mutex<IwConnState<H>>,
     #[pin]
     changed: CondVar,
 }
@@ -97,23 +97,23 @@ struct Context<H: Handler> {
 ///
 /// `ptr` is an id of the connection manager that this object owns. Its context is `context`, and its
 /// handler `on_event::<H>`.
-struct Id<H: Handler> {
+struct CmId<H: Handler> {
     ptr: NonNull<bindings::iw_cm_id>,
     context: Arc<Context<H>>,
 }
 
 // SAFETY: The connection manager may be called from any thread.
-unsafe impl<H: Handler> Send for Id<H> {}
+unsafe impl<H: Handler> Send for CmId<H> {}
 // SAFETY: As above; nothing is done by a shared reference that is not synchronised there.
-unsafe impl<H: Handler> Sync for Id<H> {}
+unsafe impl<H: Handler> Sync for CmId<H> {}
 
-impl<H: Handler> OnDevice for Id<H> {
+impl<H: Handler> OnDevice for CmId<H> {
     fn device(&self) -> &Device {
         self.context.qp.device()
     }
 }
 
-impl<H: Handler> Drop for Id<H> {
+impl<H: Handler> Drop for CmId<H> {
     /// Runs in the device's worker: it waits for a pending reply.
     fn drop(&mut self) {
         // SAFETY: By the type invariant the id is ours. This is not its handler, and no event is delivered afterwards.
@@ -122,7 +122,7 @@ impl<H: Handler> Drop for Id<H> {
 }
 
 impl<H: Handler> Context<H> {
-    fn new(qp: &Arc<Qp<H>>, remote: IpAddr, state: State<H>) -> Result<Arc<Self>> {
+    fn new(qp: &Arc<Qp<H>>, remote: IpAddr, state: IwConnState<H>) -> Result<Arc<Self>> {
         let qp = qp.clone();
         Arc::pin_init(
             pin_init!(Self {
@@ -148,7 +148,7 @@ impl<H: Handler> Context<H> {
         }
     }
 
-    fn set(&self, state: State<H>) {
+    fn set(&self, state: IwConnState<H>) {
         *self.state.lock() = state;
         self.changed.notify_all();
     }
@@ -160,12 +160,12 @@ impl<H: Handler> Context<H> {
         event: &bindings::iw_cm_event,
     ) -> Result {
         let mut state = self.state.lock();
-        let State::Listening(awaited) = &*state else {
+        let IwConnState::Listening(awaited) = &*state else {
             return Err(ECONNREFUSED);
         };
         let len = usize::from(event.private_data_len);
         let is_elsewhere =
-            Endpoint::parse(&event.remote_addr).ok().map(|end| end.ip) != Some(self.remote);
+            InetAddr::parse(&event.remote_addr).ok().map(|end| end.ip) != Some(self.remote);
         if is_elsewhere || len != awaited.len() || len == 0 {
             return Err(ECONNREFUSED);
         }
@@ -175,16 +175,16 @@ impl<H: Handler> Context<H> {
             return Err(ECONNREFUSED);
         }
         // Reserved first, so that nothing can fail after the request was accepted.
-        let place = Deferred::<Id<H>>::reserve()?;
+        let place = Deferred::<CmId<H>>::reserve()?;
         let mut param = self.param(&[]);
         // SAFETY: The id is a request waiting for a reply; the queue pair is alive while we are.
         to_result(unsafe { bindings::iw_cm_accept(ptr.as_ptr(), &mut param) })?;
         // INVARIANT: The id of an accepted request is ours. It inherited context and handler from the listener.
-        let id = Id {
+        let id = CmId {
             ptr,
             context: self.clone(),
         };
-        *state = State::Open(Some(place.fill(id)));
+        *state = IwConnState::Open(Some(place.fill(id)));
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -193,13 +193,13 @@ impl<H: Handler> Context<H> {
     /// Handles the reply to our request.
     fn on_reply(&self, status: c_int) {
         self.set(match to_result(status) {
-            Ok(()) => State::Open(None),
-            Err(error) => State::Failed(error),
+            Ok(()) => IwConnState::Open(None),
+            Err(error) => IwConnState::Failed(error),
         });
     }
 }
 
-impl<H: Handler> Id<H> {
+impl<H: Handler> CmId<H> {
     fn new(context: &Arc<Context<H>>) -> Result<Self> {
         let device = context.qp.device();
         let raw = Arc::as_ptr(context).cast_mut().cast::<c_void>();
@@ -216,25 +216,25 @@ impl<H: Handler> Id<H> {
 }
 
 /// Waits for one connection for a queue pair. To be dropped where sleeping is allowed.
-pub struct Listener<H: Handler> {
-    id: Deferred<Id<H>>,
+pub struct IwListener<H: Handler> {
+    id: Deferred<CmId<H>>,
     port: u16,
 }
 
-impl<H: Handler> Listener<H> {
+impl<H: Handler> IwListener<H> {
     /// Listens at the address `local` of a network namespace, on a random port, for a request from `remote`; see
-    /// [`Listener::accept_request`]. May sleep.
+    /// [`IwListener::accept_request`]. May sleep.
     ///
     /// # Errors
     ///
     /// `EADDRINUSE`, `EADDRNOTAVAIL`, else the driver's error.
     pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, remote: IpAddr) -> Result<Self> {
-        let context = Context::new(qp, remote, State::Idle)?;
+        let context = Context::new(qp, remote, IwConnState::Idle)?;
         let mut result = Err(EADDRINUSE);
         for _ in 0..TRIES {
             let port = FIRST_PORT | u16::from_ne_bytes(random::bytes());
             // An id that failed once cannot be used again.
-            result = listen(Id::new(&context)?, net, local, port);
+            result = listen(CmId::new(&context)?, net, local, port);
             match &result {
                 Err(error) if *error == EADDRINUSE => {}
                 _ => break,
@@ -254,8 +254,8 @@ impl<H: Handler> Listener<H> {
         let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         awaited.extend_from_slice(data, GFP_KERNEL)?;
         let mut state = self.id.context.state.lock();
-        if let State::Idle = *state {
-            *state = State::Listening(awaited);
+        if let IwConnState::Idle = *state {
+            *state = IwConnState::Listening(awaited);
         }
         Ok(())
     }
@@ -266,8 +266,8 @@ impl<H: Handler> Listener<H> {
         let mut state = context.state.lock();
         loop {
             let now = time::now_ns();
-            if !matches!(*state, State::Listening(_)) || now >= end {
-                return matches!(*state, State::Open(Some(_)));
+            if !matches!(*state, IwConnState::Listening(_)) || now >= end {
+                return matches!(*state, IwConnState::Open(Some(_)));
             }
             let left = time::jiffies(end.saturating_sub(now));
             // The wait is short, and signals do not end it.
@@ -288,23 +288,26 @@ impl<H: Handler> Listener<H> {
     }
 
     /// Rejects all further requests; returns the id of an accepted one.
-    fn close(&self) -> Option<Deferred<Id<H>>> {
+    fn close(&self) -> Option<Deferred<CmId<H>>> {
         let mut state = self.id.context.state.lock();
-        match core::mem::replace(&mut *state, State::Failed(ECONNREFUSED)) {
-            State::Open(id) => id,
-            State::Idle | State::Listening(_) | State::Connecting | State::Failed(_) => None,
+        match core::mem::replace(&mut *state, IwConnState::Failed(ECONNREFUSED)) {
+            IwConnState::Open(id) => id,
+            IwConnState::Idle
+            | IwConnState::Listening(_)
+            | IwConnState::Connecting
+            | IwConnState::Failed(_) => None,
         }
     }
 }
 
-impl<H: Handler> Drop for Listener<H> {
+impl<H: Handler> Drop for IwListener<H> {
     fn drop(&mut self) {
         // The accepted id holds the context, so it must not stay in it.
         drop(self.close());
     }
 }
 
-fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Result<Listener<H>> {
+fn listen<H: Handler>(id: CmId<H>, net: &NetNs, local: IpAddr, port: u16) -> Result<IwListener<H>> {
     let raw = id.ptr.as_ptr();
     let id = Deferred::new(id)?;
     // SAFETY: The id is ours, and not yet in use by the connection manager.
@@ -313,12 +316,12 @@ fn listen<H: Handler>(id: Id<H>, net: &NetNs, local: IpAddr, port: u16) -> Resul
     // SAFETY: The id is ours and new.
     let result = with_netns::run(net, || unsafe { bindings::iw_cm_listen(raw, BACKLOG) })?;
     to_result(result)?;
-    Ok(Listener { id, port })
+    Ok(IwListener { id, port })
 }
 
 /// Keeps the connection of a queue pair. Dropping it ends the connection.
 pub struct IwConn<H: Handler> {
-    _id: Deferred<Id<H>>,
+    _id: Deferred<CmId<H>>,
 }
 
 /// # Safety
@@ -329,7 +332,7 @@ unsafe extern "C" fn on_event<H: Handler>(
     id: *mut bindings::iw_cm_id,
     event: *mut bindings::iw_cm_event,
 ) -> c_int {
-    // SAFETY: By the type invariant of `Id` this is the context, to which the id holds a reference. The id of a request
+    // SAFETY: By the type invariant of `CmId` this is the context, to which the id holds a reference. The id of a request
     // has the listener's context, which is not freed while one of its events is handled.
     let context = unsafe { Arc::<Context<H>>::from_raw((*id).context.cast()) };
     // The reference still belongs to the id.

@@ -16,7 +16,7 @@ use crate::bindings;
 
 /// Which side writes to mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum DmaDirection {
     /// The CPU writes, the device reads.
     ToDevice,
     /// The device writes.
@@ -25,7 +25,7 @@ pub enum Direction {
     Bidirectional,
 }
 
-impl Direction {
+impl DmaDirection {
     fn as_raw(self) -> bindings::dma_data_direction {
         match self {
             Self::ToDevice => bindings::dma_data_direction::DMA_TO_DEVICE,
@@ -50,7 +50,7 @@ pub struct Mapping {
     block: Arc<Block>,
     dev: Arc<Device>,
     addr: u64,
-    dir: Direction,
+    dir: DmaDirection,
     needs_sync: bool,
 }
 
@@ -60,7 +60,7 @@ impl Mapping {
     /// # Errors
     ///
     /// `ENOMEM` when the device cannot reach the memory.
-    pub fn new(dev: &Arc<Device>, block: &Arc<Block>, dir: Direction) -> Result<Arc<Self>> {
+    pub fn new(dev: &Arc<Device>, block: &Arc<Block>, dir: DmaDirection) -> Result<Arc<Self>> {
         // SAFETY: The device is valid by its type invariant, the block's memory by its own.
         let addr = unsafe {
             bindings::ib_dma_map_single(
@@ -96,7 +96,7 @@ impl Mapping {
     }
 
     /// The direction the block is mapped in.
-    pub(super) fn direction(&self) -> Direction {
+    pub(super) fn direction(&self) -> DmaDirection {
         self.dir
     }
 

@@ -86,7 +86,7 @@ impl Mr {
         let mut len = 0usize;
         for map in maps {
             if !Arc::ptr_eq(map.device(), pd.device())
-                || map.direction() == super::Direction::ToDevice
+                || map.direction() == super::DmaDirection::ToDevice
             {
                 return Err(EINVAL);
             }

@@ -4,7 +4,7 @@
 
 /// Path MTU, by its InfiniBand code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mtu {
+pub enum IbMtu {
     /// 256 bytes.
     B256 = 1,
     /// 512 bytes.
@@ -17,7 +17,7 @@ pub enum Mtu {
     B4096 = 5,
 }
 
-impl Mtu {
+impl IbMtu {
     /// The MTU with an InfiniBand code of 1 to 5.
     pub fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -41,7 +41,7 @@ impl Mtu {
         }
     }
 
-    /// As [`Mtu::from_code`], but clamps codes out of range.
+    /// As [`IbMtu::from_code`], but clamps codes out of range.
     pub(super) fn from_code_clamped(code: u32) -> Self {
         match code {
             0 | 1 => Self::B256,

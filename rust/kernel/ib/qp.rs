@@ -37,10 +37,10 @@ use self::{
 };
 pub use self::{
     raw::{
-        Config,
-        Handler, //
+        Handler,
+        QpConfig, //
     },
-    received::Received,
+    received::RecvMessage,
     send::{
         Rejected,
         SendSlot,
@@ -58,7 +58,7 @@ pub struct Qp<H: Handler> {
 }
 
 /// What must not be freed while the device may still use it.
-struct Parts<H: Handler>(ManuallyDrop<Queues<H>>);
+struct Parts<H: Handler>(ManuallyDrop<QpQueues<H>>);
 
 /// # Invariants
 ///
@@ -67,7 +67,7 @@ struct Parts<H: Handler>(ManuallyDrop<Queues<H>>);
 /// - An outstanding work request was posted by an entry of `send`, `reg` or `recv`, and names that entry.
 /// - Entries do not move, and are not freed before the completions of all work requests that name
 ///   them.
-struct Queues<H: Handler> {
+struct QpQueues<H: Handler> {
     send: SendQueue<H>,
     reg: RegEntry<H>,
     recv: RecvQueue<H>,
@@ -92,14 +92,14 @@ impl<H: Handler> Qp<H> {
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,
         recv_cq: &Arc<Cq>,
-        config: &Config,
+        config: &QpConfig,
     ) -> Result<Self> {
         let device = pd.device();
         if !Arc::ptr_eq(send_cq.device(), device) || !Arc::ptr_eq(recv_cq.device(), device) {
             return Err(EINVAL);
         }
         config.check(device)?;
-        let queues = Queues {
+        let queues = QpQueues {
             send: SendQueue::new(pd, config)?,
             reg: RegEntry::new()?,
             recv: RecvQueue::new(pd, config)?,
@@ -182,7 +182,7 @@ impl<H: Handler> OnDevice for Parts<H> {
 impl<H: Handler> Drop for Parts<H> {
     fn drop(&mut self) {
         // SAFETY: Runs once, in the device's worker: completions are not handled there. Nothing posts any more, as the
-        // `Qp` is gone. By the type invariant of `Queues` there is room for the two work requests.
+        // `Qp` is gone. By the type invariant of `QpQueues` there is room for the two work requests.
         if unsafe { self.0.core.destroy() } {
             // SAFETY: Dropped here only and not used afterwards. The device no longer uses the entries.
             unsafe { ManuallyDrop::drop(&mut self.0) };

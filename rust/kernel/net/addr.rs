@@ -88,7 +88,7 @@ impl SockAddr<'_> {
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct InetAddr {
     /// The address; an IPv4 address mapped into IPv6 is given as IPv4.
     pub ip: IpAddr,
     /// The port.
@@ -98,7 +98,7 @@ pub struct Endpoint {
 }
 
 /// As in `10.0.0.1 port 80`.
-impl fmt::Display for Endpoint {
+impl fmt::Display for InetAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         core::fmt::Display::fmt(&self.ip, f)?;
         f.write_str(" port ")?;
@@ -106,7 +106,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl Endpoint {
+impl InetAddr {
     /// Parses an address that `getname` or another part of the kernel wrote.
     ///
     /// # Errors

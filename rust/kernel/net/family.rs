@@ -18,8 +18,8 @@ use kernel::{
 use super::{
     proto::ProtoRegistration,
     proto_ops::{
-        ProtoOpsVTable,
-        Table, //
+        ProtoOps,
+        ProtoOpsVTable, //
     },
     sock_alloc::{
         alloc,
@@ -39,7 +39,7 @@ use crate::{
 
 /// The registered protocol family, with its sockets over IPv4 and IPv6.
 pub struct FamilyRegistration<T: StreamSocket> {
-    _family: Registered<T>,
+    _family: FamilyEntry<T>,
     _protos: [ProtoRegistration<T>; 2],
 }
 
@@ -56,30 +56,30 @@ impl<T: StreamSocket> FamilyRegistration<T> {
             ProtoRegistration::new(SockKind::Smc6)?,
         ];
         Ok(Self {
-            _family: Registered::new()?,
+            _family: FamilyEntry::new()?,
             _protos: protos,
         })
     }
 }
 
 /// The family's entry in the kernel's table.
-struct Registered<T: StreamSocket>(PhantomData<fn(T)>);
+struct FamilyEntry<T: StreamSocket>(PhantomData<fn(T)>);
 
 /// The kernel's record of the family.
 #[repr(transparent)]
-struct Family(bindings::net_proto_family);
+struct NetProtoFamily(bindings::net_proto_family);
 
 // SAFETY: The record is never written, and holds a function and the module only.
-unsafe impl Sync for Family {}
+unsafe impl Sync for NetProtoFamily {}
 
-impl<T: StreamSocket> Registered<T> {
-    const FAMILY: &'static Family = &Family(bindings::net_proto_family {
+impl<T: StreamSocket> FamilyEntry<T> {
+    const FAMILY: &'static NetProtoFamily = &NetProtoFamily(bindings::net_proto_family {
         family: T::FAMILY as i32,
         create: Some(Self::create_callback),
         owner: (&raw const __this_module).cast_mut().cast(),
     });
 
-    const OPS: &'static Table = &ProtoOpsVTable::<T>::OWN;
+    const OPS: &'static ProtoOps = &ProtoOpsVTable::<T>::OWN;
 
     fn new() -> Result<Self> {
         // SAFETY: A static record.
@@ -142,7 +142,7 @@ impl<T: StreamSocket> Registered<T> {
     }
 }
 
-impl<T: StreamSocket> Drop for Registered<T> {
+impl<T: StreamSocket> Drop for FamilyEntry<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
         unsafe { bindings::sock_unregister(i32::from(T::FAMILY)) };

@@ -16,8 +16,8 @@ use kernel::prelude::*;
 use super::{
     proto::ProtoRegistration,
     proto_ops::{
-        ProtoOpsVTable,
-        Table, //
+        ProtoOps,
+        ProtoOpsVTable, //
     },
     sock_alloc::SockKind,
     stream_socket::StreamSocket,
@@ -28,7 +28,7 @@ use crate::bindings;
 
 /// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a TCP socket.
 pub struct InetRegistration<T: StreamSocket> {
-    _ulp: ulp::Registered<T>,
+    _ulp: ulp::UlpEntry<T>,
     _v4: Registered4<T>,
     #[cfg(CONFIG_IPV6)]
     _v6: Registered6<T>,
@@ -52,7 +52,7 @@ impl<T: StreamSocket> InetRegistration<T> {
         let v6 = Registered6::new()?;
         Ok(Self {
             // SAFETY: The kinds were registered above, which happens once at a time.
-            _ulp: unsafe { ulp::Registered::new()? },
+            _ulp: unsafe { ulp::UlpEntry::new()? },
             _v4: v4,
             #[cfg(CONFIG_IPV6)]
             _v6: v6,
@@ -79,7 +79,7 @@ impl ProtoSw {
     unsafe fn fill<T: StreamSocket>(
         &self,
         kind: SockKind,
-        ops: &'static Table,
+        ops: &'static ProtoOps,
     ) -> *mut bindings::inet_protosw {
         let record = self.0.get().cast::<bindings::inet_protosw>();
         // SAFETY: By the caller's promise; zeroes are a valid record.
@@ -103,7 +103,7 @@ static PROTOSW6: ProtoSw = ProtoSw::new();
 struct Registered4<T>(PhantomData<fn(T)>);
 
 impl<T: StreamSocket> Registered4<T> {
-    const OPS: &'static Table = &ProtoOpsVTable::<T>::INET;
+    const OPS: &'static ProtoOps = &ProtoOpsVTable::<T>::INET;
 
     fn new() -> Self {
         // SAFETY: The registration of the kind made sure that this happens once at a time.
@@ -126,7 +126,7 @@ struct Registered6<T>(PhantomData<fn(T)>);
 
 #[cfg(CONFIG_IPV6)]
 impl<T: StreamSocket> Registered6<T> {
-    const OPS: &'static Table = &ProtoOpsVTable::<T>::INET6;
+    const OPS: &'static ProtoOps = &ProtoOpsVTable::<T>::INET6;
 
     fn new() -> Result<Self> {
         // SAFETY: The registration of the kind made sure that this happens once at a time.

@@ -92,9 +92,9 @@ pub fn is_short() -> bool {
 }
 
 /// Pages that count in the sum while this lives. May be dropped in any context.
-pub struct Counted(i64);
+pub struct CountedPages(i64);
 
-impl Counted {
+impl CountedPages {
     /// Counts a buffer of `bytes`. Any context.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ fn pages(bytes: usize) -> Result<i64> {
     Ok(i64::try_from(bytes.div_ceil(PAGE_SIZE))?)
 }
 
-impl Drop for Counted {
+impl Drop for CountedPages {
     fn drop(&mut self) {
         MEMORY.sub(self.0);
     }
@@ -132,17 +132,17 @@ impl Drop for Counted {
 /// # Invariants
 ///
 /// `header` is the registration of `table`, whose entry points into statics.
-pub struct Limits {
+pub struct MemLimits {
     header: NonNull<bindings::ctl_table_header>,
     table: KVec<bindings::ctl_table>,
 }
 
 // SAFETY: The table is only read after its registration, which may end in any thread.
-unsafe impl Send for Limits {}
+unsafe impl Send for MemLimits {}
 // SAFETY: As above.
-unsafe impl Sync for Limits {}
+unsafe impl Sync for MemLimits {}
 
-impl Limits {
+impl MemLimits {
     /// Sets the limits to the defaults of `tcp_mem`, by the host's memory, and creates the file `name` in the directory
     /// `path`. May sleep.
     ///
@@ -183,7 +183,7 @@ impl Limits {
     }
 }
 
-impl Drop for Limits {
+impl Drop for MemLimits {
     fn drop(&mut self) {
         // SAFETY: By the type invariant. Afterwards nothing uses the table.
         unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };

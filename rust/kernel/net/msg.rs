@@ -43,12 +43,12 @@ pub use bindings::{
 /// call (source for sendmsg, destination for recvmsg).
 pub struct Msg<'a> {
     ptr: *mut bindings::msghdr,
-    direction: Direction,
+    direction: MsgDirection,
     _msg: PhantomData<&'a mut bindings::msghdr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum MsgDirection {
     Send,
     Recv,
 }
@@ -58,7 +58,7 @@ impl Msg<'_> {
     ///
     /// `ptr` must be valid for the lifetime of the result, used by nothing else meanwhile, and its iterator must have
     /// the direction `direction`.
-    pub(super) unsafe fn from_ptr(ptr: *mut bindings::msghdr, direction: Direction) -> Self {
+    pub(super) unsafe fn from_ptr(ptr: *mut bindings::msghdr, direction: MsgDirection) -> Self {
         // INVARIANT: By the caller's promise.
         Self {
             ptr,
@@ -147,7 +147,7 @@ impl Msg<'_> {
         offset: usize,
         len: usize,
     ) -> usize {
-        if self.direction != Direction::Send {
+        if self.direction != MsgDirection::Send {
             return 0;
         }
         let (to, len) = window::range(dst, offset, len);
@@ -180,7 +180,7 @@ impl Msg<'_> {
     }
 
     fn copy_out(&mut self, from: *const c_void, len: usize) -> usize {
-        if self.direction != Direction::Recv {
+        if self.direction != MsgDirection::Recv {
             return 0;
         }
         // SAFETY: The callers pass memory that is valid for reading `len` bytes; the iterator is a

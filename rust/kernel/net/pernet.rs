@@ -37,7 +37,7 @@ use kernel::{
 
 use super::sysctl::{
     Directory,
-    Entry,
+    SysctlEntry,
     Values, //
 };
 use crate::{
@@ -144,7 +144,7 @@ impl NetNs {
         let object = NonNull::new(unsafe { *NonNull::new(entry)?.as_ptr() })?;
         // SAFETY: From `into_foreign` in `init_callback`, and taken back only when the namespace has no users any more,
         // or when the registration ends, which waits for the section.
-        let held: &Held<T> = unsafe { KBox::borrow(object.as_ptr()) };
+        let held: &NetData<T> = unsafe { KBox::borrow(object.as_ptr()) };
         Some(PerNetRef {
             object: &held.object,
             _section: section,
@@ -222,7 +222,7 @@ impl NewNetNs {
     pub fn settings<const N: usize>(
         &mut self,
         path: &'static CStr,
-        entries: &'static [Entry; N],
+        entries: &'static [SysctlEntry; N],
     ) -> Result<Arc<Values<N>>> {
         // SAFETY: By the type invariant.
         let directory = unsafe { Directory::new(self.net, path, entries)? };
@@ -234,7 +234,7 @@ impl NewNetNs {
 }
 
 /// What a namespace's entry points to.
-struct Held<T> {
+struct NetData<T> {
     /// First, so that no settings of a dropped object can be written.
     _directories: KVec<KBox<dyn AnyDirectory>>,
     object: KBox<T>,
@@ -312,7 +312,7 @@ impl<T: PerNet> PerNetRegistration<T> {
             directories: KVec::new(),
         };
         let held = T::new(&mut new).and_then(|object| {
-            let held = Held {
+            let held = NetData {
                 _directories: new.directories,
                 object,
             };
@@ -332,7 +332,7 @@ impl<T: PerNet> PerNetRegistration<T> {
         // SAFETY: The kernel passes a namespace without users.
         let object = unsafe { ptr::replace(Self::entry(net), ptr::null_mut()) };
         // SAFETY: From `init_callback`.
-        drop(unsafe { KBox::<Held<T>>::try_from_foreign(object) });
+        drop(unsafe { KBox::<NetData<T>>::try_from_foreign(object) });
     }
 }
 

@@ -32,8 +32,8 @@ use super::{
     },
     converted,
     msg::{
-        Direction,
-        Msg, //
+        Msg,
+        MsgDirection, //
     },
     stream_socket::{
         Caller,
@@ -53,22 +53,22 @@ pub(super) struct ProtoOpsVTable<T, const ULP: bool = false>(PhantomData<T>);
 
 /// A constant table.
 #[repr(transparent)]
-pub(super) struct Table(pub(super) bindings::proto_ops);
+pub(super) struct ProtoOps(pub(super) bindings::proto_ops);
 
 // SAFETY: The table is never written, and holds functions and the module only.
-unsafe impl Sync for Table {}
+unsafe impl Sync for ProtoOps {}
 
 impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
     /// For the separate family.
-    pub(super) const OWN: Table = Self::table(T::FAMILY);
+    pub(super) const OWN: ProtoOps = Self::table(T::FAMILY);
     /// For AF_INET.
-    pub(super) const INET: Table = Self::table(IpVersion::V4.family());
+    pub(super) const INET: ProtoOps = Self::table(IpVersion::V4.family());
     /// For AF_INET6.
     #[cfg(CONFIG_IPV6)]
-    pub(super) const INET6: Table = Self::table(IpVersion::V6.family());
+    pub(super) const INET6: ProtoOps = Self::table(IpVersion::V6.family());
 
     /// The table of sockets over a version of IP.
-    pub(super) fn inet_table(version: IpVersion) -> &'static Table {
+    pub(super) fn inet_table(version: IpVersion) -> &'static ProtoOps {
         match version {
             #[cfg(CONFIG_IPV6)]
             IpVersion::V6 => const { &Self::INET6 },
@@ -76,8 +76,8 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         }
     }
 
-    const fn table(family: u16) -> Table {
-        Table(bindings::proto_ops {
+    const fn table(family: u16) -> ProtoOps {
+        ProtoOps(bindings::proto_ops {
             family: family as i32,
             owner: (&raw const __this_module).cast_mut().cast(),
             release: Some(Self::release_callback),
@@ -379,7 +379,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         _len: usize,
     ) -> i32 {
         // SAFETY: The kernel passes a message for us alone, with a source of bytes.
-        let mut msg = unsafe { Msg::from_ptr(msg, Direction::Send) };
+        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Send) };
         // SAFETY: The kernel passes a live socket of ours.
         count(unsafe { Self::front(socket).and_then(|this| T::sendmsg(this, &mut msg)) })
     }
@@ -391,7 +391,7 @@ impl<T: StreamSocket, const ULP: bool> ProtoOpsVTable<T, ULP> {
         flags: i32,
     ) -> i32 {
         // SAFETY: The kernel passes a message for us alone, with room for bytes.
-        let mut msg = unsafe { Msg::from_ptr(msg, Direction::Recv) };
+        let mut msg = unsafe { Msg::from_ptr(msg, MsgDirection::Recv) };
         // CAST: flags are a set of bits.
         let flags = flags as u32;
         // SAFETY: The kernel passes a live socket of ours.

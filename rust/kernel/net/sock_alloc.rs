@@ -182,10 +182,10 @@ unsafe fn inherit_memcg(listener: *const bindings::sock, child: *mut bindings::s
 ///
 /// # Invariants
 ///
-/// The socket is attached to no `struct socket`, and this is its only [`Orphan`].
-pub struct Orphan(ARef<Sk>);
+/// The socket is attached to no `struct socket`, and this is its only [`UnattachedSk`].
+pub struct UnattachedSk(ARef<Sk>);
 
-impl Orphan {
+impl UnattachedSk {
     /// A reference to the socket, for work on the connection.
     pub fn sk(&self) -> ARef<Sk> {
         self.0.clone()
@@ -203,7 +203,7 @@ impl Sk {
     /// # Errors
     ///
     /// `ENOBUFS` if out of memory.
-    pub fn new_child(&self) -> Result<Orphan> {
+    pub fn new_child(&self) -> Result<UnattachedSk> {
         let sk = self.as_ptr();
         // SAFETY: The listener is alive.
         let proto = unsafe { (*sk).sk_prot_creator };
@@ -224,6 +224,6 @@ impl Sk {
         };
         child.inherit(self);
         // INVARIANT: The socket is new.
-        Ok(Orphan(child))
+        Ok(UnattachedSk(child))
     }
 }

@@ -27,7 +27,7 @@ use super::{
         SockOptOut, //
     },
     msg::Msg,
-    sock_alloc::Orphan,
+    sock_alloc::UnattachedSk,
     IpVersion,
     Sk,
     SockAddr,
@@ -78,7 +78,7 @@ pub trait StreamSocket: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The call's.
-    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(Orphan, Arc<Self>)>;
+    fn accept(this: ArcBorrow<'_, Self>, flags: i32) -> Result<(UnattachedSk, Arc<Self>)>;
     /// getsockname(2) and, with `peer`, getpeername(2): writes the address, returns its length.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub enum Bounds {
 
 /// A setting.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct SysctlEntry {
     /// The name of its file.
     pub name: &'static CStr,
     /// Its permitted values.
@@ -88,7 +88,7 @@ impl<const N: usize> Directory<N> {
     pub(super) unsafe fn new(
         net: *mut bindings::net,
         path: &'static CStr,
-        entries: &'static [Entry; N],
+        entries: &'static [SysctlEntry; N],
     ) -> Result<Self> {
         let values = Values(core::array::from_fn(|i| AtomicU32::new(entries[i].default)));
         let values = Arc::new(values, GFP_KERNEL)?;
@@ -120,7 +120,7 @@ impl<const N: usize> Directory<N> {
     }
 }
 
-fn describe(entry: &'static Entry, value: &AtomicU32) -> bindings::ctl_table {
+fn describe(entry: &'static SysctlEntry, value: &AtomicU32) -> bindings::ctl_table {
     let mut row = bindings::ctl_table {
         procname: entry.name.as_char_ptr(),
         data: value.as_ptr().cast(),

@@ -21,7 +21,7 @@ use kernel::{
 };
 
 use super::{
-    Endpoint,
+    InetAddr,
     IpVersion,
     Sk,
     SockAddr,
@@ -283,7 +283,7 @@ impl TcpSocket {
     /// # Errors
     ///
     /// TCP's.
-    pub fn local(&self) -> Result<Endpoint> {
+    pub fn local(&self) -> Result<InetAddr> {
         self.endpoint(0)
     }
 
@@ -292,12 +292,12 @@ impl TcpSocket {
     /// # Errors
     ///
     /// `ENOTCONN`.
-    pub fn peer(&self) -> Result<Endpoint> {
+    pub fn peer(&self) -> Result<InetAddr> {
         self.endpoint(1)
     }
 
-    fn endpoint(&self, peer: i32) -> Result<Endpoint> {
-        Endpoint::parse(&self.storage(peer)?)
+    fn endpoint(&self, peer: i32) -> Result<InetAddr> {
+        InetAddr::parse(&self.storage(peer)?)
     }
 
     /// The address that getname gives: 0 for the local one, 1 for the peer's, 2 for the peer's even if there is no

@@ -54,9 +54,9 @@ use crate::{
 mod inherit;
 
 /// The registered ULP.
-pub(super) struct Registered<T>(PhantomData<fn(T)>);
+pub(super) struct UlpEntry<T>(PhantomData<fn(T)>);
 
-impl<T: StreamSocket> Registered<T> {
+impl<T: StreamSocket> UlpEntry<T> {
     /// Registers the ULP. May sleep.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl<T: StreamSocket> Registered<T> {
     }
 }
 
-impl<T> Drop for Registered<T> {
+impl<T> Drop for UlpEntry<T> {
     fn drop(&mut self) {
         // SAFETY: Registered in `new`.
         unsafe { bindings::tcp_unregister_ulp(ULP_OPS.as_ptr()) };

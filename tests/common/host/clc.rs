@@ -9,7 +9,7 @@ use smc_proto::handshake::client::{
 };
 use smc_proto::handshake::select::{
     Address,
-    Path, //
+    Route, //
 };
 use smc_proto::handshake::server::{
     Chosen,
@@ -31,9 +31,9 @@ use smc_proto::lgr::{
 use smc_proto::link::next_number;
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
+    ClcMessage,
     Hostname,
     IpPrefix,
-    Message,
     SmcR, //
 };
 use smc_proto::wire::{
@@ -97,7 +97,7 @@ impl Machine {
         match caps.propose() {
             Ok((proposed, proposal)) => {
                 self.conn(id).stage = Stage::Proposed(proposed);
-                self.send_clc(id, &Message::Proposal(proposal), net);
+                self.send_clc(id, &ClcMessage::Proposal(proposal), net);
             }
             Err(reason) => self.fail(id, reason.into(), net),
         }
@@ -130,7 +130,7 @@ impl Machine {
         };
         let stage = std::mem::replace(&mut conn.stage, Stage::Done);
         conn.deadline = None;
-        let result = match Message::parse(&bytes) {
+        let result = match ClcMessage::parse(&bytes) {
             Ok(message) => {
                 conn.received = Some(version_of(&message));
                 self.on_clc(id, stage, &message, net)
@@ -146,12 +146,12 @@ impl Machine {
         &mut self,
         id: u8,
         stage: Stage,
-        message: &Message<'_>,
+        message: &ClcMessage<'_>,
         net: &mut Wire,
     ) -> Result<(), Failure> {
         match stage {
             Stage::Fresh => match message {
-                Message::Proposal(proposal) => {
+                ClcMessage::Proposal(proposal) => {
                     let config = self.config;
                     let caps = ServerCaps {
                         eids: &config.eids,
@@ -246,7 +246,7 @@ impl Machine {
     }
 
     pub(super) fn send_accept(&mut self, id: u8, chosen: Chosen, net: &mut Wire) {
-        let is_direct = self.config.route == Some(Path::Direct);
+        let is_direct = self.config.route == Some(Route::Direct);
         let conn = &self.conns[&id];
         let new = conn
             .first
@@ -254,7 +254,7 @@ impl Machine {
         let (accepted, accept) = chosen.accept(conn.local.unwrap(), new);
         self.conn(id).stage = Stage::Accepted(accepted);
         self.wait(id, handshake::CLC_WAIT, net);
-        self.send_clc(id, &Message::Accept(accept), net);
+        self.send_clc(id, &ClcMessage::Accept(accept), net);
         self.pump(id, net);
     }
 
@@ -346,7 +346,7 @@ impl Machine {
         let gids = [local.gid];
         let gids = List::new(&gids).unwrap();
         let confirm = accepted.confirm(local, named(b"client"), gids);
-        self.send_clc(id, &Message::Confirm(confirm), net);
+        self.send_clc(id, &ClcMessage::Confirm(confirm), net);
     }
 
     pub(super) fn succeed(&mut self, id: u8) {
@@ -391,7 +391,7 @@ impl Machine {
             let received = self.conns[&id].received;
             let decline = handshake::decline(reason, received, self.config.peer_id);
             self.declined.push(decline);
-            self.send_clc(id, &Message::Decline(decline), net);
+            self.send_clc(id, &ClcMessage::Decline(decline), net);
         }
         let conn = self.conn(id);
         conn.stage = Stage::Done;
@@ -426,7 +426,7 @@ impl Machine {
         net.set_timer(self.side, at, 0);
     }
 
-    pub(super) fn send_clc(&mut self, id: u8, message: &Message<'_>, net: &mut Wire) {
+    pub(super) fn send_clc(&mut self, id: u8, message: &ClcMessage<'_>, net: &mut Wire) {
         let mut buf = [0; smc_proto::wire::clc::MAX_LEN];
         let mut bytes = message.emit(&mut buf).expect("it fits").to_vec();
         (self.config.mangle_clc)(&mut bytes);
@@ -441,11 +441,11 @@ fn named(name: &[u8]) -> OwnInfo {
     }
 }
 
-fn version_of(message: &Message<'_>) -> Version {
+fn version_of(message: &ClcMessage<'_>) -> Version {
     match message {
-        Message::Proposal(message) => message.version(),
-        Message::Accept(message) => message.mode.version(),
-        Message::Confirm(message) => message.mode.version(),
-        Message::Decline(_) => Version::V1,
+        ClcMessage::Proposal(message) => message.version(),
+        ClcMessage::Accept(message) => message.mode.version(),
+        ClcMessage::Confirm(message) => message.mode.version(),
+        ClcMessage::Decline(_) => Version::V1,
     }
 }

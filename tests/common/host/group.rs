@@ -18,10 +18,10 @@ use smc_proto::id::{
     RmbeIndex, //
 };
 use smc_proto::lgr::find::LinkEnds;
-use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
     token,
-    Candidate,
+    LgrView,
     LinkEnd,
     LinkIdx,
     LinkMap,
@@ -30,8 +30,8 @@ use smc_proto::lgr::{
     Rtokens, //
 };
 use smc_proto::link::{
-    Event as LinkEvent,
-    State as LinkState, //
+    LinkEvent,
+    LinkState, //
 };
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::Announcement;
@@ -108,7 +108,7 @@ impl Machine {
                 peer_mac: Mac::NONE,
             }),
             channel,
-            rows: vec![Row::EMPTY; self.config.rows],
+            rows: vec![RtokenEntry::EMPTY; self.config.rows],
             limits,
             is_alive: true,
             owner: None,
@@ -210,7 +210,7 @@ impl Machine {
         group.link = Some(link);
         let actions = group
             .llc
-            .begin_first_contact(link, first_contact::Peer::Same(grace), net.now())
+            .begin_first_contact(link, first_contact::PeerModule::Same(grace), net.now())
             .expect("the group is new");
         self.act(g, actions, net);
     }
@@ -414,7 +414,7 @@ impl Machine {
         if !self.groups[g].is_alive {
             return;
         }
-        let message = llc::Message {
+        let message = llc::LlcMessage {
             version: match self.groups[g].end().peer_gid.ipv4() {
                 Some(_) => Version::V2,
                 None => Version::V1,
@@ -469,7 +469,7 @@ impl Machine {
         }
     }
 
-    pub fn send_llc(&mut self, g: usize, message: &llc::Message<'_>, net: &mut Wire) {
+    pub fn send_llc(&mut self, g: usize, message: &llc::LlcMessage<'_>, net: &mut Wire) {
         let mut buf = [0; llc::MAX_LEN];
         let emitted = message.emit(PeerOrder::Linux, &mut buf);
         let mut bytes = emitted.expect("it fits").to_vec();
@@ -490,9 +490,9 @@ impl Group {
         self.ends[LinkIdx::FIRST].as_mut().expect("it has a link")
     }
 
-    pub(super) fn candidate(&self, side: Side) -> Candidate<'_> {
+    pub(super) fn candidate(&self, side: Side) -> LgrView<'_> {
         assert_eq!(self.role == Role::Client, side == Side::Client);
-        Candidate {
+        LgrView {
             role: self.role,
             peer: self.peer,
             vlan: 0,

@@ -9,12 +9,12 @@ use smc_proto::id::{
     RemoteAddr,
     Rkey, //
 };
-use smc_proto::lgr::rtoken::Row;
+use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
-    Ends,
+    ActiveLinks,
     LinkIdx,
     LinkMap,
-    Links,
+    LinkPorts,
     Port,
     Role,
     Rtoken, //
@@ -60,7 +60,7 @@ pub struct Machine {
     pub llc: Llc,
     pub version: Version,
     pub links: LinkMap<Option<Link>>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<RtokenEntry>,
     /// Our buffers that the peer knows.
     pub rmbs: Vec<u32>,
     pub(super) announcing: Option<u32>,
@@ -127,7 +127,7 @@ impl Machine {
             }),
             version,
             links,
-            rows: vec![Row::EMPTY; 64],
+            rows: vec![RtokenEntry::EMPTY; 64],
             rmbs: Vec::new(),
             announcing: None,
             next_rmb: 1 + 1000 * side.index() as u32,
@@ -151,10 +151,10 @@ impl Machine {
             })
     }
 
-    pub fn ends(&self) -> Links {
+    pub fn ends(&self) -> ActiveLinks {
         self.links.map(|link| {
             let link = link.filter(|link| link.is_active)?;
-            Some(Ends {
+            Some(LinkPorts {
                 local: link.port,
                 peer: link.peer,
             })

@@ -10,7 +10,7 @@ use smc_proto::id::{
 };
 use smc_proto::lgr::redundancy::{
     self,
-    Occasion, //
+    AddLinkTrigger, //
 };
 use smc_proto::lgr::{
     LinkIdx,
@@ -80,8 +80,8 @@ impl World {
         let which = redundancy::answer(&machine.ends(), MAX_LINKS, peer, unused.is_some());
         let here = machine.links[on].map(|link| link.port);
         let port = match which {
-            Ok(redundancy::Which::Unused) if !fails => unused,
-            Ok(redundancy::Which::Same) if !fails => here,
+            Ok(redundancy::PortChoice::Unused) if !fails => unused,
+            Ok(redundancy::PortChoice::Same) if !fails => here,
             _ => None,
         };
         let Some(port) = port else {
@@ -120,7 +120,7 @@ impl World {
     }
 
     /// The server offers a link if one is of use.
-    pub(super) fn offer(&mut self, why: Occasion) {
+    pub(super) fn offer(&mut self, why: AddLinkTrigger) {
         let side = Side::Server;
         let is_held = self.machine(side).llc.hold_to_add(why);
         if !is_held || self.begin_offer(why).is_some() {
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Begins to offer a link; `None` if there is none to offer. The flow is held.
-    fn begin_offer(&mut self, why: Occasion) -> Option<()> {
+    fn begin_offer(&mut self, why: AddLinkTrigger) -> Option<()> {
         let now = self.net.now();
         let side = Side::Server;
         let machine = self.machine(side);
@@ -143,8 +143,8 @@ impl World {
         let port_of = |idx: LinkIdx| machine.links[idx].map(|link| link.port);
         let unused = machine.unused_port();
         let port = match redundancy::offer(&machine.ends(), MAX_LINKS, unused.is_some(), why)? {
-            redundancy::Which::Unused => unused,
-            redundancy::Which::Same => port_of(*active.first()?),
+            redundancy::PortChoice::Unused => unused,
+            redundancy::PortChoice::Same => port_of(*active.first()?),
         };
         let beside = |idx: &&LinkIdx| port_of(**idx) != port;
         let on = *active.iter().find(beside).or(active.first())?;

@@ -32,7 +32,7 @@ impl TransportSetup for Roce {
         let port = link.port();
         resources.qp.to_rtr(&RtrAttr {
             port: port.port,
-            path_mtu: ib::Mtu::from_code(peer.mtu.code()).ok_or(EINVAL)?,
+            path_mtu: ib::IbMtu::from_code(peer.mtu.code()).ok_or(EINVAL)?,
             dest_qpn: peer.qp.get(),
             rq_psn: peer.psn.get(),
             dgid: peer.gid.0,

@@ -21,7 +21,7 @@ use crate::lgr::LinkIdx;
 
 /// The peer's write position at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u64);
+pub struct ProdPosition(u64);
 
 /// The index of a link, and the bytes that it delivered.
 type Part = (LinkIdx, Chunks);
@@ -81,9 +81,9 @@ impl Arrivals {
         core::mem::take(&mut self.held).map(|held| {
             let (idx, prod) = held?;
             self.newest = Some(idx);
-            let to = Place(stream.recv.check_prod(prod).ok()??);
+            let to = ProdPosition(stream.recv.check_prod(prod).ok()??);
             let chunks = stream.between(from, to);
-            from = Place(from.0.max(to.0));
+            from = ProdPosition(from.0.max(to.0));
             Some((idx, chunks))
         })
     }
@@ -91,16 +91,16 @@ impl Arrivals {
 
 impl Stream {
     /// The peer's write position, as announced by its messages.
-    pub const fn arrived(&self) -> Place {
-        Place(self.recv.received())
+    pub const fn arrived(&self) -> ProdPosition {
+        ProdPosition(self.recv.received())
     }
 
     /// Returns where in our RMBE the bytes written since `before` are.
-    pub fn arrived_since(&self, before: Place) -> Chunks {
+    pub fn arrived_since(&self, before: ProdPosition) -> Chunks {
         self.between(before, self.arrived())
     }
 
-    fn between(&self, from: Place, to: Place) -> Chunks {
+    fn between(&self, from: ProdPosition, to: ProdPosition) -> Chunks {
         let len = to.0.saturating_sub(from.0);
         self.recv
             .ring()

@@ -17,11 +17,11 @@ use crate::conn::{
 
 /// The CDC messages of one connection that wait for a flush of the CQs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CdcHold(Option<Held>);
+pub struct CdcHold(Option<HeldCdc>);
 
 /// The messages held.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldCdc {
     /// The first message held, usually a validation.
     first: Cdc,
     /// The newest message after it with an urgent byte that more data follow.
@@ -61,7 +61,7 @@ impl CdcHold {
         }
         match &mut self.0 {
             None if (needs_flush && !is_stale) || (is_validation && stream.is_missing(cdc.seq)) => {
-                self.0 = Some(Held {
+                self.0 = Some(HeldCdc {
                     first: *cdc,
                     urgent: None,
                     newest: None,
@@ -101,7 +101,7 @@ impl CdcHold {
     }
 }
 
-impl Held {
+impl HeldCdc {
     fn keep(&mut self, mut cdc: Cdc) {
         if let Some(older) = self.newest {
             if is_before(cdc.seq, older.seq) {

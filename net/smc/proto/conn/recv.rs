@@ -42,7 +42,7 @@ pub(super) enum ConsHold {
 
 /// Ring and read position of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Receiver {
+pub(super) struct RecvState {
     ring: Ring,
     received: u64,
     consumed: u64,
@@ -79,7 +79,7 @@ pub(super) struct ConsUpdate {
     pub(super) at_mark: bool,
 }
 
-impl Receiver {
+impl RecvState {
     /// The C module's least step of a consumer update: half of `SOCK_MIN_SNDBUF`.
     const LEAST_UPDATE: u32 = 2304;
 

@@ -37,7 +37,7 @@ enum Urgent {
 
 /// Send space and window of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
+pub(super) struct SendState {
     /// End of the data copied from the application.
     prepared: u64,
     /// End of the data posted as RDMA writes.
@@ -61,7 +61,7 @@ pub(super) struct Sender {
     filling: bool,
 }
 
-impl Sender {
+impl SendState {
     pub(super) const fn new() -> Self {
         Self {
             prepared: 0,

@@ -28,20 +28,20 @@ use crate::id::{
     PeerId, //
 };
 use crate::lgr::{
+    LgrKey,
     Role,
-    TcpEnds,
-    Wanted, //
+    TcpEnds, //
 };
 use crate::link::Transport;
 use crate::reason::Reason;
 use crate::wire::clc::{
     Accept,
+    ClcMessage,
     Confirm,
     Endpoint,
-    FirstContact,
+    FirstContactExt,
     IpPrefix,
     Limits,
-    Message,
     Mode,
     Proposal,
     ProposedModes,
@@ -72,7 +72,7 @@ pub struct ClientCaps<'a> {
     /// The port for version 2, if there is one and the TCP connection is over IPv4.
     pub v2: Option<V2Port>,
     /// The parameters of iWARP, if there is such a port at the TCP connection's own address.
-    pub iwarp: Option<Iwarp>,
+    pub iwarp: Option<IwarpParams>,
     /// The subnets of the TCP connection's interface; `None` if it has none, which rules out
     /// version 1.
     pub prefix: Option<IpPrefix<'a>>,
@@ -103,7 +103,7 @@ pub struct V2Port {
 
 /// The parameters of a link over iWARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Iwarp {
+pub struct IwarpParams {
     /// Drawn for this handshake.
     pub nonce: Nonce,
     /// Our end: the name of our TCP address.
@@ -179,7 +179,7 @@ impl<'a> ClientCaps<'a> {
 pub struct Proposed<'a> {
     has_v1: bool,
     has_v2: bool,
-    iwarp: Option<Iwarp>,
+    iwarp: Option<IwarpParams>,
     eids: List<'a, Eid, 8>,
     limits: Limits,
 }
@@ -190,9 +190,9 @@ impl Proposed<'_> {
     /// # Errors
     ///
     /// [`Failure`] if the server declined, or chose what was not offered.
-    pub fn on_message(self, message: &Message<'_>) -> Result<Accepted, Failure> {
+    pub fn on_message(self, message: &ClcMessage<'_>) -> Result<Accepted, Failure> {
         match message {
-            Message::Accept(accept) => Ok(self.on_accept(accept)?),
+            ClcMessage::Accept(accept) => Ok(self.on_accept(accept)?),
             other => Err(Failure::not_awaited(other)),
         }
     }
@@ -204,7 +204,7 @@ impl Proposed<'_> {
         let (eid, first) = match accept.mode {
             Mode::V1 { first_contact } if self.has_v1 => {
                 let new = NewLgr::v1(Role::Client, server.peer_id);
-                (None, first_contact.then_some(First::v1(new)))
+                (None, first_contact.then_some(FirstAccept::v1(new)))
             }
             Mode::V2 { eid, first_contact } if self.has_v2 || self.iwarp.is_some() => {
                 if !self.eids.contains(&eid) {
@@ -222,10 +222,10 @@ impl Proposed<'_> {
         &self,
         server: &SmcR,
         eid: Eid,
-        first: &FirstContact,
-    ) -> Result<First, PeerError> {
+        first: &FirstContactExt,
+    ) -> Result<FirstAccept, PeerError> {
         let iwarp = self.iwarp_for(server, first)?;
-        Ok(First {
+        Ok(FirstAccept {
             new: NewLgr::of_server(server.peer_id, eid, first, self.limits)?,
             peer: Some(PeerInfo::of(first, iwarp.is_some())),
             iwarp,
@@ -235,7 +235,11 @@ impl Proposed<'_> {
     /// What carries the first link of a group: the form of the server's GID and its options show it. An iWARP
     /// endpoint is accepted at the address of the TCP connection only. A group that is reused has the link that the
     /// server names, or has not.
-    fn iwarp_for(&self, server: &SmcR, first: &FirstContact) -> Result<Option<Iwarp>, PeerError> {
+    fn iwarp_for(
+        &self,
+        server: &SmcR,
+        first: &FirstContactExt,
+    ) -> Result<Option<IwarpParams>, PeerError> {
         // The port is 0 where the server cannot accept a connection.
         let is_chosen = match first.vendor() {
             Vendor::Iwarp { port } => port == 0 || port >= IwListenAddr::FIRST_PORT,
@@ -251,15 +255,15 @@ impl Proposed<'_> {
 
 /// A link group begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct First {
+struct FirstAccept {
     new: NewLgr,
     /// The server's first contact extension, in version 2.
     peer: Option<PeerInfo>,
     /// The parameters of the first link, if it is over iWARP.
-    iwarp: Option<Iwarp>,
+    iwarp: Option<IwarpParams>,
 }
 
-impl First {
+impl FirstAccept {
     const fn v1(new: NewLgr) -> Self {
         Self {
             new,
@@ -274,7 +278,7 @@ impl First {
 pub struct Accepted {
     server: SmcR,
     eid: Option<Eid>,
-    first: Option<First>,
+    first: Option<FirstAccept>,
 }
 
 impl Accepted {
@@ -305,7 +309,7 @@ impl Accepted {
     }
 
     /// The parameters of the link, if it is the first of a group, over iWARP.
-    pub fn iwarp(&self) -> Option<Iwarp> {
+    pub fn iwarp(&self) -> Option<IwarpParams> {
         self.first.and_then(|first| first.iwarp)
     }
 
@@ -324,8 +328,8 @@ impl Accepted {
 
     /// What to look for among the link groups that exist, if one is to be reused by the TCP connection with
     /// these `ends`.
-    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> Wanted {
-        Wanted {
+    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> LgrKey {
+        LgrKey {
             peer: self.server.peer_id,
             peer_gid: self.server.gid,
             peer_mac: (self.version() == Version::V1).then_some(self.server.mac),

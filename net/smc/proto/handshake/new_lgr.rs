@@ -5,7 +5,7 @@
 
 use super::select::{
     self,
-    Path, //
+    Route, //
 };
 use super::{
     DEFAULT_LIMITS,
@@ -23,7 +23,7 @@ use crate::id::{
 use crate::lgr::Role;
 use crate::reason::Reason;
 use crate::wire::clc::{
-    FirstContact,
+    FirstContactExt,
     Hostname,
     Limits,
     Mode,
@@ -93,7 +93,7 @@ impl NewLgr {
     pub(super) fn of_server(
         peer: PeerId,
         eid: Eid,
-        first: &FirstContact,
+        first: &FirstContactExt,
         offered: Limits,
     ) -> Result<Self, PeerError> {
         if first.release > RELEASE {
@@ -122,18 +122,18 @@ impl NewLgr {
     /// # Errors
     ///
     /// [`Reason::NoRoute`], [`Reason::NoIndirect`].
-    pub fn path(&self, route: impl FnOnce() -> Option<Path>) -> Result<Path, Reason> {
+    pub fn path(&self, route: impl FnOnce() -> Option<Route>) -> Result<Route, Reason> {
         select::path(self.is_direct, route)
     }
 
     /// Makes the first contact extension. Release 0 has no limits and no vendor's options, and sends zeros.
-    pub(super) fn extension(&self, own: OwnInfo) -> FirstContact {
+    pub(super) fn extension(&self, own: OwnInfo) -> FirstContactExt {
         let vendor = match own.listener {
             Some(port) => Vendor::Iwarp { port },
             None => Vendor::AnyLink,
         };
         let has_limits = self.release >= Release::R1;
-        FirstContact {
+        FirstContactExt {
             direct: self.is_direct,
             os: OsType::LINUX,
             release: self.release,
@@ -153,7 +153,7 @@ impl NewLgr {
     /// # Errors
     ///
     /// [`PeerMisbehaved`] names what differs.
-    pub(super) fn check_repeated(&self, repeated: &FirstContact) -> Result<(), PeerMisbehaved> {
+    pub(super) fn check_repeated(&self, repeated: &FirstContactExt) -> Result<(), PeerMisbehaved> {
         if repeated.release != self.release {
             return Err(PeerMisbehaved::ReleaseChanged);
         }
@@ -172,7 +172,7 @@ impl NewLgr {
 
 impl PeerInfo {
     /// Takes what is needed of the first contact extension, for a link over iWARP or not.
-    pub(super) fn of(first: &FirstContact, is_iwarp: bool) -> Self {
+    pub(super) fn of(first: &FirstContactExt, is_iwarp: bool) -> Self {
         Self {
             os: first.os,
             hostname: first.hostname,
@@ -231,7 +231,7 @@ mod tests {
         let ours = |release| new(release, 255, 2).extension(OWN);
         assert_eq!(ours(Release::R1).vendor(), Vendor::AnyLink);
         assert_eq!(ours(Release::R0).vendor_options, 0);
-        let early = FirstContact {
+        let early = FirstContactExt {
             vendor_options: Vendor::AnyLink.options(),
             ..ours(Release::R0)
         };

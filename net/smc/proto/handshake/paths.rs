@@ -45,7 +45,7 @@ pub enum Verdict {
 
 /// What is remembered of a path.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct PathRecord {
     path: Path,
     avoided_until: Instant,
     avoids: Duration,
@@ -54,17 +54,17 @@ pub struct Entry {
 }
 
 /// Room for what is remembered of one path.
-pub type Place = Option<Entry>;
+pub type PathEntry = Option<PathRecord>;
 
 /// The paths that failed.
 #[derive(Debug)]
-pub struct Paths<'a> {
-    places: &'a mut [Place],
+pub struct PathTable<'a> {
+    places: &'a mut [PathEntry],
 }
 
-impl<'a> Paths<'a> {
+impl<'a> PathTable<'a> {
     /// Those in `places`, of which the caller has as many as are to be remembered.
-    pub fn new(places: &'a mut [Place]) -> Self {
+    pub fn new(places: &'a mut [PathEntry]) -> Self {
         Self { places }
     }
 
@@ -91,7 +91,7 @@ impl<'a> Paths<'a> {
 
     /// The path failed: it is avoided for a time from `now` on.
     pub fn failed(&mut self, path: &Path, generation: u32, avoids: Duration, now: Instant) {
-        let entry = Entry {
+        let entry = PathRecord {
             path: *path,
             avoided_until: now.saturating_add(avoids),
             avoids,
@@ -102,7 +102,7 @@ impl<'a> Paths<'a> {
         let place = match is_known {
             true => self.place(path),
             false => {
-                let last_used = |place: &&mut Place| place.map(|entry| entry.last_used);
+                let last_used = |place: &&mut PathEntry| place.map(|entry| entry.last_used);
                 self.places.iter_mut().min_by_key(last_used)
             }
         };
@@ -118,8 +118,8 @@ impl<'a> Paths<'a> {
         }
     }
 
-    fn place(&mut self, path: &Path) -> Option<&mut Place> {
-        let is_it = |place: &&mut Place| place.is_some_and(|entry| entry.path == *path);
+    fn place(&mut self, path: &Path) -> Option<&mut PathEntry> {
+        let is_it = |place: &&mut PathEntry| place.is_some_and(|entry| entry.path == *path);
         self.places.iter_mut().find(is_it)
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_path_that_failed_is_avoided_and_then_tried_by_one() {
         let mut places = [None; MAX];
-        let mut paths = Paths::new(&mut places);
+        let mut paths = PathTable::new(&mut places);
         assert_eq!(paths.check(&path(1), 0, at(0)), Verdict::Usable);
         paths.failed(&path(1), 0, SERVER_AVOIDS, at(0));
         assert_eq!(paths.check(&path(1), 0, at(29)), Verdict::Avoided);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_change_of_ports_clears_it() {
         let mut places = [None; MAX];
-        let mut paths = Paths::new(&mut places);
+        let mut paths = PathTable::new(&mut places);
         paths.failed(&path(1), 7, CLIENT_AVOIDS, at(0));
         assert_eq!(paths.check(&path(1), 8, at(1)), Verdict::Usable);
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_one_that_was_asked_for_longest_ago_makes_room() {
         let mut places = [None; MAX];
-        let mut paths = Paths::new(&mut places);
+        let mut paths = PathTable::new(&mut places);
         for number in 0..MAX as u8 {
             paths.failed(&path(number), 0, CLIENT_AVOIDS, at(number.into()));
         }

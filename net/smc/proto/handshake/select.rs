@@ -107,7 +107,7 @@ pub fn check_limits(chosen: Limits, offered: Limits) -> Result<Limits, PeerIncom
 
 /// How packets of a link in version 2 reach the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum Route {
     /// Within the subnet, to the Ethernet address of the peer's port.
     Direct,
     /// Through a gateway, to the Ethernet address of the next hop.
@@ -122,14 +122,14 @@ pub enum Path {
 /// # Errors
 ///
 /// [`Reason::NoRoute`] and [`Reason::NoIndirect`].
-pub fn path(is_direct: bool, route: impl FnOnce() -> Option<Path>) -> Result<Path, Reason> {
+pub fn path(is_direct: bool, route: impl FnOnce() -> Option<Route>) -> Result<Route, Reason> {
     if is_direct {
-        return Ok(Path::Direct);
+        return Ok(Route::Direct);
     }
     match route() {
         None => Err(Reason::NoRoute),
-        Some(Path::Direct) => Err(Reason::NoIndirect),
-        Some(Path::Gateway) => Ok(Path::Gateway),
+        Some(Route::Direct) => Err(Reason::NoIndirect),
+        Some(Route::Gateway) => Ok(Route::Gateway),
     }
 }
 
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn a_detour_that_only_the_server_sees_is_declined() {
-        assert_eq!(path(true, || None), Ok(Path::Direct));
+        assert_eq!(path(true, || None), Ok(Route::Direct));
         assert_eq!(path(false, || None), Err(Reason::NoRoute));
-        assert_eq!(path(false, || Some(Path::Direct)), Err(Reason::NoIndirect));
-        assert_eq!(path(false, || Some(Path::Gateway)), Ok(Path::Gateway));
+        assert_eq!(path(false, || Some(Route::Direct)), Err(Reason::NoIndirect));
+        assert_eq!(path(false, || Some(Route::Gateway)), Ok(Route::Gateway));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`Accepted`] → [`Confirmed`].
+//! The listening side of the handshake: [`ServerCaps`] → [`Chosen`] → [`AcceptSent`] → [`Confirmed`].
 //!
 //! A PROPOSAL has up to three candidates: version 2 over RoCE, the same over iWARP, and version 1. Whether
 //! one works shows only when a port was found, a link group joined and a buffer registered, so the
@@ -34,20 +34,20 @@ use crate::id::{
     Mtu, //
 };
 use crate::lgr::{
+    LgrKey,
     LinkEnd,
     Role,
-    TcpEnds,
-    Wanted, //
+    TcpEnds, //
 };
 use crate::link::Transport;
 use crate::reason::Reason;
 use crate::wire::clc::{
     Accept,
+    ClcMessage,
     Confirm,
     Endpoint,
     IpPrefix,
     Limits,
-    Message,
     Mode,
     Proposal,
     Release,
@@ -268,8 +268,8 @@ impl Chosen {
 
     /// What to look for among the link groups that exist, for the TCP connection with these `ends`. If none
     /// matches, one begins.
-    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> Wanted {
-        Wanted {
+    pub fn wanted(&self, vlan: u16, ends: TcpEnds) -> LgrKey {
+        LgrKey {
             peer: self.rest.peer,
             peer_gid: self.peer_gid(),
             peer_mac: (self.version() == Version::V1).then_some(self.rest.mac),
@@ -303,8 +303,8 @@ impl Chosen {
     }
 
     /// Makes the ACCEPT. `local` is our end; `new` describes the link group if one begins.
-    pub fn accept(self, local: SmcR, new: Option<(NewLgr, OwnInfo)>) -> (Accepted, Accept) {
-        let accepted = Accepted {
+    pub fn accept(self, local: SmcR, new: Option<(NewLgr, OwnInfo)>) -> (AcceptSent, Accept) {
+        let accepted = AcceptSent {
             version: self.version(),
             new: new.map(|(new, _)| new),
             iwarp: match (&new, self.transport()) {
@@ -323,7 +323,7 @@ impl Chosen {
 
 /// The ACCEPT is out; the CONFIRM is awaited for [`super::CLC_WAIT`].
 #[derive(Clone, Copy, Debug)]
-pub struct Accepted {
+pub struct AcceptSent {
     version: Version,
     /// What is agreed on, if a link group begins.
     new: Option<NewLgr>,
@@ -332,15 +332,15 @@ pub struct Accepted {
     mtu: Mtu,
 }
 
-impl Accepted {
+impl AcceptSent {
     /// Takes the client's answer.
     ///
     /// # Errors
     ///
     /// [`Failure`] if the client declined, or confirmed something else.
-    pub fn on_message(self, message: &Message<'_>) -> Result<Confirmed, Failure> {
+    pub fn on_message(self, message: &ClcMessage<'_>) -> Result<Confirmed, Failure> {
         match message {
-            Message::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
+            ClcMessage::Confirm(confirm) => Ok(self.on_confirm(confirm)?),
             other => Err(Failure::not_awaited(other)),
         }
     }

@@ -11,7 +11,7 @@ use crate::wire::llc::{
 
 /// Why a link group ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TerminateReason {
     /// Unused for its idle time.
     Idle,
     /// Module unload or system shutdown.
@@ -24,7 +24,7 @@ pub enum End {
     ByPeer(DeleteReason),
 }
 
-impl End {
+impl TerminateReason {
     /// Returns the DELETE LINK for all links to send to the peer. `None` if none is needed: a client requests the
     /// deletion and the server performs it; the server's request is not answered.
     ///
@@ -53,10 +53,10 @@ mod tests {
     #[test]
     fn only_an_idle_group_ends_in_order() {
         for (why, orderly, reason) in [
-            (End::Idle, true, DeleteReason::PROGRAM),
-            (End::Shutdown, false, DeleteReason::OPERATOR),
-            (End::LinkLost, false, DeleteReason::LOST_PATH),
-            (End::OutOfSync, false, DeleteReason::PROGRAM),
+            (TerminateReason::Idle, true, DeleteReason::PROGRAM),
+            (TerminateReason::Shutdown, false, DeleteReason::OPERATOR),
+            (TerminateReason::LinkLost, false, DeleteReason::LOST_PATH),
+            (TerminateReason::OutOfSync, false, DeleteReason::PROGRAM),
         ] {
             for role in [Role::Client, Role::Server] {
                 let what = why.delete_all(role).unwrap();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_the_client_asks_for_the_server_does() {
-        let asked = End::ByPeer(DeleteReason(7));
+        let asked = TerminateReason::ByPeer(DeleteReason(7));
         assert_eq!(asked.delete_all(Role::Client), None);
         let done = asked.delete_all(Role::Server).unwrap();
         assert_eq!((done.orderly, done.reason), (true, DeleteReason(7)));

@@ -40,7 +40,7 @@ impl TcpEnds {
 
 /// Properties of the link group that a handshake requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LgrKey {
     /// The peer's system identifier.
     pub peer: PeerId,
     /// The peer's port: from the PROPOSAL at the server, from the ACCEPT at the client.
@@ -55,7 +55,7 @@ pub struct Wanted {
     pub ends: TcpEnds,
 }
 
-impl Wanted {
+impl LgrKey {
     /// Returns our role in the link group.
     pub const fn role(&self) -> Role {
         match self.peer_qp {
@@ -67,7 +67,7 @@ impl Wanted {
 
 /// The properties of a link group that the choice depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct LgrView<'a> {
     /// Our role in it.
     pub role: Role,
     /// The peer's system identifier.
@@ -89,7 +89,7 @@ pub type LinkEnds = LinkMap<Option<LinkEnd>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEnd {
     /// State of the link.
-    pub state: link::State,
+    pub state: link::LinkState,
     /// Whether the namespace of the new connection may use the link's device.
     pub is_visible: bool,
     /// The peer's queue pair.
@@ -102,7 +102,7 @@ pub struct LinkEnd {
 
 impl LinkEnd {
     /// Returns true if the handshake names this end, whatever the link's state.
-    pub fn is_named_by(&self, wanted: &Wanted) -> bool {
+    pub fn is_named_by(&self, wanted: &LgrKey) -> bool {
         wanted.peer_qp.is_none_or(|qp| qp == self.peer_qp)
             && wanted.peer_gid == self.peer_gid
             && wanted.peer_mac.is_none_or(|mac| mac == self.peer_mac)
@@ -115,19 +115,19 @@ impl LinkEnd {
     }
 }
 
-impl Candidate<'_> {
+impl LgrView<'_> {
     /// Returns true if the new connection uses this group.
     ///
     /// The client does not check for room: the server has done so. An active link whose device the namespace may not
     /// use excludes the group, unless an earlier link matched.
-    pub fn matches(&self, wanted: &Wanted) -> bool {
+    pub fn matches(&self, wanted: &LgrKey) -> bool {
         self.is_meant(wanted) && wanted.ends.may_join(self.role, &self.ends)
     }
 
     /// Returns true if the handshake names this group, whether or not the connection may use it. If it may not, a
     /// client declines with [`crate::reason::Reason::NoServerLink`]: out of sync would end the group of its other
     /// users.
-    pub fn is_meant(&self, wanted: &Wanted) -> bool {
+    pub fn is_meant(&self, wanted: &LgrKey) -> bool {
         self.role == wanted.role()
             && self.peer == wanted.peer
             && self.vlan == wanted.vlan
@@ -135,7 +135,7 @@ impl Candidate<'_> {
             && self.has_link(wanted)
     }
 
-    fn has_link(&self, wanted: &Wanted) -> bool {
+    fn has_link(&self, wanted: &LgrKey) -> bool {
         let links = self.links.iter().flatten();
         links
             .filter(|link| link.state.is_active())
@@ -146,7 +146,7 @@ impl Candidate<'_> {
 
 /// Returns the index of the link that the server named, for a client that reuses the group; `None` means
 /// [`crate::reason::Reason::NoServerLink`].
-pub fn named_link(links: &LinkEnds, wanted: &Wanted) -> Option<LinkIdx> {
+pub fn named_link(links: &LinkEnds, wanted: &LgrKey) -> Option<LinkIdx> {
     let is_it = |link: &LinkEnd| link.state.is_active() && link.is_named_by(wanted);
     links.position(|link| link.as_ref().is_some_and(is_it))
 }
@@ -159,7 +159,7 @@ mod tests {
 
     fn end(qp: u32) -> LinkEnd {
         LinkEnd {
-            state: link::State::Active,
+            state: link::LinkState::Active,
             is_visible: true,
             peer_qp: QpNum::from_low_bits(qp),
             peer_gid: Gid([7; 16]),
@@ -185,8 +185,8 @@ mod tests {
         links
     }
 
-    fn group(role: Role, links: &LinkEnds) -> Candidate<'_> {
-        Candidate {
+    fn group(role: Role, links: &LinkEnds) -> LgrView<'_> {
+        LgrView {
             role,
             peer: PEER,
             vlan: 5,
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    fn wanted(qp: Option<u32>) -> Wanted {
-        Wanted {
+    fn wanted(qp: Option<u32>) -> LgrKey {
+        LgrKey {
             peer: PEER,
             peer_gid: Gid([7; 16]),
             peer_mac: Some(Mac([2, 0, 0, 0, 0, 9])),
@@ -213,7 +213,7 @@ mod tests {
         let server = group(Role::Server, &links);
         assert!(server.matches(&wanted(None)));
 
-        let spoil: [fn(&mut Candidate<'_>, &mut Wanted); 6] = [
+        let spoil: [fn(&mut LgrView<'_>, &mut LgrKey); 6] = [
             |g, _| g.role = Role::Client,
             |_, w| w.peer = PeerId::NONE,
             |_, w| w.vlan = 0,
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn version_2_ignores_the_ethernet_address() {
         let links = links(&[end(1)]);
-        let w = Wanted {
+        let w = LgrKey {
             peer_mac: None,
             ..wanted(None)
         };
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn only_active_links_count() {
-        for state in link::State::ALL {
+        for state in link::LinkState::ALL {
             let links = links(&[LinkEnd { state, ..end(1) }]);
             let matches = group(Role::Client, &links).matches(&wanted(Some(1)));
-            assert_eq!(matches, state == link::State::Active);
+            assert_eq!(matches, state == link::LinkState::Active);
         }
     }
 

@@ -9,7 +9,7 @@
 //! each get eight links.
 
 use super::{
-    Kind,
+    LgrType,
     LinkIdx,
     LinkMap,
     LINK_SLOTS, //
@@ -31,7 +31,7 @@ pub struct Port {
 
 /// The two ports of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct LinkPorts {
     /// Ours.
     pub local: Port,
     /// The peer's.
@@ -39,20 +39,20 @@ pub struct Ends {
 }
 
 /// The active links of a group, by index.
-pub type Links = LinkMap<Option<Ends>>;
+pub type ActiveLinks = LinkMap<Option<LinkPorts>>;
 
 /// Our port for a new link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum PortChoice {
     /// One that no link of the group uses.
     Unused,
     /// That of the link which the LLC flow uses.
     Same,
 }
 
-impl Kind {
+impl LgrType {
     /// Returns the kind of a group with these active links.
-    pub fn of(links: &Links) -> Self {
+    pub fn of(links: &ActiveLinks) -> Self {
         let mut all = links.iter().flatten();
         let Some(first) = all.next() else {
             return Self::None;
@@ -72,29 +72,29 @@ impl Kind {
 
 /// Returns true if another link may be added. An asymmetric link may exceed the limit briefly: it is deleted when the
 /// link that replaces it is active.
-pub fn has_room(links: &Links, max_links: u8) -> bool {
+pub fn has_room(links: &ActiveLinks, max_links: u8) -> bool {
     let count = links.iter().flatten().count();
     let limit = usize::from(max_links).min(LINK_SLOTS);
-    match Kind::of(links) {
-        Kind::None => false,
-        Kind::Single | Kind::Symmetric => count < limit,
-        Kind::AsymmetricPeer | Kind::AsymmetricLocal => count <= limit && count < LINK_SLOTS,
+    match LgrType::of(links) {
+        LgrType::None => false,
+        LgrType::Single | LgrType::Symmetric => count < limit,
+        LgrType::AsymmetricPeer | LgrType::AsymmetricLocal => count <= limit && count < LINK_SLOTS,
     }
 }
 
 /// Returns true if a port of ours that became active calls for another link. Not if the peer has one port only.
-pub fn wants_link(links: &Links, max_links: u8) -> bool {
-    Kind::of(links) != Kind::AsymmetricPeer && has_room(links, max_links)
+pub fn wants_link(links: &ActiveLinks, max_links: u8) -> bool {
+    LgrType::of(links) != LgrType::AsymmetricPeer && has_room(links, max_links)
 }
 
 /// Returns true if any link uses this port of ours.
-pub fn uses_local(links: &Links, port: Port) -> bool {
+pub fn uses_local(links: &ActiveLinks, port: Port) -> bool {
     links.iter().flatten().any(|link| link.local == port)
 }
 
 /// Why the server considers another link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
+pub enum AddLinkTrigger {
     /// The group got its first link, a port became active, or a link was lost.
     OwnPort,
     /// The client has announced a port for it.
@@ -105,15 +105,20 @@ pub enum Occasion {
 ///
 /// A second link on a port already in use keeps connections alive if the client has another port. This is possible for
 /// the second link of a group, and if the client had one port and announces a second.
-pub fn offer(links: &Links, max_links: u8, has_unused: bool, why: Occasion) -> Option<Which> {
-    let may_share = match (Kind::of(links), why) {
-        (Kind::Single, _) | (Kind::AsymmetricPeer, Occasion::Invitation) => true,
-        (Kind::AsymmetricPeer, Occasion::OwnPort) => false,
-        (Kind::None | Kind::Symmetric | Kind::AsymmetricLocal, _) => false,
+pub fn offer(
+    links: &ActiveLinks,
+    max_links: u8,
+    has_unused: bool,
+    why: AddLinkTrigger,
+) -> Option<PortChoice> {
+    let may_share = match (LgrType::of(links), why) {
+        (LgrType::Single, _) | (LgrType::AsymmetricPeer, AddLinkTrigger::Invitation) => true,
+        (LgrType::AsymmetricPeer, AddLinkTrigger::OwnPort) => false,
+        (LgrType::None | LgrType::Symmetric | LgrType::AsymmetricLocal, _) => false,
     };
     let which = match has_unused {
-        true => Some(Which::Unused),
-        false => may_share.then_some(Which::Same),
+        true => Some(PortChoice::Unused),
+        false => may_share.then_some(PortChoice::Same),
     };
     which.filter(|_| has_room(links, max_links))
 }
@@ -124,30 +129,30 @@ pub fn offer(links: &Links, max_links: u8, has_unused: bool, why: Occasion) -> O
 ///
 /// The reason for the rejection, which is sent to the server.
 pub fn answer(
-    links: &Links,
+    links: &ActiveLinks,
     max_links: u8,
     port: Port,
     has_unused: bool,
-) -> Result<Which, RejectReason> {
+) -> Result<PortChoice, RejectReason> {
     let is_known = links.iter().flatten().any(|link| link.peer == port);
-    let kind = Kind::of(links);
+    let kind = LgrType::of(links);
     let is_of_use = match (is_known, has_unused) {
         (false, true) => true,
         // Asymmetric, or the end of that: one of the links on the shared port is superfluous then.
-        (false, false) => matches!(kind, Kind::Single | Kind::AsymmetricPeer),
-        (true, true) => matches!(kind, Kind::Single | Kind::AsymmetricLocal),
+        (false, false) => matches!(kind, LgrType::Single | LgrType::AsymmetricPeer),
+        (true, true) => matches!(kind, LgrType::Single | LgrType::AsymmetricLocal),
         (true, false) => false,
     };
     match has_unused {
         _ if !is_of_use || !has_room(links, max_links) => Err(RejectReason::NO_ALTERNATE_PATH),
-        true => Ok(Which::Unused),
-        false => Ok(Which::Same),
+        true => Ok(PortChoice::Unused),
+        false => Ok(PortChoice::Same),
     }
 }
 
 /// Returns the index of a link that the server deletes because other links use both its ports.
-pub fn superfluous(links: &Links) -> Option<LinkIdx> {
-    let is_superfluous = |&(idx, ends): &(LinkIdx, &Ends)| {
+pub fn superfluous(links: &ActiveLinks) -> Option<LinkIdx> {
+    let is_superfluous = |&(idx, ends): &(LinkIdx, &LinkPorts)| {
         let others = || links.present().filter(move |(at, _)| *at != idx);
         others().any(|(_, link)| link.local == ends.local)
             && others().any(|(_, link)| link.peer == ends.peer)
@@ -167,10 +172,10 @@ mod tests {
     }
 
     /// Links between our port and the peer's.
-    fn links(ends: &[(u8, u8)]) -> Links {
-        let mut links = Links::default();
+    fn links(ends: &[(u8, u8)]) -> ActiveLinks {
+        let mut links = ActiveLinks::default();
         for (link, (local, peer)) in links.0.iter_mut().zip(ends) {
-            *link = Some(Ends {
+            *link = Some(LinkPorts {
                 local: port(*local),
                 peer: port(*peer),
             });
@@ -180,64 +185,73 @@ mod tests {
 
     #[test]
     fn the_ports_of_the_links_make_the_kind() {
-        let cases: [(&[(u8, u8)], Kind); 7] = [
-            (&[], Kind::None),
-            (&[(1, 1)], Kind::Single),
-            (&[(1, 1), (2, 2)], Kind::Symmetric),
-            (&[(1, 1), (1, 2)], Kind::AsymmetricLocal),
-            (&[(1, 1), (2, 1)], Kind::AsymmetricPeer),
-            (&[(1, 1), (1, 2), (2, 2)], Kind::Symmetric),
-            (&[(1, 1), (2, 2), (3, 3)], Kind::Symmetric),
+        let cases: [(&[(u8, u8)], LgrType); 7] = [
+            (&[], LgrType::None),
+            (&[(1, 1)], LgrType::Single),
+            (&[(1, 1), (2, 2)], LgrType::Symmetric),
+            (&[(1, 1), (1, 2)], LgrType::AsymmetricLocal),
+            (&[(1, 1), (2, 1)], LgrType::AsymmetricPeer),
+            (&[(1, 1), (1, 2), (2, 2)], LgrType::Symmetric),
+            (&[(1, 1), (2, 2), (3, 3)], LgrType::Symmetric),
         ];
         for (ends, kind) in cases {
-            assert_eq!(Kind::of(&links(ends)), kind, "{ends:?}");
+            assert_eq!(LgrType::of(&links(ends)), kind, "{ends:?}");
         }
     }
 
     #[test]
     fn what_a_server_sees_as_its_own_lack_the_client_sees_as_the_peers() {
         for ends in [(1, 2), (2, 1)] {
-            let here = Kind::of(&links(&[(1, 1), ends]));
-            let there = Kind::of(&links(&[(1, 1), (ends.1, ends.0)]));
+            let here = LgrType::of(&links(&[(1, 1), ends]));
+            let there = LgrType::of(&links(&[(1, 1), (ends.1, ends.0)]));
             assert!(here.is_asymmetric() && there.is_asymmetric() && here != there);
         }
     }
 
     #[test]
     fn a_server_offers_a_port_of_its_own_or_a_second_link_on_the_only_one() {
-        use Occasion::{Invitation, OwnPort};
+        use AddLinkTrigger::{Invitation, OwnPort};
         let single = links(&[(1, 1)]);
-        assert_eq!(offer(&single, 2, true, OwnPort), Some(Which::Unused));
-        assert_eq!(offer(&single, 2, false, OwnPort), Some(Which::Same));
+        assert_eq!(offer(&single, 2, true, OwnPort), Some(PortChoice::Unused));
+        assert_eq!(offer(&single, 2, false, OwnPort), Some(PortChoice::Same));
         assert_eq!(offer(&single, 1, true, OwnPort), None);
         let symmetric = links(&[(1, 1), (2, 2)]);
         assert_eq!(offer(&symmetric, 2, true, OwnPort), None);
-        assert_eq!(offer(&symmetric, 8, true, OwnPort), Some(Which::Unused));
+        assert_eq!(
+            offer(&symmetric, 8, true, OwnPort),
+            Some(PortChoice::Unused)
+        );
         assert_eq!(offer(&symmetric, 8, false, OwnPort), None);
         let local = links(&[(1, 1), (1, 2)]);
-        assert_eq!(offer(&local, 2, true, OwnPort), Some(Which::Unused));
+        assert_eq!(offer(&local, 2, true, OwnPort), Some(PortChoice::Unused));
         assert_eq!(offer(&local, 2, false, OwnPort), None);
         assert_eq!(offer(&links(&[]), 2, true, OwnPort), None);
         let peer = links(&[(1, 1), (2, 1)]);
         assert_eq!(offer(&peer, 2, false, OwnPort), None);
-        assert_eq!(offer(&peer, 2, false, Invitation), Some(Which::Same));
+        assert_eq!(offer(&peer, 2, false, Invitation), Some(PortChoice::Same));
     }
 
     #[test]
     fn a_client_accepts_what_brings_a_port_to_the_group() {
         let single = links(&[(1, 1)]);
         let no = Err(RejectReason::NO_ALTERNATE_PATH);
-        assert_eq!(answer(&single, 2, port(2), true), Ok(Which::Unused));
-        assert_eq!(answer(&single, 2, port(2), false), Ok(Which::Same));
-        assert_eq!(answer(&single, 2, port(1), true), Ok(Which::Unused));
+        assert_eq!(answer(&single, 2, port(2), true), Ok(PortChoice::Unused));
+        assert_eq!(answer(&single, 2, port(2), false), Ok(PortChoice::Same));
+        assert_eq!(answer(&single, 2, port(1), true), Ok(PortChoice::Unused));
         assert_eq!(answer(&single, 2, port(1), false), no);
         assert_eq!(answer(&single, 1, port(2), true), no);
         let asymmetric = links(&[(1, 1), (2, 1)]);
         assert_eq!(answer(&asymmetric, 2, port(1), true), no);
-        assert_eq!(answer(&asymmetric, 2, port(2), true), Ok(Which::Unused));
-        assert_eq!(answer(&asymmetric, 2, port(2), false), Ok(Which::Same));
+        assert_eq!(
+            answer(&asymmetric, 2, port(2), true),
+            Ok(PortChoice::Unused)
+        );
+        assert_eq!(answer(&asymmetric, 2, port(2), false), Ok(PortChoice::Same));
         let asymmetric = links(&[(1, 1), (1, 2)]);
-        assert_eq!(answer(&asymmetric, 2, port(1), true), Ok(Which::Unused));
+        assert_eq!(
+            answer(&asymmetric, 2, port(1), true),
+            Ok(PortChoice::Unused)
+        );
         assert_eq!(answer(&asymmetric, 2, port(1), false), no);
     }
 
@@ -246,7 +260,7 @@ mod tests {
         let asymmetric = links(&[(1, 1), (1, 2)]);
         assert!(has_room(&asymmetric, 2));
         let both = links(&[(1, 1), (1, 2), (2, 2)]);
-        assert_eq!(Kind::of(&both), Kind::Symmetric);
+        assert_eq!(LgrType::of(&both), LgrType::Symmetric);
         assert!(!has_room(&both, 2));
         assert_eq!(superfluous(&both), Some(LinkIdx::ALL[1]));
         assert_eq!(superfluous(&asymmetric), None);

@@ -7,7 +7,7 @@
 //! section 3.3, figure of the rtoken; C functions `smc_rtoken_*`). Connections that write to elements of the same
 //! buffer share its row.
 //!
-//! The caller owns the rows, so that it can allocate on demand: start with some, and append [`Row::EMPTY`] up to
+//! The caller owns the rows, so that it can allocate on demand: start with some, and append [`RtokenEntry::EMPTY`] up to
 //! [`MAX_ROWS`] when [`Rtokens::is_full`].
 
 use super::{LinkIdx, LinkMap, LINK_SLOTS};
@@ -41,7 +41,7 @@ impl Rtoken {
 
 /// One buffer of the peer.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct RtokenEntry {
     tokens: LinkMap<Rtoken>,
     /// Elements in use by connections, one bit for each index.
     claimed: [u64; 4],
@@ -49,7 +49,7 @@ pub struct Row {
     generation: u32,
 }
 
-impl Row {
+impl RtokenEntry {
     /// A row without a buffer.
     pub const EMPTY: Self = Self {
         tokens: LinkMap([Rtoken::NONE; LINK_SLOTS]),
@@ -112,12 +112,12 @@ pub enum Refused {
 /// The table over rows that the caller owns and has locked.
 #[derive(Debug)]
 pub struct Rtokens<'a> {
-    rows: &'a mut [Row],
+    rows: &'a mut [RtokenEntry],
 }
 
 impl<'a> Rtokens<'a> {
     /// Uses the first [`MAX_ROWS`] of `rows` as the table.
-    pub fn new(rows: &'a mut [Row]) -> Self {
+    pub fn new(rows: &'a mut [RtokenEntry]) -> Self {
         let len = rows.len().min(MAX_ROWS);
         Self {
             rows: rows.get_mut(..len).unwrap_or_default(),
@@ -136,7 +136,7 @@ impl<'a> Rtokens<'a> {
         }
         let known = self.position(|row| row.get(idx) == Some(token));
         let index = known
-            .or_else(|| self.position(Row::is_empty))
+            .or_else(|| self.position(RtokenEntry::is_empty))
             .ok_or(Refused::Full)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Full)?;
         row.set(idx, token)?;
@@ -196,7 +196,7 @@ impl<'a> Rtokens<'a> {
 
     /// Returns the row of the buffer with `rkey` on link `idx`.
     pub fn find(&self, idx: LinkIdx, rkey: Rkey) -> Option<RowId> {
-        let has_key = |row: &Row| row.get(idx).is_some_and(|token| token.rkey == rkey);
+        let has_key = |row: &RtokenEntry| row.get(idx).is_some_and(|token| token.rkey == rkey);
         let index = self.position(has_key)?;
         let generation = self.rows.get(index)?.generation;
         Some(RowId { index, generation })
@@ -236,10 +236,10 @@ impl<'a> Rtokens<'a> {
 
     /// Returns true if none of the caller's rows is free.
     pub fn is_full(&self) -> bool {
-        self.position(Row::is_empty).is_none()
+        self.position(RtokenEntry::is_empty).is_none()
     }
 
-    fn position(&self, test: impl Fn(&Row) -> bool) -> Option<usize> {
+    fn position(&self, test: impl Fn(&RtokenEntry) -> bool) -> Option<usize> {
         self.rows.iter().position(test)
     }
 }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_buffer_announced_twice_has_one_row() {
-        let mut rows = [Row::EMPTY; 2];
+        let mut rows = [RtokenEntry::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
         let first = table.add(FIRST, token(1, 100)).unwrap();
         assert_eq!(table.add(FIRST, token(1, 100)), Ok(first));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn key_zero_is_refused() {
-        let mut rows = [Row::EMPTY; 1];
+        let mut rows = [RtokenEntry::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
         assert_eq!(table.add(FIRST, token(0, 100)), Err(Refused::NoKey));
         let row = table.add(FIRST, token(1, 0)).unwrap();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_deleted_row_is_not_found_by_its_old_name() {
-        let mut rows = [Row::EMPTY; 1];
+        let mut rows = [RtokenEntry::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
         let old = table.add(FIRST, token(1, 100)).unwrap();
         table.set(old, SECOND, token(9, 900)).unwrap();
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_connection_gets_an_element_of_a_known_buffer_only() {
-        let mut rows = [Row::EMPTY; 3];
+        let mut rows = [RtokenEntry::EMPTY; 3];
         let mut table = Rtokens::new(&mut rows);
         let known = table.add(FIRST, token(1, 100)).unwrap();
         table.set(known, SECOND, token(9, 900)).unwrap();
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn an_element_belongs_to_one_connection() {
-        let mut rows = [Row::EMPTY; 2];
+        let mut rows = [RtokenEntry::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
         let row = table.add(FIRST, token(1, 100)).unwrap();
         table.set(row, SECOND, token(9, 900)).unwrap();
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_deleted_buffer_takes_the_claims_with_it() {
-        let mut rows = [Row::EMPTY; 1];
+        let mut rows = [RtokenEntry::EMPTY; 1];
         let mut table = Rtokens::new(&mut rows);
         table.add(FIRST, token(1, 100)).unwrap();
         let old = table.claim(FIRST, token(1, 100), element(1)).unwrap();
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_lost_link_takes_its_column_and_lone_rows_with_it() {
-        let mut rows = [Row::EMPTY; 2];
+        let mut rows = [RtokenEntry::EMPTY; 2];
         let mut table = Rtokens::new(&mut rows);
         let lone = table.add(FIRST, token(1, 100)).unwrap();
         let both = table.add(FIRST, token(2, 200)).unwrap();
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_table_ends_at_255_rows() {
-        let mut rows = [Row::EMPTY; 300];
+        let mut rows = [RtokenEntry::EMPTY; 300];
         let mut table = Rtokens::new(&mut rows);
         for key in 1..=255 {
             table.add(FIRST, token(key, 0)).unwrap();

@@ -11,12 +11,12 @@ use crate::id::{
     LinkNum,
     LinkUid, //
 };
-use crate::lgr::redundancy::Occasion;
+use crate::lgr::redundancy::AddLinkTrigger;
 use crate::lgr::LinkIdx;
 use crate::wire::llc::{
     DeleteReason,
     Kind,
-    Message,
+    LlcMessage,
     NewLink, //
 };
 
@@ -28,7 +28,7 @@ pub enum Action<'a> {
         /// The link's index.
         idx: LinkIdx,
         /// The message.
-        message: Message<'a>,
+        message: LlcMessage<'a>,
     },
     /// The server's request in a first contact arrived: bring the queue pair to RTS, register the buffers, then call
     /// [`super::Llc::on_link_prepared`]. The link has this number from now on.
@@ -63,7 +63,7 @@ pub enum Action<'a> {
         /// The link's index.
         idx: LinkIdx,
     },
-    /// The peer ends the whole group: [`crate::lgr::End::ByPeer`].
+    /// The peer ends the whole group: [`crate::lgr::TerminateReason::ByPeer`].
     TerminateGroup(DeleteReason),
     /// The flow under way ended; wake all threads that wait for it or for its end.
     Finished(Finished),
@@ -120,7 +120,7 @@ pub enum LinkWork {
     /// A link was added: move connections of other links to it.
     Rebalance,
     /// Another link may be of use: [`super::Llc::plan_add_link`] decides what to do.
-    AddLink(Occasion),
+    AddLink(AddLinkTrigger),
 }
 
 /// Result of a flow.

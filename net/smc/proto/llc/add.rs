@@ -52,7 +52,7 @@ const KEYS_EACH: u8 = 2;
 
 /// The links of a flow.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct AddLinkIds {
     /// Index of the link that carries the flow.
     on: LinkIdx,
     /// Index of the new link.
@@ -61,7 +61,7 @@ struct Place {
     link_num: LinkNum,
 }
 
-impl Place {
+impl AddLinkIds {
     fn finished<'a>(&self, result: Result<(), AddLinkError>) -> Action<'a> {
         Action::Finished(Finished::AddLink {
             idx: self.idx,
@@ -104,7 +104,7 @@ impl Place {
 
 /// The exchange of keys in version 1: both sides send two at a time until neither has more.
 #[derive(Clone, Copy, Debug)]
-struct Exchange {
+struct KeyExchange {
     /// Our keys, and how many of them were sent.
     ours: u8,
     sent: u8,
@@ -112,7 +112,7 @@ struct Exchange {
     theirs: Option<u8>,
 }
 
-impl Exchange {
+impl KeyExchange {
     const fn new(ours: u8) -> Self {
         Self {
             ours,
@@ -122,7 +122,7 @@ impl Exchange {
     }
 
     /// Makes our next message.
-    fn next<'a>(&mut self, place: &Place, kind: Kind) -> Action<'a> {
+    fn next<'a>(&mut self, place: &AddLinkIds, kind: Kind) -> Action<'a> {
         let from = self.sent;
         self.sent = self.sent.saturating_add(KEYS_EACH).min(self.ours);
         Action::SendKeys {
@@ -137,7 +137,7 @@ impl Exchange {
     fn take(
         &mut self,
         cont: &AddLinkCont<'_>,
-        place: &Place,
+        place: &AddLinkIds,
         arrival: &mut Arrival<'_, '_>,
     ) -> bool {
         let count = cont.rkeys.count().saturating_add(cont.following);
@@ -169,12 +169,12 @@ pub fn keys_from(link_num: LinkNum, keys: Keys<'_>, from: u8) -> Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::llc::Message;
+    use crate::wire::llc::LlcMessage;
 
     #[test]
     fn keys_are_sent_as_in_the_vector() {
         let bytes = include_bytes!("../../../../tests/vectors/L7.bin");
-        let message = Message::parse(bytes).unwrap().unwrap();
+        let message = LlcMessage::parse(bytes).unwrap().unwrap();
         let cont = match message.body {
             Body::AddLinkCont(cont) => Some(cont),
             _ => None,

@@ -25,9 +25,9 @@ use super::{
 };
 use crate::id::LinkNum;
 use crate::lgr::{
-    End,
     LinkIdx,
-    Role, //
+    Role,
+    TerminateReason, //
 };
 use crate::time::Instant;
 use crate::wire::llc::{
@@ -120,7 +120,7 @@ impl Llc {
     }
 
     /// The peer deletes all links. The client answers a server, which may keep the link until then; the server carries
-    /// out a client's request, see [`End::delete_all`].
+    /// out a client's request, see [`TerminateReason::delete_all`].
     fn on_delete_group<'a>(&self, request: &DeleteLink, idx: LinkIdx) -> Actions<'a> {
         let mut actions = match self.role {
             Role::Server => Actions::default(),
@@ -132,7 +132,7 @@ impl Llc {
 
     /// Makes the message on link `idx` that ends the whole group, if one is to be sent. [`Action::TerminateGroup`] is
     /// the peer's equivalent.
-    pub fn delete_all(&self, why: End, idx: LinkIdx) -> Actions<'static> {
+    pub fn delete_all(&self, why: TerminateReason, idx: LinkIdx) -> Actions<'static> {
         match why.delete_all(self.role) {
             Some(request) => self.ask(idx, Body::DeleteLink(request)),
             None => Actions::default(),
@@ -183,7 +183,7 @@ mod tests {
     use crate::time::Duration;
     use crate::wire::llc::{
         Kind,
-        Message, //
+        LlcMessage, //
     };
     use crate::wire::Version;
 
@@ -203,7 +203,7 @@ mod tests {
     };
 
     fn deliver(role: Role, kind: Kind, body: DeleteLink) -> Actions<'static> {
-        let message = Message {
+        let message = LlcMessage {
             version: Version::V2,
             kind,
             body: Body::DeleteLink(body),
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_client_answers_a_server_that_deletes_the_group() {
         let actions = deliver(Role::Client, Kind::Request, ALL);
-        let answer = Message {
+        let answer = LlcMessage {
             version: Version::V2,
             kind: Kind::Response,
             body: Body::DeleteLink(DeleteLink {

@@ -18,7 +18,7 @@ use super::{
     Ignored,
     Llc, //
 };
-use crate::lgr::redundancy::Occasion;
+use crate::lgr::redundancy::AddLinkTrigger;
 use crate::lgr::{
     LinkIdx,
     Role, //
@@ -28,7 +28,7 @@ use crate::wire::llc::{
     AddLink,
     Body,
     Kind,
-    Message,
+    LlcMessage,
     NewLink,
     RejectReason,
     ReqAddLink, //
@@ -36,13 +36,13 @@ use crate::wire::llc::{
 use crate::wire::List;
 
 /// The client can add a link.
-const INVITED: Action<'static> = Action::LinkWork(LinkWork::AddLink(Occasion::Invitation));
+const INVITED: Action<'static> = Action::LinkWork(LinkWork::AddLink(AddLinkTrigger::Invitation));
 
 impl Llc {
     /// Processes a message of the peer.
     pub fn on_message<'a>(
         &mut self,
-        message: &Message<'a>,
+        message: &LlcMessage<'a>,
         arrival: &mut Arrival<'_, '_>,
         now: Instant,
     ) -> Actions<'a> {

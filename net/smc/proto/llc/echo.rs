@@ -6,7 +6,7 @@
 use crate::wire::llc::{
     Body,
     Kind,
-    Message, //
+    LlcMessage, //
 };
 
 impl Body<'_> {
@@ -17,7 +17,7 @@ impl Body<'_> {
     }
 }
 
-impl Message<'_> {
+impl LlcMessage<'_> {
     /// The number of the TEST_LINK that the message answers; `None` if it answers none, or one without a number.
     pub fn echoed(&self) -> Option<u64> {
         let (Kind::Response, Body::TestLink([a, b, c, d, e, f, g, h, ..])) = (self.kind, self.body)
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_number_of_the_request() {
-        let message = |kind, number| Message {
+        let message = |kind, number| LlcMessage {
             version: Version::V2,
             kind,
             body: Body::numbered_test(number),

@@ -143,7 +143,7 @@ mod tests {
     use crate::wire::clc::OsType;
     use crate::wire::llc::{
         Kind,
-        Message,
+        LlcMessage,
         PeerOrder, //
     };
     use crate::wire::Version;
@@ -165,7 +165,7 @@ mod tests {
             is_direct: true,
         };
         for (version, len) in [(Version::V1, 44), (Version::V2, 72)] {
-            let message = Message {
+            let message = LlcMessage {
                 version,
                 kind: Kind::Request,
                 body: link.no_more_links(),

@@ -63,7 +63,7 @@ pub struct Grace {
 
 /// What is known of the peer's implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
+pub enum PeerModule {
     /// This one. As a server it tests the link.
     Same(Grace),
     /// Another one, as the C module. It waits for a DECLINE for one second only: a server from two seconds after its
@@ -71,7 +71,7 @@ pub enum Peer {
     Other,
 }
 
-impl Peer {
+impl PeerModule {
     /// The extra time for the peer.
     pub const fn grace(self) -> Grace {
         match self {
@@ -146,11 +146,11 @@ pub(super) struct FirstContact {
     is_tested_by_server: bool,
     /// When the waiting thread last ran, or should have run.
     awake: Instant,
-    state: State,
+    state: FirstContactState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum FirstContactState {
     /// Server: the request was sent.
     Asked {
         again: Option<Instant>,
@@ -183,14 +183,14 @@ impl FirstContact {
         role: Role,
         version: Version,
         link: LocalEnd,
-        peer: Peer,
+        peer: PeerModule,
         now: Instant,
     ) -> (Self, Actions<'static>) {
         let grace = peer.grace();
         let deadline = now.saturating_add(patience(role, grace));
         let state = match role {
-            Role::Client => State::Waiting { deadline },
-            Role::Server => State::Asked {
+            Role::Client => FirstContactState::Waiting { deadline },
+            Role::Server => FirstContactState::Asked {
                 again: Some(now.saturating_add(ASK_AGAIN)),
                 deadline,
                 test_deadline: now.saturating_add(ANSWER_WAIT),
@@ -199,7 +199,7 @@ impl FirstContact {
         let flow = Self {
             link,
             grace,
-            is_tested_by_server: matches!(peer, Peer::Same(_)),
+            is_tested_by_server: matches!(peer, PeerModule::Same(_)),
             awake: now,
             state,
         };
@@ -220,49 +220,49 @@ impl FirstContact {
         let late = late.saturating_sub(AWAKE_WITHIN);
         self.awake = now;
         let deadline = match &mut self.state {
-            State::Asked { deadline, .. }
-            | State::Testing { deadline, .. }
-            | State::Waiting { deadline }
-            | State::Answered { deadline, .. } => deadline,
-            State::Preparing { .. } => return,
+            FirstContactState::Asked { deadline, .. }
+            | FirstContactState::Testing { deadline, .. }
+            | FirstContactState::Waiting { deadline }
+            | FirstContactState::Answered { deadline, .. } => deadline,
+            FirstContactState::Preparing { .. } => return,
         };
         *deadline = deadline.saturating_add(self.grace.grow(late));
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Asked {
+            FirstContactState::Asked {
                 again, deadline, ..
             } => Some(again.unwrap_or(deadline)),
-            State::Testing { deadline, .. }
-            | State::Waiting { deadline }
-            | State::Answered { deadline, .. } => Some(deadline),
-            State::Preparing { .. } => None,
+            FirstContactState::Testing { deadline, .. }
+            | FirstContactState::Waiting { deadline }
+            | FirstContactState::Answered { deadline, .. } => Some(deadline),
+            FirstContactState::Preparing { .. } => None,
         }
     }
 
     /// Client: whether the answer was sent.
     pub(super) const fn has_answered(&self) -> bool {
-        matches!(self.state, State::Answered { .. })
+        matches!(self.state, FirstContactState::Answered { .. })
     }
 
     /// Client: a request of the server other than CONFIRM_LINK. The first may be its test, the next one shows that it
     /// uses the link. That of a server that does not test does not show that it gets what is sent now.
     pub(super) fn on_other_request<'a>(&mut self, is_test: bool) -> Actions<'a> {
         match &mut self.state {
-            State::Answered { .. } if !self.is_tested_by_server => Actions::default(),
-            State::Answered { is_tested, .. } if is_test && !*is_tested => {
+            FirstContactState::Answered { .. } if !self.is_tested_by_server => Actions::default(),
+            FirstContactState::Answered { is_tested, .. } if is_test && !*is_tested => {
                 *is_tested = true;
                 Actions::default()
             }
-            State::Answered { .. } => established(),
+            FirstContactState::Answered { .. } => established(),
             _ => Actions::default(),
         }
     }
 
     /// Client: the server's request.
     pub(super) fn on_request<'a>(&mut self, request: &ConfirmLink, idx: LinkIdx) -> Actions<'a> {
-        let State::Waiting { .. } = self.state else {
+        let FirstContactState::Waiting { .. } = self.state else {
             return unexpected();
         };
         if idx != self.link.idx {
@@ -274,7 +274,7 @@ impl FirstContact {
         if !request.no_eye_catcher {
             return failed(Reason::RmbeEyeCatcher);
         }
-        self.state = State::Preparing {
+        self.state = FirstContactState::Preparing {
             link_num: request.link_num,
             peer_uid: request.uid,
         };
@@ -292,7 +292,7 @@ impl FirstContact {
         version: Version,
         now: Instant,
     ) -> Actions<'a> {
-        let State::Preparing { link_num, peer_uid } = self.state else {
+        let FirstContactState::Preparing { link_num, peer_uid } = self.state else {
             return unexpected();
         };
         if let Err(reason) = result {
@@ -302,7 +302,7 @@ impl FirstContact {
         self.awake = now;
         let idx = self.link.idx;
         let answer = Body::ConfirmLink(self.link.confirm_link(link_num));
-        self.state = State::Answered {
+        self.state = FirstContactState::Answered {
             is_tested: false,
             deadline: now.saturating_add(DECISION_WAIT),
         };
@@ -323,7 +323,7 @@ impl FirstContact {
         version: Version,
         now: Instant,
     ) -> Actions<'a> {
-        let State::Asked { test_deadline, .. } = self.state else {
+        let FirstContactState::Asked { test_deadline, .. } = self.state else {
             return unexpected();
         };
         if idx != self.link.idx {
@@ -335,7 +335,7 @@ impl FirstContact {
         if !answer.no_eye_catcher {
             return failed(Reason::RmbeEyeCatcher);
         }
-        self.state = State::Testing {
+        self.state = FirstContactState::Testing {
             peer_uid: answer.uid,
             deadline: test_deadline
                 .max(now.saturating_add(TEST_WAIT.saturating_add(self.grace.length))),
@@ -349,9 +349,11 @@ impl FirstContact {
             return None;
         }
         let peer_uid = match self.state {
-            State::Testing { peer_uid, .. } => peer_uid,
+            FirstContactState::Testing { peer_uid, .. } => peer_uid,
             // The server had the answer before the test, so it uses the link.
-            State::Answered { .. } if !self.is_tested_by_server => return Some(established()),
+            FirstContactState::Answered { .. } if !self.is_tested_by_server => {
+                return Some(established())
+            }
             _ => return None,
         };
         let mut actions = Actions::from(Action::ActivateLink { idx, peer_uid });
@@ -363,21 +365,23 @@ impl FirstContact {
 
     pub(super) fn on_timeout<'a>(&mut self, version: Version, now: Instant) -> Actions<'a> {
         match &mut self.state {
-            State::Asked {
+            FirstContactState::Asked {
                 again, deadline, ..
             } if !deadline.is_due(now) => {
                 *again = None;
                 self.request(version).into()
             }
-            State::Asked { .. } | State::Testing { .. } | State::Waiting { .. } => silent(),
+            FirstContactState::Asked { .. }
+            | FirstContactState::Testing { .. }
+            | FirstContactState::Waiting { .. } => silent(),
             // A server that tests the link either declines or uses it.
-            State::Answered {
+            FirstContactState::Answered {
                 is_tested: true, ..
             } => established(),
-            State::Answered { .. } => {
+            FirstContactState::Answered { .. } => {
                 Action::Finished(Finished::FirstContact(Err(FirstContactError::Undecided))).into()
             }
-            State::Preparing { .. } => Actions::default(),
+            FirstContactState::Preparing { .. } => Actions::default(),
         }
     }
 

@@ -21,8 +21,8 @@ use super::{
 use crate::lgr::redundancy::{
     superfluous,
     wants_link,
-    Links,
-    Occasion, //
+    ActiveLinks,
+    AddLinkTrigger, //
 };
 use crate::lgr::{
     LinkIdx,
@@ -39,7 +39,7 @@ pub(super) struct LinkWorkQueue {
     deletes: LinkMap<Option<DeleteCause>>,
     step: Option<LinkWork>,
     rebalance: bool,
-    add: Option<Occasion>,
+    add: Option<AddLinkTrigger>,
 }
 
 impl LinkWorkQueue {
@@ -60,7 +60,7 @@ impl LinkWorkQueue {
             LinkWork::Rebalance => self.rebalance = true,
             LinkWork::DeleteLink(idx, why) => self.deletes[idx] = Some(why),
             // An invitation takes precedence over an occasion of our own.
-            LinkWork::AddLink(Occasion::OwnPort) if self.add.is_some() => {}
+            LinkWork::AddLink(AddLinkTrigger::OwnPort) if self.add.is_some() => {}
             LinkWork::AddLink(why) => self.add = Some(why),
             LinkWork::AcceptAddLink { .. }
             | LinkWork::ConnectLink(..)
@@ -131,12 +131,12 @@ impl Llc {
     /// A port became active: another link may be of use now.
     pub fn on_port(&mut self) {
         self.retry.restart();
-        self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
+        self.queue_link_work(LinkWork::AddLink(AddLinkTrigger::OwnPort));
     }
 
     /// Returns what to do to add a link to the `active` ones, if anything. Before the server adds a link it deletes one
     /// that is not needed.
-    pub fn plan_add_link(&self, active: &Links) -> Option<AddPlan> {
+    pub fn plan_add_link(&self, active: &ActiveLinks) -> Option<AddPlan> {
         match (self.role, superfluous(active)) {
             (Role::Server, Some(idx)) => Some(AddPlan::DeleteFirst(idx)),
             (Role::Server, None) => Some(AddPlan::Offer),
@@ -146,7 +146,7 @@ impl Llc {
 
     /// Reserves the flow for [`Llc::begin_add_link`], as [`Llc::hold`] does. Returns false, and queues the attempt
     /// again, if a flow is under way or a link is to be deleted, which comes first.
-    pub fn hold_to_add(&mut self, why: Occasion) -> bool {
+    pub fn hold_to_add(&mut self, why: AddLinkTrigger) -> bool {
         let is_held = !self.link_work.has_deletes() && self.hold().is_ok();
         if !is_held {
             self.queue_link_work(LinkWork::AddLink(why));
@@ -172,7 +172,7 @@ impl Llc {
     /// case it does not, the client invites it later.
     pub(super) fn replace_link(&mut self, now: Instant) {
         match self.role {
-            Role::Server => self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort)),
+            Role::Server => self.queue_link_work(LinkWork::AddLink(AddLinkTrigger::OwnPort)),
             Role::Client => self.add_later(now),
         }
     }
@@ -211,7 +211,7 @@ impl Llc {
                 // A side without a path now reports when it has one. The C module does when the port is up, which may
                 // be before it knows the port's address.
                 let is_rejected = matches!(error, AddLinkError::Rejected(_));
-                if !is_rejected || self.retry.occasion() == Occasion::Invitation {
+                if !is_rejected || self.retry.occasion() == AddLinkTrigger::Invitation {
                     self.add_later(now);
                 }
             }
@@ -225,7 +225,7 @@ impl Llc {
     /// The server checks whether one more link is of use.
     fn add_next(&mut self) {
         if self.role == Role::Server {
-            self.queue_link_work(LinkWork::AddLink(Occasion::OwnPort));
+            self.queue_link_work(LinkWork::AddLink(AddLinkTrigger::OwnPort));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! parallel flows; C: the one delayed event of a link group).
 
 use super::add::client::{
-    Adding,
+    AddLinkClient,
     Offer, //
 };
 use super::deletion::LinkDeletion;
@@ -129,7 +129,7 @@ impl Llc {
     }
 
     pub(super) fn begin_answer<'a>(&mut self, offer: Offer) -> Actions<'a> {
-        let (flow, action) = Adding::begin(offer, self.version);
+        let (flow, action) = AddLinkClient::begin(offer, self.version);
         self.flow = Some(Flow::Answer(flow));
         action.into()
     }

@@ -2,7 +2,7 @@
 
 //! When adding a link is retried.
 
-use crate::lgr::redundancy::Occasion;
+use crate::lgr::redundancy::AddLinkTrigger;
 use crate::time::{
     Duration,
     Instant, //
@@ -21,7 +21,7 @@ pub(super) struct Retry {
     /// Time until the attempt after that.
     wait: Duration,
     /// The occasion of the attempt.
-    why: Occasion,
+    why: AddLinkTrigger,
 }
 
 impl Retry {
@@ -30,14 +30,14 @@ impl Retry {
         Self {
             at: None,
             wait: FIRST_WAIT,
-            why: Occasion::OwnPort,
+            why: AddLinkTrigger::OwnPort,
         }
     }
 
     /// A link was added: later failures are unrelated to earlier ones.
     pub(super) fn reset(&mut self) {
         self.restart();
-        self.why = Occasion::OwnPort;
+        self.why = AddLinkTrigger::OwnPort;
     }
 
     /// Resets the wait to [`FIRST_WAIT`].
@@ -46,11 +46,11 @@ impl Retry {
     }
 
     /// Sets the occasion of later attempts.
-    pub(super) fn set_occasion(&mut self, why: Occasion) {
+    pub(super) fn set_occasion(&mut self, why: AddLinkTrigger) {
         self.why = why;
     }
 
-    pub(super) const fn occasion(&self) -> Occasion {
+    pub(super) const fn occasion(&self) -> AddLinkTrigger {
         self.why
     }
 
@@ -66,7 +66,7 @@ impl Retry {
     }
 
     /// Takes the attempt if it is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Occasion> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<AddLinkTrigger> {
         self.at.take_if(|at| at.is_due(now)).map(|_| self.why)
     }
 }

@@ -68,7 +68,7 @@ impl<'a> Deletion<'a> {
 
 /// A request of ours that waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
+pub(super) struct RkeyFlow {
     what: What,
     idx: LinkIdx,
     rkey: Rkey,
@@ -81,7 +81,7 @@ enum What {
     Delete,
 }
 
-impl Exchange {
+impl RkeyFlow {
     pub(super) fn confirm(
         idx: LinkIdx,
         buffer: Announcement<'_>,

@@ -37,21 +37,21 @@ pub const TYPE: u8 = 0xfe;
 
 /// A CDC message: its connection and contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct CdcMessage {
     /// The alert token of the receiver's connection.
     pub token: AlertToken,
     /// Cursors and flags. The cursors are not yet checked against the rings, whose sizes only the connection knows.
     pub cdc: Cdc,
 }
 
-impl Message {
+impl CdcMessage {
     /// Parses the received bytes.
     ///
     /// # Errors
     ///
     /// [`Malformed`] if there are fewer than 44 bytes, or if they are marked as another message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let raw: &Raw = Reader::new(bytes).take()?;
+        let raw: &RawCdc = Reader::new(bytes).take()?;
         if raw.kind != TYPE {
             return Err(Malformed::MessageType);
         }
@@ -72,7 +72,7 @@ impl Message {
 
     /// Returns the message's bytes.
     pub fn to_bytes(&self) -> [u8; SEND_LEN] {
-        transmute!(Raw {
+        transmute!(RawCdc {
             kind: TYPE,
             len: LEN,
             seq: U16::new(self.cdc.seq),
@@ -92,7 +92,7 @@ const LEN: u8 = 44;
 /// RFC 7609 appendix A.4.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Raw {
+struct RawCdc {
     kind: u8,
     len: u8,
     seq: U16,
@@ -104,7 +104,7 @@ struct Raw {
     reserved: [u8; 18],
 }
 
-const _: () = assert!(size_of::<Raw>() == SEND_LEN);
+const _: () = assert!(size_of::<RawCdc>() == SEND_LEN);
 
 /// A cursor, preceded by its two reserved bytes.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -5,7 +5,7 @@
 //! RFC 7609 section 3.5 and appendix A.2; the extensions of version 2 are those of IBM's «SMC Version 2» document.
 //! Every message begins with eight bytes, which include its length, and ends with an eye catcher. A receiver peeks at
 //! the eight bytes, calls [`Header::peek`] to learn whether and how much to read, then passes the data to
-//! [`Message::parse`].
+//! [`ClcMessage::parse`].
 
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy_derive::{
@@ -46,7 +46,7 @@ pub use decline::{
     Head, //
 };
 pub use extension::{
-    FirstContact,
+    FirstContactExt,
     Hostname,
     Limits,
     OsType,
@@ -77,7 +77,7 @@ pub const MAX_LEN: usize = 652;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message<'a> {
+pub enum ClcMessage<'a> {
     /// The client's offer.
     Proposal(Proposal<'a>),
     /// The server's choice.
@@ -88,7 +88,7 @@ pub enum Message<'a> {
     Decline(Decline),
 }
 
-impl<'a> Message<'a> {
+impl<'a> ClcMessage<'a> {
     /// Parses a message; `bytes` is all of it or its first [`MAX_LEN`] bytes.
     ///
     /// # Errors
@@ -96,10 +96,10 @@ impl<'a> Message<'a> {
     /// [`Malformed`] if it is not valid; [`Malformed::reason`] returns the reason for a DECLINE.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         Ok(match Header::of(bytes)?.message_type {
-            MessageType::Proposal => Self::Proposal(Proposal::parse(bytes)?),
-            MessageType::Accept => Self::Accept(Accept::parse(bytes)?),
-            MessageType::Confirm => Self::Confirm(Confirm::parse(bytes)?),
-            MessageType::Decline => Self::Decline(Decline::parse(bytes)?),
+            ClcType::Proposal => Self::Proposal(Proposal::parse(bytes)?),
+            ClcType::Accept => Self::Accept(Accept::parse(bytes)?),
+            ClcType::Confirm => Self::Confirm(Confirm::parse(bytes)?),
+            ClcType::Decline => Self::Decline(Decline::parse(bytes)?),
         })
     }
 
@@ -121,7 +121,7 @@ impl<'a> Message<'a> {
 
 /// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MessageType {
+pub enum ClcType {
     /// The client's offer.
     Proposal,
     /// The server's choice.
@@ -132,7 +132,7 @@ pub enum MessageType {
     Decline,
 }
 
-impl MessageType {
+impl ClcType {
     const fn number(self) -> u8 {
         match self {
             Self::Proposal => 1,
@@ -156,7 +156,7 @@ impl MessageType {
 /// A message's first eight bytes, checked as far as possible without the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    message_type: MessageType,
+    message_type: ClcType,
     version: Version,
     len: u16,
     /// The two type fields of the last byte: version 2 in 0x0c, version 1 in 0x03.
@@ -173,9 +173,9 @@ impl Header {
     ///
     /// [`Malformed`] if no message begins with these bytes. No answer is sent then.
     pub fn peek(bytes: &[u8; HEADER_LEN]) -> Result<Self, Malformed> {
-        let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
+        let raw: &RawClcHeader = zerocopy::transmute_ref!(bytes);
         let version = Version::from_nibble(raw.version_types >> 4).ok_or(Malformed::Version)?;
-        let message_type = MessageType::from_number(raw.kind).ok_or(Malformed::MessageType)?;
+        let message_type = ClcType::from_number(raw.kind).ok_or(Malformed::MessageType)?;
         if !is_eye_catcher(raw.eye_catcher) {
             return Err(Malformed::EyeCatcher);
         }
@@ -192,7 +192,7 @@ impl Header {
     }
 
     /// Returns the message type.
-    pub const fn message_type(&self) -> MessageType {
+    pub const fn message_type(&self) -> ClcType {
         self.message_type
     }
 
@@ -206,7 +206,7 @@ impl Header {
         usize::from(self.len)
     }
 
-    /// Returns how many bytes to read and pass to [`Message::parse`]: at most [`MAX_LEN`].
+    /// Returns how many bytes to read and pass to [`ClcMessage::parse`]: at most [`MAX_LEN`].
     pub fn read_len(&self) -> usize {
         self.message_len().min(MAX_LEN)
     }
@@ -234,7 +234,7 @@ impl Header {
 /// Checks the header and trailer of a message of type `expected`; returns its header and its body.
 ///
 /// The trailer is checked unless the message was truncated at [`MAX_LEN`].
-fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Malformed> {
+fn open(bytes: &[u8], expected: ClcType) -> Result<(Header, Reader<'_>), Malformed> {
     let header = Header::of(bytes)?;
     if header.message_type != expected {
         return Err(Malformed::MessageType);
@@ -242,7 +242,7 @@ fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Mal
     let inside = if bytes.len() == header.message_len() {
         let (inside, trailer) = bytes.split_last_chunk().ok_or(Malformed::Truncated)?;
         // The trailer of a DECLINE is not checked, as in the C module.
-        if expected != MessageType::Decline && !is_eye_catcher(*trailer) {
+        if expected != ClcType::Decline && !is_eye_catcher(*trailer) {
             return Err(Malformed::Trailer);
         }
         inside
@@ -261,14 +261,14 @@ fn open(bytes: &[u8], expected: MessageType) -> Result<(Header, Reader<'_>), Mal
 /// Begins a message of `len` bytes, header and trailer included.
 fn begin<'b>(
     buf: &'b mut [u8],
-    message_type: MessageType,
+    message_type: ClcType,
     version: Version,
     types: u8,
     eye_catcher: [u8; 4],
     len: usize,
 ) -> Result<Writer<'b>, NoSpace> {
     let mut writer = Writer::new(buf.get_mut(..len).ok_or(NoSpace)?);
-    writer.put(&RawHeader {
+    writer.put(&RawClcHeader {
         eye_catcher,
         kind: message_type.number(),
         len: U16::new(u16::try_from(len).map_err(|_| NoSpace)?),
@@ -296,11 +296,11 @@ fn is_eye_catcher(bytes: [u8; 4]) -> bool {
 /// The first eight bytes of every message.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
+struct RawClcHeader {
     eye_catcher: [u8; 4],
     kind: u8,
     len: U16,
     version_types: u8,
 }
 
-const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
+const _: () = assert!(size_of::<RawClcHeader>() == HEADER_LEN);

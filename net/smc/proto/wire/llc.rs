@@ -54,7 +54,7 @@ pub const MAX_LEN: usize = 44 + 28 + 255 * 16;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct LlcMessage<'a> {
     /// The version of its layout, to be compared with that of the link group.
     pub version: Version,
     /// Request or response.
@@ -95,7 +95,7 @@ pub enum Body<'a> {
     DeleteRkey(DeleteRkey<'a>),
 }
 
-impl<'a> Message<'a> {
+impl<'a> LlcMessage<'a> {
     /// Parses exactly the bytes received. `None` for a type that is not defined in its version, to be ignored.
     ///
     /// # Errors
@@ -103,14 +103,14 @@ impl<'a> Message<'a> {
     /// [`Malformed`]; the message is to be dropped.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let &first = bytes.first().ok_or(Malformed::Truncated)?;
-        let Some((version, message_type)) = MessageType::from_byte(first) else {
+        let Some((version, message_type)) = LlcType::from_byte(first) else {
             return Ok(None);
         };
         if bytes.len() < SEND_LEN {
             return Err(Malformed::Truncated);
         }
         let mut reader = Reader::new(bytes);
-        let header: &RawHeader = reader.take()?;
+        let header: &RawLlcHeader = reader.take()?;
         header.check_len(version)?;
         let kind = match header.flags & RESPONSE {
             0 => Kind::Request,
@@ -123,15 +123,15 @@ impl<'a> Message<'a> {
             reader,
         };
         let body = match message_type {
-            MessageType::ConfirmLink => Body::ConfirmLink(ConfirmLink::parse(input)?),
-            MessageType::AddLink => Body::AddLink(AddLink::parse(input)?),
-            MessageType::AddLinkCont => Body::AddLinkCont(AddLinkCont::parse(input)?),
-            MessageType::DeleteLink => Body::DeleteLink(DeleteLink::parse(input)?),
-            MessageType::ReqAddLink => Body::ReqAddLink(ReqAddLink::parse(input)?),
-            MessageType::ConfirmRkey => Body::ConfirmRkey(ConfirmRkey::parse(input)?),
-            MessageType::ConfirmRkeyCont => Body::ConfirmRkeyCont(ConfirmRkeyCont::parse(input)?),
-            MessageType::TestLink => Body::TestLink(parse_test_link(input)?),
-            MessageType::DeleteRkey => Body::DeleteRkey(DeleteRkey::parse(input)?),
+            LlcType::ConfirmLink => Body::ConfirmLink(ConfirmLink::parse(input)?),
+            LlcType::AddLink => Body::AddLink(AddLink::parse(input)?),
+            LlcType::AddLinkCont => Body::AddLinkCont(AddLinkCont::parse(input)?),
+            LlcType::DeleteLink => Body::DeleteLink(DeleteLink::parse(input)?),
+            LlcType::ReqAddLink => Body::ReqAddLink(ReqAddLink::parse(input)?),
+            LlcType::ConfirmRkey => Body::ConfirmRkey(ConfirmRkey::parse(input)?),
+            LlcType::ConfirmRkeyCont => Body::ConfirmRkeyCont(ConfirmRkeyCont::parse(input)?),
+            LlcType::TestLink => Body::TestLink(parse_test_link(input)?),
+            LlcType::DeleteRkey => Body::DeleteRkey(DeleteRkey::parse(input)?),
         };
         Ok(Some(Self {
             version,
@@ -149,7 +149,7 @@ impl<'a> Message<'a> {
     pub fn emit<'b>(&self, order: PeerOrder, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
         let len = self.wire_len();
         let mut writer = Writer::new(buf.get_mut(..len).ok_or(NoSpace)?);
-        writer.put(&RawHeader::new(self, len, order)?)?;
+        writer.put(&RawLlcHeader::new(self, len, order)?)?;
         match &self.body {
             Body::ConfirmLink(body) => body.emit(&mut writer)?,
             Body::AddLink(body) => body.emit(&mut writer, self.version, order)?,
@@ -165,7 +165,7 @@ impl<'a> Message<'a> {
         writer.finish()
     }
 
-    /// Returns the length of the message in bytes, as [`Message::emit`] writes it.
+    /// Returns the length of the message in bytes, as [`LlcMessage::emit`] writes it.
     pub fn wire_len(&self) -> usize {
         let len = match &self.body {
             Body::AddLink(body) if self.version == Version::V2 => body.v2_len(),
@@ -184,17 +184,17 @@ impl<'a> Message<'a> {
 }
 
 impl Body<'_> {
-    const fn message_type(&self) -> MessageType {
+    const fn message_type(&self) -> LlcType {
         match self {
-            Self::ConfirmLink(_) => MessageType::ConfirmLink,
-            Self::AddLink(_) => MessageType::AddLink,
-            Self::AddLinkCont(_) => MessageType::AddLinkCont,
-            Self::DeleteLink(_) => MessageType::DeleteLink,
-            Self::ReqAddLink(_) => MessageType::ReqAddLink,
-            Self::ConfirmRkey(_) => MessageType::ConfirmRkey,
-            Self::ConfirmRkeyCont(_) => MessageType::ConfirmRkeyCont,
-            Self::TestLink(_) => MessageType::TestLink,
-            Self::DeleteRkey(_) => MessageType::DeleteRkey,
+            Self::ConfirmLink(_) => LlcType::ConfirmLink,
+            Self::AddLink(_) => LlcType::AddLink,
+            Self::AddLinkCont(_) => LlcType::AddLinkCont,
+            Self::DeleteLink(_) => LlcType::DeleteLink,
+            Self::ReqAddLink(_) => LlcType::ReqAddLink,
+            Self::ConfirmRkey(_) => LlcType::ConfirmRkey,
+            Self::ConfirmRkeyCont(_) => LlcType::ConfirmRkeyCont,
+            Self::TestLink(_) => LlcType::TestLink,
+            Self::DeleteRkey(_) => LlcType::DeleteRkey,
         }
     }
 
@@ -249,7 +249,7 @@ impl PeerOrder {
 
 /// The types of messages, by the low four bits of the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MessageType {
+enum LlcType {
     ConfirmLink,
     AddLink,
     AddLinkCont,
@@ -261,7 +261,7 @@ enum MessageType {
     DeleteRkey,
 }
 
-impl MessageType {
+impl LlcType {
     const fn from_byte(byte: u8) -> Option<(Version, Self)> {
         let version = match byte >> 4 {
             0 => Version::V1,
@@ -306,7 +306,7 @@ impl MessageType {
 struct Input<'a> {
     version: Version,
     kind: Kind,
-    header: &'a RawHeader,
+    header: &'a RawLlcHeader,
     reader: Reader<'a>,
 }
 
@@ -327,16 +327,16 @@ const RESPONSE: u8 = 0x80;
 /// reason of a rejected ADD_LINK in the second.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
+struct RawLlcHeader {
     kind: u8,
     len: [u8; 2],
     flags: u8,
 }
 
-const _: () = assert!(size_of::<RawHeader>() == 4);
+const _: () = assert!(size_of::<RawLlcHeader>() == 4);
 
-impl RawHeader {
-    fn new(message: &Message<'_>, len: usize, order: PeerOrder) -> Result<Self, NoSpace> {
+impl RawLlcHeader {
+    fn new(message: &LlcMessage<'_>, len: usize, order: PeerOrder) -> Result<Self, NoSpace> {
         let response = match message.kind {
             Kind::Request => 0,
             Kind::Response => RESPONSE,

@@ -31,10 +31,10 @@ use kernel::{
 
 use super::{
     put_address,
+    CmId,
     Context,
-    Id,
     IwConn,
-    State, //
+    IwConnState, //
 };
 use crate::{
     bindings,
@@ -69,15 +69,15 @@ impl<H: Handler> IwConn<H> {
         data: &[u8],
         end: u64,
     ) -> Result<Self> {
-        let context = Context::new(qp, remote.ip(), State::Connecting)?;
-        let id = Id::new(&context)?;
+        let context = Context::new(qp, remote.ip(), IwConnState::Connecting)?;
+        let id = CmId::new(&context)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
         // SAFETY: The id is ours, and not yet in use by the connection manager.
         unsafe { put_address(&mut (*raw.as_ptr()).local_addr, SocketAddr::new(local, 0)) };
         // SAFETY: As above.
         unsafe { put_address(&mut (*raw.as_ptr()).remote_addr, remote) };
-        let job = KBox::pin_init(Job::new(raw, &context, net, data), GFP_KERNEL)?;
+        let job = KBox::pin_init(ConnectThread::new(raw, &context, net, data), GFP_KERNEL)?;
         job.run(end)?;
         if let Err(error) = context.await_reply(end) {
             // The driver may still use the queue pair for this connection, so it cannot be used for another one.
@@ -94,9 +94,9 @@ impl<H: Handler> Context<H> {
         let mut state = self.state.lock();
         loop {
             match &*state {
-                State::Open(_) => return Ok(()),
-                State::Failed(error) => return Err(*error),
-                State::Idle | State::Listening(_) | State::Connecting => {}
+                IwConnState::Open(_) => return Ok(()),
+                IwConnState::Failed(error) => return Err(*error),
+                IwConnState::Idle | IwConnState::Listening(_) | IwConnState::Connecting => {}
             }
             let now = time::now_ns();
             if now >= end {
@@ -115,7 +115,7 @@ impl<H: Handler> Context<H> {
 ///
 /// `id` is new, and lives as long as this object, as does `net`.
 #[pin_data]
-struct Job<'a, H: Handler> {
+struct ConnectThread<'a, H: Handler> {
     id: NonNull<bindings::iw_cm_id>,
     context: &'a Context<H>,
     net: &'a NetNs,
@@ -128,7 +128,7 @@ struct Job<'a, H: Handler> {
     answered: CondVar,
 }
 
-impl<'a, H: Handler> Job<'a, H> {
+impl<'a, H: Handler> ConnectThread<'a, H> {
     fn new(
         id: NonNull<bindings::iw_cm_id>,
         context: &'a Context<H>,
@@ -141,8 +141,8 @@ impl<'a, H: Handler> Job<'a, H> {
             context,
             net,
             data,
-            answer <- new_mutex!(None, "ib::iwarp::Job::answer"),
-            answered <- new_condvar!("ib::iwarp::Job::answered"),
+            answer <- new_mutex!(None, "ib::iwarp::ConnectThread::answer"),
+            answered <- new_condvar!("ib::iwarp::ConnectThread::answered"),
         })
     }
 
@@ -193,10 +193,10 @@ impl<'a, H: Handler> Job<'a, H> {
 
 /// # Safety
 ///
-/// `data` must be a `Job<H>` that lives until the thread has ended.
+/// `data` must be a `ConnectThread<H>` that lives until the thread has ended.
 unsafe extern "C" fn main<H: Handler>(data: *mut c_void) -> c_int {
     // SAFETY: By the caller's promise.
-    let job = unsafe { &*data.cast::<Job<'_, H>>() };
+    let job = unsafe { &*data.cast::<ConnectThread<'_, H>>() };
     // SAFETY: No precondition; signals of this thread are its own.
     unsafe { bindings::allow_kill() };
     let answer = match job.connect() {

@@ -21,14 +21,14 @@ use kernel::{
     }, //
 };
 
-use super::received::Received;
+use super::received::RecvMessage;
 use crate::{
     bindings,
     ib::{
         device::NodeType,
         Cq,
         Device,
-        Limits,
+        DeviceLimits,
         Mr,
         Pd,
         Wc, //
@@ -47,7 +47,7 @@ pub trait Handler: Send + Sync + Sized + 'static {
     fn sent(this: &Arc<Self>, what: Self::Sent, wc: Wc);
 
     /// A message was received. Its receive is posted again when this returns.
-    fn received(this: &Arc<Self>, message: &Received<'_>);
+    fn received(this: &Arc<Self>, message: &RecvMessage<'_>);
 
     /// A receive completed without a message and is not posted again.
     fn receive_failed(this: &Arc<Self>, wc: Wc);
@@ -58,7 +58,7 @@ pub trait Handler: Send + Sync + Sized + 'static {
 
 /// Sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct QpConfig {
     /// Sends outstanding at a time, each with up to two writes before it.
     pub send_slots: u16,
     /// Bytes of a send.
@@ -76,7 +76,7 @@ pub struct Config {
     pub spill_len: u32,
 }
 
-impl Config {
+impl QpConfig {
     /// Work requests of the send queue: a send and its writes for each slot, a large send, a memory registration, and
     /// the one that drains the queue.
     pub fn send_work_requests(&self) -> u32 {
@@ -89,7 +89,7 @@ impl Config {
     }
 
     /// Limits the numbers of slots to those of the device.
-    pub fn within(self, limits: &Limits) -> Self {
+    pub fn within(self, limits: &DeviceLimits) -> Self {
         let room = limits.max_qp_wr.min(limits.max_cqe);
         let slots = |room: u32| u16::try_from(room).unwrap_or(u16::MAX);
         Self {
@@ -142,7 +142,7 @@ impl RawQp {
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,
         recv_cq: &Arc<Cq>,
-        config: &Config,
+        config: &QpConfig,
     ) -> Result<Self> {
         // Some devices reject a queue pair that asks for more than they support.
         let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
@@ -256,7 +256,7 @@ fn create(
     pd: &Pd,
     send_cq: &Cq,
     recv_cq: &Cq,
-    config: &Config,
+    config: &QpConfig,
     inline_len: u32,
 ) -> Result<(NonNull<bindings::ib_qp>, usize)> {
     let mut attr = bindings::ib_qp_init_attr {

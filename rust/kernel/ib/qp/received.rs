@@ -7,7 +7,7 @@ use kernel::prelude::*;
 use crate::ib::Mapping;
 
 /// A received message. A malicious peer may change the part beyond the receive's own memory while it is read.
-pub struct Received<'a> {
+pub struct RecvMessage<'a> {
     pub(super) map: &'a Mapping,
     pub(super) offset: usize,
     pub(super) own_len: usize,
@@ -15,7 +15,7 @@ pub struct Received<'a> {
     pub(super) len: usize,
 }
 
-impl Received<'_> {
+impl RecvMessage<'_> {
     /// Bytes of the message.
     pub fn len(&self) -> usize {
         self.len

@@ -17,17 +17,17 @@ use kernel::{
 use super::{
     bitmap::SlotBitmap,
     raw::{
-        Config,
         Handler,
+        QpConfig,
         RawQp, //
     },
-    received::Received, //
+    received::RecvMessage, //
 };
 use crate::{
     bindings,
     ib::{
         Block,
-        Direction,
+        DmaDirection,
         Mapping,
         Pd,
         Status,
@@ -68,7 +68,7 @@ struct RecvEntry<H: Handler> {
 
 impl<H: Handler> RecvQueue<H> {
     /// Creates the queue. May sleep.
-    pub(super) fn new(pd: &Pd, config: &Config) -> Result<Self> {
+    pub(super) fn new(pd: &Pd, config: &QpConfig) -> Result<Self> {
         let count = usize::from(config.recv_slots);
         let len = usize::try_from(config.recv_len)?;
         let stride = len.next_multiple_of(ALIGN);
@@ -86,7 +86,7 @@ impl<H: Handler> RecvQueue<H> {
             entries.push(entry, GFP_KERNEL)?;
         }
         let size = stride.checked_mul(count).ok_or(EINVAL)?;
-        let map = |size| Mapping::new(pd.device(), &Block::new(size)?, Direction::FromDevice);
+        let map = |size| Mapping::new(pd.device(), &Block::new(size)?, DmaDirection::FromDevice);
         Ok(Self {
             core: AtomicPtr::new(ptr::null_mut()),
             entries,
@@ -189,14 +189,14 @@ impl<H: Handler> RecvEntry<H> {
     }
 
     /// Returns the message of a receive that succeeded.
-    fn message<'a>(&self, queue: &'a RecvQueue<H>, wc: Wc) -> Result<Received<'a>> {
+    fn message<'a>(&self, queue: &'a RecvQueue<H>, wc: Wc) -> Result<RecvMessage<'a>> {
         let offset = self.index * queue.stride;
         let len = usize::try_from(wc.byte_len)?.min(queue.len + queue.spill_len);
         queue.map.sync_for_cpu(offset, queue.len)?;
         if let Some(spill) = &queue.spill {
             spill.sync_for_cpu(0, queue.spill_len)?;
         }
-        Ok(Received {
+        Ok(RecvMessage {
             map: &queue.map,
             offset,
             own_len: queue.len,
@@ -228,7 +228,7 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `RecvEntry<H>`, its first; by the type
-    // invariant of `Queues` entries outlive their work requests.
+    // invariant of `QpQueues` entries outlive their work requests.
     let entry = unsafe { &*cqe.cast::<RecvEntry<H>>() };
     // SAFETY: The queue owns the entry and outlives its work requests.
     let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };

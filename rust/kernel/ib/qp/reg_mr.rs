@@ -123,7 +123,7 @@ unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bind
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `RegInner<H>`, its first; by the type
-    // invariant of `Queues` it outlives its work request.
+    // invariant of `QpQueues` it outlives its work request.
     let entry = unsafe { &*cqe.cast::<RegInner<H>>() };
     // SAFETY: We handle the completion and have exclusive use of the entry.
     let kept = unsafe { (*entry.kept.get()).take() };

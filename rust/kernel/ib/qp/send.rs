@@ -18,8 +18,8 @@ use kernel::{
 use super::{
     bitmap::SlotBitmap,
     raw::{
-        Config,
         Handler,
+        QpConfig,
         RawQp, //
     }, //
 };
@@ -27,7 +27,7 @@ use crate::{
     bindings,
     ib::{
         Block,
-        Direction,
+        DmaDirection,
         Mapping,
         Pd,
         Status,
@@ -126,7 +126,7 @@ impl<H: Handler> SendEntry<H> {
 
 impl<H: Handler> SendQueue<H> {
     /// Creates the queue. May sleep.
-    pub(super) fn new(pd: &Pd, config: &Config) -> Result<Self> {
+    pub(super) fn new(pd: &Pd, config: &QpConfig) -> Result<Self> {
         let small = usize::from(config.send_slots);
         let len = usize::try_from(config.send_len)?;
         let stride = len.next_multiple_of(ALIGN);
@@ -137,7 +137,7 @@ impl<H: Handler> SendQueue<H> {
             entries.push(SendEntry::new(index), GFP_KERNEL)?;
         }
         let size = stride.checked_mul(small).ok_or(EINVAL)?;
-        let map = |size| Mapping::new(pd.device(), &Block::new(size)?, Direction::ToDevice);
+        let map = |size| Mapping::new(pd.device(), &Block::new(size)?, DmaDirection::ToDevice);
         Ok(Self {
             core: AtomicPtr::new(ptr::null_mut()),
             entries,
@@ -310,7 +310,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         let this = ManuallyDrop::new(self);
         this.keep(owner, what, writes);
         // SAFETY: The chain and all it names live on the stack during the call; the memory of the ranges and the two
-        // `cqe` live until the completion, by the type invariant of `Queues`.
+        // `cqe` live until the completion, by the type invariant of `QpQueues`.
         unsafe { this.submit(first) }
     }
 
@@ -456,7 +456,7 @@ unsafe extern "C" fn send_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     // SAFETY: All completions handled by polling carry the `cqe` of their work request.
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `cqe` of a `SendEntry<H>`, its first; by the type
-    // invariant of `Queues` entries outlive their work requests.
+    // invariant of `QpQueues` entries outlive their work requests.
     let entry = unsafe { &*cqe.cast::<SendEntry<H>>() };
     // SAFETY: The queue owns the entry and outlives its work requests.
     let queue = unsafe { &*entry.queue.load(Ordering::Acquire) };
@@ -486,7 +486,7 @@ unsafe extern "C" fn write_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bi
     let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
     // SAFETY: This function is only in the field `write_cqe` of a `SendEntry<H>`.
     let entry = unsafe { cqe.byte_sub(offset_of!(SendEntry<H>, write_cqe)) };
-    // SAFETY: By the type invariant of `Queues` entries outlive their work requests.
+    // SAFETY: By the type invariant of `QpQueues` entries outlive their work requests.
     let entry = unsafe { &*entry.cast::<SendEntry<H>>() };
     // Only the first error is the cause, the others are flushes.
     let _ = entry

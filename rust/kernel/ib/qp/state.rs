@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bindings,
-    ib::Mtu, //
+    ib::IbMtu, //
 };
 
 /// What a RoCE queue pair needs to know of its peer to receive.
@@ -22,7 +22,7 @@ pub struct RtrAttr {
     /// Own port.
     pub port: u32,
     /// The smaller of both sides' MTU.
-    pub path_mtu: Mtu,
+    pub path_mtu: IbMtu,
     /// The peer's queue pair number.
     pub dest_qpn: u32,
     /// The peer's first packet sequence number, 24 bits.

@@ -177,7 +177,7 @@ const URG_VALID: u16 = bindings::TCP_URG_VALID as u16;
 
 /// Which events a [`Hook`] is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HookKind {
     Connection,
     Listener,
 }
@@ -187,12 +187,12 @@ enum Kind {
 ///
 /// # Invariants
 ///
-/// The user data of `tcp` are `cell`, tagged. For [`Kind::Connection`] the callbacks are those of [`callbacks`]; for
-/// [`Kind::Listener`] the cell's entry is on the wait queue of `tcp`.
+/// The user data of `tcp` are `cell`, tagged. For [`HookKind::Connection`] the callbacks are those of [`callbacks`]; for
+/// [`HookKind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
     tcp: Arc<TcpSocket>,
     cell: NonNull<SavedCallbacks>,
-    kind: Kind,
+    kind: HookKind,
     _owner: PhantomData<Arc<T>>,
 }
 
@@ -208,7 +208,7 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// `EBUSY` if there is a hook already, or another user in the kernel, `ENOMEM`.
     pub fn connection(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
-        Self::install(tcp, owner, Kind::Connection)
+        Self::install(tcp, owner, HookKind::Connection)
     }
 
     /// Reports connections to be accepted to `owner`, and queries it for overload of SMC handshakes.
@@ -217,7 +217,7 @@ impl<T: TcpEvents> Hook<T> {
     ///
     /// As [`Hook::connection`].
     pub fn listener(tcp: Arc<TcpSocket>, owner: Arc<T>) -> Result<Self> {
-        let this = Self::install(tcp, owner, Kind::Listener)?;
+        let this = Self::install(tcp, owner, HookKind::Listener)?;
         // SAFETY: By the type invariant the cell is alive, and does not move.
         let entry = unsafe { (*this.cell.as_ptr()).entry.get() };
         // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
@@ -228,7 +228,7 @@ impl<T: TcpEvents> Hook<T> {
         Ok(this)
     }
 
-    fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: Kind) -> Result<Self> {
+    fn install(tcp: Arc<TcpSocket>, owner: Arc<T>, kind: HookKind) -> Result<Self> {
         let sk = tcp.sk_ptr();
         let cell = SavedCallbacks {
             mark: &raw const MARK,
@@ -270,7 +270,7 @@ impl<T: TcpEvents> Hook<T> {
     unsafe fn occupy(
         sk: *mut bindings::sock,
         mut cell: KBox<SavedCallbacks>,
-        kind: Kind,
+        kind: HookKind,
     ) -> NonNull<SavedCallbacks> {
         // SAFETY: By the caller's promise.
         cell.saved = unsafe { Callbacks::of(sk) }.originals();
@@ -279,7 +279,7 @@ impl<T: TcpEvents> Hook<T> {
         // A barrier is not needed: without the lock only the tag is read.
         // SAFETY: By the caller's promise.
         unsafe { (&raw mut (*sk).sk_user_data).write_volatile(data) };
-        if kind == Kind::Connection {
+        if kind == HookKind::Connection {
             // SAFETY: By the caller's promise.
             unsafe { Callbacks::OURS.put(sk) };
         }
@@ -293,7 +293,7 @@ impl<T: TcpEvents> Drop for Hook<T> {
         let sk = self.tcp.sk_ptr();
         // SAFETY: The cell lives until the end of this function.
         let cell = unsafe { &*self.cell.as_ptr() };
-        if self.kind == Kind::Listener {
+        if self.kind == HookKind::Listener {
             // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock, so
             // not any more afterwards.
             unsafe { bindings::remove_wait_queue(self.tcp.queue(), cell.entry.get()) };
@@ -302,7 +302,7 @@ impl<T: TcpEvents> Drop for Hook<T> {
         unsafe { bindings::callback_write_lock_bh(sk) };
         // SAFETY: As above, and under the lock.
         unsafe { (&raw mut (*sk).sk_user_data).write_volatile(ptr::null_mut()) };
-        if self.kind == Kind::Connection {
+        if self.kind == HookKind::Connection {
             // SAFETY: As above.
             unsafe { cell.saved.replace_ours(sk) };
         }

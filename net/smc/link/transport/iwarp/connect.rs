@@ -20,7 +20,7 @@ use kernel::{
 use kernel_ext::{
     ib::{
         IwConn,
-        Listener, //
+        IwListener, //
     },
     net::{
         NetNs,
@@ -83,7 +83,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// State of the connection.
 #[derive(Default)]
 pub(super) struct IwState {
-    listener: Option<Arc<Listener<Link>>>,
+    listener: Option<Arc<IwListener<Link>>>,
     conn: Option<IwConn<Link>>,
     /// The link is releasing its device.
     is_closed: bool,
@@ -135,14 +135,14 @@ fn netns(link: &Link, net: usize) -> Result<NetNsRef> {
 }
 
 /// A setup of a first contact, and its start time.
-struct FirstContact<'a> {
+struct IwFirstContact<'a> {
     link: &'a Arc<Link>,
     setup: &'a Setup<'a>,
     params: ConnParams,
     start: Instant,
 }
 
-impl<'a> FirstContact<'a> {
+impl<'a> IwFirstContact<'a> {
     fn new(link: &'a Arc<Link>, setup: &'a Setup<'a>, role: Role) -> Result<Self> {
         let nonce = setup.nonce.ok_or(EINVAL)?;
         Ok(Self {
@@ -164,7 +164,7 @@ impl Iwarp {
     fn listen_for(&self, link: &Link, net: &NetNs, theirs: IpAddr) -> Result<u16> {
         let resources = link.resources().ok_or(ENOLINK)?;
         let ours = link.port().gid.iwarp().ok_or(EINVAL)?;
-        let listener = Listener::new(&resources.qp, net, ours, theirs)?;
+        let listener = IwListener::new(&resources.qp, net, ours, theirs)?;
         let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
         self.store(|conn| conn.listener = Some(listener))?;
@@ -222,11 +222,11 @@ impl Iwarp {
 
     fn connect_first(
         &self,
-        first: &FirstContact<'_>,
+        first: &IwFirstContact<'_>,
         initiator: Role,
         timeout: Duration,
     ) -> Result {
-        let FirstContact {
+        let IwFirstContact {
             link,
             setup,
             params,
@@ -252,7 +252,7 @@ impl Iwarp {
 
     /// The server's part of a first contact: connects, or otherwise waits for the client's connection and first
     /// message.
-    fn serve(&self, first: &FirstContact<'_>) -> Result {
+    fn serve(&self, first: &IwFirstContact<'_>) -> Result {
         let link = first.link;
         let Err(error) = self.connect_first(first, Role::Server, SERVER_CONNECT_TIMEOUT) else {
             return self.finish_connect();
@@ -274,7 +274,7 @@ impl Iwarp {
     }
 
     /// The client's part: connects if the server does not connect but listens itself.
-    fn join(&self, first: &FirstContact<'_>) -> Result {
+    fn join(&self, first: &IwFirstContact<'_>) -> Result {
         let end = first.until(CLIENT_ACCEPT_TIMEOUT);
         let is_accepted = self.wait_accepted(first.setup, end)?;
         if is_accepted || (first.setup.is_cancelled)() || self.finish_connect().is_ok() {
@@ -288,7 +288,7 @@ impl Iwarp {
         Ok(())
     }
 
-    fn listener(&self) -> Option<Arc<Listener<Link>>> {
+    fn listener(&self) -> Option<Arc<IwListener<Link>>> {
         self.conn.lock().listener.clone()
     }
 
@@ -334,12 +334,12 @@ impl TransportSetup for Iwarp {
         if setup.peer_port == 0 {
             return Ok(());
         }
-        let first = FirstContact::new(link, setup, Role::Client)?;
+        let first = IwFirstContact::new(link, setup, Role::Client)?;
         self.join(&first).map_err(|_| SetupError::PeerUnreachable)
     }
 
     fn connect_as_server(&self, link: &Arc<Link>, setup: &Setup<'_>) -> Result<(), SetupError> {
-        let first = FirstContact::new(link, setup, Role::Server)?;
+        let first = IwFirstContact::new(link, setup, Role::Server)?;
         self.serve(&first).map_err(|_| SetupError::PeerUnreachable)
     }
 

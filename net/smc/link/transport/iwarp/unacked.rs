@@ -15,12 +15,12 @@ use crate::link::{
 };
 
 /// A message and its sender.
-type Message = (Arc<dyn Sender>, SentRecord);
+type UnackedMessage = (Arc<dyn Sender>, SentRecord);
 
 /// Unacknowledged messages about connections, oldest first.
 pub(super) struct Unacked {
     /// A ring, with the number of each message.
-    ring: KVVec<Option<(u16, Message)>>,
+    ring: KVVec<Option<(u16, UnackedMessage)>>,
     /// Index of the oldest.
     first: usize,
     len: usize,
@@ -48,7 +48,10 @@ impl Unacked {
 
     /// Records a completed send; sends complete in the order of posting. Returns the message if no acknowledgement will
     /// arrive any more. (There is room: no more are in flight than `Credits::window`.)
-    fn on_local_completion(&mut self, message: Option<Message>) -> Result<(), Message> {
+    fn on_local_completion(
+        &mut self,
+        message: Option<UnackedMessage>,
+    ) -> Result<(), UnackedMessage> {
         self.completed = self.completed.wrapping_add(1);
         let Some(message) = message else {
             return Ok(());
@@ -67,7 +70,7 @@ impl Unacked {
     }
 
     /// Removes the oldest, if it is among the first `acked`, or if no more acknowledgements will arrive.
-    fn next(&mut self, acked: u16) -> Option<Message> {
+    fn next(&mut self, acked: u16) -> Option<UnackedMessage> {
         let is_over = self.is_over;
         let place = self.ring.get_mut(self.first)?;
         let (_, message) = place.take_if(|(number, _)| is_over || !is_ahead(*number, acked))?;

@@ -3,8 +3,8 @@
 //! The client's side of ADD_LINK.
 
 use super::{
-    Exchange,
-    Place,
+    AddLinkIds,
+    KeyExchange,
     CONFIRM_WAIT, //
 };
 use crate::id::LinkUid;
@@ -78,8 +78,8 @@ impl Offer {
         Some(offer)
     }
 
-    const fn place(&self) -> Place {
-        Place {
+    const fn place(&self) -> AddLinkIds {
+        AddLinkIds {
             on: self.on,
             idx: self.idx,
             link_num: self.link.link_num,
@@ -94,20 +94,20 @@ pub(in crate::llc) fn rejection<'a>(link: NewLink, reason: RejectReason) -> Body
 
 /// A link that the client adds.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::llc) struct Adding {
+pub(in crate::llc) struct AddLinkClient {
     offer: Offer,
     version: Version,
-    state: State,
+    state: ClientState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ClientState {
     /// The caller finds a port and creates its end.
     Offered,
     /// Version 1: keys are exchanged.
     Keys {
         end: LocalEnd,
-        exchange: Exchange,
+        exchange: KeyExchange,
         deadline: Instant,
     },
     /// CONFIRM_LINK is awaited on the new link.
@@ -116,12 +116,12 @@ enum State {
     Preparing { end: LocalEnd, peer_uid: LinkUid },
 }
 
-impl Adding {
+impl AddLinkClient {
     pub(in crate::llc) fn begin<'a>(offer: Offer, version: Version) -> (Self, Action<'a>) {
         let flow = Self {
             offer,
             version,
-            state: State::Offered,
+            state: ClientState::Offered,
         };
         let work = LinkWork::AcceptAddLink {
             on: offer.on,
@@ -133,8 +133,10 @@ impl Adding {
 
     pub(in crate::llc) const fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Keys { deadline, .. } | State::Waiting { deadline, .. } => Some(deadline),
-            State::Offered | State::Preparing { .. } => None,
+            ClientState::Keys { deadline, .. } | ClientState::Waiting { deadline, .. } => {
+                Some(deadline)
+            }
+            ClientState::Offered | ClientState::Preparing { .. } => None,
         }
     }
 
@@ -152,7 +154,7 @@ impl Adding {
     ) -> Actions<'a> {
         // The result for an offer that the server gave up does not count.
         let is_meant = offer.link_num == self.offer.link.link_num;
-        let (State::Offered, true) = (self.state, is_meant) else {
+        let (ClientState::Offered, true) = (self.state, is_meant) else {
             return unexpected();
         };
         let (body, failure) = match result {
@@ -172,15 +174,15 @@ impl Adding {
         actions
     }
 
-    fn after_answer(&self, new: &NewEnd<'_>, now: Instant) -> State {
+    fn after_answer(&self, new: &NewEnd<'_>, now: Instant) -> ClientState {
         let end = new.end;
         match self.version {
-            Version::V1 => State::Keys {
+            Version::V1 => ClientState::Keys {
                 end,
-                exchange: Exchange::new(new.keys.count()),
+                exchange: KeyExchange::new(new.keys.count()),
                 deadline: now.saturating_add(ANSWER_WAIT),
             },
-            Version::V2 => State::Waiting {
+            Version::V2 => ClientState::Waiting {
                 end,
                 deadline: now.saturating_add(CONFIRM_WAIT),
             },
@@ -194,7 +196,7 @@ impl Adding {
         arrival: &mut Arrival<'_, '_>,
         now: Instant,
     ) -> Actions<'a> {
-        let State::Keys {
+        let ClientState::Keys {
             end, mut exchange, ..
         } = self.state
         else {
@@ -206,11 +208,11 @@ impl Adding {
         }
         let answer = exchange.next(&place, Kind::Response);
         self.state = match exchange.is_done() {
-            true => State::Waiting {
+            true => ClientState::Waiting {
                 end,
                 deadline: now.saturating_add(CONFIRM_WAIT),
             },
-            false => State::Keys {
+            false => ClientState::Keys {
                 end,
                 exchange,
                 deadline: now.saturating_add(ANSWER_WAIT),
@@ -226,7 +228,7 @@ impl Adding {
         request: &ConfirmLink,
         idx: LinkIdx,
     ) -> Actions<'a> {
-        let (State::Keys { end, .. } | State::Waiting { end, .. }) = self.state else {
+        let (ClientState::Keys { end, .. } | ClientState::Waiting { end, .. }) = self.state else {
             return unexpected();
         };
         if idx != self.offer.idx {
@@ -235,7 +237,7 @@ impl Adding {
         if request.link_num != self.offer.link.link_num {
             return Action::Ignored(Ignored::UnknownLink).into();
         }
-        self.state = State::Preparing {
+        self.state = ClientState::Preparing {
             end,
             peer_uid: request.uid,
         };
@@ -248,7 +250,8 @@ impl Adding {
         idx: LinkIdx,
         result: Result<(), Reason>,
     ) -> Actions<'a> {
-        let (State::Preparing { end, peer_uid }, true) = (self.state, idx == self.offer.idx) else {
+        let (ClientState::Preparing { end, peer_uid }, true) = (self.state, idx == self.offer.idx)
+        else {
             return unexpected();
         };
         let place = self.offer.place();
@@ -279,11 +282,11 @@ impl Adding {
 
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
         match self.state {
-            State::Keys { .. } | State::Waiting { .. } => self
+            ClientState::Keys { .. } | ClientState::Waiting { .. } => self
                 .offer
                 .place()
                 .given_up(AddLinkError::Silent, self.version),
-            State::Offered | State::Preparing { .. } => Actions::default(),
+            ClientState::Offered | ClientState::Preparing { .. } => Actions::default(),
         }
     }
 
@@ -320,7 +323,7 @@ mod tests {
     };
     use crate::llc::{Llc, Params};
     use crate::time::Duration;
-    use crate::wire::llc::Message;
+    use crate::wire::llc::LlcMessage;
 
     fn link(number: u8) -> NewLink {
         NewLink {
@@ -335,7 +338,7 @@ mod tests {
     }
 
     fn offer(llc: &mut Llc, number: u8) {
-        let message = Message {
+        let message = LlcMessage {
             version: Version::V2,
             kind: Kind::Request,
             body: Body::AddLink(AddLink::Link {

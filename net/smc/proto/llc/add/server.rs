@@ -3,8 +3,8 @@
 //! The server's side of ADD_LINK.
 
 use super::{
-    Exchange,
-    Place,
+    AddLinkIds,
+    KeyExchange,
     CONFIRM_WAIT, //
 };
 use crate::lgr::LinkIdx;
@@ -39,30 +39,30 @@ use crate::wire::Version;
 
 /// A link that the server adds.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::llc) struct Adding {
-    place: Place,
+pub(in crate::llc) struct AddLinkServer {
+    place: AddLinkIds,
     version: Version,
     end: LocalEnd,
     keys: u8,
-    state: State,
+    state: ServerState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ServerState {
     /// The offer was sent.
     Offered { deadline: Instant },
     /// The caller connects the queue pair.
     Connecting,
     /// Version 1: keys are exchanged.
     Keys {
-        exchange: Exchange,
+        exchange: KeyExchange,
         deadline: Instant,
     },
     /// CONFIRM_LINK was sent on the new link.
     Confirming { deadline: Instant },
 }
 
-impl Adding {
+impl AddLinkServer {
     pub(in crate::llc) fn begin<'a>(
         on: LinkIdx,
         new: &NewEnd<'a>,
@@ -71,7 +71,7 @@ impl Adding {
     ) -> (Self, Action<'a>) {
         let deadline = now.saturating_add(ANSWER_WAIT);
         let flow = Self {
-            place: Place {
+            place: AddLinkIds {
                 on,
                 idx: new.end.idx,
                 link_num: new.end.link_num,
@@ -79,17 +79,17 @@ impl Adding {
             version,
             end: new.end,
             keys: new.keys.count(),
-            state: State::Offered { deadline },
+            state: ServerState::Offered { deadline },
         };
         (flow, send(version, Kind::Request, on, new.add_link()))
     }
 
     pub(in crate::llc) const fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Offered { deadline }
-            | State::Keys { deadline, .. }
-            | State::Confirming { deadline } => Some(deadline),
-            State::Connecting => None,
+            ServerState::Offered { deadline }
+            | ServerState::Keys { deadline, .. }
+            | ServerState::Confirming { deadline } => Some(deadline),
+            ServerState::Connecting => None,
         }
     }
 
@@ -105,7 +105,7 @@ impl Adding {
                 self.place.failed(AddLinkError::Rejected(*reason))
             }
             AddLink::Link { link, v2 } if link.link_num == self.place.link_num => {
-                let State::Offered { .. } = self.state else {
+                let ServerState::Offered { .. } = self.state else {
                     return unexpected();
                 };
                 if arrival.idx != self.place.on {
@@ -118,7 +118,7 @@ impl Adding {
                 if let Some(v2) = v2 {
                     self.place.learn(arrival.rtokens, &v2.rkeys);
                 }
-                self.state = State::Connecting;
+                self.state = ServerState::Connecting;
                 Action::LinkWork(LinkWork::ConnectLink(self.place.idx, *link)).into()
             }
             AddLink::Invitation { .. } | AddLink::Link { .. } | AddLink::Rejection { .. } => {
@@ -135,17 +135,20 @@ impl Adding {
         now: Instant,
     ) -> Actions<'a> {
         match (self.state, result) {
-            (State::Connecting, _) if idx != self.place.idx => unexpected(),
-            (State::Connecting, Err(reason)) => self
+            (ServerState::Connecting, _) if idx != self.place.idx => unexpected(),
+            (ServerState::Connecting, Err(reason)) => self
                 .place
                 .given_up(AddLinkError::Failed(reason), self.version),
-            (State::Connecting, Ok(())) => match self.version {
-                Version::V1 => self.send_keys(Exchange::new(self.keys), now),
+            (ServerState::Connecting, Ok(())) => match self.version {
+                Version::V1 => self.send_keys(KeyExchange::new(self.keys), now),
                 Version::V2 => self.confirm(now),
             },
-            (State::Offered { .. } | State::Keys { .. } | State::Confirming { .. }, _) => {
-                unexpected()
-            }
+            (
+                ServerState::Offered { .. }
+                | ServerState::Keys { .. }
+                | ServerState::Confirming { .. },
+                _,
+            ) => unexpected(),
         }
     }
 
@@ -156,7 +159,7 @@ impl Adding {
         arrival: &mut Arrival<'_, '_>,
         now: Instant,
     ) -> Actions<'a> {
-        let State::Keys { mut exchange, .. } = self.state else {
+        let ServerState::Keys { mut exchange, .. } = self.state else {
             return unexpected();
         };
         if !exchange.take(cont, &self.place, arrival) {
@@ -168,16 +171,16 @@ impl Adding {
         }
     }
 
-    fn send_keys<'a>(&mut self, mut exchange: Exchange, now: Instant) -> Actions<'a> {
+    fn send_keys<'a>(&mut self, mut exchange: KeyExchange, now: Instant) -> Actions<'a> {
         let message = exchange.next(&self.place, Kind::Request);
         let deadline = now.saturating_add(ANSWER_WAIT);
-        self.state = State::Keys { exchange, deadline };
+        self.state = ServerState::Keys { exchange, deadline };
         message.into()
     }
 
     fn confirm<'a>(&mut self, now: Instant) -> Actions<'a> {
         let deadline = now.saturating_add(CONFIRM_WAIT);
-        self.state = State::Confirming { deadline };
+        self.state = ServerState::Confirming { deadline };
         let body = Body::ConfirmLink(self.end.confirm_link(self.place.link_num));
         send(self.version, Kind::Request, self.place.idx, body).into()
     }
@@ -188,7 +191,7 @@ impl Adding {
         answer: &ConfirmLink,
         idx: LinkIdx,
     ) -> Actions<'a> {
-        let State::Confirming { .. } = self.state else {
+        let ServerState::Confirming { .. } = self.state else {
             return unexpected();
         };
         if idx != self.place.idx {
@@ -212,11 +215,11 @@ impl Adding {
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
         match self.state {
             // A client that did not receive the offer has nothing to delete; one that is late deletes the link itself.
-            State::Offered { .. } => self.place.failed(AddLinkError::Silent),
-            State::Keys { .. } | State::Confirming { .. } => {
+            ServerState::Offered { .. } => self.place.failed(AddLinkError::Silent),
+            ServerState::Keys { .. } | ServerState::Confirming { .. } => {
                 self.place.given_up(AddLinkError::Silent, self.version)
             }
-            State::Connecting => Actions::default(),
+            ServerState::Connecting => Actions::default(),
         }
     }
 

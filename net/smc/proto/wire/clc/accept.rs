@@ -34,9 +34,9 @@ use super::extension::Form;
 use super::{
     begin,
     open,
-    FirstContact,
+    ClcType,
+    FirstContactExt,
     Header,
-    MessageType,
     FIRST_CONTACT,
     HEADER_LEN,
     SMCD,
@@ -135,7 +135,7 @@ pub enum Mode {
         /// The common enterprise id; [`Eid::NONE`] if none is needed.
         eid: Eid,
         /// The first contact extension, if a new link group is created. `None` if one is reused.
-        first_contact: Option<FirstContact>,
+        first_contact: Option<FirstContactExt>,
     },
 }
 
@@ -164,7 +164,7 @@ impl Accept {
     ///
     /// [`Malformed`]; [`Malformed::RmbeIndex`] and [`Malformed::Mtu`] are answered with a DECLINE.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (header, mut reader) = open(bytes, MessageType::Accept)?;
+        let (header, mut reader) = open(bytes, ClcType::Accept)?;
         let (endpoint, mode) = read(&header, &mut reader)?;
         Ok(Self { endpoint, mode })
     }
@@ -175,7 +175,7 @@ impl Accept {
     ///
     /// [`NoSpace`] if they do not fit.
     pub fn emit<'b>(&self, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
-        write(buf, MessageType::Accept, &self.endpoint, &self.mode, None)
+        write(buf, ClcType::Accept, &self.endpoint, &self.mode, None)
     }
 }
 
@@ -186,7 +186,7 @@ impl<'a> Confirm<'a> {
     ///
     /// [`Malformed`]; [`Malformed::RmbeIndex`] and [`Malformed::Mtu`] are answered with a DECLINE.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let (header, mut reader) = open(bytes, MessageType::Confirm)?;
+        let (header, mut reader) = open(bytes, ClcType::Confirm)?;
         let (endpoint, mode) = read(&header, &mut reader)?;
         let mut gids = List::EMPTY;
         if has_gids(&endpoint, &mode) {
@@ -208,7 +208,7 @@ impl<'a> Confirm<'a> {
     /// [`NoSpace`] if they do not fit.
     pub fn emit<'b>(&self, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
         let gids = has_gids(&self.endpoint, &self.mode).then_some(self.gids);
-        write(buf, MessageType::Confirm, &self.endpoint, &self.mode, gids)
+        write(buf, ClcType::Confirm, &self.endpoint, &self.mode, gids)
     }
 }
 
@@ -279,17 +279,17 @@ fn read_first_contact(
     is_there: bool,
     reader: &mut Reader<'_>,
     form: Form,
-) -> Result<Option<FirstContact>, Malformed> {
+) -> Result<Option<FirstContactExt>, Malformed> {
     // Additions of later releases are unknown and skipped, as in the C module.
     if !is_there {
         return Ok(None);
     }
-    FirstContact::read(reader, form).map(Some)
+    FirstContactExt::read(reader, form).map(Some)
 }
 
 fn write<'b>(
     buf: &'b mut [u8],
-    message_type: MessageType,
+    message_type: ClcType,
     endpoint: &Endpoint,
     mode: &Mode,
     gids: Option<List<'_, Gid, 255>>,

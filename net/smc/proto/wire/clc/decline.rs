@@ -26,7 +26,7 @@ use crate::wire::{
 use super::{
     begin,
     open,
-    MessageType,
+    ClcType,
     OsType,
     FIRST_CONTACT,
     HEADER_LEN,
@@ -87,7 +87,7 @@ impl Decline {
     ///
     /// [`Malformed`]. The trailer is not checked, as in the C module.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (header, mut reader) = open(bytes, MessageType::Decline)?;
+        let (header, mut reader) = open(bytes, ClcType::Decline)?;
         let len = match header.version {
             Version::V1 => V1_LEN,
             Version::V2 => V2_LEN,
@@ -95,7 +95,7 @@ impl Decline {
         if header.message_len() != len {
             return Err(Malformed::LengthMismatch);
         }
-        let raw: &Raw = reader.take()?;
+        let raw: &RawDecline = reader.take()?;
         let os = OsType::from_nibble(raw.os >> 4);
         let form = match header.version {
             Version::V1 => DeclineForm::V1 { os },
@@ -123,8 +123,8 @@ impl Decline {
             DeclineForm::V2 { os, .. } => (Version::V2, V2_LEN, os),
         };
         let types = if self.out_of_sync { FIRST_CONTACT } else { 0 };
-        let mut writer = begin(buf, MessageType::Decline, version, types, SMCR, len)?;
-        writer.put(&Raw {
+        let mut writer = begin(buf, ClcType::Decline, version, types, SMCR, len)?;
+        writer.put(&RawDecline {
             peer_id: self.peer_id,
             diagnosis: U32::new(self.diagnosis.0),
             os: os.number() << 4,
@@ -181,8 +181,8 @@ impl Head {
 
 /// Returns true if `byte` is possible at offset `at` of a DECLINE of `len` bytes, if the length is known.
 fn is_possible(at: usize, byte: u8, len: Option<usize>) -> bool {
-    const OS: usize = HEADER_LEN + offset_of!(Raw, os);
-    const RESERVED: usize = HEADER_LEN + offset_of!(Raw, reserved);
+    const OS: usize = HEADER_LEN + offset_of!(RawDecline, os);
+    const RESERVED: usize = HEADER_LEN + offset_of!(RawDecline, reserved);
     const BEHIND: usize = V1_LEN - TRAILER_LEN;
     let trailer = len.and_then(|len| at.checked_sub(len.saturating_sub(TRAILER_LEN)));
     if let Some(expected) = trailer.and_then(|at| SMCR.get(at)) {
@@ -190,7 +190,7 @@ fn is_possible(at: usize, byte: u8, len: Option<usize>) -> bool {
     }
     match at {
         0..4 => SMCR.get(at) == Some(&byte),
-        4 => byte == MessageType::Decline.number(),
+        4 => byte == ClcType::Decline.number(),
         5 => byte == 0,
         6 => [V1_LEN, V2_LEN].contains(&byte.into()),
         7 => Version::from_nibble(byte >> 4).is_some() && byte & 0x0f & !FIRST_CONTACT == 0,
@@ -220,14 +220,14 @@ impl From<Reason> for Diagnosis {
 /// The bytes between header and trailer in version 1.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Raw {
+struct RawDecline {
     peer_id: PeerId,
     diagnosis: U32,
     os: u8,
     reserved: [u8; 3],
 }
 
-const V1_LEN: usize = HEADER_LEN + size_of::<Raw>() + TRAILER_LEN;
+const V1_LEN: usize = HEADER_LEN + size_of::<RawDecline>() + TRAILER_LEN;
 const V2_LEN: usize = V1_LEN + 16;
 const _: () = assert!(V1_LEN == 28 && V2_LEN == 44);
 

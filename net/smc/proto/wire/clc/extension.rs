@@ -30,7 +30,7 @@ use crate::wire::{
 
 /// What each side sends about itself when a link group of version 2 is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstContact {
+pub struct FirstContactExt {
     /// The two RDMA ports are in one subnet, without a gateway.
     pub direct: bool,
     /// The sender's operating system.
@@ -39,15 +39,15 @@ pub struct FirstContact {
     pub release: Release,
     /// The sender's name, informational.
     pub hostname: Hostname,
-    /// Limits of the link group; use [`FirstContact::limits`], which checks the release.
+    /// Limits of the link group; use [`FirstContactExt::limits`], which checks the release.
     pub raw_limits: Limits,
     /// Feature bits, from release 1 on.
     pub features: Features,
-    /// Vendor's options; use [`FirstContact::vendor`], which checks the release.
+    /// Vendor's options; use [`FirstContactExt::vendor`], which checks the release.
     pub vendor_options: u32,
 }
 
-impl FirstContact {
+impl FirstContactExt {
     /// Returns the parsed vendor's options; those of release 0, which has none, are ignored.
     pub fn vendor(&self) -> Vendor {
         if self.release >= Release::R1 {

@@ -36,7 +36,7 @@ use crate::wire::{
 use super::{
     Input,
     Kind,
-    RawHeader, //
+    RawLlcHeader, //
 };
 
 /// CONFIRM_RKEY: the sender's buffer is ready for writes.
@@ -294,10 +294,10 @@ struct RawConfirmRkey {
 }
 
 const _: () = assert!(
-    size_of::<RawHeader>() + size_of::<RawConfirmRkey>() + 2 * size_of::<LinkRkey>() + 1
+    size_of::<RawLlcHeader>() + size_of::<RawConfirmRkey>() + 2 * size_of::<LinkRkey>() + 1
         == SEND_LEN
 );
-const _: () = assert!(size_of::<RawHeader>() + 1 + 3 * size_of::<LinkRkey>() == SEND_LEN);
+const _: () = assert!(size_of::<RawLlcHeader>() + 1 + 3 * size_of::<LinkRkey>() == SEND_LEN);
 
 /// DELETE_RKEY before its keys.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -308,7 +308,7 @@ struct RawDeleteRkey {
     reserved: [u8; 2],
 }
 
-const DELETE_RKEY_HEAD: usize = size_of::<RawHeader>() + size_of::<RawDeleteRkey>();
+const DELETE_RKEY_HEAD: usize = size_of::<RawLlcHeader>() + size_of::<RawDeleteRkey>();
 /// Keys in a version 1 DELETE_RKEY, before four reserved bytes.
 const V1_RKEYS: usize = 8;
 const _: () = assert!(DELETE_RKEY_HEAD + V1_RKEYS * size_of::<WireRkey>() + 4 == SEND_LEN);

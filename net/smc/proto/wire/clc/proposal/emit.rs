@@ -7,7 +7,7 @@ use zerocopy::byteorder::big_endian::U16;
 use crate::id::Ipv4;
 use crate::wire::clc::{
     begin,
-    MessageType,
+    ClcType,
     SMCR,
     TRAILER_LEN, //
 };
@@ -49,7 +49,7 @@ pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b
     .into_iter()
     .fold(0, usize::saturating_add);
 
-    let mut writer = begin(buf, MessageType::Proposal, this.version(), types, SMCR, len)?;
+    let mut writer = begin(buf, ClcType::Proposal, this.version(), types, SMCR, len)?;
     writer.put(&raw::Base {
         peer_id: this.peer_id,
         gid: this.gid,

@@ -6,7 +6,7 @@ use crate::error::Malformed;
 use crate::id::Features;
 use crate::wire::clc::{
     open,
-    MessageType,
+    ClcType,
     Release, //
 };
 use crate::wire::{
@@ -28,7 +28,7 @@ use super::{
 };
 
 pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
-    let (header, mut reader) = open(bytes, MessageType::Proposal)?;
+    let (header, mut reader) = open(bytes, ClcType::Proposal)?;
     let base: &raw::Base = reader.take()?;
     let prefix_offset = usize::from(base.prefix_offset.get());
     if prefix_offset > raw::AREA_LEN {

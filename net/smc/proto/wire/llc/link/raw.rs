@@ -25,7 +25,7 @@ use crate::wire::iwarp::IwListenAddr;
 use crate::wire::llc::{
     NewLinkRkey,
     PeerOrder,
-    RawHeader, //
+    RawLlcHeader, //
 };
 use crate::wire::SEND_LEN;
 
@@ -42,7 +42,7 @@ pub(super) struct ConfirmLink {
     reserved: [u8; 8],
 }
 
-const _: () = assert!(size_of::<RawHeader>() + size_of::<ConfirmLink>() == SEND_LEN);
+const _: () = assert!(size_of::<RawLlcHeader>() + size_of::<ConfirmLink>() == SEND_LEN);
 
 impl ConfirmLink {
     pub(super) fn new(message: &super::ConfirmLink) -> Self {
@@ -88,7 +88,7 @@ pub(super) struct AddLink {
     listen_addr: [u8; 8],
 }
 
-const _: () = assert!(size_of::<RawHeader>() + size_of::<AddLink>() == SEND_LEN);
+const _: () = assert!(size_of::<RawLlcHeader>() + size_of::<AddLink>() == SEND_LEN);
 
 impl AddLink {
     pub(super) fn new(link: &super::NewLink) -> Self {
@@ -172,7 +172,7 @@ pub(super) struct AddLinkCont {
 }
 
 const _: () = assert!(
-    size_of::<RawHeader>() + size_of::<AddLinkCont>() + 2 * size_of::<NewLinkRkey>() + 4
+    size_of::<RawLlcHeader>() + size_of::<AddLinkCont>() + 2 * size_of::<NewLinkRkey>() + 4
         == SEND_LEN
 );
 
@@ -184,7 +184,7 @@ pub(super) struct DeleteLink {
     pub(super) reason: U32,
 }
 
-const _: () = assert!(size_of::<RawHeader>() + size_of::<DeleteLink>() + 35 == SEND_LEN);
+const _: () = assert!(size_of::<RawLlcHeader>() + size_of::<DeleteLink>() + 35 == SEND_LEN);
 
 /// REQ_ADD_LINK before its GIDs.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -195,5 +195,5 @@ pub(super) struct ReqAddLink {
     pub(super) reserved2: [u8; 3],
 }
 
-pub(super) const REQ_ADD_LINK_HEAD: usize = size_of::<RawHeader>() + size_of::<ReqAddLink>();
+pub(super) const REQ_ADD_LINK_HEAD: usize = size_of::<RawLlcHeader>() + size_of::<ReqAddLink>();
 const _: () = assert!(REQ_ADD_LINK_HEAD == 28);
