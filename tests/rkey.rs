@@ -33,7 +33,7 @@ use smc_proto::lgr::{
     RowId,
     Rtoken,
     Rtokens,
-    LINK_SLOTS, //
+    MAX_LINKS, //
 };
 use smc_proto::llc::rkey::{
     Announcement,
@@ -65,7 +65,7 @@ use smc_proto::wire::{
 };
 
 const LINKS: LinkMap<LinkNum> = {
-    let mut links = [LinkNum::NONE; LINK_SLOTS];
+    let mut links = [LinkNum::NONE; MAX_LINKS];
     links[0] = LinkNum(1);
     links[3] = LinkNum(2);
     LinkMap(links)

@@ -20,7 +20,7 @@ use kernel_ext::{
     time, //
 };
 use smc_proto::{
-    lgr::LINK_SLOTS,
+    lgr::MAX_LINKS,
     time::Duration,
     wire::clc::Limits, //
 };
@@ -76,7 +76,7 @@ settings! {
     Wmem: range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     Rmem: range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
     // CAST: it is small.
-    MaxLinks: range(c"smcr_max_links_per_lgr", 1, LINK_SLOTS as u32, 2),
+    MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
     LimitHandshakes: range(c"limit_smc_hs", 0, 1, 0),
     MaxSendWr: range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),

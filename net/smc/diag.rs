@@ -91,7 +91,7 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
         if let Some(why) = why.filter(|_| is_wanted(extensions, SMC_DIAG_CAUSE)) {
             let cause = smc_diag_cause {
                 cause: why.cause.map_or(0, Cause::code),
-                role: sock.end.number(),
+                role: sock.uapi_role(),
             };
             attrs.bytes(SMC_DIAG_CAUSE, cause.as_bytes())?;
         }

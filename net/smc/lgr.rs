@@ -118,7 +118,7 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) sndbufs: SendPool,
     #[pin]
-    table: SpinLock<LgrInner>,
+    inner: SpinLock<LgrInner>,
     /// Threads that wait for the end of an LLC flow.
     #[pin]
     llc_waiters: CondVar,
@@ -157,7 +157,7 @@ impl LinkGroup {
         let echoes = Echoes::new(conns.limit())?;
         let rtokens = KVec::from_elem(RtokenEntry::EMPTY, MAX_ROWS, GFP_KERNEL)?;
         // Initialized in place: too large for the stack of a handshake.
-        let table = init!(LgrInner {
+        let inner = init!(LgrInner {
             conns,
             rtokens,
             end: None,
@@ -174,7 +174,7 @@ impl LinkGroup {
                 rmbs <- RmbPool::new(usize::from(params.limits.max_conns)),
                 sndbufs <- SendPool::new(),
                 links <- Links::new(link),
-                table <- new_spinlock!(table, "smc::LinkGroup::table"),
+                inner <- new_spinlock!(inner, "smc::LinkGroup::inner"),
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
                 scheduler,
@@ -190,10 +190,10 @@ impl LinkGroup {
 
     /// Chooses the alert token of a new connection.
     pub(crate) fn next_token(&self) -> Result<AlertToken> {
-        let table = self.table.lock();
+        let inner = self.inner.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next = token::next(AlertToken(last), |t| table.conns.has(t)).ok_or(ENOSPC)?;
+            let next = token::next(AlertToken(last), |t| inner.conns.has(t)).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
@@ -202,10 +202,10 @@ impl LinkGroup {
 
     /// Removes a connection; a second call does nothing. Does not sleep.
     pub(crate) fn leave(&self, token: AlertToken) {
-        let mut table = self.table.lock();
-        let node = table.conns.remove(token);
-        table.echoes.forget(token);
-        drop(table);
+        let mut inner = self.inner.lock();
+        let node = inner.conns.remove(token);
+        inner.echoes.forget(token);
+        drop(inner);
         // The last reference may be dropped with the node: not under the lock.
         drop(node);
         self.trim_by(now().saturating_add(self.keeps_unused()));
@@ -214,12 +214,12 @@ impl LinkGroup {
 
     /// Returns the number of connections and reservations.
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().conns.len()
+        self.inner.lock().conns.len()
     }
 
     /// Delivers a CDC message, received on link `idx`, to the connection with that alert token. Does not sleep.
     pub(crate) fn on_cdc(&self, idx: LinkIdx, token: AlertToken, cdc: &Cdc) {
-        let member = self.table.lock().conns.find(token);
+        let member = self.inner.lock().conns.find(token);
         if let Some(member) = member {
             member.on_cdc(idx, cdc);
         }
@@ -229,8 +229,8 @@ impl LinkGroup {
 
     /// Puts a connection into the queue for a send slot of link `idx`.
     pub(crate) fn wait_for_slot(&self, token: AlertToken, idx: LinkIdx) {
-        let mut table = self.table.lock();
-        table.conns.wait(token, idx);
+        let mut inner = self.inner.lock();
+        inner.conns.wait(token, idx);
         if let Some(link) = self.link(idx) {
             link.want_slot(true);
         }
@@ -238,7 +238,7 @@ impl LinkGroup {
 
     /// Takes a connection out of the queue for a send slot.
     pub(crate) fn stop_waiting(&self, token: AlertToken) {
-        self.table.lock().conns.stop_waiting(token);
+        self.inner.lock().conns.stop_waiting(token);
     }
 
     /// Lets connections send, longest waiting first, while link `idx` has free send slots. Does not sleep.
@@ -247,10 +247,10 @@ impl LinkGroup {
             return;
         };
         loop {
-            let mut table = self.table.lock();
-            if !table.conns.has_waiters_for(idx) {
+            let mut inner = self.inner.lock();
+            if !inner.conns.has_waiters_for(idx) {
                 // The end of the group waits until all slots are free.
-                link.want_slot(table.conns.is_closed());
+                link.want_slot(inner.conns.is_closed());
                 break;
             }
             // One check suffices: a connection that gets no slot after this has queued itself before its last try, and
@@ -258,17 +258,17 @@ impl LinkGroup {
             if !link.has_slot() {
                 break;
             }
-            let member = table.conns.next_waiter(idx);
-            drop(table);
+            let member = inner.conns.next_waiter(idx);
+            drop(inner);
             // A connection with nothing left to send leaves the slot to the next.
             if let Some(member) = member {
                 member.on_slot();
             }
         }
-        let table = self.table.lock();
-        if table.conns.is_closed() {
+        let inner = self.inner.lock();
+        if inner.conns.is_closed() {
             // A thread may wait until the last message is sent.
-            drop(table);
+            drop(inner);
             self.llc_waiters.notify_all();
         }
     }
@@ -277,8 +277,8 @@ impl LinkGroup {
 
     /// Runs `f` on the table of RTokens with the lock held.
     pub(crate) fn with_rtokens<R>(&self, f: impl FnOnce(&mut Rtokens<'_>) -> R) -> R {
-        let mut table = self.table.lock();
-        f(&mut Rtokens::new(&mut table.rtokens))
+        let mut inner = self.inner.lock();
+        f(&mut Rtokens::new(&mut inner.rtokens))
     }
 
     /// Returns the RToken of the peer's RMB in `row` for link `idx`.

@@ -110,7 +110,7 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     }
     let was_active = group.with_llc(|llc, _| llc.core.stop_watching(idx));
     link.stop();
-    group.note_given_up(&link);
+    group.note_retired(&link);
     group.on_llc_link_down(idx);
     let Some(LinkRef { idx: on, .. }) = group.active_link() else {
         // The end of the group does the rest.
@@ -131,7 +131,7 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
     clear_link(group, idx);
 }
 
-/// Clears the slot of a link, so that no resource of its device is left in the group (C function `smcr_link_clear`).
+/// Clears the index of a link, so that no resource of its device is left in the group (C function `smcr_link_clear`).
 fn clear_link(group: &LinkGroup, idx: LinkIdx) {
     let Some(link) = group.link(idx) else {
         return;

@@ -57,15 +57,21 @@ use kernel_ext::{
         TcpSocket,
         UnattachedSk, //
     },
+    uapi::{
+        SMC_ROLE_CLIENT,
+        SMC_ROLE_SERVER, //
+    },
     workqueue::OwnedWorkqueue, //
 };
-use smc_proto::conn::ConnState;
+use smc_proto::{
+    conn::ConnState,
+    lgr::Role, //
+};
 
 use crate::{
     conn::Conn,
     handshake::FallbackInfo,
-    namespace,
-    stats::Role, //
+    namespace, //
 };
 use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
@@ -132,7 +138,7 @@ pub(crate) struct Sock {
     pub(crate) sk: ARef<Sk>,
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
-    pub(crate) end: Role,
+    pub(crate) role: Role,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,
@@ -178,7 +184,7 @@ impl Sock {
     ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
         let limit_hs = namespace::of(&sk).config.limits_handshakes();
-        let (end, parent, orphan) = match from {
+        let (role, parent, orphan) = match from {
             Some((parent, orphan)) => (Role::Server, Some(parent), Some(orphan)),
             None => (Role::Client, None, None),
         };
@@ -189,7 +195,7 @@ impl Sock {
                 sk,
                 version,
                 tcp,
-                end,
+                role,
                 parent <- new_spinlock!(parent, "smc::Sock::parent"),
                 orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
@@ -212,6 +218,14 @@ impl Sock {
     /// A number that grows from socket to socket.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// The side of its connection that the socket is on, for user space (`SMC_ROLE_*`).
+    pub(crate) fn uapi_role(&self) -> u32 {
+        match self.role {
+            Role::Client => SMC_ROLE_CLIENT,
+            Role::Server => SMC_ROLE_SERVER,
+        }
     }
 
     /// What the socket is doing. Any context; it may have changed when this returns.

@@ -12,11 +12,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::uapi::{
-    SMC_ROLE_CLIENT,
-    SMC_ROLE_SERVER, //
+use smc_proto::{
+    lgr::Role,
+    reason::Reason, //
 };
-use smc_proto::reason::Reason;
 
 /// A monotonic counter.
 pub(crate) struct Counter(Atomic<u64>);
@@ -34,25 +33,6 @@ impl Counter {
     /// Returns its value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
-    }
-}
-
-/// The side of a connection that a socket is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// It connected.
-    Client,
-    /// It was accepted.
-    Server,
-}
-
-impl Role {
-    /// Returns the value for user space.
-    pub(crate) const fn number(self) -> u32 {
-        match self {
-            Self::Client => SMC_ROLE_CLIENT,
-            Self::Server => SMC_ROLE_SERVER,
-        }
     }
 }
 
@@ -265,15 +245,15 @@ impl Stats {
     }
 
     /// Returns the handshake counters of one side.
-    pub(crate) fn handshakes(&self, end: Role) -> &Handshakes {
-        match end {
+    pub(crate) fn handshakes(&self, role: Role) -> &Handshakes {
+        match role {
             Role::Client => &self.client,
             Role::Server => &self.server,
         }
     }
 
     /// Counts a fallback to TCP.
-    pub(crate) fn fell_back(&self, end: Role, reason: Reason) {
-        self.handshakes(end).fallbacks.count(reason);
+    pub(crate) fn fell_back(&self, role: Role, reason: Reason) {
+        self.handshakes(role).fallbacks.count(reason);
     }
 }

@@ -457,7 +457,7 @@ impl Pair {
                 break;
             };
             if plan.cdc.is_validation() {
-                plan.cdc = plan.cdc.naming(self.fabric.given_up(side));
+                plan.cdc = plan.cdc.with_retired_links(self.fabric.retired(side));
             }
             // A post that fails for no lasting reason: nothing of the plan may count.
             let posted =

@@ -18,7 +18,7 @@ use smc_proto::conn::{
 };
 use smc_proto::cursor::Chunk;
 use smc_proto::id::LinkNum;
-use smc_proto::lgr::LINK_SLOTS;
+use smc_proto::lgr::MAX_LINKS;
 use smc_proto::link::Transport;
 
 use super::{
@@ -135,8 +135,8 @@ impl Fabric {
     }
 
     /// The numbers of the links over iWARP that one end took down.
-    pub fn given_up(&self, side: Side) -> [LinkNum; LINK_SLOTS] {
-        let mut numbers = [LinkNum::NONE; LINK_SLOTS];
+    pub fn retired(&self, side: Side) -> [LinkNum; MAX_LINKS] {
+        let mut numbers = [LinkNum::NONE; MAX_LINKS];
         for link in LINKS {
             if self.is_iwarp(link) && self.is_stopped(side, link) {
                 numbers[link] = self.number(link);

@@ -29,13 +29,13 @@ impl Conn {
     /// Receives a CDC message on link `idx`.
     pub(super) fn receive_cdc(self: &Arc<Self>, idx: LinkIdx, cdc: &Cdc) {
         // Before the filter: a flush retires the links that are marked by then.
-        let is_given_up = cdc.is_validation() && self.group.give_up(cdc);
+        let is_any_retired = cdc.is_validation() && self.group.retire_named_links(cdc);
         let mut inner = self.inner.lock();
         let is_early = inner.is_early(idx, cdc);
         let ConnInner {
             cdc_hold, stream, ..
         } = &mut *inner;
-        let verdict = cdc_hold.filter(cdc, stream, is_given_up || is_early);
+        let verdict = cdc_hold.filter(cdc, stream, is_any_retired || is_early);
         if verdict == RxVerdict::Deliver {
             let result = inner.process(Some(idx), cdc);
             drop(inner);

@@ -222,7 +222,7 @@ impl Conn {
         let message = cdc::CdcMessage {
             token: remote.token,
             cdc: match plan.cdc.is_validation() {
-                true => self.group.naming_given_up(plan.cdc),
+                true => self.group.with_retired_links(plan.cdc),
                 false => plan.cdc,
             },
         };

@@ -254,16 +254,16 @@ impl ConnReservation {
         conn: Arc<dyn LgrConn>,
     ) -> Result {
         let node = RBTreeNode::new(token.0, ConnEntry { conn, idx }, GFP_KERNEL)?;
-        let mut table = self.group.table.lock();
-        if table.conns.closed {
+        let mut inner = self.group.inner.lock();
+        if inner.conns.closed {
             return Err(ENOLINK);
         }
-        let old = table.conns.conns.insert(node);
-        table.conns.load(idx, 1);
+        let old = inner.conns.conns.insert(node);
+        inner.conns.load(idx, 1);
         if let Some(counted) = self.idx {
-            table.conns.load(counted, -1);
+            inner.conns.load(counted, -1);
         }
-        drop(table);
+        drop(inner);
         // Two connections cannot get the same token at the same time: the counter is advanced by one cmpxchg.
         debug_assert!(old.is_none());
         self.is_joined = true;
@@ -274,12 +274,12 @@ impl ConnReservation {
 impl Drop for ConnReservation {
     fn drop(&mut self) {
         if !self.is_joined {
-            let mut table = self.group.table.lock();
-            table.conns.vacate();
+            let mut inner = self.group.inner.lock();
+            inner.conns.vacate();
             if let Some(idx) = self.idx {
-                table.conns.load(idx, -1);
+                inner.conns.load(idx, -1);
             }
-            drop(table);
+            drop(inner);
             self.group.arm_idle_timer();
         }
     }
@@ -288,12 +288,12 @@ impl Drop for ConnReservation {
 impl LinkGroup {
     /// Reserves a place for a connection, if there is one.
     pub(crate) fn reserve_conn(self: &Arc<Self>) -> Option<ConnReservation> {
-        let mut table = self.table.lock();
-        if !table.conns.has_room() {
+        let mut inner = self.inner.lock();
+        if !inner.conns.has_room() {
             return None;
         }
-        table.conns.taken += 1;
-        drop(table);
+        inner.conns.taken += 1;
+        drop(inner);
         Some(ConnReservation {
             group: self.clone(),
             idx: None,

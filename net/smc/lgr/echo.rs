@@ -103,26 +103,26 @@ impl LinkGroup {
             idx,
             number: None,
         };
-        let mut table = self.table.lock();
-        table.echoes.forget(token);
-        if table.conns.has(token) {
-            let _ = table.echoes.waiting.push_within_capacity(waiter);
+        let mut inner = self.inner.lock();
+        inner.echoes.forget(token);
+        if inner.conns.has(token) {
+            let _ = inner.echoes.waiting.push_within_capacity(waiter);
         }
-        drop(table);
+        drop(inner);
         self.send_echo(idx);
     }
 
     /// Drops the request in flight on link `idx`, which is gone. Connections that waited send another one on another
     /// link. Does not sleep.
     pub(crate) fn forget_echo(&self, idx: LinkIdx) {
-        self.table.lock().echoes.asked[idx] = None;
+        self.inner.lock().echoes.asked[idx] = None;
     }
 
     fn send_echo(self: &Arc<Self>, idx: LinkIdx) {
         let Some(link) = self.link(idx) else {
             return;
         };
-        let next = self.table.lock().echoes.next(idx, link.qp_num());
+        let next = self.inner.lock().echoes.next(idx, link.qp_num());
         if let Some(number) = next {
             self.ask_echo(idx, number);
         }
@@ -130,7 +130,7 @@ impl LinkGroup {
 
     /// Handles the response to the TEST_LINK with this number on link `idx`. Does not sleep.
     pub(crate) fn on_echo(self: &Arc<Self>, idx: LinkIdx, number: u64) {
-        if !self.table.lock().echoes.answered(idx, number) {
+        if !self.inner.lock().echoes.answered(idx, number) {
             return;
         }
         while let Some(member) = self.next_echoed(number) {
@@ -140,9 +140,9 @@ impl LinkGroup {
     }
 
     fn next_echoed(&self, number: u64) -> Option<Arc<dyn LgrConn>> {
-        let mut table = self.table.lock();
+        let mut inner = self.inner.lock();
         // Connections that left were removed from the queue.
-        let token = table.echoes.pop(number)?;
-        table.conns.find(token)
+        let token = inner.echoes.pop(number)?;
+        inner.conns.find(token)
     }
 }

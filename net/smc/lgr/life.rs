@@ -66,13 +66,13 @@ impl LinkGroup {
         if !is_it {
             return false;
         }
-        let mut table = self.table.lock();
-        if table.end.is_some() {
+        let mut inner = self.inner.lock();
+        if inner.end.is_some() {
             return false;
         }
-        let has_row = !Rtokens::new(&mut table.rtokens).is_full();
-        let has_room = table.conns.has_room() && has_row && self.rmbs.has_room();
-        drop(table);
+        let has_row = !Rtokens::new(&mut inner.rtokens).is_full();
+        let has_room = inner.conns.has_room() && has_row && self.rmbs.has_room();
+        drop(inner);
         LgrView {
             role: self.params.role,
             peer: self.params.peer,
@@ -94,10 +94,10 @@ impl LinkGroup {
 
     /// Lets no more connections join; returns whether this is the first call. Does not sleep.
     pub(crate) fn mark_terminating(&self, why: TerminateReason) -> bool {
-        let mut table = self.table.lock();
-        let is_first = table.end.is_none();
-        table.end.get_or_insert(why);
-        table.conns.close();
+        let mut inner = self.inner.lock();
+        let is_first = inner.end.is_none();
+        inner.end.get_or_insert(why);
+        inner.conns.close();
         // Threads that wait until the last message is sent have to be woken.
         self.links().iter().flatten().for_each(|link| {
             link.want_slot(true);
@@ -108,12 +108,12 @@ impl LinkGroup {
 
     /// Returns why the group ends, if it does.
     pub(crate) fn terminating(&self) -> Option<TerminateReason> {
-        self.table.lock().end
+        self.inner.lock().end
     }
 
     /// Returns when the idle time of the group ends, if it has no connection now.
     pub(crate) fn idle_end(&self) -> Option<Instant> {
-        let since = self.table.lock().conns.idle_since()?;
+        let since = self.inner.lock().conns.idle_since()?;
         let times = &self.params.times;
         let holds_netns = self.links().iter().flatten().any(|link| link.holds_netns());
         Some(since.saturating_add(match holds_netns {
@@ -124,9 +124,9 @@ impl LinkGroup {
 
     /// Returns since when the group has had no connection, if it has none now and is not ending.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let table = self.table.lock();
-        match table.end {
-            None => table.conns.idle_since(),
+        let inner = self.inner.lock();
+        match inner.end {
+            None => inner.conns.idle_since(),
             Some(_) => None,
         }
     }
@@ -137,14 +137,14 @@ impl LinkGroup {
         why: TerminateReason,
         since: Instant,
     ) -> bool {
-        let mut table = self.table.lock();
-        let idle_since = table.conns.idle_since().filter(|_| table.end.is_none());
+        let mut inner = self.inner.lock();
+        let idle_since = inner.conns.idle_since().filter(|_| inner.end.is_none());
         if idle_since.is_none_or(|at| at > since) {
             return false;
         }
         // No more reservations.
-        table.conns.close();
-        drop(table);
+        inner.conns.close();
+        drop(inner);
         self.terminate_soon(why);
         true
     }
@@ -207,21 +207,21 @@ impl LinkGroup {
 
     /// Arms the timer for freeing unused RMBs for `at`, unless it is armed for an earlier time.
     pub(crate) fn trim_by(&self, at: Instant) {
-        let mut table = self.table.lock();
-        if table.trim_at.is_none_or(|earlier| at < earlier) {
-            table.trim_at = Some(at);
-            drop(table);
+        let mut inner = self.inner.lock();
+        if inner.trim_at.is_none_or(|earlier| at < earlier) {
+            inner.trim_at = Some(at);
+            drop(inner);
             self.arm_timer_at(at);
         }
     }
 
     /// Schedules the freeing of unused RMBs if it is due at `now`, else returns the deadline.
     pub(crate) fn trim_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let at = self.table.lock().trim_at?;
+        let at = self.inner.lock().trim_at?;
         if !at.is_due(now) {
             return Some(at);
         }
-        self.table.lock().trim_at = None;
+        self.inner.lock().trim_at = None;
         self.scheduler.schedule_free_work(self.clone());
         None
     }
@@ -229,34 +229,34 @@ impl LinkGroup {
     /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier. Does not sleep.
     pub(crate) fn arm_closing_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
-        let mut table = self.table.lock();
-        if table.closing_at.is_none_or(|earlier| at < earlier) {
-            table.closing_at = Some(at);
-            drop(table);
+        let mut inner = self.inner.lock();
+        if inner.closing_at.is_none_or(|earlier| at < earlier) {
+            inner.closing_at = Some(at);
+            drop(inner);
             self.arm_timer_at(at);
         }
     }
 
     /// Runs the timers of connections if due at `now`; returns the next deadline.
     pub(crate) fn on_closing_timer(&self, now: Instant) -> Option<Instant> {
-        let at = self.table.lock().closing_at?;
+        let at = self.inner.lock().closing_at?;
         if !at.is_due(now) {
             return Some(at);
         }
-        self.table.lock().closing_at = None;
+        self.inner.lock().closing_at = None;
         let next = Cell::new(None::<Instant>);
         self.for_each(|member| {
             let times = next.get().into_iter().chain(member.on_timer(now));
             next.set(times.min());
         });
-        let mut table = self.table.lock();
-        table.closing_at = table.closing_at.into_iter().chain(next.get()).min();
-        table.closing_at
+        let mut inner = self.inner.lock();
+        inner.closing_at = inner.closing_at.into_iter().chain(next.get()).min();
+        inner.closing_at
     }
 
     /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs. Does not sleep.
     pub(crate) fn look_at_rows(&self) {
-        if self.table.lock().closing_at.is_some() {
+        if self.inner.lock().closing_at.is_some() {
             self.for_each(|member| member.on_rows_gone());
         }
     }
@@ -284,7 +284,7 @@ impl LinkGroup {
     pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn LgrConn>)) {
         let mut last = AlertToken(0);
         loop {
-            let next = self.table.lock().conns.after(last);
+            let next = self.inner.lock().conns.after(last);
             let Some((token, member)) = next else {
                 return;
             };
@@ -297,20 +297,20 @@ impl LinkGroup {
     /// link works, or after [`DRAIN`]. May sleep.
     pub(crate) fn drain(&self) -> bool {
         let end = now().saturating_add(DRAIN);
-        let mut table = self.table.lock();
+        let mut inner = self.inner.lock();
         loop {
             let left = end.saturating_since(now());
             let links = self.links();
             let is_quiet = links.iter().flatten().all(|link| link.is_quiet());
             let is_up = links.iter().flatten().any(|link| link.is_up());
-            let is_done = !table.conns.has_waiters() && is_quiet;
+            let is_done = !inner.conns.has_waiters() && is_quiet;
             if is_done || !is_up || left == Duration::ZERO {
                 return is_done;
             }
             // A signal does not end the wait.
             let _ = self
                 .llc_waiters
-                .wait_interruptible_timeout(&mut table, time::jiffies(left.as_nanos()));
+                .wait_interruptible_timeout(&mut inner, time::jiffies(left.as_nanos()));
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The links of a group, each in a slot; events of a link go to the group with the slot's index.
+//! The links of a group, each at its index of the link table, with which events of a link go to the group.
 
 use kernel::{
     new_spinlock,
@@ -36,7 +36,7 @@ use smc_proto::{
         LinkMap,
         Port,
         RowId,
-        LINK_SLOTS, //
+        MAX_LINKS, //
     },
     link::next_number,
     llc::LocalEnd,
@@ -57,8 +57,8 @@ use crate::{
     }, //
 };
 
-/// The slots of a group for links.
-pub(crate) type Slots = LinkMap<Option<Arc<Link>>>;
+/// The link table of a group: its links by index.
+pub(crate) type LinkTable = LinkMap<Option<Arc<Link>>>;
 
 /// A link and its index.
 #[derive(Clone)]
@@ -85,25 +85,25 @@ pub(super) struct Links {
 }
 
 struct LinksInner {
-    slots: Slots,
+    table: LinkTable,
     /// The link number assigned last.
     last_number: LinkNum,
     /// The group ends: no link may be added.
     is_closed: bool,
     /// The links taken down last, of those that may deliver data after that.
-    given_up: [LinkNum; LINK_SLOTS],
+    retired: [LinkNum; MAX_LINKS],
 }
 
 impl Links {
-    /// Creates the slots of a group with its first link.
+    /// Creates the link table of a group with its first link.
     pub(super) fn new(first: Arc<Link>) -> impl PinInit<Self> {
-        let mut slots = Slots::default();
-        slots[LinkIdx::FIRST] = Some(first);
+        let mut table = LinkTable::default();
+        table[LinkIdx::FIRST] = Some(first);
         let inner = LinksInner {
-            slots,
+            table,
             last_number: LinkNum(1),
             is_closed: false,
-            given_up: [LinkNum::NONE; LINK_SLOTS],
+            retired: [LinkNum::NONE; MAX_LINKS],
         };
         pin_init!(Self {
             inner <- new_spinlock!(inner, "smc::Links::inner"),
@@ -114,12 +114,12 @@ impl Links {
 impl LinkGroup {
     /// Returns a link. Does not sleep.
     pub(crate) fn link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
-        self.links.inner.lock().slots[idx].clone()
+        self.links.inner.lock().table[idx].clone()
     }
 
     /// Returns all links. Does not sleep.
-    pub(crate) fn links(&self) -> Slots {
-        self.links.inner.lock().slots.clone()
+    pub(crate) fn links(&self) -> LinkTable {
+        self.links.inner.lock().table.clone()
     }
 
     /// Returns the first active link. Does not sleep.
@@ -187,7 +187,7 @@ impl LinkGroup {
         }
     }
 
-    /// Puts a link into its slot, which is free. Does not sleep.
+    /// Puts a link at its index, which is free. Does not sleep.
     ///
     /// # Errors
     ///
@@ -197,33 +197,33 @@ impl LinkGroup {
         if inner.is_closed {
             return Err(ENOLINK);
         }
-        if inner.slots[idx].is_some() {
+        if inner.table[idx].is_some() {
             return Err(EBUSY);
         }
-        inner.slots[idx] = Some(link.clone());
+        inner.table[idx] = Some(link.clone());
         Ok(())
     }
 
-    /// Removes a link from its slot. Does not sleep.
+    /// Removes a link from the table. Does not sleep.
     pub(crate) fn take_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
-        self.links.inner.lock().slots[idx].take()
+        self.links.inner.lock().table[idx].take()
     }
 
     /// Returns the links of a group that ends, and lets none be added any more. Does not sleep.
-    pub(crate) fn close_links(&self) -> Slots {
+    pub(crate) fn close_links(&self) -> LinkTable {
         let mut inner = self.links.inner.lock();
         inner.is_closed = true;
-        inner.slots.clone()
+        inner.table.clone()
     }
 
     /// Remembers a link that was taken down and stopped, if what was posted on it may still arrive at the peer: our
     /// failover validations name it. Does not sleep.
-    pub(crate) fn note_given_up(&self, link: &Link) {
+    pub(crate) fn note_retired(&self, link: &Link) {
         if link.delivers_after_down() {
             let number = link.number();
-            let given_up = &mut self.links.inner.lock().given_up;
-            given_up.rotate_right(1);
-            if let Some(newest) = given_up.first_mut() {
+            let retired = &mut self.links.inner.lock().retired;
+            retired.rotate_right(1);
+            if let Some(newest) = retired.first_mut() {
                 *newest = number;
             }
         }
@@ -231,13 +231,13 @@ impl LinkGroup {
 
     /// Adds the numbers of links that were taken down to a failover validation of ours, if the peer supports that. Does
     /// not sleep.
-    pub(crate) fn naming_given_up(&self, validation: Cdc) -> Cdc {
+    pub(crate) fn with_retired_links(&self, validation: Cdc) -> Cdc {
         if !self.peer().takes_any_link {
             return validation;
         }
         let is_new = self.link_numbers();
-        let given_up = self.links.inner.lock().given_up;
-        validation.naming(given_up.map(|number| match is_new.0.contains(&number) {
+        let retired = self.links.inner.lock().retired;
+        validation.with_retired_links(retired.map(|number| match is_new.0.contains(&number) {
             true => LinkNum::NONE,
             false => number,
         }))
@@ -245,14 +245,14 @@ impl LinkGroup {
 
     /// Takes down the links that a failover validation of the peer names. Returns whether there are any: until
     /// [`Link::stop`] they may deliver more. Does not sleep.
-    pub(crate) fn give_up(&self, validation: &Cdc) -> bool {
+    pub(crate) fn retire_named_links(&self, validation: &Cdc) -> bool {
         if !self.peer().takes_any_link {
             return false;
         }
         let mut is_any = false;
         for link in self.links().iter().flatten() {
             let number = link.number();
-            if link.delivers_after_down() && validation.names().contains(&number) {
+            if link.delivers_after_down() && validation.retired_links().contains(&number) {
                 link.fail(LinkError::Retired);
                 is_any = true;
             }
@@ -260,7 +260,7 @@ impl LinkGroup {
         is_any
     }
 
-    /// Returns the index of the lowest free slot. Does not sleep.
+    /// Returns the index of the lowest free index. Does not sleep.
     pub(crate) fn spare_idx(&self) -> Option<LinkIdx> {
         self.links().position(Option::is_none)
     }
@@ -306,15 +306,15 @@ impl LinkGroup {
 
     /// Returns the number of connections on each of these links. Does not sleep.
     pub(crate) fn loads_of(&self, links: &LinkMap<bool>) -> Loads {
-        self.table.lock().conns.loads_of(links)
+        self.inner.lock().conns.loads_of(links)
     }
 
     /// Returns the active link with the fewest connections of those for which `is_meant` holds; the last of several.
     /// Does not sleep.
     pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
-        let table = self.table.lock();
-        let loads = table.conns.loads();
+        let inner = self.inner.lock();
+        let loads = inner.conns.loads();
         let active = links.present().filter(|(_, link)| link.is_active());
         let meant = active.filter(|(_, link)| is_meant(link));
         let (_, link) = meant.rev().min_by_key(|(idx, _)| loads[*idx])?;
@@ -337,10 +337,10 @@ impl LinkGroup {
 
     /// Counts a connection on link `idx`. Does not sleep.
     pub(crate) fn count_on(&self, token: AlertToken, idx: LinkIdx) {
-        self.table.lock().conns.set_link(token, idx);
+        self.inner.lock().conns.set_link(token, idx);
     }
 
-    fn active_links(&self, is_meant: impl Fn(LinkIdx) -> bool) -> Slots {
+    fn active_links(&self, is_meant: impl Fn(LinkIdx) -> bool) -> LinkTable {
         let mut links = self.links();
         for idx in LinkIdx::ALL {
             links[idx].take_if(|link| !link.is_active() || !is_meant(idx));
@@ -351,14 +351,14 @@ impl LinkGroup {
     /// Chooses the link with the fewest connections, on which `count` counts the next one.
     fn choose(
         &self,
-        links: &Slots,
+        links: &LinkTable,
         count: impl FnOnce(&mut ConnTable, LinkIdx),
     ) -> Option<(LinkIdx, Arc<Link>)> {
-        let mut table = self.table.lock();
+        let mut inner = self.inner.lock();
         let is_there = LinkIdx::ALL.map(|idx| links[idx].is_some());
-        let loads = table.conns.loads_of(&LinkMap(is_there));
+        let loads = inner.conns.loads_of(&LinkMap(is_there));
         let idx = balance::choose(&loads)?;
-        count(&mut table.conns, idx);
+        count(&mut inner.conns, idx);
         Some((idx, links[idx].clone()?))
     }
 }

@@ -61,13 +61,13 @@ impl LinkGroup {
 
     /// Queues an item of work on the links, and schedules the work. Does not sleep.
     pub(crate) fn queue_link_work(self: &Arc<Self>, work: LinkWork) {
-        self.table.lock().llc.core.queue_link_work(work);
+        self.inner.lock().llc.core.queue_link_work(work);
         self.schedule_link_work();
     }
 
     /// Called after a port became active, which another link may use. Does not sleep.
     pub(crate) fn on_port(self: &Arc<Self>) {
-        self.table.lock().llc.core.on_port();
+        self.inner.lock().llc.core.on_port();
         self.schedule_link_work();
     }
 
@@ -78,9 +78,9 @@ impl LinkGroup {
 
     /// Returns the next item of work on the links; `None` once the group is terminated.
     pub(crate) fn next_link_work(&self) -> Option<LinkWork> {
-        let mut table = self.table.lock();
-        match table.end {
-            None => table.llc.core.next_link_work(),
+        let mut inner = self.inner.lock();
+        match inner.end {
+            None => inner.llc.core.next_link_work(),
             Some(_) => None,
         }
     }
@@ -89,9 +89,9 @@ impl LinkGroup {
 
     /// Runs `f` on the LLC state and the table of RTokens with the lock held.
     pub(crate) fn with_llc<R>(&self, f: impl FnOnce(&mut LlcState, &mut Rtokens<'_>) -> R) -> R {
-        let mut table = self.table.lock();
-        let table = &mut *table;
-        f(&mut table.llc, &mut Rtokens::new(&mut table.rtokens))
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        f(&mut inner.llc, &mut Rtokens::new(&mut inner.rtokens))
     }
 
     /// Wakes threads in [`LinkGroup::wait_llc_event`].
@@ -101,22 +101,22 @@ impl LinkGroup {
 
     /// Sleeps until woken, at most `timeout` jiffies, unless `is_due` already.
     pub(crate) fn wait_llc_event(&self, timeout: Jiffies, is_due: impl FnOnce(&LlcState) -> bool) {
-        let mut table = self.table.lock();
-        if !is_due(&table.llc) {
+        let mut inner = self.inner.lock();
+        if !is_due(&inner.llc) {
             // A signal does not end a flow with the peer: its own timeout does.
             let _ = self
                 .llc_waiters
-                .wait_interruptible_timeout(&mut table, timeout);
+                .wait_interruptible_timeout(&mut inner, timeout);
         }
     }
 
     /// Returns the byte order in which the peer reads the fields that C peers write in their own.
     pub(crate) fn peer_order(&self) -> PeerOrder {
-        PeerOrder::of(self.table.lock().peer.os)
+        PeerOrder::of(self.inner.lock().peer.os)
     }
 
     /// Sets what the peer sent about itself.
     pub(crate) fn set_peer(&self, peer: System) {
-        self.table.lock().peer = peer;
+        self.inner.lock().peer = peer;
     }
 }

@@ -41,7 +41,7 @@ impl System {
 impl LinkGroup {
     /// Returns what the peer sent about itself.
     pub(crate) fn peer(&self) -> System {
-        self.table.lock().peer
+        self.inner.lock().peer
     }
 
     /// Returns how redundant the links are. Does not sleep.
@@ -51,7 +51,7 @@ impl LinkGroup {
 
     /// Returns the number of connections on each link, by index. Does not sleep.
     pub(crate) fn loads(&self) -> LinkMap<usize> {
-        *self.table.lock().conns.loads()
+        *self.inner.lock().conns.loads()
     }
 
     /// Returns the UID that we assign to a link of the group and send to the peer.

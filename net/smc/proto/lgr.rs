@@ -23,8 +23,8 @@ pub use link_idx::{LinkIdx, LinkMap};
 pub use redundancy::{ActiveLinks, LinkPorts, Port};
 pub use rtoken::{RowId, Rtoken, Rtokens};
 
-/// Slots for links in a link group: the protocol's maximum. The negotiated limit is lower.
-pub const LINK_SLOTS: usize = 8;
+/// Links in a link group: the maximum of the protocol. The negotiated limit is lower.
+pub const MAX_LINKS: usize = 8;
 
 /// Default limit of links if none was negotiated (version 1 and release 0 of version 2), and the maximum of a C peer.
 pub const MAX_LINKS_DEFAULT: u8 = 2;
@@ -44,7 +44,7 @@ pub const IDLE_TIME: Duration = Duration::from_secs(600);
 /// Added to it on the client (C: `SMC_LGR_FREE_DELAY_CLNT`).
 const CLIENT_EXTRA_TIME: Duration = Duration::from_secs(10);
 
-/// Our side of the TCP connections of a link group.
+/// Our side of a TCP connection, and so of the link group that it is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The side that connects.

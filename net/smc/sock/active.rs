@@ -35,7 +35,7 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> boo
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
             let namespace = namespace::of(&this.sk);
-            let handshakes = namespace.stats.handshakes(this.end);
+            let handshakes = namespace.stats.handshakes(this.role);
             match version {
                 Version::V1 => handshakes.v1.add(1),
                 Version::V2 => handshakes.v2.add(1),

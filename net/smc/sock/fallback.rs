@@ -42,7 +42,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     let _ = this.tcp.set_rcvlowat(&this.sk);
     namespace::of(&this.sk)
         .stats
-        .fell_back(this.end, info.reason);
+        .fell_back(this.role, info.reason);
     trace::switch_to_fallback(&this.sk, &this.tcp, info.reason.code());
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);

@@ -203,7 +203,7 @@ pub(super) fn get(this: &Sock, level: i32, name: i32, out: SockOptOut) -> Result
 fn info(this: &Sock) -> smc_info {
     let info = smc_info {
         mode: SMC_INFO_MODE_NONE,
-        role: this.end.number(),
+        role: this.uapi_role(),
         ..Default::default()
     };
     if let Some(conn) = this.conn() {

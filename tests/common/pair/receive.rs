@@ -21,7 +21,7 @@ impl Pair {
         if self.rng.one_in(2) {
             self.tell(side, link);
         }
-        let closes = cdc.is_validation() && self.give_up(side, &cdc);
+        let closes = cdc.is_validation() && self.retire_named_links(side, &cdc);
         let host = self.host(side);
         match host.cdc_hold.filter(&cdc, &mut host.stream, closes) {
             RxVerdict::Deliver => self.deliver(side, &cdc),
@@ -31,10 +31,10 @@ impl Pair {
     }
 
     /// Takes the links down that a validation names, as far as they are still there.
-    fn give_up(&mut self, side: Side, cdc: &Cdc) -> bool {
+    fn retire_named_links(&mut self, side: Side, cdc: &Cdc) -> bool {
         let mut is_any = false;
         for link in LINKS {
-            let is_named = cdc.names().contains(&self.fabric.number(link));
+            let is_named = cdc.retired_links().contains(&self.fabric.number(link));
             if is_named && !self.fabric.is_stopped(side, link) {
                 is_any = true;
                 if self.fabric.is_up(link) {

@@ -4,7 +4,7 @@
 use crate::cursor::Cursor;
 use crate::flags::flags;
 use crate::id::LinkNum;
-use crate::lgr::LINK_SLOTS;
+use crate::lgr::MAX_LINKS;
 
 /// One CDC message, sent or received. The wire form adds the alert token of the receiver's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,10 +28,10 @@ impl Cdc {
         self.flags.contains(ProducerFlags::FAILOVER)
     }
 
-    /// Adds to a validation the numbers of the links over iWARP that its sender gave up: data posted on them may still
+    /// Adds to a validation the numbers of the links over iWARP that its sender retired: data posted on them may still
     /// arrive. They replace the cursor offsets, which have no meaning there.
     #[must_use]
-    pub fn naming(mut self, links: [LinkNum; LINK_SLOTS]) -> Self {
+    pub fn with_retired_links(mut self, links: [LinkNum; MAX_LINKS]) -> Self {
         let [a, b, c, d, e, f, g, h] = links.map(|link| link.0);
         self.prod.offset = u32::from_be_bytes([a, b, c, d]);
         self.cons.offset = u32::from_be_bytes([e, f, g, h]);
@@ -39,7 +39,7 @@ impl Cdc {
     }
 
     /// The links that a validation names; [`LinkNum::NONE`] where there are fewer.
-    pub fn names(&self) -> [LinkNum; LINK_SLOTS] {
+    pub fn retired_links(&self) -> [LinkNum; MAX_LINKS] {
         let [a, b, c, d] = self.prod.offset.to_be_bytes();
         let [e, f, g, h] = self.cons.offset.to_be_bytes();
         [a, b, c, d, e, f, g, h].map(LinkNum)
@@ -89,9 +89,9 @@ mod tests {
         let mut validation = Cdc::default();
         validation.prod.wrap = 7;
         let links = [1, 2, 3, 4, 5, 6, 7, 255].map(LinkNum);
-        let named = validation.naming(links);
+        let named = validation.with_retired_links(links);
         assert_eq!((named.prod.wrap, named.prod.offset), (7, 0x0102_0304));
         assert_eq!((named.cons.wrap, named.cons.offset), (0, 0x0506_07ff));
-        assert_eq!(named.names(), links);
+        assert_eq!(named.retired_links(), links);
     }
 }

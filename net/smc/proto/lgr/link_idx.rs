@@ -8,13 +8,13 @@ use core::ops::{
 };
 use core::slice;
 
-use super::LINK_SLOTS;
+use super::MAX_LINKS;
 
 /// The index of a link in its group (C: `link_idx`). Not on the wire: the peer may have the link at another index.
 ///
 /// # Invariants
 ///
-/// Less than [`LINK_SLOTS`].
+/// Less than [`MAX_LINKS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIdx(u8);
 
@@ -24,7 +24,7 @@ impl LinkIdx {
 
     /// Every index, in order.
     // INVARIANT: as many as there are.
-    pub const ALL: [Self; LINK_SLOTS] = [
+    pub const ALL: [Self; MAX_LINKS] = [
         Self(0),
         Self(1),
         Self(2),
@@ -39,13 +39,13 @@ impl LinkIdx {
     #[inline]
     pub fn get(self) -> usize {
         // The remainder shows the compiler the invariant.
-        usize::from(self.0) % LINK_SLOTS
+        usize::from(self.0) % MAX_LINKS
     }
 }
 
 /// A `T` for each link of a group, in use or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkMap<T>(pub [T; LINK_SLOTS]);
+pub struct LinkMap<T>(pub [T; MAX_LINKS]);
 
 impl<T> LinkMap<T> {
     /// Returns all entries, in order.

@@ -12,7 +12,7 @@ use super::{
     LgrType,
     LinkIdx,
     LinkMap,
-    LINK_SLOTS, //
+    MAX_LINKS, //
 };
 use crate::id::{
     Gid,
@@ -74,11 +74,11 @@ impl LgrType {
 /// link that replaces it is active.
 pub fn has_room(links: &ActiveLinks, max_links: u8) -> bool {
     let count = links.iter().flatten().count();
-    let limit = usize::from(max_links).min(LINK_SLOTS);
+    let limit = usize::from(max_links).min(MAX_LINKS);
     match LgrType::of(links) {
         LgrType::None => false,
         LgrType::Single | LgrType::Symmetric => count < limit,
-        LgrType::AsymmetricPeer | LgrType::AsymmetricLocal => count <= limit && count < LINK_SLOTS,
+        LgrType::AsymmetricPeer | LgrType::AsymmetricLocal => count <= limit && count < MAX_LINKS,
     }
 }
 

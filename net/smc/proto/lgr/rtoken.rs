@@ -10,7 +10,7 @@
 //! The caller owns the rows, so that it can allocate on demand: start with some, and append [`RtokenEntry::EMPTY`] up to
 //! [`MAX_ROWS`] when [`Rtokens::is_full`].
 
-use super::{LinkIdx, LinkMap, LINK_SLOTS};
+use super::{LinkIdx, LinkMap, MAX_LINKS};
 use crate::id::{RemoteAddr, Rkey, RmbeIndex};
 
 /// Maximum rows of a table: buffers of one peer in one link group.
@@ -52,7 +52,7 @@ pub struct RtokenEntry {
 impl RtokenEntry {
     /// A row without a buffer.
     pub const EMPTY: Self = Self {
-        tokens: LinkMap([Rtoken::NONE; LINK_SLOTS]),
+        tokens: LinkMap([Rtoken::NONE; MAX_LINKS]),
         claimed: [0; 4],
         generation: 0,
     };
@@ -62,7 +62,7 @@ impl RtokenEntry {
     }
 
     fn clear(&mut self) {
-        self.tokens = LinkMap([Rtoken::NONE; LINK_SLOTS]);
+        self.tokens = LinkMap([Rtoken::NONE; MAX_LINKS]);
         self.claimed = [0; 4];
         self.generation = self.generation.wrapping_add(1);
     }

@@ -75,7 +75,7 @@ impl AddLinkIds {
     }
 
     /// Ends the flow without a link, and sends the peer a DELETE LINK, as it may consider the link added.
-    fn given_up<'a>(&self, error: AddLinkError, version: Version) -> Actions<'a> {
+    fn deleted_by_us<'a>(&self, error: AddLinkError, version: Version) -> Actions<'a> {
         let request = DeleteLink {
             link_num: Some(self.link_num),
             orderly: false,

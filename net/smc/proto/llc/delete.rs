@@ -177,7 +177,7 @@ mod tests {
     use crate::lgr::{
         LinkMap,
         Rtokens,
-        LINK_SLOTS, //
+        MAX_LINKS, //
     };
     use crate::llc::Params;
     use crate::time::Duration;
@@ -211,7 +211,7 @@ mod tests {
         let mut arrival = Arrival {
             idx: LinkIdx::FIRST,
             spare: None,
-            links: &LinkMap([LinkNum(1); LINK_SLOTS]),
+            links: &LinkMap([LinkNum(1); MAX_LINKS]),
             rtokens: &mut Rtokens::new(&mut []),
         };
         Llc::new(params(role)).on_message(&message, &mut arrival, Instant::ZERO)

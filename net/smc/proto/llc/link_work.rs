@@ -28,7 +28,7 @@ use crate::lgr::{
     LinkIdx,
     LinkMap,
     Role,
-    LINK_SLOTS, //
+    MAX_LINKS, //
 };
 use crate::time::Instant;
 
@@ -47,7 +47,7 @@ impl LinkWorkQueue {
     pub(super) const fn new() -> Self {
         Self {
             flush_rx: false,
-            deletes: LinkMap([None; LINK_SLOTS]),
+            deletes: LinkMap([None; MAX_LINKS]),
             step: None,
             rebalance: false,
             add: None,

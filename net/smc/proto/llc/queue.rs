@@ -16,7 +16,7 @@ use super::{
 };
 use crate::lgr::{
     LinkIdx,
-    LINK_SLOTS, //
+    MAX_LINKS, //
 };
 use crate::time::Instant;
 
@@ -50,7 +50,7 @@ impl Pending {
 }
 
 /// Each link can be deleted once, and one offer is open.
-const CAPACITY: usize = LINK_SLOTS + 1;
+const CAPACITY: usize = MAX_LINKS + 1;
 
 /// Requests that wait, oldest first.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::keepalive::{
 use crate::lgr::{
     LinkIdx,
     LinkMap,
-    LINK_SLOTS, //
+    MAX_LINKS, //
 };
 use crate::time::{
     Duration,
@@ -33,8 +33,8 @@ impl Watches {
     pub(super) const fn new(interval: Duration) -> Self {
         Self {
             interval,
-            links: LinkMap([None; LINK_SLOTS]),
-            probed: LinkMap([Instant::ZERO; LINK_SLOTS]),
+            links: LinkMap([None; MAX_LINKS]),
+            probed: LinkMap([Instant::ZERO; MAX_LINKS]),
         }
     }
 

@@ -256,7 +256,7 @@ impl AddLinkClient {
         };
         let place = self.offer.place();
         if let Err(reason) = result {
-            return place.given_up(AddLinkError::Failed(reason), self.version);
+            return place.deleted_by_us(AddLinkError::Failed(reason), self.version);
         }
         let answer = Body::ConfirmLink(end.confirm_link(place.link_num));
         let mut actions = Actions::from(send(self.version, Kind::Response, idx, answer));
@@ -285,7 +285,7 @@ impl AddLinkClient {
             ClientState::Keys { .. } | ClientState::Waiting { .. } => self
                 .offer
                 .place()
-                .given_up(AddLinkError::Silent, self.version),
+                .deleted_by_us(AddLinkError::Silent, self.version),
             ClientState::Offered | ClientState::Preparing { .. } => Actions::default(),
         }
     }
@@ -296,7 +296,7 @@ impl AddLinkClient {
         if idx == place.on {
             return Some(place.failed(AddLinkError::LinkLost));
         }
-        (idx == place.idx).then(|| place.given_up(AddLinkError::LinkLost, self.version))
+        (idx == place.idx).then(|| place.deleted_by_us(AddLinkError::LinkLost, self.version))
     }
 
     /// The server offers another link: it has given this one up.

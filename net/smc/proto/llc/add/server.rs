@@ -112,7 +112,9 @@ impl AddLinkServer {
                     return Action::Ignored(Ignored::OtherLink).into();
                 }
                 if link.mtu.is_none() {
-                    return self.place.given_up(AddLinkError::Unusable, self.version);
+                    return self
+                        .place
+                        .deleted_by_us(AddLinkError::Unusable, self.version);
                 }
                 arrival.rtokens.delete_link(self.place.idx);
                 if let Some(v2) = v2 {
@@ -138,7 +140,7 @@ impl AddLinkServer {
             (ServerState::Connecting, _) if idx != self.place.idx => unexpected(),
             (ServerState::Connecting, Err(reason)) => self
                 .place
-                .given_up(AddLinkError::Failed(reason), self.version),
+                .deleted_by_us(AddLinkError::Failed(reason), self.version),
             (ServerState::Connecting, Ok(())) => match self.version {
                 Version::V1 => self.send_keys(KeyExchange::new(self.keys), now),
                 Version::V2 => self.confirm(now),
@@ -209,7 +211,10 @@ impl AddLinkServer {
     /// The client requests deletion of the new link; `None` if the request names another one.
     pub(in crate::llc) fn on_delete<'a>(&self, request: &DeleteLink) -> Option<Actions<'a>> {
         let is_meant = request.link_num == Some(self.place.link_num);
-        is_meant.then(|| self.place.given_up(AddLinkError::Deleted, self.version))
+        is_meant.then(|| {
+            self.place
+                .deleted_by_us(AddLinkError::Deleted, self.version)
+        })
     }
 
     pub(in crate::llc) fn on_timeout<'a>(&self) -> Actions<'a> {
@@ -217,7 +222,7 @@ impl AddLinkServer {
             // A client that did not receive the offer has nothing to delete; one that is late deletes the link itself.
             ServerState::Offered { .. } => self.place.failed(AddLinkError::Silent),
             ServerState::Keys { .. } | ServerState::Confirming { .. } => {
-                self.place.given_up(AddLinkError::Silent, self.version)
+                self.place.deleted_by_us(AddLinkError::Silent, self.version)
             }
             ServerState::Connecting => Actions::default(),
         }
@@ -229,6 +234,9 @@ impl AddLinkServer {
             return Some(self.place.failed(AddLinkError::LinkLost));
         }
         let is_new = idx == self.place.idx;
-        is_new.then(|| self.place.given_up(AddLinkError::LinkLost, self.version))
+        is_new.then(|| {
+            self.place
+                .deleted_by_us(AddLinkError::LinkLost, self.version)
+        })
     }
 }
