@@ -9,6 +9,7 @@ mod ranks;
 mod rmb;
 mod rust;
 mod transport;
+mod types;
 mod words;
 
 use std::fs;
@@ -75,6 +76,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
     let mut claims = claims::Claims::new()?;
+    let mut types = types::Types::new()?;
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
     for path in &paths {
@@ -91,10 +93,12 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             ranks.check(path, &text, &mut findings);
             circles.add(path, &text, &mut findings);
             impls.add(path, &text);
+            types.add(path, &text);
         }
     }
     circles.check(&mut findings);
     claims.check(&mut findings);
     impls.check(&mut findings);
+    types.check(&mut findings);
     Ok((paths.len(), findings))
 }
