@@ -5,7 +5,7 @@
 //! program, and so also works for static programs and those that make system calls directly.
 
 mod choice;
-mod keeper;
+mod holder;
 mod program;
 
 use std::fs;
@@ -25,7 +25,7 @@ use smc_user::Socket;
 use crate::table::json;
 use choice::Cgroup;
 use choice::Name;
-use keeper::Entered;
+use holder::Entered;
 use program::failed;
 use program::Attached;
 
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Off,
     /// Keeps the switch of one `smc run --bpf`
     #[command(hide = true)]
-    Keep(keeper::Arguments),
+    Keep(holder::Arguments),
 }
 
 /// Runs the subcommand.
@@ -74,7 +74,7 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
         Command::Add(targets) => add(targets),
         Command::Del(targets) => remove(targets),
         Command::Off => off(),
-        Command::Keep(arguments) => keeper::run(arguments),
+        Command::Keep(arguments) => holder::run(arguments),
     }
     .map_err(with_need)
 }
@@ -83,7 +83,7 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
 /// this process belong to it from then on.
 pub(crate) fn enter() -> io::Result<Entered> {
     check_module()?;
-    keeper::enter().map_err(with_need)
+    holder::enter().map_err(with_need)
 }
 
 /// Adds the required privileges to the message of a permission error.

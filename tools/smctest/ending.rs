@@ -159,7 +159,7 @@ impl Endings {
         let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let ending = known.get(&id).cloned();
         drop(known);
-        ensure!(ending.is_some(), "conversation {id:x} has no end");
+        ensure!(ending.is_some(), "connection {id:x} has no end");
         ending.map_or(Ok(()), |ending| ending.send(socket))
     }
 }

@@ -7,9 +7,9 @@
 //! over RDMA and after a fallback: there is no list of expected results. [`EXCEPTIONS`] lists the
 //! differences that are allowed.
 
-mod looks;
+mod cases;
 mod marks;
-mod ways;
+mod probes;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,12 +26,12 @@ use crate::context::Expected;
 use crate::family::Family;
 use crate::ktap::Ktap;
 use crate::semantics::Rig;
-use looks::Look;
-use looks::LOOKS;
-use ways::Subject;
-use ways::Takes;
-use ways::Way;
-use ways::WAYS;
+use probes::Probe;
+use probes::PROBES;
+use cases::Subject;
+use cases::Takes;
+use cases::Case;
+use cases::CASES;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -101,8 +101,8 @@ fn setting(context: &Context, path: Option<&Path>, subject: Subject) -> Context 
 
 /// The results of one look: those of TCP, and those of the paths that differ.
 struct Answers {
-    way: &'static str,
-    look: &'static str,
+    case: &'static str,
+    probe: &'static str,
     tcp: String,
     others: Vec<(String, String)>,
 }
@@ -114,51 +114,51 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if let Some(count) = arguments.urgent {
         return marks::run(context, &paths, arguments.seed, count);
     }
-    let ways: Vec<_> = WAYS
+    let cases: Vec<_> = CASES
         .iter()
-        .filter(|way| way.name.contains(&arguments.only))
-        .filter(|way| context.expect == Expected::Smc || way.takes != Takes::Device)
+        .filter(|case| case.name.contains(&arguments.only))
+        .filter(|case| context.expect == Expected::Smc || case.takes != Takes::Device)
         .collect();
     let (alone, together): (Vec<_>, Vec<_>) =
-        ways.iter().partition(|way| way.takes != Takes::Nothing);
+        cases.iter().partition(|case| case.takes != Takes::Nothing);
     let mut results = go_all(context, &paths, &together, AT_ONCE);
     results.append(&mut go_all(context, &paths, &alone, 1));
 
     println!("# the mask in level and edge mode, and what the calls said then; where SMC differs, its own");
     let mut failed = BTreeMap::<(&str, &str), Vec<String>>::new();
-    for (way, result) in &results {
+    for (case, result) in &results {
         match result {
             Err(error) => {
                 for path in &paths {
                     failed
-                        .entry((*way, &path.name))
+                        .entry((*case, &path.name))
                         .or_default()
                         .push(format!("could not be run: {error:#}"));
                 }
             }
             Ok(answers) => answers.iter().for_each(|answer| {
-                println!("# {}; {}: {}", answer.way, answer.look, answer.tcp);
+                println!("# {}; {}: {}", answer.case, answer.probe, answer.tcp);
                 for (path, said) in &answer.others {
                     let why = exception(answer);
                     let note = why.map_or(String::new(), |why| format!(" (as it may: {why})"));
                     println!("#     {path}: {said}{note}");
                     if why.is_none() {
-                        let line = format!("{}: {said}, TCP: {}", answer.look, answer.tcp);
-                        let entry = failed.entry((*way, path)).or_default();
+                        let line = format!("{}: {said}, TCP: {}", answer.probe, answer.tcp);
+                        let entry = failed.entry((*case, path)).or_default();
                         entry.push(line);
                     }
                 }
             }),
         }
     }
-    let mut ktap = Ktap::start(ways.len() * paths.len());
+    let mut ktap = Ktap::start(cases.len() * paths.len());
     for path in &paths {
-        for way in &ways {
-            let result = match failed.get(&(way.name, path.name.as_str())) {
+        for case in &cases {
+            let result = match failed.get(&(case.name, path.name.as_str())) {
                 Some(lines) => Err(lines.join("\n")),
                 None => Ok(()),
             };
-            ktap.result(format!("{}: {}", path.name, way.name), result);
+            ktap.result(format!("{}: {}", path.name, case.name), result);
         }
     }
     match ktap.finish() {
@@ -170,7 +170,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 fn exception(answer: &Answers) -> Option<&'static str> {
     EXCEPTIONS
         .iter()
-        .find(|(way, look, _)| answer.way.contains(way) && answer.look.contains(look))
+        .find(|(case, probe, _)| answer.case.contains(case) && answer.probe.contains(probe))
         .map(|(_, _, why)| *why)
 }
 
@@ -195,18 +195,18 @@ fn check_paths(context: &Context, paths: &[Path]) -> Result<()> {
 type Results = BTreeMap<&'static str, Result<Vec<Answers>>>;
 
 /// Runs all ways, `at_once` in parallel.
-fn go_all(context: &Context, paths: &[Path], ways: &[&'static Way], at_once: usize) -> Results {
-    let (next, results) = (Mutex::new(ways.iter()), Mutex::new(Results::new()));
+fn go_all(context: &Context, paths: &[Path], cases: &[&'static Case], at_once: usize) -> Results {
+    let (next, results) = (Mutex::new(cases.iter()), Mutex::new(Results::new()));
     thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| loop {
-                let way = next.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some(way) = way else {
+                let case = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(case) = case else {
                     break;
                 };
-                let result = go(context, paths, way);
+                let result = go(context, paths, case);
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                results.insert(way.name, result);
+                results.insert(case.name, result);
             });
         }
     });
@@ -214,35 +214,35 @@ fn go_all(context: &Context, paths: &[Path], ways: &[&'static Way], at_once: usi
 }
 
 /// Runs one way over TCP and over each path, once for each look.
-fn go(context: &Context, paths: &[Path], way: &'static Way) -> Result<Vec<Answers>> {
-    let look_at = |path: Option<&Path>, look: &Look, expected: Option<&str>| {
-        let setting = setting(context, path, way.subject);
+fn go(context: &Context, paths: &[Path], case: &'static Case) -> Result<Vec<Answers>> {
+    let look_at = |path: Option<&Path>, probe: &Probe, expected: Option<&str>| {
+        let setting = setting(context, path, case.subject);
         let rig = Rig::new(&setting, Duration::ZERO)?;
-        looks::take(&rig, way, look, expected)
+        probes::take(&rig, case, probe, expected)
     };
     let mut all = Vec::new();
     // The wire is away for seconds.
-    let most = if way.takes == Takes::Wire {
+    let most = if case.takes == Takes::Wire {
         1
     } else {
-        LOOKS.len()
+        PROBES.len()
     };
-    let looks = LOOKS
+    let probes = PROBES
         .iter()
-        .filter(|look| look.is_brief || way.takes == Takes::Nothing)
+        .filter(|probe| probe.is_brief || case.takes == Takes::Nothing)
         .take(most);
-    for look in looks {
-        let tcp = look_at(None, look, None).context("over TCP")?;
+    for probe in probes {
+        let tcp = look_at(None, probe, None).context("over TCP")?;
         let mut others = Vec::new();
         for path in paths {
-            let said = look_at(Some(path), look, Some(&tcp)).context(path.name.clone())?;
+            let said = look_at(Some(path), probe, Some(&tcp)).context(path.name.clone())?;
             if said != tcp {
                 others.push((path.name.clone(), said));
             }
         }
         all.push(Answers {
-            way: way.name,
-            look: look.name,
+            case: case.name,
+            probe: probe.name,
             tcp,
             others,
         });

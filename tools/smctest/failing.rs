@@ -108,19 +108,19 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 fn connect_rounds(context: &Context, injector: &Injector, rounds: u32) -> Result<u32> {
     let _server = Server::start(context, Mode::Spawn)?;
     netns::enter(context.client_netns.as_deref())?;
-    converse(context).context("before anything fails")?;
+    run_requests(context).context("before anything fails")?;
 
     let mut failed = 0;
     for _ in 0..rounds {
-        let result = injector.during(|| converse(context))?;
+        let result = injector.during(|| run_requests(context))?;
         failed += u32::from(result.is_err());
     }
     // Without faults, the next connection must succeed.
-    converse(context).context("after it")?;
+    run_requests(context).context("after it")?;
     Ok(failed)
 }
 
-fn converse(context: &Context) -> Result<()> {
+fn run_requests(context: &Context) -> Result<()> {
     let socket = context.family.open(context.addr)?;
     socket.set_timeout(CALL_TIMEOUT)?;
     socket.connect(context.address())?;
@@ -187,7 +187,7 @@ fn fail_each(context: &Context, injector: &Injector, sources: &[Source]) -> Resu
     for source in sources {
         for number in 1.. {
             await_no_link()?;
-            let (result, is_reached) = injector.once(source, number, || converse(context))?;
+            let (result, is_reached) = injector.once(source, number, || run_requests(context))?;
             if !is_reached {
                 result.context("after the last one")?;
                 println!("# failing: {} of {}", number - 1, source.name());

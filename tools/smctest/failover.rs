@@ -6,7 +6,7 @@
 //! be lost, duplicated or reordered, and no connection may end. The caller provides the commands
 //! that take links down and up.
 
-mod talk;
+mod transfer;
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -22,8 +22,8 @@ use crate::context::Context;
 use crate::fabric::Fabric;
 use crate::server::Mode;
 use crate::server::Server;
-use talk::Style;
-use talk::Talk;
+use transfer::Style;
+use transfer::Transfer;
 
 /// Time for data that arrived before the link failure to be read, and for the failure to affect all
 /// connections.
@@ -80,23 +80,23 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         "each --lose needs its --restore"
     );
     let server = Server::start(context, Mode::Spawn)?;
-    let talks = (0..arguments.connections)
-        .map(|number| Talk::open(context, style(arguments, number)))
+    let transfers = (0..arguments.connections)
+        .map(|number| Transfer::open(context, style(arguments, number)))
         .collect::<Result<Vec<_>>>()?;
     let fabric = Fabric::new(&arguments.linked);
     let is_over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         let is_over = &is_over;
-        for talk in &talks {
-            scope.spawn(move || talk.watch(talk.send(is_over)));
-            scope.spawn(move || talk.watch(talk.receive()));
+        for transfer in &transfers {
+            scope.spawn(move || transfer.watch(transfer.send(is_over)));
+            scope.spawn(move || transfer.watch(transfer.receive()));
         }
         let result = fabric.await_links().and_then(|()| {
             let times = turns
                 .take(arguments.losses)
                 .map(|(lose, restore)| {
                     let within = Duration::from_secs(arguments.within);
-                    lose_once(&talks, &fabric, within, lose, restore)
+                    lose_once(&transfers, &fabric, within, lose, restore)
                 })
                 .collect::<Result<Vec<_>>>()?;
             if arguments.compare > 0 {
@@ -107,7 +107,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         is_over.store(true, Ordering::Relaxed);
         result
     });
-    report(&talks, &result?)?;
+    report(&transfers, &result?)?;
     let failures = server.map_or(0, |server| server.failures());
     ensure!(
         failures == 0,
@@ -139,26 +139,32 @@ struct Times {
 
 /// Takes a link down and up again; fails if a connection does not transfer again `within` that time.
 fn lose_once(
-    talks: &[Talk],
+    transfers: &[Transfer],
     fabric: &Fabric,
     within: Duration,
     lose: &str,
     restore: &str,
 ) -> Result<Times> {
-    talks.iter().for_each(Talk::mark);
+    transfers.iter().for_each(Transfer::mark);
     let start = Instant::now();
     shell(lose)?;
     thread::sleep(SETTLE);
     let settled = Instant::now();
-    while let Some(talk) = talks.iter().find(|talk| !talk.has_heard_since(settled)) {
+    while let Some(transfer) = transfers
+        .iter()
+        .find(|transfer| !transfer.has_heard_since(settled))
+    {
         ensure!(
             settled.elapsed() < within,
             "nothing comes back on connection {} after: {lose}",
-            talk.seed()
+            transfer.seed()
         );
         thread::sleep(LOOK);
     }
-    let longest = talks.iter().map(Talk::pause).max_by_key(|pause| pause.len);
+    let longest = transfers
+        .iter()
+        .map(Transfer::pause)
+        .max_by_key(|pause| pause.len);
     let longest = longest.unwrap_or_default();
     let end = longest.end.unwrap_or(start);
     ensure!(
@@ -182,13 +188,16 @@ fn shell(command: &str) -> Result<()> {
     Ok(())
 }
 
-fn report(talks: &[Talk], times: &[Times]) -> Result<()> {
-    let checked: u64 = talks.iter().map(Talk::received).sum();
-    let broken = talks.iter().filter(|talk| talk.is_broken()).count();
+fn report(transfers: &[Transfer], times: &[Times]) -> Result<()> {
+    let checked: u64 = transfers.iter().map(Transfer::received).sum();
+    let broken = transfers
+        .iter()
+        .filter(|transfer| transfer.is_broken())
+        .count();
     println!(
         "# failover: {} losses, {} connections, {} KiB came back and were compared, {broken} broken",
         times.len(),
-        talks.len(),
+        transfers.len(),
         checked >> 10
     );
     summarize(

@@ -123,20 +123,20 @@ fn answer(socket: &Socket, first: First) -> Result<()> {
 }
 
 /// The result of a connection at the client.
-struct Talk {
+struct Greeted {
     is_smc: bool,
     took: Duration,
 }
 
-fn connect_all(context: &Context, arguments: &Arguments) -> Result<Vec<Result<Talk>>> {
+fn connect_all(context: &Context, arguments: &Arguments) -> Result<Vec<Result<Greeted>>> {
     let barrier = Barrier::new(arguments.connections);
-    let one = || -> Result<Talk> {
+    let one = || -> Result<Greeted> {
         let entered = netns::enter(context.client_netns.as_deref());
         barrier.wait();
         entered?;
         let started = Instant::now();
-        let is_smc = talk(context, arguments)?;
-        Ok(Talk {
+        let is_smc = exchange(context, arguments)?;
+        Ok(Greeted {
             is_smc,
             took: started.elapsed(),
         })
@@ -156,7 +156,7 @@ fn connect_all(context: &Context, arguments: &Arguments) -> Result<Vec<Result<Ta
 }
 
 /// Runs one connection at the client; returns whether it used SMC.
-fn talk(context: &Context, arguments: &Arguments) -> Result<bool> {
+fn exchange(context: &Context, arguments: &Arguments) -> Result<bool> {
     let socket = context.family.open(context.addr).context("socket")?;
     socket.set_timeout(PATIENCE)?;
     match arguments.bind {
@@ -210,14 +210,17 @@ fn connect_from(socket: &Socket, local: SocketAddr, server: SocketAddr) -> Resul
     Ok(())
 }
 
-fn report(context: &Context, arguments: &Arguments, results: &[Result<Talk>]) -> Result<()> {
+fn report(context: &Context, arguments: &Arguments, results: &[Result<Greeted>]) -> Result<()> {
     let failed = results.iter().filter_map(|result| result.as_ref().err());
     failed
         .clone()
         .for_each(|error| println!("# client: {error:#}"));
-    let talks = || results.iter().flatten();
-    let smc = talks().filter(|talk| talk.is_smc).count();
-    let took = talks().map(|talk| talk.took).max().unwrap_or_default();
+    let greeted = || results.iter().flatten();
+    let smc = greeted().filter(|exchange| exchange.is_smc).count();
+    let took = greeted()
+        .map(|exchange| exchange.took)
+        .max()
+        .unwrap_or_default();
     let failed = failed.count();
     println!(
         "greet: {} connections, {failed} failed, {smc} over SMC, slowest {} ms",

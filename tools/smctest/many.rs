@@ -57,12 +57,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     println!("# many: seed {seed}, {} connections", arguments.connections);
 
     let sockets = open_all(context, arguments)?;
-    let talks = sockets
+    let transfers = sockets
         .into_iter()
         .zip(seed..)
-        .map(|(socket, seed)| Talk::begin(socket, seed, arguments.kib << 10))
+        .map(|(socket, seed)| Transfer::begin(socket, seed, arguments.kib << 10))
         .collect::<Result<Vec<_>>>()?;
-    let failures = talk_all(talks)?;
+    let failures = transfer_all(transfers)?;
     ensure!(failures == 0, "{failures} connections failed");
 
     let failures = server.map_or(0, |server| server.failures());
@@ -103,18 +103,18 @@ fn open_all(context: &Context, arguments: &Arguments) -> Result<Vec<Socket>> {
 }
 
 /// Runs all connections to their ends; returns how many failed.
-fn talk_all(talks: Vec<Talk>) -> Result<u64> {
-    let mut ready = Loop::new(|talk: &Talk| &talk.socket)?;
+fn transfer_all(transfers: Vec<Transfer>) -> Result<u64> {
+    let mut ready = Loop::new(|transfer: &Transfer| &transfer.socket)?;
     let mut failures = 0;
-    for talk in talks {
-        let wanted = talk.wants();
-        ready.add(talk, wanted)?;
+    for transfer in transfers {
+        let wanted = transfer.wants();
+        ready.add(transfer, wanted)?;
     }
     while ready.len() > 0 {
-        let has_any = ready.turn(CALL_TIMEOUT, |talk| match talk.go_on() {
-            Ok(is_done) => (!is_done).then(|| talk.wants()),
+        let has_any = ready.turn(CALL_TIMEOUT, |transfer| match transfer.go_on() {
+            Ok(is_done) => (!is_done).then(|| transfer.wants()),
             Err(error) => {
-                println!("# connection of seed {}: {error:#}", talk.seed);
+                println!("# connection of seed {}: {error:#}", transfer.seed);
                 failures += 1;
                 None
             }
@@ -125,7 +125,7 @@ fn talk_all(talks: Vec<Talk>) -> Result<u64> {
 }
 
 /// A connection that sends a stream, which the server echoes.
-struct Talk {
+struct Transfer {
     socket: Socket,
     seed: u64,
     up: Stream,
@@ -137,7 +137,7 @@ struct Talk {
     chunk: Vec<u8>,
 }
 
-impl Talk {
+impl Transfer {
     fn begin(socket: Socket, seed: u64, len: u64) -> Result<Self> {
         Job::Echo(PIECE).send(&socket)?;
         socket.set_nonblocking(true)?;

@@ -147,10 +147,10 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
     while !state.must_stop() {
         match listener.accept(0) {
             Ok(socket) => match mode {
-                Mode::Pool(_) => converse(&socket, state),
+                Mode::Pool(_) => serve_connection(&socket, state),
                 Mode::Spawn | Mode::Loop => {
                     let state = state.clone();
-                    thread::spawn(move || converse(&socket, &state));
+                    thread::spawn(move || serve_connection(&socket, &state));
                 }
             },
             Err(Errno::EAGAIN) => {
@@ -162,7 +162,7 @@ fn accept_loop(listener: &Socket, state: &Arc<State>, mode: Mode) {
     }
 }
 
-fn converse(socket: &Socket, state: &State) {
+fn serve_connection(socket: &Socket, state: &State) {
     if let Err(error) = handle(socket, state) {
         state.fail(&error);
     }

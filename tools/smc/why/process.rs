@@ -23,7 +23,7 @@ const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 
 /// Returns a report on each TCP or SMC socket of a process; requires ptrace access to it.
 pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
-    let (facts, way) = (Facts::look(), Way::of(pid));
+    let (facts, setup) = (Facts::look(), ProcessSetup::of(pid));
     let process = Process::open(pid)?;
     let listed = OnceCell::new();
     let mut reports = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
         let Ok(socket) = process.descriptor(fd).map(Socket::from) else {
             continue;
         };
-        let Some(finding) = finding(&socket, &way, &facts, &listed)? else {
+        let Some(finding) = finding(&socket, &setup, &facts, &listed)? else {
             continue;
         };
         let local = ip(socket.local_address());
@@ -65,7 +65,7 @@ fn sockets(pid: i32) -> io::Result<Vec<i32>> {
 /// Returns the finding; `None` for a socket that is neither TCP nor SMC.
 fn finding(
     socket: &Socket,
-    way: &Way,
+    setup: &ProcessSetup,
     facts: &Facts,
     listed: &OnceCell<Vec<diag::Entry>>,
 ) -> io::Result<Option<Finding>> {
@@ -82,7 +82,7 @@ fn finding(
     }
     Ok(Some(match path {
         Path::Tcp if socket.peer_address().is_err() => Finding::of_path(&Path::Unconnected, facts),
-        Path::Tcp => way.finding(),
+        Path::Tcp => setup.finding(),
         path => Finding::of_path(&path, facts),
     }))
 }
@@ -95,8 +95,8 @@ fn show(address: Option<SocketAddr>) -> String {
     address.map_or("-".to_string(), |address| address.to_string())
 }
 
-/// The ways in which a program may get SMC sockets.
-struct Way {
+/// What decides whether a process can get SMC sockets.
+struct ProcessSetup {
     /// It was started by `smc run`.
     is_run: bool,
     /// The preload library is loaded.
@@ -107,7 +107,7 @@ struct Way {
     is_filtered: bool,
 }
 
-impl Way {
+impl ProcessSetup {
     fn of(pid: i32) -> Self {
         let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         Self {
@@ -174,13 +174,13 @@ mod tests {
     #[test]
     fn a_tcp_socket_says_how_it_missed_smc() {
         let id = |is_run, has_library, has_family| {
-            let way = Way {
+            let setup = ProcessSetup {
                 is_run,
                 has_library,
                 has_family,
                 is_filtered: false,
             };
-            way.finding().id
+            setup.finding().id
         };
         assert_eq!(id(false, false, true), "NOT_SMC/not-run");
         assert_eq!(id(true, false, true), "NOT_SMC/no-library");
@@ -190,13 +190,13 @@ mod tests {
 
     #[test]
     fn a_filter_is_named_where_there_is_one() {
-        let way = Way {
+        let setup = ProcessSetup {
             is_run: true,
             has_library: true,
             has_family: true,
             is_filtered: is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"),
         };
-        assert_eq!(way.finding().id, "NOT_SMC/filter");
+        assert_eq!(setup.finding().id, "NOT_SMC/filter");
         assert!(!is_filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
     }
 

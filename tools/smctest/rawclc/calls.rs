@@ -26,8 +26,8 @@ use crate::netns;
 use crate::watch::Watch;
 
 use super::messages::Messages;
-use super::peer::answer_talk;
-use super::peer::talk;
+use super::peer::answer_exchange;
+use super::peer::exchange;
 use super::peer::Peer;
 use super::peer::ANSWER;
 use super::tcp::End;
@@ -188,13 +188,13 @@ fn timed(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
             third == Err(Errno::EISCONN),
             "the third connect gave {third:?}"
         );
-        talk(&socket)
+        exchange(&socket)
     };
     peer.serve(wire, connect, |tcp| {
         tcp.message(ANSWER)?.context("no proposal")?;
         told.recv()?;
         tcp.send(&Messages::of(peer.address, 1).decline)?;
-        answer_talk(tcp)?;
+        answer_exchange(tcp)?;
         tcp.listen(ANSWER)?;
         tcp.reset()
     })

@@ -49,8 +49,8 @@ use super::tcp::RawTcp;
 
 use app::App;
 use app::Kind;
+use app::Opening;
 use app::Seeds;
-use app::Way;
 use contact::Contact;
 use contact::Wires;
 use play::Played;
@@ -69,8 +69,8 @@ const FAILURES: usize = 120;
 const SHOWN: usize = 10;
 
 /// Seeds that are always played: of a client that connects again, of TCP that is closed and then reset, of deletions of
-/// links, of a queue pair that is no more, of silence before the link is confirmed, of producer and consumer cursors, and
-/// any.
+/// links, of a queue pair that is no more, of silence before the link is confirmed, of producer and consumer cursors,
+/// and any.
 const KNOWN: &[u32] = &[
     587_011_466,
     744_336_017,
@@ -150,14 +150,14 @@ impl<'a> Place<'a> {
         let (peer, wires) = (&self.peer, &self.wires);
         if is_server {
             let flow = peer.next_flow(0);
-            let way = Way::Connect(SocketAddr::from(flow.local));
-            let app = App::start(peer.context, kind, way, seeds);
+            let opening = Opening::Connect(SocketAddr::from(flow.local));
+            let app = App::start(peer.context, kind, opening, seeds);
             let tcp = RawTcp::accept(&wires.tcp, flow)?;
             return Ok((app, contact.agree_with_client(peer, wires, tcp)));
         }
         let listener = listener(peer, |_| Ok(()), 4)?;
         let port = port_of(&listener)?;
-        let app = App::start(peer.context, kind, Way::Accept(listener), seeds);
+        let app = App::start(peer.context, kind, Opening::Accept(listener), seeds);
         Ok((app, contact.agree_with_server(peer, wires, port)))
     }
 }

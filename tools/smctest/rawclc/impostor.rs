@@ -28,7 +28,7 @@ use super::messages::with_bytes;
 use super::messages::Messages;
 use super::messages::PEER_ID;
 use super::messages::TYPE_DECLINE;
-use super::peer::answer_talk;
+use super::peer::answer_exchange;
 use super::peer::diagnosis;
 use super::peer::Connected;
 use super::peer::Peer;
@@ -281,7 +281,7 @@ fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     ensure!(!in_use.is_empty(), "no queue pair is up");
     for qp in in_use {
         let reuse = with_bytes(&messages.reuse, QP, &qp.to_be_bytes()[1..]);
-        let connected = peer.serve_talk(wire, |tcp| {
+        let connected = peer.serve_exchange(wire, |tcp| {
             tcp.message(ANSWER)?.context("no proposal")?;
             tcp.send(&reuse)?;
             let answer = tcp.message(ANSWER)?.context("no answer")?;
@@ -290,10 +290,10 @@ fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
                 "queue pair {qp}: the kernel joined the victim's group"
             );
             reasons.push((diagnosis(&answer), answer[FLAGS] & FLAG != 0));
-            answer_talk(tcp)
+            answer_exchange(tcp)
         })?;
         match connected {
-            Connected::Talked(result) => result?,
+            Connected::Exchanged(result) => result?,
             Connected::Failed(errno) => bail!("connect failed with {errno}"),
         }
     }

@@ -19,7 +19,7 @@ use super::late;
 use super::messages::with_bytes;
 use super::messages::Messages;
 use super::messages::TYPE_DECLINE;
-use super::peer::answer_talk;
+use super::peer::answer_exchange;
 use super::peer::diagnosis;
 use super::peer::Connected;
 use super::peer::Peer;
@@ -130,7 +130,7 @@ fn as_server(
         rest(confirm, token)?;
         let start = Instant::now();
         tcp.send(&decline)?;
-        answer_talk(tcp)?;
+        answer_exchange(tcp)?;
         late::soon(start)
     })
 }
@@ -153,7 +153,7 @@ fn until_confirm_to(
     rest: impl FnOnce(&mut RawTcp<'_>, &[u8], [u8; 28]) -> Result<()>,
 ) -> Result<()> {
     let accept = over_iwarp(peer, &Messages::of(peer.address, number).accept, port);
-    let connected = peer.serve_talk(wire, |tcp| {
+    let connected = peer.serve_exchange(wire, |tcp| {
         let proposal = proper(tcp)?;
         ensure!(
             proposal[OUI..NONCE] == *b"RSM\x81",
@@ -165,7 +165,7 @@ fn until_confirm_to(
         rest(tcp, &confirm, token)
     })?;
     match connected {
-        Connected::Talked(result) => result,
+        Connected::Exchanged(result) => result,
         Connected::Failed(errno) => anyhow::bail!("connect failed with {errno}"),
     }
 }
@@ -185,7 +185,7 @@ fn token(nonce: &[u8], client: &[u8], server: &[u8]) -> [u8; 28] {
 fn never_connects(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     until_confirm(peer, wire, 0x5000, |tcp, _, _| {
         declined(tcp, reason::TIMEOUT_CONFIRM_LINK, PROMPT)?;
-        answer_talk(tcp)
+        answer_exchange(tcp)
     })
 }
 
@@ -275,14 +275,14 @@ fn other_requester(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 fn other_address(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let accept = over_iwarp(peer, &Messages::of(peer.address, 0x5002).accept, 0);
     let accept = with_bytes(&accept, GID + 15, &[77]);
-    let connected = peer.serve_talk(wire, |tcp| {
+    let connected = peer.serve_exchange(wire, |tcp| {
         proper(tcp)?;
         tcp.send(&accept)?;
         declined(tcp, reason::MODE_UNSUPPORTED, PROMPT)?;
-        answer_talk(tcp)
+        answer_exchange(tcp)
     })?;
     match connected {
-        Connected::Talked(result) => result,
+        Connected::Exchanged(result) => result,
         Connected::Failed(errno) => anyhow::bail!("connect failed with {errno}"),
     }
 }
@@ -308,7 +308,7 @@ fn opened_by_client(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
         })?;
         let start = Instant::now();
         tcp.send(&decline)?;
-        answer_talk(tcp)?;
+        answer_exchange(tcp)?;
         late::soon(start)
     })
 }

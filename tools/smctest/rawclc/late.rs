@@ -14,7 +14,7 @@ use smc_user::Errno;
 use smc_user::Socket;
 
 use super::messages::Messages;
-use super::peer::answer_talk;
+use super::peer::answer_exchange;
 use super::peer::Connected;
 use super::peer::Peer;
 use super::peer::ANSWER;
@@ -46,14 +46,14 @@ pub(super) fn soon(since: Instant) -> Result<()> {
 
 fn declined(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let messages = Messages::of(peer.address, 0x4100);
-    let connected = peer.serve_talk(wire, |tcp| {
+    let connected = peer.serve_exchange(wire, |tcp| {
         let start = agree(tcp, &messages.accept)?;
         tcp.send(&messages.decline)?;
-        answer_talk(tcp)?;
+        answer_exchange(tcp)?;
         soon(start)
     })?;
     match connected {
-        Connected::Talked(result) => result,
+        Connected::Exchanged(result) => result,
         Connected::Failed(errno) => bail!("connect failed with {errno}"),
     }
 }
@@ -61,7 +61,7 @@ fn declined(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 fn reset(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     let messages = Messages::of(peer.address, 0x4101);
     let mut start = Instant::now();
-    let connected = peer.serve_talk(wire, |tcp| {
+    let connected = peer.serve_exchange(wire, |tcp| {
         start = agree(tcp, &messages.accept)?;
         tcp.reset()
     })?;
@@ -69,6 +69,6 @@ fn reset(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
     match connected {
         Connected::Failed(Errno::ECONNRESET) => Ok(()),
         Connected::Failed(errno) => bail!("connect failed with {errno}"),
-        Connected::Talked(_) => bail!("connect succeeded"),
+        Connected::Exchanged(_) => bail!("connect succeeded"),
     }
 }

@@ -72,7 +72,7 @@ pub(super) struct Peer<'a> {
 /// Result of connect(2), and of a transfer on the connection.
 pub(super) enum Connected {
     Failed(Errno),
-    Talked(Result<()>),
+    Exchanged(Result<()>),
 }
 
 impl<'a> Peer<'a> {
@@ -167,13 +167,13 @@ impl<'a> Peer<'a> {
     }
 
     /// As [`Peer::serve`]; the kernel's side transfers data over TCP in the end.
-    pub(super) fn serve_talk(
+    pub(super) fn serve_exchange(
         &self,
         wire: &Socket,
         peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
     ) -> Result<Connected> {
         let context = self.context;
-        self.serve(wire, |address| connect_and_talk(context, address), peer)
+        self.serve(wire, |address| connect_and_exchange(context, address), peer)
     }
 
     /// Accepts a connection of the kernel to another port of this peer.
@@ -232,29 +232,29 @@ impl<'a> Peer<'a> {
 
     /// Runs a script as server of a connecting socket of the kernel.
     pub(super) fn play_server(&self, wire: &Socket, script: &Script) -> Result<()> {
-        let connected = self.serve_talk(wire, |tcp| play(tcp, script, answer_talk))?;
+        let connected = self.serve_exchange(wire, |tcp| play(tcp, script, answer_exchange))?;
         match (script.answer, connected) {
             (Answer::Any, _) => Ok(()),
             (Answer::Lost(errno), Connected::Failed(got)) if got == errno => Ok(()),
-            (Answer::Declined(_) | Answer::Tcp, Connected::Talked(result)) => result,
+            (Answer::Declined(_) | Answer::Tcp, Connected::Exchanged(result)) => result,
             (_, Connected::Failed(errno)) => bail!("connect failed with {errno}"),
-            (_, Connected::Talked(_)) => bail!("connect succeeded"),
+            (_, Connected::Exchanged(_)) => bail!("connect succeeded"),
         }
     }
 }
 
 /// Connects the kernel to the peer.
-fn connect_and_talk(context: &Context, address: SocketAddr) -> Result<Connected> {
+fn connect_and_exchange(context: &Context, address: SocketAddr) -> Result<Connected> {
     let socket = context.family.open(context.addr)?;
     socket.set_timeout(ANSWER)?;
     if let Err(errno) = socket.connect(address) {
         return Ok(Connected::Failed(errno));
     }
-    Ok(Connected::Talked(talk(&socket)))
+    Ok(Connected::Exchanged(exchange(&socket)))
 }
 
 /// Transfers data over TCP.
-pub(super) fn talk(socket: &Socket) -> Result<()> {
+pub(super) fn exchange(socket: &Socket) -> Result<()> {
     socket.send(PING, 0)?;
     let mut answer = [0; PONG.len()];
     socket.recv(&mut answer, libc::MSG_WAITALL)?;
@@ -262,17 +262,17 @@ pub(super) fn talk(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// The peer's side of [`talk`].
-pub(super) fn answer_talk(tcp: &mut RawTcp<'_>) -> Result<()> {
+/// The peer's side of [`exchange`].
+pub(super) fn answer_exchange(tcp: &mut RawTcp<'_>) -> Result<()> {
     tcp.expect(PING, ANSWER)?;
     tcp.send(PONG)
 }
 
-/// Executes the steps, then checks the kernel's answer. `talk` verifies that TCP works.
+/// Executes the steps, then checks the kernel's answer. `exchange` verifies that TCP works.
 fn play<'w>(
     tcp: &mut RawTcp<'w>,
     script: &Script,
-    talk: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+    exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
 ) -> Result<()> {
     let mut start = Instant::now();
     for step in &script.steps {
@@ -292,7 +292,7 @@ fn play<'w>(
             Step::Reset => return tcp.reset(),
         }
     }
-    let result = judge(tcp, script.answer, talk);
+    let result = judge(tcp, script.answer, exchange);
     let took = start.elapsed().as_secs();
     let end = tcp.end;
     tcp.reset()?;
@@ -318,7 +318,7 @@ fn drip(tcp: &mut RawTcp<'_>, bytes: &[u8], pause: Duration) -> Result<()> {
 fn judge<'w>(
     tcp: &mut RawTcp<'w>,
     answer: Answer,
-    talk: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
+    exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
 ) -> Result<()> {
     match answer {
         Answer::Any => {
@@ -344,9 +344,9 @@ fn judge<'w>(
                 "the kernel sent {} where a DECLINE for {code:#010x} is due",
                 describe(&message)
             );
-            talk(tcp)?;
+            exchange(tcp)?;
         }
-        Answer::Tcp => talk(tcp)?,
+        Answer::Tcp => exchange(tcp)?,
     }
     Ok(())
 }

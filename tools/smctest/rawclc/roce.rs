@@ -199,7 +199,7 @@ impl Adapter {
         match (packet.opcode, packet.data.first()) {
             (WRITE_ONLY, _) => None,
             (_, Some(&CDC)) if self.is_silent => None,
-            (_, Some(&CDC)) => farewell(packet.data, token),
+            (_, Some(&CDC)) => closing_message(packet.data, token),
             (_, Some(kind)) if kind & 0x0f == ADD_LINK => self.add_link(pairs, packet.data),
             _ => response(packet.data, self.address(), packet.pair),
         }
@@ -324,7 +324,7 @@ fn response(message: &[u8], address: Ipv4Addr, pair: u32) -> Option<Vec<u8>> {
 }
 
 /// Returns the answer to a CDC message that ends a connection, which ends our side, too.
-fn farewell(message: &[u8], token: [u8; 4]) -> Option<Vec<u8>> {
+fn closing_message(message: &[u8], token: [u8; 4]) -> Option<Vec<u8>> {
     if message.get(CDC_STATE)? & (CLOSED | ABORTED) == 0 {
         return None;
     }
@@ -411,9 +411,9 @@ mod tests {
     fn the_end_of_a_connection_is_answered_by_its_end() {
         let mut message = [0; LLC_LEN];
         message[0] = CDC;
-        assert!(farewell(&message, [1; 4]).is_none());
+        assert!(closing_message(&message, [1; 4]).is_none());
         message[CDC_STATE] = ABORTED;
-        let answer = farewell(&message, [1; 4]).unwrap();
+        let answer = closing_message(&message, [1; 4]).unwrap();
         assert_eq!((&answer[4..8], answer[CDC_STATE]), (&[1; 4][..], ABORTED));
     }
 }

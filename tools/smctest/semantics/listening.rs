@@ -280,7 +280,7 @@ pub(super) const ROWS: &[Row] = &[
         let address = local(&listener)?;
         // A dropped SYN is retransmitted after 1, 3 and 7 s.
         listener.set_timeout(4 * SOON)?;
-        let talk = || -> anyhow::Result<usize> {
+        let connect_once = || -> anyhow::Result<usize> {
             let client = rig.open()?;
             client.set_timeout(4 * SOON)?;
             client.connect(address)?;
@@ -290,7 +290,7 @@ pub(super) const ROWS: &[Row] = &[
         let netns = rig.context.client_netns.as_deref();
         thread::scope(|scope| {
             let clients =
-                [(); 6].map(|()| scope.spawn(|| netns::enter(netns).and_then(|()| talk())));
+                [(); 6].map(|()| scope.spawn(|| netns::enter(netns).and_then(|()| connect_once())));
             for _ in &clients {
                 let server = listener.accept(0)?;
                 server.recv(&mut [0], 0)?;

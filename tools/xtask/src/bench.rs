@@ -14,7 +14,7 @@ use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 
 use crate::dirs::Dirs;
-use crate::guests::{Ask, Play};
+use crate::guests::{GuestSpec, ScriptRun};
 use crate::kernel::Kernel;
 use figures::Figures;
 
@@ -71,8 +71,8 @@ pub(crate) struct BenchArgs {
 /// Measures all systems, prints the table, writes the report. `ko` is our module.
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
     let script = dirs.repo.join(SCRIPT);
-    let mut play = Play {
-        ask: Ask::read(&script)?.context("bench.sh has no header")?,
+    let mut script_run = ScriptRun {
+        spec: GuestSpec::read(&script)?.context("bench.sh has no header")?,
         script,
         args: Vec::new(),
         kernel,
@@ -92,7 +92,7 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
     for round in 0..args.rounds {
         for &system in systems {
             progress.begin(round, system);
-            measure(dirs, &mut play, system, &mut all)?;
+            measure(dirs, &mut script_run, system, &mut all)?;
             progress.end();
         }
     }
@@ -106,10 +106,15 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
 }
 
 /// Runs one guest and adds its results.
-fn measure(dirs: &Dirs, play: &mut Play<'_>, system: System, all: &mut Figures) -> Result<()> {
-    play.args = vec![system.key().to_owned()];
-    play.env = vec![("MODULE".to_owned(), system.module().to_owned())];
-    let outcome = play.run(dirs)?.pop().context("no outcome")?;
+fn measure(
+    dirs: &Dirs,
+    script_run: &mut ScriptRun<'_>,
+    system: System,
+    all: &mut Figures,
+) -> Result<()> {
+    script_run.args = vec![system.key().to_owned()];
+    script_run.env = vec![("MODULE".to_owned(), system.module().to_owned())];
+    let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
     let complaints = outcome.complaints();
     if !complaints.is_empty() {
         bail!(
@@ -119,7 +124,7 @@ fn measure(dirs: &Dirs, play: &mut Play<'_>, system: System, all: &mut Figures) 
             dirs.short(&outcome.log).display()
         );
     }
-    let path = play.share_dir(dirs).join("figures");
+    let path = script_run.share_dir(dirs).join("figures");
     let text = fs::read_to_string(&path).context("the guest left no figures")?;
     all.add(system, &text)
 }

@@ -10,10 +10,10 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::{self, BenchArgs};
 use crate::dirs::Dirs;
-use crate::guests::{Ask, Cast, Play};
-use crate::kernel::{self, Flavour, Kernel, Order};
-use crate::module::{self, Noise};
-use crate::packages::{self, Needs};
+use crate::guests::{GuestSpec, ScriptRun, Topology};
+use crate::kernel::{self, Flavour, Kernel, KernelOptions};
+use crate::module::{self, Verbosity};
+use crate::packages::{self, PackageSet};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
 use crate::{host, lint, mutants, vm};
@@ -137,12 +137,12 @@ pub(crate) fn main() -> Result<bool> {
         eprintln!("stopped by a signal");
         std::process::exit(130);
     })?;
-    let mut order = Order {
+    let mut options = KernelOptions {
         series: &cli.series,
-        ..Order::default()
+        ..KernelOptions::default()
     };
     if let Some(jobs) = cli.jobs {
-        order.jobs = jobs.max(1);
+        options.jobs = jobs.max(1);
     }
     let dirs = Dirs::find()?;
     match cli.task {
@@ -155,30 +155,30 @@ pub(crate) fn main() -> Result<bool> {
         } => build_kernel(
             &dirs,
             flavour,
-            &Order {
+            &KernelOptions {
                 update,
                 adopt,
-                ..order
+                ..options
             },
         ),
-        Task::Module { flavour } => build_module(&dirs, flavour, &order),
-        Task::Vm(args) => run_script(&dirs, args, &order),
-        Task::Test(args) => test(&dirs, args, &order),
-        Task::Shell { flavour } => shell(&dirs, flavour, &order),
-        Task::Demo => demo(&dirs, &order),
-        Task::Bench(args) => measure(&dirs, &args, &order),
-        Task::Soak { minutes, names } => soak(&dirs, minutes, names, &order),
-        Task::Apps { names } => apps(&dirs, names, &order),
+        Task::Module { flavour } => build_module(&dirs, flavour, &options),
+        Task::Vm(args) => run_script(&dirs, args, &options),
+        Task::Test(args) => test(&dirs, args, &options),
+        Task::Shell { flavour } => shell(&dirs, flavour, &options),
+        Task::Demo => demo(&dirs, &options),
+        Task::Bench(args) => measure(&dirs, &args, &options),
+        Task::Soak { minutes, names } => soak(&dirs, minutes, names, &options),
+        Task::Apps { names } => apps(&dirs, names, &options),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
         Task::Mutants { names, again } => {
-            packages::ensure(Needs::Guests)?;
+            packages::ensure(PackageSet::Guests)?;
             mutants::run(&dirs, &names, again)
         }
     }
 }
 
 fn setup(dirs: &Dirs) -> Result<()> {
-    packages::ensure(Needs::Guests)?;
+    packages::ensure(PackageSet::Guests)?;
     let tools = Toolchain::find(dirs)?;
     print!("{}", tools.versions);
     Ok(())
@@ -187,32 +187,32 @@ fn setup(dirs: &Dirs) -> Result<()> {
 /// Returns the tools and a kernel, which are built if necessary.
 fn ready(
     dirs: &Dirs,
-    needs: Needs,
+    needs: PackageSet,
     flavour: Flavour,
-    order: &Order<'_>,
+    options: &KernelOptions<'_>,
 ) -> Result<(Toolchain, Kernel)> {
     packages::ensure(needs)?;
     let tools = Toolchain::find(dirs)?;
-    let kernel = kernel::ensure(dirs, &tools, flavour, order)?;
+    let kernel = kernel::ensure(dirs, &tools, flavour, options)?;
     Ok((tools, kernel))
 }
 
-fn build_kernel(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
-    let (_, kernel) = ready(dirs, Needs::Build, flavour, order)?;
+fn build_kernel(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<bool> {
+    let (_, kernel) = ready(dirs, PackageSet::Build, flavour, options)?;
     println!("{}", kernel.dir.display());
     Ok(true)
 }
 
-fn build_module(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
-    let (tools, kernel) = ready(dirs, Needs::Build, flavour, order)?;
+fn build_module(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, PackageSet::Build, flavour, options)?;
     println!(
         "{}",
-        module::build(dirs, &tools, &kernel, Noise::All)?.display()
+        module::build(dirs, &tools, &kernel, Verbosity::All)?.display()
     );
     Ok(true)
 }
 
-fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
+fn test(dirs: &Dirs, args: TestArgs, options: &KernelOptions<'_>) -> Result<bool> {
     let choice = Choice {
         folder: suite::TESTS,
         host: !args.guests && args.names.is_empty(),
@@ -223,19 +223,19 @@ fn test(dirs: &Dirs, args: TestArgs, order: &Order<'_>) -> Result<bool> {
         fail_fast: args.fail_fast,
     };
     if choice.guests {
-        packages::ensure(Needs::Guests)?;
+        packages::ensure(PackageSet::Guests)?;
     }
-    suite::run(dirs, &choice, order)
+    suite::run(dirs, &choice, options)
 }
 
-fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
+fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<bool> {
     let script = args
         .script
         .canonicalize()
         .with_context(|| format!("no {}", args.script.display()))?;
-    let default = Ask {
+    let default = GuestSpec {
         flavour: Flavour::UmDebug,
-        cast: Cast::One,
+        topology: Topology::One,
         timeout: Duration::from_secs(600),
         cpus: 2,
         mem: "2G".to_owned(),
@@ -245,36 +245,36 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
         extras: Vec::new(),
         is_b_killed: false,
     };
-    let mut ask = Ask::read(&script)?.unwrap_or(default);
-    ask.flavour = args.flavour.unwrap_or(ask.flavour);
-    ask.cpus = args.cpus.unwrap_or(ask.cpus);
-    ask.mem = args.mem.unwrap_or(ask.mem);
-    ask.timeout = args.timeout.map_or(ask.timeout, Duration::from_secs);
+    let mut spec = GuestSpec::read(&script)?.unwrap_or(default);
+    spec.flavour = args.flavour.unwrap_or(spec.flavour);
+    spec.cpus = args.cpus.unwrap_or(spec.cpus);
+    spec.mem = args.mem.unwrap_or(spec.mem);
+    spec.timeout = args.timeout.map_or(spec.timeout, Duration::from_secs);
 
-    let (tools, kernel) = ready(dirs, Needs::Guests, ask.flavour, order)?;
+    let (tools, kernel) = ready(dirs, PackageSet::Guests, spec.flavour, options)?;
     let module = if args.bare {
         None
     } else {
-        Some(module::build(dirs, &tools, &kernel, Noise::Errors)?)
+        Some(module::build(dirs, &tools, &kernel, Verbosity::Errors)?)
     };
     if !args.bare {
         host::build_tools(dirs)?;
     }
-    let mut env = module::peers(dirs, &tools, &kernel, ask.cast)?;
-    for extra in &ask.extras {
+    let mut env = module::peers(dirs, &tools, &kernel, spec.topology)?;
+    for extra in &spec.extras {
         env.extend(module::extra(dirs, &tools, &kernel, *extra)?);
     }
-    let play = Play {
+    let script_run = ScriptRun {
         script,
         args: args.args,
-        ask,
+        spec,
         kernel: &kernel,
         module,
         env,
         echo: true,
     };
     let mut clean = true;
-    for outcome in play.run(dirs)? {
+    for outcome in script_run.run(dirs)? {
         for complaint in outcome.complaints() {
             clean = false;
             eprintln!("{complaint}");
@@ -290,7 +290,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, order: &Order<'_>) -> Result<bool> {
 }
 
 /// Runs the demo.
-fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
+fn demo(dirs: &Dirs, options: &KernelOptions<'_>) -> Result<bool> {
     let start = Instant::now();
     println!(
         "The demo runs in a virtual machine on this machine's own files, read only. It takes about two minutes; \
@@ -305,7 +305,7 @@ fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
         timeout: None,
         bare: false,
     };
-    let clean = run_script(dirs, args, order)?;
+    let clean = run_script(dirs, args, options)?;
     let took = start.elapsed().as_secs();
     println!(
         "The demo {} after {}:{:02} min in all.",
@@ -317,34 +317,39 @@ fn demo(dirs: &Dirs, order: &Order<'_>) -> Result<bool> {
 }
 
 /// Builds everything, then measures.
-fn measure(dirs: &Dirs, args: &BenchArgs, order: &Order<'_>) -> Result<bool> {
-    let (tools, kernel) = ready(dirs, Needs::Guests, Flavour::Um, order)?;
-    let ko = module::build(dirs, &tools, &kernel, Noise::Errors)?;
+fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, PackageSet::Guests, Flavour::Um, options)?;
+    let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
     host::build_tools(dirs)?;
     bench::run(dirs, &kernel, ko, args)
 }
 
-fn shell(dirs: &Dirs, flavour: Flavour, order: &Order<'_>) -> Result<bool> {
-    let (tools, kernel) = ready(dirs, Needs::Guests, flavour, order)?;
-    let module = Some(module::build(dirs, &tools, &kernel, Noise::Errors)?);
+fn shell(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<bool> {
+    let (tools, kernel) = ready(dirs, PackageSet::Guests, flavour, options)?;
+    let module = Some(module::build(dirs, &tools, &kernel, Verbosity::Errors)?);
     host::build_tools(dirs)?;
     let script = dirs.repo.join("tools/xtask/guest/shell.sh");
-    let ask = Ask::read(&script)?.context("shell.sh has no header")?;
-    let play = Play {
+    let spec = GuestSpec::read(&script)?.context("shell.sh has no header")?;
+    let script_run = ScriptRun {
         script,
         args: Vec::new(),
-        ask,
+        spec,
         kernel: &kernel,
         module,
         env: Vec::new(),
         echo: false,
     };
-    play.interact(dirs)?;
+    script_run.interact(dirs)?;
     Ok(true)
 }
 
-fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
-    packages::ensure(Needs::Guests)?;
+fn soak(
+    dirs: &Dirs,
+    minutes: u64,
+    names: Vec<String>,
+    options: &KernelOptions<'_>,
+) -> Result<bool> {
+    packages::ensure(PackageSet::Guests)?;
     let choice = Choice {
         folder: suite::TESTS,
         host: false,
@@ -359,7 +364,7 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
     while Instant::now() < end {
         rounds += 1;
         println!("round {rounds}");
-        if !suite::run(dirs, &choice, order)? {
+        if !suite::run(dirs, &choice, options)? {
             return Ok(false);
         }
     }
@@ -367,8 +372,8 @@ fn soak(dirs: &Dirs, minutes: u64, names: Vec<String>, order: &Order<'_>) -> Res
 }
 
 /// Runs the tests with unmodified programs.
-fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
-    packages::ensure(Needs::Apps)?;
+fn apps(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result<bool> {
+    packages::ensure(PackageSet::Apps)?;
     let choice = Choice {
         folder: suite::APPS,
         host: false,
@@ -378,7 +383,7 @@ fn apps(dirs: &Dirs, names: Vec<String>, order: &Order<'_>) -> Result<bool> {
         soak: false,
         fail_fast: false,
     };
-    suite::run(dirs, &choice, order)
+    suite::run(dirs, &choice, options)
 }
 
 /// Runs every fuzz target in turn, beginning with the recorded messages and inputs found by earlier

@@ -16,12 +16,12 @@ use crate::vm::{self, Fate, Guest, Outcome, Power, Wire};
 
 /// Which module a guest loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Which {
+pub(crate) enum ModuleKind {
     Ours,
     C,
 }
 
-impl Which {
+impl ModuleKind {
     fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -32,10 +32,10 @@ impl Which {
 
 /// How many guests a script runs in, and with which modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cast {
+pub(crate) enum Topology {
     One,
     /// Two kernels on one wire, both running the script.
-    Pair(Which, Which),
+    Pair(ModuleKind, ModuleKind),
 }
 
 /// What a script needs beside the modules, built when the first one asks for it.
@@ -49,9 +49,9 @@ pub(crate) enum Extra {
 
 /// The requirements in a script's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct GuestSpec {
     pub(crate) flavour: Flavour,
-    pub(crate) cast: Cast,
+    pub(crate) topology: Topology,
     pub(crate) timeout: Duration,
     pub(crate) cpus: u32,
     pub(crate) mem: String,
@@ -66,7 +66,7 @@ pub(crate) struct Ask {
     pub(crate) is_b_killed: bool,
 }
 
-impl Ask {
+impl GuestSpec {
     /// Reads the header; `None` if there is none, as in libraries.
     pub(crate) fn read(script: &Path) -> Result<Option<Self>> {
         let text = fs::read_to_string(script)
@@ -89,10 +89,10 @@ impl Ask {
         let Some(guest) = field("guest") else {
             return Ok(None);
         };
-        let (flavour, cast) = cast(guest)?;
+        let (flavour, topology) = topology(guest)?;
         let is_b_killed = flag("killed", "b")?;
         ensure!(
-            !is_b_killed || cast != Cast::One,
+            !is_b_killed || topology != Topology::One,
             "killed: there is no guest b"
         );
         let timeout = field("timeout")
@@ -116,7 +116,7 @@ impl Ask {
         }
         Ok(Some(Self {
             flavour,
-            cast,
+            topology,
             timeout: Duration::from_secs(timeout),
             cpus,
             mem,
@@ -133,14 +133,26 @@ impl Ask {
     }
 }
 
-fn cast(guest: &str) -> Result<(Flavour, Cast)> {
+fn topology(guest: &str) -> Result<(Flavour, Topology)> {
     match guest.replace(' ', "").as_str() {
-        "pair(ours,c)" => Ok((Flavour::UmDebug, Cast::Pair(Which::Ours, Which::C))),
-        "pair(c,ours)" => Ok((Flavour::UmDebug, Cast::Pair(Which::C, Which::Ours))),
-        "pair(ours,ours)" => Ok((Flavour::UmDebug, Cast::Pair(Which::Ours, Which::Ours))),
-        "pair(c,c)" => Ok((Flavour::UmDebug, Cast::Pair(Which::C, Which::C))),
+        "pair(ours,c)" => Ok((
+            Flavour::UmDebug,
+            Topology::Pair(ModuleKind::Ours, ModuleKind::C),
+        )),
+        "pair(c,ours)" => Ok((
+            Flavour::UmDebug,
+            Topology::Pair(ModuleKind::C, ModuleKind::Ours),
+        )),
+        "pair(ours,ours)" => Ok((
+            Flavour::UmDebug,
+            Topology::Pair(ModuleKind::Ours, ModuleKind::Ours),
+        )),
+        "pair(c,c)" => Ok((
+            Flavour::UmDebug,
+            Topology::Pair(ModuleKind::C, ModuleKind::C),
+        )),
         one => match Flavour::from_str(one, false) {
-            Ok(flavour) => Ok((flavour, Cast::One)),
+            Ok(flavour) => Ok((flavour, Topology::One)),
             Err(_) => bail!(
                 "guest: `{guest}` is none of um-debug, um, x86_64, pair(ours,c), pair(c,ours)"
             ),
@@ -149,10 +161,10 @@ fn cast(guest: &str) -> Result<(Flavour, Cast)> {
 }
 
 /// A script with the resources that its guests need.
-pub(crate) struct Play<'a> {
+pub(crate) struct ScriptRun<'a> {
     pub(crate) script: PathBuf,
     pub(crate) args: Vec<String>,
-    pub(crate) ask: Ask,
+    pub(crate) spec: GuestSpec,
     pub(crate) kernel: &'a Kernel,
     /// Our module, if it is built.
     pub(crate) module: Option<PathBuf>,
@@ -161,7 +173,7 @@ pub(crate) struct Play<'a> {
     pub(crate) echo: bool,
 }
 
-impl Play<'_> {
+impl ScriptRun<'_> {
     /// Returns the name for logs and run directories.
     pub(crate) fn name(&self) -> String {
         let stem = self
@@ -176,12 +188,12 @@ impl Play<'_> {
     pub(crate) fn run(&self, dirs: &Dirs) -> Result<Vec<Outcome>> {
         let _lock = self.lock(dirs)?;
         let share = self.share(dirs)?;
-        match self.ask.cast {
-            Cast::One => Ok(vec![vm::run(
+        match self.spec.topology {
+            Topology::One => Ok(vec![vm::run(
                 dirs,
                 &self.guest(dirs, &self.name(), &share, None),
             )?]),
-            Cast::Pair(left, right) => {
+            Topology::Pair(left, right) => {
                 let (a, b) = Wire::pair()?;
                 let mut a = self.guest(
                     dirs,
@@ -196,7 +208,7 @@ impl Play<'_> {
                     Some(("b", right, b)),
                 );
                 let power = Power::default();
-                if self.ask.is_b_killed {
+                if self.spec.is_b_killed {
                     a.fate = Some(Fate::Survivor(&power));
                     b.fate = Some(Fate::Victim(&power));
                 }
@@ -248,7 +260,7 @@ impl Play<'_> {
         dirs: &Dirs,
         name: &str,
         share: &Path,
-        role: Option<(&str, Which, Wire)>,
+        role: Option<(&str, ModuleKind, Wire)>,
     ) -> Guest<'_> {
         let mut env = self.common_env(dirs);
         let mut set = |name: &str, value: &str| env.push((name.to_owned(), value.to_owned()));
@@ -274,11 +286,11 @@ impl Play<'_> {
             script: self.script.clone(),
             args: self.args.clone(),
             env,
-            cpus: self.ask.cpus,
-            mem: self.ask.mem.clone(),
-            leaks: self.ask.leaks,
-            shortage: self.ask.shortage,
-            timeout: self.ask.timeout,
+            cpus: self.spec.cpus,
+            mem: self.spec.mem.clone(),
+            leaks: self.spec.leaks,
+            shortage: self.spec.shortage,
+            timeout: self.spec.timeout,
             wire: role.map(|(_, _, wire)| wire),
             fate: None,
             share: share.to_path_buf(),
@@ -316,21 +328,24 @@ mod tests {
 
     #[test]
     fn a_header_is_read() {
-        let ask = Ask::parse(
+        let spec = GuestSpec::parse(
             "#!/bin/bash\n# SPDX\n# guest: pair(ours, c)\n# timeout: 60\n# cpus: 3\n# mem: 1G\n",
         )
         .unwrap()
         .unwrap();
-        assert_eq!(ask.cast, Cast::Pair(Which::Ours, Which::C));
         assert_eq!(
-            (ask.timeout.as_secs(), ask.cpus, ask.mem.as_str()),
+            spec.topology,
+            Topology::Pair(ModuleKind::Ours, ModuleKind::C)
+        );
+        assert_eq!(
+            (spec.timeout.as_secs(), spec.cpus, spec.mem.as_str()),
             (60, 3, "1G")
         );
-        assert!(!ask.is_b_killed);
-        let ask = Ask::parse("# guest: pair(ours,ours)\n# killed: b\n");
-        assert!(ask.unwrap().unwrap().is_b_killed);
+        assert!(!spec.is_b_killed);
+        let spec = GuestSpec::parse("# guest: pair(ours,ours)\n# killed: b\n");
+        assert!(spec.unwrap().unwrap().is_b_killed);
         assert_eq!(
-            Ask::parse("#!/bin/sh\n# guest: x86_64\n")
+            GuestSpec::parse("#!/bin/sh\n# guest: x86_64\n")
                 .unwrap()
                 .unwrap()
                 .flavour,
@@ -341,14 +356,14 @@ mod tests {
     #[test]
     fn only_scripts_with_a_header_are_tests() {
         assert_eq!(
-            Ask::parse("#!/bin/bash\n# a library\nx=1\n# guest: um\n").unwrap(),
+            GuestSpec::parse("#!/bin/bash\n# a library\nx=1\n# guest: um\n").unwrap(),
             None
         );
-        assert!(Ask::parse("# guest: vax\n").is_err());
-        assert!(Ask::parse("# guest: um\n# timeout: soon\n").is_err());
-        assert!(Ask::parse("# guest: um\n# dma: coherent\n").is_err());
-        assert!(Ask::parse("# guest: um\n# memory: plenty\n").is_err());
-        assert!(Ask::parse("# guest: um\n# killed: b\n").is_err());
-        assert!(Ask::parse("# guest: pair(ours,c)\n# killed: a\n").is_err());
+        assert!(GuestSpec::parse("# guest: vax\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# timeout: soon\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# dma: coherent\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# memory: plenty\n").is_err());
+        assert!(GuestSpec::parse("# guest: um\n# killed: b\n").is_err());
+        assert!(GuestSpec::parse("# guest: pair(ours,c)\n# killed: a\n").is_err());
     }
 }

@@ -81,7 +81,7 @@ pub(crate) struct Kernel {
 }
 
 /// Options for obtaining a kernel.
-pub(crate) struct Order<'a> {
+pub(crate) struct KernelOptions<'a> {
     /// The series, such as `7.3`; the newest patch level is used.
     pub(crate) series: &'a str,
     /// Parallel jobs; by default one more than processors, since one of them waits for I/O.
@@ -92,7 +92,7 @@ pub(crate) struct Order<'a> {
     pub(crate) adopt: bool,
 }
 
-impl Default for Order<'_> {
+impl Default for KernelOptions<'_> {
     fn default() -> Self {
         Self {
             series: "7.3",
@@ -108,10 +108,10 @@ pub(crate) fn ensure(
     dirs: &Dirs,
     tools: &Toolchain,
     flavour: Flavour,
-    order: &Order<'_>,
+    options: &KernelOptions<'_>,
 ) -> Result<Kernel> {
-    let source = source::ensure(dirs, order.series, order.update)?;
-    let wanted = config::Wanted::read(dirs, flavour)?;
+    let source = source::ensure(dirs, options.series, options.update)?;
+    let wanted = config::RequiredOptions::read(dirs, flavour)?;
     let dir = dirs
         .cache
         .join("kernels")
@@ -123,7 +123,7 @@ pub(crate) fn ensure(
         wanted: &wanted,
         dir: &dir,
     };
-    build.ensure(order)?;
+    build.ensure(options)?;
     Ok(Kernel {
         flavour,
         image: dir.join(flavour.image()),

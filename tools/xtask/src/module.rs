@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::guests::{Cast, Extra, Which};
+use crate::guests::{Extra, ModuleKind, Topology};
 use crate::kernel::Kernel;
 use crate::run::{lock, output, run};
 use crate::toolchain::Toolchain;
 
 /// Destination of a build's output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Noise {
+pub(crate) enum Verbosity {
     /// The terminal.
     All,
     /// The error message, if the build fails.
@@ -25,7 +25,7 @@ pub(crate) fn build(
     dirs: &Dirs,
     tools: &Toolchain,
     kernel: &Kernel,
-    noise: Noise,
+    verbosity: Verbosity,
 ) -> Result<PathBuf> {
     let out = dirs.out(kernel.flavour.name());
     let mut cmd = tools.make();
@@ -35,9 +35,9 @@ pub(crate) fn build(
         .arg("module");
     cmd.arg(format!("KDIR={}", kernel.dir.display()))
         .arg(format!("MO={}", out.display()));
-    let built = match noise {
-        Noise::All => run(&mut cmd),
-        Noise::Errors => output(&mut cmd).map(drop),
+    let built = match verbosity {
+        Verbosity::All => run(&mut cmd),
+        Verbosity::Errors => output(&mut cmd).map(drop),
     };
     built.with_context(|| format!("smc.ko for {} does not build", kernel.flavour.name()))?;
     let ko = out.join("smc.ko");
@@ -78,11 +78,11 @@ pub(crate) fn peers(
     dirs: &Dirs,
     tools: &Toolchain,
     kernel: &Kernel,
-    cast: Cast,
+    topology: Topology,
 ) -> Result<Vec<(String, String)>> {
-    let has_c = match cast {
-        Cast::One => false,
-        Cast::Pair(a, b) => a == Which::C || b == Which::C,
+    let has_c = match topology {
+        Topology::One => false,
+        Topology::Pair(a, b) => a == ModuleKind::C || b == ModuleKind::C,
     };
     if !has_c {
         return Ok(Vec::new());

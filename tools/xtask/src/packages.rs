@@ -80,23 +80,23 @@ const RUST_MIN: [u32; 2] = [1, 85];
 
 /// The kind of command, which determines the packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum PackageSet {
     /// Builds kernels and modules.
     Build,
     /// Also runs guests.
     Guests,
-    /// As [`Needs::Guests`], with unmodified programs in the guests.
+    /// As [`PackageSet::Guests`], with unmodified programs in the guests.
     Apps,
 }
 
 /// Installs missing packages; does nothing if there are none.
-pub(crate) fn ensure(needs: Needs) -> Result<()> {
+pub(crate) fn ensure(set: PackageSet) -> Result<()> {
     let have = installed()?;
     let mut wanted: Vec<&str> = BUILD.to_vec();
-    if needs != Needs::Build {
+    if set != PackageSet::Build {
         wanted.extend(GUEST);
     }
-    let python_tests = (needs == Needs::Apps).then(python_tests);
+    let python_tests = (set == PackageSet::Apps).then(python_tests);
     if let Some(python_tests) = &python_tests {
         wanted.extend(APPS);
         wanted.push(python_tests);

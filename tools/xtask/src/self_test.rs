@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use regex::Regex;
 
 use crate::dirs::Dirs;
-use crate::guests::{Ask, Play};
+use crate::guests::{GuestSpec, ScriptRun};
 use crate::kernel::{Flavour, Kernel};
 use crate::module;
 use crate::toolchain::Toolchain;
@@ -27,7 +27,7 @@ fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
 /// The outcome of the test in one kind of guest.
 pub(crate) struct SelfTest {
     pub(crate) script: PathBuf,
-    pub(crate) ask: Ask,
+    pub(crate) spec: GuestSpec,
     pub(crate) outcome: Outcome,
     /// What went unnoticed; empty if the test passed.
     pub(crate) failed: Vec<String>,
@@ -38,25 +38,25 @@ pub(crate) fn run(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Opt
     let Some(script) = script(dirs, kernel.flavour) else {
         return Ok(None);
     };
-    let ask = Ask::read(&script)?.context("no header")?;
+    let spec = GuestSpec::read(&script)?.context("no header")?;
     let planted = module::planted(dirs, tools, kernel)?;
-    let play = Play {
+    let script_run = ScriptRun {
         script,
         args: Vec::new(),
-        ask,
+        spec,
         kernel,
         module: None,
         env: vec![("PLANTED_KO".to_owned(), planted)],
         echo: false,
     };
-    let outcome = play.run(dirs)?.pop().context("no outcome")?;
-    let mut failed = unnoticed(&play.ask.trouble, &outcome.trouble)?;
+    let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
+    let mut failed = unnoticed(&script_run.spec.trouble, &outcome.trouble)?;
     if outcome.exit != Some(0) || outcome.report.passed != 1 || outcome.report.gap().is_some() {
         failed.push("the script did not end as it should".to_owned());
     }
     Ok(Some(SelfTest {
-        script: play.script,
-        ask: play.ask,
+        script: script_run.script,
+        spec: script_run.spec,
         outcome,
         failed,
     }))

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
 use crate::durations::Durations;
-use crate::guests::{Ask, Cast, Extra, Play};
-use crate::kernel::{self, Flavour, Kernel, Order};
-use crate::module::{self, Noise};
+use crate::guests::{Extra, GuestSpec, ScriptRun, Topology};
+use crate::kernel::{self, Flavour, Kernel, KernelOptions};
+use crate::module::{self, Verbosity};
 use crate::run;
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
@@ -92,7 +92,7 @@ impl Choice {
 const SOAK_FACTOR: u32 = 10;
 
 /// Runs the selected tests; returns true if all passed.
-pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<bool> {
+pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> Result<bool> {
     let mut tally = Tally::default();
     let scripts = if choice.guests {
         scripts(dirs, choice)?
@@ -107,7 +107,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
     let is_over = choice.fail_fast && !tally.failed.is_empty();
     if choice.guests && !is_over {
         // An error that stops the guests counts as a failure; the summary is printed all the same.
-        if let Err(e) = guests(dirs, &scripts, choice, order, &mut tally) {
+        if let Err(e) = guests(dirs, &scripts, choice, options, &mut tally) {
             tally.failed.push(format!("guests: {e:#}"));
         }
     }
@@ -116,16 +116,16 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, order: &Order<'_>) -> Result<boo
 
 fn guests(
     dirs: &Dirs,
-    scripts: &[(PathBuf, Ask)],
+    scripts: &[(PathBuf, GuestSpec)],
     choice: &Choice,
-    order: &Order<'_>,
+    options: &KernelOptions<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
     let tools = Toolchain::find(dirs)?;
     let mut stage = Stage {
         dirs,
         tools: &tools,
-        order,
+        options,
         soak: choice.soak,
         durations: Durations::read(dirs),
         sets: HashMap::new(),
@@ -138,29 +138,29 @@ fn guests(
         tally.add(stage.compile()?);
     }
     let mut ready = Vec::new();
-    for (script, ask) in scripts {
-        if stage.prepare(script, ask, tally)? {
-            ready.push((script.as_path(), ask));
+    for (script, spec) in scripts {
+        if stage.prepare(script, spec, tally)? {
+            ready.push((script.as_path(), spec));
         }
     }
-    ready.sort_by_key(|(script, ask)| stage.durations.of(&file_name(script), ask.timeout));
+    ready.sort_by_key(|(script, spec)| stage.durations.of(&file_name(script), spec.timeout));
     if !choice.fail_fast {
         // The longest first, so that it does not run alone at the end.
         ready.reverse();
     }
-    let end = at_once(&ready, choice.fail_fast, tally, |(script, ask)| {
-        stage.play(script, ask)
+    let end = at_once(&ready, choice.fail_fast, tally, |(script, spec)| {
+        stage.script_run(script, spec)
     });
     stage.durations.write()?;
     end
 }
 
 /// Returns the kernels that the scripts run on, each once.
-fn flavours(scripts: &[(PathBuf, Ask)]) -> Vec<Flavour> {
+fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     let mut all = Vec::new();
-    for (_, ask) in scripts {
-        if !all.contains(&ask.flavour) {
-            all.push(ask.flavour);
+    for (_, spec) in scripts {
+        if !all.contains(&spec.flavour) {
+            all.push(spec.flavour);
         }
     }
     all
@@ -177,18 +177,18 @@ fn at_once<T: Sync>(
     scripts: &[T],
     fail_fast: bool,
     tally: &mut Tally,
-    play: impl Fn(&T) -> Result<Tally> + Sync,
+    script_run: impl Fn(&T) -> Result<Tally> + Sync,
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     let (send, results) = channel();
     let mut end = Ok(());
     thread::scope(|scope| {
         for _ in 0..jobs() {
-            let (send, next, play) = (send.clone(), &next, &play);
+            let (send, next, script_run) = (send.clone(), &next, &script_run);
             scope.spawn(move || {
                 // ORDERING: Only the number counts.
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if send.send(play(script)).is_err() {
+                    if send.send(script_run(script)).is_err() {
                         return;
                     }
                 }
@@ -216,12 +216,12 @@ fn at_once<T: Sync>(
     end
 }
 
-fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
+fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
     if choice.host {
         println!("host tests with cargo (about 2 min to build, once)");
     }
     if choice.guests {
-        let most: u64 = scripts.iter().map(|(_, ask)| ask.timeout.as_secs()).sum();
+        let most: u64 = scripts.iter().map(|(_, spec)| spec.timeout.as_secs()).sum();
         println!(
             "{} guest scripts in virtual machines, {} at a time, no privileges needed (at most {} min; a \
              kernel that the cache lacks takes 15 to 25 min more, once)",
@@ -233,7 +233,7 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, Ask)]) {
 }
 
 /// Returns the selected test scripts, sorted by name.
-fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
+fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
     let dir = dirs.repo.join(choice.folder);
     let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
@@ -241,19 +241,19 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, Ask)>> {
     paths.sort();
     let mut chosen = Vec::new();
     for path in paths {
-        let Some(ask) = Ask::read(&path)? else {
+        let Some(spec) = GuestSpec::read(&path)? else {
             continue;
         };
         let name = file_name(&path);
         let named =
             choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
-        let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&ask.flavour);
+        let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&spec.flavour);
         if named && flavoured {
-            let mut ask = ask;
+            let mut spec = spec;
             if choice.soak {
-                ask.timeout *= SOAK_FACTOR;
+                spec.timeout *= SOAK_FACTOR;
             }
-            chosen.push((path, ask));
+            chosen.push((path, spec));
         }
     }
     Ok(chosen)
@@ -264,7 +264,7 @@ struct Set {
     kernel: Kernel,
     module: Result<PathBuf, String>,
     /// Environment variables with the modules of peers.
-    peers: HashMap<Cast, Vec<(String, String)>>,
+    peers: HashMap<Topology, Vec<(String, String)>>,
     /// Environment variables with what scripts needed beside that.
     extras: HashMap<Extra, Vec<(String, String)>>,
 }
@@ -273,7 +273,7 @@ struct Set {
 struct Stage<'a> {
     dirs: &'a Dirs,
     tools: &'a Toolchain,
-    order: &'a Order<'a>,
+    options: &'a KernelOptions<'a>,
     soak: bool,
     durations: Durations,
     sets: HashMap<Flavour, Set>,
@@ -289,7 +289,7 @@ impl Stage<'_> {
             tally.passed = usize::from(test.failed.is_empty());
             tally.failed = test.failed;
             let name = file_name(&test.script);
-            tell(dirs, &name, &test.ask, &[test.outcome], &tally);
+            report(dirs, &name, &test.spec, &[test.outcome], &tally);
         }
         Ok(tally)
     }
@@ -306,18 +306,18 @@ impl Stage<'_> {
     }
 
     /// Builds what a script needs; returns false if that fails, which is a failure of the script.
-    fn prepare(&mut self, script: &Path, ask: &Ask, tally: &mut Tally) -> Result<bool> {
+    fn prepare(&mut self, script: &Path, spec: &GuestSpec, tally: &mut Tally) -> Result<bool> {
         let (dirs, tools) = (self.dirs, self.tools);
-        let set = self.set(ask.flavour, true)?;
+        let set = self.set(spec.flavour, true)?;
         if let Err(why) = &set.module {
             tally.failed.push(format!("{}: {why}", file_name(script)));
             return Ok(false);
         }
-        if !set.peers.contains_key(&ask.cast) {
-            let peers = module::peers(dirs, tools, &set.kernel, ask.cast)?;
-            set.peers.insert(ask.cast, peers);
+        if !set.peers.contains_key(&spec.topology) {
+            let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
+            set.peers.insert(spec.topology, peers);
         }
-        for extra in &ask.extras {
+        for extra in &spec.extras {
             if !set.extras.contains_key(extra) {
                 let env = module::extra(dirs, tools, &set.kernel, *extra)?;
                 set.extras.insert(*extra, env);
@@ -327,30 +327,30 @@ impl Stage<'_> {
     }
 
     /// Runs a script after [`Self::prepare`].
-    fn play(&self, script: &Path, ask: &Ask) -> Result<Tally> {
+    fn script_run(&self, script: &Path, spec: &GuestSpec) -> Result<Tally> {
         let dirs = self.dirs;
-        let set = self.sets.get(&ask.flavour).context("no such kernel")?;
+        let set = self.sets.get(&spec.flavour).context("no such kernel")?;
         let mut env = self.env();
-        env.extend(set.peers.get(&ask.cast).into_iter().flatten().cloned());
-        for extra in &ask.extras {
+        env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
+        for extra in &spec.extras {
             env.extend(set.extras.get(extra).into_iter().flatten().cloned());
         }
-        let play = Play {
+        let script_run = ScriptRun {
             script: script.to_path_buf(),
             args: Vec::new(),
-            ask: ask.clone(),
+            spec: spec.clone(),
             kernel: &set.kernel,
             module: set.module.as_ref().ok().cloned(),
             env,
             echo: false,
         };
         let name = file_name(script);
-        let outcomes = play.run(dirs)?;
+        let outcomes = script_run.run(dirs)?;
         let tally = judge(&name, &outcomes);
         if let Some(took) = outcomes.iter().map(|o| o.took).max() {
             self.durations.record(&name, took);
         }
-        tell(dirs, &name, ask, &outcomes, &tally);
+        report(dirs, &name, spec, &outcomes, &tally);
         Ok(tally)
     }
 
@@ -365,7 +365,7 @@ impl Stage<'_> {
     fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&mut Set> {
         let (dirs, tools) = (self.dirs, self.tools);
         if !self.sets.contains_key(&flavour) {
-            let kernel = kernel::ensure(dirs, tools, flavour, self.order)?;
+            let kernel = kernel::ensure(dirs, tools, flavour, self.options)?;
             self.sets.insert(
                 flavour,
                 Set {
@@ -378,7 +378,7 @@ impl Stage<'_> {
         }
         let set = self.sets.get_mut(&flavour).context("no such kernel")?;
         if with_module && set.module.as_ref().is_err_and(String::is_empty) {
-            set.module = module::build(dirs, tools, &set.kernel, Noise::Errors)
+            set.module = module::build(dirs, tools, &set.kernel, Verbosity::Errors)
                 .map_err(|e| format!("{e:#}"));
         }
         Ok(set)
@@ -413,7 +413,7 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
 }
 
 /// Prints one line about a script, and details if it failed.
-fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally) {
+fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally: &Tally) {
     let took = outcomes
         .iter()
         .map(|o| o.took)
@@ -425,9 +425,9 @@ fn tell(dirs: &Dirs, name: &str, ask: &Ask, outcomes: &[Outcome], tally: &Tally)
     } else {
         "FAILED"
     };
-    let guest = match ask.cast {
-        Cast::One => ask.flavour.name().to_owned(),
-        Cast::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
+    let guest = match spec.topology {
+        Topology::One => spec.flavour.name().to_owned(),
+        Topology::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
     };
     let mut lines = vec![format!(
         "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",

@@ -42,7 +42,7 @@ pub(super) enum Kind {
 }
 
 /// How it gets its connection.
-pub(super) enum Way {
+pub(super) enum Opening {
     Accept(Socket),
     Connect(SocketAddr),
 }
@@ -76,7 +76,7 @@ pub(super) struct App {
 
 impl App {
     /// Starts it in the server's namespace. The thread is not waited for: it may hang.
-    pub(super) fn start(context: &Context, kind: Kind, way: Way, seeds: Seeds) -> Self {
+    pub(super) fn start(context: &Context, kind: Kind, opening: Opening, seeds: Seeds) -> Self {
         let (tell, outcomes) = mpsc::channel();
         let is_unwanted = Arc::new(AtomicBool::new(false));
         let unwanted = Arc::clone(&is_unwanted);
@@ -86,7 +86,7 @@ impl App {
                 outcome: Outcome::default(),
                 expected: Stream::new(seeds.read),
             };
-            let result = program.run(&context, kind, way, seeds, &unwanted);
+            let result = program.run(&context, kind, opening, seeds, &unwanted);
             program.outcome.errno = result.err();
             let _ = tell.send(program.outcome);
         });
@@ -120,11 +120,11 @@ impl Program {
         &mut self,
         context: &Context,
         kind: Kind,
-        way: Way,
+        opening: Opening,
         seeds: Seeds,
         unwanted: &AtomicBool,
     ) -> Done {
-        let Some(socket) = connection(context, way, unwanted)? else {
+        let Some(socket) = connection(context, opening, unwanted)? else {
             return Ok(());
         };
         self.outcome.is_connected = true;
@@ -231,9 +231,13 @@ impl Program {
 }
 
 /// Returns the connection; `None` if none came while it was wanted.
-fn connection(context: &Context, way: Way, unwanted: &AtomicBool) -> Result<Option<Socket>, Errno> {
-    match way {
-        Way::Accept(listener) => {
+fn connection(
+    context: &Context,
+    opening: Opening,
+    unwanted: &AtomicBool,
+) -> Result<Option<Socket>, Errno> {
+    match opening {
+        Opening::Accept(listener) => {
             // ORDERING: only the flag itself is shared.
             while !unwanted.load(Ordering::Relaxed) {
                 if poll_fd(&listener, libc::POLLIN, LOOK)? != 0 {
@@ -242,7 +246,7 @@ fn connection(context: &Context, way: Way, unwanted: &AtomicBool) -> Result<Opti
             }
             Ok(None)
         }
-        Way::Connect(address) => {
+        Opening::Connect(address) => {
             let socket = netns::inside(context.server_netns.as_deref(), || {
                 Ok(context.family.open(context.addr)?)
             });

@@ -33,7 +33,7 @@ const SETTLED: Duration = Duration::from_millis(30);
 
 /// How an honest connection ends.
 #[derive(Clone, Copy, Debug)]
-enum Farewell {
+enum Closing {
     /// The peer shuts down, the application closes, the peer closes.
     ShutDown,
     /// The peer closes.
@@ -44,7 +44,7 @@ enum Farewell {
 
 /// Has an application send back what it gets over an honest connection, which has to be all right, and its end as well.
 pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> Result<()> {
-    let farewell = random.pick(&[Farewell::ShutDown, Farewell::Closed, Farewell::Aborted]);
+    let closing = random.pick(&[Closing::ShutDown, Closing::Closed, Closing::Aborted]);
     let kind = random.pick(&[Kind::Echo, Kind::Poller]);
     let seed = random.next();
     let seeds = Seeds {
@@ -69,14 +69,14 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
             "the link was not confirmed"
         );
         exchange(&mut session, seed, len)?;
-        say_farewell(&mut session, farewell)?;
+        send_closing(&mut session, closing)?;
         let outcome = app.end(SOON).context("the application has not ended")?;
-        judge(&session, &outcome, farewell.errno(place.is_of_c), len)?;
+        judge(&session, &outcome, closing.errno(place.is_of_c), len)?;
         session.tcp.reset()?;
         session.pair.send(&llc::delete_all())?;
         session.serve(SETTLED)
     };
-    result().with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {farewell:?}"))
+    result().with_context(|| format!("an honest peer, {len} bytes, {kind:?}, {closing:?}"))
 }
 
 /// Sends `len` bytes, and gets them back.
@@ -105,7 +105,7 @@ fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
     Ok(())
 }
 
-impl Farewell {
+impl Closing {
     /// Returns the error of the application: that of an abort, of which the C module tells reads nothing.
     fn errno(self, is_of_c: bool) -> Option<Errno> {
         match self {
@@ -117,11 +117,11 @@ impl Farewell {
 }
 
 /// Ends the connection, and waits until the kernel does.
-fn say_farewell(session: &mut Session<'_>, farewell: Farewell) -> Result<()> {
-    session.state |= match farewell {
-        Farewell::ShutDown => cdc::DONE,
-        Farewell::Closed => cdc::CLOSED,
-        Farewell::Aborted => cdc::ABORTED,
+fn send_closing(session: &mut Session<'_>, closing: Closing) -> Result<()> {
+    session.state |= match closing {
+        Closing::ShutDown => cdc::DONE,
+        Closing::Closed => cdc::CLOSED,
+        Closing::Aborted => cdc::ABORTED,
     };
     session.tell(0)?;
     let has_ended = session.serve_until(SOON, |session| {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use sha2::{Digest, Sha256};
 
-use super::config::Wanted;
+use super::config::RequiredOptions;
 use super::source::Source;
-use super::{Flavour, Order};
+use super::{Flavour, KernelOptions};
 use crate::run::{lock, show};
 use crate::toolchain::Toolchain;
 
@@ -21,13 +21,13 @@ pub(super) struct Build<'a> {
     pub(super) flavour: Flavour,
     pub(super) tools: &'a Toolchain,
     pub(super) source: &'a Source,
-    pub(super) wanted: &'a Wanted,
+    pub(super) wanted: &'a RequiredOptions,
     pub(super) dir: &'a Path,
 }
 
 impl Build<'_> {
     /// Builds the kernel unless the directory has a finished build with the same stamp.
-    pub(super) fn ensure(&self, order: &Order<'_>) -> Result<()> {
+    pub(super) fn ensure(&self, options: &KernelOptions<'_>) -> Result<()> {
         let stamp = self.stamp();
         if self.is_done(&stamp) {
             return Ok(());
@@ -40,13 +40,13 @@ impl Build<'_> {
         if self.is_done(&stamp) {
             return Ok(());
         }
-        if order.adopt {
+        if options.adopt {
             self.check_config()?;
             self.check_image()?;
         } else {
             let _ = fs::remove_file(self.stamp_path());
             self.configure()?;
-            self.make(order.jobs)?;
+            self.make(options.jobs)?;
         }
         fs::write(self.stamp_path(), stamp)?;
         Ok(())

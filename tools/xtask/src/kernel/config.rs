@@ -11,12 +11,12 @@ use super::Flavour;
 use crate::dirs::Dirs;
 
 /// The options that a flavour requires.
-pub(super) struct Wanted {
+pub(super) struct RequiredOptions {
     /// `CONFIG_X=value` lines; the last one for an option applies.
     lines: Vec<String>,
 }
 
-impl Wanted {
+impl RequiredOptions {
     pub(super) fn read(dirs: &Dirs, flavour: Flavour) -> Result<Self> {
         let mut lines = Vec::new();
         for name in flavour.fragments() {
@@ -82,7 +82,7 @@ mod tests {
             "CONFIG_E=n",
             "CONFIG_C=m",
         ];
-        let wanted = Wanted {
+        let wanted = RequiredOptions {
             lines: lines.map(str::to_owned).to_vec(),
         };
         assert_eq!(wanted.unmet(&path).unwrap(), ["CONFIG_B is n, wanted y"]);

@@ -72,7 +72,7 @@ no_depmod_complaint() {
 	[ -e "$INSTALLED/depmod" ] && [ ! -s "$INSTALLED/depmod" ]
 }
 
-check "depmod has nothing to complain of" no_depmod_complaint
+check "depmod reports nothing" no_depmod_complaint
 
 require "folders of make" lib_modules "$INSTALLED/make"
 check "make install: found first" finds updates

@@ -103,5 +103,5 @@ wrk_says "haproxy, large pages" b "http://$IP_A:8080/large"
 wrk_says "haproxy, spliced, large pages" b "http://$IP_A:8081/large"
 went_by_rdma haproxy $((40 << 20))
 sed 's/^/# nginx: /' /tmp/nginx.error
-check "nginx has nothing to complain about" [ ! -s /tmp/nginx.error ]
+check "nginx logs no error" [ ! -s /tmp/nginx.error ]
 over

@@ -10,8 +10,8 @@ use nix::sys::epoll::EpollFlags;
 use smc_user::Errno;
 use smc_user::Socket;
 
-use super::ways::Scene;
-use super::ways::Way;
+use super::cases::Case;
+use super::cases::Scene;
 use crate::semantics::await_true;
 use crate::semantics::events;
 use crate::semantics::Rig;
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(5);
 
 /// A sequence of calls, each of which may change the result of the next one.
-pub(super) struct Look {
+pub(super) struct Probe {
     pub(super) name: &'static str,
     calls: &'static [Call],
     /// Also used for ways that take long.
@@ -48,40 +48,40 @@ enum Call {
 
 use Call::*;
 
-pub(super) const LOOKS: &[Look] = &[
-    Look {
+pub(super) const PROBES: &[Probe] = &[
+    Probe {
         name: "SO_ERROR twice, mask, recv twice, send twice, mask",
         calls: &[Error, Error, Mask, Recv, Recv, Send, Send, Mask],
         is_brief: true,
     },
-    Look {
+    Probe {
         name: "name of the peer, recv twice, send twice, SO_ERROR, mask, shutdown",
         calls: &[Peer, Recv, Recv, Send, Send, Error, Mask, Shutdown],
         is_brief: false,
     },
-    Look {
+    Probe {
         name: "send twice, recv twice, SO_ERROR, mask",
         calls: &[Send, Send, Recv, Recv, Error, Mask],
         is_brief: false,
     },
-    Look {
+    Probe {
         name: "connect again twice, SO_ERROR, mask, recv",
         calls: &[Connect, Connect, Error, Mask, Recv],
         is_brief: true,
     },
-    Look {
+    Probe {
         name: "listen, mask",
         calls: &[Listen, Mask],
         is_brief: false,
     },
 ];
 
-/// Runs `way`, then prints the poll masks and the results of the calls. `expected` is the result of
+/// Runs `case`, then prints the poll masks and the results of the calls. `expected` is the result of
 /// TCP, for which this waits up to [`LONG`].
 pub(super) fn take(
     rig: &Rig<'_>,
-    way: &Way,
-    look: &Look,
+    case: &Case,
+    probe: &Probe,
     expected: Option<&str>,
 ) -> Result<String> {
     let flags = EpollFlags::EPOLLIN
@@ -90,14 +90,14 @@ pub(super) fn take(
         | EpollFlags::EPOLLRDHUP
         | EpollFlags::EPOLLET;
     let mut watch = None;
-    let scene = (way.go)(rig, &mut |socket| {
+    let scene = (case.go)(rig, &mut |socket| {
         let edge = Watch::new(socket, flags)?;
         while edge.wait(Duration::ZERO)? != "none" {}
         watch = Some(edge);
         Ok(())
     })?;
     let subject = &scene.subject;
-    if expected.is_none() && way.shows() {
+    if expected.is_none() && case.shows() {
         let signs = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         await_true("a sign of the end", || events(subject) & signs != 0)?;
     }
@@ -113,7 +113,7 @@ pub(super) fn take(
     }
     let mut said = vec![mask, edge];
     let mut listeners = Vec::new();
-    for call in look.calls {
+    for call in probe.calls {
         said.push(call.answer(rig, &scene, &mut listeners)?);
     }
     Ok(said.join(" "))

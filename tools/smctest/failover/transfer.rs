@@ -64,7 +64,7 @@ struct Pulse {
 }
 
 /// A connection.
-pub(super) struct Talk {
+pub(super) struct Transfer {
     socket: Socket,
     style: Style,
     seed: u64,
@@ -74,7 +74,7 @@ pub(super) struct Talk {
     broken: AtomicBool,
 }
 
-impl Talk {
+impl Transfer {
     pub(super) fn open(context: &Context, style: Style) -> Result<Self> {
         let socket = netns::inside(context.client_netns.as_deref(), || context.connect())?;
         let seed = Random::fresh_seed();

@@ -45,7 +45,7 @@ impl Scene {
 /// Called with the socket under test just before the connection ends.
 type Prepare<'a> = &'a mut dyn FnMut(&Socket) -> Result<()>;
 
-pub(super) struct Way {
+pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) subject: Subject,
     pub(super) go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>,
@@ -62,7 +62,7 @@ pub(super) enum Takes {
     Wire,
 }
 
-impl Way {
+impl Case {
     /// Returns whether the end is visible at the socket under test.
     pub(super) fn shows(&self) -> bool {
         let hidden = [": the peer shuts down reading", ": shutdown of writing"];
@@ -71,8 +71,8 @@ impl Way {
 }
 
 /// Returns a way in which connect(2) of a client fails.
-const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>) -> Way {
-    Way {
+const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Scene>) -> Case {
+    Case {
         name,
         subject: Subject::Client,
         go,
@@ -81,14 +81,14 @@ const fn attempt(name: &'static str, go: fn(&Rig<'_>, Prepare<'_>) -> Result<Sce
 }
 
 /// Both ends of a connection: the one under test, and its peer.
-struct Both<'a> {
+struct ConnPair<'a> {
     rig: &'a Rig<'a>,
     subject: Socket,
     peer: Option<Socket>,
     role: Subject,
 }
 
-impl<'a> Both<'a> {
+impl<'a> ConnPair<'a> {
     fn new(rig: &'a Rig<'a>, prepare: Prepare<'_>, role: Subject) -> Result<Self> {
         let Pair { client, server, .. } = rig.pair()?;
         for socket in [&client, &server] {
@@ -254,30 +254,30 @@ fn device(netns: Option<&str>, socket: &Socket) -> Result<String> {
 }
 
 /// Ends one end of the connection; becomes two ways, one for each subject.
-type End = fn(&mut Both<'_>) -> Result<()>;
+type End = fn(&mut ConnPair<'_>) -> Result<()>;
 
 macro_rules! ends {
     ($takes:expr, $($name:literal: $end:expr),+ $(,)?) => {
         &[$(
-            Way {
+            Case {
                 name: concat!("client: ", $name),
                 subject: Subject::Client,
                 go: |rig, prepare| {
-                    let mut both = Both::new(rig, prepare, Subject::Client)?;
+                    let mut pair = ConnPair::new(rig, prepare, Subject::Client)?;
                     let end: End = $end;
-                    end(&mut both)?;
-                    Ok(both.scene())
+                    end(&mut pair)?;
+                    Ok(pair.scene())
                 },
                 takes: $takes,
             },
-            Way {
+            Case {
                 name: concat!("server: ", $name),
                 subject: Subject::Server,
                 go: |rig, prepare| {
-                    let mut both = Both::new(rig, prepare, Subject::Server)?;
+                    let mut pair = ConnPair::new(rig, prepare, Subject::Server)?;
                     let end: End = $end;
-                    end(&mut both)?;
-                    Ok(both.scene())
+                    end(&mut pair)?;
+                    Ok(pair.scene())
                 },
                 takes: $takes,
             },
@@ -308,7 +308,7 @@ fn kill(socket: Socket) -> Result<()> {
     Ok(())
 }
 
-const ATTEMPTS: &[Way] = &[
+const ATTEMPTS: &[Case] = &[
     attempt("a fresh socket", |rig, prepare| {
         Ok(Scene::alone(open(rig, prepare)?))
     }),
@@ -363,130 +363,130 @@ const ATTEMPTS: &[Way] = &[
     }),
 ];
 
-const CONNECTIONS: &[Way] = ends![
+const CONNECTIONS: &[Case] = ends![
     Takes::Nothing,
-    "the peer closes": |both| {
-        both.peer = None;
+    "the peer closes": |pair| {
+        pair.peer = None;
         Ok(())
     },
-    "the peer sends and closes": |both| {
-        both.peer()?.send(b"hello", 0)?;
-        both.peer = None;
+    "the peer sends and closes": |pair| {
+        pair.peer()?.send(b"hello", 0)?;
+        pair.peer = None;
         Ok(())
     },
-    "the peer closes with unread data": |both| {
-        both.leave_unread()?;
-        both.peer = None;
+    "the peer closes with unread data": |pair| {
+        pair.leave_unread()?;
+        pair.peer = None;
         Ok(())
     },
-    "the peer resets": |both| {
-        both.peer()?.set_linger(true, 0)?;
-        both.peer = None;
+    "the peer resets": |pair| {
+        pair.peer()?.set_linger(true, 0)?;
+        pair.peer = None;
         Ok(())
     },
-    "the peer lingers": |both| {
-        both.peer()?.set_linger(true, 1)?;
-        both.peer()?.send(b"hello", 0)?;
-        both.peer = None;
+    "the peer lingers": |pair| {
+        pair.peer()?.set_linger(true, 1)?;
+        pair.peer()?.send(b"hello", 0)?;
+        pair.peer = None;
         Ok(())
     },
-    "the peer is undone": |both| {
-        Ok(undo(both.peer()?)?)
+    "the peer is undone": |pair| {
+        Ok(undo(pair.peer()?)?)
     },
-    "the peer is killed": |both| {
-        match both.peer.take() {
+    "the peer is killed": |pair| {
+        match pair.peer.take() {
             Some(peer) => kill(peer),
             None => Ok(()),
         }
     },
-    "the peer is killed with unread data": |both| {
-        both.leave_unread()?;
-        match both.peer.take() {
+    "the peer is killed with unread data": |pair| {
+        pair.leave_unread()?;
+        match pair.peer.take() {
             Some(peer) => kill(peer),
             None => Ok(()),
         }
     },
-    "the peer shuts down writing": |both| {
-        Ok(both.peer()?.shutdown(libc::SHUT_WR)?)
+    "the peer shuts down writing": |pair| {
+        Ok(pair.peer()?.shutdown(libc::SHUT_WR)?)
     },
-    "the peer shuts down reading": |both| {
-        Ok(both.peer()?.shutdown(libc::SHUT_RD)?)
+    "the peer shuts down reading": |pair| {
+        Ok(pair.peer()?.shutdown(libc::SHUT_RD)?)
     },
-    "the peer shuts down both": |both| {
-        Ok(both.peer()?.shutdown(libc::SHUT_RDWR)?)
+    "the peer shuts down both": |pair| {
+        Ok(pair.peer()?.shutdown(libc::SHUT_RDWR)?)
     },
-    "the peer shuts down writing, and resets": |both| {
-        both.peer()?.shutdown(libc::SHUT_WR)?;
-        both.await_end()?;
-        both.peer()?.set_linger(true, 0)?;
-        both.peer = None;
+    "the peer shuts down writing, and resets": |pair| {
+        pair.peer()?.shutdown(libc::SHUT_WR)?;
+        pair.await_end()?;
+        pair.peer()?.set_linger(true, 0)?;
+        pair.peer = None;
         Ok(())
     },
-    "shutdown of writing": |both| {
-        Ok(both.subject.shutdown(libc::SHUT_WR)?)
+    "shutdown of writing": |pair| {
+        Ok(pair.subject.shutdown(libc::SHUT_WR)?)
     },
-    "shutdown of reading": |both| {
-        Ok(both.subject.shutdown(libc::SHUT_RD)?)
+    "shutdown of reading": |pair| {
+        Ok(pair.subject.shutdown(libc::SHUT_RD)?)
     },
-    "shutdown of both": |both| {
-        Ok(both.subject.shutdown(libc::SHUT_RDWR)?)
+    "shutdown of both": |pair| {
+        Ok(pair.subject.shutdown(libc::SHUT_RDWR)?)
     },
-    "shutdown of writing, and the peer resets": |both| {
-        both.subject.shutdown(libc::SHUT_WR)?;
+    "shutdown of writing, and the peer resets": |pair| {
+        pair.subject.shutdown(libc::SHUT_WR)?;
         await_true("the end at the peer", || {
-            both.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
+            pair.peer.as_ref().is_some_and(|peer| events(peer) & libc::POLLRDHUP != 0)
         })?;
-        both.peer()?.set_linger(true, 0)?;
-        both.peer = None;
+        pair.peer()?.set_linger(true, 0)?;
+        pair.peer = None;
         Ok(())
     },
-    "shutdown of writing at both ends": |both| {
-        both.peer()?.shutdown(libc::SHUT_WR)?;
-        both.await_end()?;
-        Ok(both.subject.shutdown(libc::SHUT_WR)?)
+    "shutdown of writing at both ends": |pair| {
+        pair.peer()?.shutdown(libc::SHUT_WR)?;
+        pair.await_end()?;
+        Ok(pair.subject.shutdown(libc::SHUT_WR)?)
     },
-    "undone": |both| {
-        Ok(undo(&both.subject)?)
+    "undone": |pair| {
+        Ok(undo(&pair.subject)?)
     },
-    "undone after the peer has finished": |both| {
-        both.peer()?.shutdown(libc::SHUT_WR)?;
-        both.await_end()?;
-        Ok(undo(&both.subject)?)
+    "undone after the peer has finished": |pair| {
+        pair.peer()?.shutdown(libc::SHUT_WR)?;
+        pair.await_end()?;
+        Ok(undo(&pair.subject)?)
     },
-    "the administrator destroys it": |both| both.destroy(false),
-    "the administrator destroys it, with data to read": |both| {
-        both.have_unread()?;
-        both.destroy(false)
+    "the administrator destroys it": |pair| pair.destroy(false),
+    "the administrator destroys it, with data to read": |pair| {
+        pair.have_unread()?;
+        pair.destroy(false)
     },
-    "the administrator destroys the peer": |both| both.destroy(true),
+    "the administrator destroys the peer": |pair| pair.destroy(true),
 ];
 
-const DEVICES: &[Way] = ends![
+const DEVICES: &[Case] = ends![
     Takes::Device,
-    "the device goes": |both| both.lose_device(false),
-    "the device goes, with data to read": |both| {
-        both.have_unread()?;
-        both.lose_device(false)
+    "the device goes": |pair| pair.lose_device(false),
+    "the device goes, with data to read": |pair| {
+        pair.have_unread()?;
+        pair.lose_device(false)
     },
-    "the device of the peer goes": |both| both.lose_device(true),
+    "the device of the peer goes": |pair| pair.lose_device(true),
 ];
 
-const WIRES: &[Way] = ends![
+const WIRES: &[Case] = ends![
     Takes::Wire,
-    "the wire is cut, and it keeps alive, with data to read": |both| {
-        both.keep_alive()?;
-        both.have_unread()?;
-        both.cut()
+    "the wire is cut, and it keeps alive, with data to read": |pair| {
+        pair.keep_alive()?;
+        pair.have_unread()?;
+        pair.cut()
     },
 ];
 
-pub(super) static WAYS: Ways = Ways([ATTEMPTS, CONNECTIONS, DEVICES, WIRES]);
+pub(super) static CASES: Cases = Cases([ATTEMPTS, CONNECTIONS, DEVICES, WIRES]);
 
-/// All ways, in four tables.
-pub(super) struct Ways([&'static [Way]; 4]);
+/// All cases, in four tables.
+pub(super) struct Cases([&'static [Case]; 4]);
 
-impl Ways {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Way> {
+impl Cases {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Case> {
         self.0.into_iter().flatten()
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The switch of one `smc run --bpf`: a cgroup, and a process (the keeper) that keeps the BPF
+//! The switch of one `smc run --bpf`: a cgroup, and a process (the holder) that keeps the BPF
 //! program attached while there are processes in the cgroup.
 //!
 //! As with the preload library, the command replaces the calling process, so that its signals and
-//! exit code are those of the command. The keeper must not be a child of it, since the command
+//! exit code are those of the command. The holder must not be a child of it, since the command
 //! would have a child that it did not start.
 
 use std::fs;
@@ -30,12 +30,12 @@ use super::choose;
 use super::named;
 use super::program::Attached;
 
-/// Printed by the keeper once the program is attached.
+/// Printed by the holder once the program is attached.
 const READY: &str = "ready";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Start the keeper and end
+    /// Start the holder and end
     #[arg(long)]
     fork: bool,
     /// The cgroup, which is removed at the end
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 /// This process is in a cgroup whose new TCP sockets are SMC sockets.
 pub(crate) struct Entered {
-    /// When this pipe is closed, the keeper begins to wait until the cgroup is empty.
+    /// When this pipe is closed, the holder begins to wait until the cgroup is empty.
     _hold: ChildStdin,
 }
 
@@ -59,13 +59,13 @@ pub(super) fn enter() -> io::Result<Entered> {
         Ok(Entered { _hold: hold })
     });
     if entered.is_err() {
-        // The keeper removes it too, if it is running.
+        // The holder removes it too, if it is running.
         let _ = fs::remove_dir(&cgroup);
     }
     entered
 }
 
-/// Starts the keeper and waits until the program is attached.
+/// Starts the holder and waits until the program is attached.
 fn keep(cgroup: &Path) -> io::Result<ChildStdin> {
     let mut between = command(cgroup)?
         .arg("--fork")
@@ -94,7 +94,7 @@ fn command(cgroup: &Path) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Runs the keeper, or the intermediate process that starts it.
+/// Runs the holder, or the intermediate process that starts it.
 pub(super) fn run(arguments: &Arguments) -> io::Result<()> {
     if arguments.fork {
         // A process group of its own receives no signals from the terminal.
