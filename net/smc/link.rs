@@ -447,8 +447,8 @@ impl Link {
         inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.transport.has_credit()
     }
 
-    /// Sets whether [`LinkHandler::on_slot`] is called for slots freed from now on. After enabling it a waiter must check
-    /// for a slot again. Does not sleep.
+    /// Sets whether [`LinkHandler::on_slot`] is called for slots freed from now on. After enabling it a waiter must
+    /// check for a slot again. Does not sleep.
     pub(crate) fn want_slot(&self, wanted: bool) {
         self.is_slot_wanted.store(wanted, Relaxed);
         smp_mb(Full);

@@ -2,8 +2,8 @@
 
 //! Receive and send buffers of a link group (RFC 7609 section 4.4; sizes: `smc_proto::buffer`).
 //!
-//! A remote memory buffer (RMB) is one registered memory region divided into equal elements, one for each connection. A new
-//! connection uses a free element of an RMB whose key the peer already has: no registration, no exchange of keys.
+//! A remote memory buffer (RMB) is one registered memory region divided into equal elements, one for each connection. A
+//! new connection uses a free element of an RMB whose key the peer already has: no registration, no exchange of keys.
 //! Send buffers are assigned to a connection only while its data are in flight. Unused buffers are kept for later
 //! connections, for some time or until memory is short.
 

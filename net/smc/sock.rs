@@ -81,8 +81,8 @@ use listen::Listener;
 pub(crate) enum SockState {
     /// New, or a connect has failed. TCP answers.
     Init,
-    /// TCP connects, or the handshake runs. The work of the socket ends this. There is no handshake if it is known why the
-    /// connection goes over TCP.
+    /// TCP connects, or the handshake runs. The work of the socket ends this. There is no handshake if it is known why
+    /// the connection goes over TCP.
     Connecting(Option<FallbackInfo>),
     /// Waits for connections.
     Listening(Arc<Listener>),

@@ -57,10 +57,10 @@ use crate::{
     llc::LinkRx, //
 };
 
-/// Whether activity on the TCP connection ends the wait for the link. Until the first contact is over a server sends data
-/// there only to decline, and closes it only if its process dies. A server, and a client that `has_answered`, ignore the
-/// end of the stream (the client not the end of the connection): the peer may be done, with its last LLC message still on
-/// its way.
+/// Whether activity on the TCP connection ends the wait for the link. Until the first contact is over a server sends
+/// data there only to decline, and closes it only if its process dies. A server, and a client that `has_answered`,
+/// ignore the end of the stream (the client not the end of the connection): the peer may be done, with its last LLC
+/// message still on its way.
 fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
     match clc.tcp_activity() {
         TcpActivity::None => false,

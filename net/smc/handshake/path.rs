@@ -144,8 +144,8 @@ impl<'a> ConnPath<'a> {
 }
 
 /// Tests a link before a connection joins its group, unless something was received on it just now. `clc` knows how slow
-/// the peer is over TCP. A failure counts for this link alone, and until something is received: the peer may be too busy
-/// to answer. May sleep.
+/// the peer is over TCP. A failure counts for this link alone, and until something is received: the peer may be too
+/// busy to answer. May sleep.
 ///
 /// # Errors
 ///

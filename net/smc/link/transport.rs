@@ -6,8 +6,9 @@
 //! the transport, but only on its [`Caps`].
 //!
 //! [`LinkTransport`] has one variant for each. On the data path a `match` on two variants costs a predictable branch, a
-//! trait object would cost an indirect call for each message; setup, which may sleep for seconds, goes by a trait object.
-//! RoCE keeps no state of its own. A third transport is a third variant, and the compiler reports each place to extend.
+//! trait object would cost an indirect call for each message; setup, which may sleep for seconds, goes by a trait
+//! object. RoCE keeps no state of its own. A third transport is a third variant, and the compiler reports each place to
+//! extend.
 
 mod iwarp;
 mod roce;

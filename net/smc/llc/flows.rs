@@ -94,8 +94,8 @@ impl LinkGroup {
     }
 
     /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns
-    /// false if the peer does not answer within `wait`, four seconds at most; from then on the link is tested as after a
-    /// long silence. If this host is too busy to tell, returns true. May sleep.
+    /// false if the peer does not answer within `wait`, four seconds at most; from then on the link is tested as after
+    /// a long silence. If this host is too busy to tell, returns true. May sleep.
     pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, wait: Duration) -> bool {
         if at.is_fresh() {
             return true;

@@ -88,8 +88,8 @@ pub const DEFAULT_LIMITS: Limits = Limits {
 /// How a handshake ended without SMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// SMC is not possible: a DECLINE with the reason is sent, and the connection goes on over TCP. What exactly is missing
-    /// may be known here; it is not sent.
+    /// SMC is not possible: a DECLINE with the reason is sent, and the connection goes on over TCP. What exactly is
+    /// missing may be known here; it is not sent.
     Declined(Reason, Option<Cause>),
     /// The peer sent a DECLINE.
     PeerDeclined {
@@ -101,8 +101,8 @@ pub enum Failure {
     /// The peer violated the protocol, or sent what cannot be accepted. A DECLINE with the error's reason is sent; if
     /// it has none, the connection is lost as by [`Fatal::Protocol`].
     Peer(PeerError),
-    /// Client: the server may use SMC, over a link that does not work, or TCP, and there is no way to know. Nothing of the
-    /// application was sent so far.
+    /// Client: the server may use SMC, over a link that does not work, or TCP, and there is no way to know. Nothing of
+    /// the application was sent so far.
     Undecided,
     /// The TCP connection cannot be used for anything: its stream may be in the middle of a
     /// handshake message.

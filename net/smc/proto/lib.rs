@@ -11,7 +11,7 @@
 //! | [`id`], [`time`], [`error`] | words that everything else uses |
 //! | [`wire`] | every byte on the wire: parsed once, into types that cannot hold nonsense |
 //! | [`mod@transitions`] | state tables as data |
-//! | [`handshake`], [`pnet`], [`reason`], [`cause`] | which technology, version, device, link and buffer two peers agree on |
+//! | [`handshake`], [`pnet`], [`reason`], [`cause`] | which version, device, link and buffer two peers agree on |
 //! | [`link`], [`lgr`], [`llc`] | links and link groups, and the flows that change them |
 //! | [`buffer`], [`cursor`], [`conn`] | one connection: sizes, rings, data, close |
 

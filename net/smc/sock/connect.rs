@@ -2,8 +2,9 @@
 
 //! connect(2).
 //!
-//! TCP connects, and then the handshake runs, always in the work of the socket. connect(2) waits for that work unless the
-//! socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt running.
+//! TCP connects, and then the handshake runs, always in the work of the socket. connect(2) waits for that work unless
+//! the socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt
+//! running.
 
 use kernel::{
     prelude::*,
@@ -150,8 +151,8 @@ fn disconnect(this: &Arc<Sock>) -> Result {
     Ok(())
 }
 
-/// Takes the result of the last attempt, if connect(2) has not returned it yet. After a failure that was returned another
-/// attempt may be made. The caller holds `setup`.
+/// Takes the result of the last attempt, if connect(2) has not returned it yet. After a failure that was returned
+/// another attempt may be made. The caller holds `setup`.
 fn take_connect_result(this: &Sock) -> Option<Result> {
     if !this.connect_result_pending.xchg(false, Full) {
         return None;
@@ -214,9 +215,9 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     }
 }
 
-/// Makes another TCP connection, without SMC: the server may use the present one for SMC, over a link that does not work.
-/// connect(2) has not returned, so the application has sent nothing and received nothing. The server's application sees
-/// a connection that is reset, and then another one.
+/// Makes another TCP connection, without SMC: the server may use the present one for SMC, over a link that does not
+/// work. connect(2) has not returned, so the application has sent nothing and received nothing. The server's
+/// application sees a connection that is reset, and then another one.
 fn reconnect(this: &Sock, info: FallbackInfo) -> Result {
     let to = SockState::Connecting(Some(info));
     this.transition(&[Phase::Connecting], to)

@@ -332,8 +332,8 @@ unsafe extern "C" fn on_event<H: Handler>(
     id: *mut bindings::iw_cm_id,
     event: *mut bindings::iw_cm_event,
 ) -> c_int {
-    // SAFETY: By the type invariant of `CmId` this is the context, to which the id holds a reference. The id of a request
-    // has the listener's context, which is not freed while one of its events is handled.
+    // SAFETY: By the type invariant of `CmId` this is the context, to which the id holds a reference. The id of a
+    // request has the listener's context, which is not freed while one of its events is handled.
     let context = unsafe { Arc::<Context<H>>::from_raw((*id).context.cast()) };
     // The reference still belongs to the id.
     let context = core::mem::ManuallyDrop::new(context);

@@ -177,7 +177,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         let dir = self.dir.as_raw();
         // SAFETY: By the type invariant the whole block is mapped so; work requests and memory
-        // regions that use it hold a reference to this object and are gone.
+        // memory regions that use it hold a reference to this object and are gone.
         unsafe {
             bindings::ib_dma_unmap_single_unsynced(
                 self.dev.as_ptr(),

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::bindings;
 
-/// A region of memory under one key, for local and remote writing.
+/// A memory region: memory under one key, for local and remote writing.
 ///
 /// The peer can use the key once [`Qp::post_register`](super::Qp::post_register) succeeded, until
-/// the region is dropped.
+/// the memory region is dropped.
 pub struct Mr {
     raw: Deferred<RawMr>,
     posted: AtomicBool,
@@ -46,9 +46,9 @@ unsafe impl Send for RawMr {}
 unsafe impl Sync for RawMr {}
 
 impl Mr {
-    /// Creates a region of one or more consecutive whole blocks, which the peer addresses from `iova` on. That address
-    /// is meaningful only to the two devices; a kernel address would disclose needless information to the peer. May
-    /// sleep.
+    /// Creates a memory region of one or more consecutive whole blocks, which the peer addresses from `iova` on. That
+    /// address is meaningful only to the two devices; a kernel address would disclose needless information to the peer.
+    /// May sleep.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Mr {
             pd: pd.clone(),
         };
         raw.map(len)?;
-        // SAFETY: The region is ours, and no work request uses it yet.
+        // SAFETY: The memory region is ours, and no work request uses it yet.
         unsafe { (*raw.ptr.as_ptr()).iova = iova };
         let this = Self {
             raw: Deferred::new(raw)?,
@@ -101,7 +101,7 @@ impl Mr {
         Ok(len)
     }
 
-    /// The key that the peer uses for the region.
+    /// The key that the peer uses for the memory region.
     pub fn rkey(&self) -> u32 {
         // SAFETY: By the type invariant of `RawMr`; the key does not change.
         unsafe { (*self.as_ptr()).rkey }
@@ -113,18 +113,18 @@ impl Mr {
         unsafe { (*self.as_ptr()).iova }
     }
 
-    /// Bytes of the region.
+    /// Bytes of the memory region.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.raw.maps.iter().map(|map| map.block().len()).sum()
     }
 
-    /// The blocks of the region, in order.
+    /// The blocks of the memory region, in order.
     pub fn mappings(&self) -> &[Arc<Mapping>] {
         &self.raw.maps
     }
 
-    /// The domain the region belongs to.
+    /// The domain the memory region belongs to.
     pub fn pd(&self) -> &Arc<Pd> {
         &self.raw.pd
     }
@@ -133,7 +133,7 @@ impl Mr {
         self.raw.ptr.as_ptr()
     }
 
-    /// Claims the one registration a region can have.
+    /// Claims the one registration a memory region can have.
     pub(super) fn claim(&self) -> Result {
         match self.posted.swap(true, Ordering::Relaxed) {
             false => Ok(()),
@@ -148,7 +148,7 @@ impl Mr {
 }
 
 impl RawMr {
-    /// Sets the memory of the region in the driver.
+    /// Sets the pages of the memory region in the driver.
     fn map(&self, len: usize) -> Result {
         let count = u32::try_from(self.maps.len())?;
         let mut table = KVec::with_capacity(self.maps.len(), GFP_KERNEL)?;
@@ -164,7 +164,7 @@ impl RawMr {
         }
         let nents = i32::try_from(count)?;
         let page_size = u32::try_from(PAGE_SIZE)?;
-        // SAFETY: The region is valid by the type invariant, the table has `nents` mapped entries.
+        // SAFETY: The memory region is valid by the type invariant, the table has `nents` mapped entries.
         let mapped = unsafe {
             bindings::ib_map_mr_sg(
                 self.ptr.as_ptr(),
@@ -174,7 +174,7 @@ impl RawMr {
                 page_size,
             )
         };
-        // SAFETY: The region is valid by the type invariant.
+        // SAFETY: The memory region is valid by the type invariant.
         let mapped_len = unsafe { (*self.ptr.as_ptr()).length };
         match mapped {
             negative if negative < 0 => Err(Error::from_errno(negative)),
@@ -192,7 +192,7 @@ impl OnDevice for RawMr {
 
 impl Drop for RawMr {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant we own the region; a work request that registers it holds a
+        // SAFETY: By the type invariant we own the memory region; a work request that registers it holds a
         // reference to its `Mr` and is gone.
         let ret = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), ptr::null_mut()) };
         if ret != 0 {

@@ -146,8 +146,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` while another registration is outstanding, `EALREADY` for a region that was posted before, `EINVAL` for
-    /// one of another domain, else the driver's error.
+    /// `EBUSY` while another registration is outstanding, `EALREADY` for a memory region that was posted before,
+    /// `EINVAL` for one of another domain, else the driver's error.
     pub fn post_register(&self, owner: &Arc<H>, mr: &Arc<Mr>) -> Result {
         self.parts.0.reg.post(owner.clone(), mr)
     }

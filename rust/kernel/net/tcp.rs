@@ -174,8 +174,8 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut it
-    /// down; TCP's.
+    /// `EINPROGRESS` is the usual result; `ENOTCONN` if there is no connection to replace, or the application has shut
+    /// it down; TCP's.
     pub fn reconnect_without_smc(&self) -> Result {
         // That of a connection that has ended, too.
         let mut peer = self.storage(2)?;

@@ -9,10 +9,10 @@
 //! Packets may stop in one direction at any of these messages, so one side decides and the other one waits for the
 //! decision. The server decides: it tests the link once more (TEST_LINK), as the client's answer does not show that
 //! later messages of the server arrive, and uses the link when that is answered, else it declines over TCP. The client
-//! never declines after its answer. It uses the link when the server's next request shows that the server does, and when
-//! a server that has tested the link sends no DECLINE within the time for it. A C server does not test the link, so the
-//! client does (TEST_LINK behind its answer), and uses it when that is answered. If nothing of that happens the first
-//! contact is undecided: a C server that has the answer uses the link, and reads nothing from TCP any more.
+//! never declines after its answer. It uses the link when the server's next request shows that the server does, and
+//! when a server that has tested the link sends no DECLINE within the time for it. A C server does not test the link,
+//! so the client does (TEST_LINK behind its answer), and uses it when that is answered. If nothing of that happens the
+//! first contact is undecided: a C server that has the answer uses the link, and reads nothing from TCP any more.
 
 use super::action::{
     Action,

@@ -103,8 +103,8 @@ impl<H: Handler> RegEntry<H> {
         unsafe { *inner.kept.get() = Some((owner, mr.clone())) };
         core.begin();
         let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid by its type invariant; the region and the `cqe` live until the completion,
-        // the region by the reference just stored.
+        // SAFETY: The queue pair is valid by its type invariant; the memory region and the `cqe` live until the
+        // completion, the memory region by the reference just stored.
         let ret = unsafe { bindings::ib_post_send(core.as_ptr(), &wr.wr, &mut bad) };
         to_result(ret).inspect_err(|_| {
             core.end();

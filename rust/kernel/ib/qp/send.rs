@@ -49,9 +49,9 @@ pub struct Write<'a> {
     /// Offset and length, in bytes, of the one or two ranges that are written consecutively; a length of 0 means no
     /// range.
     pub parts: [(usize, usize); MAX_PARTS],
-    /// Destination address in the peer's region.
+    /// Destination address in the peer's memory region.
     pub remote_addr: u64,
-    /// The key of the peer's region.
+    /// The key of the peer's memory region.
     pub rkey: u32,
 }
 

@@ -187,8 +187,8 @@ enum HookKind {
 ///
 /// # Invariants
 ///
-/// The user data of `tcp` are `cell`, tagged. For [`HookKind::Connection`] the callbacks are those of [`callbacks`]; for
-/// [`HookKind::Listener`] the cell's entry is on the wait queue of `tcp`.
+/// The user data of `tcp` are `cell`, tagged. For [`HookKind::Connection`] the callbacks are those of [`callbacks`];
+/// for [`HookKind::Listener`] the cell's entry is on the wait queue of `tcp`.
 pub struct Hook<T: TcpEvents> {
     tcp: Arc<TcpSocket>,
     cell: NonNull<SavedCallbacks>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Rules for every kind of file: the licence line, and a length one can read in one go.
+//! Rules for every kind of file: the licence line, a length one can read in one go, and comments that fit a window.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +12,8 @@ use crate::run::output;
 const SPDX: &str = "SPDX-License-Identifier: ";
 /// Lines in a source file.
 const MAX_LINES: usize = 600;
+/// Columns of a line of a comment.
+const MAX_COLUMNS: usize = 120;
 /// Endings of the files that are written by hand and take comments.
 const SOURCES: &[&str] = &["rs", "c", "h", "sh", "py", "toml", "config"];
 
@@ -52,6 +54,13 @@ pub(super) fn check(path: &str, text: &str, findings: &mut Vec<Finding>) {
             "no SPDX-License-Identifier in the first two lines",
         ));
     }
+    for (n, line) in text.lines().enumerate() {
+        let is_comment = line.trim_start().starts_with(['#', '/', '*']);
+        if is_comment && line.chars().count() > MAX_COLUMNS {
+            let what = format!("a comment of more than {MAX_COLUMNS} columns");
+            findings.push(Finding::at(path, n + 1, what));
+        }
+    }
     let lines = text.lines().count();
     if lines > MAX_LINES {
         findings.push(Finding::at(
@@ -84,6 +93,10 @@ mod tests {
         let long = format!("// SPDX-License-Identifier: GPL-2.0\n{}", "x\n".repeat(600));
         assert!(whats("a.rs", &long)[0].starts_with("601 lines"));
         assert!(whats("vectors/A1.bin", "x").is_empty());
+        let wide = "x".repeat(120);
+        let text = |start| format!("// SPDX-License-Identifier: GPL-2.0\n    {start}{wide}\n");
+        assert_eq!(whats("a.rs", &text("/// ")).len(), 1);
+        assert!(whats("a.rs", &text("let x = ")).is_empty());
         assert_eq!(
             whats("Kbuild", "# SPDX-License-Identifier: GPL-2.0\nx := y \n").len(),
             1

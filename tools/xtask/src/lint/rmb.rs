@@ -7,7 +7,17 @@ use regex::Regex;
 use super::Finding;
 
 /// Where it is spoken of.
-const FOLDERS: &[&str] = &["net/smc/", "tests/", "Documentation/", "README.md"];
+const FOLDERS: &[&str] = &[
+    "net/smc/",
+    "rust/",
+    "include/",
+    "tests/",
+    "tools/testing/",
+    "Documentation/",
+    "README.md",
+];
+/// Where the receive buffer is that of a socket (`SO_RCVBUF`).
+const SOCKETS: &str = "tools/testing/";
 
 /// Its other names.
 pub(super) struct OtherNames(Regex);
@@ -26,6 +36,9 @@ impl OtherNames {
         for (n, line) in text.lines().enumerate() {
             let found = self.0.captures_iter(line);
             let found = found.filter(|found| found.name("what").is_none());
+            let found = found.filter(|found| {
+                !path.starts_with(SOCKETS) || found[3].to_lowercase().starts_with("region")
+            });
             for name in found.filter_map(|found| found.get(3)) {
                 let what = format!("`{}`: an RMB has no other name", name.as_str());
                 findings.push(Finding::at(path, n + 1, what));
@@ -60,6 +73,9 @@ mod tests {
             ),
             0
         );
-        assert_eq!(found("rust/kernel/a.rs", "// the region\n"), 0);
+        assert_eq!(found("rust/kernel/a.rs", "// the region\n"), 1);
+        assert_eq!(found("tools/smc/a.rs", "// the receive buffer\n"), 0);
+        let text = "# the receive buffer of a socket\n# a region\n";
+        assert_eq!(found("tools/testing/selftests/net/smc/a.sh", text), 1);
     }
 }

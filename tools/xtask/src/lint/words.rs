@@ -11,7 +11,15 @@ use regex::Regex;
 use super::Finding;
 
 /// Where they may not stand.
-const FOLDERS: &[&str] = &["net/smc/", "tests/", "Documentation/", "README.md"];
+const FOLDERS: &[&str] = &[
+    "net/smc/",
+    "rust/",
+    "include/",
+    "tests/",
+    "tools/",
+    "Documentation/",
+    "README.md",
+];
 /// Which names them.
 const GLOSSARY: &str = "Documentation/glossary.md";
 
@@ -76,7 +84,8 @@ mod tests {
             found("net/smc/a.rs", "struct Old;\n// older: Older, Olds\n"),
             2
         );
-        assert_eq!(found("tools/a.rs", "struct Old;\n"), 0);
+        assert_eq!(found("tools/a.rs", "struct Old;\n"), 1);
+        assert_eq!(found("Cargo.toml", "Old\n"), 0);
         assert_eq!(found(GLOSSARY, "| `New` | `Old` |\n"), 0);
     }
 }

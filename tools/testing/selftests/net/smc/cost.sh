@@ -103,30 +103,30 @@ run_short() {
 	return $code
 }
 
-# regions_made: how many b has made so far.
-regions_made() {
+# rmbs_made: how many b has made so far.
+rmbs_made() {
 	in_ns b "$BIN/smc" stats --json | awk -F'[:,]' '
 		/"smcr"/ { in_smcr = 1 }
 		in_smcr && /"received"/ { in_it = 1 }
 		in_it && /"buffers_made"/ { print $2 + 0; exit }'
 }
 
-# while_shrinking COMMAND...: the command, and meanwhile memory is short again and again. Regions have to go and be
+# while_shrinking COMMAND...: the command, and meanwhile memory is short again and again. RMBs have to go and be
 # made anew; whether a shortage finds one unused is a matter of luck, so the command runs until that happened.
 while_shrinking() {
 	local before code made=0 shrinker
-	before=$(regions_made)
+	before=$(rmbs_made)
 	while sleep 0.05; do shrink; done &
 	shrinker=$!
 	for _ in {1..20}; do
 		"$@"
 		code=$?
-		made=$(($(regions_made) - before))
+		made=$(($(rmbs_made) - before))
 		[ "$code" = 0 ] && [ "$made" -lt 3 ] || break
 	done
 	kill "$shrinker"
 	wait "$shrinker" 2>/dev/null
-	echo "# $made regions made"
+	echo "# $made RMBs made"
 	[ "$made" -ge 3 ] && return "$code"
 }
 

@@ -49,8 +49,8 @@ fresh() {
 	fresh_end && far fresh_end
 }
 
-# between SERVER_GETS CLIENT_GETS FIRST: the path breaks between two connections of a group, after so many packets to each
-# end or not (-). The second connection after that is over TCP at once.
+# between SERVER_GETS CLIENT_GETS FIRST: the path breaks between two connections of a group, after so many packets to
+# each end or not (-). The second connection after that is over TCP at once.
 between() {
 	local code
 	PORT=$((PORT + 1))

@@ -118,7 +118,7 @@ is_offered() {
 	"$BIN/smc" link --json | field state | grep -qx activating
 }
 
-# buffers BYTES: of new connections. Of those with a megabyte a region has two.
+# buffers BYTES: of new connections. Of those with a megabyte an RMB has two.
 buffers() {
 	set_sysctl rmem "$1"
 }
@@ -165,7 +165,7 @@ check "and another offer has an answer" becomes "${CLIENT_HAS_ONE[@]}"
 
 require "connections take a megabyte each" buffers 1048576
 check "one port each: single" from_start "${SINGLE[@]}" -- wire_a wire_b
-require "connections with 32 regions" hold_begin 64
+require "connections with 32 RMBs" hold_begin 64
 check "a link for all of them" changes add wire2_b "${CLIENT_HAS_ONE[@]}"
 check "these live" hold_end
 require "connections take less" buffers 65536

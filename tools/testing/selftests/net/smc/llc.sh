@@ -66,14 +66,14 @@ check "the peer is told that the module goes" \
 check "both ends hear of a device that goes" \
 	hold --ends ECONNABORTED,ECONNRESET --seconds 20 --then "ip netns exec a rdma link delete rxe_a"
 # From the next group on: a group keeps the times that it began with.
-require "regions that go after four seconds" set_sysctl smcr_lgr_idle_time 40
+require "RMBs that go after four seconds" set_sysctl smcr_lgr_idle_time 40
 require "the device is back" in_ns a rdma link add rxe_a type rxe netdev wire_a
 # The other end keeps the group until its tests of the link are over, and offers it to the next client.
 require "SMC is back" within 20 smctest --expect smc path
 
-check "the peer is told of each region, and that it is gone" \
+check "the peer is told of each RMB, and that it is gone" \
 	said 4 "$DELETE_RKEY" eval "hold --connections 8 --seconds 0 && sleep 7"
-check "a new region is told of and used" \
+check "a new RMB is told of and used" \
 	said 4 "$CONFIRM_RKEY" smctest --expect smc integrity --mib 1
 check "all connections of a group at once" \
 	hold --connections 255 --groups 1 --seconds 0

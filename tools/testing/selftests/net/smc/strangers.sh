@@ -59,8 +59,8 @@ few_over_tcp() {
 	[ "$over_tcp" -lt $((COUNT / 10)) ]
 }
 
-# allocations: how often the module allocated memory for 20 connections, most of which join a group. Nothing else in this
-# kernel is written in Rust.
+# allocations: how often the module allocated memory for 20 connections, most of which join a group. Nothing else in
+# this kernel is written in Rust.
 allocations() {
 	local kmalloc=/sys/kernel/tracing/events/kmem/kmalloc/enable code
 	echo >/sys/kernel/tracing/trace

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 240
-# Each sysctl takes and refuses what the C module takes and refuses, and is a namespace's own. Buffers are as large as it says.
+# Each sysctl takes and refuses what the C module takes and refuses, and is a namespace's own. Buffers are as large as
+# it says.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
