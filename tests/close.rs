@@ -18,15 +18,15 @@ use common::{
         self,
         Client,
         Server, //
-    },
+    }, //
 };
 use smc_proto::buffer::SizeClass;
 use smc_proto::conn::{
     Cdc,
     ConnState,
     EpollMask,
+    IoctlQueues,
     ProducerFlags,
-    Queues,
     Recv,
     SendError,
     StateFlags,
@@ -494,10 +494,10 @@ fn poll_reports_what_the_c_module_does() {
 fn ioctls_count_the_queues() {
     let mut duo = Duo::new();
     duo.write(Client, 5);
-    let queues = |outq, outq_unsent| Queues {
+    let queues = |outq, outq_unsent| IoctlQueues {
         outq,
         outq_unsent,
-        ..Queues::default()
+        ..IoctlQueues::default()
     };
     assert_eq!(duo.client().queues(), Some(queues(5, 5)));
     duo.post(Client);
@@ -506,7 +506,7 @@ fn ioctls_count_the_queues() {
     assert_eq!(duo.client().queues(), Some(queues(0, 0)));
     assert_eq!(duo.server().queues().map(|queues| queues.inq), Some(5));
     let fresh = Stream::new(SizeClass::SMALLEST);
-    assert_eq!(fresh.queues(), Some(Queues::default()));
+    assert_eq!(fresh.queues(), Some(IoctlQueues::default()));
 }
 
 /// Closes of all kinds while data flow and links fail: both ends always come to an end, and a reader that

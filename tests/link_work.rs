@@ -105,7 +105,7 @@ fn offer(end: &mut End) {
         listen_addr: None,
         keys: List::EMPTY,
     };
-    assert!(end.llc.hold_to_add(AddLinkTrigger::OwnPort));
+    assert!(end.llc.reserve_flow_for_add_link(AddLinkTrigger::OwnPort));
     end.links[NEW] = LinkNum(3);
     list(end.llc.begin_add_link(FIRST, &new, end.now).unwrap());
 }
@@ -180,7 +180,7 @@ fn what_connections_and_the_peer_wait_for_comes_first() {
 #[test]
 fn a_flow_of_ours_waits_until_the_one_under_way_ends() {
     let mut server = End::new(Role::Server, Version::V2);
-    server.announce(1).unwrap();
+    server.confirm_rkey(1).unwrap();
     server.llc.queue_link_work(OWN);
     server.llc.queue_link_work(LinkWork::Rebalance);
     assert_eq!(work(&mut server.llc), [LinkWork::Rebalance]);
@@ -204,13 +204,19 @@ fn no_link_is_added_while_one_is_to_be_deleted_or_a_flow_is_under_way() {
     let mut server = End::new(Role::Server, Version::V2);
     let delete = LinkWork::DeleteLink(SECOND, DeleteCause::LostPath);
     server.llc.queue_link_work(delete);
-    assert!(!server.llc.hold_to_add(AddLinkTrigger::Invitation));
+    assert!(!server
+        .llc
+        .reserve_flow_for_add_link(AddLinkTrigger::Invitation));
     assert_eq!(work(&mut server.llc), [delete, INVITED]);
-    server.announce(1).unwrap();
-    assert!(!server.llc.hold_to_add(AddLinkTrigger::OwnPort));
+    server.confirm_rkey(1).unwrap();
+    assert!(!server
+        .llc
+        .reserve_flow_for_add_link(AddLinkTrigger::OwnPort));
     server.sleep(2000);
     assert_eq!(work(&mut server.llc), [OWN]);
-    assert!(server.llc.hold_to_add(AddLinkTrigger::OwnPort));
+    assert!(server
+        .llc
+        .reserve_flow_for_add_link(AddLinkTrigger::OwnPort));
 }
 
 #[test]
@@ -425,8 +431,8 @@ fn a_link_is_tested_from_when_it_is_active_until_it_is_deleted() {
     // What is heard saves it.
     server.llc.on_heard(NEW, server.now);
     assert_eq!(list(server.llc.on_link_timeout(NEW, at)), []);
-    assert!(server.llc.stop_watching(NEW));
-    assert!(!server.llc.stop_watching(NEW));
+    assert!(server.llc.stop_testlink(NEW));
+    assert!(!server.llc.stop_testlink(NEW));
     assert_eq!(server.llc.deadline(), None);
 }
 

@@ -50,7 +50,7 @@ fn kinds(world: &World) -> [LgrType; 2] {
 
 fn announced(world: &mut World, side: Side, count: u8) {
     for _ in 0..count {
-        world.announce(side);
+        world.confirm_rkey(side);
         world.run();
     }
 }
@@ -318,7 +318,7 @@ fn an_offer_waits_for_the_clients_own_flow() {
         6 if packet.from == Side::Server => Verdict::Delay(Duration::from_millis(300)),
         _ => Verdict::Pass,
     });
-    world.announce(Side::Client);
+    world.confirm_rkey(Side::Client);
     world.port_up(Side::Server);
     world.run();
     assert_eq!(kinds(&world), [LgrType::Symmetric; 2]);
@@ -337,7 +337,7 @@ fn an_invitation_that_nobody_answers_holds_nothing_up() {
     world.run_for(20_000);
     assert!(world.machine(Side::Client).llc.is_idle());
     assert_eq!(world.net.lost(), 4, "it is repeated");
-    world.announce(Side::Client);
+    world.confirm_rkey(Side::Client);
     world.run_for(1_000);
     assert_eq!(world.machine(Side::Client).rmbs.len(), 1);
     world.net.clear_rules();
@@ -371,7 +371,7 @@ fn operate(world: &mut World, rng: &mut Rng) {
         false => *rng.pick(&slots),
     };
     match rng.below(10) {
-        0..=2 => world.announce(side),
+        0..=2 => world.confirm_rkey(side),
         3 => world.take_back(side),
         4..=6 => world.port_up(side),
         7 => world.lose(side, idx),
@@ -440,7 +440,7 @@ fn without_disturbance_no_key_is_missing() {
             match rng.below(4) {
                 0 => world.port_up(Side::Server),
                 1 => world.take_back(*rng.pick(&Side::BOTH)),
-                _ => world.announce(*rng.pick(&Side::BOTH)),
+                _ => world.confirm_rkey(*rng.pick(&Side::BOTH)),
             }
             world.run_for(rng.below(3_000).into());
         }

@@ -532,7 +532,7 @@ fn a_server_asks_the_client_in_turn_and_then_deletes() {
         deletion(&actions[0]),
         (Kind::Request, Some(LinkNum(2)), DeleteReason::LOST_PATH)
     );
-    assert_eq!(server.announce(1), Err(Busy));
+    assert_eq!(server.confirm_rkey(1), Err(Busy));
 
     // An answer about another link is not the one.
     let other = server.deliver_body(Kind::Response, Body::DeleteLink(delete(1)));
@@ -553,7 +553,7 @@ fn a_server_asks_the_client_in_turn_and_then_deletes() {
 #[test]
 fn a_deletion_waits_for_the_flow_under_way() {
     let mut server = End::new(Role::Server, Version::V2);
-    server.announce(1).unwrap();
+    server.confirm_rkey(1).unwrap();
     let first = server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
     assert_eq!(first, [Action::Ignored(Ignored::Delayed)]);
     let second = server.deliver_body(Kind::Request, Body::DeleteLink(delete(1)));
@@ -587,7 +587,7 @@ fn a_deletion_goes_on_without_an_answer_when_its_link_is_lost() {
 #[test]
 fn a_delayed_deletion_ends_with_its_link() {
     let mut server = End::new(Role::Server, Version::V2);
-    server.announce(1).unwrap();
+    server.confirm_rkey(1).unwrap();
     server.deliver_body(Kind::Request, Body::DeleteLink(delete(2)));
     assert_eq!(list(server.llc.on_link_down(SECOND, server.now)), []);
     assert_eq!(server.sleep(2000).len(), 1);

@@ -30,13 +30,13 @@ use smc_proto::lgr::{
     LinkIdx,
     LinkMap,
     Role,
-    RowId,
     Rtoken,
+    RtokenIdx,
     Rtokens,
     MAX_LINKS, //
 };
 use smc_proto::llc::rkey::{
-    Announcement,
+    ConfirmRkeyParams,
     Deletion, //
 };
 use smc_proto::llc::RkeyError;
@@ -113,11 +113,11 @@ impl End {
         self.llc.on_message(&message, &mut arrival, self.now)
     }
 
-    fn announce(&mut self, rkey: u32) -> Result<Actions<'static>, Busy> {
+    fn confirm_rkey(&mut self, rkey: u32) -> Result<Actions<'static>, Busy> {
         let here = token(rkey, u64::from(rkey) << 12);
         let others = List::EMPTY;
         self.llc
-            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now)
+            .begin_confirm_rkey(FIRST, ConfirmRkeyParams { here, others }, self.now)
     }
 
     fn delete<'a>(&mut self, rkeys: &'a [WireRkey]) -> Result<Actions<'a>, Busy> {
@@ -258,14 +258,14 @@ fn an_answer_has_44_bytes_however_many_keys_were_deleted() {
 fn a_late_answer_does_not_end_the_next_request() {
     let mut us = End::new(Role::Client, Version::V1, 4);
     let mut peer = End::new(Role::Server, Version::V1, 4);
-    let first = sent(us.announce(1).unwrap());
+    let first = sent(us.confirm_rkey(1).unwrap());
     let late = sent(peer.receive(FIRST, &first));
 
     us.now = Instant::ZERO.saturating_add(Duration::from_secs(2));
     let timed_out = Finished::ConfirmRkey(Err(RkeyError::TimedOut));
     assert_eq!(only(us.llc.on_timeout(us.now)), Action::Finished(timed_out));
 
-    let second = sent(us.announce(2).unwrap());
+    let second = sent(us.confirm_rkey(2).unwrap());
     assert_eq!(
         only(us.receive(FIRST, &late)),
         Action::Ignored(Ignored::OtherAnswer)
@@ -289,7 +289,7 @@ fn a_late_answer_does_not_end_the_next_request() {
 fn an_answer_of_the_other_kind_is_no_answer() {
     let mut us = End::new(Role::Client, Version::V2, 4);
     let mut peer = End::new(Role::Server, Version::V2, 4);
-    let confirm = sent(us.announce(7).unwrap());
+    let confirm = sent(us.confirm_rkey(7).unwrap());
     let confirmed = sent(peer.receive(FIRST, &confirm));
     assert_eq!(us.llc.abandon(us.now), Actions::default());
     let keys = [WireRkey::from(Rkey(7))];
@@ -326,15 +326,15 @@ fn an_answer_without_keys_counts_in_version_2() {
 #[test]
 fn a_request_ends_with_its_link() {
     let mut us = End::new(Role::Server, Version::V2, 4);
-    sent(us.announce(1).unwrap());
-    assert_eq!(us.announce(2).map(only), Err(Busy));
+    sent(us.confirm_rkey(1).unwrap());
+    assert_eq!(us.confirm_rkey(2).map(only), Err(Busy));
     assert_eq!(us.llc.on_link_down(OTHER, us.now), Actions::default());
     let lost = Finished::ConfirmRkey(Err(RkeyError::LinkLost));
     assert_eq!(
         only(us.llc.on_link_down(FIRST, us.now)),
         Action::Finished(lost)
     );
-    assert!(us.announce(2).is_ok());
+    assert!(us.confirm_rkey(2).is_ok());
 }
 
 #[test]
@@ -347,9 +347,9 @@ fn a_deletion_takes_one_to_eight_keys() {
 }
 
 /// What the table should hold: for each live row what was put into it.
-type Model = BTreeMap<usize, (RowId, LinkMap<Option<Rtoken>>)>;
+type Model = BTreeMap<usize, (RtokenIdx, LinkMap<Option<Rtoken>>)>;
 
-fn check(table: &Rtokens<'_>, model: &Model, dead: &[RowId]) {
+fn check(table: &Rtokens<'_>, model: &Model, dead: &[RtokenIdx]) {
     for (row, tokens) in model.values() {
         for idx in LinkIdx::ALL {
             assert_eq!(table.get(*row, idx), tokens[idx]);
@@ -473,12 +473,12 @@ fn crossing_announcements_leave_each_side_with_what_the_other_has() {
             let keys = [WireRkey::from(Rkey(1 + rng.below(12)))];
             let rkey = keys[0].get().0;
             if step < 60 && end.llc.is_idle() {
-                let announce = rng.one_in(2);
-                let actions = match announce {
-                    true => end.announce(rkey),
+                let confirm_rkey = rng.one_in(2);
+                let actions = match confirm_rkey {
+                    true => end.confirm_rkey(rkey),
                     false => end.delete(&keys),
                 };
-                wishes[side.index()].insert(rkey, announce);
+                wishes[side.index()].insert(rkey, confirm_rkey);
                 carry(side, actions.unwrap(), end, &mut net, &mut rng);
             }
             match net.step() {

@@ -16,7 +16,7 @@ use smc_proto::conn::{
     EpollMask,
     ProducerFlags,
     Recv,
-    SendHow,
+    SendFlags,
     Stream,
     UrgentState, //
 };
@@ -30,7 +30,7 @@ use smc_proto::wire::cdc::CdcMessage;
 /// Bytes of the rings that [`Duo::new`] makes.
 const RING: u32 = 16_384;
 
-const URGENT: SendHow = SendHow {
+const URGENT: SendFlags = SendFlags {
     oob: true,
     last: true,
     corked: false,
@@ -164,9 +164,9 @@ fn a_full_ring_is_not_an_empty_one() {
 
 #[test]
 fn autocork_holds_back_while_a_message_is_in_flight() {
-    let how = SendHow {
+    let how = SendFlags {
         autocork_bytes: 65_536,
-        ..SendHow::default()
+        ..SendFlags::default()
     };
     let mut duo = Duo::new();
     assert!(duo.write_as(Client, 10, how), "the first goes at once");
@@ -179,7 +179,7 @@ fn autocork_holds_back_while_a_message_is_in_flight() {
     );
     assert!(duo.client().on_sent(&first.record, true).transmit);
 
-    let off = SendHow::default();
+    let off = SendFlags::default();
     let mut duo = Duo::new();
     duo.write(Client, 10);
     duo.client().plan().unwrap();
@@ -188,9 +188,9 @@ fn autocork_holds_back_while_a_message_is_in_flight() {
 
 #[test]
 fn cork_holds_back_until_the_buffer_is_full_or_uncorked() {
-    let how = SendHow {
+    let how = SendFlags {
         corked: true,
-        ..SendHow::default()
+        ..SendFlags::default()
     };
     let mut duo = Duo::new();
     assert!(!duo.write_as(Client, 10, how));
@@ -574,7 +574,7 @@ fn the_send_buffer_stays_while_the_application_fills_it() {
     assert!(!stream.attach_sndbuf(SizeClass::SMALLEST), "one at a time");
     stream.reserve(10);
     assert!(!stream.detach_sndbuf(false));
-    stream.commit(0, SendHow::default());
+    stream.commit(0, SendFlags::default());
     assert!(stream.detach_sndbuf(false));
     assert_eq!(stream.writable(), 0);
 }

@@ -65,8 +65,8 @@ fn ism() -> impl Strategy<Value = clc::IsmEntry> {
     any::<(u64, u16)>().prop_map(|(gid, chid)| clc::IsmEntry::new(gid, chid))
 }
 
-fn technologies() -> impl Strategy<Value = clc::Technologies> {
-    use clc::Technologies::*;
+fn technologies() -> impl Strategy<Value = clc::SmcTypes> {
+    use clc::SmcTypes::*;
     prop_oneof![Just(SmcR), Just(SmcD), Just(Both)]
 }
 
@@ -189,11 +189,11 @@ prop_compose! {
 #[derive(Debug)]
 struct Shape {
     head: (PeerId, Gid, Mac),
-    v1: Option<clc::Technologies>,
+    v1: Option<clc::SmcTypes>,
     subnet: (Ipv4, u8),
-    area: clc::SmcdArea,
+    area: clc::SmcdV2Ext,
     has_area: bool,
-    v2: Option<clc::Technologies>,
+    v2: Option<clc::SmcTypes>,
     release: clc::Release,
     roce: Gid,
     limits: clc::Limits,
@@ -204,9 +204,9 @@ struct Shape {
 
 prop_compose! {
     fn area()(ism in ism(), oui in any::<[u8; 3]>(), options in uniform5(any::<u8>()))
-        -> clc::SmcdArea
+        -> clc::SmcdV2Ext
     {
-        clc::SmcdArea { ism, vendor_oui: oui, vendor_options: options }
+        clc::SmcdV2Ext { ism, vendor_oui: oui, vendor_options: options }
     }
 }
 
@@ -250,9 +250,9 @@ impl Shape {
         };
         let v2 = self.v2.map(|technologies| clc::V2Offer {
             technologies: match technologies {
-                clc::Technologies::SmcR => clc::V2Technologies::SmcR,
-                clc::Technologies::SmcD => clc::V2Technologies::SmcD(smcd),
-                clc::Technologies::Both => clc::V2Technologies::Both(smcd),
+                clc::SmcTypes::SmcR => clc::V2SmcTypes::SmcR,
+                clc::SmcTypes::SmcD => clc::V2SmcTypes::SmcD(smcd),
+                clc::SmcTypes::Both => clc::V2SmcTypes::Both(smcd),
             },
             release: self.release,
             gid: self.roce,

@@ -117,7 +117,7 @@ fn a_header_says_how_much_to_read() {
 #[test]
 fn the_form_of_the_rfc_is_a_proposal() {
     let v1 = clc::V1Offer {
-        technologies: clc::Technologies::SmcR,
+        technologies: clc::SmcTypes::SmcR,
         prefix: clc::IpPrefix::V4 {
             subnet: Ipv4([192, 168, 1, 0]),
             len: 24,
@@ -134,7 +134,7 @@ fn the_form_of_the_rfc_is_a_proposal() {
     let expected = clc::Proposal {
         modes: clc::ProposedModes::V2 {
             v1: Some(v1),
-            area: clc::SmcdArea::default(),
+            area: clc::SmcdV2Ext::default(),
             v2: None,
         },
         ..expected
@@ -148,7 +148,7 @@ fn version_2_may_be_offered_with_or_without_version_1() {
     let only = clc::Proposal::parse(vector("P4")).unwrap();
     let eids = [eid()];
     let expected = clc::V2Offer {
-        technologies: clc::V2Technologies::SmcR,
+        technologies: clc::V2SmcTypes::SmcR,
         release: clc::Release::R1,
         gid: CLIENT_V2_GID,
         raw_limits: clc::Limits {

@@ -155,9 +155,9 @@ impl Config {
     }
 
     /// Returns the maximum number of messages in flight on a link, in each direction.
-    pub(crate) fn depth(&self) -> Depth {
+    pub(crate) fn depth(&self) -> QueueDepth {
         let slots = |setting| u16::try_from(self.get(setting)).unwrap_or(u16::MAX);
-        Depth {
+        QueueDepth {
             send: slots(Setting::MaxSendWr),
             recv: slots(Setting::MaxRecvWr),
         }
@@ -166,14 +166,14 @@ impl Config {
 
 /// Maximum number of messages in flight on a link. Others wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Depth {
+pub(crate) struct QueueDepth {
     /// To the peer.
     pub(crate) send: u16,
     /// From the peer. The default is three times that of a peer's sends, as in the C module.
     pub(crate) recv: u16,
 }
 
-impl Depth {
+impl QueueDepth {
     /// Returns the depth with at least `least` receives.
     pub(crate) fn with_receives(self, least: u16) -> Self {
         Self {

@@ -64,7 +64,7 @@ use smc_proto::{
         AlertToken,
         RmbeIndex, //
     },
-    lgr::rtoken::RowId,
+    lgr::rtoken::RtokenIdx,
     time::Instant, //
 };
 
@@ -87,7 +87,7 @@ pub(crate) struct PeerRmbe {
     /// The peer's alert token, in each CDC message to it.
     pub(crate) token: AlertToken,
     /// Row of the peer's RMB in the group's RToken table.
-    pub(crate) row: RowId,
+    pub(crate) row: RtokenIdx,
     /// Index of the RMBE in that RMB.
     pub(crate) index: RmbeIndex,
     /// Size of the RMBE.
@@ -268,12 +268,12 @@ impl Conn {
     /// Ends the handshake. The peer may already have sent data or requests or closed, and the group may have ended.
     /// Does not sleep.
     pub(crate) fn establish(self: &Arc<Self>) {
-        let takes_any_link = self.group.peer().takes_any_link;
+        let takes_cdc_on_any_link = self.group.peer().takes_cdc_on_any_link;
         let mut inner = self.inner.lock();
         let Some(remote) = inner.remote else {
             return;
         };
-        if !takes_any_link {
+        if !takes_cdc_on_any_link {
             inner.stream.advertise_late();
             inner.stream.expect_data_after_close();
         }

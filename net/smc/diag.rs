@@ -41,13 +41,13 @@ pub(crate) type DiagRegistration = SockDiagRegistration<Diag>;
 pub(crate) struct Diag;
 
 /// Sockets fetched at a time; more do not fit into a message.
-const AT_A_TIME: usize = 512;
+const DUMP_BATCH: usize = 512;
 
 impl SockDiag for Diag {
     const FAMILY: u16 = AF_SMC;
 
     fn dump(list: &mut SockList<'_>) -> Result {
-        let socks = sock::list(list.netns(), list.next(), AT_A_TIME)?;
+        let socks = sock::list(list.netns(), list.next(), DUMP_BATCH)?;
         for sock in &socks {
             if !put(list, sock)? {
                 break;
@@ -86,7 +86,9 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
     list.put(sock.serial(), &base, |attrs| {
         attrs.u8(SMC_DIAG_SHUTDOWN, shutdown(sock, conn.as_deref()))?;
         let codes = why.map_or([0; 2], |why| [why.reason.code(), why.diagnosis]);
-        let fallback = codes.into_iter().fold(Fields::<8>::new(), Fields::u32);
+        let fallback = codes
+            .into_iter()
+            .fold(StructWriter::<8>::new(), StructWriter::u32);
         attrs.bytes(SMC_DIAG_FALLBACK, &fallback.bytes)?;
         if let Some(why) = why.filter(|_| is_wanted(extensions, SMC_DIAG_CAUSE)) {
             let cause = smc_diag_cause {
@@ -109,12 +111,12 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
 }
 
 /// A structure of consecutive numbers.
-struct Fields<const LEN: usize> {
+struct StructWriter<const LEN: usize> {
     bytes: [u8; LEN],
     len: usize,
 }
 
-impl<const LEN: usize> Fields<LEN> {
+impl<const LEN: usize> StructWriter<LEN> {
     const fn new() -> Self {
         Self {
             bytes: [0; LEN],
@@ -160,16 +162,18 @@ fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
         bytes => bytes,
     };
     let sizes = [conn.token().0, sndbuf, rings.rmbe, rings.peer_rmbe];
-    let fields = sizes.into_iter().fold(Fields::<76>::new(), Fields::u32);
+    let fields = sizes
+        .into_iter()
+        .fold(StructWriter::<76>::new(), StructWriter::u32);
     let peer = [rings.rx_prod, rings.rx_cons, rings.tx_prod, rings.tx_cons];
-    let fields = peer.into_iter().fold(fields, Fields::cursor).bytes(&[
+    let fields = peer.into_iter().fold(fields, StructWriter::cursor).bytes(&[
         rings.rx_flags.0.bits(),
         rings.rx_flags.1.bits(),
         rings.tx_flags.0.bits(),
         rings.tx_flags.1.bits(),
     ]);
     let own = [rings.tx_prep, rings.tx_sent, rings.tx_fin];
-    let fields = own.into_iter().fold(fields, Fields::cursor);
+    let fields = own.into_iter().fold(fields, StructWriter::cursor);
     attrs.bytes(SMC_DIAG_CONNINFO, &fields.bytes)
 }
 
@@ -182,7 +186,7 @@ fn put_group(attrs: &mut Attrs<'_>, conn: &Conn) -> Result {
     let Some(device) = info.device else {
         return Ok(());
     };
-    let fields = Fields::<147>::new()
+    let fields = StructWriter::<147>::new()
         .bytes(&[info.number.0])
         .text(device.name().as_bytes(), ib::Name::MAX + 1)
         .bytes(&[u8::try_from(port.port)?])

@@ -86,7 +86,7 @@ static GROUPS: Global<Groups> = Global::new();
 pub(crate) static SCHEDULER: Scheduler = Scheduler;
 
 /// A group of the list.
-pub(crate) struct Listed {
+pub(crate) struct ListedLgr {
     /// Increases from group to group, unlike the group's id, which may repeat.
     pub(crate) serial: u64,
     pub(crate) group: Arc<LinkGroup>,
@@ -103,12 +103,12 @@ struct LgrEntry {
 }
 
 /// The list itself, oldest first.
-struct Listing {
+struct LgrList {
     groups: KVec<LgrEntry>,
     last_serial: u64,
 }
 
-impl Listing {
+impl LgrList {
     const EMPTY: Self = Self {
         groups: KVec::new(),
         last_serial: 0,
@@ -137,7 +137,7 @@ impl Listing {
 #[pin_data]
 struct Groups {
     #[pin]
-    list: Mutex<Listing>,
+    list: Mutex<LgrList>,
     #[pin]
     pending: Mutex<KVec<lgr_pending::PendingUse>>,
     /// Runs what is due in groups.
@@ -146,7 +146,7 @@ struct Groups {
     /// Work queue for groups that end or shrink, independently of each other.
     works: OwnedWorkqueue,
     /// Bytes of unused RMBs to free because memory is short.
-    demand: Atomic<u64>,
+    shrink_target: Atomic<u64>,
     /// Maximum number of groups.
     most: usize,
 }
@@ -163,11 +163,11 @@ impl LgrRegistry {
         let works = OwnedWorkqueue::unbound(c"smc_groups", 0)?;
         let groups = Arc::pin_init(
             pin_init!(Groups {
-                list <- new_mutex!(Listing::EMPTY, "smc::Groups::list"),
+                list <- new_mutex!(LgrList::EMPTY, "smc::Groups::list"),
                 pending <- new_mutex!(KVec::new(), "smc::Groups::pending"),
                 timer <- DelayedWork::new(LgrTimer),
                 works,
-                demand: Atomic::new(0),
+                shrink_target: Atomic::new(0),
                 most: limits::most(),
             }),
             GFP_KERNEL,
@@ -243,7 +243,7 @@ impl WorkItem for LinkGroup {
 
     fn run(this: Arc<Self>) {
         if this.terminating().is_none() {
-            this.trim();
+            this.free_unused_rmbs();
         } else {
             terminate(&this);
         }
@@ -331,7 +331,7 @@ pub(crate) fn is_of_others(wanted: &LgrKey, net: usize) -> bool {
 }
 
 /// Returns at most `max` groups from serial number `from` on, oldest first, except ending ones. May sleep.
-pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
+pub(crate) fn list(from: u64, max: usize) -> Result<KVec<ListedLgr>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(groups) = GROUPS.get() else {
         return Ok(found);
@@ -343,7 +343,7 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Listed>> {
     let living = there.filter(|listed| listed.group.terminating().is_none());
     for listed in living.take(max) {
         let (serial, group) = (listed.serial, listed.group.clone());
-        found.push(Listed { serial, group }, GFP_KERNEL)?;
+        found.push(ListedLgr { serial, group }, GFP_KERNEL)?;
     }
     Ok(found)
 }

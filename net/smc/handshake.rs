@@ -60,9 +60,9 @@ use crate::{
     lgr::{
         ConnReservation,
         LgrParams,
+        LgrTimeouts,
         LinkGroup,
-        LinkRef,
-        Times, //
+        LinkRef, //
     },
     link::Link,
     local::{
@@ -187,7 +187,7 @@ impl Session<'_> {
             is_direct: new.is_direct,
             ends: self.tcp_ends()?,
             net_cookie: self.sk.netns_cookie(),
-            times: Times::of(self.sk, new.role),
+            times: LgrTimeouts::of(self.sk, new.role),
             depth: namespace::depth(self.sk),
             net: self.tcp.netns_address(),
         })
@@ -368,10 +368,10 @@ fn internal(e: Error) -> Reason {
 
 /// Makes sure that the peer can write into the connection's RMBE: registers the RMB with all links and sends its rkeys
 /// (CONFIRM RKEY), unless another connection has done so. May sleep.
-fn announce(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
+fn confirm_rkey(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
-    if group.announce(rmbe.rmb(), at).is_err() {
+    if group.confirm_rkey(rmbe.rmb(), at).is_err() {
         group.rmbs.forget(rmbe.rmb());
         return Err(Reason::RegistrationFailed);
     }

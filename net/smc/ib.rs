@@ -54,57 +54,57 @@ use crate::{
 };
 pub(crate) use iwarp::find_iwarp;
 pub(crate) use link_port::{
-    find_other,
+    find_port,
     toward, //
 };
 pub(crate) use port::{
-    find_v2,
+    find_roce_v2,
     pnetid_of_named,
     PeerPort,
     PortGid,
     PortQuery, //
 };
 
-static ADAPTERS: Global<Adapters> = Global::new();
-own_record! { Adapter: ClientKey<Adapter> }
+static ADAPTERS: Global<IbDevices> = Global::new();
+own_record! { IbDevice: ClientKey<IbDevice> }
 
 /// Ports used of a device (C: `SMC_MAX_PORTS`).
 const MAX_PORTS: u32 = 2;
 
 #[pin_data]
-struct Adapters {
+struct IbDevices {
     #[pin]
-    list: Mutex<KVec<Arc<Adapter>>>,
+    list: Mutex<KVec<Arc<IbDevice>>>,
     last_serial: Atomic<u64>,
     #[pin]
-    check: DelayedWork<PortCheck>,
+    check: DelayedWork<PortEventWork>,
 }
 
 /// A device in use.
-pub(crate) struct Adapter {
+pub(crate) struct IbDevice {
     /// Increases from device to device.
     serial: u64,
     device: Arc<Device>,
     /// Its ports had an event that was not handled yet.
-    is_suspect: Atomic<bool>,
+    event_pending: Atomic<bool>,
     /// The device is being removed.
     is_gone: Atomic<bool>,
 }
 
 /// Owns the list of devices while the module is loaded. Dropping it releases them, and may sleep.
 pub(crate) struct DeviceRegistry {
-    _client: ClientRegistration<Adapter>,
-    _list: Published<Adapters>,
+    _client: ClientRegistration<IbDevice>,
+    _list: Published<IbDevices>,
 }
 
 impl DeviceRegistry {
     /// Registers for all devices, present and future.
     pub(crate) fn new() -> Result<Self> {
         let adapters = Arc::pin_init(
-            pin_init!(Adapters {
-                list <- new_mutex!(KVec::new(), "smc::Adapters::list"),
+            pin_init!(IbDevices {
+                list <- new_mutex!(KVec::new(), "smc::IbDevices::list"),
                 last_serial: Atomic::new(0),
-                check <- DelayedWork::new(PortCheck),
+                check <- DelayedWork::new(PortEventWork),
             }),
             GFP_KERNEL,
         )?;
@@ -126,29 +126,29 @@ impl Drop for DeviceRegistry {
 }
 
 /// Checks ports after events.
-struct PortCheck;
+struct PortEventWork;
 
-impl Job for PortCheck {
+impl Job for PortEventWork {
     fn run(&self) -> Option<Jiffies> {
         let adapters = ADAPTERS.get()?;
         let list = adapters.list.lock();
         list.iter()
-            .filter(|adapter| adapter.is_suspect.xchg(false, Full))
+            .filter(|adapter| adapter.event_pending.xchg(false, Full))
             .for_each(|adapter| adapter.check_ports());
         None
     }
 }
 
-impl Client for Adapter {
-    type Data = Adapter;
+impl Client for IbDevice {
+    type Data = IbDevice;
 
-    fn add(device: Arc<Device>) -> Result<Arc<Adapter>> {
+    fn add(device: Arc<Device>) -> Result<Arc<IbDevice>> {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
         let mut list = adapters.list.lock();
-        let adapter = Adapter {
+        let adapter = IbDevice {
             serial: adapters.last_serial.fetch_add(1, Relaxed) + 1,
             device,
-            is_suspect: Atomic::new(false),
+            event_pending: Atomic::new(false),
             is_gone: Atomic::new(false),
         };
         let adapter = Arc::new(adapter, GFP_KERNEL)?;
@@ -158,7 +158,7 @@ impl Client for Adapter {
         Ok(adapter)
     }
 
-    fn remove(adapter: Arc<Adapter>) {
+    fn remove(adapter: Arc<IbDevice>) {
         pr_info!("removing RDMA device {}\n", adapter.device.name());
         if let Some(adapters) = ADAPTERS.get() {
             let mut list = adapters.list.lock();
@@ -169,14 +169,14 @@ impl Client for Adapter {
         groups::fail_links_on(&adapter.device, |_| true);
     }
 
-    fn event(adapter: &Adapter, event: IbEvent) {
+    fn event(adapter: &IbDevice, event: IbEvent) {
         match event {
             IbEvent::Listening
             | IbEvent::PortActive(_)
             | IbEvent::PortError(_)
             | IbEvent::GidChange(_)
             | IbEvent::DeviceFatal => {
-                adapter.is_suspect.store(true, Release);
+                adapter.event_pending.store(true, Release);
                 ADAPTERS.with(|adapters| adapters.check.run_within(0));
             }
         }
@@ -184,7 +184,7 @@ impl Client for Adapter {
 }
 
 /// Returns at most `max` devices from serial number `from` on, oldest first. May sleep.
-pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<Adapter>>> {
+pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(adapters) = ADAPTERS.get() else {
         return Ok(found);
@@ -205,7 +205,7 @@ pub(crate) fn is_there(device: &Arc<Device>) -> bool {
     })
 }
 
-impl Adapter {
+impl IbDevice {
     /// Returns a number that increases from device to device.
     pub(crate) fn serial(&self) -> u64 {
         self.serial

@@ -37,9 +37,9 @@ use smc_proto::{
     id::AlertToken,
     lgr::{
         rtoken::{
-            RowId,
             Rtoken,
             RtokenEntry,
+            RtokenIdx,
             Rtokens,
             MAX_ROWS, //
         },
@@ -75,14 +75,14 @@ pub(crate) use links::{
 pub(crate) use llc_state::LlcState;
 pub(crate) use params::{
     LgrParams,
-    Times, //
+    LgrTimeouts, //
 };
-pub(crate) use view::System;
+pub(crate) use view::PeerSystem;
 
 /// Schedules work and timers of link groups. Implemented by the list of groups, which is above this module. No method
 /// sleeps.
 pub(crate) trait LgrScheduler: Sync {
-    /// Schedules [`LinkGroup::terminate`], or [`LinkGroup::trim`] if the group does not end (C function
+    /// Schedules [`LinkGroup::terminate`], or [`LinkGroup::free_unused_rmbs`] if the group does not end (C function
     /// `smc_lgr_schedule_free_work`).
     fn schedule_free_work(&self, group: Arc<LinkGroup>);
     /// Schedules the work that takes from [`LinkGroup::next_link_work`].
@@ -98,12 +98,12 @@ struct LgrInner {
     /// Why the group is terminated, if it is.
     end: Option<TerminateReason>,
     /// When to free unused RMBs.
-    trim_at: Option<Instant>,
+    free_rmbs_at: Option<Instant>,
     /// When the next timer of a connection is due (orphan, silence, cork, no memory).
     closing_at: Option<Instant>,
     echoes: Echoes,
     llc: LlcState,
-    peer: System,
+    peer: PeerSystem,
 }
 
 /// A link group.
@@ -161,11 +161,11 @@ impl LinkGroup {
             conns,
             rtokens,
             end: None,
-            trim_at: None,
+            free_rmbs_at: None,
             closing_at: None,
             echoes,
             llc: LlcState::new(&params),
-            peer: System::UNKNOWN,
+            peer: PeerSystem::UNKNOWN,
         });
         Arc::pin_init(
             pin_init!(Self {
@@ -208,7 +208,7 @@ impl LinkGroup {
         drop(inner);
         // The last reference may be dropped with the node: not under the lock.
         drop(node);
-        self.trim_by(now().saturating_add(self.keeps_unused()));
+        self.free_unused_rmbs_at(now().saturating_add(self.keeps_unused()));
         self.arm_idle_timer();
     }
 
@@ -232,7 +232,7 @@ impl LinkGroup {
         let mut inner = self.inner.lock();
         inner.conns.wait(token, idx);
         if let Some(link) = self.link(idx) {
-            link.want_slot(true);
+            link.request_slot_wakeup(true);
         }
     }
 
@@ -250,7 +250,7 @@ impl LinkGroup {
             let mut inner = self.inner.lock();
             if !inner.conns.has_waiters_for(idx) {
                 // The end of the group waits until all slots are free.
-                link.want_slot(inner.conns.is_closed());
+                link.request_slot_wakeup(inner.conns.is_closed());
                 break;
             }
             // One check suffices: a connection that gets no slot after this has queued itself before its last try, and
@@ -282,7 +282,7 @@ impl LinkGroup {
     }
 
     /// Returns the RToken of the peer's RMB in `row` for link `idx`.
-    pub(crate) fn rtoken(&self, row: RowId, idx: LinkIdx) -> Option<Rtoken> {
+    pub(crate) fn rtoken(&self, row: RtokenIdx, idx: LinkIdx) -> Option<Rtoken> {
         self.with_rtokens(|rtokens| rtokens.get(row, idx))
     }
 }

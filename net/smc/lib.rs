@@ -76,7 +76,7 @@ struct Smc {
 }
 
 /// Returns the initial user EIDs: the default, or those of the parameter.
-fn first_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
+fn initial_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
     let mut ueids = Ueids::EMPTY;
     match parameter {
         None => return Ok(Ueids::DEFAULT),
@@ -95,7 +95,8 @@ impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let namespaces = PerNetRegistration::new()?;
         let memory = memory::MemLimits::new(config::DIRECTORY, c"smcr_mem")?;
-        let local = local::LOCAL.publish(local::LocalSystem::new(first_ueids(param::ueid())?)?)?;
+        let local =
+            local::LOCAL.publish(local::LocalSystem::new(initial_ueids(param::ueid())?)?)?;
         let connections = conn::AbortQueue::new()?;
         let groups = groups::LgrRegistry::new()?;
         let devices = ib::DeviceRegistry::new()?;

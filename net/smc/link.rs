@@ -60,7 +60,7 @@ use smc_proto::{
 
 use crate::{
     clock::now,
-    config::Depth, //
+    config::QueueDepth, //
 };
 pub(crate) use error::LinkError;
 use llc_txq::LlcTxQueue;
@@ -192,7 +192,7 @@ pub(crate) struct Link {
     max_mr_bytes: usize,
     max_map_bytes: usize,
     /// A send slot is waited for. Written under the lock of the waiters.
-    is_slot_wanted: Atomic<bool>,
+    slot_wakeup_wanted: Atomic<bool>,
     /// LLC messages wait for a send slot. Written under `inner`.
     is_llc_waiting: Atomic<bool>,
     /// The group is ending, and the link with it.
@@ -214,7 +214,11 @@ pub(crate) struct Link {
 
 impl Link {
     /// Creates the queue pair of a link. May sleep.
-    pub(crate) fn new(device: &Arc<Device>, port: PortInfo, depth: Depth) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        port: PortInfo,
+        depth: QueueDepth,
+    ) -> Result<Arc<Self>> {
         let (resources, transport) = LinkTransport::new(port.transport, device, depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
@@ -236,7 +240,7 @@ impl Link {
                 psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
                 max_map_bytes: device.limits().max_map_bytes,
-                is_slot_wanted: Atomic::new(false),
+                slot_wakeup_wanted: Atomic::new(false),
                 is_llc_waiting: Atomic::new(false),
                 is_ending: Atomic::new(false),
                 transport,
@@ -449,8 +453,8 @@ impl Link {
 
     /// Sets whether [`LinkHandler::on_slot`] is called for slots freed from now on. After enabling it a waiter must
     /// check for a slot again. Does not sleep.
-    pub(crate) fn want_slot(&self, wanted: bool) {
-        self.is_slot_wanted.store(wanted, Relaxed);
+    pub(crate) fn request_slot_wakeup(&self, wanted: bool) {
+        self.slot_wakeup_wanted.store(wanted, Relaxed);
         smp_mb(Full);
     }
 

@@ -84,13 +84,13 @@ fn try_add_link(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
 /// Moves connections away from links with more than their share, if the peer supports that. A C peer keeps to its own
 /// links, and while it loses one it must not get a newer consumer cursor on another one (see `smc_proto::conn`).
 fn rebalance(group: &LinkGroup) {
-    if !group.peer().takes_any_link {
+    if !group.peer().takes_cdc_on_any_link {
         return;
     }
-    let carriers = group.carriers();
-    let can_carry = |idx| carriers[idx];
+    let eligible_links = group.eligible_links();
+    let can_carry = |idx| eligible_links[idx];
     for idx in LinkIdx::ALL {
-        let left = Cell::new(balance::surplus(&group.loads_of(&carriers), idx));
+        let left = Cell::new(balance::excess(&group.loads_of(&eligible_links), idx));
         group.for_each(|member| {
             if left.get() > 0 && member.rebalance_from(idx, &can_carry) {
                 left.set(left.get() - 1);
@@ -108,7 +108,7 @@ fn delete_link(group: &Arc<LinkGroup>, idx: LinkIdx, cause: DeleteCause) {
         // The link that failed is gone, and this is a new one in its place.
         return;
     }
-    let was_active = group.with_llc(|llc, _| llc.core.stop_watching(idx));
+    let was_active = group.with_llc(|llc, _| llc.core.stop_testlink(idx));
     link.stop();
     group.note_retired(&link);
     group.on_llc_link_down(idx);

@@ -59,7 +59,7 @@ use crate::{
 
 /// What to do after the lock was released.
 #[derive(Default)]
-struct Todo {
+struct AfterUnlock {
     wake: bool,
     end: Option<TerminateReason>,
     /// The index of a link that failed, and why.
@@ -107,22 +107,22 @@ impl LinkGroup {
         step: impl FnOnce(&mut Llc, &mut Rtokens<'_>, Instant) -> Actions<'a>,
     ) -> bool {
         let now = now();
-        let mut todo = Todo::default();
+        let mut after = AfterUnlock::default();
         let order = self.peer_order();
         let (deadline, has_link_work) = self.with_llc(|state, rtokens| {
             let before = state.core.deadline();
             let actions = step(&mut state.core, rtokens, now);
             for action in actions.iter() {
-                self.execute(state, action, order, &mut todo);
+                self.execute(state, action, order, &mut after);
             }
             let deadline = state.core.deadline();
             let changed = deadline.filter(|_| deadline != before);
             (changed, state.core.has_link_work())
         });
-        if todo.wake {
+        if after.wake {
             self.wake_llc_waiters();
         }
-        if let Some((idx, why)) = todo.broken {
+        if let Some((idx, why)) = after.broken {
             self.link(idx).inspect(|link| link.fail(why));
         }
         if has_link_work {
@@ -131,10 +131,10 @@ impl LinkGroup {
         if let Some(at) = deadline {
             self.arm_timer_at(at);
         }
-        if let Some(why) = todo.end {
+        if let Some(why) = after.end {
             self.terminate_soon(why);
         }
-        !todo.is_ignored
+        !after.is_ignored
     }
 
     fn execute(
@@ -142,12 +142,12 @@ impl LinkGroup {
         state: &mut LlcState,
         action: &Action<'_>,
         order: PeerOrder,
-        todo: &mut Todo,
+        after: &mut AfterUnlock,
     ) {
         match action {
             Action::Send { idx, message } => {
                 if self.send_llc(*idx, message, order).is_err() {
-                    todo.broken = Some((*idx, LinkError::Post));
+                    after.broken = Some((*idx, LinkError::Post));
                 }
             }
             Action::PrepareLink { idx, link_num } => {
@@ -155,21 +155,21 @@ impl LinkGroup {
                     link.set_number(*link_num);
                 }
                 state.prepare = true;
-                todo.wake = true;
+                after.wake = true;
             }
             Action::ActivateLink { idx, peer_uid } => {
                 if let Some(link) = self.link(*idx) {
                     link.activate(*peer_uid);
                 }
             }
-            Action::LinkDead { idx } => todo.broken = Some((*idx, LinkError::TestLinkTimeout)),
+            Action::LinkDead { idx } => after.broken = Some((*idx, LinkError::TestLinkTimeout)),
             Action::TerminateGroup(reason) => {
                 state.is_over = true;
-                todo.wake = true;
-                todo.end = Some(TerminateReason::ByPeer(*reason));
+                after.wake = true;
+                after.end = Some(TerminateReason::ByPeer(*reason));
             }
             Action::Finished(how) => {
-                todo.wake = true;
+                after.wake = true;
                 match how {
                     Finished::FirstContact(result) => state.first_contact = Some(*result),
                     Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
@@ -183,9 +183,9 @@ impl LinkGroup {
             // Only groups of version 1 request RKeys, and this module creates none: see `handshake`.
             Action::SendKeys { .. } => {}
             Action::Ignored(why) => {
-                todo.is_ignored = true;
+                after.is_ignored = true;
                 // A thread may have tested the link.
-                todo.wake |= *why == Ignored::Noted;
+                after.wake |= *why == Ignored::Noted;
             }
         }
     }
@@ -212,7 +212,7 @@ impl LinkGroup {
         }
         self.run_llc(|llc, _, now| llc.on_timeout(now));
         let ask = self.test_links(now);
-        let trim = self.trim_if_due(now);
+        let trim = self.free_unused_rmbs_if_due(now);
         let closing = self.on_closing_timer(now);
         let llc = self.with_llc(|state, _| state.core.deadline());
         let all = [idle_end, trim, closing, ask, llc];

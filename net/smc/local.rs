@@ -69,12 +69,12 @@ impl LocalSystem {
     }
 
     /// The MAC address for a port that has none: a random one.
-    pub(crate) fn made_up_mac(&self) -> Mac {
+    pub(crate) fn random_mac(&self) -> Mac {
         self.made_up
     }
 
     /// A port is active; the first one names the host.
-    pub(crate) fn note_port(&self, mac: Mac) {
+    pub(crate) fn set_system_mac(&self, mac: Mac) {
         let mut known = self.mac.lock();
         if known.is_zero() {
             *known = mac;

@@ -21,7 +21,7 @@ use smc_proto::time::Duration;
 use crate::{
     config::{
         Config,
-        Depth, //
+        QueueDepth, //
     },
     paths::Paths,
     pnet::PnetTable,
@@ -72,7 +72,7 @@ pub(crate) fn idle_time(sk: &Sk) -> Duration {
 }
 
 /// Returns the queue depth of a link created by a socket, limited to that of the initial namespace. Any context.
-pub(crate) fn depth(sk: &Sk) -> Depth {
+pub(crate) fn depth(sk: &Sk) -> QueueDepth {
     let first = within(NetNs::initial()).config.depth();
     of(sk).config.depth().at_most(first)
 }

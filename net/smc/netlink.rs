@@ -112,6 +112,6 @@ fn number(n: u32) -> Result<u8> {
 }
 
 /// Returns the text of a field of fixed length, without padding.
-fn until_nul(field: &[u8]) -> &[u8] {
+fn trim_nul(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -22,19 +22,19 @@ use smc_proto::pnet::PnetId;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PnetDevice {
     /// A network device.
-    Netdev(Text<{ NetdevName::MAX }>),
+    Netdev(FixedStr<{ NetdevName::MAX }>),
     /// A port of an RDMA device, given by its name or that of its PCI function.
-    Port(Text<{ kernel_ext::ib::Name::MAX }>, u8),
+    Port(FixedStr<{ kernel_ext::ib::Name::MAX }>, u8),
 }
 
 /// A name of at most `MAX` bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Text<const MAX: usize> {
+pub(crate) struct FixedStr<const MAX: usize> {
     bytes: [u8; MAX],
     len: usize,
 }
 
-impl<const MAX: usize> Text<MAX> {
+impl<const MAX: usize> FixedStr<MAX> {
     /// Copies a name; `EINVAL` if it is too long.
     pub(crate) fn new(name: &[u8]) -> Result<Self> {
         let mut bytes = [0; MAX];
@@ -65,10 +65,10 @@ pub(crate) struct PnetEntry {
 #[pin_data]
 pub(crate) struct PnetTable {
     #[pin]
-    lines: Mutex<Lines>,
+    lines: Mutex<PnetEntries>,
 }
 
-struct Lines {
+struct PnetEntries {
     /// There may be thousands.
     entries: KVVec<PnetEntry>,
     last_serial: u64,
@@ -77,7 +77,7 @@ struct Lines {
 impl PnetTable {
     /// Creates an empty table.
     pub(crate) fn new() -> impl PinInit<Self> {
-        const NONE: Lines = Lines {
+        const NONE: PnetEntries = PnetEntries {
             entries: KVVec::new(),
             last_serial: 0,
         };

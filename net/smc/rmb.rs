@@ -70,7 +70,7 @@ pub(crate) use send::{
     SndbufGuard, //
 };
 pub(crate) use used::unused_bytes;
-use used::Used;
+use used::RmbeBitmap;
 
 /// Elements of the first RMB of a size class in a group; each further RMB has twice as many, up to the device's
 /// limit for one registration.
@@ -91,9 +91,9 @@ pub(crate) struct Rmb {
     #[pin]
     mrs: SpinLock<LinkMap<Option<OnLink>>>,
     #[pin]
-    used: SpinLock<Used>,
+    used: SpinLock<RmbeBitmap>,
     /// The peer has the key.
-    is_known: Atomic<bool>,
+    is_rkey_confirmed: Atomic<bool>,
     /// Set if the device of any link, now or earlier, requires DMA synchronisation.
     needs_sync: Atomic<bool>,
 }
@@ -115,7 +115,7 @@ impl Rmb {
             blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());
-        let used = Used::new(bytes, &pool.unused, Quarantine::new(&pool.quarantined));
+        let used = RmbeBitmap::new(bytes, &pool.unused, Quarantine::new(&pool.quarantined));
         Arc::pin_init(
             pin_init!(Self {
                 size,
@@ -123,7 +123,7 @@ impl Rmb {
                 iova: u64::from(u32::from_ne_bytes(random::bytes())) << 24,
                 mrs <- new_spinlock!(LinkMap::default(), "smc::Rmb::mrs"),
                 used <- new_spinlock!(used, "smc::Rmb::used"),
-                is_known: Atomic::new(false),
+                is_rkey_confirmed: Atomic::new(false),
                 needs_sync: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -229,13 +229,13 @@ impl Rmb {
     }
 
     /// Returns true if the peer has the key.
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known.load(Relaxed)
+    pub(crate) fn is_rkey_confirmed(&self) -> bool {
+        self.is_rkey_confirmed.load(Relaxed)
     }
 
     /// Records that the peer has the key.
-    pub(crate) fn set_known(&self) {
-        self.is_known.store(true, Relaxed);
+    pub(crate) fn set_rkey_confirmed(&self) {
+        self.is_rkey_confirmed.store(true, Relaxed);
     }
 }
 
@@ -329,7 +329,7 @@ impl Drop for Rmbe {
 }
 
 /// RMBs that are deleted together: as many as fit in one message to the peer.
-pub(crate) type Gone = [Option<Arc<Rmb>>; Deletion::MAX];
+pub(crate) type UnusedRmbs = [Option<Arc<Rmb>>; Deletion::MAX];
 
 /// The RMBs of a link group.
 #[pin_data]
@@ -341,7 +341,7 @@ pub(crate) struct RmbPool {
     /// Bytes of unused RMBs.
     unused: Arc<Gauge>,
     /// Bytes of unused RMBs to free because memory is short.
-    demand: Atomic<u64>,
+    shrink_target: Atomic<u64>,
     /// Quarantined elements of all RMBs.
     quarantined: Arc<Gauge>,
 }
@@ -353,7 +353,7 @@ impl RmbPool {
             max_conns,
             rmbs <- new_mutex!(KVec::new(), "smc::RmbPool::rmbs"),
             unused: Gauge::new()?,
-            demand: Atomic::new(0),
+            shrink_target: Atomic::new(0),
             quarantined: Gauge::new()?,
         }? Error)
     }
@@ -388,7 +388,7 @@ impl RmbPool {
         let mut error = ENOMEM;
         for size in want.downwards() {
             let of_size = || rmbs.iter().filter(|rmb| rmb.size == size);
-            let known = || of_size().filter(|rmb| rmb.is_known());
+            let known = || of_size().filter(|rmb| rmb.is_rkey_confirmed());
             // So that RMBs with quarantined elements become unused.
             let mut clean = known().filter(|rmb| rmb.quarantined() == 0);
             let found = clean.find_map(Rmb::take);
@@ -429,7 +429,7 @@ impl RmbPool {
 
     /// Puts back RMBs whose keys the peer may not have deleted, if it may write to their elements. Their elements
     /// are not used for connections. May sleep.
-    pub(crate) fn put_back(&self, gone: Gone) {
+    pub(crate) fn put_back(&self, gone: UnusedRmbs) {
         let maybe_written = gone
             .into_iter()
             .flatten()
@@ -443,22 +443,26 @@ impl RmbPool {
 
     /// Requests unused RMBs of about `bytes` to be freed, when memory is short; returns the bytes available, at most
     /// `bytes`. [`RmbPool::take_unused`] removes them. Any context.
-    pub(crate) fn demand(&self, bytes: u64) -> u64 {
+    pub(crate) fn shrink_target(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
-        self.demand.fetch_add(part, Relaxed);
+        self.shrink_target.fetch_add(part, Relaxed);
         part
     }
 
     /// Returns the bytes requested since the last call. Any context.
-    pub(crate) fn take_demand(&self) -> u64 {
-        self.demand.xchg(0, Relaxed)
+    pub(crate) fn take_shrink_target(&self) -> u64 {
+        self.shrink_target.xchg(0, Relaxed)
     }
 
     /// Removes unused RMBs: those unused since `since` or with quarantined elements, and others for the rest of
-    /// `demand`, in bytes. Also returns the earliest time since which a remaining RMB is unused. May sleep, but does
-    /// not allocate.
-    pub(crate) fn take_unused(&self, since: Instant, demand: &mut u64) -> (Gone, Option<Instant>) {
-        let mut gone = Gone::default();
+    /// `shrink_target`, in bytes. Also returns the earliest time since which a remaining RMB is unused. May sleep, but
+    /// does not allocate.
+    pub(crate) fn take_unused(
+        &self,
+        since: Instant,
+        shrink_target: &mut u64,
+    ) -> (UnusedRmbs, Option<Instant>) {
+        let mut gone = UnusedRmbs::default();
         let mut next: Option<Instant> = None;
         let mut rmbs = self.rmbs.lock();
         // Last one first: it is the largest, and the least useful for a few connections.
@@ -469,11 +473,11 @@ impl RmbPool {
             // No reason to wait: its quarantined elements are not recovered otherwise.
             let has_quarantined = rmbs.get(i).is_some_and(|rmb| rmb.quarantined() > 0);
             let place = gone.iter_mut().find(|place| place.is_none());
-            let is_due = idle_since <= since || *demand > 0 || has_quarantined;
+            let is_due = idle_since <= since || *shrink_target > 0 || has_quarantined;
             match place.filter(|_| is_due) {
                 Some(place) => {
                     *place = rmbs.remove(i).ok();
-                    *demand = demand.saturating_sub(bytes);
+                    *shrink_target = shrink_target.saturating_sub(bytes);
                 }
                 None => next = Some(next.map_or(idle_since, |at| at.min(idle_since))),
             }

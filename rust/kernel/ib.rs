@@ -43,6 +43,6 @@ pub use self::{
     mr::Mr,
     mtu::IbMtu,
     pd::Pd,
-    qp::{Handler, Qp, QpConfig, RecvMessage, Rejected, RtrAttr, SendSlot, Write},
+    qp::{Handler, PostError, Qp, QpConfig, RecvMessage, RtrAttr, SendSlot, Write},
     wr::{Status, Wc},
 };

@@ -32,12 +32,12 @@ pub struct RouteDevice {
     /// VLAN id of the packets: that of the device if it is a VLAN device, else that of the first VLAN device below it.
     pub vlan: Option<u16>,
     /// The bottom of the device stack, following the first lower device of each; the device itself if it has none.
-    pub base: BaseDevice,
+    pub base: LowerDevice,
 }
 
 /// A network device below others, for comparisons only: it may have been removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BaseDevice {
+pub struct LowerDevice {
     /// Address of the `struct net_device`.
     pub address: usize,
     /// Its name.
@@ -98,7 +98,7 @@ impl TcpSocket {
             // SAFETY: As above.
             vlan: unsafe { vlan_below(dev) },
             // SAFETY: As above.
-            base: unsafe { BaseDevice::below(dev) },
+            base: unsafe { LowerDevice::below(dev) },
         })
     }
 
@@ -177,7 +177,7 @@ pub(crate) unsafe fn path_by(
     }
 }
 
-impl BaseDevice {
+impl LowerDevice {
     /// Returns the bottom of the device stack below `dev`.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use smc_proto::conn::{
     CdcHold,
     Effects,
     RxVerdict,
-    SendHow,
+    SendFlags,
     Stream,
     WritePlan, //
 };
@@ -57,10 +57,10 @@ impl Duo {
 
     /// Gives `len` bytes to a stream; they go out with the next [`Duo::post`].
     pub fn write(&mut self, side: Side, len: u32) -> bool {
-        self.write_as(side, len, SendHow::default())
+        self.write_as(side, len, SendFlags::default())
     }
 
-    pub fn write_as(&mut self, side: Side, len: u32, how: SendHow) -> bool {
+    pub fn write_as(&mut self, side: Side, len: u32, how: SendFlags) -> bool {
         let stream = self.at(side);
         if stream.needs_sndbuf() {
             stream.attach_sndbuf(SizeClass::SMALLEST);

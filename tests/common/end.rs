@@ -18,7 +18,7 @@ use smc_proto::lgr::{
     Rtokens, //
 };
 use smc_proto::llc::first_contact::PeerModule;
-use smc_proto::llc::rkey::Announcement;
+use smc_proto::llc::rkey::ConfirmRkeyParams;
 use smc_proto::llc::{
     Action,
     Actions,
@@ -121,14 +121,14 @@ impl End {
         list(self.llc.on_timeout(self.now))
     }
 
-    pub fn announce(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
+    pub fn confirm_rkey(&mut self, rkey: u32) -> Result<Vec<Action<'static>>, Busy> {
         let here = Rtoken {
             rkey: Rkey(rkey),
             addr: RemoteAddr(0x1000),
         };
         let others = List::EMPTY;
         self.llc
-            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now)
+            .begin_confirm_rkey(FIRST, ConfirmRkeyParams { here, others }, self.now)
             .map(list)
     }
 }

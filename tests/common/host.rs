@@ -39,8 +39,8 @@ use smc_proto::lgr::rtoken::RtokenEntry;
 use smc_proto::lgr::{
     LinkMap,
     Role,
-    RowId,
-    Rtoken, //
+    Rtoken,
+    RtokenIdx, //
 };
 use smc_proto::llc::{
     Llc,
@@ -167,7 +167,7 @@ pub struct Conn {
     group: Option<usize>,
     local: Option<SmcR>,
     peer: Option<SmcR>,
-    row: Option<RowId>,
+    row: Option<RtokenIdx>,
     /// When a first contact that came to nothing is declined.
     patience: Instant,
     /// A DECLINE of ours left when the peer might send one, too.

@@ -28,7 +28,7 @@ use smc_proto::llc::first_contact::Grace;
 use smc_proto::llc::first_contact::PeerModule;
 use smc_proto::llc::link_work::LinkWork;
 use smc_proto::llc::rkey::{
-    Announcement,
+    ConfirmRkeyParams,
     Deletion, //
 };
 use smc_proto::llc::{
@@ -194,7 +194,7 @@ impl Model {
                 self.call(|model| model.llc.on_link_prepared(idx, result, model.now));
             }
             3 => self.begin_first_contact(input.byte()),
-            4 => self.announce(input.byte()),
+            4 => self.confirm_rkey(input.byte()),
             5 => self.delete(input.byte()),
             6 => self.abandon(),
             7 => self.offer(input.byte()),
@@ -264,16 +264,16 @@ impl Model {
         self.check(was_idle, &actions);
     }
 
-    fn announce(&mut self, byte: u8) {
+    fn confirm_rkey(&mut self, byte: u8) {
         let here = Rtoken {
             rkey: Rkey(u32::from(byte % 4)),
             addr: RemoteAddr(0),
         };
         let others = List::EMPTY;
         let was_idle = self.llc.is_idle();
-        let begun = self
-            .llc
-            .begin_confirm_rkey(FIRST, Announcement { here, others }, self.now);
+        let begun =
+            self.llc
+                .begin_confirm_rkey(FIRST, ConfirmRkeyParams { here, others }, self.now);
         self.begun(was_idle, begun.is_ok());
     }
 

@@ -19,7 +19,7 @@ use smc_proto::conn::{
     Handover,
     Recv,
     SendError,
-    SendHow,
+    SendFlags,
     Stream, //
 };
 use smc_proto::cursor::Chunks;
@@ -365,7 +365,7 @@ impl Pair {
         }
         let taken = (pos - host.written) as u32;
         let oob = host.plan.oob_one_in > 0 && self.rng.one_in(host.plan.oob_one_in);
-        let how = SendHow {
+        let how = SendFlags {
             oob,
             last: taken == want,
             corked: host.plan.cork_one_in > 0 && self.rng.one_in(host.plan.cork_one_in),

@@ -10,7 +10,7 @@ use smc_proto::conn::{
     Cdc,
     Fault,
     ProducerFlags,
-    SendHow,
+    SendFlags,
     SentRecord,
     StateFlags,
     Stream,
@@ -127,7 +127,7 @@ impl Model {
         let len = chunks[0].len + chunks[1].len;
         assert!(len <= writable);
         check_inside(self.sndbuf, &chunks);
-        let how = SendHow {
+        let how = SendFlags {
             oob: input.byte() % 8 == 0,
             last: input.flag(),
             corked: input.flag(),

@@ -5,7 +5,7 @@
 use kernel::prelude::*;
 use smc_proto::{
     id::RmbeIndex,
-    lgr::RowId,
+    lgr::RtokenIdx,
     reason::Reason, //
 };
 
@@ -17,7 +17,7 @@ use super::{
 use crate::lgr::LinkRef;
 
 /// A peer's RMBE that is reserved for one connection.
-pub(super) type Claim = (RowId, RmbeIndex);
+pub(super) type Claim = (RtokenIdx, RmbeIndex);
 
 impl ConnInner {
     /// Takes the claim out if nothing is written to the RMBE any more.
@@ -33,7 +33,7 @@ impl Conn {
     /// # Errors
     ///
     /// If the connection has lost that link, and the peer sent no RToken for the link that it uses now.
-    pub(crate) fn learn(&self, named: &LinkRef, remote: PeerRmbe) -> Result<(), Reason> {
+    pub(crate) fn save_peer_rmbe(&self, named: &LinkRef, remote: PeerRmbe) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         inner.claim = Some((remote.row, remote.index));
         let is_there = |idx| self.group.rtoken(remote.row, idx).is_some();
@@ -54,7 +54,7 @@ impl Conn {
         }
         inner.at = named.clone();
         drop(inner);
-        self.group.count_on(self.token, named.idx);
+        self.group.account_conn(self.token, named.idx);
         // A failover of that link before this may have missed the connection.
         match named.link.is_up() {
             true => Ok(()),

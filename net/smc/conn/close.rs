@@ -49,7 +49,7 @@ impl Conn {
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.flush(sk, timeout);
         }
-        let patience = Duration::from_nanos(sk.fin_timeout());
+        let fin_timeout = Duration::from_nanos(sk.fin_timeout());
         let fx = self.with(|inner| {
             if linger == Some(0) {
                 inner.stream.reset();
@@ -58,7 +58,7 @@ impl Conn {
         });
         self.detach_sock();
         self.conclude(sk, &fx);
-        self.make_orphan(patience);
+        self.make_orphan(fin_timeout);
         self.free_if_done();
     }
 
@@ -69,13 +69,13 @@ impl Conn {
 
     /// Closes a connection that was never used. May sleep.
     pub(crate) fn drop_unused(self: &Arc<Self>) {
-        let patience = self.sk().map_or(0, |sk| sk.fin_timeout());
+        let fin_timeout = self.sk().map_or(0, |sk| sk.fin_timeout());
         self.detach_sock();
         let fx = self.with(|inner| inner.stream.close(true));
         if fx.transmit {
             self.transmit();
         }
-        self.make_orphan(Duration::from_nanos(patience));
+        self.make_orphan(Duration::from_nanos(fin_timeout));
         self.free_if_done();
     }
 

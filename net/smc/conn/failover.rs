@@ -19,7 +19,7 @@ use smc_proto::{
     },
     lgr::{
         LinkIdx,
-        RowId, //
+        RtokenIdx, //
     }, //
 };
 
@@ -55,7 +55,7 @@ impl PendingSwitch {
 /// Snapshot of the state that the choice of a link depends on.
 struct Snapshot {
     idx: LinkIdx,
-    row: Option<RowId>,
+    row: Option<RtokenIdx>,
     buf: Option<Arc<SendBuf>>,
 }
 
@@ -172,7 +172,7 @@ impl Conn {
         match is_begun {
             true => self.transmit(),
             // The choice was counted already. The change that interfered makes its own choice.
-            false => self.with(|inner| self.group.count_on(token, inner.at.idx)),
+            false => self.with(|inner| self.group.account_conn(token, inner.at.idx)),
         }
         is_begun
     }
@@ -196,7 +196,7 @@ impl Conn {
     pub(super) fn cancel_switch(&self, inner: &mut ConnInner) {
         if let Some(next) = inner.pending_switch.take() {
             next.forget(inner.sndbuf.as_deref());
-            self.group.count_on(self.token, inner.at.idx);
+            self.group.account_conn(self.token, inner.at.idx);
         }
     }
 

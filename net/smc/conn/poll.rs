@@ -8,7 +8,7 @@ use kernel_ext::net::Sk;
 use smc_proto::{
     conn::{
         EpollMask,
-        Queues, //
+        IoctlQueues, //
     },
     time::Duration, //
 };
@@ -42,7 +42,7 @@ impl Conn {
     }
 
     /// Returns the values of the socket ioctls.
-    pub(crate) fn queues(&self) -> Queues {
+    pub(crate) fn queues(&self) -> IoctlQueues {
         self.with(|inner| inner.stream.queues()).unwrap_or_default()
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct RecvOptions {
 }
 
 /// Result of one attempt to read from the ring.
-enum Step {
+enum ReadStep {
     Copied(usize),
     /// The read ends at the urgent mark.
     Mark(usize),
@@ -45,7 +45,7 @@ enum Step {
 }
 
 /// Counts reads that found more data than requested, or a full ring.
-fn count_look(sk: &Sk, is_small: bool, is_full: bool) {
+fn count_rmb(sk: &Sk, is_small: bool, is_full: bool) {
     if is_small || is_full {
         let namespace = namespace::of(sk);
         let stats = &namespace.stats.rmbs;
@@ -82,18 +82,18 @@ impl Conn {
                 };
             }
             match self.recv_some(sk, msg, how, inline, done) {
-                Ok(Step::Copied(len)) => {
+                Ok(ReadStep::Copied(len)) => {
                     done += len;
                     if msg.len() > 0 {
                         continue;
                     }
                     break;
                 }
-                Ok(Step::Mark(len)) => {
+                Ok(ReadStep::Mark(len)) => {
                     done += len;
                     break;
                 }
-                Ok(Step::Eof) => {
+                Ok(ReadStep::Eof) => {
                     // The end of a reset connection is reported once as an error. For a connection that the peer closed
                     // it is the end of the stream, whatever was sent after that.
                     if done == 0 && !self.with(|inner| inner.stream.has_sent_after_close()) {
@@ -101,8 +101,8 @@ impl Conn {
                     }
                     break;
                 }
-                Ok(Step::Wait) if done >= target && done > 0 => break,
-                Ok(Step::Wait) => {}
+                Ok(ReadStep::Wait) if done >= target && done > 0 => break,
+                Ok(ReadStep::Wait) => {}
                 Err(_) if done > 0 => break,
                 // The socket's error is more specific than the state's.
                 Err(e) => return sk.take_err().and(Err(e)),
@@ -151,7 +151,7 @@ impl Conn {
         how: RecvOptions,
         inline: bool,
         done: usize,
-    ) -> Result<Step> {
+    ) -> Result<ReadStep> {
         let _order = self.recv_order.lock();
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
@@ -182,19 +182,19 @@ impl Conn {
         match state {
             Recv::Ready(len) if len as usize > skip => {
                 if done == 0 {
-                    count_look(sk, want < len, is_full);
+                    count_rmb(sk, want < len, is_full);
                 }
             }
-            Recv::Ready(_) | Recv::Wait => return Ok(Step::Wait),
-            Recv::Eof => return Ok(Step::Eof),
+            Recv::Ready(_) | Recv::Wait => return Ok(ReadStep::Wait),
+            Recv::Eof => return Ok(ReadStep::Eof),
             Recv::NotConnected => return Err(ENOTCONN),
         }
         if want == 0 {
-            return Ok(Step::Copied(0));
+            return Ok(ReadStep::Copied(0));
         }
         if chunks.iter().all(|chunk| chunk.len == 0) {
             // A peek has reached the urgent mark.
-            return Ok(Step::Mark(0));
+            return Ok(ReadStep::Mark(0));
         }
         // The RMBE stays valid while data are copied, even if the group ends meanwhile.
         let memory = rmbe.as_ref().and_then(|rmbe| rmbe.memory());
@@ -217,7 +217,7 @@ impl Conn {
         }
         trace::rx_recvmsg(sk, copied, || self.device_name());
         if how.peek {
-            return Ok(Step::Copied(copied));
+            return Ok(ReadStep::Copied(copied));
         }
         // CAST: not more than the chunks hold.
         let (fx, read) = self.with(|inner| {
@@ -229,9 +229,9 @@ impl Conn {
             self.transmit();
         }
         Ok(if fx.at_mark {
-            Step::Mark(copied)
+            ReadStep::Mark(copied)
         } else {
-            Step::Copied(copied)
+            ReadStep::Copied(copied)
         })
     }
 

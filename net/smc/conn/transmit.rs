@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// What caused a failure to post.
-enum Blame {
+enum PostFault {
     /// The connection: a resource is missing or does not fit.
     Conn,
     /// The link: nothing can be posted on it.
@@ -181,12 +181,12 @@ impl Conn {
             inner.stream.plan_failed(&plan.record);
             match blame {
                 // Only the abort is left to send, which needs none of the resources that could be missing.
-                Blame::Conn if !inner.stream.is_killed() => {
+                PostFault::Conn if !inner.stream.is_killed() => {
                     inner.stream.abort();
                     inner.note_err(ECONNABORTED);
                     outcome.is_killed = true;
                 }
-                Blame::Conn | Blame::Link => {
+                PostFault::Conn | PostFault::Link => {
                     outcome.broken = Some(at.link.clone());
                     break;
                 }
@@ -217,8 +217,8 @@ impl Conn {
         at: &LinkRef,
         mut slot: Slot<'_>,
         plan: &WritePlan,
-    ) -> Result<(), Blame> {
-        let remote = inner.remote.ok_or(Blame::Conn)?;
+    ) -> Result<(), PostFault> {
+        let remote = inner.remote.ok_or(PostFault::Conn)?;
         let message = cdc::CdcMessage {
             token: remote.token,
             cdc: match plan.cdc.is_validation() {
@@ -226,20 +226,24 @@ impl Conn {
                 false => plan.cdc,
             },
         };
-        slot.write(&message.to_bytes()).map_err(|_| Blame::Conn)?;
+        slot.write(&message.to_bytes())
+            .map_err(|_| PostFault::Conn)?;
         let what = Sent::Data(self.clone(), plan.record);
         let post = |writes: &[Write<'_>]| {
             slot.post(&at.link, what, writes)
                 .map_err(|rejected| match rejected.by_driver {
-                    true => Blame::Link,
-                    false => Blame::Conn,
+                    true => PostFault::Link,
+                    false => PostFault::Conn,
                 })
         };
         if plan.is_empty() {
             return post(&[]);
         }
-        let source = inner.sndbuf_dma.as_ref().ok_or(Blame::Conn)?;
-        let rtoken = self.group.rtoken(remote.row, at.idx).ok_or(Blame::Conn)?;
+        let source = inner.sndbuf_dma.as_ref().ok_or(PostFault::Conn)?;
+        let rtoken = self
+            .group
+            .rtoken(remote.row, at.idx)
+            .ok_or(PostFault::Conn)?;
         let element = rtoken.addr.0.wrapping_add(remote.index.offset(remote.size));
         let write = |write: &RdmaWrite| Write {
             source,

@@ -21,7 +21,7 @@ use smc_proto::{
     buffer::SizeClass,
     conn::{
         SendError,
-        SendHow, //
+        SendFlags, //
     },
     cursor::Chunks, //
 };
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The smallest buffer, in bytes.
-const LEAST_BUFFER: usize = 16 * 1024;
+const SNDBUF_MIN: usize = 16 * 1024;
 
 /// Options of one send call.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub(crate) struct SendOptions {
 }
 
 /// Result of an attempt to reserve space.
-enum Space {
+enum SndbufSpace {
     /// Space in this buffer; [`Stream::commit`](smc_proto::conn::Stream::commit) has to follow.
     Reserved(Chunks, Arc<SendBuf>),
     /// The send buffer is full.
@@ -68,7 +68,7 @@ enum Space {
 
 impl ConnInner {
     /// Reserves space for at most `len` bytes.
-    fn reserve(&mut self, len: u32) -> Result<Space> {
+    fn reserve(&mut self, len: u32) -> Result<SndbufSpace> {
         match self.stream.can_send() {
             Ok(()) => {}
             Err(SendError::NotConnected) => return Err(ENOTCONN),
@@ -76,17 +76,17 @@ impl ConnInner {
             Err(SendError::ConnReset) => return Err(ECONNRESET),
             Err(SendError::PeerClosed) => {
                 self.stream.discard_after_close();
-                return Ok(Space::Discard);
+                return Ok(SndbufSpace::Discard);
             }
         }
         let Some(buf) = &self.sndbuf else {
-            return Ok(Space::NoSndbuf);
+            return Ok(SndbufSpace::NoSndbuf);
         };
         if self.stream.writable() == 0 {
-            return Ok(Space::Full);
+            return Ok(SndbufSpace::Full);
         }
         let buf = Arc::clone(buf);
-        Ok(Space::Reserved(self.stream.reserve(len), buf))
+        Ok(SndbufSpace::Reserved(self.stream.reserve(len), buf))
     }
 
     /// Returns whether a writer can continue: there is space, or an error.
@@ -113,7 +113,7 @@ impl Conn {
         msg: &mut Msg<'_>,
         how: SendOptions,
     ) -> Result<usize> {
-        self.count_small(sk, msg.len());
+        self.count_sndbuf_undersized(sk, msg.len());
         let mut timeout = sk.sndtimeo(how.nonblock);
         let mut done = 0;
         while msg.len() > 0 {
@@ -144,8 +144,8 @@ impl Conn {
     }
 
     /// Counts a call that sends more than a buffer holds, here or at the peer.
-    fn count_small(&self, sk: &Sk, len: usize) {
-        if len <= LEAST_BUFFER {
+    fn count_sndbuf_undersized(&self, sk: &Sk, len: usize) {
+        if len <= SNDBUF_MIN {
             return;
         }
         let namespace = namespace::of(sk);
@@ -165,16 +165,16 @@ impl Conn {
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
-        if let Space::NoSndbuf = space {
+        if let SndbufSpace::NoSndbuf = space {
             if !self.lend_send_buffer(sk)? {
                 return Ok(0);
             }
             space = self.with(|inner| inner.reserve(len))?;
         }
         let (chunks, buf) = match space {
-            Space::Reserved(chunks, buf) => (chunks, buf),
-            Space::Full | Space::NoSndbuf => return Ok(0),
-            Space::Discard => {
+            SndbufSpace::Reserved(chunks, buf) => (chunks, buf),
+            SndbufSpace::Full | SndbufSpace::NoSndbuf => return Ok(0),
+            SndbufSpace::Discard => {
                 sk.set_err(EPIPE);
                 sk.wake_state();
                 let len = msg.len();
@@ -189,7 +189,7 @@ impl Conn {
                 break;
             }
         }
-        let how = SendHow {
+        let how = SendFlags {
             oob: how.oob,
             // A call that does not wait may end here, so this may be its last chunk.
             last: msg.len() == 0 || how.nonblock,

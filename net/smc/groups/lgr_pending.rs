@@ -107,15 +107,15 @@ pub(crate) enum WaitResult<'a> {
 impl LgrPendingRef {
     /// Waits for the turn to create a group for a connection of the namespace at address `net`, or for a place in a
     /// group that another handshake creates, until `end`. `None` on timeout, as handshakes of the same peer took too
-    /// long, or if `is_vain` returns true. May sleep.
+    /// long, or if `is_cancelled` returns true. May sleep.
     pub(crate) fn enter(
         &self,
         (wanted, net): (&LgrKey, usize),
         end: Instant,
-        is_vain: impl Fn() -> bool,
+        is_cancelled: impl Fn() -> bool,
     ) -> Option<WaitResult<'_>> {
         let pending = &*self.0;
-        while !is_vain() {
+        while !is_cancelled() {
             // A thousand tasks may wait here: each takes its place in a new group without the turn.
             if let Some(reservation) = find(wanted, net) {
                 return Some(WaitResult::Reserved(reservation));

@@ -22,7 +22,7 @@ use smc_proto::{
 
 use super::{
     Groups,
-    Listing,
+    LgrList,
     GROUPS, //
 };
 use crate::{
@@ -59,7 +59,7 @@ struct Count {
     living: usize,
 }
 
-impl Listing {
+impl LgrList {
     /// Makes room for a group with a peer at that address: at the limit, ends the group that has been without
     /// connections longest.
     ///

@@ -14,7 +14,7 @@ use kernel_ext::shrinker::Shrinker;
 use super::{
     limits::GROUP_PAGES,
     Groups,
-    Listing,
+    LgrList,
     GROUPS, //
 };
 use crate::rmb;
@@ -39,7 +39,7 @@ impl Shrinker for Groups {
         if freed < wanted {
             // Limited to the current amount: a larger demand would also free RMBs that become unused later.
             let rest = (wanted - freed).min(rmb::unused_bytes());
-            self.demand.fetch_add(rest, Relaxed);
+            self.shrink_target.fetch_add(rest, Relaxed);
             self.timer.run_within(1);
         }
         pages(freed)
@@ -75,8 +75,8 @@ impl Groups {
     }
 
     /// Schedules groups to free the demanded amount of unused RMBs. Does not sleep.
-    pub(super) fn shrink(&self, list: &Listing) {
-        let mut left = self.demand.xchg(0, Relaxed);
+    pub(super) fn shrink(&self, list: &LgrList) {
+        let mut left = self.shrink_target.xchg(0, Relaxed);
         for group in list.iter() {
             if left == 0 {
                 break;

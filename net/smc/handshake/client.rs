@@ -35,7 +35,7 @@ use smc_proto::{
 };
 
 use super::{
-    announce,
+    confirm_rkey,
     first_contact,
     join,
     path::{
@@ -101,7 +101,7 @@ impl<'a> Ports<'a> {
             Ok(path)
         };
         Self {
-            roce: ib::find_v2(session.tcp, None).and_then(usable),
+            roce: ib::find_roce_v2(session.tcp, None).and_then(usable),
             iwarp: ib::find_iwarp(session.tcp).and_then(usable),
         }
     }
@@ -208,7 +208,7 @@ fn reuse(
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
         join::save_peer_rmbe(conn, &at, accepted.server())?;
-        announce(conn, &at)?;
+        confirm_rkey(conn, &at)?;
         path::check_link(&conn.group, &at, &session.clc)?;
         join::may_confirm(&mut session.clc, accepted_at)?;
         join::while_rmbe_is_known(conn, || confirm(session, conn, &at, accepted, None))

@@ -23,7 +23,7 @@ use smc_proto::{
     },
     llc::{
         first_contact::{
-            patience,
+            wait_limit,
             Grace,
             PeerModule, //
         },
@@ -51,7 +51,7 @@ use crate::{
     conn::Conn,
     lgr::{
         LinkRef,
-        System, //
+        PeerSystem, //
     },
     link::PeerQp,
     llc::LinkRx, //
@@ -73,10 +73,10 @@ fn is_over(clc: &ClcChannel<'_>, role: Role, has_answered: bool) -> bool {
 pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Result<(), Reason> {
     let (group, at) = (&conn.group, conn.link_ref());
     if let Some(info) = info {
-        group.set_peer(System {
+        group.set_peer(PeerSystem {
             os: info.os,
             hostname: info.hostname,
-            takes_any_link: info.takes_any_link,
+            takes_cdc_on_any_link: info.takes_cdc_on_any_link,
         });
     }
     let rtoken = Rtoken {
@@ -109,7 +109,7 @@ pub(super) fn register_rmb(conn: &Conn) -> Result<(), Reason> {
 /// Starts the LLC flow of the first contact. Returns the extra time for a peer that is slow over TCP as well.
 pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
     let (group, at) = (&conn.group, conn.link_ref());
-    let peer = match group.peer().takes_any_link {
+    let peer = match group.peer().takes_cdc_on_any_link {
         true => PeerModule::Same(Grace::new(clc.round_trip())),
         false => PeerModule::Other,
     };
@@ -140,7 +140,7 @@ pub(super) fn finish(
         }
         Ok(())
     };
-    let is_vain = |has_answered| {
+    let is_cancelled = |has_answered| {
         is_answered.set(has_answered);
         let is_due = start.saturating_add(LATE).is_due(now());
         if has_answered && is_due && !is_late.replace(true) {
@@ -148,22 +148,22 @@ pub(super) fn finish(
         }
         is_over(clc, role, has_answered)
     };
-    let result = clc.wake_on_tcp(|| group.await_first_contact(prepare, is_vain));
+    let result = clc.wake_on_tcp(|| group.await_first_contact(prepare, is_cancelled));
     match result {
         Ok(()) => {
             // The CLC messages had the rkey of the first RMB.
             if let Some(rmbe) = conn.rmbe() {
-                rmbe.rmb().set_known();
+                rmbe.rmb().set_rkey_confirmed();
             }
             Ok(())
         }
         Err(FirstContactError::Failed(reason)) => Err(reason.into()),
         Err(FirstContactError::Undecided) => Err(Failure::Undecided),
         Err(FirstContactError::Silent) => {
-            let end = start.saturating_add(patience(role, grace));
+            let end = start.saturating_add(wait_limit(role, grace));
             let failure = after_silent_link(clc, end.saturating_since(now()));
             // A C server that uses a dead link resets TCP when it gives the link up.
-            let is_given_up = is_answered.get() && !group.peer().takes_any_link;
+            let is_given_up = is_answered.get() && !group.peer().takes_cdc_on_any_link;
             match failure {
                 Failure::Fatal(Fatal::Reset) if is_given_up => Err(Failure::Undecided),
                 failure => Err(failure),

@@ -114,7 +114,7 @@ pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Resul
         index: peer.rmbe_index,
         size: peer.rmbe_size,
     };
-    conn.learn(named, remote)
+    conn.save_peer_rmbe(named, remote)
 }
 
 /// The CONFIRM, at a server: saves the client's end of the connection and uses the link that the client named.

@@ -34,7 +34,7 @@ use smc_proto::{
 };
 
 use super::{
-    announce,
+    confirm_rkey,
     first_contact,
     internal,
     join,
@@ -120,7 +120,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
     let mut missing = None;
     loop {
         let found = match chosen.transport() {
-            Transport::Roce => ib::find_v2(tcp, Some(chosen.peer_gid())),
+            Transport::Roce => ib::find_roce_v2(tcp, Some(chosen.peer_gid())),
             Transport::Iwarp => ib::find_iwarp(tcp),
         };
         match found {
@@ -210,12 +210,12 @@ fn reuse(
     let at = reservation.choose_link().ok_or(Reason::NoActiveLink)?;
     // A client with this module tests the link itself. It can also report that it has lost the group, which a test that
     // gets no answer cannot show.
-    if !reservation.group().peer().takes_any_link {
+    if !reservation.group().peer().takes_cdc_on_any_link {
         path::check_link(reservation.group(), &at, &session.clc)?;
     }
     let conn = session.create_conn(reservation, at.clone())?;
     session.complete(conn, |session, conn| {
-        announce(conn, &at)?;
+        confirm_rkey(conn, &at)?;
         let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, None);
         join::while_rmbe_is_known(conn, || {
             session.clc.send(&ClcMessage::Accept(message))?;

@@ -37,7 +37,7 @@ use super::{
         PortGid,
         PortQuery, //
     },
-    Adapter,
+    IbDevice,
     ADAPTERS, //
 };
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
     let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
-    let in_reach = |adapter: &&Arc<Adapter>| {
+    let in_reach = |adapter: &&Arc<IbDevice>| {
         adapter.transport() == Transport::Iwarp && adapter.device.accessible_in(tcp.netns_address())
     };
     let mut missing = Cause::NoDevice;
@@ -112,7 +112,7 @@ pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) ->
     })
 }
 
-impl Adapter {
+impl IbDevice {
     /// Returns a port for another link over iWARP, with an IPv4 address from which the peer's end is reached. If that
     /// is not known yet any address is used: the peer decides whether it is reachable.
     pub(super) fn other_iwarp(self: &Arc<Self>, port: u32, wanted: &PortQuery) -> Option<PortGid> {
@@ -144,8 +144,8 @@ impl Adapter {
             .filter(|attr| attr.active)
             .ok_or(Cause::PortDown)?;
         let local = LOCAL.get().ok_or(Cause::NoDevice)?;
-        let mac = self.iwarp_mac(port).unwrap_or(local.made_up_mac());
-        local.note_port(mac);
+        let mac = self.iwarp_mac(port).unwrap_or(local.random_mac());
+        local.set_system_mac(mac);
         let info = PortInfo {
             transport: Transport::Iwarp,
             port,

@@ -21,7 +21,7 @@ use super::{
 use crate::link::PortInfo;
 
 /// Finds a port for another link of a version 2 group: an active one that the group does not use. May sleep.
-pub(crate) fn find_other(
+pub(crate) fn find_port(
     wanted: &PortQuery,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
 ) -> Option<PortGid> {

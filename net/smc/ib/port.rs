@@ -34,7 +34,7 @@ use smc_proto::{
 };
 
 use super::{
-    Adapter,
+    IbDevice,
     ADAPTERS, //
 };
 use crate::{
@@ -48,7 +48,7 @@ const NO_VLAN: u16 = 0;
 
 /// A port with the GID to use.
 pub(crate) struct PortGid {
-    adapter: Arc<Adapter>,
+    adapter: Arc<IbDevice>,
     pub(crate) info: PortInfo,
     /// VLAN id of the GID; 0 for none.
     pub(crate) vlan: u16,
@@ -65,7 +65,7 @@ impl core::ops::Deref for PortGid {
 
 impl PortGid {
     /// Creates a port without VLAN and gateway.
-    pub(super) fn without_vlan(adapter: Arc<Adapter>, info: PortInfo) -> Self {
+    pub(super) fn without_vlan(adapter: Arc<IbDevice>, info: PortInfo) -> Self {
         Self {
             adapter,
             info,
@@ -84,7 +84,7 @@ impl PortGid {
         self.adapter.is_gone.load(Acquire)
     }
 
-    /// Returns the path to the peer that was given to [`find_v2`].
+    /// Returns the path to the peer that was given to [`find_roce_v2`].
     pub(crate) fn path(&self) -> Route {
         match self.has_gateway {
             true => Route::Gateway,
@@ -93,7 +93,7 @@ impl PortGid {
     }
 
     /// Returns the port if it reaches `peer`, or if the peer is not known yet.
-    fn reaching(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Result<Self, Cause> {
+    fn with_route_to(mut self, tcp: &TcpSocket, peer: Option<Gid>) -> Result<Self, Cause> {
         if let Some(peer) = peer {
             self.route_to(tcp, peer).ok_or(Cause::NoPathToPeer)?;
         }
@@ -136,24 +136,24 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
 /// # Errors
 ///
 /// The cause for the port that comes nearest.
-pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
+pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
     let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
     let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
     let list = adapters.list.lock();
-    let find = |elsewhere: Cause, is_near: &dyn Fn(&Adapter, u32) -> bool| {
+    let find = |elsewhere: Cause, is_near: &dyn Fn(&IbDevice, u32) -> bool| {
         let mut missing = match list.is_empty() {
             true => Cause::NoDevice,
             false => Cause::OtherNamespace,
         };
-        let in_reach = |adapter: &&Arc<Adapter>| adapter.device.accessible_in(tcp.netns_address());
+        let in_reach = |adapter: &&Arc<IbDevice>| adapter.device.accessible_in(tcp.netns_address());
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
                 let found = match adapter.transport() == Transport::Roce && is_near(adapter, port) {
-                    true => adapter.find_v2(port, &route, own, tcp.netns_address()),
+                    true => adapter.find_roce_v2(port, &route, own, tcp.netns_address()),
                     false => Err(elsewhere),
                 };
-                match found.and_then(|found| found.reaching(tcp, peer)) {
+                match found.and_then(|found| found.with_route_to(tcp, peer)) {
                     Ok(found) => return Ok(found),
                     Err(cause) => missing = missing.max(cause),
                 }
@@ -162,7 +162,7 @@ pub(crate) fn find_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cau
         Err(missing)
     };
     let of = |netdev| {
-        let is_of = |adapter: &Adapter, port| adapter.device.port_netdev_eq(port, netdev);
+        let is_of = |adapter: &IbDevice, port| adapter.device.port_netdev_eq(port, netdev);
         find(Cause::OtherInterface, &is_of)
     };
     match pnetid_of(tcp, &route) {
@@ -216,12 +216,12 @@ pub(super) fn toward_roce(
     })
 }
 
-impl Adapter {
+impl IbDevice {
     /// Returns a port, if it is active, with a GID for a TCP connection of the namespace at address `net`: one in the
     /// subnet of the connection's local address if that is an IPv4 address; else of the device of its route if that has
     /// one. The GID's network device must be in that namespace: one that shares the RDMA device must not use the
     /// addresses of others.
-    fn find_v2(
+    fn find_roce_v2(
         self: &Arc<Self>,
         port: u32,
         route: &RouteDevice,
@@ -265,7 +265,7 @@ impl Adapter {
         let mac = self.mac(port).or(gid.mac).filter(|_| attr.active)?;
         let mac = Mac(mac);
         if let Some(local) = LOCAL.get() {
-            local.note_port(mac);
+            local.set_system_mac(mac);
         }
         Some(PortGid {
             adapter: self.clone(),

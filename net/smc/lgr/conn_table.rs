@@ -237,7 +237,7 @@ impl ConnReservation {
     }
 
     /// Counts the reservation on link `idx`, so that later choices of a link include it.
-    pub(super) fn count_on(&mut self, conns: &mut ConnTable, idx: LinkIdx) {
+    pub(super) fn account_conn(&mut self, conns: &mut ConnTable, idx: LinkIdx) {
         self.idx = Some(idx);
         conns.load(idx, 1);
     }

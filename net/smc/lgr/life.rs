@@ -100,7 +100,7 @@ impl LinkGroup {
         inner.conns.close();
         // Threads that wait until the last message is sent have to be woken.
         self.links().iter().flatten().for_each(|link| {
-            link.want_slot(true);
+            link.request_slot_wakeup(true);
             link.expect_peer_teardown();
         });
         is_first
@@ -206,22 +206,22 @@ impl LinkGroup {
     }
 
     /// Arms the timer for freeing unused RMBs for `at`, unless it is armed for an earlier time.
-    pub(crate) fn trim_by(&self, at: Instant) {
+    pub(crate) fn free_unused_rmbs_at(&self, at: Instant) {
         let mut inner = self.inner.lock();
-        if inner.trim_at.is_none_or(|earlier| at < earlier) {
-            inner.trim_at = Some(at);
+        if inner.free_rmbs_at.is_none_or(|earlier| at < earlier) {
+            inner.free_rmbs_at = Some(at);
             drop(inner);
             self.arm_timer_at(at);
         }
     }
 
     /// Schedules the freeing of unused RMBs if it is due at `now`, else returns the deadline.
-    pub(crate) fn trim_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let at = self.inner.lock().trim_at?;
+    pub(crate) fn free_unused_rmbs_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let at = self.inner.lock().free_rmbs_at?;
         if !at.is_due(now) {
             return Some(at);
         }
-        self.inner.lock().trim_at = None;
+        self.inner.lock().free_rmbs_at = None;
         self.scheduler.schedule_free_work(self.clone());
         None
     }
@@ -267,13 +267,13 @@ impl LinkGroup {
         if self.len() == 0 {
             return self.terminate_soon(TerminateReason::Idle);
         }
-        self.trim_by(now().saturating_add(QUARANTINED));
+        self.free_unused_rmbs_at(now().saturating_add(QUARANTINED));
     }
 
     /// Schedules the freeing of about `bytes` bytes of unused RMBs under memory pressure; returns how many bytes there
     /// are, at most `bytes`. Does not sleep.
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
-        let part = self.rmbs.demand(bytes);
+        let part = self.rmbs.shrink_target(bytes);
         if part > 0 {
             self.scheduler.schedule_free_work(self.clone());
         }

@@ -35,7 +35,7 @@ use smc_proto::{
         LinkIdx,
         LinkMap,
         Port,
-        RowId,
+        RtokenIdx,
         MAX_LINKS, //
     },
     link::next_number,
@@ -180,7 +180,7 @@ impl LinkGroup {
     }
 
     /// Returns `mac` in version 1, where MAC addresses are compared, else none.
-    pub(crate) fn counted_mac(&self, mac: Mac) -> Mac {
+    pub(crate) fn mac_for_match(&self, mac: Mac) -> Mac {
         match self.params.version {
             Version::V1 => mac,
             Version::V2 => Mac::NONE,
@@ -232,7 +232,7 @@ impl LinkGroup {
     /// Adds the numbers of links that were taken down to a failover validation of ours, if the peer supports that. Does
     /// not sleep.
     pub(crate) fn with_retired_links(&self, validation: Cdc) -> Cdc {
-        if !self.peer().takes_any_link {
+        if !self.peer().takes_cdc_on_any_link {
             return validation;
         }
         let is_new = self.link_numbers();
@@ -246,7 +246,7 @@ impl LinkGroup {
     /// Takes down the links that a failover validation of the peer names. Returns whether there are any: until
     /// [`Link::stop`] they may deliver more. Does not sleep.
     pub(crate) fn retire_named_links(&self, validation: &Cdc) -> bool {
-        if !self.peer().takes_any_link {
+        if !self.peer().takes_cdc_on_any_link {
             return false;
         }
         let mut is_any = false;
@@ -281,7 +281,7 @@ impl LinkGroup {
             let peer = link.end();
             let port = |gid, mac| Port {
                 gid,
-                mac: self.counted_mac(mac),
+                mac: self.mac_for_match(mac),
             };
             Some(lgr::LinkPorts {
                 local: port(link.port().gid, link.port().mac),
@@ -293,7 +293,7 @@ impl LinkGroup {
     /// Returns, by index, the links that carry new connections, and old ones when the load is balanced. Of links that
     /// share a port that is only the first, and none that others make superfluous, which is deleted soon. Does not
     /// sleep.
-    pub(crate) fn carriers(&self) -> LinkMap<bool> {
+    pub(crate) fn eligible_links(&self) -> LinkMap<bool> {
         let ports = self.ports();
         let is_shared = LgrType::of(&ports).is_asymmetric();
         let first = ports.position(Option::is_some);
@@ -311,7 +311,7 @@ impl LinkGroup {
 
     /// Returns the active link with the fewest connections of those for which `is_meant` holds; the last of several.
     /// Does not sleep.
-    pub(crate) fn idlest_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
+    pub(crate) fn least_loaded_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let inner = self.inner.lock();
         let loads = inner.conns.loads();
@@ -327,7 +327,7 @@ impl LinkGroup {
     pub(crate) fn choose_link(
         &self,
         token: AlertToken,
-        row: Option<RowId>,
+        row: Option<RtokenIdx>,
         can_carry: impl Fn(LinkIdx) -> bool,
     ) -> Option<(LinkIdx, Arc<Link>)> {
         let reaches = |idx| row.is_none_or(|row| self.rtoken(row, idx).is_some());
@@ -336,7 +336,7 @@ impl LinkGroup {
     }
 
     /// Counts a connection on link `idx`. Does not sleep.
-    pub(crate) fn count_on(&self, token: AlertToken, idx: LinkIdx) {
+    pub(crate) fn account_conn(&self, token: AlertToken, idx: LinkIdx) {
         self.inner.lock().conns.set_link(token, idx);
     }
 
@@ -368,9 +368,9 @@ impl ConnReservation {
     /// Does not sleep.
     pub(crate) fn choose_link(&mut self) -> Option<LinkRef> {
         let group = self.group().clone();
-        let carriers = group.carriers();
-        let links = group.active_links(|idx| carriers[idx]);
-        let (idx, link) = group.choose(&links, |conns, idx| self.count_on(conns, idx))?;
+        let eligible_links = group.eligible_links();
+        let links = group.active_links(|idx| eligible_links[idx]);
+        let (idx, link) = group.choose(&links, |conns, idx| self.account_conn(conns, idx))?;
         Some(LinkRef { idx, link })
     }
 }

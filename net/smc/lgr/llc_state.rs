@@ -21,7 +21,7 @@ use smc_proto::{
 use super::{
     LgrParams,
     LinkGroup,
-    System, //
+    PeerSystem, //
 };
 
 /// The LLC state of a group.
@@ -116,7 +116,7 @@ impl LinkGroup {
     }
 
     /// Sets what the peer sent about itself.
-    pub(crate) fn set_peer(&self, peer: System) {
+    pub(crate) fn set_peer(&self, peer: PeerSystem) {
         self.inner.lock().peer = peer;
     }
 }

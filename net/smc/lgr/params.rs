@@ -23,7 +23,7 @@ use smc_proto::{
 };
 
 use crate::{
-    config::Depth,
+    config::QueueDepth,
     namespace, //
 };
 
@@ -46,9 +46,9 @@ pub(crate) struct LgrParams {
     pub(crate) ends: TcpEnds,
     /// Cookie of the network namespace in which the group was created.
     pub(crate) net_cookie: u64,
-    pub(crate) times: Times,
+    pub(crate) times: LgrTimeouts,
     /// Depth of the links' queues.
-    pub(crate) depth: Depth,
+    pub(crate) depth: QueueDepth,
     /// Address of the network namespace of the first connection, for comparison only.
     pub(crate) net: usize,
 }
@@ -68,7 +68,7 @@ const NETNS_HOLD_MAX: Duration = Duration::from_secs(5);
 
 /// Our time settings when the group was created.
 #[derive(Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct LgrTimeouts {
     /// Time without messages after which a link is tested; zero for never.
     pub(crate) test_after: Duration,
     /// Time without connections after which the group ends.
@@ -79,7 +79,7 @@ pub(crate) struct Times {
     pub(crate) unused: Duration,
 }
 
-impl Times {
+impl LgrTimeouts {
     /// Returns the settings of the socket's namespace.
     pub(crate) fn of(sk: &Sk, role: Role) -> Self {
         let namespace = namespace::of(sk);

@@ -21,26 +21,26 @@ use super::LinkGroup;
 
 /// What a peer sends about itself.
 #[derive(Clone, Copy)]
-pub(crate) struct System {
+pub(crate) struct PeerSystem {
     /// Determines the byte order of some fields of version 2, too.
     pub(crate) os: OsType,
     pub(crate) hostname: Hostname,
     /// Connections may move from a working link to another one.
-    pub(crate) takes_any_link: bool,
+    pub(crate) takes_cdc_on_any_link: bool,
 }
 
-impl System {
+impl PeerSystem {
     /// A peer that has sent nothing about itself yet, or of version 1.
     pub(super) const UNKNOWN: Self = Self {
         os: OsType::LINUX,
         hostname: Hostname([0; 32]),
-        takes_any_link: false,
+        takes_cdc_on_any_link: false,
     };
 }
 
 impl LinkGroup {
     /// Returns what the peer sent about itself.
-    pub(crate) fn peer(&self) -> System {
+    pub(crate) fn peer(&self) -> PeerSystem {
         self.inner.lock().peer
     }
 

@@ -20,7 +20,7 @@ use smc_proto::wire::{
 };
 
 use super::Link;
-use crate::config::Depth;
+use crate::config::QueueDepth;
 
 /// Bytes of a message of any kind except the long ones of version 2.
 const MSG_LEN: u32 = SEND_LEN as u32;
@@ -41,7 +41,11 @@ pub(crate) struct IbResources {
 impl IbResources {
     /// Creates the resources with queues of `depth`, or less if memory is short: not below the default. Each message
     /// has room for `trailer` bytes after it.
-    pub(super) fn new(device: &Arc<Device>, mut depth: Depth, trailer: u32) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        device: &Arc<Device>,
+        mut depth: QueueDepth,
+        trailer: u32,
+    ) -> Result<Arc<Self>> {
         loop {
             match Self::with_depth(device, depth, trailer) {
                 Err(e) if e == ENOMEM && depth.halve() => {}
@@ -50,9 +54,9 @@ impl IbResources {
         }
     }
 
-    fn with_depth(device: &Arc<Device>, depth: Depth, trailer: u32) -> Result<Arc<Self>> {
+    fn with_depth(device: &Arc<Device>, depth: QueueDepth, trailer: u32) -> Result<Arc<Self>> {
         // The long messages of version 2 go to one place for all receives, if the device supports that.
-        let (recv_len, spill_len) = match device.limits().max_recv_sge {
+        let (recv_len, shared_v2_len) = match device.limits().max_recv_sge {
             0 | 1 => (MAX_LEN + trailer, 0),
             _ => (MSG_LEN + trailer, MAX_LEN - MSG_LEN),
         };
@@ -65,7 +69,7 @@ impl IbResources {
             inline_len: 128,
             recv_slots: depth.recv,
             recv_len,
-            spill_len,
+            shared_v2_len,
         }
         .within(device.limits());
         let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);

@@ -42,7 +42,7 @@ use super::{
     PeerQp,
     Sent, //
 };
-use crate::config::Depth;
+use crate::config::QueueDepth;
 use iwarp::Iwarp;
 use roce::Roce;
 
@@ -216,7 +216,7 @@ impl LinkTransport {
     pub(super) fn new(
         transport: Transport,
         device: &Arc<Device>,
-        depth: Depth,
+        depth: QueueDepth,
     ) -> Result<(Arc<IbResources>, Self)> {
         match transport {
             Transport::Roce => Ok((IbResources::new(device, depth, 0)?, Self::Roce(Roce))),

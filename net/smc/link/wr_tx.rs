@@ -14,7 +14,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::ib::{
-    Rejected,
+    PostError,
     SendSlot,
     Write, //
 };
@@ -73,11 +73,11 @@ impl Slot<'_> {
         link: &Arc<Link>,
         what: Sent,
         writes: &[Write<'_>],
-    ) -> Result<(), Rejected<Sent>> {
+    ) -> Result<(), PostError<Sent>> {
         let Self { mut slot, credit } = self;
         if let Some(trailer) = credit.0.trailer() {
             if let Err(error) = slot.append(&trailer) {
-                return Err(Rejected {
+                return Err(PostError {
                     error,
                     by_driver: false,
                     what,
@@ -126,7 +126,7 @@ impl Link {
             true => self.flush_llc_txq(&mut self.inner.lock()),
             false => Ok(()),
         };
-        if self.is_slot_wanted.load(Relaxed) {
+        if self.slot_wakeup_wanted.load(Relaxed) {
             if let Some(handler) = self.handler() {
                 handler.on_slot();
             }

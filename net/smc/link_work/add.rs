@@ -92,17 +92,17 @@ fn unused_port(
         pnetid: link.port().pnetid,
         vlan: group.params.vlan,
     };
-    ib::find_other(&wanted, is_used)
+    ib::find_port(&wanted, is_used)
 }
 
 /// Finds an unused port for another link beside `link`, for the same transport if possible. A peer that keeps to RFC
 /// 7609 does not know the other transport.
-fn port_beside(group: &LinkGroup, link: &Link) -> Option<PortGid> {
+fn find_alt_port(group: &LinkGroup, link: &Link) -> Option<PortGid> {
     let peer = PeerPort::Other(link.end().peer_gid);
     let find = |transport| unused_port(group, link, transport, peer);
     let (same, other) = (link.port().transport, link.port().transport.other());
     find(same).or_else(|| {
-        let is_known = other.is_standard() || group.peer().takes_any_link;
+        let is_known = other.is_standard() || group.peer().takes_cdc_on_any_link;
         is_known.then(|| find(other))?
     })
 }
@@ -119,7 +119,7 @@ fn place(
         PortChoice::Unused => unused.as_ref().map(LocalPort::of),
         PortChoice::Same => {
             let transport = peer.map(Transport::of);
-            let link = group.idlest_link(|link| {
+            let link = group.least_loaded_link(|link| {
                 transport.is_none_or(|transport| link.port().transport == transport)
             })?;
             let device = link.device()?;
@@ -263,7 +263,7 @@ fn make_answer(
     let ports = group.ports();
     let port = Port {
         gid: offer.gid,
-        mac: group.counted_mac(offer.mac),
+        mac: group.mac_for_match(offer.mac),
     };
     let max_links = group.params.limits.max_links;
     let which = redundancy::answer(&ports, max_links, port, unused.is_some())?;
@@ -318,7 +318,7 @@ pub(super) fn prepare(group: &Arc<LinkGroup>, idx: LinkIdx) {
 
 /// Server: offers a link if one is of use.
 pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
-    let is_held = group.with_llc(|llc, _| llc.core.hold_to_add(why));
+    let is_held = group.with_llc(|llc, _| llc.core.reserve_flow_for_add_link(why));
     if !is_held || begin_offer(group, why).is_some() {
         return;
     }
@@ -332,7 +332,7 @@ pub(super) fn offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) {
 /// Begins to offer a link; returns `None` if there is none to offer. The flow is held.
 fn begin_offer(group: &Arc<LinkGroup>, why: AddLinkTrigger) -> Option<()> {
     let LinkRef { idx: on, link } = group.active_link()?;
-    let unused = port_beside(group, &link);
+    let unused = find_alt_port(group, &link);
     let max_links = group.params.limits.max_links;
     let which = redundancy::offer(&group.ports(), max_links, unused.is_some(), why)?;
     let place = place(group, which, unused, None)?;
@@ -365,7 +365,7 @@ pub(super) fn invite(group: &Arc<LinkGroup>) {
     let Some(LinkRef { idx: on, link }) = group.active_link() else {
         return;
     };
-    if let Some(port) = port_beside(group, &link) {
+    if let Some(port) = find_alt_port(group, &link) {
         let gids = [link.port().gid, port.gid];
         let gids = List::new(&gids).unwrap_or_default();
         group.run_llc(|llc, _, now| llc.invite(on, port.mac, gids, now));

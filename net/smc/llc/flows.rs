@@ -16,7 +16,7 @@ use smc_proto::{
     llc::{
         first_contact,
         rkey::{
-            Announcement,
+            ConfirmRkeyParams,
             Deletion, //
         },
         Actions,
@@ -49,13 +49,13 @@ use crate::{
         FRESH, //
     },
     rmb::{
-        Gone,
-        Rmb, //
+        Rmb,
+        UnusedRmbs, //
     }, //
 };
 
 /// Number of other links in one CONFIRM RKEY message.
-const OTHERS: usize = 2;
+const MAX_OTHER_LINKS: usize = 2;
 
 impl LinkGroup {
     /// Begins the first contact; the client does so before it sends its CONFIRM.
@@ -68,13 +68,14 @@ impl LinkGroup {
     }
 
     /// Waits for the end of the first contact; `prepare` brings the link up when it is time. Fails with
-    /// [`FirstContactError::Silent`] if `is_vain` returns true; its argument is whether the client has answered.
+    /// [`FirstContactError::Silent`] if `is_cancelled` returns true; its argument is whether the client has answered.
     pub(crate) fn await_first_contact(
         self: &Arc<Self>,
         prepare: impl Fn() -> Result<(), Reason>,
-        is_vain: impl Fn(bool) -> bool,
+        is_cancelled: impl Fn(bool) -> bool,
     ) -> Result<(), FirstContactError> {
-        while let Some(step) = self.await_llc(&FIRST_CONTACT, || is_vain(self.has_answered())) {
+        while let Some(step) = self.await_llc(&FIRST_CONTACT, || is_cancelled(self.has_answered()))
+        {
             match step {
                 FirstContactStep::Prepare => {
                     let result = prepare();
@@ -153,51 +154,51 @@ impl LinkGroup {
 
     /// Makes sure that the peer can write to an RMB: registers it on all active links, and sends its RTokens to the
     /// peer. Does nothing if that was done for another connection before. May sleep.
-    pub(crate) fn announce(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
-        if rmb.is_known() {
+    pub(crate) fn confirm_rkey(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
+        if rmb.is_rkey_confirmed() {
             return Ok(());
         }
         let _turn = self.flow.lock();
-        if rmb.is_known() {
+        if rmb.is_rkey_confirmed() {
             return Ok(());
         }
-        let mut told = KVec::new();
+        let mut confirmed = KVec::new();
         loop {
             if !self.hold() {
                 return Err(RkeyError::TimedOut);
             }
             // Links may be added and deleted between two messages.
-            let Ok(mut new) = self.register_on_others(rmb, at.idx, &told) else {
+            let Ok(mut new) = self.reg_on_other_links(rmb, at.idx, &confirmed) else {
                 self.release();
                 return Err(RkeyError::LinkLost);
             };
-            let is_last = new.len() <= OTHERS;
-            new.truncate(OTHERS);
-            self.confirm_rkey(rmb, at, List::new(&new).unwrap_or_default())?;
+            let is_last = new.len() <= MAX_OTHER_LINKS;
+            new.truncate(MAX_OTHER_LINKS);
+            self.send_confirm_rkey(rmb, at, List::new(&new).unwrap_or_default())?;
             if is_last {
-                rmb.set_known();
+                rmb.set_rkey_confirmed();
                 return Ok(());
             }
-            let added = told.extend_from_slice(&new, GFP_KERNEL);
+            let added = confirmed.extend_from_slice(&new, GFP_KERNEL);
             added.map_err(|_| RkeyError::LinkLost)?;
         }
     }
 
-    /// Registers an RMB on the active links except link `idx`, and lists its RTokens on those that are not in `told`,
-    /// which the peer knows. One message names three links; the peer adds the links of a further one about the same
-    /// RMB.
-    fn register_on_others(
+    /// Registers an RMB on the active links except link `idx`, and lists its RTokens on those that are not in
+    /// `confirmed`, which the peer knows. One message names three links; the peer adds the links of a further one about
+    /// the same RMB.
+    fn reg_on_other_links(
         &self,
         rmb: &Rmb,
         idx: LinkIdx,
-        told: &[LinkRkey],
+        confirmed: &[LinkRkey],
     ) -> Result<KVec<LinkRkey>> {
         let mut keys = KVec::new();
         let links = self.links();
         for (other, link) in links.present().filter(|(_, link)| link.is_active()) {
             let number = link.number();
-            let is_told = told.iter().any(|key| key.link_num() == number);
-            if other == idx || is_told || rmb.register(other, link).is_err() {
+            let is_confirmed = confirmed.iter().any(|key| key.link_num() == number);
+            if other == idx || is_confirmed || rmb.register(other, link).is_err() {
                 continue;
             }
             if let Some(token) = rmb.rtoken(other) {
@@ -209,20 +210,20 @@ impl LinkGroup {
     }
 
     /// Sends the RTokens of an RMB to the peer, on the connection's link. The flow is held.
-    fn confirm_rkey(
+    fn send_confirm_rkey(
         self: &Arc<Self>,
         rmb: &Rmb,
         at: &LinkRef,
-        others: List<'_, LinkRkey, OTHERS>,
+        others: List<'_, LinkRkey, MAX_OTHER_LINKS>,
     ) -> Result<(), RkeyError> {
         let here = rmb.register(at.idx, &at.link).ok();
         let Some(here) = here.and_then(|()| rmb.rtoken(at.idx)) else {
             self.release();
             return Err(RkeyError::LinkLost);
         };
-        let announcement = Announcement { here, others };
+        let params = ConfirmRkeyParams { here, others };
         self.run_llc(|llc, _, now| {
-            llc.begin_confirm_rkey(at.idx, announcement, now)
+            llc.begin_confirm_rkey(at.idx, params, now)
                 .unwrap_or_default()
         });
         self.await_flow(|how| match how {
@@ -234,18 +235,18 @@ impl LinkGroup {
 
     /// Frees RMBs that were unused for long, or for which memory is too short, after the peer was notified. May sleep
     /// for as long as the peer takes to answer.
-    pub(crate) fn trim(self: &Arc<Self>) {
+    pub(crate) fn free_unused_rmbs(self: &Arc<Self>) {
         let _turn = self.flow.lock();
         let unused = self.keeps_unused();
         let now = now();
         let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
-        let mut demand = self.rmbs.take_demand();
+        let mut shrink_target = self.rmbs.take_shrink_target();
         let next = loop {
             if !self.hold() {
                 // The peer cannot be notified now.
-                return self.trim_by(now.saturating_add(unused));
+                return self.free_unused_rmbs_at(now.saturating_add(unused));
             }
-            let (gone, next) = self.rmbs.take_unused(since, &mut demand);
+            let (gone, next) = self.rmbs.take_unused(since, &mut shrink_target);
             if gone.iter().all(Option::is_none) {
                 self.release();
                 break next;
@@ -259,16 +260,16 @@ impl LinkGroup {
             self.sndbufs.clear();
         }
         if let Some(next) = next {
-            self.trim_by(next.saturating_add(unused));
+            self.free_unused_rmbs_at(next.saturating_add(unused));
         }
     }
 
     /// Sends DELETE RKEY for the RMBs that the peer knows, and waits for its answer: returns whether the peer does not
     /// write to them any more. The flow is held.
-    fn delete_rkeys(self: &Arc<Self>, gone: &Gone) -> bool {
+    fn delete_rkeys(self: &Arc<Self>, gone: &UnusedRmbs) -> bool {
         let mut keys = [WireRkey::from(Rkey(0)); Deletion::MAX];
         let idx = self.active_link().map(|at| at.idx);
-        let known = gone.iter().flatten().filter(|rmb| rmb.is_known());
+        let known = gone.iter().flatten().filter(|rmb| rmb.is_rkey_confirmed());
         let rtokens = known.filter_map(|rmb| rmb.rtoken(idx?));
         let mut count = 0;
         for (key, rtoken) in keys.iter_mut().zip(rtokens) {
@@ -278,7 +279,7 @@ impl LinkGroup {
         let what = keys.get(..count).and_then(Deletion::new);
         let Some((idx, what)) = idx.zip(what) else {
             self.release();
-            return !gone.iter().flatten().any(|rmb| rmb.is_known());
+            return !gone.iter().flatten().any(|rmb| rmb.is_rkey_confirmed());
         };
         self.run_llc(|llc, _, now| llc.begin_delete_rkey(idx, what, now).unwrap_or_default());
         // After any answer, also a refusal, the peer does not write to them any more.
@@ -300,16 +301,16 @@ impl LinkGroup {
     }
 
     /// Sleeps until there is what the thread waits for, and runs the core's timeouts meanwhile. Returns `None` when
-    /// there is no flow any more, or `is_vain` returns true.
+    /// there is no flow any more, or `is_cancelled` returns true.
     fn await_llc<R>(
         self: &Arc<Self>,
         awaited: &Awaited<R>,
-        is_vain: impl Fn() -> bool,
+        is_cancelled: impl Fn() -> bool,
     ) -> Option<R> {
         loop {
             let (found, is_over) =
                 self.with_llc(|state, _| ((awaited.take)(state), state.core.is_idle()));
-            if found.is_some() || is_over || is_vain() {
+            if found.is_some() || is_over || is_cancelled() {
                 return found;
             }
             self.wait_llc_event(TICK, awaited.is_there);

@@ -26,16 +26,16 @@ use crate::{
     groups,
     ib::{
         self,
-        Adapter, //
+        IbDevice, //
     },
     link::Link, //
 };
 
 /// Devices fetched at a time.
-const AT_A_TIME: usize = 32;
+const DUMP_BATCH: usize = 32;
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
-    let adapters = ib::list(dump.next(), AT_A_TIME)?;
+    let adapters = ib::list(dump.next(), DUMP_BATCH)?;
     let records = adapters.iter().map(|adapter| (adapter.serial(), adapter));
     dump.each(records, |unit, adapter| {
         unit.message(unit.command(), |attrs| {
@@ -44,7 +44,7 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
     })
 }
 
-fn put(attrs: &mut Attrs<'_>, adapter: &Adapter) -> Result {
+fn put(attrs: &mut Attrs<'_>, adapter: &IbDevice) -> Result {
     let device = adapter.device();
     attrs.u8(SMC_NLA_DEV_IS_CRIT, u8::from(is_critical(device)))?;
     if let Some(pci) = device.pci() {
@@ -67,7 +67,7 @@ fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
     attrs.string(SMC_NLA_DEV_PCI_ID, pci.name.as_bytes())
 }
 
-fn put_port(attrs: &mut Attrs<'_>, adapter: &Adapter, port: u32) -> Result {
+fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32) -> Result {
     let device = adapter.device();
     let is_active = device.query_port(port).is_ok_and(|attr| attr.active);
     let netdev = device.port_netdev(port);

@@ -19,7 +19,7 @@ use smc_proto::{
 
 use super::{
     number,
-    until_nul, //
+    trim_nul, //
 };
 use crate::{
     groups,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Groups fetched at a time; enough to fill a message.
-const AT_A_TIME: usize = 128;
+const DUMP_BATCH: usize = 128;
 
 pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
     each(dump, put_group)
@@ -47,7 +47,7 @@ fn each<'a>(
     dump: &mut Dump<'a>,
     put: impl Fn(&mut DumpRecord<'_, 'a>, &LinkGroup) -> Result,
 ) -> Result {
-    let groups = groups::list(dump.next(), AT_A_TIME)?;
+    let groups = groups::list(dump.next(), DUMP_BATCH)?;
     let records = groups.iter().map(|listed| (listed.serial, &listed.group));
     dump.each(records, |unit, group| put(unit, group))
 }
@@ -93,8 +93,8 @@ fn put_v2(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
         attrs.u8(SMC_NLA_LGR_V2_VER, params.version.number())?;
         attrs.u8(SMC_NLA_LGR_V2_REL, params.release.number())?;
         attrs.u8(SMC_NLA_LGR_V2_OS, peer.os.number())?;
-        attrs.string(SMC_NLA_LGR_V2_PEER_HOST, until_nul(&peer.hostname.0))?;
-        let eid = params.eid.as_ref().map_or(&[][..], |eid| until_nul(&eid.0));
+        attrs.string(SMC_NLA_LGR_V2_PEER_HOST, trim_nul(&peer.hostname.0))?;
+        let eid = params.eid.as_ref().map_or(&[][..], |eid| trim_nul(&eid.0));
         attrs.string(SMC_NLA_LGR_V2_NEG_EID, eid)
     })?;
     attrs.nest(SMC_NLA_LGR_R_V2, |attrs| {

@@ -26,16 +26,16 @@ use smc_proto::pnet::PnetId;
 
 use super::{
     number,
-    until_nul, //
+    trim_nul, //
 };
 use crate::{
     ib,
     namespace,
     paths,
     pnet::{
+        FixedStr,
         PnetDevice,
-        PnetEntry,
-        Text, //
+        PnetEntry, //
     }, //
 };
 
@@ -91,14 +91,14 @@ impl Family for Pnet {
 const PORTS: core::ops::RangeInclusive<u8> = 1..=2;
 
 /// Entries fetched at a time; enough to fill a message.
-const AT_A_TIME: usize = 512;
+const DUMP_BATCH: usize = 512;
 
 /// Maximum size of an entry's attributes, bytes: four headers, and values padded to four bytes.
 const ENTRY_LEN: usize = 4 * 4 + 20 + 16 + 64 + 4;
 
 /// Returns a name in a request, up to its NUL.
 fn text<'a>(request: &Request<'a>, attr: u32) -> Option<&'a [u8]> {
-    request.attr(attr).map(until_nul)
+    request.attr(attr).map(trim_nul)
 }
 
 fn add(request: &Request<'_>) -> Result {
@@ -110,7 +110,7 @@ fn add(request: &Request<'_>) -> Result {
         added = unless_there(
             namespace::within(net)
                 .pnet
-                .add(pnetid, PnetDevice::Netdev(Text::new(name)?)),
+                .add(pnetid, PnetDevice::Netdev(FixedStr::new(name)?)),
         )?;
     }
     // RDMA devices are named in the initial namespace only.
@@ -146,7 +146,7 @@ fn add_port(pnetid: PnetId, device: &[u8], port: u8) -> Result {
     }
     namespace::within(NetNs::initial())
         .pnet
-        .add(pnetid, PnetDevice::Port(Text::new(device)?, port))
+        .add(pnetid, PnetDevice::Port(FixedStr::new(device)?, port))
 }
 
 fn delete(request: &Request<'_>) -> Result {
@@ -180,7 +180,7 @@ fn get(request: &Request<'_>) -> Result {
 fn dump(dump: &mut Dump<'_>) -> Result {
     let entries = namespace::within(dump.netns())
         .pnet
-        .list(dump.next(), AT_A_TIME, |_| true)?;
+        .list(dump.next(), DUMP_BATCH, |_| true)?;
     let records = entries.iter().map(|entry| (entry.serial, entry));
     dump.each(records, |unit, entry| {
         unit.message(number(SMC_PNETID_GET)?, |attrs| put(attrs, entry))

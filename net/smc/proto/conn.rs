@@ -90,7 +90,7 @@ pub use self::effects::{
     ConsumeEffects,
     Effects,
     Fault,
-    SendHow, //
+    SendFlags, //
 };
 pub use self::failover::Handover;
 pub use self::plan::{
@@ -104,10 +104,10 @@ pub use self::state::{
     ConnState, //
 };
 pub use self::view::{
+    ConnInfo,
     EpollMask,
-    Queues,
+    IoctlQueues,
     Recv,
-    Rings,
     SendError, //
 };
 
@@ -160,9 +160,9 @@ pub struct Stream {
     /// The connection has no link any more.
     has_no_link: bool,
     /// The application shut down reading.
-    shut_read: bool,
+    rcv_shutdown: bool,
     /// The application shut down writing.
-    shut_write: bool,
+    send_shutdown: bool,
     /// Data were sent after the peer's close.
     sent_after_close: bool,
     /// Messages of the peer are no longer accepted.
@@ -198,8 +198,8 @@ impl Stream {
             released: false,
             killed: false,
             has_no_link: false,
-            shut_read: false,
-            shut_write: false,
+            rcv_shutdown: false,
+            send_shutdown: false,
             sent_after_close: false,
             out_of_sync: false,
             peer_moved: false,
@@ -256,7 +256,7 @@ impl Stream {
 
     /// Commits the first `len` reserved bytes. Returns whether to transmit now; if not, the data are corked until a
     /// later commit, completion, window update or [`Stream::uncork`].
-    pub fn commit(&mut self, len: u32, how: SendHow) -> bool {
+    pub fn commit(&mut self, len: u32, how: SendFlags) -> bool {
         self.send.commit(len, how);
         if len == 0 || self.send.unsent() == 0 {
             return false;

@@ -21,7 +21,7 @@ pub use end::TerminateReason;
 pub use find::{LgrKey, LgrView, LinkEnd, TcpEnds};
 pub use link_idx::{LinkIdx, LinkMap};
 pub use redundancy::{ActiveLinks, LinkPorts, Port};
-pub use rtoken::{RowId, Rtoken, Rtokens};
+pub use rtoken::{Rtoken, RtokenIdx, Rtokens};
 
 /// Links in a link group: the maximum of the protocol. The negotiated limit is lower.
 pub const MAX_LINKS: usize = 8;

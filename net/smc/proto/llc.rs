@@ -12,7 +12,7 @@
 //! - [`add`]: ADD_LINK and related messages, for every further link
 //! - `delete`: DELETE_LINK, of one link or all
 //! - [`rkey`]: CONFIRM_RKEY and DELETE_RKEY, both ways
-//! - [`keepalive`]: TEST_LINK on a silent link
+//! - [`testlink`]: TEST_LINK on a silent link
 //! - [`link_work`]: work on links that may sleep
 //! - [`retry`]: when adding a link is retried
 
@@ -55,12 +55,12 @@ mod echo;
 mod end;
 mod error;
 pub mod first_contact;
-pub mod keepalive;
 pub mod link_work;
 mod queue;
 pub mod retry;
 pub mod rkey;
-mod watches;
+pub mod testlink;
+mod testlinks;
 
 pub use action::{
     Action,
@@ -80,14 +80,14 @@ pub use error::{
     FirstContactError,
     RkeyError, //
 };
-use keepalive::Due;
 use link_work::{
     LinkWork,
     LinkWorkQueue, //
 };
 use queue::Queue;
 use retry::Retry;
-use watches::Watches;
+use testlink::TimerAction;
+use testlinks::TestLinkTimers;
 
 /// Time to wait for an answer, unless specified otherwise.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ pub struct Llc {
     retry: Retry,
     /// The client knows whether a second link follows the first contact.
     is_second_link_known: bool,
-    watches: Watches,
+    testlinks: TestLinkTimers,
 }
 
 /// Parameters of a link group.
@@ -179,7 +179,7 @@ impl Llc {
             link_work: LinkWorkQueue::new(),
             retry: Retry::new(),
             is_second_link_known: false,
-            watches: Watches::new(params.test_after),
+            testlinks: TestLinkTimers::new(params.test_after),
         }
     }
 
@@ -190,7 +190,7 @@ impl Llc {
 
     /// Returns when [`Llc::on_timeout`] is due, or [`Llc::on_link_timeout`] for one of the links.
     pub fn deadline(&self) -> Option<Instant> {
-        let others = [self.retry.at(), self.watches.deadline()];
+        let others = [self.retry.at(), self.testlinks.deadline()];
         let all = others.into_iter().chain([self.flow_deadline()]);
         all.flatten().min()
     }
@@ -384,7 +384,7 @@ impl Llc {
     pub fn begin_confirm_rkey<'a>(
         &mut self,
         idx: LinkIdx,
-        buffer: rkey::Announcement<'a>,
+        buffer: rkey::ConfirmRkeyParams<'a>,
         now: Instant,
     ) -> Result<Actions<'a>, Busy> {
         self.check_free()?;
@@ -424,7 +424,7 @@ impl Llc {
         silent_since: Instant,
         now: Instant,
     ) -> Actions<'static> {
-        match self.watches.probe(idx, silent_since, now) {
+        match self.testlinks.probe(idx, silent_since, now) {
             true => self.test_link(idx),
             false => Actions::default(),
         }
@@ -432,31 +432,31 @@ impl Llc {
 
     /// Reports that such a test was not answered in time: the link counts as silent from now on.
     pub fn on_probe_unanswered(&mut self, idx: LinkIdx, now: Instant) {
-        if let Some(watch) = self.watches.get(idx) {
-            watch.on_suspected(now);
+        if let Some(timer) = self.testlinks.get(idx) {
+            timer.on_suspected(now);
         }
     }
 
     /// Notes that any message was received on link `idx` at `at`. May be called late.
     pub fn on_heard(&mut self, idx: LinkIdx, at: Instant) {
-        if let Some(watch) = self.watches.get(idx) {
-            watch.on_received(at);
+        if let Some(timer) = self.testlinks.get(idx) {
+            timer.on_received(at);
         }
     }
 
     /// Tests link `idx` if it has been silent for its interval, or takes it down if tests were not answered. To be
     /// called after [`Llc::on_heard`].
     pub fn on_link_timeout(&mut self, idx: LinkIdx, now: Instant) -> Actions<'static> {
-        match self.watches.on_timeout(idx, now) {
-            Due::Nothing => Actions::default(),
-            Due::SendTest => self.test_link(idx),
-            Due::LinkDead => Action::LinkDead { idx }.into(),
+        match self.testlinks.on_timeout(idx, now) {
+            TimerAction::Nothing => Actions::default(),
+            TimerAction::SendTest => self.test_link(idx),
+            TimerAction::LinkDead => Action::LinkDead { idx }.into(),
         }
     }
 
     /// Stops testing link `idx`, which is about to be deleted. Returns whether it was watched, as every active link is.
-    pub fn stop_watching(&mut self, idx: LinkIdx) -> bool {
-        self.watches.stop(idx)
+    pub fn stop_testlink(&mut self, idx: LinkIdx) -> bool {
+        self.testlinks.stop(idx)
     }
 
     /// Makes a TEST_LINK request with this number, other than 0, on link `idx`: its answer shows that the peer has

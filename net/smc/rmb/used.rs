@@ -43,7 +43,7 @@ impl Drop for Unused {
 }
 
 /// Tracks the elements of an RMB that are in use.
-pub(super) struct Used {
+pub(super) struct RmbeBitmap {
     /// One bit for each element.
     bits: [u64; 4],
     /// Bytes of the RMB.
@@ -63,7 +63,7 @@ struct IdleRmb {
     _of_pool: InUse,
 }
 
-impl Used {
+impl RmbeBitmap {
     /// Creates the state of an RMB of `bytes` with no element in use.
     pub(super) fn new(bytes: u64, pool: &Arc<Gauge>, quarantine: Quarantine) -> Self {
         let mut used = Self {

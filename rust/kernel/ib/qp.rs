@@ -42,7 +42,7 @@ pub use self::{
     },
     received::RecvMessage,
     send::{
-        Rejected,
+        PostError,
         SendSlot,
         Write, //
     },
@@ -54,11 +54,11 @@ pub use self::{
 /// Posted receives hold the handler `H`, which usually owns the `Qp`: call [`Qp::to_error`] to release them, or neither
 /// is ever freed. Dropping a queue pair waits in a worker for the last completion, then destroys it.
 pub struct Qp<H: Handler> {
-    parts: Deferred<Parts<H>>,
+    parts: Deferred<QpResources<H>>,
 }
 
 /// What must not be freed while the device may still use it.
-struct Parts<H: Handler>(ManuallyDrop<QpQueues<H>>);
+struct QpResources<H: Handler>(ManuallyDrop<QpQueues<H>>);
 
 /// # Invariants
 ///
@@ -77,9 +77,9 @@ struct QpQueues<H: Handler> {
 }
 
 // SAFETY: Verbs may be called from any thread; `H` and what it sends may change threads.
-unsafe impl<H: Handler> Send for Parts<H> {}
+unsafe impl<H: Handler> Send for QpResources<H> {}
 // SAFETY: As above; entries pass between threads through the free sets and completions.
-unsafe impl<H: Handler> Sync for Parts<H> {}
+unsafe impl<H: Handler> Sync for QpResources<H> {}
 
 impl<H: Handler> Qp<H> {
     /// Creates a queue pair, its slots and their memory. May sleep.
@@ -108,7 +108,7 @@ impl<H: Handler> Qp<H> {
             // Last, as nothing destroys it on the error paths of this function.
             core: RawQp::new(pd, send_cq, recv_cq, config)?,
         };
-        let parts = Deferred::new(Parts(ManuallyDrop::new(queues)))?;
+        let parts = Deferred::new(QpResources(ManuallyDrop::new(queues)))?;
         let queues = &parts.0;
         queues.send.attach(&queues.core);
         queues.reg.attach(&queues.core);
@@ -173,13 +173,13 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-impl<H: Handler> OnDevice for Parts<H> {
+impl<H: Handler> OnDevice for QpResources<H> {
     fn device(&self) -> &Device {
         self.0.core.pd().device()
     }
 }
 
-impl<H: Handler> Drop for Parts<H> {
+impl<H: Handler> Drop for QpResources<H> {
     fn drop(&mut self) {
         // SAFETY: Runs once, in the device's worker: completions are not handled there. Nothing posts any more, as the
         // `Qp` is gone. By the type invariant of `QpQueues` there is room for the two work requests.

@@ -34,7 +34,7 @@ use smc_proto::link::{
     LinkState, //
 };
 use smc_proto::llc::link_work::LinkWork;
-use smc_proto::llc::rkey::Announcement;
+use smc_proto::llc::rkey::ConfirmRkeyParams;
 use smc_proto::llc::FirstContactError;
 use smc_proto::llc::LocalEnd;
 use smc_proto::llc::RkeyError;
@@ -192,7 +192,7 @@ impl Machine {
         conn.stage = Stage::FirstContact;
         conn.patience = net
             .now()
-            .saturating_add(first_contact::patience(role, grace));
+            .saturating_add(first_contact::wait_limit(role, grace));
         let local = self.conns[&id].local.unwrap();
         let group = &mut self.groups[g];
         let link = LocalEnd {
@@ -244,7 +244,7 @@ impl Machine {
         };
         let others = List::EMPTY;
         group.owner = Some(id);
-        let buffer = Announcement { here, others };
+        let buffer = ConfirmRkeyParams { here, others };
         let actions = group
             .llc
             .begin_confirm_rkey(LinkIdx::FIRST, buffer, net.now())
@@ -321,7 +321,10 @@ impl Machine {
             LinkWork::DeleteLink(..) => self.end_group(g, net),
             LinkWork::AddLink(why) if self.side == Side::Server => {
                 let group = &mut self.groups[g];
-                assert!(group.llc.hold_to_add(why), "no flow is under way");
+                assert!(
+                    group.llc.reserve_flow_for_add_link(why),
+                    "no flow is under way"
+                );
                 let actions = group.llc.abandon(net.now());
                 self.act(g, actions, net);
                 let group = &mut self.groups[g];

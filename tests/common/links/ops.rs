@@ -23,7 +23,7 @@ use smc_proto::llc::link_work::{
     LinkWork, //
 };
 use smc_proto::llc::rkey::{
-    Announcement,
+    ConfirmRkeyParams,
     Deletion, //
 };
 use smc_proto::llc::{
@@ -122,7 +122,7 @@ impl World {
     /// The server offers a link if one is of use.
     pub(super) fn offer(&mut self, why: AddLinkTrigger) {
         let side = Side::Server;
-        let is_held = self.machine(side).llc.hold_to_add(why);
+        let is_held = self.machine(side).llc.reserve_flow_for_add_link(why);
         if !is_held || self.begin_offer(why).is_some() {
             return;
         }
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// Announces a buffer on all active links, if no flow is under way.
-    pub fn announce(&mut self, side: Side) {
+    pub fn confirm_rkey(&mut self, side: Side) {
         let now = self.net.now();
         let machine = self.machine(side);
         let slots = machine.active();
@@ -204,7 +204,7 @@ impl World {
             .collect();
         let here = token(rmb, machine.links[on].unwrap().qp);
         let others = List::new(&others).unwrap();
-        let announcement = Announcement { here, others };
+        let announcement = ConfirmRkeyParams { here, others };
         let actions = machine
             .llc
             .begin_confirm_rkey(on, announcement, now)
@@ -257,7 +257,7 @@ impl World {
         if cause == DeleteCause::LostPath && !link.is_broken {
             return;
         }
-        let was_active = machine.llc.stop_watching(idx);
+        let was_active = machine.llc.stop_testlink(idx);
         machine.break_link(idx);
         self.run_llc(side, |llc, now| llc.on_link_down(idx, now));
         let machine = self.machine(side);

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     clock::now,
-    config::Depth,
+    config::QueueDepth,
     link::{
         IbResources,
         Link,
@@ -75,7 +75,7 @@ impl Iwarp {
     /// Creates the resources, with receives for at least the peer's initial credits. May sleep.
     pub(super) fn new(
         device: &Arc<Device>,
-        depth: Depth,
+        depth: QueueDepth,
     ) -> Result<(Arc<IbResources>, Pin<KBox<Self>>)> {
         let depth = depth.with_receives(INITIAL);
         let resources = IbResources::new(device, depth, TRAILER_LEN as u32)?;

@@ -55,8 +55,8 @@ impl Stream {
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
         self.released |= released;
-        self.shut_read = true;
-        self.shut_write = true;
+        self.rcv_shutdown = true;
+        self.send_shutdown = true;
         match before {
             ConnState::Active
             | ConnState::AppCloseWait1
@@ -107,7 +107,7 @@ impl Stream {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
-        self.shut_write = true;
+        self.send_shutdown = true;
         if matches!(self.state, ConnState::Active | ConnState::AppCloseWait1) {
             self.own.insert(StateFlags::DONE_WRITING);
             self.cdc_due |= self.send.unsent() == 0;
@@ -127,7 +127,7 @@ impl Stream {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
-        self.shut_read = true;
+        self.rcv_shutdown = true;
         Ok(())
     }
 

@@ -20,7 +20,7 @@ impl From<PeerMisbehaved> for Fault {
 
 /// How the application sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendHow {
+pub struct SendFlags {
     /// MSG_OOB is set.
     pub oob: bool,
     /// The last byte of the call is in this commit; with `oob` it is the urgent one.

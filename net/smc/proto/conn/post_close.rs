@@ -44,7 +44,10 @@ impl Stream {
     /// Whether data may have been lost with the connection's failed link: a C peer that closed moves to another link
     /// without repeating them.
     pub const fn may_miss_data_after_close(&self) -> bool {
-        self.awaits_data_after_close() && !self.has_peer_ended() && !self.shut_read && !self.killed
+        self.awaits_data_after_close()
+            && !self.has_peer_ended()
+            && !self.rcv_shutdown
+            && !self.killed
     }
 
     /// Whether our close would lose data of the peer: it has closed, and waits for room.

@@ -11,7 +11,7 @@ use core::num::NonZeroU64;
 use crate::buffer::SizeClass;
 use crate::conn::{
     RdmaWrite,
-    SendHow, //
+    SendFlags, //
 };
 use crate::cursor::{
     Chunk,
@@ -165,7 +165,7 @@ impl SendState {
         ring.chunks(self.prepared.wrapping_sub(self.base), len.min(self.space()))
     }
 
-    pub(super) fn commit(&mut self, len: u32, how: SendHow) {
+    pub(super) fn commit(&mut self, len: u32, how: SendFlags) {
         self.filling = false;
         self.prepared = self.prepared.wrapping_add(len.min(self.space()).into());
         match (how.oob, how.last && len > 0) {

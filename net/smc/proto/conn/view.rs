@@ -69,7 +69,7 @@ impl EpollMask {
 
 /// The values of the socket ioctls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Queues {
+pub struct IoctlQueues {
     /// SIOCINQ: bytes that can be read, up to the urgent mark.
     pub inq: u32,
     /// SIOCOUTQ: bytes in the send buffer, those in flight included.
@@ -82,7 +82,7 @@ pub struct Queues {
 
 /// The rings of a connection, for diagnosis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rings {
+pub struct ConnInfo {
     /// Bytes of our RMBE.
     pub rmbe: u32,
     /// Bytes of the peer's RMBE; 0 as long as it is not known.
@@ -116,14 +116,14 @@ impl Stream {
     }
 
     /// Returns the current state of the rings. Without a send buffer, its cursors are for one of class `default_size`.
-    pub fn rings(&self, default_size: SizeClass) -> Rings {
+    pub fn rings(&self, default_size: SizeClass) -> ConnInfo {
         let ([rx_cons, tx_prod], [tx_prep, tx_sent, tx_fin]) = self.send.view(default_size);
         let ([rx_prod, tx_cons], rx_flags) = self.recv.view();
         let (peer_rmbe, sndbuf) = self.send.sizes();
         let tx_flags = ProducerFlags::default()
             .with(ProducerFlags::WRITE_BLOCKED, self.send.is_write_blocked())
             .with(ProducerFlags::URGENT_PENDING, self.send.is_urgent_pending());
-        Rings {
+        ConnInfo {
             rmbe: self.recv.size(),
             peer_rmbe,
             sndbuf,
@@ -182,7 +182,9 @@ impl Stream {
             ConnState::Init | ConnState::Listen => return Recv::NotConnected,
             ConnState::Closed if !self.is_read_shut() => return Recv::NotConnected,
             // No data are returned after our close. Data that arrived before a reset are, as over TCP.
-            ConnState::Closed | ConnState::PeerFinCloseWait if self.shut_read => return Recv::Eof,
+            ConnState::Closed | ConnState::PeerFinCloseWait if self.rcv_shutdown => {
+                return Recv::Eof
+            }
             _ => {}
         }
         match self.readable() {
@@ -206,14 +208,14 @@ impl Stream {
     /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
     #[inline]
     pub const fn is_read_shut(&self) -> bool {
-        self.shut_read || self.has_peer_ended() || self.killed
+        self.rcv_shutdown || self.has_peer_ended() || self.killed
     }
 
     /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or data were sent to a
     /// peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.shut_write || self.sent_after_close || self.is_reset()
+        self.send_shutdown || self.sent_after_close || self.is_reset()
     }
 
     /// Returns what poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` is true if a send buffer is
@@ -256,12 +258,12 @@ impl Stream {
     }
 
     /// The values of the socket ioctls; `None` (EINVAL) for a listener.
-    pub fn queues(&self) -> Option<Queues> {
+    pub fn queues(&self) -> Option<IoctlQueues> {
         match self.state {
             ConnState::Listen => None,
-            ConnState::Init => Some(Queues::default()),
-            ConnState::Closed if self.shut_read => Some(Queues::default()),
-            _ => Some(Queues {
+            ConnState::Init => Some(IoctlQueues::default()),
+            ConnState::Closed if self.rcv_shutdown => Some(IoctlQueues::default()),
+            _ => Some(IoctlQueues {
                 inq: self.recv.readable_now(),
                 outq: self.send.outstanding(),
                 outq_unsent: self.send.unsent(),

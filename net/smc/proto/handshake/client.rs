@@ -46,11 +46,11 @@ use crate::wire::clc::{
     Proposal,
     ProposedModes,
     SmcR,
-    SmcdArea,
-    Technologies,
+    SmcTypes,
+    SmcdV2Ext,
     V1Offer,
     V2Offer,
-    V2Technologies,
+    V2SmcTypes,
     Vendor, //
 };
 use crate::wire::iwarp::{
@@ -144,10 +144,10 @@ impl<'a> ClientCaps<'a> {
             }),
             modes: ProposedModes::V2 {
                 v1: v1.map(|(_, prefix)| V1Offer {
-                    technologies: Technologies::SmcR,
+                    technologies: SmcTypes::SmcR,
                     prefix,
                 }),
-                area: iwarp.map_or(SmcdArea::default(), |iwarp| iwarp.nonce.offer()),
+                area: iwarp.map_or(SmcdV2Ext::default(), |iwarp| iwarp.nonce.offer()),
                 v2: v2_gid.map(|gid| self.v2_offer(gid)),
             },
         };
@@ -163,7 +163,7 @@ impl<'a> ClientCaps<'a> {
 
     fn v2_offer(&self, gid: Gid) -> V2Offer<'a> {
         V2Offer {
-            technologies: V2Technologies::SmcR,
+            technologies: V2SmcTypes::SmcR,
             release: RELEASE,
             gid,
             raw_limits: self.limits,

@@ -67,7 +67,7 @@ pub struct PeerInfo {
     /// Its name, for people.
     pub hostname: Hostname,
     /// See [`Vendor::AnyLink`].
-    pub takes_any_link: bool,
+    pub takes_cdc_on_any_link: bool,
     /// For a link over iWARP, the TCP port at which it accepts our connection; 0 for none.
     pub listener: u16,
 }
@@ -176,7 +176,7 @@ impl PeerInfo {
         Self {
             os: first.os,
             hostname: first.hostname,
-            takes_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
+            takes_cdc_on_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
             listener: match first.vendor() {
                 Vendor::Iwarp { port } if is_iwarp => port,
                 Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink => 0,

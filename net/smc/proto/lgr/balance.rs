@@ -22,7 +22,7 @@ pub fn choose(loads: &Loads) -> Option<LinkIdx> {
 }
 
 /// Returns how many connections to move away from link `idx` so that all links carry the same number, or one less.
-pub fn surplus(loads: &Loads, idx: LinkIdx) -> usize {
+pub fn excess(loads: &Loads, idx: LinkIdx) -> usize {
     let Some(load) = loads[idx] else {
         return 0;
     };
@@ -82,14 +82,14 @@ mod tests {
             (loads(&[Some(3)]), &[Some(3)]),
         ] {
             for idx in LinkIdx::ALL {
-                for _ in 0..surplus(&now, idx) {
+                for _ in 0..excess(&now, idx) {
                     now[idx] = now[idx].map(|load| load - 1);
                     let to = choose(&now).unwrap();
                     now[to] = now[to].map(|load| load + 1);
                 }
             }
             assert_eq!(&now.0[..want.len()], want);
-            assert_eq!(surplus(&now, LinkIdx::ALL[7]), 0);
+            assert_eq!(excess(&now, LinkIdx::ALL[7]), 0);
         }
     }
 }

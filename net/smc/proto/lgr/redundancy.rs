@@ -136,7 +136,7 @@ pub fn answer(
 ) -> Result<PortChoice, RejectReason> {
     let is_known = links.iter().flatten().any(|link| link.peer == port);
     let kind = LgrType::of(links);
-    let is_of_use = match (is_known, has_unused) {
+    let is_useful = match (is_known, has_unused) {
         (false, true) => true,
         // Asymmetric, or the end of that: one of the links on the shared port is superfluous then.
         (false, false) => matches!(kind, LgrType::Single | LgrType::AsymmetricPeer),
@@ -144,7 +144,7 @@ pub fn answer(
         (true, false) => false,
     };
     match has_unused {
-        _ if !is_of_use || !has_room(links, max_links) => Err(RejectReason::NO_ALTERNATE_PATH),
+        _ if !is_useful || !has_room(links, max_links) => Err(RejectReason::NO_ALTERNATE_PATH),
         true => Ok(PortChoice::Unused),
         false => Ok(PortChoice::Same),
     }

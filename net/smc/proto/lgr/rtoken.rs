@@ -45,7 +45,7 @@ pub struct RtokenEntry {
     tokens: LinkMap<Rtoken>,
     /// Elements in use by connections, one bit for each index.
     claimed: [u64; 4],
-    /// Incremented when the row is cleared, so that an old [`RowId`] does not match a new buffer.
+    /// Incremented when the row is cleared, so that an old [`RtokenIdx`] does not match a new buffer.
     generation: u32,
 }
 
@@ -89,7 +89,7 @@ impl RtokenEntry {
 
 /// Identifies a row until its buffer is deleted; afterwards it matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowId {
+pub struct RtokenIdx {
     index: usize,
     generation: u32,
 }
@@ -130,7 +130,7 @@ impl<'a> Rtokens<'a> {
     /// # Errors
     ///
     /// [`Refused::Full`] means [`crate::reason::Reason::NoRtoken`] in a handshake.
-    pub fn add(&mut self, idx: LinkIdx, token: Rtoken) -> Result<RowId, Refused> {
+    pub fn add(&mut self, idx: LinkIdx, token: Rtoken) -> Result<RtokenIdx, Refused> {
         if !token.is_usable() {
             return Err(Refused::NoKey);
         }
@@ -140,7 +140,7 @@ impl<'a> Rtokens<'a> {
             .ok_or(Refused::Full)?;
         let row = self.rows.get_mut(index).ok_or(Refused::Full)?;
         row.set(idx, token)?;
-        Ok(RowId {
+        Ok(RtokenIdx {
             index,
             generation: row.generation,
         })
@@ -158,7 +158,7 @@ impl<'a> Rtokens<'a> {
         idx: LinkIdx,
         token: Rtoken,
         element: RmbeIndex,
-    ) -> Result<RowId, Refused> {
+    ) -> Result<RtokenIdx, Refused> {
         let index = self
             .position(|row| row.get(idx) == Some(token))
             .ok_or(Refused::Unknown)?;
@@ -169,11 +169,11 @@ impl<'a> Rtokens<'a> {
             return Err(Refused::InUse);
         }
         *word |= bit;
-        Ok(RowId { index, generation })
+        Ok(RtokenIdx { index, generation })
     }
 
     /// Releases a claimed element, which is not written to any more. Does nothing if the peer has deleted the buffer.
-    pub fn release(&mut self, id: RowId, element: RmbeIndex) {
+    pub fn release(&mut self, id: RtokenIdx, element: RmbeIndex) {
         let row = self.rows.get_mut(id.index);
         let row = row.filter(|row| row.generation == id.generation);
         if let Some((word, bit)) = row.and_then(|row| row.claim_of(element)) {
@@ -186,7 +186,7 @@ impl<'a> Rtokens<'a> {
     /// # Errors
     ///
     /// Fails for key zero, and if the row is gone.
-    pub fn set(&mut self, id: RowId, idx: LinkIdx, token: Rtoken) -> Result<(), Refused> {
+    pub fn set(&mut self, id: RtokenIdx, idx: LinkIdx, token: Rtoken) -> Result<(), Refused> {
         let row = self
             .rows
             .get_mut(id.index)
@@ -195,16 +195,16 @@ impl<'a> Rtokens<'a> {
     }
 
     /// Returns the row of the buffer with `rkey` on link `idx`.
-    pub fn find(&self, idx: LinkIdx, rkey: Rkey) -> Option<RowId> {
+    pub fn find(&self, idx: LinkIdx, rkey: Rkey) -> Option<RtokenIdx> {
         let has_key = |row: &RtokenEntry| row.get(idx).is_some_and(|token| token.rkey == rkey);
         let index = self.position(has_key)?;
         let generation = self.rows.get(index)?.generation;
-        Some(RowId { index, generation })
+        Some(RtokenIdx { index, generation })
     }
 
     /// Returns a buffer's token on link `idx`; `None` if the peer deleted the buffer or sent no token for this link:
     /// then it must not be written to.
-    pub fn get(&self, id: RowId, idx: LinkIdx) -> Option<Rtoken> {
+    pub fn get(&self, id: RtokenIdx, idx: LinkIdx) -> Option<Rtoken> {
         let row = self
             .rows
             .get(id.index)

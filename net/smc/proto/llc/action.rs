@@ -98,7 +98,7 @@ impl DeleteCause {
 pub enum LinkWork {
     /// A connection waits for messages that another link may have received.
     FlushRx,
-    /// This link is to be deleted: [`super::Llc::stop_watching`], move its connections to another one, then
+    /// This link is to be deleted: [`super::Llc::stop_testlink`], move its connections to another one, then
     /// [`super::Llc::delete_link`] if it was watched. Without another link the group ends.
     DeleteLink(LinkIdx, DeleteCause),
     /// Client: the server offers a link. Find a port, create a queue pair that receives from it, map the buffers, then

@@ -88,7 +88,7 @@ impl AddLinkIds {
     }
 
     /// Records the peer's RTokens on the new link. Unknown buffers are skipped.
-    fn learn(&self, rtokens: &mut Rtokens<'_>, keys: &[NewLinkRkey]) {
+    fn save_rkeys(&self, rtokens: &mut Rtokens<'_>, keys: &[NewLinkRkey]) {
         for key in keys {
             let token = Rtoken {
                 rkey: key.new_rkey(),
@@ -146,7 +146,7 @@ impl KeyExchange {
             return false;
         }
         self.theirs = Some(cont.following);
-        place.learn(arrival.rtokens, &cont.rkeys);
+        place.save_rkeys(arrival.rtokens, &cont.rkeys);
         true
     }
 

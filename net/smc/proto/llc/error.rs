@@ -25,8 +25,9 @@ pub enum AddLinkError {
 /// Why a first contact failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstContactError {
-    /// No message of the peer arrived. Wait for a DECLINE on TCP, until the [patience](super::first_contact::patience)
-    /// is over, then [`crate::handshake::after_silence`] interprets the result.
+    /// No message of the peer arrived. Wait for a DECLINE on TCP, until
+    /// [`wait_limit`](super::first_contact::wait_limit) is over, then [`crate::handshake::after_silence`] interprets
+    /// the result.
     Silent,
     /// Client: the server has neither declined nor shown that it uses the link. A C server that has the answer uses the
     /// link, so this TCP connection is of no use any more.

@@ -112,7 +112,7 @@ impl Grace {
 
 /// Time from its beginning after which a failed first contact is declined. An earlier failure without a [`Reason`] may
 /// be due to a DECLINE of the peer, which is awaited until then.
-pub const fn patience(role: Role, grace: Grace) -> Duration {
+pub const fn wait_limit(role: Role, grace: Grace) -> Duration {
     let wait = match role {
         Role::Client => CLIENT_WAIT,
         Role::Server => ANSWER_WAIT,
@@ -187,7 +187,7 @@ impl FirstContact {
         now: Instant,
     ) -> (Self, Actions<'static>) {
         let grace = peer.grace();
-        let deadline = now.saturating_add(patience(role, grace));
+        let deadline = now.saturating_add(wait_limit(role, grace));
         let state = match role {
             Role::Client => FirstContactState::Waiting { deadline },
             Role::Server => FirstContactState::Asked {

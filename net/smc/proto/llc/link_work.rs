@@ -104,8 +104,8 @@ impl LinkWorkQueue {
 pub enum AddPlan {
     /// Server: other links make this one superfluous. Delete it first, for [`DeleteCause::AsymmetricUnneeded`].
     DeleteFirst(LinkIdx),
-    /// Server: [`Llc::hold_to_add`], then find a port and call [`Llc::begin_add_link`], or [`Llc::abandon`] and
-    /// [`Llc::offer_nothing`].
+    /// Server: [`Llc::reserve_flow_for_add_link`], then find a port and call [`Llc::begin_add_link`], or
+    /// [`Llc::abandon`] and [`Llc::offer_nothing`].
     Offer,
     /// Client: find a port, and call [`Llc::invite`] if there is one.
     Invite,
@@ -146,7 +146,7 @@ impl Llc {
 
     /// Reserves the flow for [`Llc::begin_add_link`], as [`Llc::hold`] does. Returns false, and queues the attempt
     /// again, if a flow is under way or a link is to be deleted, which comes first.
-    pub fn hold_to_add(&mut self, why: AddLinkTrigger) -> bool {
+    pub fn reserve_flow_for_add_link(&mut self, why: AddLinkTrigger) -> bool {
         let is_held = !self.link_work.has_deletes() && self.hold().is_ok();
         if !is_held {
             self.queue_link_work(LinkWork::AddLink(why));
@@ -187,7 +187,7 @@ impl Llc {
                     }
                     self.queue_link_work(*work);
                 }
-                Action::ActivateLink { idx, .. } => self.watches.start(*idx, now),
+                Action::ActivateLink { idx, .. } => self.testlinks.start(*idx, now),
                 Action::Finished(how) => self.on_finished(*how, now),
                 _ => {}
             }

@@ -38,7 +38,7 @@ use crate::wire::{
 
 /// A buffer of ours that the peer may write to.
 #[derive(Clone, Copy, Debug)]
-pub struct Announcement<'a> {
+pub struct ConfirmRkeyParams<'a> {
     /// Its RToken on the link that carries the message.
     pub here: Rtoken,
     /// Its RTokens on the other active links.
@@ -84,7 +84,7 @@ enum What {
 impl RkeyFlow {
     pub(super) fn confirm(
         idx: LinkIdx,
-        buffer: Announcement<'_>,
+        buffer: ConfirmRkeyParams<'_>,
         now: Instant,
     ) -> (Self, Body<'_>) {
         let request = ConfirmRkey {

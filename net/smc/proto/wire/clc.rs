@@ -58,12 +58,12 @@ pub use proposal::{
     IsmEntry,
     Proposal,
     ProposedModes,
-    SmcdArea,
+    SmcTypes,
+    SmcdV2Ext,
     SmcdV2Offer,
-    Technologies,
     V1Offer,
     V2Offer,
-    V2Technologies, //
+    V2SmcTypes, //
 };
 pub use vendor::Vendor;
 

@@ -26,7 +26,7 @@ use crate::id::{
 };
 use crate::lgr::Role;
 
-use super::clc::SmcdArea;
+use super::clc::SmcdV2Ext;
 
 /// OUI of the vendor's options: a locally administered company id, "RSM".
 pub const OUI: [u8; 3] = [0x52, 0x53, 0x4d];
@@ -40,7 +40,7 @@ pub struct Nonce(pub [u8; 4]);
 
 impl Nonce {
     /// Returns the offer in a PROPOSAL, if there is one.
-    pub fn offered(area: &SmcdArea) -> Option<Self> {
+    pub fn offered(area: &SmcdV2Ext) -> Option<Self> {
         match area.vendor_options {
             [IWARP, a, b, c, d] if area.vendor_oui == OUI => Some(Self([a, b, c, d])),
             _ => None,
@@ -48,12 +48,12 @@ impl Nonce {
     }
 
     /// Returns the offer as the vendor's part of a PROPOSAL.
-    pub fn offer(self) -> SmcdArea {
+    pub fn offer(self) -> SmcdV2Ext {
         let Self([a, b, c, d]) = self;
-        SmcdArea {
+        SmcdV2Ext {
             vendor_oui: OUI,
             vendor_options: [IWARP, a, b, c, d],
-            ..SmcdArea::default()
+            ..SmcdV2Ext::default()
         }
     }
 }
@@ -238,8 +238,8 @@ mod tests {
         let nonce = Nonce([1, 2, 3, 4]);
         assert_eq!(nonce.offer().vendor_options, [0x81, 1, 2, 3, 4]);
         assert_eq!(Nonce::offered(&nonce.offer()), Some(nonce));
-        assert_eq!(Nonce::offered(&SmcdArea::default()), None);
-        let other_vendor = SmcdArea {
+        assert_eq!(Nonce::offered(&SmcdV2Ext::default()), None);
+        let other_vendor = SmcdV2Ext {
             vendor_oui: [0, 0, 1],
             ..nonce.offer()
         };

@@ -73,7 +73,7 @@ pub struct QpConfig {
     pub recv_len: u32,
     /// Further bytes, in memory shared by all receives: only one long message may be outstanding at a time. 0 for none;
     /// else the device must support two SGEs per receive.
-    pub spill_len: u32,
+    pub shared_v2_len: u32,
 }
 
 impl QpConfig {
@@ -101,7 +101,7 @@ impl QpConfig {
 
     pub(super) fn check(&self, device: &Device) -> Result {
         let limits = device.limits();
-        let ranges = if self.spill_len > 0 { 2 } else { 1 };
+        let ranges = if self.shared_v2_len > 0 { 2 } else { 1 };
         let fits = self.send_work_requests() <= limits.max_qp_wr
             && self.recv_work_requests() <= limits.max_qp_wr
             && limits.max_send_sge >= 2
@@ -266,7 +266,7 @@ fn create(
             max_send_wr: config.send_work_requests(),
             max_recv_wr: config.recv_work_requests(),
             max_send_sge: 2,
-            max_recv_sge: if config.spill_len > 0 { 2 } else { 1 },
+            max_recv_sge: if config.shared_v2_len > 0 { 2 } else { 1 },
             max_inline_data: inline_len,
             ..Default::default()
         },

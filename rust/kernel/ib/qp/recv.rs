@@ -51,7 +51,7 @@ pub(super) struct RecvQueue<H: Handler> {
     len: usize,
     stride: usize,
     spill: Option<Arc<Mapping>>,
-    spill_len: usize,
+    shared_v2_len: usize,
 }
 
 /// # Invariants
@@ -72,7 +72,7 @@ impl<H: Handler> RecvQueue<H> {
         let count = usize::from(config.recv_slots);
         let len = usize::try_from(config.recv_len)?;
         let stride = len.next_multiple_of(ALIGN);
-        let spill_len = usize::try_from(config.spill_len)?;
+        let shared_v2_len = usize::try_from(config.shared_v2_len)?;
         let mut entries = KVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
             let entry = RecvEntry {
@@ -94,11 +94,11 @@ impl<H: Handler> RecvQueue<H> {
             map: map(size)?,
             len,
             stride,
-            spill: match spill_len {
+            spill: match shared_v2_len {
                 0 => None,
-                spill_len => Some(map(spill_len)?),
+                shared_v2_len => Some(map(shared_v2_len)?),
             },
-            spill_len,
+            shared_v2_len,
         })
     }
 
@@ -182,8 +182,8 @@ impl<H: Handler> RecvEntry<H> {
         match &queue.spill {
             None => Ok(([own, Default::default()], 1)),
             Some(spill) => {
-                spill.sync_for_device(0, queue.spill_len)?;
-                Ok(([own, spill.sge(0, queue.spill_len, lkey)?], 2))
+                spill.sync_for_device(0, queue.shared_v2_len)?;
+                Ok(([own, spill.sge(0, queue.shared_v2_len, lkey)?], 2))
             }
         }
     }
@@ -191,10 +191,10 @@ impl<H: Handler> RecvEntry<H> {
     /// Returns the message of a receive that succeeded.
     fn message<'a>(&self, queue: &'a RecvQueue<H>, wc: Wc) -> Result<RecvMessage<'a>> {
         let offset = self.index * queue.stride;
-        let len = usize::try_from(wc.byte_len)?.min(queue.len + queue.spill_len);
+        let len = usize::try_from(wc.byte_len)?.min(queue.len + queue.shared_v2_len);
         queue.map.sync_for_cpu(offset, queue.len)?;
         if let Some(spill) = &queue.spill {
-            spill.sync_for_cpu(0, queue.spill_len)?;
+            spill.sync_for_cpu(0, queue.shared_v2_len)?;
         }
         Ok(RecvMessage {
             map: &queue.map,

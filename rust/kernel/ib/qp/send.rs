@@ -56,7 +56,7 @@ pub struct Write<'a> {
 }
 
 /// A send that could not be posted.
-pub struct Rejected<S> {
+pub struct PostError<S> {
     /// The error.
     pub error: Error,
     /// The driver rejected it, so the cause is the queue pair rather than the send.
@@ -65,9 +65,9 @@ pub struct Rejected<S> {
     pub what: S,
 }
 
-impl<S> From<Rejected<S>> for Error {
-    fn from(rejected: Rejected<S>) -> Self {
-        rejected.error
+impl<S> From<PostError<S>> for Error {
+    fn from(error: PostError<S>) -> Self {
+        error.error
     }
 }
 
@@ -272,7 +272,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         owner: &Arc<H>,
         what: H::Sent,
         writes: &[Write<'_>],
-    ) -> Result<(), Rejected<H::Sent>> {
+    ) -> Result<(), PostError<H::Sent>> {
         // On errors up to here the slot is dropped and is free again.
         let mut sges = [[bindings::ib_sge::default(); MAX_PARTS]; MAX_WRITES];
         let mut rdma: [bindings::ib_rdma_wr; MAX_WRITES] = Default::default();
@@ -282,7 +282,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         let (mut sge, inline) = match filled {
             Ok(message) => message,
             Err(error) => {
-                return Err(Rejected {
+                return Err(PostError {
                     error,
                     by_driver: false,
                     what,
@@ -415,7 +415,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
     /// # Safety
     ///
     /// The chain and its ranges must be valid, and `keep` must have been called.
-    unsafe fn submit(&self, first: *const bindings::ib_send_wr) -> Result<(), Rejected<H::Sent>> {
+    unsafe fn submit(&self, first: *const bindings::ib_send_wr) -> Result<(), PostError<H::Sent>> {
         let mut bad = ptr::null();
         // SAFETY: The queue pair is valid by its type invariant, the chain by our caller's promise.
         let ret = unsafe { bindings::ib_post_send(self.queue.core().as_ptr(), first, &mut bad) };
@@ -433,7 +433,7 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         // Otherwise a write is outstanding and may yet complete with an error: the entry and the memory it reads are
         // kept until the queue pair is destroyed.
         match kept {
-            Some((_, what)) => Err(Rejected {
+            Some((_, what)) => Err(PostError {
                 error,
                 by_driver: true,
                 what,

@@ -55,9 +55,13 @@ impl Words {
     }
 }
 
-/// The words between backticks in the last cell of each row.
+/// The words between backticks in the last cell of each row of the first table.
 fn table(text: &str) -> HashSet<String> {
-    let rows = text.lines().filter_map(|line| line.strip_prefix('|'));
+    let is_row = |line: &&str| line.starts_with('|');
+    let rows = text
+        .lines()
+        .skip_while(|line| !is_row(line))
+        .take_while(is_row);
     let cells = rows.filter_map(|row| row.strip_suffix('|')?.rsplit('|').next());
     let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
     words.map(str::to_owned).collect()
@@ -69,7 +73,9 @@ mod tests {
 
     #[test]
     fn a_retired_word_is_found_where_it_is_one() {
-        let retired = table("| here | old |\n| --- | --- |\n| `New` | `Old`, `older` |\n");
+        let retired = table(
+            "x\n| here | old |\n| --- | --- |\n| `New` | `Old`, `older` |\n\n| `A` | `B` |\n",
+        );
         assert_eq!(retired.len(), 2);
         let words = Words {
             retired,

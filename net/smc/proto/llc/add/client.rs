@@ -73,7 +73,7 @@ impl Offer {
         };
         arrival.rtokens.delete_link(idx);
         if let Some(v2) = v2 {
-            offer.place().learn(arrival.rtokens, &v2.rkeys);
+            offer.place().save_rkeys(arrival.rtokens, &v2.rkeys);
         }
         Some(offer)
     }

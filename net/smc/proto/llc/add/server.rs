@@ -118,7 +118,7 @@ impl AddLinkServer {
                 }
                 arrival.rtokens.delete_link(self.place.idx);
                 if let Some(v2) = v2 {
-                    self.place.learn(arrival.rtokens, &v2.rkeys);
+                    self.place.save_rkeys(arrival.rtokens, &v2.rkeys);
                 }
                 self.state = ServerState::Connecting;
                 Action::LinkWork(LinkWork::ConnectLink(self.place.idx, *link)).into()

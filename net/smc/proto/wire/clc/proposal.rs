@@ -61,14 +61,14 @@ pub enum ProposedModes<'a> {
         /// The offer.
         v1: V1Offer<'a>,
         /// The area before the prefixes; `None` if it is missing or of another length.
-        area: Option<SmcdArea>,
+        area: Option<SmcdV2Ext>,
     },
     /// The form of version 2, also used by a client that offers version 1 only.
     V2 {
         /// What is offered in version 1.
         v1: Option<V1Offer<'a>>,
         /// The area with the vendor's options and, for SMC-D, the device.
-        area: SmcdArea,
+        area: SmcdV2Ext,
         /// What is offered in version 2.
         v2: Option<V2Offer<'a>>,
     },
@@ -76,7 +76,7 @@ pub enum ProposedModes<'a> {
 
 /// The technologies offered. Without any there is no offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Technologies {
+pub enum SmcTypes {
     /// SMC-R only.
     SmcR,
     /// SMC-D only.
@@ -89,7 +89,7 @@ pub enum Technologies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V1Offer<'a> {
     /// The technologies.
-    pub technologies: Technologies,
+    pub technologies: SmcTypes,
     /// The subnets of the client's interface, for comparison with the server's.
     pub prefix: IpPrefix<'a>,
 }
@@ -123,7 +123,7 @@ pub struct Ipv6Prefix {
 
 /// The 40 bytes before the prefixes, «for future growth» in the RFC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SmcdArea {
+pub struct SmcdV2Ext {
     /// The SMC-D device offered; zero if none is.
     ///
     /// In a proposal without a version 1 offer the low byte of the GID must be at most 8: the C module interprets that
@@ -139,7 +139,7 @@ pub struct SmcdArea {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V2Offer<'a> {
     /// Whether SMC-R is offered, and SMC-D with its devices.
-    pub technologies: V2Technologies<'a>,
+    pub technologies: V2SmcTypes<'a>,
     /// The latest release of version 2 that the client supports.
     pub release: Release,
     /// RoCE v2 GID of the client's port; [`Gid::NONE`] if SMC-R is not offered.
@@ -156,7 +156,7 @@ pub struct V2Offer<'a> {
 
 /// The technologies offered in version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum V2Technologies<'a> {
+pub enum V2SmcTypes<'a> {
     /// SMC-R only.
     SmcR,
     /// SMC-D only.
@@ -218,7 +218,7 @@ impl<'a> Proposal<'a> {
     }
 
     /// Returns the SMC-D area, which also carries the vendor's options.
-    pub const fn area(&self) -> Option<&SmcdArea> {
+    pub const fn area(&self) -> Option<&SmcdV2Ext> {
         match &self.modes {
             ProposedModes::V1 { area, .. } => area.as_ref(),
             ProposedModes::V2 { area, .. } => Some(area),
@@ -233,7 +233,7 @@ impl V2Offer<'_> {
     }
 }
 
-impl Technologies {
+impl SmcTypes {
     /// Returns true if SMC-R is among them.
     pub const fn has_smcr(self) -> bool {
         matches!(self, Self::SmcR | Self::Both)
@@ -264,13 +264,13 @@ impl Technologies {
     }
 }
 
-impl<'a> V2Technologies<'a> {
+impl<'a> V2SmcTypes<'a> {
     /// Returns the technologies.
-    pub const fn technologies(&self) -> Technologies {
+    pub const fn technologies(&self) -> SmcTypes {
         match self {
-            Self::SmcR => Technologies::SmcR,
-            Self::SmcD(_) => Technologies::SmcD,
-            Self::Both(_) => Technologies::Both,
+            Self::SmcR => SmcTypes::SmcR,
+            Self::SmcD(_) => SmcTypes::SmcD,
+            Self::Both(_) => SmcTypes::Both,
         }
     }
 

@@ -22,19 +22,19 @@ use super::{
     IpPrefix,
     Proposal,
     ProposedModes,
-    SmcdArea,
-    Technologies,
+    SmcTypes,
+    SmcdV2Ext,
     V1Offer,
     V2Offer, //
 };
 
 pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b [u8], NoSpace> {
-    let types = Technologies::bits(this.v1().map(|v1| v1.technologies));
+    let types = SmcTypes::bits(this.v1().map(|v1| v1.technologies));
     let types = match &this.modes {
         // Reserved in the version 1 form.
         ProposedModes::V1 { .. } => types,
         ProposedModes::V2 { v2, .. } => {
-            Technologies::bits(v2.map(|v2| v2.technologies.technologies())) << 2 | types
+            SmcTypes::bits(v2.map(|v2| v2.technologies.technologies())) << 2 | types
         }
     };
     let prefix_len = this.v1().map_or(0, |v1| ip_prefix_len(&v1.prefix));
@@ -73,7 +73,7 @@ pub(super) fn proposal<'b>(this: &Proposal<'_>, buf: &'b mut [u8]) -> Result<&'b
     writer.finish()
 }
 
-fn smcd_area(writer: &mut Writer<'_>, area: &SmcdArea, v2_offset: usize) -> Result<(), NoSpace> {
+fn smcd_area(writer: &mut Writer<'_>, area: &SmcdV2Ext, v2_offset: usize) -> Result<(), NoSpace> {
     writer.put(&raw::Area {
         ism: area.ism,
         v2_offset: be16(v2_offset),

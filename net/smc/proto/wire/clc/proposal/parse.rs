@@ -19,12 +19,12 @@ use super::{
     IpPrefix,
     Proposal,
     ProposedModes,
-    SmcdArea,
+    SmcTypes,
+    SmcdV2Ext,
     SmcdV2Offer,
-    Technologies,
     V1Offer,
     V2Offer,
-    V2Technologies, //
+    V2SmcTypes, //
 };
 
 pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
@@ -34,11 +34,11 @@ pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
     if prefix_offset > raw::AREA_LEN {
         return Err(Malformed::Offset);
     }
-    let types_v1 = Technologies::from_bits(header.type_v1());
+    let types_v1 = SmcTypes::from_bits(header.type_v1());
     let modes = match header.version() {
         Version::V1 => version_1(&mut reader, types_v1, prefix_offset)?,
         Version::V2 => {
-            let types_v2 = Technologies::from_bits(header.type_v2());
+            let types_v2 = SmcTypes::from_bits(header.type_v2());
             version_2(&mut reader, types_v1, types_v2, prefix_offset)?
         }
     };
@@ -53,7 +53,7 @@ pub(super) fn proposal(bytes: &[u8]) -> Result<Proposal<'_>, Malformed> {
 
 fn version_1<'a>(
     reader: &mut Reader<'a>,
-    types_v1: Option<Technologies>,
+    types_v1: Option<SmcTypes>,
     prefix_offset: usize,
 ) -> Result<ProposedModes<'a>, Malformed> {
     let technologies = types_v1.ok_or(Malformed::Technology)?;
@@ -72,8 +72,8 @@ fn version_1<'a>(
 
 fn version_2<'a>(
     reader: &mut Reader<'a>,
-    types_v1: Option<Technologies>,
-    types_v2: Option<Technologies>,
+    types_v1: Option<SmcTypes>,
+    types_v2: Option<SmcTypes>,
     prefix_offset: usize,
 ) -> Result<ProposedModes<'a>, Malformed> {
     let area: &raw::Area = reader.take()?;
@@ -104,8 +104,8 @@ fn version_2<'a>(
     })
 }
 
-fn smcd_area(raw: &raw::Area) -> SmcdArea {
-    SmcdArea {
+fn smcd_area(raw: &raw::Area) -> SmcdV2Ext {
+    SmcdV2Ext {
         ism: raw.ism,
         vendor_oui: raw.vendor_oui,
         vendor_options: raw.vendor_options,
@@ -123,18 +123,15 @@ fn ip_prefix<'a>(reader: &mut Reader<'a>) -> Result<IpPrefix<'a>, Malformed> {
     Ok(IpPrefix::V6(reader.list(usize::from(head.v6_count))?))
 }
 
-fn v2_offer<'a>(
-    reader: &mut Reader<'a>,
-    technologies: Technologies,
-) -> Result<V2Offer<'a>, Malformed> {
+fn v2_offer<'a>(reader: &mut Reader<'a>, technologies: SmcTypes) -> Result<V2Offer<'a>, Malformed> {
     let head: &raw::V2 = reader.take()?;
     let behind_head = reader.remaining();
     let eids = reader.list(usize::from(head.eid_count))?;
     let eids_len = behind_head.saturating_sub(reader.remaining());
     let technologies = match technologies {
-        Technologies::SmcR => V2Technologies::SmcR,
-        Technologies::SmcD => V2Technologies::SmcD(smcd_v2_offer(reader, head, eids_len)?),
-        Technologies::Both => V2Technologies::Both(smcd_v2_offer(reader, head, eids_len)?),
+        SmcTypes::SmcR => V2SmcTypes::SmcR,
+        SmcTypes::SmcD => V2SmcTypes::SmcD(smcd_v2_offer(reader, head, eids_len)?),
+        SmcTypes::Both => V2SmcTypes::Both(smcd_v2_offer(reader, head, eids_len)?),
     };
     Ok(V2Offer {
         technologies,

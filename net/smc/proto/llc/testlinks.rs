@@ -2,9 +2,9 @@
 
 //! The TEST_LINKs of all links of a group: on silence, and for connections that are about to use a link.
 
-use super::keepalive::{
-    Due,
-    KeepAlive, //
+use super::testlink::{
+    TestLinkTimer,
+    TimerAction, //
 };
 use crate::lgr::{
     LinkIdx,
@@ -19,16 +19,16 @@ use crate::time::{
 /// Within this time one test of a link serves all connections.
 const ONE_DOES: Duration = Duration::from_secs(1);
 
-/// Watches the active links.
+/// Tests the active links.
 #[derive(Debug)]
-pub(super) struct Watches {
+pub(super) struct TestLinkTimers {
     interval: Duration,
-    links: LinkMap<Option<KeepAlive>>,
+    links: LinkMap<Option<TestLinkTimer>>,
     /// When each link was last tested for a connection about to join.
     probed: LinkMap<Instant>,
 }
 
-impl Watches {
+impl TestLinkTimers {
     /// No link is active.
     pub(super) const fn new(interval: Duration) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Watches {
 
     /// Link `idx` became active.
     pub(super) fn start(&mut self, idx: LinkIdx, now: Instant) {
-        self.links[idx] = Some(KeepAlive::new(self.interval, now));
+        self.links[idx] = Some(TestLinkTimer::new(self.interval, now));
     }
 
     /// Returns whether the link was watched.
@@ -48,18 +48,18 @@ impl Watches {
         self.links[idx].take().is_some()
     }
 
-    pub(super) fn get(&mut self, idx: LinkIdx) -> Option<&mut KeepAlive> {
+    pub(super) fn get(&mut self, idx: LinkIdx) -> Option<&mut TestLinkTimer> {
         self.links[idx].as_mut()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let links = self.links.iter().flatten();
-        links.filter_map(KeepAlive::deadline).min()
+        links.filter_map(TestLinkTimer::deadline).min()
     }
 
-    pub(super) fn on_timeout(&mut self, idx: LinkIdx, now: Instant) -> Due {
+    pub(super) fn on_timeout(&mut self, idx: LinkIdx, now: Instant) -> TimerAction {
         self.get(idx)
-            .map_or(Due::Nothing, |link| link.on_timeout(now))
+            .map_or(TimerAction::Nothing, |link| link.on_timeout(now))
     }
 
     /// Returns whether a link that counts as silent since `silent_since` is to be tested for a connection that is about
