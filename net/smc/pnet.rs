@@ -82,7 +82,7 @@ impl PnetTable {
             last_serial: 0,
         };
         pin_init!(Self {
-            lines <- new_mutex!(NONE, "smc::pnet::PnetTable"),
+            lines <- new_mutex!(NONE, "smc::PnetTable::lines"),
         })
     }
 

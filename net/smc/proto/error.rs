@@ -5,7 +5,8 @@
 //! [`Malformed`]: the bytes are no message. [`PeerMisbehaved`]: a message, but not one that the
 //! protocol allows now. [`PeerIncompatible`]: nothing is wrong, but there is no common ground.
 //! The reason in a connection layer control (CLC) DECLINE is a function of the error, in one match
-//! per kind here; the errno that the application sees is a function of it in `net/smc/error.rs`.
+//! per kind here; the errno that the application sees is a function of it in
+//! [`Failure::actions`](crate::handshake::Failure::actions).
 
 use crate::reason::Reason;
 

@@ -52,7 +52,7 @@ own_record! { Sockets: PerNetKey<Sockets> }
 impl PerNet for Sockets {
     fn new(_net: &mut NewNetNs) -> Result<KBox<Self>> {
         let tree = pin_init!(Tree {
-            by_serial <- new_spinlock!(RBTree::new(), "smc::sock::Sockets"),
+            by_serial <- new_spinlock!(RBTree::new(), "smc::Sockets::by_serial"),
         });
         Ok(KBox::new(
             Self(KBox::pin_init(tree, GFP_KERNEL)?),

@@ -5,6 +5,7 @@ mod circles;
 mod claims;
 mod files;
 mod impls;
+mod locks;
 mod ranks;
 mod rmb;
 mod rust;
@@ -76,6 +77,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
     let mut claims = claims::Claims::new()?;
+    let mut locks = locks::Locks::new()?;
     let mut types = types::Types::new()?;
     let mut findings = Vec::new();
     let paths = files::list(&dirs.repo)?;
@@ -85,6 +87,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         };
         files::check(path, &text, &mut findings);
         claims.add(path, &text);
+        locks.add(path, &text);
         words.check(path, &text, &mut findings);
         rmb.check(path, &text, &mut findings);
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
@@ -100,5 +103,6 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     claims.check(&mut findings);
     impls.check(&mut findings);
     types.check(&mut findings);
+    locks.check(&mut findings);
     Ok((paths.len(), findings))
 }

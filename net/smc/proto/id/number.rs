@@ -32,8 +32,7 @@ open_integer! {
 
 /// Number of a link in its link group, given by the server.
 ///
-/// Zero is no link: unused slots of the C module have it, so a peer that names it means none
-/// (`protocol.md` hardening list: treat as unknown).
+/// Zero is no link: the C module has it where its table has none, so a peer that names it means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNum(pub u8);
 
