@@ -44,6 +44,7 @@ use kernel_ext::{
         Published, //
     },
     ib::Device,
+    net::NetNsId,
     time,
     workqueue::OwnedWorkqueue, //
 };
@@ -299,8 +300,8 @@ fn terminate(group: &Arc<LinkGroup>) {
     }
 }
 
-/// Reserves a place in the oldest group that a new connection of the namespace at address `net` may use.
-pub(crate) fn find(wanted: &LgrKey, net: usize) -> Option<ConnReservation> {
+/// Reserves a place in the oldest group that a new connection of the namespace `net` may use.
+pub(crate) fn find(wanted: &LgrKey, net: NetNsId) -> Option<ConnReservation> {
     let groups = GROUPS.get()?;
     let list = groups.list.lock();
     let mut matching = list.iter().filter(|group| group.matches(wanted, net));
@@ -324,7 +325,7 @@ pub(crate) fn link_as_client(ends: &TcpEnds, gid: Gid) -> Option<(Arc<LinkGroup>
 }
 
 /// Returns true if a handshake names a group that the connection may not use: see [`LinkGroup::is_of_others`].
-pub(crate) fn is_of_others(wanted: &LgrKey, net: usize) -> bool {
+pub(crate) fn is_of_others(wanted: &LgrKey, net: NetNsId) -> bool {
     let mut is_any = false;
     for_each(|group| is_any |= group.is_of_others(wanted, net));
     is_any

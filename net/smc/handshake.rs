@@ -189,7 +189,7 @@ impl Session<'_> {
             net_cookie: self.sk.netns_cookie(),
             times: LgrTimeouts::of(self.sk, new.role),
             depth: namespace::depth(self.sk),
-            net: self.tcp.netns_address(),
+            net: self.tcp.netns_id(),
         })
     }
 

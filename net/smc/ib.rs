@@ -252,7 +252,7 @@ impl IbDevice {
     pub(crate) fn pnetid(&self, port: u32) -> Option<PnetId> {
         let first = NetNs::initial();
         let namespace = namespace::within(first);
-        let is_there = self.device.accessible_in(first.address());
+        let is_there = self.device.accessible_in(first.id());
         is_there.then(|| namespace.pnet.of_port(&self.device, port))?
     }
 }

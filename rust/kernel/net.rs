@@ -47,6 +47,7 @@ pub use inet::InetRegistration;
 pub use msg::*;
 pub use pernet::{
     NetNs,
+    NetNsId,
     NetNsRef,
     NewNetNs,
     PerNet,

@@ -16,6 +16,7 @@ use crate::{
     bindings,
     net::{
         NetNs,
+        NetNsId,
         TcpSocket, //
     }, //
 };
@@ -108,10 +109,10 @@ impl TcpSocket {
         unsafe { NetNs::from_ptr(bindings::sock_net(self.sk_ptr())) }
     }
 
-    /// The address of the network namespace, for comparisons only.
-    pub fn netns_address(&self) -> usize {
+    /// The identity of the network namespace.
+    pub fn netns_id(&self) -> NetNsId {
         // SAFETY: The socket is alive and has a namespace.
-        (unsafe { bindings::sock_net(self.sk_ptr()) }) as usize
+        NetNsId::of(unsafe { bindings::sock_net(self.sk_ptr()) })
     }
 
     /// Looks up the path from `source` to `destination`, in the connection's namespace. May sleep.

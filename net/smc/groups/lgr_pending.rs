@@ -15,7 +15,10 @@ use kernel::{
     },
     time::Jiffies, //
 };
-use kernel_ext::time;
+use kernel_ext::{
+    net::NetNsId,
+    time, //
+};
 use smc_proto::{
     id::{
         Gid,
@@ -105,12 +108,12 @@ pub(crate) enum WaitResult<'a> {
 }
 
 impl LgrPendingRef {
-    /// Waits for the turn to create a group for a connection of the namespace at address `net`, or for a place in a
+    /// Waits for the turn to create a group for a connection of the namespace `net`, or for a place in a
     /// group that another handshake creates, until `end`. `None` on timeout, as handshakes of the same peer took too
     /// long, or if `is_cancelled` returns true. May sleep.
     pub(crate) fn enter(
         &self,
-        (wanted, net): (&LgrKey, usize),
+        (wanted, net): (&LgrKey, NetNsId),
         end: Instant,
         is_cancelled: impl Fn() -> bool,
     ) -> Option<WaitResult<'_>> {

@@ -202,7 +202,7 @@ fn reuse(
     let accepted_at = now();
     let ends = session.tcp_ends()?;
     let wanted = vlans.map(|vlan| Some(accepted.wanted(vlan?, ends)));
-    let (reservation, wanted) = join::find_named(&wanted, session.tcp.netns_address())?;
+    let (reservation, wanted) = join::find_named(&wanted, session.tcp.netns_id())?;
     let named = reservation.group().named_link(&wanted);
     let at = named.ok_or(Reason::NoServerLink)?;
     let conn = session.create_conn(reservation, at.clone())?;

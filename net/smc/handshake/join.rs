@@ -8,7 +8,10 @@ use kernel::{
     time::Jiffies, //
 };
 use kernel_ext::{
-    net::TcpSocket,
+    net::{
+        NetNsId,
+        TcpSocket, //
+    },
     ratelimit,
     time, //
 };
@@ -74,7 +77,7 @@ const TICK: Jiffies = time::HZ / 50 + 1;
 /// which the server terminates its group.
 pub(super) fn find_named(
     wanted: &[Option<LgrKey>],
-    net: usize,
+    net: NetNsId,
 ) -> Result<(ConnReservation, LgrKey), Reason> {
     let mut all = wanted.iter().flatten();
     let found = all.find_map(|wanted| Some((groups::find(wanted, net)?, *wanted)));
@@ -190,7 +193,7 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
 
 impl LinkGroup {
     /// Whether `wanted` names the group, but for a TCP connection that may not use it. Does not sleep.
-    pub(crate) fn is_of_others(&self, wanted: &LgrKey, net: usize) -> bool {
+    pub(crate) fn is_of_others(&self, wanted: &LgrKey, net: NetNsId) -> bool {
         let ends = self.params.ends;
         wanted.ends != ends && self.matches(&LgrKey { ends, ..*wanted }, net)
     }

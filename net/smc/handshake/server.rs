@@ -74,7 +74,7 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     // One handshake at a time creates a link group with this peer. Other handshakes with it wait.
     let wanted = chosen.wanted(port.vlan, session.tcp_ends()?);
     let mut path = ConnPath::new(session, Role::Server, port, chosen.peer_gid());
-    if let Some(reservation) = groups::find(&wanted, session.tcp.netns_address()) {
+    if let Some(reservation) = groups::find(&wanted, session.tcp.netns_id()) {
         return reuse(session, chosen, reservation);
     }
     path.check()?;
@@ -144,7 +144,7 @@ fn wait_turn<'g>(
 ) -> Result<WaitResult<'g>, Failure> {
     let clc = &session.clc;
     let has_left = || clc.tcp_activity() == TcpActivity::Eof;
-    let wanted = (wanted, session.tcp.netns_address());
+    let wanted = (wanted, session.tcp.netns_id());
     let entry = clc.wake_on_tcp(|| pending.enter(wanted, end, has_left));
     if has_left() {
         return Err(Fatal::Reset.into());

@@ -17,7 +17,10 @@ use kernel_ext::{
         Device,
         NodeType, //
     },
-    net::TcpSocket, //
+    net::{
+        NetNsId,
+        TcpSocket, //
+    }, //
 };
 use smc_proto::{
     cause::Cause,
@@ -66,7 +69,7 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
     let name = Gid::of_iwarp(own).ok_or(Cause::NoAddress)?;
     let wanted = pnetid_of(tcp, &route);
     let in_reach = |adapter: &&Arc<IbDevice>| {
-        adapter.transport() == Transport::Iwarp && adapter.device.accessible_in(tcp.netns_address())
+        adapter.transport() == Transport::Iwarp && adapter.device.accessible_in(tcp.netns_id())
     };
     let mut missing = Cause::NoDevice;
     for adapter in list.iter().filter(in_reach) {
@@ -104,7 +107,12 @@ fn name_of(address: [u8; 4]) -> Option<Gid> {
 }
 
 /// Returns the port with the local address from which the peer is reached. May sleep.
-pub(super) fn toward(device: &Device, port: &PortInfo, net: usize, peer: Gid) -> Option<PortInfo> {
+pub(super) fn toward(
+    device: &Device,
+    port: &PortInfo,
+    net: NetNsId,
+    peer: Gid,
+) -> Option<PortInfo> {
     let source = device.port_source(port.port, net, Some(v4(peer)?))?;
     Some(PortInfo {
         gid: name_of(source)?,

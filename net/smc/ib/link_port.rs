@@ -3,7 +3,10 @@
 //! Ports for another link of a group, for either transport.
 
 use kernel::sync::Arc;
-use kernel_ext::ib::Device;
+use kernel_ext::{
+    ib::Device,
+    net::NetNsId, //
+};
 use smc_proto::{
     id::Gid,
     link::Transport, //
@@ -46,7 +49,7 @@ pub(crate) fn find_port(
 pub(crate) fn toward(
     device: &Device,
     from: &PortInfo,
-    net: usize,
+    net: NetNsId,
     peer: Gid,
     is_direct: bool,
 ) -> Option<PortInfo> {

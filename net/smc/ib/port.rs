@@ -17,7 +17,10 @@ use kernel_ext::{
         GidEntry,
         GidKind, //
     },
-    net::TcpSocket,
+    net::{
+        NetNsId,
+        TcpSocket, //
+    },
     route::RouteDevice, //
 };
 use smc_proto::{
@@ -146,11 +149,11 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
             true => Cause::NoDevice,
             false => Cause::OtherNamespace,
         };
-        let in_reach = |adapter: &&Arc<IbDevice>| adapter.device.accessible_in(tcp.netns_address());
+        let in_reach = |adapter: &&Arc<IbDevice>| adapter.device.accessible_in(tcp.netns_id());
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
                 let found = match adapter.transport() == Transport::Roce && is_near(adapter, port) {
-                    true => adapter.find_roce_v2(port, &route, own, tcp.netns_address()),
+                    true => adapter.find_roce_v2(port, &route, own, tcp.netns_id()),
                     false => Err(elsewhere),
                 };
                 match found.and_then(|found| found.with_route_to(tcp, peer)) {
@@ -178,8 +181,8 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
 
 /// Requirements for the port of another link of a group.
 pub(crate) struct PortQuery {
-    /// Address of the group's namespace, in which the port must be.
-    pub(crate) net: usize,
+    /// The group's namespace, in which the port must be.
+    pub(crate) net: NetNsId,
     /// The link's transport.
     pub(crate) transport: Transport,
     /// The peer's port, which must be reached
@@ -217,7 +220,7 @@ pub(super) fn toward_roce(
 }
 
 impl IbDevice {
-    /// Returns a port, if it is active, with a GID for a TCP connection of the namespace at address `net`: one in the
+    /// Returns a port, if it is active, with a GID for a TCP connection of the namespace `net`: one in the
     /// subnet of the connection's local address if that is an IPv4 address; else of the device of its route if that has
     /// one. The GID's network device must be in that namespace: one that shares the RDMA device must not use the
     /// addresses of others.
@@ -226,7 +229,7 @@ impl IbDevice {
         port: u32,
         route: &RouteDevice,
         own: IpAddr,
-        net: usize,
+        net: NetNsId,
     ) -> Result<PortGid, Cause> {
         let attr = self.device.query_port(port);
         if !attr.is_ok_and(|attr| attr.active) {

@@ -12,7 +12,10 @@ use kernel::sync::{
     Arc, //
 };
 use kernel_ext::{
-    net::memory,
+    net::{
+        memory,
+        NetNsId, //
+    },
     time, //
 };
 use smc_proto::{
@@ -54,9 +57,9 @@ const KEPT_WHILE_SHORT: Duration = Duration::from_secs(1);
 const QUARANTINED: Duration = Duration::from_secs(1);
 
 impl LinkGroup {
-    /// Returns whether a new connection of the namespace at address `net` may use the group; see
+    /// Returns whether a new connection of the namespace `net` may use the group; see
     /// [`LgrView::matches`].
-    pub(crate) fn matches(&self, wanted: &LgrKey, net: usize) -> bool {
+    pub(crate) fn matches(&self, wanted: &LgrKey, net: NetNsId) -> bool {
         // Cheap comparisons come first: there may be many groups.
         let params = &self.params;
         let is_it = params.role == wanted.role()

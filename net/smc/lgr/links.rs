@@ -10,6 +10,7 @@ use kernel::{
         SpinLock, //
     }, //
 };
+use kernel_ext::net::NetNsId;
 use smc_proto::{
     conn::Cdc,
     id::{
@@ -151,8 +152,8 @@ impl LinkGroup {
         })
     }
 
-    /// Returns the links' ends as seen by a connection of the namespace at address `net`. Does not sleep.
-    pub(super) fn ends(&self, net: usize) -> LinkEnds {
+    /// Returns the links' ends as seen by a connection of the namespace `net`. Does not sleep.
+    pub(super) fn ends(&self, net: NetNsId) -> LinkEnds {
         self.links().map(|link| {
             let link = link?;
             let device = link.device();

@@ -2,7 +2,10 @@
 
 //! Parameters of a link group, fixed at first contact.
 
-use kernel_ext::net::Sk;
+use kernel_ext::net::{
+    NetNsId,
+    Sk, //
+};
 use smc_proto::{
     id::{
         Eid,
@@ -49,8 +52,8 @@ pub(crate) struct LgrParams {
     pub(crate) times: LgrTimeouts,
     /// Depth of the links' queues.
     pub(crate) depth: QueueDepth,
-    /// Address of the network namespace of the first connection, for comparison only.
-    pub(crate) net: usize,
+    /// The network namespace of the first connection.
+    pub(crate) net: NetNsId,
 }
 
 impl LgrParams {

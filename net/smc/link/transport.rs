@@ -19,7 +19,10 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Device,
-    net::NetNs, //
+    net::{
+        NetNs,
+        NetNsId, //
+    }, //
 };
 use smc_proto::{
     id::Gid,
@@ -127,12 +130,12 @@ pub(super) trait TransportSetup {
     fn connect_as_server(&self, link: &Arc<Link>, _setup: &Setup<'_>) -> Result<(), SetupError> {
         Ok(link.ready_to_send()?)
     }
-    /// As the client, before the answer to ADD_LINK: listens for the server, in the namespace at address `net`.
-    fn listen_added(&self, _link: &Link, _net: usize) -> Result<Option<IwListenAddr>> {
+    /// As the client, before the answer to ADD_LINK: listens for the server, in the namespace `net`.
+    fn listen_added(&self, _link: &Link, _net: NetNsId) -> Result<Option<IwListenAddr>> {
         Ok(None)
     }
-    /// As the server, after the answer to ADD_LINK: connects to the client, in the namespace at address `net`.
-    fn connect_added(&self, _link: &Link, _net: usize, _client: &NewLink) -> Result {
+    /// As the server, after the answer to ADD_LINK: connects to the client, in the namespace `net`.
+    fn connect_added(&self, _link: &Link, _net: NetNsId, _client: &NewLink) -> Result {
         Ok(())
     }
     /// Closes the connection of the two queue pairs, which are gone or going; it cannot be set up again.
@@ -340,14 +343,14 @@ impl Link {
     }
 
     /// As the client of an added link, before the answer: listens for the server if the link needs a connection, in the
-    /// namespace at address `net`; returns the address. May sleep.
-    pub(crate) fn listen_added(&self, net: usize) -> Result<Option<IwListenAddr>> {
+    /// namespace `net`; returns the address. May sleep.
+    pub(crate) fn listen_added(&self, net: NetNsId) -> Result<Option<IwListenAddr>> {
         self.transport.setup().listen_added(self, net)
     }
 
     /// As the server of an added link, after the client's answer: connects to it if the link needs a connection, in the
-    /// namespace at address `net`. May sleep, for seconds.
-    pub(crate) fn connect_added(&self, net: usize, client: &NewLink) -> Result {
+    /// namespace `net`. May sleep, for seconds.
+    pub(crate) fn connect_added(&self, net: NetNsId, client: &NewLink) -> Result {
         self.transport.setup().connect_added(self, net, client)
     }
 

@@ -18,7 +18,10 @@ use kernel::{
 use super::IbMtu;
 use crate::{
     bindings,
-    net::NetNsRef,
+    net::{
+        NetNsId,
+        NetNsRef, //
+    },
     route, //
 };
 
@@ -97,8 +100,8 @@ pub struct NetdevId {
     pub ifindex: u32,
     /// Address of the `struct net_device`, for comparisons only.
     pub address: usize,
-    /// Address of its network namespace, for comparisons only.
-    pub net: usize,
+    /// Its network namespace.
+    pub net: NetNsId,
 }
 
 /// Name of a device.
@@ -280,30 +283,29 @@ impl Device {
         self.with_port_netdev(port, |netdev| unsafe { NetdevId::new(netdev) })
     }
 
-    /// The network namespace at address `net`, if the port's net device is in it. May sleep.
-    pub fn port_netns(&self, port: u32, net: usize) -> Option<NetNsRef> {
+    /// The network namespace `net`, if the port's net device is in it. May sleep.
+    pub fn port_netns(&self, port: u32, net: NetNsId) -> Option<NetNsRef> {
         self.with_port_netdev(port, |netdev| {
             let _rcu = rcu::read_lock();
             // SAFETY: The net device is valid here.
             let its = unsafe { bindings::dev_net(netdev.as_ptr()) };
             // SAFETY: A namespace just read from a device is not freed within the RCU read section.
-            (its as usize == net).then(|| unsafe { NetNsRef::get(its) })
+            (NetNsId::of(its) == net).then(|| unsafe { NetNsRef::get(its) })
         })??
     }
 
-    /// The IPv4 address of the port's net device, if that is in the network namespace at address `net`, from which that
-    /// device reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first
+    /// The IPv4 address of the port's net device, if that is in the network namespace `net`, from which that device reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first
     /// address. May sleep.
     pub fn port_source(
         &self,
         port: u32,
-        net: usize,
+        net: NetNsId,
         destination: Option<[u8; 4]>,
     ) -> Option<[u8; 4]> {
         self.with_port_netdev(port, |netdev| {
             let _rcu = rcu::read_lock();
             // SAFETY: The net device is valid here, and the namespace is only compared.
-            let is_there = unsafe { bindings::dev_net(netdev.as_ptr()) } as usize == net;
+            let is_there = NetNsId::of(unsafe { bindings::dev_net(netdev.as_ptr()) }) == net;
             // SAFETY: As above, and this is an RCU read section.
             is_there.then(|| unsafe { route::source(netdev, destination) })
         })??
@@ -330,14 +332,12 @@ impl Device {
             .is_some_and(|netdev| netdev.address == address)
     }
 
-    /// Whether the network namespace at address `net` may use the device. Any context.
-    ///
-    /// The address is only compared.
-    pub fn accessible_in(&self, net: usize) -> bool {
+    /// Whether the network namespace `net` may use the device. Any context.
+    pub fn accessible_in(&self, net: NetNsId) -> bool {
         // SAFETY:
         // - By the type invariant `ptr` is valid.
         // - `rdma_dev_access_netns` compares the namespace pointer and does not follow it.
-        unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net as *const _) }
+        unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net.as_ptr()) }
     }
 }
 
@@ -360,7 +360,7 @@ impl NetdevId {
             ifindex: u32::try_from(ifindex).unwrap_or(0),
             address: netdev.as_ptr() as usize,
             // SAFETY: By the caller's promise.
-            net: unsafe { bindings::dev_net(netdev.as_ptr()) } as usize,
+            net: NetNsId::of(unsafe { bindings::dev_net(netdev.as_ptr()) }),
         }
     }
 }

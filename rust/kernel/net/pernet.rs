@@ -96,6 +96,21 @@ pub struct NetNs(Opaque<bindings::net>);
 // SAFETY: All operations of this type may be done from any thread.
 unsafe impl Sync for NetNs {}
 
+/// Identity of a network namespace, for comparisons; holds no reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetNsId(usize);
+
+impl NetNsId {
+    pub(crate) fn of(net: *const bindings::net) -> Self {
+        Self(net as usize)
+    }
+
+    /// Not to be followed.
+    pub(crate) fn as_ptr(self) -> *const bindings::net {
+        self.0 as *const _
+    }
+}
+
 impl NetNs {
     /// # Safety
     ///
@@ -119,12 +134,12 @@ impl NetNs {
 
     /// Whether this is the initial network namespace.
     pub fn is_initial(&self) -> bool {
-        self.address() == Self::initial().address()
+        self.id() == Self::initial().id()
     }
 
-    /// Its address, for comparisons only.
-    pub fn address(&self) -> usize {
-        self.as_ptr() as usize
+    /// Its identity.
+    pub fn id(&self) -> NetNsId {
+        NetNsId::of(self.as_ptr())
     }
 
     /// Returns the namespace's object; `None` if its type is not registered. Any context.

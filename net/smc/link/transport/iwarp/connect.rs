@@ -24,6 +24,7 @@ use kernel_ext::{
     },
     net::{
         NetNs,
+        NetNsId,
         NetNsRef, //
     },
     random, //
@@ -128,8 +129,8 @@ impl ConnParams {
     }
 }
 
-/// Returns the group's network namespace, at address `net`, which also contains the port of the link.
-fn netns(link: &Link, net: usize) -> Result<NetNsRef> {
+/// Returns the group's network namespace, `net`, which also contains the port of the link.
+fn netns(link: &Link, net: NetNsId) -> Result<NetNsRef> {
     let device = link.device().ok_or(ENOLINK)?;
     device.port_netns(link.port().port, net).ok_or(ENOLINK)
 }
@@ -343,13 +344,13 @@ impl TransportSetup for Iwarp {
         self.serve(&first).map_err(|_| SetupError::PeerUnreachable)
     }
 
-    fn listen_added(&self, link: &Link, net: usize) -> Result<Option<IwListenAddr>> {
+    fn listen_added(&self, link: &Link, net: NetNsId) -> Result<Option<IwListenAddr>> {
         let nonce = Nonce(random::bytes());
         let port = self.listen_as_client(link, &*netns(link, net)?, nonce)?;
         Ok(Some(IwListenAddr { port, nonce }))
     }
 
-    fn connect_added(&self, link: &Link, net: usize, client: &NewLink) -> Result {
+    fn connect_added(&self, link: &Link, net: NetNsId, client: &NewLink) -> Result {
         let IwListenAddr { port, nonce } = client.listen_addr.ok_or(EINVAL)?;
         let params = ConnParams::new(link, Role::Server, nonce)?;
         let end = now().saturating_add(ADD_LINK_CONNECT_TIMEOUT);
