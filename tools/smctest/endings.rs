@@ -26,12 +26,12 @@ use crate::context::Expected;
 use crate::family::Family;
 use crate::ktap::Ktap;
 use crate::semantics::Rig;
-use probes::Probe;
-use probes::PROBES;
+use cases::Case;
 use cases::Subject;
 use cases::Takes;
-use cases::Case;
 use cases::CASES;
+use probes::Probe;
+use probes::PROBES;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

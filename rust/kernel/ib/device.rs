@@ -294,8 +294,9 @@ impl Device {
         })??
     }
 
-    /// The IPv4 address of the port's net device, if that is in the network namespace `net`, from which that device reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first
-    /// address. May sleep.
+    /// The IPv4 address of the port's net device, if that is in the network namespace `net`, from which that device
+    /// reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first address.
+    /// May sleep.
     pub fn port_source(
         &self,
         port: u32,
