@@ -11,7 +11,6 @@ use core::{
 };
 
 use kernel::{
-    error::to_result,
     prelude::*,
     uaccess::{
         UserPtr,
@@ -57,11 +56,26 @@ impl SockOptIn<'_> {
         if usize::try_from(self.len).is_ok_and(|len| len < bytes.len()) {
             return Err(EINVAL);
         }
-        // SAFETY: `bytes` is valid for writing its length, and the value is at least that long.
-        to_result(unsafe {
-            bindings::copy_from_sockptr(bytes.as_mut_ptr().cast(), self.ptr, bytes.len())
-        })?;
+        // SAFETY: The value is at least that long.
+        unsafe { self.copy(&mut bytes) }?;
         Ok(i32::from_ne_bytes(bytes))
+    }
+
+    /// Copies the start of the value.
+    ///
+    /// # Safety
+    ///
+    /// The value must be as long as `to`, or longer.
+    unsafe fn copy(&self, to: &mut [u8]) -> Result {
+        // SAFETY: `to` is valid for writing its length, and by the caller's promise and the type invariant so many bytes
+        // of a kernel pointer can be read.
+        let left =
+            unsafe { bindings::copy_from_sockptr(to.as_mut_ptr().cast(), self.ptr, to.len()) };
+        // Of the application's memory it is how much could not be read.
+        match left {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
     }
 }
 
@@ -74,10 +88,8 @@ impl SockOptIn<'_> {
     pub fn read<'t>(&self, to: &'t mut [u8]) -> Result<&'t [u8]> {
         let len = usize::try_from(self.len)?.min(to.len());
         let (to, _) = to.split_at_mut_checked(len).ok_or(EINVAL)?;
-        // SAFETY: `to` is valid for writing its length, and the value is at least that long.
-        to_result(unsafe {
-            bindings::copy_from_sockptr(to.as_mut_ptr().cast(), self.ptr, to.len())
-        })?;
+        // SAFETY: The value is at least that long.
+        unsafe { self.copy(to) }?;
         Ok(to)
     }
 }
