@@ -146,7 +146,7 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         _ => is_of_tcp && this.sk.was_tcp() && this.phase() != Phase::Fallback,
     };
     let result = match is_refused {
-        true => Err(EOPNOTSUPP),
+        true => value.read_int().and(Err(EOPNOTSUPP)),
         false => caller.setsockopt(name, value),
     };
     match result {
