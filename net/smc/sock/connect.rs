@@ -60,12 +60,14 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32)
     if addr.family() == Some(AF_UNSPEC) {
         return disconnect(&this.into());
     }
-    match start_connect(&this.into(), addr)? {
-        ConnectStart::Started if nonblock => return Err(EINPROGRESS),
-        ConnectStart::Earlier if nonblock => return Err(EALREADY),
-        ConnectStart::Started | ConnectStart::Earlier => {}
+    let pending = match start_connect(&this.into(), addr)? {
+        ConnectStart::Started => EINPROGRESS,
+        ConnectStart::Earlier => EALREADY,
         ConnectStart::Ended(result) => return result,
         ConnectStart::Delegate => return fallback::connect(&this, addr, flags),
+    };
+    if nonblock {
+        return Err(pending);
     }
     let timeout = this.sk.sndtimeo(false);
     let waited = this
@@ -76,7 +78,7 @@ pub(super) fn connect(this: ArcBorrow<'_, Sock>, addr: SockAddr<'_>, flags: i32)
             let _setup = this.setup.lock();
             take_connect_result(&this).unwrap_or_else(|| result_of(&this))
         }
-        Err(WaitEnd::Timeout) => Err(EINPROGRESS),
+        Err(WaitEnd::Timeout) => Err(pending),
         Err(WaitEnd::Signal(e)) => Err(e),
     }
 }
