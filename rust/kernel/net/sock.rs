@@ -425,14 +425,59 @@ impl Sk {
                 unsafe { bindings::sock_set_flag(self.as_ptr(), flag) };
             }
         }
+        self.inherit_shown(parent);
+    }
+
+    /// Inherits the options that mean nothing here but are read back, as those of a connection of TCP are.
+    fn inherit_shown(&self, parent: &Self) {
+        let (from, to) = (parent.option_sk(), self.as_ptr());
+        write_once!(self, sk_tsflags, read_once!(parent.option_sk, sk_tsflags));
+        write_once!(self, sk_bind_phc, read_once!(parent.option_sk, sk_bind_phc));
+        #[cfg(CONFIG_NET_RX_BUSY_POLL)]
+        {
+            write_once!(self, sk_ll_usec, read_once!(parent.option_sk, sk_ll_usec));
+            write_once!(
+                self,
+                sk_busy_poll_budget,
+                read_once!(parent.option_sk, sk_busy_poll_budget)
+            );
+            write_once!(
+                self,
+                sk_prefer_busy_poll,
+                read_once!(parent.option_sk, sk_prefer_busy_poll)
+            );
+        }
+        // SAFETY: Both sockets are alive, and nothing else uses the new one yet.
+        unsafe {
+            let common = &raw mut (*to).__sk_common;
+            (*common).set_skc_reuse((*from).__sk_common.skc_reuse());
+            (*common).set_skc_reuseport((*from).__sk_common.skc_reuseport());
+            (*to).set_sk_no_check_tx((*from).sk_no_check_tx());
+            (*to).sk_clockid = (*from).sk_clockid;
+            (*to).set_sk_txtime_deadline_mode((*from).sk_txtime_deadline_mode());
+            (*to).set_sk_txtime_report_errors((*from).sk_txtime_report_errors());
+        }
     }
 }
 
-const INHERITED_FLAGS: [bindings::sock_flags; 4] = [
+/// Not those by which the kernel counts sockets that need times of packets.
+const INHERITED_FLAGS: [bindings::sock_flags; 16] = [
     bindings::sock_flags_SOCK_URGINLINE,
     bindings::sock_flags_SOCK_KEEPOPEN,
     bindings::sock_flags_SOCK_LINGER,
     bindings::sock_flags_SOCK_DBG,
+    bindings::sock_flags_SOCK_BROADCAST,
+    bindings::sock_flags_SOCK_LOCALROUTE,
+    bindings::sock_flags_SOCK_RXQ_OVFL,
+    bindings::sock_flags_SOCK_WIFI_STATUS,
+    bindings::sock_flags_SOCK_NOFCS,
+    bindings::sock_flags_SOCK_SELECT_ERR_QUEUE,
+    bindings::sock_flags_SOCK_RCVTSTAMP,
+    bindings::sock_flags_SOCK_RCVTSTAMPNS,
+    bindings::sock_flags_SOCK_TSTAMP_NEW,
+    bindings::sock_flags_SOCK_TXTIME,
+    bindings::sock_flags_SOCK_RCVMARK,
+    bindings::sock_flags_SOCK_RCVPRIORITY,
 ];
 
 /// poll(2) bits for wake-ups.
