@@ -40,6 +40,7 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     }
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
+    show_bufs(this);
     namespace::of(&this.sk)
         .stats
         .fell_back(this.role, info.reason);
@@ -56,6 +57,13 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         Sock::schedule_work(this.as_arc_borrow());
     }
     true
+}
+
+/// Has SO_SNDBUF and SO_RCVBUF, which the kernel reads from the application's socket, be those of TCP as they are now:
+/// they grow with the connection.
+fn show_bufs(this: &Sock) {
+    let (sndbuf, rcvbuf) = this.tcp.bufs();
+    this.sk.set_bufs(sndbuf, rcvbuf);
 }
 
 /// connect(2) of a socket for which TCP answers.
@@ -93,7 +101,9 @@ pub(super) fn send(this: &Sock, msg: &mut Msg<'_>) -> Result<usize> {
             e
         }
     })?;
-    this.tcp.sendmsg(msg)
+    let result = this.tcp.sendmsg(msg);
+    show_bufs(this);
+    result
 }
 
 /// The application has closed the socket: waits as SO_LINGER says. The TCP socket itself has no such option, as
@@ -113,7 +123,9 @@ pub(super) fn close(this: &Sock) {
 pub(super) fn recv(this: &Sock, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     let room = msg.len();
     this.await_front(flags)?;
-    let len = match this.tcp.recvmsg(msg, flags) {
+    let received = this.tcp.recvmsg(msg, flags);
+    show_bufs(this);
+    let len = match received {
         // The pending error says why there is no connection.
         Err(e) if e == ENOTCONN => return this.sk.take_err().and(Err(e)),
         result => result?,

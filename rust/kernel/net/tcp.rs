@@ -340,6 +340,20 @@ impl TcpSocket {
         unsafe { bindings::tcp_is_nodelay(self.sk_ptr()) }
     }
 
+    /// SO_SNDBUF and SO_RCVBUF, which TCP raises as it needs, in bytes.
+    pub fn bufs(&self) -> (u32, u32) {
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive, and the fields are plain integers that others write whole.
+        let (sndbuf, rcvbuf) = unsafe {
+            (
+                (&raw const (*sk).sk_sndbuf).read_volatile(),
+                (&raw const (*sk).sk_rcvbuf).read_volatile(),
+            )
+        };
+        let bytes = |len| u32::try_from(len).unwrap_or(0);
+        (bytes(sndbuf), bytes(rcvbuf))
+    }
+
     /// Makes TCP report data from now on once there is as much as `front` waits for (SO_RCVLOWAT).
     ///
     /// # Errors
