@@ -45,6 +45,7 @@ mod powerloss;
 mod rawclc;
 mod refusing;
 mod reset;
+mod sameness;
 mod semantics;
 mod server;
 mod stuck;
@@ -77,6 +78,8 @@ enum Command {
     Endings(endings::Arguments),
     /// Check every socket call in every form against TCP's answer in the same run; prints KTAP
     Forms(semantics::forms::Arguments),
+    /// Compare every socket option with TCP's, in every state; prints KTAP
+    Sameness(sameness::Arguments),
     /// Send random data both ways at once and check it
     Integrity(integrity::Arguments),
     /// Hold many connections at once, all of them busy
@@ -152,6 +155,7 @@ fn main() -> ExitCode {
         Command::Semantics(options) => semantics::run(context, options),
         Command::Endings(options) => endings::run(context, options),
         Command::Forms(options) => semantics::forms::run(context, options),
+        Command::Sameness(options) => sameness::run(context, options),
         Command::Integrity(options) => integrity::run(context, options),
         Command::Many(options) => many::run(context, options),
         Command::Churn(options) => churn::run(context, options),

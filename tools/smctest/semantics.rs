@@ -36,6 +36,7 @@ use crate::ktap::Ktap;
 
 pub(crate) use rig::await_true;
 pub(crate) use rig::events;
+pub(crate) use rig::fill;
 pub(crate) use rig::Pair;
 pub(crate) use rig::Rig;
 pub(crate) use rig::FIONREAD;

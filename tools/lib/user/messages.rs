@@ -217,12 +217,13 @@ impl Socket {
         check_len(unsafe { libc::recvmsg(self.as_raw_fd(), &mut header, flags) })
     }
 
-    /// Calls an ioctl that takes a pointer to `int`: `FIONBIO`, `FIOASYNC` or `SIOCSPGRP`; `EINVAL`
-    /// for others.
+    /// Calls an ioctl that takes a pointer to `int`: `FIONBIO`, `FIOASYNC`, `FIOSETOWN` or `SIOCSPGRP`;
+    /// `EINVAL` for others.
     pub fn ioctl_set(&self, request: u64, value: i32) -> Result<()> {
         const FIOASYNC: u64 = 0x5452;
+        const FIOSETOWN: u64 = 0x8901;
         const SIOCSPGRP: u64 = 0x8902;
-        if ![libc::FIONBIO, FIOASYNC, SIOCSPGRP].contains(&request) {
+        if ![libc::FIONBIO, FIOASYNC, FIOSETOWN, SIOCSPGRP].contains(&request) {
             return Err(Errno::EINVAL);
         }
         // SAFETY: these read one `int`.

@@ -3,6 +3,7 @@
 //! Socket options of any level and any length.
 
 use std::os::fd::AsRawFd;
+use std::ptr;
 use std::time::Duration;
 
 use crate::check;
@@ -19,6 +20,15 @@ impl Socket {
         Ok(())
     }
 
+    /// Sets an option to a value that is said to be `len` bytes at the address 0.
+    pub fn set_option_from_null(&self, level: i32, name: i32, len: i32) -> Result<()> {
+        // CAST: the kernel takes it for an `int` again.
+        let (fd, len) = (self.as_raw_fd(), len as libc::socklen_t);
+        // SAFETY: the kernel checks the address, and reads nothing of this program's.
+        check(unsafe { libc::setsockopt(fd, level, name, ptr::null(), len) })?;
+        Ok(())
+    }
+
     /// Sets an option of type `int`.
     pub fn set_option_int(&self, level: i32, name: i32, value: i32) -> Result<()> {
         self.set_option(level, name, &value.to_ne_bytes())
@@ -31,6 +41,39 @@ impl Socket {
         // SAFETY: `ptr` is valid for writes of `len` bytes; the kernel writes no more.
         check(unsafe { libc::getsockopt(self.as_raw_fd(), level, name, ptr.cast(), &mut len) })?;
         Ok(len as usize)
+    }
+
+    /// Reads an option for which there are `len` bytes, at most [`Self::MOST`]; returns its length and what was written.
+    pub fn option_of_len(&self, level: i32, name: i32, len: usize) -> Result<(usize, Vec<u8>)> {
+        // The length of SO_GET_FILTER counts instructions, of eight bytes each.
+        let mut value = [0u8; 8 * Self::MOST];
+        let len = len.min(Self::MOST);
+        let mut said = len as libc::socklen_t;
+        let (fd, ptr) = (self.as_raw_fd(), value.as_mut_ptr());
+        // SAFETY: `ptr` is valid for writes of eight times as many bytes; the kernel writes no more.
+        check(unsafe { libc::getsockopt(fd, level, name, ptr.cast(), &mut said) })?;
+        Ok((said as usize, value[..len.min(said as usize)].to_vec()))
+    }
+
+    /// Bytes for an option of any length.
+    pub const MOST: usize = 512;
+
+    /// Reads an option to the address 0, where `len` bytes are said to be; returns its length.
+    pub fn option_to_null(&self, level: i32, name: i32, len: i32) -> Result<usize> {
+        // CAST: the kernel takes it for an `int` again.
+        let (fd, mut len) = (self.as_raw_fd(), len as libc::socklen_t);
+        // SAFETY: the kernel checks the address, and writes nothing of this program's but `len`.
+        check(unsafe { libc::getsockopt(fd, level, name, ptr::null_mut(), &mut len) })?;
+        Ok(len as usize)
+    }
+
+    /// Reads an option with the address 0 in place of its length.
+    pub fn option_without_len(&self, level: i32, name: i32) -> Result<()> {
+        let (fd, mut value) = (self.as_raw_fd(), [0u8; 512]);
+        let ptr = value.as_mut_ptr().cast();
+        // SAFETY: the kernel checks the address of the length, without which it writes no value.
+        check(unsafe { libc::getsockopt(fd, level, name, ptr, ptr::null_mut()) })?;
+        Ok(())
     }
 
     /// Reads an option of type `int`.

@@ -143,6 +143,14 @@ impl Socket {
         Ok(buffer[0] as i32)
     }
 
+    /// Calls an ioctl whose argument is at the address 0. The request may be unknown.
+    pub fn ioctl_null(&self, request: u64) -> Result<()> {
+        let (fd, null) = (self.as_raw_fd(), ptr::null_mut::<libc::c_void>());
+        // SAFETY: the kernel checks the address, and touches nothing of this program's.
+        check(unsafe { libc::ioctl(fd, request, null) })?;
+        Ok(())
+    }
+
     /// Maps one page of the socket with mmap(2), and unmaps it.
     pub fn map(&self) -> Result<()> {
         let (null, len) = (ptr::null_mut(), 4096);

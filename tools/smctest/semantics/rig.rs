@@ -30,7 +30,7 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// The namespaces and addresses of both ends.
 pub(crate) struct Rig<'a> {
-    pub(super) context: &'a Context,
+    pub(crate) context: &'a Context,
     /// Duration of race tests.
     pub(super) race: Duration,
 }
@@ -71,7 +71,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Opens a socket at the server.
-    pub(super) fn open_server(&self) -> Result<Socket> {
+    pub(crate) fn open_server(&self) -> Result<Socket> {
         netns::inside(self.context.server_netns.as_deref(), || {
             let socket = self.context.server_family().open(self.context.addr)?;
             socket.set_timeout(SOON)?;
@@ -94,7 +94,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Opens a connection; calls `prepare` for the client before connect(2).
-    pub(super) fn pair_with(&self, prepare: impl FnOnce(&Socket) -> Result<()>) -> Result<Pair> {
+    pub(crate) fn pair_with(&self, prepare: impl FnOnce(&Socket) -> Result<()>) -> Result<Pair> {
         let (listener, address) = self.listener()?;
         let client = self.open()?;
         prepare(&client)?;
@@ -125,7 +125,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Returns the unspecified address, to which a socket of either end can be bound.
-    pub(super) fn any(&self) -> SocketAddr {
+    pub(crate) fn any(&self) -> SocketAddr {
         let ip = match self.context.addr {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -172,13 +172,13 @@ impl<'a> Rig<'a> {
 
 impl Pair {
     /// Sends from the client, and waits until the server can read the data.
-    pub(super) fn deliver(&self, data: &[u8]) -> Result<()> {
+    pub(crate) fn deliver(&self, data: &[u8]) -> Result<()> {
         self.client.send(data, 0)?;
         self.await_queued(data.len())
     }
 
     /// Waits until `len` bytes are in the server's receive queue.
-    pub(super) fn await_queued(&self, len: usize) -> Result<()> {
+    pub(crate) fn await_queued(&self, len: usize) -> Result<()> {
         await_true("data at the server", || {
             self.server.ioctl_int(FIONREAD) == Ok(i32::try_from(len).unwrap_or(-1))
         })
@@ -208,7 +208,7 @@ pub(crate) fn events(socket: &Socket) -> i16 {
 }
 
 /// Sends without blocking until the buffers are full; returns the number of bytes.
-pub(super) fn fill(socket: &Socket) -> usize {
+pub(crate) fn fill(socket: &Socket) -> usize {
     let (buffer, mut total) = ([0x11; 4096], 0);
     // Acknowledgements in flight may free space: try again after a while.
     loop {
