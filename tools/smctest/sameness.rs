@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `smctest sameness`: every option of a socket, set and read in every state, and what it does, compared with TCP in the
-//! same run.
+//! `smctest sameness`: every option of a socket, set and read in every state, and what it does, compared with TCP in
+//! the same run.
 //!
 //! There are no expected answers: TCP's are the right ones. What may differ is in [`differences`], with a reason each.
 

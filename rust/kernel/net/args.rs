@@ -67,8 +67,8 @@ impl SockOptIn<'_> {
     ///
     /// The value must be as long as `to`, or longer.
     unsafe fn copy(&self, to: &mut [u8]) -> Result {
-        // SAFETY: `to` is valid for writing its length, and by the caller's promise and the type invariant so many bytes
-        // of a kernel pointer can be read.
+        // SAFETY: `to` is valid for writing its length, and by the caller's promise and the type invariant so many
+        // bytes of a kernel pointer can be read.
         let left =
             unsafe { bindings::copy_from_sockptr(to.as_mut_ptr().cast(), self.ptr, to.len()) };
         // Of the application's memory it is how much could not be read.

@@ -43,7 +43,8 @@ impl Socket {
         Ok(len as usize)
     }
 
-    /// Reads an option for which there are `len` bytes, at most [`Self::MOST`]; returns its length and what was written.
+    /// Reads an option for which there are `len` bytes, at most [`Self::MOST`]; returns its length and what was
+    /// written.
     pub fn option_of_len(&self, level: i32, name: i32, len: usize) -> Result<(usize, Vec<u8>)> {
         // The length of SO_GET_FILTER counts instructions, of eight bytes each.
         let mut value = [0u8; 8 * Self::MOST];

@@ -66,8 +66,8 @@ fn done(result: smc_user::Result<()>) -> String {
 /// Bytes that were not sent yet.
 const SIOCOUTQNSD: u64 = 0x894b;
 
-/// Calls, and adds whether that took about as long as it should. The kernel's timers count from its last tick, which may
-/// be late on a loaded machine.
+/// Calls, and adds whether that took about as long as it should. The kernel's timers count from its last tick, which
+/// may be late on a loaded machine.
 fn timed(time: Duration, call: impl FnOnce() -> String) -> String {
     let start = Instant::now();
     let said = call();

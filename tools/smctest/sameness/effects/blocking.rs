@@ -27,8 +27,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// Time in which what does not wait would be there.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Sends into a cork, and sets an option that lets the data go. Returns how many bytes the cork kept. TCP keeps them for
-/// no more than 200 ms.
+/// Sends into a cork, and sets an option that lets the data go. Returns how many bytes the cork kept. TCP keeps them
+/// for no more than 200 ms.
 fn corked(rig: &Rig<'_>, name: i32, value: i32) -> Result<String> {
     let pair = rig.pair()?;
     set(&pair.client, libc::IPPROTO_TCP, libc::TCP_CORK, 1)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests of ioctl(2) in tcp(7) and socket(7), and in `asm-generic/ioctls.h` and `linux/sockios.h` those for which a
-//! stream has a meaning.
+//! The requests of ioctl(2) in tcp(7) and socket(7), and in `asm-generic/ioctls.h` and `linux/sockios.h` those for
+//! which a stream has a meaning.
 
 use super::Entry;
 use super::Form;
