@@ -149,11 +149,11 @@ fn accept(end: &mut End) {
 /// The time until the next attempt, which is taken.
 fn wait(end: &mut End) -> (u64, Vec<LinkWork>) {
     let at = end.llc.deadline().expect("it is tried again");
-    let wait = at.saturating_since(end.now);
-    end.sleep(wait.as_millis_ceil() - 1);
+    let wait = at.saturating_since(end.now).as_nanos().div_ceil(1_000_000);
+    end.sleep(wait - 1);
     assert_eq!(work(&mut end.llc), []);
     end.sleep(1);
-    (wait.as_millis_ceil() / 1000, work(&mut end.llc))
+    (wait / 1000, work(&mut end.llc))
 }
 
 // The order.

@@ -12,8 +12,7 @@ use kernel_ext::{
         InetAddr,
         TcpSocket, //
     },
-    ratelimit,
-    time, //
+    ratelimit, //
 };
 use smc_proto::{
     error::PeerError,
@@ -41,7 +40,10 @@ use smc_proto::{
     }, //
 };
 
-use crate::clock::now;
+use crate::clock::{
+    self,
+    now, //
+};
 
 /// Longest message that we send: a confirm with two GIDs is 196 bytes, a proposal 652.
 const SEND_LEN: usize = MAX_LEN;
@@ -104,7 +106,7 @@ impl<'a> ClcChannel<'a> {
     ///
     /// [`Failure::Fatal`] if none arrives in time, [`Failure::Peer`] if it is malformed.
     pub(crate) fn receive(&mut self, wait: Duration) -> Result<ClcMessage<'_>, Failure> {
-        let mut left = time::timeout(wait.as_nanos());
+        let mut left = clock::timeout(wait);
         let mut head = [0; HEADER_LEN];
         self.read(&mut head, &mut left)?;
         if let Some(sent) = self.sent.take() {
@@ -154,7 +156,7 @@ impl<'a> ClcChannel<'a> {
     ///
     /// [`Fatal`] when the connection has ended.
     pub(crate) fn take_decline(&self, wait: Duration) -> Result<PendingMessage, Failure> {
-        let mut left = time::timeout(wait.as_nanos());
+        let mut left = clock::timeout(wait);
         let mut head = [0; Head::LEN];
         let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
         let len = match self.tcp.peek_until(&mut head, &mut left, is_clear) {
@@ -174,7 +176,7 @@ impl<'a> ClcChannel<'a> {
 
     /// Waits for activity of the peer; returns whether there was any within `wait`. May sleep.
     pub(crate) fn wait_tcp_activity(&self, wait: Duration) -> bool {
-        let mut left = time::timeout(wait.as_nanos());
+        let mut left = clock::timeout(wait);
         !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
     }
 
@@ -219,7 +221,7 @@ impl<'a> ClcChannel<'a> {
         let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
             .map_err(|_| Failure::from(Reason::Memory))?;
         let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
-        let timeout = time::timeout(handshake::CLC_WAIT.as_nanos());
+        let timeout = clock::timeout(handshake::CLC_WAIT);
         self.tcp.send_all(bytes, timeout).map_err(fatal)?;
         self.sent.set(Some(now()));
         Ok(())

@@ -45,7 +45,6 @@ use kernel_ext::{
     },
     ib::Device,
     net::NetNsId,
-    time,
     workqueue::OwnedWorkqueue, //
 };
 use smc_proto::{
@@ -65,7 +64,10 @@ use smc_proto::{
 };
 
 use crate::{
-    clock::now,
+    clock::{
+        self,
+        now, //
+    },
     lgr::{
         ConnReservation,
         LgrScheduler,
@@ -214,7 +216,7 @@ impl Job for LgrTimer {
 
 /// At least one jiffy, to avoid a busy loop.
 fn jiffies(delay: Duration) -> Jiffies {
-    time::jiffies(delay.as_nanos()).max(1)
+    clock::jiffies(delay).max(1)
 }
 
 /// The list, as used by its groups.

@@ -31,11 +31,7 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use kernel_ext::{
-    ib::Device,
-    random,
-    time, //
-};
+use kernel_ext::{ib::Device, random};
 use smc_proto::{
     conn::SentRecord,
     id::{
@@ -59,7 +55,10 @@ use smc_proto::{
 };
 
 use crate::{
-    clock::now,
+    clock::{
+        self,
+        now, //
+    },
     config::QueueDepth, //
 };
 pub(crate) use error::LinkError;
@@ -474,7 +473,7 @@ impl Link {
             if has_received || left.is_zero() || !inner.state.is_usable() {
                 return has_received;
             }
-            let left = time::jiffies(left.as_nanos());
+            let left = clock::jiffies(left);
             // The wait is short, so signals do not end it.
             let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }

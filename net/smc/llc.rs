@@ -15,7 +15,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::time;
 use smc_proto::{
     lgr::{
         LinkIdx,
@@ -48,7 +47,10 @@ use smc_proto::{
 };
 
 use crate::{
-    clock::now,
+    clock::{
+        self,
+        now, //
+    },
     lgr::{
         LinkGroup,
         LinkRef,
@@ -276,7 +278,7 @@ impl LinkGroup {
             if is_over || left == Duration::ZERO || !link.is_up() {
                 return;
             }
-            self.wait_llc_event(time::jiffies(left.as_nanos()), |llc| llc.is_over);
+            self.wait_llc_event(clock::jiffies(left), |llc| llc.is_over);
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) const GROUP_PAGES: usize = (100 << 10) / PAGE_SIZE;
 
 /// Part of its idle time after which a group without connections may be ended for lack of memory: most idle groups are
 /// used again soon.
-const IDLE_LONG: u64 = 20;
+const IDLE_LONG: u32 = 20;
 
 /// Returns the maximum number of groups.
 pub(super) fn most() -> usize {
@@ -114,14 +114,13 @@ impl Groups {
         let Some(list) = self.list.try_lock() else {
             return;
         };
-        let now = now().as_nanos();
+        let now = now();
         let mut left = pages.div_ceil(GROUP_PAGES);
         for group in list.iter() {
             if left == 0 {
                 break;
             }
-            let long = group.params.times.idle.as_nanos() / IDLE_LONG;
-            let since = Instant::from_nanos(now.saturating_sub(long));
+            let since = now.saturating_sub(group.params.times.idle.div(IDLE_LONG));
             if group.terminate_if_idle(TerminateReason::Idle, since) {
                 left -= 1;
             }

@@ -11,12 +11,9 @@ use kernel::sync::{
     },
     Arc, //
 };
-use kernel_ext::{
-    net::{
-        memory,
-        NetNsId, //
-    },
-    time, //
+use kernel_ext::net::{
+    memory,
+    NetNsId, //
 };
 use smc_proto::{
     id::AlertToken,
@@ -39,7 +36,10 @@ use super::{
     LinkGroup, //
 };
 use crate::{
-    clock::now,
+    clock::{
+        self,
+        now, //
+    },
     link::Link, //
 };
 
@@ -313,7 +313,7 @@ impl LinkGroup {
             // A signal does not end the wait.
             let _ = self
                 .llc_waiters
-                .wait_interruptible_timeout(&mut inner, time::jiffies(left.as_nanos()));
+                .wait_interruptible_timeout(&mut inner, clock::jiffies(left));
         }
     }
 }

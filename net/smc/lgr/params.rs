@@ -96,7 +96,7 @@ impl LgrTimeouts {
                 true => idle,
                 false => idle.min(role.idle_time(NETNS_HOLD_MAX)),
             },
-            unused: Duration::from_nanos(kept.as_nanos() / 10),
+            unused: kept.div(10),
         }
     }
 }

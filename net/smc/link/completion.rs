@@ -10,13 +10,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use kernel_ext::{
-    ib::{
-        self,
-        RecvMessage,
-        Wc, //
-    },
-    time, //
+use kernel_ext::ib::{
+    self,
+    RecvMessage,
+    Wc, //
 };
 
 use smc_proto::time::Duration;
@@ -27,7 +24,11 @@ use super::{
     LinkError,
     Sent, //
 };
-use crate::clock::now;
+use crate::clock::{
+    self,
+    coarse_now,
+    now, //
+};
 
 /// Longest message for which memory is always available. A longer one adds a link for more RMBs than usually needed,
 /// but a C peer has one for each connection.
@@ -55,7 +56,7 @@ impl Link {
                 self.fail(LinkError::Register);
                 return Err(ENOLINK);
             }
-            let left = time::jiffies(left.as_nanos());
+            let left = clock::jiffies(left);
             // A signal does not stop the registration in the device.
             let _ = self.state_wait.wait_interruptible_timeout(&mut inner, left);
         }
@@ -98,7 +99,7 @@ impl ib::Handler for Link {
 
     fn received(this: &Arc<Self>, message: &RecvMessage<'_>) {
         let is_first = this.last_rx.load(Relaxed) == 0;
-        this.last_rx.store(time::coarse_ns(), Relaxed);
+        this.last_rx.store(coarse_now().as_nanos(), Relaxed);
         if is_first {
             // A task that checked under the lock is waiting by now.
             drop(this.inner.lock());

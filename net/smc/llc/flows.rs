@@ -27,10 +27,7 @@ use smc_proto::{
         FLOW_WAIT, //
     },
     reason::Reason,
-    time::{
-        Duration,
-        Instant, //
-    },
+    time::Duration,
     wire::{
         llc::{
             LinkRkey,
@@ -41,7 +38,10 @@ use smc_proto::{
 };
 
 use crate::{
-    clock::now,
+    clock::{
+        self,
+        now, //
+    },
     lgr::{
         LinkGroup,
         LinkRef,
@@ -120,7 +120,7 @@ impl LinkGroup {
                 });
                 return false;
             }
-            let (asleep, tick) = (now(), time::jiffies(left.as_nanos()).min(TICK));
+            let (asleep, tick) = (now(), clock::jiffies(left).min(TICK));
             self.wait_llc_event(tick, |_| link.last_rx() != before);
             let slept = now().saturating_since(asleep);
             late = late.saturating_add(overslept(slept));
@@ -239,7 +239,7 @@ impl LinkGroup {
         let _turn = self.flow.lock();
         let unused = self.keeps_unused();
         let now = now();
-        let since = Instant::from_nanos(now.as_nanos().saturating_sub(unused.as_nanos()));
+        let since = now.saturating_sub(unused);
         let mut shrink_target = self.rmbs.take_shrink_target();
         let next = loop {
             if !self.hold() {

@@ -47,16 +47,6 @@ impl SizeClass {
         class
     }
 
-    /// The class whose rings have exactly `bytes`, or `None` if there is none.
-    pub const fn exact(bytes: u32) -> Option<Self> {
-        let class = Self::for_bytes(bytes);
-        if class.bytes() == bytes {
-            Some(class)
-        } else {
-            None
-        }
-    }
-
     /// Bytes of a ring of this class.
     #[inline]
     pub const fn bytes(self) -> u32 {
@@ -107,13 +97,6 @@ mod tests {
         assert_eq!(SizeClass::from_code(15), Some(SizeClass::LARGEST));
         assert_eq!(SizeClass::from_code(16), None);
         assert_eq!(SizeClass::LARGEST.bytes(), 512 << 20);
-    }
-
-    #[test]
-    fn only_class_sizes_are_exact() {
-        assert_eq!(SizeClass::exact(65_536).map(SizeClass::code), Some(2));
-        assert_eq!(SizeClass::exact(65_535), None);
-        assert_eq!(SizeClass::exact(u32::MAX), None);
     }
 
     #[test]

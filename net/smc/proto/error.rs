@@ -84,12 +84,6 @@ pub enum PeerMisbehaved {
     ConsumerOverrun,
     /// A cursor moved by more than one ring, or backwards.
     CursorJump,
-    /// A link number that names no link of the group.
-    UnknownLink,
-    /// An answer to another request than the one sent.
-    WrongAnswer,
-    /// A request beyond the limit of links, keys or connections agreed on.
-    LimitExceeded,
 }
 
 impl PeerMisbehaved {
@@ -105,10 +99,7 @@ impl PeerMisbehaved {
             | Self::CursorOutsideRing
             | Self::ProducerOverrun
             | Self::ConsumerOverrun
-            | Self::CursorJump
-            | Self::UnknownLink
-            | Self::WrongAnswer
-            | Self::LimitExceeded => None,
+            | Self::CursorJump => None,
         }
     }
 }
@@ -116,36 +107,18 @@ impl PeerMisbehaved {
 /// Two peers that both keep to the protocol and still find no common ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerIncompatible {
-    /// The peer wants an eye catcher in the element.
-    RmbeEyeCatcher,
     /// The peer's limit of connections in a link group is too low.
     MaxConns,
     /// The peer's limit of links in a link group is out of range.
     MaxLinks,
-    /// The client's subnet is not ours, and version 1 does not cross subnets.
-    DifferentPrefix,
-    /// Version 2 is offered without an enterprise id.
-    NoEid,
-    /// The proposal offers a version 2 type without the version 2 extension.
-    NoV2Extension,
-    /// The peer wants to reuse a link group that is not here.
-    OutOfSync,
-    /// Nothing that the peer offers is possible here.
-    NoCommonMode,
 }
 
 impl PeerIncompatible {
     /// The reason of the DECLINE.
     pub const fn reason(self) -> Reason {
         match self {
-            Self::RmbeEyeCatcher => Reason::RmbeEyeCatcher,
             Self::MaxConns => Reason::MaxConnsError,
             Self::MaxLinks => Reason::MaxLinksError,
-            Self::DifferentPrefix => Reason::DifferentPrefix,
-            Self::NoEid => Reason::NoUeid,
-            Self::NoV2Extension => Reason::NoV2Extension,
-            Self::OutOfSync => Reason::SyncError,
-            Self::NoCommonMode => Reason::NoSmcDevice,
         }
     }
 }
@@ -201,11 +174,5 @@ mod tests {
             PeerError::from(Malformed::Mtu).reason(),
             Some(Reason::ModeUnsupported)
         );
-    }
-
-    #[test]
-    fn a_client_out_of_sync_says_so() {
-        let error = PeerError::from(PeerIncompatible::OutOfSync);
-        assert!(error.reason().unwrap().is_out_of_sync());
     }
 }

@@ -38,10 +38,7 @@ pub const MIN_CONNS: u8 = 16;
 /// Lowest limit of links that may be negotiated.
 pub const MIN_LINKS: u8 = 1;
 
-/// Default time that an unused link group is kept (C: `SMC_LGR_FREE_DELAY_SERV`).
-pub const IDLE_TIME: Duration = Duration::from_secs(600);
-
-/// Added to it on the client (C: `SMC_LGR_FREE_DELAY_CLNT`).
+/// Added on the client to the time that an unused link group is kept (C: `SMC_LGR_FREE_DELAY_CLNT`).
 const CLIENT_EXTRA_TIME: Duration = Duration::from_secs(10);
 
 /// Our side of a TCP connection, and so of the link group that it is used for.
@@ -121,7 +118,8 @@ mod tests {
 
     #[test]
     fn the_server_gives_an_idle_group_up_first() {
-        assert_eq!(Role::Server.idle_time(IDLE_TIME), Duration::from_secs(600));
-        assert_eq!(Role::Client.idle_time(IDLE_TIME), Duration::from_secs(610));
+        let time = Duration::from_secs(600);
+        assert_eq!(Role::Server.idle_time(time), time);
+        assert_eq!(Role::Client.idle_time(time), Duration::from_secs(610));
     }
 }

@@ -34,13 +34,6 @@ impl PnetId {
         Some(Self::padded(name.iter().map(u8::to_ascii_uppercase)))
     }
 
-    /// Takes over a PNETID from firmware, in ASCII and padded with blanks or NUL. `None` if the
-    /// field is blank, which means that the port has none.
-    pub fn from_firmware(field: &[u8; Self::LEN]) -> Option<Self> {
-        let name = text(field);
-        (!name.is_empty()).then(|| Self::padded(name.iter().copied()))
-    }
-
     /// Takes a name as typed for a query: neither trimmed nor converted, cut at the first blank
     /// or NUL and at sixteen bytes. `None` if nothing is left.
     pub fn query(typed: &[u8]) -> Option<Self> {
@@ -138,8 +131,8 @@ mod tests {
 
     #[test]
     fn padding_does_not_matter_in_a_comparison() {
-        let blanks = PnetId::from_firmware(b"NET1            ").unwrap();
-        let nuls = PnetId::from_firmware(b"NET1\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
+        let blanks = PnetId::query(b"NET1            ").unwrap();
+        let nuls = PnetId::query(b"NET1\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
         assert_eq!(blanks, nuls);
         assert_eq!(blanks, PnetId::parse(b"net1").unwrap());
         assert_ne!(blanks, PnetId::parse(b"net12").unwrap());
@@ -148,15 +141,15 @@ mod tests {
 
     #[test]
     fn a_full_field_needs_no_terminator() {
-        let full = PnetId::from_firmware(b"0123456789ABCDEF").unwrap();
+        let full = PnetId::query(b"0123456789ABCDEF").unwrap();
         assert_eq!(full.as_bytes().len(), 16);
         assert_eq!(full, PnetId::parse(b"0123456789abcdef").unwrap());
     }
 
     #[test]
     fn a_blank_field_is_no_pnetid() {
-        assert!(PnetId::from_firmware(b"                ").is_none());
-        assert!(PnetId::from_firmware(&[0; 16]).is_none());
+        assert!(PnetId::query(b"                ").is_none());
+        assert!(PnetId::query(&[0; 16]).is_none());
     }
 
     #[test]

@@ -31,6 +31,12 @@ impl Instant {
         Self(self.0.saturating_add(after.0))
     }
 
+    /// The instant `before` earlier; the clock's origin if that lies before it.
+    #[inline]
+    pub const fn saturating_sub(self, before: Duration) -> Self {
+        Self(self.0.saturating_sub(before.0))
+    }
+
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     #[inline]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
@@ -76,12 +82,6 @@ impl Duration {
         self.0
     }
 
-    /// Whole milliseconds, rounded up, so that a timer armed with them does not fire early.
-    #[inline]
-    pub const fn as_millis_ceil(self) -> u64 {
-        self.0.div_ceil(1_000_000)
-    }
-
     /// The sum, or the longest duration there is.
     #[inline]
     pub const fn saturating_add(self, other: Self) -> Self {
@@ -99,6 +99,16 @@ impl Duration {
     pub const fn saturating_mul(self, times: u32) -> Self {
         // CAST: u32 to u64 in a const fn, where `u64::from` is not const.
         Self(self.0.saturating_mul(times as u64))
+    }
+
+    /// A part of it: one of `parts`, of which there is one at least.
+    #[inline]
+    pub const fn div(self, parts: u32) -> Self {
+        // CAST: As in `saturating_mul`.
+        match self.0.checked_div(parts as u64) {
+            Some(part) => Self(part),
+            None => self,
+        }
     }
 
     /// Says whether this is no time at all, which for most of the timers means «off».
@@ -128,8 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_round_up() {
-        assert_eq!(Duration::from_nanos(1).as_millis_ceil(), 1);
-        assert_eq!(Duration::from_millis(3).as_millis_ceil(), 3);
+    fn a_part_is_rounded_down() {
+        assert_eq!(Duration::from_nanos(11).div(4), Duration::from_nanos(2));
+        assert_eq!(
+            Instant::from_nanos(3).saturating_sub(Duration::from_nanos(4)),
+            Instant::ZERO
+        );
     }
 }

@@ -9,10 +9,10 @@ use kernel::sync::{
     },
     Arc, //
 };
-use kernel_ext::time;
 use smc_proto::time::Instant;
 
 use super::quarantine::Quarantine;
+use crate::clock::now;
 use crate::stats::{
     Gauge,
     InUse, //
@@ -118,7 +118,7 @@ impl RmbeBitmap {
 
     fn rest(&mut self) {
         self.idle = Some(IdleRmb {
-            since: Instant::from_nanos(time::now_ns()),
+            since: now(),
             _of_all: Unused::new(self.bytes),
             _of_pool: Gauge::hold(&self.pool, self.bytes),
         });

@@ -87,11 +87,6 @@ pub fn wants_link(links: &ActiveLinks, max_links: u8) -> bool {
     LgrType::of(links) != LgrType::AsymmetricPeer && has_room(links, max_links)
 }
 
-/// Returns true if any link uses this port of ours.
-pub fn uses_local(links: &ActiveLinks, port: Port) -> bool {
-    links.iter().flatten().any(|link| link.local == port)
-}
-
 /// Why the server considers another link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddLinkTrigger {

@@ -216,11 +216,6 @@ impl Hostname {
         }
         Self(bytes)
     }
-
-    /// Returns the name without its padding; `None` if it has bytes above 0x7f, as from a peer that does not use ASCII.
-    pub fn as_ascii(&self) -> Option<&[u8]> {
-        self.0.is_ascii().then(|| self.0.trim_ascii_end())
-    }
 }
 
 impl fmt::Debug for Hostname {
@@ -279,7 +274,6 @@ mod tests {
         let mut padded = [b' '; 32];
         padded[..4].copy_from_slice(b"host");
         assert_eq!(Hostname::new(&name).0, padded);
-        assert_eq!(Hostname::new(&name).as_ascii(), Some(&b"host"[..]));
         assert_eq!(Hostname::new(&[b'a'; 40]).0, [b'a'; 32]);
     }
 }
