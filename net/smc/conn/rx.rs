@@ -7,20 +7,27 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
+    ib::Block,
     net::{
         Msg,
         Sk, //
     },
     trace, //
 };
-use smc_proto::conn::{
-    ConsumeEffects,
-    Recv,
-    UrgentState, //
+use smc_proto::{
+    conn::{
+        ConsumeEffects,
+        Recv,
+        UrgentState, //
+    },
+    cursor::Chunks, //
 };
 
 use super::Conn;
-use crate::namespace;
+use crate::{
+    namespace,
+    rmb::Rmbe, //
+};
 
 /// Options of one receive call.
 #[derive(Clone, Copy)]
@@ -42,6 +49,46 @@ enum ReadStep {
     Mark(usize),
     Wait,
     Eof,
+}
+
+/// What a read found, without the lock.
+struct Readable {
+    state: Recv,
+    chunks: Chunks,
+    /// The peer cannot send more.
+    is_full: bool,
+    /// Holds the RMBE while data are copied, even if the group ends meanwhile.
+    rmbe: Option<Arc<Rmbe>>,
+    /// Where the data are if the RMBE was released before.
+    unread: Option<Arc<Block>>,
+}
+
+impl Readable {
+    /// Copies the chunks to the application, or skips them if `discard`. Returns how many bytes. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if nothing could be copied, `ECONNABORTED` if the data are gone.
+    fn copy_to(&self, msg: &mut Msg<'_>, discard: bool) -> Result<usize> {
+        let memory = self.rmbe.as_ref().and_then(|rmbe| rmbe.memory());
+        let block = memory.or(self.unread.as_ref()).ok_or(ECONNABORTED)?;
+        let mut copied = 0;
+        for chunk in self.chunks.iter().filter(|chunk| chunk.len > 0) {
+            let (offset, len) = (chunk.offset as usize, chunk.len as usize);
+            let n = match discard {
+                true => msg.skip(len),
+                false => msg.copy_to_user(&**block, offset, len),
+            };
+            copied += n;
+            if n < len {
+                break;
+            }
+        }
+        match copied {
+            0 => Err(EFAULT),
+            _ => Ok(copied),
+        }
+    }
 }
 
 /// Counts reads that found more data than requested, or a full ring.
@@ -144,6 +191,7 @@ impl Conn {
         })
     }
 
+    /// Copies what there is to read, or says why nothing was copied. `done` bytes were copied by this call before.
     fn recv_some(
         self: &Arc<Self>,
         sk: &Sk,
@@ -156,33 +204,11 @@ impl Conn {
         let skip = if how.peek { done } else { 0 };
         // CAST: a ring is less than 4 GiB.
         let want = msg.len().min(u32::MAX as usize) as u32;
-        let mut is_full = false;
-        let mut unread = None;
-        let (state, chunks, fx, rmbe) = self.with(|inner| {
-            inner.stream.set_oob_inline(inline);
-            let fx = match how.peek || want == 0 {
-                true => ConsumeEffects::default(),
-                false => inner.stream.skip_urgent(),
-            };
-            let state = inner.stream.recv_state();
-            let chunks = inner.stream.peek_chunks(skip as u32, want);
-            let is_ready = matches!(state, Recv::Ready(_));
-            is_full = inner.stream.is_rmbe_full();
-            unread = inner.unread().cloned();
-            (
-                state,
-                chunks,
-                fx,
-                inner.rmbe().filter(|_| is_ready).cloned(),
-            )
-        });
-        if fx.transmit {
-            self.transmit();
-        }
-        match state {
+        let readable = self.begin_read(how.peek, inline, skip, want);
+        match readable.state {
             Recv::Ready(len) if len as usize > skip => {
                 if done == 0 {
-                    count_rmb(sk, want < len, is_full);
+                    count_rmb(sk, want < len, readable.is_full);
                 }
             }
             Recv::Ready(_) | Recv::Wait => return Ok(ReadStep::Wait),
@@ -192,33 +218,53 @@ impl Conn {
         if want == 0 {
             return Ok(ReadStep::Copied(0));
         }
-        if chunks.iter().all(|chunk| chunk.len == 0) {
+        if readable.chunks.iter().all(|chunk| chunk.len == 0) {
             // A peek has reached the urgent mark.
             return Ok(ReadStep::Mark(0));
         }
-        // The RMBE stays valid while data are copied, even if the group ends meanwhile.
-        let memory = rmbe.as_ref().and_then(|rmbe| rmbe.memory());
-        let block = memory.or(unread.as_ref()).ok_or(ECONNABORTED)?;
-        let mut copied = 0;
-        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            let (offset, len) = (chunk.offset as usize, chunk.len as usize);
-            let n = if how.discard {
-                msg.skip(len)
-            } else {
-                msg.copy_to_user(&**block, offset, len)
-            };
-            copied += n;
-            if n < len {
-                break;
-            }
-        }
-        if copied == 0 {
-            return Err(EFAULT);
-        }
+        let copied = readable.copy_to(msg, how.discard)?;
         trace::rx_recvmsg(sk, copied, || self.device_name());
-        if how.peek {
-            return Ok(ReadStep::Copied(copied));
+        Ok(match how.peek {
+            true => ReadStep::Copied(copied),
+            false => self.consume(copied),
+        })
+    }
+
+    /// Looks what is to be read of `want` bytes after `skip`. An urgent byte that is not in line is skipped by a read
+    /// of what follows it.
+    fn begin_read(
+        self: &Arc<Self>,
+        is_peek: bool,
+        inline: bool,
+        skip: usize,
+        want: u32,
+    ) -> Readable {
+        let (readable, fx) = self.with(|inner| {
+            inner.stream.set_oob_inline(inline);
+            let fx = match is_peek || want == 0 {
+                true => ConsumeEffects::default(),
+                false => inner.stream.skip_urgent(),
+            };
+            let state = inner.stream.recv_state();
+            let is_ready = matches!(state, Recv::Ready(_));
+            let readable = Readable {
+                state,
+                // CAST: within a ring.
+                chunks: inner.stream.peek_chunks(skip as u32, want),
+                is_full: inner.stream.is_rmbe_full(),
+                rmbe: inner.rmbe().filter(|_| is_ready).cloned(),
+                unread: inner.unread().cloned(),
+            };
+            (readable, fx)
+        });
+        if fx.transmit {
+            self.transmit();
         }
+        readable
+    }
+
+    /// Removes `copied` bytes from the ring, which may open the window of the peer.
+    fn consume(self: &Arc<Self>, copied: usize) -> ReadStep {
         // CAST: not more than the chunks hold.
         let (fx, read) = self.with(|inner| {
             let fx = inner.stream.consume(copied as u32);
@@ -228,11 +274,10 @@ impl Conn {
         if fx.transmit {
             self.transmit();
         }
-        Ok(if fx.at_mark {
-            ReadStep::Mark(copied)
-        } else {
-            ReadStep::Copied(copied)
-        })
+        match fx.at_mark {
+            true => ReadStep::Mark(copied),
+            false => ReadStep::Copied(copied),
+        }
     }
 
     /// Copies the urgent byte to the application (MSG_OOB).
