@@ -112,6 +112,7 @@ pub use self::view::{
 };
 
 use self::{
+    post_close::AfterClose,
     recv::RecvState,
     send::SendState, //
 };
@@ -159,22 +160,23 @@ pub struct Stream {
     killed: bool,
     /// The connection has no link any more.
     has_no_link: bool,
-    /// The application shut down reading.
-    rcv_shutdown: bool,
-    /// The application shut down writing.
-    send_shutdown: bool,
+    /// What the application shut down.
+    shutdown: Shutdown,
     /// Data were sent after the peer's close.
     sent_after_close: bool,
     /// Messages of the peer are no longer accepted.
     out_of_sync: bool,
     /// The peer has moved off the link that the connection uses here.
     peer_moved: bool,
-    /// The peer may send data after its close.
-    sends_after_close: bool,
-    /// An echo is outstanding; see [`Stream::begin_echo`].
-    is_asked: bool,
-    /// The echo showed that no data follow the close.
-    is_silent: bool,
+    /// What may follow the peer's close.
+    after_close: AfterClose,
+}
+
+/// Directions that the application shut down: shutdown(2).
+#[derive(Clone, Copy, Debug, Default)]
+struct Shutdown {
+    recv: bool,
+    send: bool,
 }
 
 impl Stream {
@@ -198,14 +200,14 @@ impl Stream {
             released: false,
             killed: false,
             has_no_link: false,
-            rcv_shutdown: false,
-            send_shutdown: false,
+            shutdown: Shutdown {
+                recv: false,
+                send: false,
+            },
             sent_after_close: false,
             out_of_sync: false,
             peer_moved: false,
-            sends_after_close: false,
-            is_asked: false,
-            is_silent: false,
+            after_close: AfterClose::Nothing,
         }
     }
 

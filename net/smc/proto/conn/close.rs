@@ -55,8 +55,8 @@ impl Stream {
     pub fn close(&mut self, released: bool) -> CloseEffects {
         let before = self.state;
         self.released |= released;
-        self.rcv_shutdown = true;
-        self.send_shutdown = true;
+        self.shutdown.recv = true;
+        self.shutdown.send = true;
         match before {
             ConnState::Active
             | ConnState::AppCloseWait1
@@ -107,7 +107,7 @@ impl Stream {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
-        self.send_shutdown = true;
+        self.shutdown.send = true;
         if matches!(self.state, ConnState::Active | ConnState::AppCloseWait1) {
             self.own.insert(StateFlags::DONE_WRITING);
             self.cdc_due |= self.send.unsent() == 0;
@@ -127,7 +127,7 @@ impl Stream {
         if !self.can_shutdown() {
             return Err(SendError::NotConnected);
         }
-        self.rcv_shutdown = true;
+        self.shutdown.recv = true;
         Ok(())
     }
 

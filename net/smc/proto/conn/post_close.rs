@@ -20,10 +20,31 @@ use crate::conn::{
     Stream, //
 };
 
+/// What may follow the peer's close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterClose {
+    /// Nothing, from a peer that closes after its last data arrived.
+    Nothing,
+    /// Data.
+    Open,
+    /// Data; an echo is outstanding, see [`Stream::begin_echo`].
+    Asked,
+    /// Nothing any more, as an echo showed.
+    Silent,
+}
+
+impl AfterClose {
+    const fn may_follow(self) -> bool {
+        matches!(self, Self::Open | Self::Asked)
+    }
+}
+
 impl Stream {
     /// The peer is a C module, or may be one: data may follow its close.
     pub fn expect_data_after_close(&mut self) {
-        self.sends_after_close = true;
+        if self.after_close == AfterClose::Nothing {
+            self.after_close = AfterClose::Open;
+        }
     }
 
     /// Whether the peer may write to our RMBE though it is done or closed.
@@ -32,7 +53,7 @@ impl Stream {
     /// flag.
     pub(super) const fn awaits_data_after_close(&self) -> bool {
         let has_sent_all = self.peer.contains(StateFlags::DONE_WRITING) && !self.recv.is_blocked();
-        self.sends_after_close && !self.peer.is_empty() && !self.is_silent && !has_sent_all
+        self.after_close.may_follow() && !self.peer.is_empty() && !has_sent_all
     }
 
     /// Whether the peer has ended its stream, and all its data are here or lost.
@@ -46,7 +67,7 @@ impl Stream {
     pub const fn may_miss_data_after_close(&self) -> bool {
         self.awaits_data_after_close()
             && !self.has_peer_ended()
-            && !self.rcv_shutdown
+            && !self.shutdown.recv
             && !self.killed
     }
 
@@ -76,17 +97,23 @@ impl Stream {
     /// caller has to send a TEST_LINK on the connection's link, after everything posted, and to call
     /// [`Stream::on_silence`] some time after the answer.
     pub fn begin_echo(&mut self) -> bool {
-        let was_asked = self.is_asked;
-        self.is_asked = self.wants_echo();
-        self.is_asked && !was_asked
+        let was_asked = self.after_close == AfterClose::Asked;
+        let is_asked = self.wants_echo();
+        if self.after_close.may_follow() {
+            self.after_close = match is_asked {
+                true => AfterClose::Asked,
+                false => AfterClose::Open,
+            };
+        }
+        is_asked && !was_asked
     }
 
     /// The answer arrived, and no message of the peer since [`Stream::begin_echo`]: its close is the end.
     pub fn on_silence(&mut self) -> Effects {
-        if !core::mem::take(&mut self.is_asked) {
+        if self.after_close != AfterClose::Asked {
             return Effects::default();
         }
-        self.is_silent = true;
+        self.after_close = AfterClose::Silent;
         Effects {
             wake_readers: true,
             peer_done: true,
@@ -98,8 +125,8 @@ impl Stream {
     /// arrived. Has no effect until the application has released the connection.
     pub fn on_peer_freed(&mut self) -> Effects {
         let mut fx = Effects::default();
-        if self.sends_after_close && self.released {
-            self.is_silent = true;
+        if self.after_close != AfterClose::Nothing && self.released {
+            self.after_close = AfterClose::Silent;
             self.on_peer_state(StateFlags::CLOSED, &mut fx);
         }
         fx
@@ -108,7 +135,10 @@ impl Stream {
     /// Invalidates an echo: either side sent a message, with new data of the peer (`has_data`) or not, or the link
     /// changed.
     pub(super) fn forget_echo(&mut self, has_data: bool) {
-        self.is_asked = false;
-        self.is_silent &= !has_data;
+        match self.after_close {
+            AfterClose::Asked => self.after_close = AfterClose::Open,
+            AfterClose::Silent if has_data => self.after_close = AfterClose::Open,
+            AfterClose::Nothing | AfterClose::Open | AfterClose::Silent => {}
+        }
     }
 }

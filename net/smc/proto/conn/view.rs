@@ -182,7 +182,7 @@ impl Stream {
             ConnState::Init | ConnState::Listen => return Recv::NotConnected,
             ConnState::Closed if !self.is_read_shut() => return Recv::NotConnected,
             // No data are returned after our close. Data that arrived before a reset are, as over TCP.
-            ConnState::Closed | ConnState::PeerFinCloseWait if self.rcv_shutdown => {
+            ConnState::Closed | ConnState::PeerFinCloseWait if self.shutdown.recv => {
                 return Recv::Eof
             }
             _ => {}
@@ -208,14 +208,14 @@ impl Stream {
     /// RCV_SHUTDOWN: the peer sends no more, or we read no more.
     #[inline]
     pub const fn is_read_shut(&self) -> bool {
-        self.rcv_shutdown || self.has_peer_ended() || self.killed
+        self.shutdown.recv || self.has_peer_ended() || self.killed
     }
 
     /// SEND_SHUTDOWN: the application shut down writing, or closed, the connection was aborted, or data were sent to a
     /// peer that has closed.
     #[inline]
     pub const fn is_write_shut(&self) -> bool {
-        self.send_shutdown || self.sent_after_close || self.is_reset()
+        self.shutdown.send || self.sent_after_close || self.is_reset()
     }
 
     /// Returns what poll(2) reports, as `tcp_poll` does. `lowat` is SO_RCVLOWAT; `can_lend` is true if a send buffer is
@@ -262,7 +262,7 @@ impl Stream {
         match self.state {
             ConnState::Listen => None,
             ConnState::Init => Some(IoctlQueues::default()),
-            ConnState::Closed if self.rcv_shutdown => Some(IoctlQueues::default()),
+            ConnState::Closed if self.shutdown.recv => Some(IoctlQueues::default()),
             _ => Some(IoctlQueues {
                 inq: self.recv.readable_now(),
                 outq: self.send.outstanding(),
