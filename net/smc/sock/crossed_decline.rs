@@ -2,11 +2,16 @@
 
 //! A DECLINE of the peer that crossed ours.
 //!
-//! Both sides of a first contact may give up at the same moment. Each sends a DECLINE then, goes on over TCP and
-//! looks for no message of the handshake any more, so that the peer's would be the first that the application
-//! reads. So where the peer may have declined as well, what comes first is looked at before the application
-//! gets it: one DECLINE is taken away, as long as all bytes that are here may be the beginning of one there is
-//! nothing to read, and after any other byte nothing is looked at any more.
+//! Both sides of a first contact may give up at the same moment. Each then sends a DECLINE, falls back to TCP, and
+//! expects no more messages of the handshake. So the peer's DECLINE would be the first bytes that the application
+//! reads.
+//!
+//! Where this is possible, the first bytes from TCP are peeked at before the application gets them:
+//!
+//! - A whole DECLINE is consumed. Nothing is checked after that.
+//! - As long as the bytes may be the beginning of a DECLINE, the socket is not readable. If the rest does not arrive
+//!   within [`REST_WAIT`], they are the application's.
+//! - Any other bytes are the application's, and nothing is checked after them.
 
 use kernel::{
     new_mutex,
@@ -21,29 +26,30 @@ use kernel::{
         Mutex, //
     }, //
 };
-use kernel_ext::{
-    net,
-    time, //
+use kernel_ext::net;
+use smc_proto::{
+    time::Duration,
+    wire::clc::Head, //
 };
-use smc_proto::wire::clc::Head;
 
 use super::Sock;
+use crate::clock;
 
-/// Time for the rest of a DECLINE to come, ns: it was sent as a whole. After that it is the application's.
-const REST_WAIT: u64 = 1_000_000_000;
+/// Time for the rest of a DECLINE to arrive: it was sent as a whole.
+const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether such a DECLINE may come.
+/// Whether such a DECLINE may arrive.
 #[pin_data]
 pub(super) struct CrossedDecline {
-    /// Written under `turn`, but for the first time.
+    /// Cleared under `turn`.
     is_awaited: Atomic<bool>,
-    /// One thread at a time looks. Lock order: TCP's own lock is taken inside.
+    /// Serialises peeking. Lock order: TCP's own lock is taken inside.
     #[pin]
     turn: Mutex<()>,
 }
 
 impl CrossedDecline {
-    /// None will come.
+    /// No DECLINE is expected.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             is_awaited: Atomic::new(false),
@@ -51,30 +57,30 @@ impl CrossedDecline {
         })
     }
 
-    /// From now on one may come. Nobody reads from TCP yet.
+    /// A DECLINE may arrive from now on. To be called before anything reads from TCP.
     pub(super) fn expect(&self) {
         self.is_awaited.store(true, Release);
     }
 
-    /// Whether one may come. Any context.
+    /// Whether a DECLINE may arrive. Any context.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Acquire)
     }
 }
 
-/// What is in front of TCP's data.
+/// What the first bytes from TCP are.
 enum Front {
-    /// Nothing, yet.
+    /// None has arrived.
     Nothing,
-    /// Perhaps the beginning of a DECLINE.
+    /// Maybe the beginning of a DECLINE.
     Open,
-    /// The application's data, if there are any.
+    /// The application's data, or the end of the stream.
     Clear,
 }
 
 impl Sock {
-    /// Whether what is to be read from TCP is the application's. Takes away a DECLINE that is not. May sleep
-    /// for a lock, not for the peer.
+    /// Returns true if the application may read from TCP. Consumes a DECLINE that has arrived. May sleep for a lock,
+    /// not for the peer.
     pub(super) fn is_front_clear(&self) -> bool {
         if !self.crossed_decline.is_awaited() {
             return true;
@@ -87,7 +93,7 @@ impl Sock {
         if !self.crossed_decline.is_awaited() {
             return Front::Clear;
         }
-        // Before the look, so that nothing comes behind it.
+        // Read before the peek: if TCP cannot receive more, the peek shows everything.
         let is_all = !self.tcp.state().may_receive();
         let mut head = [0; Head::LEN];
         let front = match self.tcp.recv(&mut head, true, &mut 0) {
@@ -116,15 +122,15 @@ impl Sock {
         }
     }
 
-    /// The work of a socket over TCP for which a DECLINE may come: what begins like one and does not go on is
-    /// the application's. May sleep.
+    /// The work of a socket over TCP for which a DECLINE may arrive: waits for the rest of it, and gives the bytes to
+    /// the application if it does not arrive. May sleep.
     pub(super) fn settle_front(this: &Arc<Self>) {
         let front = {
             let _turn = this.crossed_decline.turn.lock();
             this.look_in_front()
         };
         if matches!(front, Front::Open) {
-            let mut left = time::timeout(REST_WAIT);
+            let mut left = clock::timeout(REST_WAIT);
             let is_clear = |bytes: &[u8]| Head::of(bytes) != Head::Open;
             let _ = this
                 .tcp
@@ -137,7 +143,7 @@ impl Sock {
         this.sk.wake_readable();
     }
 
-    /// What poll(2) says of TCP, of what is the application's.
+    /// The poll mask of TCP, without readability as long as a DECLINE may be all that has arrived.
     pub(super) fn poll_tcp(&self) -> u32 {
         match self.is_front_clear() {
             true => self.tcp.poll(),
@@ -145,7 +151,7 @@ impl Sock {
         }
     }
 
-    /// Waits until the application has something to read from TCP.
+    /// Waits until the application may read from TCP.
     ///
     /// # Errors
     ///

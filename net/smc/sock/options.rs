@@ -98,8 +98,8 @@ pub(super) fn set(
     }
 }
 
-/// Sets an option of TCP for which a connection over RDMA has nothing: that its data are signed, or that its TCP
-/// connection is changed behind its back. A socket that connects is told as well: how it will end is not known yet.
+/// Sets a TCP option that has no equivalent over RDMA: signatures (TCP_MD5SIG, TCP_AO), or a change of the TCP
+/// connection itself (TCP_REPAIR). Refused while connecting, too, as the connection may turn out to be over RDMA.
 fn set_of_tcp(this: &Sock, name: i32, value: SockOptIn<'_>) -> Result {
     match this.phase() {
         Phase::Connecting | Phase::Active => Err(EOPNOTSUPP),
@@ -107,7 +107,8 @@ fn set_of_tcp(this: &Sock, name: i32, value: SockOptIn<'_>) -> Result {
     }
 }
 
-/// Puts a protocol (TLS) on top of TCP, if that is what carries the data. Ours is there already, or cannot be.
+/// Sets an upper layer protocol (TLS) on the TCP socket, if TCP carries the data. `smc` itself is refused: the socket
+/// is one already, or can no longer become one.
 fn set_ulp(this: &Sock, value: SockOptIn<'_>) -> Result {
     let mut name = [0; ULP_NAME_MAX];
     let name = value.read(&mut name)?;
