@@ -100,7 +100,8 @@ impl<'a> ClcChannel<'a> {
         })
     }
 
-    /// Receives the next message. May sleep for `wait`, the time for the whole of it, however slowly its bytes arrive.
+    /// Receives the next message.
+    /// Context: may sleep for `wait`, the time for the whole of it, however slowly its bytes arrive.
     ///
     /// # Errors
     ///
@@ -150,7 +151,8 @@ impl<'a> ClcChannel<'a> {
         self.tcp.state().is_closed()
     }
 
-    /// Reads a DECLINE, for which it waits up to `wait`, and leaves anything else unread. May sleep.
+    /// Reads a DECLINE, for which it waits up to `wait`, and leaves anything else unread.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -174,7 +176,8 @@ impl<'a> ClcChannel<'a> {
         Ok(PendingMessage::Decline(Decline::parse(bytes)?))
     }
 
-    /// Waits for activity of the peer; returns whether there was any within `wait`. May sleep.
+    /// Waits for activity of the peer; returns whether there was any within `wait`.
+    /// Context: may sleep.
     pub(crate) fn wait_tcp_activity(&self, wait: Duration) -> bool {
         let mut left = clock::timeout(wait);
         !matches!(self.tcp.recv(&mut [0], true, &mut left), Err(e) if e == EAGAIN)
@@ -212,7 +215,8 @@ impl<'a> ClcChannel<'a> {
         Ok(())
     }
 
-    /// Sends a message. May sleep.
+    /// Sends a message.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -238,7 +242,8 @@ impl<'a> ClcChannel<'a> {
         }
     }
 
-    /// Sends a DECLINE: the connection goes on over TCP. May sleep.
+    /// Sends a DECLINE: the connection goes on over TCP.
+    /// Context: may sleep.
     pub(crate) fn decline(&self, reason: Reason, local: PeerId) -> Result<(), Failure> {
         let decline = handshake::decline(reason, self.received, local);
         self.send(&ClcMessage::Decline(decline))

@@ -9,12 +9,14 @@ use smc_proto::time::{
     Instant, //
 };
 
-/// Returns nanoseconds since boot, without time in suspend. Any context.
+/// Returns nanoseconds since boot, without time in suspend.
+/// Context: any.
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(time::now_ns())
 }
 
-/// As [`now`], at the last tick: up to a jiffy late, and cheap. Any context.
+/// As [`now`], at the last tick: up to a jiffy late, and cheap.
+/// Context: any.
 pub(crate) fn coarse_now() -> Instant {
     Instant::from_nanos(time::coarse_ns())
 }

@@ -90,7 +90,8 @@ pub(crate) const DIRECTORY: &CStr = c"net/smc";
 pub(crate) struct Config(Arc<Values<COUNT>>);
 
 impl Config {
-    /// Creates the files of a namespace. May sleep.
+    /// Creates the files of a namespace.
+    /// Context: may sleep.
     pub(crate) fn new(net: &mut NewNetNs) -> Result<Self> {
         Ok(Self(net.settings(DIRECTORY, &ENTRIES)?))
     }

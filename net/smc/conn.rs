@@ -266,7 +266,7 @@ impl Conn {
     }
 
     /// Ends the handshake. The peer may already have sent data or requests or closed, and the group may have ended.
-    /// Does not sleep.
+    /// Context: does not sleep.
     pub(crate) fn establish(self: &Arc<Self>) {
         let takes_cdc_on_any_link = self.group.peer().takes_cdc_on_any_link;
         let mut inner = self.inner.lock();

@@ -263,7 +263,8 @@ fn terminate_where(why: TerminateReason, is_due: impl Fn(&LinkGroup) -> bool) {
     }
 }
 
-/// Makes room for another group with a peer at that address, or returns why there may be none; see [`add`]. May sleep.
+/// Makes room for another group with a peer at that address, or returns why there may be none; see [`add`].
+/// Context: may sleep.
 pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
     let groups = GROUPS.get().ok_or(Reason::Internal)?;
     let list = groups.list.lock();
@@ -271,7 +272,8 @@ pub(crate) fn make_room(peer: IpAddr) -> Result<(), Failure> {
     room.map_err(|cause| Failure::Declined(Reason::Memory, Some(cause)))
 }
 
-/// Adds a group with a peer at that address. It can be found once its link is active. May sleep.
+/// Adds a group with a peer at that address. It can be found once its link is active.
+/// Context: may sleep.
 ///
 /// # Errors
 ///
@@ -286,7 +288,8 @@ pub(crate) fn add(group: &Arc<LinkGroup>, peer: IpAddr) -> Result<(), Failure> {
     Ok(added.map_err(|_| Reason::Memory)?)
 }
 
-/// Ends a group marked as terminating, unless another task does. It counts towards the limits until then. May sleep.
+/// Ends a group marked as terminating, unless another task does. It counts towards the limits until then.
+/// Context: may sleep.
 fn terminate(group: &Arc<LinkGroup>) {
     let Some(groups) = GROUPS.get() else {
         return;
@@ -333,7 +336,8 @@ pub(crate) fn is_of_others(wanted: &LgrKey, net: NetNsId) -> bool {
     is_any
 }
 
-/// Returns at most `max` groups from serial number `from` on, oldest first, except ending ones. May sleep.
+/// Returns at most `max` groups from serial number `from` on, oldest first, except ending ones.
+/// Context: may sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<ListedLgr>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(groups) = GROUPS.get() else {
@@ -358,7 +362,8 @@ pub(crate) fn for_each(f: impl FnMut(&Arc<LinkGroup>)) {
     }
 }
 
-/// Takes down the links on ports of `device` for which `is_gone`, called with the list locked, returns true. May sleep.
+/// Takes down the links on ports of `device` for which `is_gone`, called with the list locked, returns true.
+/// Context: may sleep.
 pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortInfo) -> bool) {
     fail_links(LinkError::Port, |_, link| {
         link.is_on(device) && is_gone(link.port())
@@ -367,7 +372,8 @@ pub(crate) fn fail_links_on(device: &Arc<Device>, is_gone: impl Fn(&PortInfo) ->
 
 /// Takes down links of other groups with the same peer queue pair as the first link of `new`, which works: the peer's
 /// device was removed and re-added, with the same queue pair numbers. A handshake that names one of them would find the
-/// wrong group. May sleep.
+/// wrong group.
+/// Context: may sleep.
 pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     let Some(end) = new.link(LinkIdx::FIRST).map(|link| link.end()) else {
         return;
@@ -379,7 +385,8 @@ pub(crate) fn fail_replaced_links(new: &Arc<LinkGroup>) {
     });
 }
 
-/// Takes down the links for which `is_it`, called with the list locked, returns true. May sleep.
+/// Takes down the links for which `is_it`, called with the list locked, returns true.
+/// Context: may sleep.
 fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     let Some(groups) = GROUPS.get() else {
         return;
@@ -394,7 +401,8 @@ fn fail_links(why: LinkError, is_it: impl Fn(&Arc<LinkGroup>, &Link) -> bool) {
     }
 }
 
-/// A port became active: groups check whether to use it for another link. May sleep.
+/// A port became active: groups check whether to use it for another link.
+/// Context: may sleep.
 pub(crate) fn on_port() {
     paths::forget_all();
     if let Some(groups) = GROUPS.get() {

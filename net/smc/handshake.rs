@@ -116,7 +116,8 @@ impl From<Reason> for FallbackInfo {
     }
 }
 
-/// Runs the handshake of the socket `sk` on the established connection `tcp`. May sleep.
+/// Runs the handshake of the socket `sk` on the established connection `tcp`.
+/// Context: may sleep.
 ///
 /// # Errors
 ///
@@ -194,7 +195,8 @@ impl Session<'_> {
     }
 
     /// Creates a link group, its first link, from the port of `path`, and the first connection, on which
-    /// `first_contact` runs. May sleep.
+    /// `first_contact` runs.
+    /// Context: may sleep.
     fn create_lgr(
         &mut self,
         new: &NewLgr,
@@ -262,7 +264,8 @@ impl Session<'_> {
     }
 
     /// Runs the `rest` of the handshake on a connection; then establishes it, or detaches it from the socket and the
-    /// group. May sleep.
+    /// group.
+    /// Context: may sleep.
     fn complete(
         &mut self,
         conn: Arc<Conn>,
@@ -367,7 +370,8 @@ fn internal(e: Error) -> Reason {
 }
 
 /// Makes sure that the peer can write into the connection's RMBE: registers the RMB with all links and sends its rkeys
-/// (CONFIRM RKEY), unless another connection has done so. May sleep.
+/// (CONFIRM RKEY), unless another connection has done so.
+/// Context: may sleep.
 fn confirm_rkey(conn: &Conn, at: &LinkRef) -> Result<(), Reason> {
     let group = &conn.group;
     let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;

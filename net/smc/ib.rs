@@ -183,7 +183,8 @@ impl Client for IbDevice {
     }
 }
 
-/// Returns at most `max` devices from serial number `from` on, oldest first. May sleep.
+/// Returns at most `max` devices from serial number `from` on, oldest first.
+/// Context: may sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(adapters) = ADAPTERS.get() else {
@@ -196,7 +197,8 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
     Ok(found)
 }
 
-/// Returns true if a device is present, and not being removed. May sleep.
+/// Returns true if a device is present, and not being removed.
+/// Context: may sleep.
 pub(crate) fn is_there(device: &Arc<Device>) -> bool {
     ADAPTERS.get().is_some_and(|adapters| {
         let list = adapters.list.lock();
@@ -222,7 +224,8 @@ impl IbDevice {
     }
 
     /// Takes down links whose port cannot carry data or has lost their GID; calls [`groups::on_port`] if a port is
-    /// active. May sleep.
+    /// active.
+    /// Context: may sleep.
     fn check_ports(&self) {
         groups::fail_links_on(&self.device, |port| !self.has(port));
         let is_active = |port| self.device.query_port(port).is_ok_and(|attr| attr.active);
@@ -231,7 +234,8 @@ impl IbDevice {
         }
     }
 
-    /// Returns true if a port is active and still has its address. May sleep.
+    /// Returns true if a port is active and still has its address.
+    /// Context: may sleep.
     fn has(&self, port: &PortInfo) -> bool {
         let attr = self.device.query_port(port.port);
         if self.device.has_failed() || !attr.is_ok_and(|attr| attr.active) {
@@ -248,7 +252,8 @@ impl IbDevice {
             .is_some()
     }
 
-    /// Returns the physical network of a port, if it has a name. May sleep.
+    /// Returns the physical network of a port, if it has a name.
+    /// Context: may sleep.
     pub(crate) fn pnetid(&self, port: u32) -> Option<PnetId> {
         let first = NetNs::initial();
         let namespace = namespace::within(first);

@@ -200,7 +200,8 @@ impl LinkGroup {
         }
     }
 
-    /// Removes a connection; a second call does nothing. Does not sleep.
+    /// Removes a connection; a second call does nothing.
+    /// Context: does not sleep.
     pub(crate) fn leave(&self, token: AlertToken) {
         let mut inner = self.inner.lock();
         let node = inner.conns.remove(token);
@@ -217,7 +218,8 @@ impl LinkGroup {
         self.inner.lock().conns.len()
     }
 
-    /// Delivers a CDC message, received on link `idx`, to the connection with that alert token. Does not sleep.
+    /// Delivers a CDC message, received on link `idx`, to the connection with that alert token.
+    /// Context: does not sleep.
     pub(crate) fn on_cdc(&self, idx: LinkIdx, token: AlertToken, cdc: &Cdc) {
         let member = self.inner.lock().conns.find(token);
         if let Some(member) = member {
@@ -241,7 +243,8 @@ impl LinkGroup {
         self.inner.lock().conns.stop_waiting(token);
     }
 
-    /// Lets connections send, longest waiting first, while link `idx` has free send slots. Does not sleep.
+    /// Lets connections send, longest waiting first, while link `idx` has free send slots.
+    /// Context: does not sleep.
     pub(crate) fn on_free_slot(&self, idx: LinkIdx) {
         let Some(link) = self.link(idx) else {
             return;

@@ -130,7 +130,8 @@ pub(crate) struct TraceLgr {
     pub(crate) net_cookie: u64,
 }
 
-/// Receives the completions of messages. Must not sleep.
+/// Receives the completions of messages.
+/// Context: does not sleep.
 pub(crate) trait Sender: Send + Sync {
     /// The message of `record` has arrived (`good`), or was lost.
     fn on_sent(self: Arc<Self>, record: &SentRecord, good: bool);
@@ -140,7 +141,8 @@ pub(crate) trait Sender: Send + Sync {
     fn on_acked(self: Arc<Self>, record: &SentRecord, arrived: bool);
 }
 
-/// Receives a link's events. Called from completion context: must not sleep.
+/// Receives a link's events, in completions.
+/// Context: does not sleep.
 pub(crate) trait LinkHandler: Send + Sync {
     /// Returns the link's group, for tracepoints.
     fn group(&self) -> TraceLgr;
@@ -161,7 +163,8 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// Reports that the peer has the message, or that it was lost. Does not sleep.
+    /// Reports that the peer has the message, or that it was lost.
+    /// Context: does not sleep.
     fn complete(self, good: bool) {
         if let Self::Data(sender, record) = self {
             sender.on_sent(&record, good);
@@ -212,7 +215,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Creates the queue pair of a link. May sleep.
+    /// Creates the queue pair of a link.
+    /// Context: may sleep.
     pub(crate) fn new(
         device: &Arc<Device>,
         port: PortInfo,
@@ -368,7 +372,8 @@ impl Link {
 
     // --- Life cycle.
 
-    /// Makes the queue pair ready to receive from `peer`; events go to `handler`. May sleep.
+    /// Makes the queue pair ready to receive from `peer`; events go to `handler`.
+    /// Context: may sleep.
     pub(crate) fn ready_to_receive(
         self: &Arc<Self>,
         peer: PeerQp,
@@ -389,7 +394,8 @@ impl Link {
         resources.qp.post_receives(self).map(drop)
     }
 
-    /// Makes the queue pair ready to send, if the two queue pairs are connected already. May sleep.
+    /// Makes the queue pair ready to send, if the two queue pairs are connected already.
+    /// Context: may sleep.
     pub(crate) fn ready_to_send(&self) -> Result {
         let resources = self.resources().ok_or(ENOLINK)?;
         self.transport.setup().to_rts(self, &resources)
@@ -405,7 +411,8 @@ impl Link {
     }
 
     /// Stops sending and receiving. Earlier completions have been reported on return; messages in flight are reported
-    /// as failed then or later. May sleep.
+    /// as failed then or later.
+    /// Context: may sleep.
     pub(crate) fn stop(&self) {
         self.inner.lock().state = LinkState::Inactive;
         self.state_wait.notify_all();
@@ -416,7 +423,8 @@ impl Link {
         self.transport.on_stop();
     }
 
-    /// Processes all completions so far, of receives and of sends. May sleep.
+    /// Processes all completions so far, of receives and of sends.
+    /// Context: may sleep.
     pub(crate) fn flush_cqs(&self) {
         self.flush(|_| ());
     }
@@ -430,7 +438,8 @@ impl Link {
         }
     }
 
-    /// Takes the link down and releases its device. May sleep. Messages in flight complete, most of them with an error.
+    /// Takes the link down and releases its device. Messages in flight complete, most of them with an error.
+    /// Context: may sleep.
     pub(crate) fn shut_down(&self) {
         self.stop();
         let mut inner = self.inner.lock();
@@ -444,27 +453,31 @@ impl Link {
 
     // --- Use.
 
-    /// Returns true if a send slot is free now. Does not sleep.
+    /// Returns true if a send slot is free now.
+    /// Context: does not sleep.
     pub(crate) fn has_slot(&self) -> bool {
         let inner = self.inner.lock();
         inner.resources.as_ref().is_some_and(|h| h.qp.has_slot()) && self.transport.has_credit()
     }
 
     /// Sets whether [`LinkHandler::on_slot`] is called for slots freed from now on. After enabling it a waiter must
-    /// check for a slot again. Does not sleep.
+    /// check for a slot again.
+    /// Context: does not sleep.
     pub(crate) fn request_slot_wakeup(&self, wanted: bool) {
         self.slot_wakeup_wanted.store(wanted, Relaxed);
         smp_mb(Full);
     }
 
-    /// Returns true if no send is in flight or queued. Does not sleep.
+    /// Returns true if no send is in flight or queued.
+    /// Context: does not sleep.
     pub(crate) fn is_quiet(&self) -> bool {
         let inner = self.inner.lock();
         let is_idle = inner.resources.as_ref().is_none_or(|h| h.qp.is_send_idle());
         is_idle && inner.llc_txq.is_empty()
     }
 
-    /// Waits for the peer's first message, until `end`. Returns whether it has arrived. May sleep.
+    /// Waits for the peer's first message, until `end`. Returns whether it has arrived.
+    /// Context: may sleep.
     fn wait_first_msg(&self, end: Instant) -> bool {
         let mut inner = self.inner.lock();
         loop {

@@ -71,7 +71,8 @@ struct AfterUnlock {
 }
 
 impl LinkGroup {
-    /// Processes an LLC message received on link `idx`. Does not sleep.
+    /// Processes an LLC message received on link `idx`.
+    /// Context: does not sleep.
     fn on_llc(self: &Arc<Self>, idx: LinkIdx, message: &LlcMessage<'_>) {
         if let Some(number) = message.echoed() {
             self.on_echo(idx, number);
@@ -91,7 +92,8 @@ impl LinkGroup {
         }
     }
 
-    /// Sends a TEST_LINK with a number, which the response repeats. Does not sleep.
+    /// Sends a TEST_LINK with a number, which the response repeats.
+    /// Context: does not sleep.
     pub(crate) fn ask_echo(self: &Arc<Self>, idx: LinkIdx, number: u64) {
         self.run_llc(|llc, _, _| llc.echo(idx, number));
     }
@@ -192,7 +194,8 @@ impl LinkGroup {
         }
     }
 
-    /// Handles a failed link: queues its deletion if another one is active, else ends the group. Does not sleep.
+    /// Handles a failed link: queues its deletion if another one is active, else ends the group.
+    /// Context: does not sleep.
     pub(crate) fn delete_lost_link(self: &Arc<Self>, idx: LinkIdx) {
         match self.active_link() {
             Some(_) => self.queue_link_work(LinkWork::DeleteLink(idx, DeleteCause::LostPath)),
@@ -202,7 +205,8 @@ impl LinkGroup {
 
     // --- Timers.
 
-    /// Runs the timers of the group that are due; returns the next deadline. Does not sleep.
+    /// Runs the timers of the group that are due; returns the next deadline.
+    /// Context: does not sleep.
     pub(crate) fn on_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         if self.terminating().is_some() {
             return None;
@@ -240,8 +244,9 @@ impl LinkGroup {
     }
 
     /// Ends the group: aborts its connections, notifies the peer, takes the links down, and releases all resources of
-    /// the device except those in use by a task at the moment. May sleep, for as long as a reachable peer takes to end
-    /// the group as well. To be called once, after [`LinkGroup::mark_terminating`].
+    /// the device except those in use by a task at the moment. To be called once, after
+    /// [`LinkGroup::mark_terminating`].
+    /// Context: may sleep, for as long as a reachable peer takes to end the group as well.
     pub(crate) fn terminate(self: &Arc<Self>) {
         self.for_each(|member| member.on_group_end());
         // Nothing of a connection was sent on a link that never was active, and its peer may be unreachable.
@@ -258,7 +263,8 @@ impl LinkGroup {
         self.wake_llc_waiters();
     }
 
-    /// Sends DELETE LINK for all links, and continues to answer the peer until it has ended its connections. May sleep.
+    /// Sends DELETE LINK for all links, and continues to answer the peer until it has ended its connections.
+    /// Context: may sleep.
     ///
     /// A C peer waits until all that it sent was received before it takes its link down, and where the device
     /// retransmits without end, as soft RoCE does, it waits forever. So the link stays until the peer has deleted it.
@@ -282,7 +288,8 @@ impl LinkGroup {
         }
     }
 
-    /// Encodes a message and posts it. Does not sleep.
+    /// Encodes a message and posts it.
+    /// Context: does not sleep.
     fn send_llc(&self, idx: LinkIdx, message: &LlcMessage<'_>, order: PeerOrder) -> Result {
         let link = self.link(idx).ok_or(ENOLINK)?;
         link.send_llc(message.wire_len(), |buf| {

@@ -64,25 +64,28 @@ impl PerNet for Namespace {
 }
 
 /// Returns how long a link group of a socket is kept without connections. Any user may be able to set that in a
-/// namespace (of a user namespace), but the memory is shared by all: limited to the value of the initial namespace. Any
-/// context.
+/// namespace (of a user namespace), but the memory is shared by all: limited to the value of the initial namespace.
+/// Context: any.
 pub(crate) fn idle_time(sk: &Sk) -> Duration {
     let first = within(NetNs::initial()).config.idle_time();
     of(sk).config.idle_time().min(first)
 }
 
-/// Returns the queue depth of a link created by a socket, limited to that of the initial namespace. Any context.
+/// Returns the queue depth of a link created by a socket, limited to that of the initial namespace.
+/// Context: any.
 pub(crate) fn depth(sk: &Sk) -> QueueDepth {
     let first = within(NetNs::initial()).config.depth();
     of(sk).config.depth().at_most(first)
 }
 
-/// Returns the state of a socket's namespace. Any context.
+/// Returns the state of a socket's namespace.
+/// Context: any.
 pub(crate) fn of(sk: &Sk) -> PerNetRef<'_, Namespace> {
     within(sk.netns())
 }
 
-/// Returns the state of a namespace. Any context.
+/// Returns the state of a namespace.
+/// Context: any.
 pub(crate) fn within(net: &NetNs) -> PerNetRef<'_, Namespace> {
     // The state exists from before the first socket or request until after the last.
     net.get()

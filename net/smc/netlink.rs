@@ -32,7 +32,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers both; their commands may be called from then on. May sleep.
+    /// Registers both; their commands may be called from then on.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             _commands: genl::Registration::new()?,

@@ -28,7 +28,8 @@ use smc_proto::{
 /// Incremented when ports or the names of networks change, which invalidates earlier results.
 static GENERATION: Atomic<u32> = Atomic::new(0);
 
-/// Forgets all paths of all namespaces, as a port was added or changed. Any context.
+/// Forgets all paths of all namespaces, as a port was added or changed.
+/// Context: any.
 pub(crate) fn forget_all() {
     GENERATION.fetch_add(1, Relaxed);
 }

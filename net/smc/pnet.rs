@@ -86,7 +86,8 @@ impl PnetTable {
         })
     }
 
-    /// Adds a place. May sleep.
+    /// Adds a place.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -107,7 +108,8 @@ impl PnetTable {
         Ok(())
     }
 
-    /// Removes all places of a network, or all places; returns whether there was one. May sleep.
+    /// Removes all places of a network, or all places; returns whether there was one.
+    /// Context: may sleep.
     pub(crate) fn remove(&self, pnetid: Option<PnetId>) -> bool {
         let mut lines = self.lines.lock();
         let before = lines.entries.len();
@@ -117,8 +119,8 @@ impl PnetTable {
         lines.entries.len() < before
     }
 
-    /// Returns at most `max` entries from that serial number on for which `is_wanted` returns true, oldest first. May
-    /// sleep.
+    /// Returns at most `max` entries from that serial number on for which `is_wanted` returns true, oldest first.
+    /// Context: may sleep.
     pub(crate) fn list(
         &self,
         from: u64,
@@ -135,7 +137,8 @@ impl PnetTable {
         Ok(found)
     }
 
-    /// Returns the network of a network device. May sleep.
+    /// Returns the network of a network device.
+    /// Context: may sleep.
     pub(crate) fn of_netdev(&self, name: NetdevName) -> Option<PnetId> {
         self.find(|place| match place {
             PnetDevice::Netdev(text) => text.as_bytes() == name.as_bytes(),
@@ -143,7 +146,8 @@ impl PnetTable {
         })
     }
 
-    /// Returns the network of a port of an RDMA device. May sleep.
+    /// Returns the network of a port of an RDMA device.
+    /// Context: may sleep.
     pub(crate) fn of_port(&self, device: &Device, port: u32) -> Option<PnetId> {
         let name = device.name();
         let pci = device.pci().map(|pci| pci.name);

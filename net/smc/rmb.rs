@@ -160,7 +160,8 @@ impl Rmb {
         Some(self.mrs.lock()[idx].as_ref()?.mr.clone())
     }
 
-    /// Creates the memory region on a link, unless it exists. Its key is valid after registration. May sleep.
+    /// Creates the memory region on a link, unless it exists. Its key is valid after registration.
+    /// Context: may sleep.
     pub(crate) fn map(&self, idx: LinkIdx, link: &Link) -> Result<Arc<Mr>> {
         if let Some(mr) = self.mr(idx) {
             return Ok(mr);
@@ -193,7 +194,8 @@ impl Rmb {
     }
 
     /// Creates the memory region on a link and registers it, unless that has been done. Registrations are serialised
-    /// for each RMB. May sleep.
+    /// for each RMB.
+    /// Context: may sleep.
     pub(crate) fn register(&self, idx: LinkIdx, link: &Arc<Link>) -> Result {
         let mr = self.map(idx, link)?;
         let is_registered = |on: &OnLink| on.is_registered && Arc::ptr_eq(&on.mr, &mr);
@@ -209,13 +211,15 @@ impl Rmb {
     }
 
     /// Releases the memory region on a link: data that its device wrote and [`Rmbe::sync_for_cpu`] did not synchronise
-    /// are lost. Does not sleep.
+    /// are lost.
+    /// Context: does not sleep.
     pub(crate) fn unmap(&self, idx: LinkIdx) {
         let gone = self.mrs.lock()[idx].take();
         drop(gone);
     }
 
-    /// Releases the memory region on all links. Does not sleep.
+    /// Releases the memory region on all links.
+    /// Context: does not sleep.
     pub(crate) fn unmap_all(&self) {
         LinkIdx::ALL.into_iter().for_each(|idx| self.unmap(idx));
     }
@@ -275,19 +279,22 @@ impl Rmbe {
 
     /// Quarantines the element, as the peer may go on writing to it after the end of the connection: the peer knows the
     /// element, and has neither closed nor declined the connection. From its drop on no connection gets the element
-    /// until the peer has deleted the RMB's key, or the group has ended. A second call does nothing. Any context.
+    /// until the peer has deleted the RMB's key, or the group has ended. A second call does nothing.
+    /// Context: any.
     pub(crate) fn quarantine(&self) {
         self.is_quarantined.store(true, Relaxed);
     }
 
-    /// Returns true if received data must be synchronised before they are read. Any context.
+    /// Returns true if received data must be synchronised before they are read.
+    /// Context: any.
     pub(crate) fn needs_sync(&self) -> bool {
         // ORDERING: Set before the peer had the key, without which nothing arrives.
         self.rmb.needs_sync.load(Relaxed)
     }
 
     /// Makes data written through link `idx` visible to the CPU. Each link has a DMA mapping of its own, so the data
-    /// must have arrived on this one. Does not sleep.
+    /// must have arrived on this one.
+    /// Context: does not sleep.
     pub(crate) fn sync_for_cpu(&self, idx: LinkIdx, chunks: &Chunks) {
         let Some(mr) = self.rmb.mr(idx) else {
             return;
@@ -301,7 +308,8 @@ impl Rmbe {
         }
     }
 
-    /// Makes CPU writes visible to the devices of all links. Does not sleep.
+    /// Makes CPU writes visible to the devices of all links.
+    /// Context: does not sleep.
     fn sync_for_devices(&self) {
         for mr in LinkIdx::ALL.into_iter().filter_map(|idx| self.rmb.mr(idx)) {
             if let Some(map) = mr.mappings().get(self.element) {
@@ -359,7 +367,8 @@ impl RmbPool {
     }
 
     /// Takes an element of size class `want` or the next smaller available one, preferably from an RMB that the peer
-    /// knows, and accounts it. A new RMB is mapped on link `idx`. May sleep.
+    /// knows, and accounts it. A new RMB is mapped on link `idx`.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -422,13 +431,15 @@ impl RmbPool {
         Err(error)
     }
 
-    /// Returns false if too many elements are quarantined for another connection to join. Any context.
+    /// Returns false if too many elements are quarantined for another connection to join.
+    /// Context: any.
     pub(crate) fn has_room(&self) -> bool {
         self.quarantined.get() < quarantine::limit(self.max_conns) as u64
     }
 
     /// Puts back RMBs whose keys the peer may not have deleted, if it may write to their elements. Their elements
-    /// are not used for connections. May sleep.
+    /// are not used for connections.
+    /// Context: may sleep.
     pub(crate) fn put_back(&self, gone: UnusedRmbs) {
         let maybe_written = gone
             .into_iter()
@@ -442,21 +453,23 @@ impl RmbPool {
     }
 
     /// Requests unused RMBs of about `bytes` to be freed, when memory is short; returns the bytes available, at most
-    /// `bytes`. [`RmbPool::take_unused`] removes them. Any context.
+    /// `bytes`. [`RmbPool::take_unused`] removes them.
+    /// Context: any.
     pub(crate) fn shrink_target(&self, bytes: u64) -> u64 {
         let part = self.unused.get().min(bytes);
         self.shrink_target.fetch_add(part, Relaxed);
         part
     }
 
-    /// Returns the bytes requested since the last call. Any context.
+    /// Returns the bytes requested since the last call.
+    /// Context: any.
     pub(crate) fn take_shrink_target(&self) -> u64 {
         self.shrink_target.xchg(0, Relaxed)
     }
 
     /// Removes unused RMBs: those unused since `since` or with quarantined elements, and others for the rest of
-    /// `shrink_target`, in bytes. Also returns the earliest time since which a remaining RMB is unused. May sleep, but
-    /// does not allocate.
+    /// `shrink_target`, in bytes. Also returns the earliest time since which a remaining RMB is unused.
+    /// Context: may sleep, but does not allocate.
     pub(crate) fn take_unused(
         &self,
         since: Instant,
@@ -492,7 +505,8 @@ impl RmbPool {
     }
 
     /// Removes all RMBs, which no device uses any more; the memory is freed with the last element, which a reader
-    /// may hold indefinitely. May sleep.
+    /// may hold indefinitely.
+    /// Context: may sleep.
     pub(crate) fn clear(&self) {
         let rmbs = core::mem::replace(&mut *self.rmbs.lock(), KVec::new());
         rmbs.iter().for_each(|rmb| rmb.unmap_all());
@@ -504,7 +518,8 @@ impl RmbPool {
         self.rmbs.lock().retain(|r| !Arc::ptr_eq(r, rmb));
     }
 
-    /// Calls `f` for all RMBs. May sleep.
+    /// Calls `f` for all RMBs.
+    /// Context: may sleep.
     pub(crate) fn try_for_each(&self, f: impl FnMut(&Arc<Rmb>) -> Result) -> Result {
         self.rmbs.lock().iter().try_for_each(f)
     }

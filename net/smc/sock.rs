@@ -228,7 +228,8 @@ impl Sock {
         }
     }
 
-    /// What the socket is doing. Any context; it may have changed when this returns.
+    /// What the socket is doing.
+    /// Context: any; it may have changed when this returns.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
             0 => Phase::Init,
@@ -288,7 +289,8 @@ impl Sock {
         }
     }
 
-    /// Queues the work of the socket, again if it runs now. Any context.
+    /// Queues the work of the socket, again if it runs now.
+    /// Context: any.
     fn schedule_work(this: ArcBorrow<'_, Self>) {
         let sock: Arc<Self> = this.into();
         let namespace = namespace::of(&this.sk);
@@ -324,7 +326,8 @@ impl Sock {
         self.orphan.lock().is_some()
     }
 
-    /// Ends the socket: the application has closed it, or will never accept it. May sleep.
+    /// Ends the socket: the application has closed it, or will never accept it.
+    /// Context: may sleep.
     fn end(this: Arc<Self>) {
         let old = this.transition(
             &[

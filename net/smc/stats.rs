@@ -25,7 +25,8 @@ impl Counter {
         Self(Atomic::new(0))
     }
 
-    /// Adds to it. Any context.
+    /// Adds to it.
+    /// Context: any.
     pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
@@ -40,7 +41,8 @@ impl Counter {
 pub(crate) struct Gauge(Atomic<u64>);
 
 impl Gauge {
-    /// Creates a gauge of zero. May sleep.
+    /// Creates a gauge of zero.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
     }

@@ -28,7 +28,8 @@ const NEVER: u64 = u64::MAX;
 /// The function that a [`DelayedWork`] runs. It is `'static`: if its pinned memory is leaked, the work stays valid, but
 /// anything it had borrowed would not.
 pub trait Job: Send + Sync + 'static {
-    /// Runs the job. Returns the delay until the next run in jiffies, or `None`. Process context, may sleep.
+    /// Runs the job. Returns the delay until the next run in jiffies, or `None`.
+    /// Context: process, may sleep.
     fn run(&self) -> Option<Jiffies>;
 }
 
@@ -69,7 +70,8 @@ impl<T: Job> DelayedWork<T> {
     }
 
     /// Schedules the job to run in at most `delay` jiffies; an earlier schedule is kept. That run sees all that the
-    /// caller did before. Does not sleep; not from interrupts.
+    /// caller did before.
+    /// Context: does not sleep; not from interrupts.
     pub fn run_within(&self, delay: Jiffies) {
         let due = time::coarse_ns().saturating_add(time::nanos(delay));
         let mut earliest = self.due.lock();
@@ -88,8 +90,8 @@ impl<T: Job> DelayedWork<T> {
         };
     }
 
-    /// Waits for a run in progress; the job never runs again, whatever is called later. May sleep; not from the job
-    /// itself.
+    /// Waits for a run in progress; the job never runs again, whatever is called later.
+    /// Context: may sleep; not from the job itself.
     pub fn stop(&self) {
         // SAFETY: By the type invariant the work item is initialised.
         unsafe { bindings::disable_delayed_work_sync(self.work.get()) };

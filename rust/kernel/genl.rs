@@ -65,9 +65,11 @@ pub struct Policy {
 pub struct Op {
     /// Its number.
     pub command: u32,
-    /// Handles a single request. May sleep.
+    /// Handles a single request.
+    /// Context: may sleep.
     pub call: Option<fn(&Request<'_>) -> Result>,
-    /// Handles a dump request, in one or more passes. May sleep.
+    /// Handles a dump request, in one or more passes.
+    /// Context: may sleep.
     pub dump: Option<fn(&mut Dump<'_>) -> Result>,
     /// Whether `CAP_NET_ADMIN` in the first user namespace is needed.
     pub is_privileged: bool,
@@ -139,7 +141,8 @@ impl<F: Family> Registration<F> {
     const COMMANDS: &'static SyncTable<[bindings::genl_ops; MAX_OPS]> =
         &SyncTable(Self::describe());
 
-    /// Registers the family; its commands may be called from then on. May sleep.
+    /// Registers the family; its commands may be called from then on.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

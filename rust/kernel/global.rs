@@ -36,7 +36,8 @@ impl<T: Send + Sync + 'static> Global<T> {
         }
     }
 
-    /// Returns the published object. Any context.
+    /// Returns the published object.
+    /// Context: any.
     pub fn get(&'static self) -> Option<Arc<T>> {
         let _rcu = rcu::read_lock();
         let ptr = self.slot.load(Ordering::Acquire);
@@ -50,7 +51,8 @@ impl<T: Send + Sync + 'static> Global<T> {
     }
 
     /// Runs `f` with the published object, if there is one. `f` must not sleep. No reference is kept, so that dropping
-    /// [`Published`] leaves its holder the last one. Any context.
+    /// [`Published`] leaves its holder the last one.
+    /// Context: any.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
         let _rcu = rcu::read_lock();
         let ptr = self.slot.load(Ordering::Acquire);

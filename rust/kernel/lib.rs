@@ -38,7 +38,8 @@ const __LOG_PREFIX: &[u8] = b"smc\0";
 pub struct TcpHaveSmc(());
 
 impl TcpHaveSmc {
-    /// Enables the option. May sleep. At most one may exist.
+    /// Enables the option. At most one may exist.
+    /// Context: may sleep.
     pub fn enable() -> Self {
         // SAFETY: The static key is exported by the TCP core and always valid.
         unsafe { bindings::tcp_have_smc_enable() };

@@ -19,7 +19,8 @@ pub(crate) fn this_module() -> *mut bindings::module {
 }
 
 /// Whether the module has been initialised. Until then nothing that lasts may be started for user space: the rest of
-/// the initialisation may fail, and the kernel then frees the module regardless of references to it. Any context.
+/// the initialisation may fail, and the kernel then frees the module regardless of references to it.
+/// Context: any.
 pub(crate) fn is_live() -> bool {
     // SAFETY: No precondition.
     unsafe { bindings::this_module_is_live() }

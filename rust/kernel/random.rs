@@ -6,7 +6,8 @@
 
 use crate::bindings;
 
-/// Fresh random bytes. Any context.
+/// Fresh random bytes.
+/// Context: any.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // SAFETY: The array may be written.

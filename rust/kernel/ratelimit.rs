@@ -7,7 +7,8 @@
 use crate::bindings;
 
 /// Whether another message that a peer can cause may be logged: ten in five seconds, for all peers together. The kernel
-/// logs the number of suppressed ones. Any context.
+/// logs the number of suppressed ones.
+/// Context: any.
 pub fn peer() -> bool {
     // SAFETY: No precondition.
     unsafe { bindings::ratelimit_peer() }

@@ -80,7 +80,8 @@ pub struct NextHop {
 }
 
 impl TcpSocket {
-    /// The device through which the connection's packets are sent. Any context.
+    /// The device through which the connection's packets are sent.
+    /// Context: any.
     pub fn route_device(&self) -> Option<RouteDevice> {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and this is an RCU read section.
@@ -115,7 +116,8 @@ impl TcpSocket {
         NetNsId::of(unsafe { bindings::sock_net(self.sk_ptr()) })
     }
 
-    /// Looks up the path from `source` to `destination`, in the connection's namespace. May sleep.
+    /// Looks up the path from `source` to `destination`, in the connection's namespace.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -126,7 +128,8 @@ impl TcpSocket {
     }
 }
 
-/// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0. Any context.
+/// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0.
+/// Context: any.
 ///
 /// # Safety
 ///

@@ -47,7 +47,8 @@ unsafe impl<T: Shrinker> Send for Registration<T> {}
 unsafe impl<T: Shrinker> Sync for Registration<T> {}
 
 impl<T: Shrinker> Registration<T> {
-    /// Registers `owner`, whose methods are called from then on. May sleep.
+    /// Registers `owner`, whose methods are called from then on.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

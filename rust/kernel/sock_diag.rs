@@ -40,7 +40,8 @@ pub trait SockDiag: Sized + 'static {
     /// The family's number.
     const FAMILY: u16;
 
-    /// Lists the sockets for a requester, in one or more passes. May sleep.
+    /// Lists the sockets for a requester, in one or more passes.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -69,7 +70,8 @@ impl<D: SockDiag> SockDiagRegistration<D> {
         ..pin_init::zeroed()
     });
 
-    /// Registers the family; its sockets may be requested from then on. May sleep.
+    /// Registers the family; its sockets may be requested from then on.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

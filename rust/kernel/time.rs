@@ -13,7 +13,8 @@ use crate::bindings;
 /// Jiffies per second.
 pub const HZ: Jiffies = bindings::SMC_HZ as Jiffies;
 
-/// Returns the monotonic clock in ns. Any context.
+/// Returns the monotonic clock in ns.
+/// Context: any.
 pub fn now_ns() -> u64 {
     // SAFETY: No precondition.
     let now = unsafe { bindings::ktime_get() };
@@ -21,7 +22,8 @@ pub fn now_ns() -> u64 {
     now as u64
 }
 
-/// As [`now_ns`], at the last tick: up to a jiffy late, and cheap. Any context.
+/// As [`now_ns`], at the last tick: up to a jiffy late, and cheap.
+/// Context: any.
 pub fn coarse_ns() -> u64 {
     let mut now = bindings::timespec64::default();
     // SAFETY: `now` may be written.

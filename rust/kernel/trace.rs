@@ -57,8 +57,8 @@ macro_rules! is_on {
     };
 }
 
-/// `len` bytes were taken from an application to be sent. `device` returns the name of the link's RDMA device. Any
-/// context that it may be called in.
+/// `len` bytes were taken from an application to be sent. `device` returns the name of the link's RDMA device.
+/// Context: any that it may be called in.
 #[inline(always)]
 pub fn tx_sendmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {
     if is_on!(__tracepoint_smc_tx_sendmsg) {
@@ -84,7 +84,8 @@ fn message(emit: TraceFn, sk: &Sk, len: usize, device: Option<Name>) {
     unsafe { emit(sk.as_ptr().cast(), sk.netns_cookie(), len, text, text_len) };
 }
 
-/// TCP handles a socket's data from now on. Any context.
+/// TCP handles a socket's data from now on.
+/// Context: any.
 #[inline(always)]
 pub fn switch_to_fallback(sk: &Sk, tcp: &TcpSocket, reason: u32) {
     if is_on!(__tracepoint_smc_switch_to_fallback) {
@@ -109,7 +110,7 @@ pub struct LinkDown {
 }
 
 /// The link at an address went down. The event shows the place of this call, so functions that wrap it are inline, too.
-/// Any context that `facts` may be called in.
+/// Context: any that `facts` may be called in.
 #[inline(always)]
 pub fn link_down<T>(link: &T, facts: impl FnOnce() -> LinkDown) {
     if is_on!(__tracepoint_smcr_link_down) {

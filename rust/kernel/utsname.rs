@@ -6,7 +6,8 @@
 
 use crate::bindings;
 
-/// The host name as the current task sees it, padded with NUL. Process context.
+/// The host name as the current task sees it, padded with NUL.
+/// Context: process.
 pub fn nodename() -> [u8; 64] {
     let mut name = [0; 64];
     // SAFETY: There is room for 64 bytes, and the helper writes no more.

@@ -56,7 +56,8 @@ impl OwnedWorkqueue {
         NonNull::new(from_err_ptr(ptr)?).map(Self).ok_or(ENOMEM)
     }
 
-    /// Queues a work item, unless it is pending already. Any context.
+    /// Queues a work item, unless it is pending already.
+    /// Context: any.
     pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
         W: RawWorkItem<ID> + Send + 'static,
@@ -65,7 +66,8 @@ impl OwnedWorkqueue {
         unsafe { Queue::from_raw(self.0.as_ptr().cast()) }.enqueue(item)
     }
 
-    /// Waits until all work now on the queue has run. May sleep; not from its own work.
+    /// Waits until all work now on the queue has run.
+    /// Context: may sleep; not from its own work.
     pub fn flush(&self) {
         // SAFETY: By the type invariant the queue is alive.
         unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };

@@ -52,7 +52,8 @@ impl AbortQueue {
 
 impl Conn {
     /// Aborts the connection: the application gets `err`, the peer gets a CDC message if the link works, and the TCP
-    /// connection is reset. A second call does nothing. Does not sleep.
+    /// connection is reset. A second call does nothing.
+    /// Context: does not sleep.
     ///
     /// During the handshake only a flag is set: the socket may still fall back to TCP.
     pub(crate) fn kill(self: &Arc<Self>, err: Error) {
@@ -76,13 +77,14 @@ impl Conn {
 
     /// Resets the connection unless something is received over RDMA within [`UNHEARD_WAIT`]: the peer has closed TCP in
     /// order and reset it then. Its data may still be on the way, or it gave up the handshake and has no connection.
-    /// Does not sleep.
+    /// Context: does not sleep.
     pub(crate) fn reset_unless_heard(&self) {
         self.inner.lock().unheard_until = Some(now().saturating_add(UNHEARD_WAIT));
         self.group.arm_closing_timer(UNHEARD_WAIT);
     }
 
-    /// Timer of [`Self::reset_unless_heard`]; returns the deadline while it lasts. Does not sleep.
+    /// Timer of [`Self::reset_unless_heard`]; returns the deadline while it lasts.
+    /// Context: does not sleep.
     pub(super) fn look_at_unheard(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut inner = self.inner.lock();
         let until = inner.unheard_until?;
@@ -124,8 +126,8 @@ impl Conn {
         self.free_if_done();
     }
 
-    /// Completes an abort, or removes a finished connection from its group, if nothing of it is in flight. Does not
-    /// sleep.
+    /// Completes an abort, or removes a finished connection from its group, if nothing of it is in flight.
+    /// Context: does not sleep.
     pub(crate) fn free_if_done(&self) {
         let mut inner = self.inner.lock();
         let stream = &mut inner.stream;

@@ -45,8 +45,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Uses the link that the client named, which may differ from the one that we named. Nothing was sent yet. Does not
-    /// sleep.
+    /// Uses the link that the client named, which may differ from the one that we named. Nothing was sent yet.
+    /// Context: does not sleep.
     pub(crate) fn use_link(&self, named: &LinkRef) -> Result<(), Reason> {
         let mut inner = self.inner.lock();
         if core::ptr::eq(&*inner.at.link, &*named.link) {
@@ -62,7 +62,8 @@ impl Conn {
         }
     }
 
-    /// Releases the claim after a failed handshake: another connection may use the RMBE. Does not sleep.
+    /// Releases the claim after a failed handshake: another connection may use the RMBE.
+    /// Context: does not sleep.
     pub(crate) fn give_up_claim(&self) {
         let claim = self.inner.lock().claim.take();
         self.release_claim(claim);

@@ -15,7 +15,8 @@ use smc_proto::{
 use super::Conn;
 
 impl Conn {
-    /// shutdown(2) with argument `how`. May sleep.
+    /// shutdown(2) with argument `how`.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -43,8 +44,9 @@ impl Conn {
         Ok(())
     }
 
-    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set. May sleep. The connection
-    /// continues as an orphan until the peer has received all data and has closed, too.
+    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set. The connection continues as
+    /// an orphan until the peer has received all data and has closed, too.
+    /// Context: may sleep.
     pub(crate) fn close(self: &Arc<Self>, sk: &Sk, linger: Option<isize>) {
         if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
             self.flush(sk, timeout);
@@ -62,12 +64,14 @@ impl Conn {
         self.free_if_done();
     }
 
-    /// Resets the connection; the application keeps the socket (connect(2) with AF_UNSPEC). May sleep.
+    /// Resets the connection; the application keeps the socket (connect(2) with AF_UNSPEC).
+    /// Context: may sleep.
     pub(crate) fn disconnect(self: &Arc<Self>, sk: &Sk) {
         self.close(sk, Some(0));
     }
 
-    /// Closes a connection that was never used. May sleep.
+    /// Closes a connection that was never used.
+    /// Context: may sleep.
     pub(crate) fn drop_unused(self: &Arc<Self>) {
         let fin_timeout = self.sk().map_or(0, |sk| sk.fin_timeout());
         self.detach_sock();

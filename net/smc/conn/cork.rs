@@ -36,7 +36,8 @@ impl Conn {
         }
     }
 
-    /// Arms the timer for data that are held back from now on. Does not sleep.
+    /// Arms the timer for data that are held back from now on.
+    /// Context: does not sleep.
     pub(crate) fn watch_cork(&self) {
         self.group.arm_closing_timer(MOST);
     }

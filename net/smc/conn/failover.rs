@@ -60,7 +60,8 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Maps the send buffer for the device of `link`. May sleep.
+    /// Maps the send buffer for the device of `link`.
+    /// Context: may sleep.
     fn map(&self, link: &Link) -> Result<Option<Arc<Mapping>>> {
         self.buf.as_ref().map(|buf| buf.map(link)).transpose()
     }
@@ -89,7 +90,8 @@ impl ConnInner {
 
 impl Conn {
     /// Leaves link `idx`, whose QP is in the error state, if the connection uses it: data not known to have arrived are
-    /// sent again on another link. If no link reaches the peer's RMB the connection is aborted. May sleep.
+    /// sent again on another link. If no link reaches the peer's RMB the connection is aborted.
+    /// Context: may sleep.
     pub(super) fn fail_over(self: &Arc<Self>, idx: LinkIdx) {
         if self.with(|inner| inner.at.idx == idx && inner.stream.may_miss_data_after_close()) {
             self.kill(ECONNABORTED);
@@ -150,7 +152,8 @@ impl Conn {
     }
 
     /// Moves from the working link `idx` to the one with the fewest connections among those that `can_carry` it, as
-    /// soon as nothing is in flight. Returns whether it will. May sleep.
+    /// soon as nothing is in flight. Returns whether it will.
+    /// Context: may sleep.
     pub(super) fn rebalance(
         self: &Arc<Self>,
         idx: LinkIdx,

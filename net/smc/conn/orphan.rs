@@ -149,8 +149,8 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Makes the connection an orphan after its application closed it: the peer has `fin_timeout` for each step. Does
-    /// not sleep.
+    /// Makes the connection an orphan after its application closed it: the peer has `fin_timeout` for each step.
+    /// Context: does not sleep.
     pub(crate) fn make_orphan(self: &Arc<Self>, fin_timeout: Duration) {
         let mut inner = self.inner.lock();
         let end = inner.make_orphan(fin_timeout);
@@ -166,7 +166,8 @@ impl Conn {
         }
     }
 
-    /// Timer for orphans; returns the next deadline, `None` if the connection is no orphan any more. Does not sleep.
+    /// Timer for orphans; returns the next deadline, `None` if the connection is no orphan any more.
+    /// Context: does not sleep.
     pub(super) fn on_orphan_timer(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         match self.with(|inner| inner.verdict(now))? {
             OrphanAction::Waits(end) => Some(end),

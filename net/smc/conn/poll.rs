@@ -60,7 +60,8 @@ impl Conn {
         result
     }
 
-    /// Schedules a retry after the allocation of a send buffer failed. Does not sleep.
+    /// Schedules a retry after the allocation of a send buffer failed.
+    /// Context: does not sleep.
     pub(crate) fn await_memory(&self) {
         self.inner.lock().is_short = true;
         self.group.arm_closing_timer(SHORTAGE);

@@ -33,7 +33,8 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Sends the echo request on link `idx`, if any. Does not sleep.
+    /// Sends the echo request on link `idx`, if any.
+    /// Context: does not sleep.
     pub(super) fn ask_echo(&self, idx: Option<LinkIdx>) {
         if let Some(idx) = idx {
             self.group.want_echo(self.token, idx);

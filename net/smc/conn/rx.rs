@@ -64,7 +64,8 @@ struct Readable {
 }
 
 impl Readable {
-    /// Copies the chunks to the application, or skips them if `discard`. Returns how many bytes. May sleep.
+    /// Copies the chunks to the application, or skips them if `discard`. Returns how many bytes.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -92,12 +92,14 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Sends all that may be sent. Does not sleep.
+    /// Sends all that may be sent.
+    /// Context: does not sleep.
     pub(crate) fn transmit(self: &Arc<Self>) {
         self.transmit_if(|_| true);
     }
 
-    /// Sends all that may be sent if `begin`, called with the lock held, returns true. Does not sleep.
+    /// Sends all that may be sent if `begin`, called with the lock held, returns true.
+    /// Context: does not sleep.
     pub(crate) fn transmit_if(self: &Arc<Self>, begin: impl FnOnce(&mut ConnInner) -> bool) {
         if let Some(idx) = self.try_transmit(begin) {
             self.group.on_free_slot(idx);

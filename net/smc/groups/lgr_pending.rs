@@ -110,7 +110,8 @@ pub(crate) enum WaitResult<'a> {
 impl LgrPendingRef {
     /// Waits for the turn to create a group for a connection of the namespace `net`, or for a place in a
     /// group that another handshake creates, until `end`. `None` on timeout, as handshakes of the same peer took too
-    /// long, or if `is_cancelled` returns true. May sleep.
+    /// long, or if `is_cancelled` returns true.
+    /// Context: may sleep.
     pub(crate) fn enter(
         &self,
         (wanted, net): (&LgrKey, NetNsId),

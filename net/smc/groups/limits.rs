@@ -93,7 +93,8 @@ impl LgrList {
     }
 
     /// Ends the selected group that has been without connections longest, at least since `since`; returns whether there
-    /// is one. Does not sleep.
+    /// is one.
+    /// Context: does not sleep.
     pub(super) fn terminate_idlest(
         &self,
         since: Instant,
@@ -129,7 +130,8 @@ impl Groups {
 }
 
 /// Ends the group that has been without connections longest among those that use a queue pair of the device, which has
-/// none left. May sleep.
+/// none left.
+/// Context: may sleep.
 pub(crate) fn spare_queue_pair(device: &Arc<Device>) {
     if let Some(groups) = GROUPS.get() {
         let is_on = |group: &LinkGroup| {

@@ -46,8 +46,8 @@ impl Shrinker for Groups {
     }
 }
 
-/// Frees unused send buffers and schedules unused RMBs to be freed, as the memory for sockets is short. Does not
-/// sleep.
+/// Frees unused send buffers and schedules unused RMBs to be freed, as the memory for sockets is short.
+/// Context: does not sleep.
 pub(crate) fn relieve() {
     GROUPS.with(|groups| groups.scan(pages(rmb::unused_bytes())));
 }
@@ -74,7 +74,8 @@ impl Groups {
         freed
     }
 
-    /// Schedules groups to free the demanded amount of unused RMBs. Does not sleep.
+    /// Schedules groups to free the demanded amount of unused RMBs.
+    /// Context: does not sleep.
     pub(super) fn shrink(&self, list: &LgrList) {
         let mut left = self.shrink_target.xchg(0, Relaxed);
         for group in list.iter() {

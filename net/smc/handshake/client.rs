@@ -57,7 +57,8 @@ use crate::{
     namespace, //
 };
 
-/// The handshake of connect(2). May sleep.
+/// The handshake of connect(2).
+/// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     if session.tcp.has_xfrm_policy() {
         return Err(Reason::Ipsec.into());

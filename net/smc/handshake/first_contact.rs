@@ -121,7 +121,8 @@ pub(super) fn begin(clc: &ClcChannel<'_>, conn: &Conn) -> Grace {
 const LATE: Duration = Duration::from_secs(1);
 
 /// Waits until the link is confirmed in both directions. The client makes it ready to send when the server's request is
-/// there. If no packets get through, other connections avoid the `path`. May sleep.
+/// there. If no packets get through, other connections avoid the `path`.
+/// Context: may sleep.
 pub(super) fn finish(
     clc: &mut ClcChannel<'_>,
     conn: &Arc<Conn>,

@@ -91,7 +91,8 @@ pub(super) fn find_named(
 }
 
 /// Saves the peer's RMBE of a connection, with the rkey for the link `named`: it has to be in an RMB that the peer has
-/// announced on the group's links, and in use by no other connection. May sleep.
+/// announced on the group's links, and in use by no other connection.
+/// Context: may sleep.
 pub(super) fn save_peer_rmbe(conn: &Conn, named: &LinkRef, peer: &SmcR) -> Result<(), Reason> {
     let group = &conn.group;
     let rtoken = Rtoken {
@@ -192,7 +193,8 @@ pub(super) fn may_confirm(clc: &mut ClcChannel<'_>, accepted_at: Instant) -> Res
 }
 
 impl LinkGroup {
-    /// Whether `wanted` names the group, but for a TCP connection that may not use it. Does not sleep.
+    /// Whether `wanted` names the group, but for a TCP connection that may not use it.
+    /// Context: does not sleep.
     pub(crate) fn is_of_others(&self, wanted: &LgrKey, net: NetNsId) -> bool {
         let ends = self.params.ends;
         wanted.ends != ends && self.matches(&LgrKey { ends, ..*wanted }, net)

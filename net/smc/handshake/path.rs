@@ -119,8 +119,8 @@ impl<'a> ConnPath<'a> {
     }
 
     /// Tests the link from this port that the server may have wanted to use: if it does not answer either, the path is
-    /// suspect. A client without such a link, as its device was gone for a while, knows nothing against the path. May
-    /// sleep.
+    /// suspect. A client without such a link, as its device was gone for a while, knows nothing against the path.
+    /// Context: may sleep.
     pub(super) fn test_link(&self, session: &Session<'_>) {
         let Ok(ends) = session.tcp_ends() else {
             return;
@@ -145,7 +145,8 @@ impl<'a> ConnPath<'a> {
 
 /// Tests a link before a connection joins its group, unless something was received on it just now. `clc` knows how slow
 /// the peer is over TCP. A failure counts for this link alone, and until something is received: the peer may be too
-/// busy to answer. May sleep.
+/// busy to answer.
+/// Context: may sleep.
 ///
 /// # Errors
 ///

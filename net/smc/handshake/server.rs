@@ -66,7 +66,8 @@ use crate::{
     namespace, //
 };
 
-/// The handshake of a connection that a listener accepted. May sleep.
+/// The handshake of a connection that a listener accepted.
+/// Context: may sleep.
 pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let chosen = choose(session)?;
     let end = now().saturating_add(TURN_WAIT);

@@ -49,7 +49,8 @@ use crate::{
 };
 
 /// Finds an active port of an iWARP device for the TCP connection's route: on the route's physical network if that has
-/// a name, else on the route's network device or the lowest device below that. May sleep.
+/// a name, else on the route's network device or the lowest device below that.
+/// Context: may sleep.
 ///
 /// # Errors
 ///
@@ -106,7 +107,8 @@ fn name_of(address: [u8; 4]) -> Option<Gid> {
     Gid::of_iwarp(Ipv4Addr::from(address).into())
 }
 
-/// Returns the port with the local address from which the peer is reached. May sleep.
+/// Returns the port with the local address from which the peer is reached.
+/// Context: may sleep.
 pub(super) fn toward(
     device: &Device,
     port: &PortInfo,

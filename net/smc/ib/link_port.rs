@@ -23,7 +23,8 @@ use super::{
 };
 use crate::link::PortInfo;
 
-/// Finds a port for another link of a version 2 group: an active one that the group does not use. May sleep.
+/// Finds a port for another link of a version 2 group: an active one that the group does not use.
+/// Context: may sleep.
 pub(crate) fn find_port(
     wanted: &PortQuery,
     is_used: impl Fn(&Arc<Device>, u32) -> bool,
@@ -45,7 +46,8 @@ pub(crate) fn find_port(
 }
 
 /// Returns a port with the route to the peer's port, if that is reached without a gateway (`is_direct`) or through one;
-/// over iWARP either is accepted. May sleep.
+/// over iWARP either is accepted.
+/// Context: may sleep.
 pub(crate) fn toward(
     device: &Device,
     from: &PortInfo,

@@ -121,7 +121,8 @@ pub(super) fn pnetid_of(tcp: &TcpSocket, route: &RouteDevice) -> Option<PnetId> 
     of_base.or_else(|| table.of_netdev(route.name))
 }
 
-/// Returns the physical network of a port; the device is given by its name or that of its PCI function. May sleep.
+/// Returns the physical network of a port; the device is given by its name or that of its PCI function.
+/// Context: may sleep.
 pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> {
     let adapters = ADAPTERS.get().ok_or(ENODEV)?;
     let list = adapters.list.lock();
@@ -134,7 +135,8 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
 
 /// Finds a port for version 2: an active one on the physical network of the TCP connection's route; if that has no
 /// name, one of the lowest device below the route's device, or of that itself; with a RoCE v2 GID for the connection,
-/// and a route to `peer` if that is known already. May sleep.
+/// and a route to `peer` if that is known already.
+/// Context: may sleep.
 ///
 /// # Errors
 ///
@@ -204,7 +206,8 @@ pub(crate) enum PeerPort {
     Other(Gid),
 }
 
-/// Returns a RoCE port with the route to the peer's port, as [`super::toward`]. May sleep.
+/// Returns a RoCE port with the route to the peer's port, as [`super::toward`].
+/// Context: may sleep.
 pub(super) fn toward_roce(
     device: &Device,
     port: &PortInfo,

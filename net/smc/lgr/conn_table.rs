@@ -39,10 +39,12 @@ pub(crate) trait LgrConn: Send + Sync {
     fn after_rx_flush(self: Arc<Self>);
     /// A send slot is free again.
     fn on_slot(self: Arc<Self>);
-    /// Moves the connection away from link `idx`, which failed and whose QP is in the error state. May sleep.
+    /// Moves the connection away from link `idx`, which failed and whose QP is in the error state.
+    /// Context: may sleep.
     fn fail_over_from(self: Arc<Self>, idx: LinkIdx);
     /// Moves the connection from link `idx`, if it uses that, to another one that `can_carry` it, to balance the load.
-    /// Returns whether it moves, now or soon. May sleep.
+    /// Returns whether it moves, now or soon.
+    /// Context: may sleep.
     fn rebalance_from(self: Arc<Self>, idx: LinkIdx, can_carry: &dyn Fn(LinkIdx) -> bool) -> bool;
     /// The peer answered the request of [`LinkGroup::want_echo`].
     fn on_echo(self: Arc<Self>);
@@ -242,7 +244,8 @@ impl ConnReservation {
         conns.load(idx, 1);
     }
 
-    /// Turns the reservation into a connection on link `idx`, until [`LinkGroup::leave`]. May sleep.
+    /// Turns the reservation into a connection on link `idx`, until [`LinkGroup::leave`].
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

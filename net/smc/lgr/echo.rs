@@ -96,7 +96,8 @@ impl Echoes {
 
 impl LinkGroup {
     /// Calls [`LgrConn::on_echo`] for a connection once the peer has answered a TEST_LINK on link `idx` that is sent
-    /// from now on. Replaces an earlier request of the connection. Does not sleep.
+    /// from now on. Replaces an earlier request of the connection.
+    /// Context: does not sleep.
     pub(crate) fn want_echo(self: &Arc<Self>, token: AlertToken, idx: LinkIdx) {
         let waiter = Waiter {
             token,
@@ -113,7 +114,8 @@ impl LinkGroup {
     }
 
     /// Drops the request in flight on link `idx`, which is gone. Connections that waited send another one on another
-    /// link. Does not sleep.
+    /// link.
+    /// Context: does not sleep.
     pub(crate) fn forget_echo(&self, idx: LinkIdx) {
         self.inner.lock().echoes.asked[idx] = None;
     }
@@ -128,7 +130,8 @@ impl LinkGroup {
         }
     }
 
-    /// Handles the response to the TEST_LINK with this number on link `idx`. Does not sleep.
+    /// Handles the response to the TEST_LINK with this number on link `idx`.
+    /// Context: does not sleep.
     pub(crate) fn on_echo(self: &Arc<Self>, idx: LinkIdx, number: u64) {
         if !self.inner.lock().echoes.answered(idx, number) {
             return;

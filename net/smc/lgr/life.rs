@@ -88,14 +88,16 @@ impl LinkGroup {
     }
 
     /// Starts the end of the group: no connection joins any more, and the scheduler runs the rest. Only the first
-    /// reason counts. Does not sleep.
+    /// reason counts.
+    /// Context: does not sleep.
     pub(crate) fn terminate_soon(self: &Arc<Self>, why: TerminateReason) {
         if self.mark_terminating(why) {
             self.scheduler.schedule_free_work(self.clone());
         }
     }
 
-    /// Lets no more connections join; returns whether this is the first call. Does not sleep.
+    /// Lets no more connections join; returns whether this is the first call.
+    /// Context: does not sleep.
     pub(crate) fn mark_terminating(&self, why: TerminateReason) -> bool {
         let mut inner = self.inner.lock();
         let is_first = inner.end.is_none();
@@ -134,7 +136,8 @@ impl LinkGroup {
         }
     }
 
-    /// Ends the group if it has had no connection since `since` or longer; returns whether it did. Does not sleep.
+    /// Ends the group if it has had no connection since `since` or longer; returns whether it did.
+    /// Context: does not sleep.
     pub(crate) fn terminate_if_idle(
         self: &Arc<Self>,
         why: TerminateReason,
@@ -158,7 +161,8 @@ impl LinkGroup {
         self.scheduler.arm_timer(at.saturating_since(now()));
     }
 
-    /// Schedules a request for an acknowledgement of what was sent on `link` by then, if it needs that. Does not sleep.
+    /// Schedules a request for an acknowledgement of what was sent on `link` by then, if it needs that.
+    /// Context: does not sleep.
     pub(crate) fn request_ack_later(&self, link: &Link) {
         if let Some(at) = link.schedule_ack_request() {
             self.arm_timer_at(at);
@@ -229,7 +233,8 @@ impl LinkGroup {
         None
     }
 
-    /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier. Does not sleep.
+    /// Arms the timer of connections (orphan, silence, cork, no memory) for `delay` or earlier.
+    /// Context: does not sleep.
     pub(crate) fn arm_closing_timer(&self, delay: Duration) {
         let at = now().saturating_add(delay);
         let mut inner = self.inner.lock();
@@ -257,7 +262,8 @@ impl LinkGroup {
         inner.closing_at
     }
 
-    /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs. Does not sleep.
+    /// Notifies connections that wait for the peer that it deleted RKeys of its RMBs.
+    /// Context: does not sleep.
     pub(crate) fn look_at_rows(&self) {
         if self.inner.lock().closing_at.is_some() {
             self.for_each(|member| member.on_rows_gone());
@@ -265,7 +271,8 @@ impl LinkGroup {
     }
 
     /// Called after a connection left whose peer did not close and whose RMBE is in quarantine: schedules the freeing
-    /// of the RMB, or the end of the group if it has no other connection. Does not sleep.
+    /// of the RMB, or the end of the group if it has no other connection.
+    /// Context: does not sleep.
     pub(crate) fn on_abandoned(self: &Arc<Self>) {
         if self.len() == 0 {
             return self.terminate_soon(TerminateReason::Idle);
@@ -274,7 +281,8 @@ impl LinkGroup {
     }
 
     /// Schedules the freeing of about `bytes` bytes of unused RMBs under memory pressure; returns how many bytes there
-    /// are, at most `bytes`. Does not sleep.
+    /// are, at most `bytes`.
+    /// Context: does not sleep.
     pub(crate) fn shrink(self: &Arc<Self>, bytes: u64) -> u64 {
         let part = self.rmbs.shrink_target(bytes);
         if part > 0 {
@@ -297,7 +305,8 @@ impl LinkGroup {
     }
 
     /// Waits until all messages are sent, so that the peer receives the end, and returns whether they are. Stops if no
-    /// link works, or after [`DRAIN`]. May sleep.
+    /// link works, or after [`DRAIN`].
+    /// Context: may sleep.
     pub(crate) fn drain(&self) -> bool {
         let end = now().saturating_add(DRAIN);
         let mut inner = self.inner.lock();

@@ -113,22 +113,26 @@ impl Links {
 }
 
 impl LinkGroup {
-    /// Returns a link. Does not sleep.
+    /// Returns a link.
+    /// Context: does not sleep.
     pub(crate) fn link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
         self.links.inner.lock().table[idx].clone()
     }
 
-    /// Returns all links. Does not sleep.
+    /// Returns all links.
+    /// Context: does not sleep.
     pub(crate) fn links(&self) -> LinkTable {
         self.links.inner.lock().table.clone()
     }
 
-    /// Returns the first active link. Does not sleep.
+    /// Returns the first active link.
+    /// Context: does not sleep.
     pub(crate) fn active_link(&self) -> Option<LinkRef> {
         self.find_active(|_| true)
     }
 
-    /// Returns the first active link for which `is_meant` holds. Does not sleep.
+    /// Returns the first active link for which `is_meant` holds.
+    /// Context: does not sleep.
     pub(crate) fn find_active(&self, is_meant: impl Fn(&Link) -> bool) -> Option<LinkRef> {
         let links = self.links();
         let mut active = links.present().filter(|(_, link)| link.is_active());
@@ -137,14 +141,16 @@ impl LinkGroup {
         Some(LinkRef { idx, link })
     }
 
-    /// Returns the link that the server named. Does not sleep.
+    /// Returns the link that the server named.
+    /// Context: does not sleep.
     pub(crate) fn named_link(&self, wanted: &LgrKey) -> Option<LinkRef> {
         let idx = find::named_link(&self.ends(self.params.net), wanted)?;
         let link = self.link(idx)?;
         Some(LinkRef { idx, link })
     }
 
-    /// Returns the numbers of the links that work, in the form of the LLC core. Does not sleep.
+    /// Returns the numbers of the links that work, in the form of the LLC core.
+    /// Context: does not sleep.
     pub(crate) fn link_numbers(&self) -> LinkMap<LinkNum> {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_up());
@@ -152,7 +158,8 @@ impl LinkGroup {
         })
     }
 
-    /// Returns the links' ends as seen by a connection of the namespace `net`. Does not sleep.
+    /// Returns the links' ends as seen by a connection of the namespace `net`.
+    /// Context: does not sleep.
     pub(super) fn ends(&self, net: NetNsId) -> LinkEnds {
         self.links().map(|link| {
             let link = link?;
@@ -164,7 +171,8 @@ impl LinkGroup {
         })
     }
 
-    /// Returns our end of link `idx`, for the core. Does not sleep.
+    /// Returns our end of link `idx`, for the core.
+    /// Context: does not sleep.
     pub(crate) fn local_end(&self, idx: LinkIdx, link: &Link) -> LocalEnd {
         let port = link.port();
         LocalEnd {
@@ -188,7 +196,8 @@ impl LinkGroup {
         }
     }
 
-    /// Puts a link at its index, which is free. Does not sleep.
+    /// Puts a link at its index, which is free.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///
@@ -205,12 +214,14 @@ impl LinkGroup {
         Ok(())
     }
 
-    /// Removes a link from the table. Does not sleep.
+    /// Removes a link from the table.
+    /// Context: does not sleep.
     pub(crate) fn take_link(&self, idx: LinkIdx) -> Option<Arc<Link>> {
         self.links.inner.lock().table[idx].take()
     }
 
-    /// Returns the links of a group that ends, and lets none be added any more. Does not sleep.
+    /// Returns the links of a group that ends, and lets none be added any more.
+    /// Context: does not sleep.
     pub(crate) fn close_links(&self) -> LinkTable {
         let mut inner = self.links.inner.lock();
         inner.is_closed = true;
@@ -218,7 +229,8 @@ impl LinkGroup {
     }
 
     /// Remembers a link that was taken down and stopped, if what was posted on it may still arrive at the peer: our
-    /// failover validations name it. Does not sleep.
+    /// failover validations name it.
+    /// Context: does not sleep.
     pub(crate) fn note_retired(&self, link: &Link) {
         if link.delivers_after_down() {
             let number = link.number();
@@ -230,8 +242,8 @@ impl LinkGroup {
         }
     }
 
-    /// Adds the numbers of links that were taken down to a failover validation of ours, if the peer supports that. Does
-    /// not sleep.
+    /// Adds the numbers of links that were taken down to a failover validation of ours, if the peer supports that.
+    /// Context: does not sleep.
     pub(crate) fn with_retired_links(&self, validation: Cdc) -> Cdc {
         if !self.peer().takes_cdc_on_any_link {
             return validation;
@@ -245,7 +257,8 @@ impl LinkGroup {
     }
 
     /// Takes down the links that a failover validation of the peer names. Returns whether there are any: until
-    /// [`Link::stop`] they may deliver more. Does not sleep.
+    /// [`Link::stop`] they may deliver more.
+    /// Context: does not sleep.
     pub(crate) fn retire_named_links(&self, validation: &Cdc) -> bool {
         if !self.peer().takes_cdc_on_any_link {
             return false;
@@ -261,12 +274,14 @@ impl LinkGroup {
         is_any
     }
 
-    /// Returns the index of the lowest free index. Does not sleep.
+    /// Returns the index of the lowest free index.
+    /// Context: does not sleep.
     pub(crate) fn spare_idx(&self) -> Option<LinkIdx> {
         self.links().position(Option::is_none)
     }
 
-    /// Assigns a number for a new link. Does not sleep.
+    /// Assigns a number for a new link.
+    /// Context: does not sleep.
     pub(crate) fn next_link_number(&self) -> Option<LinkNum> {
         let used = self.link_numbers();
         let mut inner = self.links.inner.lock();
@@ -275,7 +290,8 @@ impl LinkGroup {
         Some(next)
     }
 
-    /// Returns the ports of the active links. Does not sleep.
+    /// Returns the ports of the active links.
+    /// Context: does not sleep.
     pub(crate) fn ports(&self) -> ActiveLinks {
         self.links().map(|link| {
             let link = link.filter(|link| link.is_active())?;
@@ -292,8 +308,8 @@ impl LinkGroup {
     }
 
     /// Returns, by index, the links that carry new connections, and old ones when the load is balanced. Of links that
-    /// share a port that is only the first, and none that others make superfluous, which is deleted soon. Does not
-    /// sleep.
+    /// share a port that is only the first, and none that others make superfluous, which is deleted soon.
+    /// Context: does not sleep.
     pub(crate) fn eligible_links(&self) -> LinkMap<bool> {
         let ports = self.ports();
         let is_shared = LgrType::of(&ports).is_asymmetric();
@@ -305,13 +321,14 @@ impl LinkGroup {
         }))
     }
 
-    /// Returns the number of connections on each of these links. Does not sleep.
+    /// Returns the number of connections on each of these links.
+    /// Context: does not sleep.
     pub(crate) fn loads_of(&self, links: &LinkMap<bool>) -> Loads {
         self.inner.lock().conns.loads_of(links)
     }
 
     /// Returns the active link with the fewest connections of those for which `is_meant` holds; the last of several.
-    /// Does not sleep.
+    /// Context: does not sleep.
     pub(crate) fn least_loaded_link(&self, is_meant: impl Fn(&Link) -> bool) -> Option<Arc<Link>> {
         let links = self.links();
         let inner = self.inner.lock();
@@ -324,7 +341,8 @@ impl LinkGroup {
 
     /// Chooses the link for a connection that leaves its own, and returns its index, too: the one with the fewest
     /// connections of those that `can_carry` it and reach the peer's RMB `row`, if that is known. The connection is
-    /// counted there from now on. Does not sleep.
+    /// counted there from now on.
+    /// Context: does not sleep.
     pub(crate) fn choose_link(
         &self,
         token: AlertToken,
@@ -336,7 +354,8 @@ impl LinkGroup {
         self.choose(&links, |conns, idx| conns.set_link(token, idx))
     }
 
-    /// Counts a connection on link `idx`. Does not sleep.
+    /// Counts a connection on link `idx`.
+    /// Context: does not sleep.
     pub(crate) fn account_conn(&self, token: AlertToken, idx: LinkIdx) {
         self.inner.lock().conns.set_link(token, idx);
     }
@@ -366,7 +385,7 @@ impl LinkGroup {
 
 impl ConnReservation {
     /// Chooses the link for the connection: the one with the fewest, on which the reservation is counted from now on.
-    /// Does not sleep.
+    /// Context: does not sleep.
     pub(crate) fn choose_link(&mut self) -> Option<LinkRef> {
         let group = self.group().clone();
         let eligible_links = group.eligible_links();

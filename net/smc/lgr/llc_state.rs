@@ -59,19 +59,22 @@ impl LlcState {
 impl LinkGroup {
     // --- Link work.
 
-    /// Queues an item of work on the links, and schedules the work. Does not sleep.
+    /// Queues an item of work on the links, and schedules the work.
+    /// Context: does not sleep.
     pub(crate) fn queue_link_work(self: &Arc<Self>, work: LinkWork) {
         self.inner.lock().llc.core.queue_link_work(work);
         self.schedule_link_work();
     }
 
-    /// Called after a port became active, which another link may use. Does not sleep.
+    /// Called after a port became active, which another link may use.
+    /// Context: does not sleep.
     pub(crate) fn on_port(self: &Arc<Self>) {
         self.inner.lock().llc.core.on_port();
         self.schedule_link_work();
     }
 
-    /// Schedules the work on the links. Does not sleep.
+    /// Schedules the work on the links.
+    /// Context: does not sleep.
     pub(crate) fn schedule_link_work(self: &Arc<Self>) {
         self.scheduler.schedule_link_work(self.clone());
     }

@@ -44,12 +44,14 @@ impl LinkGroup {
         self.inner.lock().peer
     }
 
-    /// Returns how redundant the links are. Does not sleep.
+    /// Returns how redundant the links are.
+    /// Context: does not sleep.
     pub(crate) fn kind(&self) -> LgrType {
         LgrType::of(&self.ports())
     }
 
-    /// Returns the number of connections on each link, by index. Does not sleep.
+    /// Returns the number of connections on each link, by index.
+    /// Context: does not sleep.
     pub(crate) fn loads(&self) -> LinkMap<usize> {
         *self.inner.lock().conns.loads()
     }

@@ -38,7 +38,8 @@ const MAX_RECV: usize = 128;
 const REG_MR_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// Registers a memory region, whose key is valid afterwards. May sleep.
+    /// Registers a memory region, whose key is valid afterwards.
+    /// Context: may sleep.
     pub(crate) fn register(self: &Arc<Self>, mr: &Arc<ib::Mr>) -> Result {
         let _turn = self.reg_mr_lock.lock();
         let resources = self.resources().ok_or(ENOLINK)?;

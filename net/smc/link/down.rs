@@ -52,7 +52,8 @@ impl LinkDownInfo {
 }
 
 impl Link {
-    /// Handles a failure of the link; the group is notified once. Does not sleep.
+    /// Handles a failure of the link; the group is notified once.
+    /// Context: does not sleep.
     // Inline, as the tracepoint records the caller's address.
     #[inline(always)]
     pub(crate) fn fail(&self, why: LinkError) {

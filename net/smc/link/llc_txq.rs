@@ -86,8 +86,8 @@ impl LlcTxQueue {
 }
 
 impl Link {
-    /// Sends an LLC message of `len` bytes, written by `write` under a lock, or queues it until there is a slot. Does
-    /// not sleep.
+    /// Sends an LLC message of `len` bytes, written by `write` under a lock, or queues it until there is a slot.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///

@@ -215,7 +215,8 @@ pub(super) enum LinkTransport {
 }
 
 impl LinkTransport {
-    /// Creates the device resources and the transport's part of a link. May sleep.
+    /// Creates the device resources and the transport's part of a link.
+    /// Context: may sleep.
     pub(super) fn new(
         transport: Transport,
         device: &Arc<Device>,
@@ -315,13 +316,15 @@ impl Link {
     // --- Connection setup, from [`Link::ready_to_receive`] on.
 
     /// As the server of a first contact, before its ACCEPT and before [`Link::ready_to_receive`]: listens for the
-    /// client at `peer` if the link needs a connection; returns the TCP port, 0 for none. May sleep.
+    /// client at `peer` if the link needs a connection; returns the TCP port, 0 for none.
+    /// Context: may sleep.
     pub(crate) fn listen(&self, net: &NetNs, peer: Gid) -> u16 {
         self.transport.setup().listen(self, net, peer)
     }
 
     /// As the client of a first contact, before its CONFIRM: listens for the server if the link needs a connection;
-    /// returns the TCP port. `nonce` is that of the PROPOSAL. May sleep.
+    /// returns the TCP port. `nonce` is that of the PROPOSAL.
+    /// Context: may sleep.
     pub(crate) fn listen_for_server(
         &self,
         net: &NetNs,
@@ -331,25 +334,28 @@ impl Link {
     }
 
     /// As the client of a first contact, after its CONFIRM: connects if that is the client's task. A cancelled setup is
-    /// not an error. May sleep, for seconds.
+    /// not an error.
+    /// Context: may sleep, for seconds.
     pub(crate) fn connect_as_client(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
         self.transport.setup().connect_as_client(self, setup)
     }
 
-    /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send. May
-    /// sleep, for seconds.
+    /// As the server of a first contact, after the CONFIRM: connects, and makes the queue pair ready to send.
+    /// Context: may sleep, for seconds.
     pub(crate) fn connect_as_server(self: &Arc<Self>, setup: &Setup<'_>) -> Result<(), SetupError> {
         self.transport.setup().connect_as_server(self, setup)
     }
 
     /// As the client of an added link, before the answer: listens for the server if the link needs a connection, in the
-    /// namespace `net`; returns the address. May sleep.
+    /// namespace `net`; returns the address.
+    /// Context: may sleep.
     pub(crate) fn listen_added(&self, net: NetNsId) -> Result<Option<IwListenAddr>> {
         self.transport.setup().listen_added(self, net)
     }
 
     /// As the server of an added link, after the client's answer: connects to it if the link needs a connection, in the
-    /// namespace `net`. May sleep, for seconds.
+    /// namespace `net`.
+    /// Context: may sleep, for seconds.
     pub(crate) fn connect_added(&self, net: NetNsId, client: &NewLink) -> Result {
         self.transport.setup().connect_added(self, net, client)
     }
@@ -373,7 +379,8 @@ impl Link {
 
     // --- Acknowledgements, if [`Link::needs_acks`].
 
-    /// Requests an acknowledgement of all messages sent so far, if one is missing. Does not sleep.
+    /// Requests an acknowledgement of all messages sent so far, if one is missing.
+    /// Context: does not sleep.
     pub(crate) fn request_ack(self: &Arc<Self>) {
         self.transport.request_ack();
         if self.transport.send_credit_update(self).is_err() {
@@ -382,12 +389,14 @@ impl Link {
     }
 
     /// Schedules such a request and returns when it is due; `None` if one is already scheduled. An acknowledgement may
-    /// make it unnecessary meanwhile. Does not sleep.
+    /// make it unnecessary meanwhile.
+    /// Context: does not sleep.
     pub(crate) fn schedule_ack_request(&self) -> Option<Instant> {
         self.transport.schedule_ack_request()
     }
 
-    /// Makes a scheduled request if it is due at `now`; otherwise returns when it is due. Does not sleep.
+    /// Makes a scheduled request if it is due at `now`; otherwise returns when it is due.
+    /// Context: does not sleep.
     pub(crate) fn request_ack_if_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let at = self.transport.ack_request_at()?;
         if !at.is_due(now) {

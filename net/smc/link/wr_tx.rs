@@ -57,17 +57,20 @@ pub(crate) struct Slot<'a> {
 }
 
 impl Slot<'_> {
-    /// Sets the message. Does not sleep.
+    /// Sets the message.
+    /// Context: does not sleep.
     pub(crate) fn write(&mut self, message: &[u8]) -> Result {
         self.slot.write(message)
     }
 
-    /// Requests an acknowledgement of the message, if its completion does not imply one. Does not sleep.
+    /// Requests an acknowledgement of the message, if its completion does not imply one.
+    /// Context: does not sleep.
     pub(crate) fn request_ack(&self) {
         self.credit.0.request_ack();
     }
 
-    /// Posts writes and then the message, see [`SendSlot::post`]. Does not sleep.
+    /// Posts writes and then the message, see [`SendSlot::post`].
+    /// Context: does not sleep.
     pub(crate) fn post(
         self,
         link: &Arc<Link>,
@@ -91,8 +94,8 @@ impl Slot<'_> {
 }
 
 impl Link {
-    /// Takes a slot for a message about a connection, if one is free and the peer can receive the message. Does
-    /// not sleep.
+    /// Takes a slot for a message about a connection, if one is free and the peer can receive the message.
+    /// Context: does not sleep.
     pub(crate) fn take_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
         self.with_credit(resources.qp.take_slot()?, CreditUse::Message)
     }
@@ -102,7 +105,8 @@ impl Link {
         self.with_credit(resources.qp.take_large_slot()?, CreditUse::Message)
     }
 
-    /// Takes a slot of any kind for a credit update. Does not sleep.
+    /// Takes a slot of any kind for a credit update.
+    /// Context: does not sleep.
     pub(super) fn take_update_slot<'a>(&'a self, resources: &'a IbResources) -> Option<Slot<'a>> {
         let slot = resources.qp.take_large_slot();
         let slot = slot.or_else(|| resources.qp.take_slot())?;
@@ -118,7 +122,8 @@ impl Link {
         Some(Slot { slot, credit })
     }
 
-    /// Handles a freed slot or credit: sends waiting LLC messages, and wakes connections that wait. Does not sleep.
+    /// Handles a freed slot or credit: sends waiting LLC messages, and wakes connections that wait.
+    /// Context: does not sleep.
     pub(super) fn wake_slot_waiters(self: &Arc<Self>) -> Result {
         // A waiter not seen here has checked after the slot was freed.
         smp_mb(Full);

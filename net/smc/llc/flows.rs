@@ -96,7 +96,8 @@ impl LinkGroup {
 
     /// Checks with a TEST_LINK, before a connection joins, that a link without recent messages still works. Returns
     /// false if the peer does not answer within `wait`, four seconds at most; from then on the link is tested as after
-    /// a long silence. If this host is too busy to tell, returns true. May sleep.
+    /// a long silence. If this host is too busy to tell, returns true.
+    /// Context: may sleep.
     pub(crate) fn probe(self: &Arc<Self>, at: &LinkRef, wait: Duration) -> bool {
         if at.is_fresh() {
             return true;
@@ -131,7 +132,8 @@ impl LinkGroup {
 
     /// Waits until no flow is under way, and keeps others from beginning until the caller begins one or calls
     /// [`LinkGroup::release`]: links and RMBs stay as they are. Returns false if that takes too long or the group ends.
-    /// The caller holds `flow`. May sleep.
+    /// The caller holds `flow`.
+    /// Context: may sleep.
     fn hold(self: &Arc<Self>) -> bool {
         let end = now().saturating_add(FLOW_WAIT);
         loop {
@@ -153,7 +155,8 @@ impl LinkGroup {
     }
 
     /// Makes sure that the peer can write to an RMB: registers it on all active links, and sends its RTokens to the
-    /// peer. Does nothing if that was done for another connection before. May sleep.
+    /// peer. Does nothing if that was done for another connection before.
+    /// Context: may sleep.
     pub(crate) fn confirm_rkey(self: &Arc<Self>, rmb: &Rmb, at: &LinkRef) -> Result<(), RkeyError> {
         if rmb.is_rkey_confirmed() {
             return Ok(());
@@ -233,8 +236,8 @@ impl LinkGroup {
         .unwrap_or(Err(RkeyError::LinkLost))
     }
 
-    /// Frees RMBs that were unused for long, or for which memory is too short, after the peer was notified. May sleep
-    /// for as long as the peer takes to answer.
+    /// Frees RMBs that were unused for long, or for which memory is too short, after the peer was notified.
+    /// Context: may sleep for as long as the peer takes to answer.
     pub(crate) fn free_unused_rmbs(self: &Arc<Self>) {
         let _turn = self.flow.lock();
         let unused = self.keeps_unused();

@@ -90,7 +90,8 @@ impl SendBuf {
         &self.block
     }
 
-    /// Maps the memory for the device of a link, and for no other device. May sleep.
+    /// Maps the memory for the device of a link, and for no other device.
+    /// Context: may sleep.
     pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
         let resources = link.resources().ok_or(ENOLINK)?;
         let device = resources.pd.device();
@@ -104,20 +105,22 @@ impl SendBuf {
         Ok(map)
     }
 
-    /// Drops a mapping that is not used any more, which removal of its device would wait for. Does not sleep.
+    /// Drops a mapping that is not used any more, which removal of its device would wait for.
+    /// Context: does not sleep.
     pub(crate) fn forget(&self, map: &Arc<Mapping>) {
         let gone = self.map.lock().take_if(|there| Arc::ptr_eq(there, map));
         drop(gone);
     }
 
-    /// Drops the mapping for any device: the buffer is not sent any more, though a writer may still fill it. Does not
-    /// sleep.
+    /// Drops the mapping for any device: the buffer is not sent any more, though a writer may still fill it.
+    /// Context: does not sleep.
     pub(crate) fn release_device(&self) {
         let gone = self.map.lock().take();
         drop(gone);
     }
 
-    /// Drops the mapping if it is for this device, which is not used any more. Does not sleep.
+    /// Drops the mapping if it is for this device, which is not used any more.
+    /// Context: does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
         let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);
         let gone = self.map.lock().take_if(is_it);
@@ -159,7 +162,8 @@ impl SendPool {
     }
 
     /// Takes a buffer of size class `want` or the next smaller available one, and returns whether it is new. Accounted
-    /// as used until it is given back. May sleep.
+    /// as used until it is given back.
+    /// Context: may sleep.
     pub(crate) fn take(&self, want: SizeClass, stats: &Buffers) -> Result<(SndbufGuard, bool)> {
         let (buf, is_new) = self.take_any(want)?;
         let guard = SndbufGuard {
@@ -203,20 +207,22 @@ impl SendPool {
         self.all.get()
     }
 
-    /// Frees the idle buffers. May sleep.
+    /// Frees the idle buffers.
+    /// Context: may sleep.
     pub(crate) fn clear(&self) {
         let idle = core::mem::replace(&mut *self.idle.lock(), KVec::new());
         drop(idle);
     }
 
-    /// Drops the idle buffers' mappings for a device. Does not sleep.
+    /// Drops the idle buffers' mappings for a device.
+    /// Context: does not sleep.
     pub(crate) fn unmap(&self, device: &Arc<Device>) {
         let idle = self.idle.lock();
         idle.iter().for_each(|idle| idle.buf.unmap(device));
     }
 
-    /// Frees idle buffers of at least `bytes`, or all; returns the bytes freed. Does not sleep: called from memory
-    /// allocation.
+    /// Frees idle buffers of at least `bytes`, or all; returns the bytes freed.
+    /// Context: does not sleep: called from memory allocation.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let mut freed = 0u64;
         while freed < bytes {
@@ -229,8 +235,8 @@ impl SendPool {
         freed
     }
 
-    /// Gives a buffer back. Does not sleep. Kept are only a few of each size, and none while the memory for sockets is
-    /// short.
+    /// Gives a buffer back. Kept are only a few of each size, and none while the memory for sockets is short.
+    /// Context: does not sleep.
     pub(crate) fn release(&self, guard: SndbufGuard) {
         let SndbufGuard { buf, _counted } = guard;
         let mut idle = self.idle.lock();

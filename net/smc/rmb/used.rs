@@ -21,7 +21,8 @@ use crate::stats::{
 /// Bytes of all buffers kept for later connections.
 static UNUSED: Atomic<u64> = Atomic::new(0);
 
-/// Returns the bytes of buffers, of all groups, that can be freed if memory is short. Any context.
+/// Returns the bytes of buffers, of all groups, that can be freed if memory is short.
+/// Context: any.
 pub(crate) fn unused_bytes() -> u64 {
     UNUSED.load(Relaxed)
 }

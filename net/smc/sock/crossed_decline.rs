@@ -62,7 +62,8 @@ impl CrossedDecline {
         self.is_awaited.store(true, Release);
     }
 
-    /// Whether a DECLINE may arrive. Any context.
+    /// Whether a DECLINE may arrive.
+    /// Context: any.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Acquire)
     }
@@ -79,8 +80,8 @@ enum Front {
 }
 
 impl Sock {
-    /// Returns true if the application may read from TCP. Consumes a DECLINE that has arrived. May sleep for a lock,
-    /// not for the peer.
+    /// Returns true if the application may read from TCP. Consumes a DECLINE that has arrived.
+    /// Context: may sleep for a lock, not for the peer.
     pub(super) fn is_front_clear(&self) -> bool {
         if !self.crossed_decline.is_awaited() {
             return true;
@@ -123,7 +124,8 @@ impl Sock {
     }
 
     /// The work of a socket over TCP for which a DECLINE may arrive: waits for the rest of it, and gives the bytes to
-    /// the application if it does not arrive. May sleep.
+    /// the application if it does not arrive.
+    /// Context: may sleep.
     pub(super) fn settle_front(this: &Arc<Self>) {
         let front = {
             let _turn = this.crossed_decline.turn.lock();

@@ -61,7 +61,8 @@ impl PerNet for Sockets {
     }
 }
 
-/// Enters a new socket, which stays until [`remove`]. May sleep.
+/// Enters a new socket, which stays until [`remove`].
+/// Context: may sleep.
 pub(super) fn add(sock: &Arc<Sock>) -> Result {
     let sockets = sock.sk.netns().get::<Sockets>().ok_or(ENODEV)?;
     let node = RBTreeNode::new(sock.serial, sock.clone(), GFP_KERNEL)?;
@@ -70,7 +71,8 @@ pub(super) fn add(sock: &Arc<Sock>) -> Result {
     Ok(())
 }
 
-/// Removes a socket, if it is there. Any context but interrupts.
+/// Removes a socket, if it is there.
+/// Context: any but interrupts.
 pub(super) fn remove(sock: &Sock) {
     if let Some(sockets) = sock.sk.netns().get::<Sockets>() {
         let node = sockets.0.by_serial.lock().remove_node(&sock.serial);
@@ -79,7 +81,8 @@ pub(super) fn remove(sock: &Sock) {
     }
 }
 
-/// At most `max` sockets of a namespace from that serial number on, oldest first. May sleep.
+/// At most `max` sockets of a namespace from that serial number on, oldest first.
+/// Context: may sleep.
 pub(crate) fn list(net: &NetNs, from: u64, max: usize) -> Result<KVec<Arc<Sock>>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
     let Some(sockets) = net.get::<Sockets>() else {

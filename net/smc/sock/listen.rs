@@ -119,7 +119,8 @@ impl Listener {
         )
     }
 
-    /// Connections that wait for accept(2). Any context.
+    /// Connections that wait for accept(2).
+    /// Context: any.
     pub(super) fn ready(&self) -> u32 {
         self.ready.load(Acquire)
     }
@@ -168,7 +169,8 @@ impl Listener {
         Some(entry.sock.clone())
     }
 
-    /// The socket does not listen any more. May sleep.
+    /// The socket does not listen any more.
+    /// Context: may sleep.
     pub(super) fn close(&self) {
         let owner = self.owner.lock().take();
         drop(owner);

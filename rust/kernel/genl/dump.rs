@@ -131,7 +131,8 @@ impl DumpRecord<'_, '_> {
         self.dump.command()
     }
 
-    /// Adds a message. Does not sleep.
+    /// Adds a message.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///

@@ -75,7 +75,8 @@ impl<'a> Request<'a> {
     }
 
     /// Replies with one `command` message per record and an NLMSG_DONE, all sent at once. `room` is the maximum number
-    /// of bytes of a record's attributes. May sleep.
+    /// of bytes of a record's attributes.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

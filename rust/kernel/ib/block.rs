@@ -40,8 +40,8 @@ impl Block {
     /// Largest order that is tried.
     const MAX_ORDER: u32 = 10;
 
-    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages. May sleep, but does not
-    /// retry hard: large blocks may not be available.
+    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages.
+    /// Context: may sleep, but does not retry hard: large blocks may not be available.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl Block {
         Ok(self.as_ptr().wrapping_add(offset))
     }
 
-    /// Copies `from` in at `offset`. Any context.
+    /// Copies `from` in at `offset`.
+    /// Context: any.
     ///
     /// # Errors
     ///
@@ -120,7 +121,8 @@ impl Block {
         Ok(())
     }
 
-    /// Copies out from `offset`. Any context.
+    /// Copies out from `offset`.
+    /// Context: any.
     ///
     /// # Errors
     ///
@@ -132,7 +134,8 @@ impl Block {
         Ok(())
     }
 
-    /// Fills a range with zeroes. Any context.
+    /// Fills a range with zeroes.
+    /// Context: any.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {
     /// The client's data for a device.
     type Data: Send + Sync + 'static;
 
-    /// Starts to use a device. May sleep, must not register or unregister clients.
+    /// Starts to use a device.
+    /// Context: may sleep, must not register or unregister clients.
     ///
     /// # Errors
     ///
@@ -38,10 +39,11 @@ pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {
 
     /// Stops using a device: all holders of a reference to it, or to an object made from it, must be about to release
     /// it when this returns. The removal of the device then waits for them. No event is delivered once the call began.
-    /// May sleep.
+    /// Context: may sleep.
     fn remove(data: Arc<Self::Data>);
 
-    /// Handles an event of a device. Must not sleep.
+    /// Handles an event of a device.
+    /// Context: does not sleep.
     fn event(data: &Self::Data, event: IbEvent);
 }
 
@@ -102,12 +104,13 @@ impl<T> ClientKey<T> {
     }
 }
 
-/// Keeps a [`Client`] registered. Dropping it removes all devices and waits for their removal. May sleep.
+/// Keeps a [`Client`] registered. Dropping it removes all devices and waits for their removal.
+/// Context: may sleep.
 pub struct ClientRegistration<T: Client>(PhantomData<fn() -> T>);
 
 impl<T: Client> ClientRegistration<T> {
     /// Registers the client; [`Client::add`] is called for every device before this returns.
-    /// May sleep.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

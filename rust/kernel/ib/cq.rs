@@ -54,7 +54,8 @@ unsafe impl Send for RawCq {}
 unsafe impl Sync for RawCq {}
 
 impl Cq {
-    /// Reserves room for `entries` outstanding completions. May sleep.
+    /// Reserves room for `entries` outstanding completions.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -91,7 +92,8 @@ impl Cq {
         self.raw.entries
     }
 
-    /// Waits until all completions now in the queue have been handled. May sleep; not from a completion handler.
+    /// Waits until all completions now in the queue have been handled.
+    /// Context: may sleep; not from a completion handler.
     pub fn flush(&self) {
         let cq = self.as_ptr();
         // SAFETY: The queue is valid by the type invariant of `RawCq`. The RDMA core polls the queues of

@@ -81,12 +81,14 @@ impl<T: OnDevice> DeferredAlloc<T> {
 }
 
 impl<T: OnDevice> Deferred<T> {
-    /// Allocates memory for a later value. May sleep.
+    /// Allocates memory for a later value.
+    /// Context: may sleep.
     pub(super) fn reserve() -> Result<DeferredAlloc<T>> {
         Ok(DeferredAlloc(KBox::new_uninit(GFP_KERNEL)?))
     }
 
-    /// Allocates memory and moves `value` into it. If the allocation fails, `value` is dropped here. May sleep.
+    /// Allocates memory and moves `value` into it. If the allocation fails, `value` is dropped here.
+    /// Context: may sleep.
     pub(super) fn new(value: T) -> Result<Self> {
         let job = KBox::pin_init(
             pin_init!(DropWork {

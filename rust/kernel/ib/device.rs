@@ -199,7 +199,8 @@ impl Device {
         self.reaper
     }
 
-    /// The device's current name. Any context but interrupts.
+    /// The device's current name.
+    /// Context: any but interrupts.
     pub fn name(&self) -> Name {
         *self.name.lock()
     }
@@ -246,7 +247,8 @@ impl Device {
         unsafe { (*self.as_ptr()).phys_port_cnt }
     }
 
-    /// Whether the device has reported a fatal error; never reset. Any context.
+    /// Whether the device has reported a fatal error; never reset.
+    /// Context: any.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -261,7 +263,8 @@ impl Device {
         &self.limits
     }
 
-    /// Queries the state of a port. May sleep.
+    /// Queries the state of a port.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -277,13 +280,15 @@ impl Device {
         })
     }
 
-    /// The net device of the port. May sleep.
+    /// The net device of the port.
+    /// Context: may sleep.
     pub fn port_netdev(&self, port: u32) -> Option<NetdevId> {
         // SAFETY: The net device is valid here.
         self.with_port_netdev(port, |netdev| unsafe { NetdevId::new(netdev) })
     }
 
-    /// The network namespace `net`, if the port's net device is in it. May sleep.
+    /// The network namespace `net`, if the port's net device is in it.
+    /// Context: may sleep.
     pub fn port_netns(&self, port: u32, net: NetNsId) -> Option<NetNsRef> {
         self.with_port_netdev(port, |netdev| {
             let _rcu = rcu::read_lock();
@@ -296,7 +301,7 @@ impl Device {
 
     /// The IPv4 address of the port's net device, if that is in the network namespace `net`, from which that device
     /// reaches `destination`: in the same subnet, or through a gateway. Without `destination` it is the first address.
-    /// May sleep.
+    /// Context: may sleep.
     pub fn port_source(
         &self,
         port: u32,
@@ -312,7 +317,8 @@ impl Device {
         })??
     }
 
-    /// Calls `f` with the port's net device, which is valid during the call. May sleep.
+    /// Calls `f` with the port's net device, which is valid during the call.
+    /// Context: may sleep.
     fn with_port_netdev<R>(
         &self,
         port: u32,
@@ -327,13 +333,15 @@ impl Device {
         Some(result)
     }
 
-    /// Whether the port's net device is at `address` (as in [`NetdevId::address`]). May sleep.
+    /// Whether the port's net device is at `address` (as in [`NetdevId::address`]).
+    /// Context: may sleep.
     pub fn port_netdev_eq(&self, port: u32, address: usize) -> bool {
         self.port_netdev(port)
             .is_some_and(|netdev| netdev.address == address)
     }
 
-    /// Whether the network namespace `net` may use the device. Any context.
+    /// Whether the network namespace `net` may use the device.
+    /// Context: any.
     pub fn accessible_in(&self, net: NetNsId) -> bool {
         // SAFETY:
         // - By the type invariant `ptr` is valid.

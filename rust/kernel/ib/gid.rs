@@ -70,7 +70,8 @@ impl Drop for GidAttr {
 }
 
 impl Device {
-    /// Copies one entry of a port's GID table. Process context.
+    /// Copies one entry of a port's GID table.
+    /// Context: process.
     ///
     /// # Errors
     ///
@@ -80,7 +81,8 @@ impl Device {
     }
 
     /// Returns the first used entry of a port's GID table for which `is_it` holds. Stops there, as the table may be
-    /// long and mostly unused. Process context, may sleep.
+    /// long and mostly unused.
+    /// Context: process, may sleep.
     pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
         let len = self.query_port(port).ok()?.gid_table_len;
         (0..len)
@@ -89,7 +91,8 @@ impl Device {
     }
 
     /// Looks up the path to the IPv4 address `destination` from the IPv4 address of an entry of a port's GID table,
-    /// through the net device of that entry: in one of its subnets, or through a gateway. Process context.
+    /// through the net device of that entry: in one of its subnets, or through a gateway.
+    /// Context: process.
     ///
     /// # Errors
     ///
@@ -111,7 +114,8 @@ impl Device {
     }
 
     /// Whether the IPv4 address of an entry of a port's GID table is in one subnet with `address`, by the addresses of
-    /// its net device. Any context.
+    /// its net device.
+    /// Context: any.
     pub fn is_onlink(&self, port: u32, index: u32, address: [u8; 4]) -> bool {
         let Ok(attr) = self.gid_attr(port, index) else {
             return false;

@@ -223,7 +223,8 @@ pub struct IwListener<H: Handler> {
 
 impl<H: Handler> IwListener<H> {
     /// Listens at the address `local` of a network namespace, on a random port, for a request from `remote`; see
-    /// [`IwListener::accept_request`]. May sleep.
+    /// [`IwListener::accept_request`].
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -249,7 +250,8 @@ impl<H: Handler> IwListener<H> {
     }
 
     /// Accepts the request with this private data from now on; before that all are rejected. The queue pair must be
-    /// past Reset, with its receives posted. May sleep.
+    /// past Reset, with its receives posted.
+    /// Context: may sleep.
     pub fn accept_request(&self, data: &[u8]) -> Result {
         let mut awaited = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         awaited.extend_from_slice(data, GFP_KERNEL)?;
@@ -260,7 +262,8 @@ impl<H: Handler> IwListener<H> {
         Ok(())
     }
 
-    /// Waits for the connection until time `end` (ns); returns whether it is established. May sleep.
+    /// Waits for the connection until time `end` (ns); returns whether it is established.
+    /// Context: may sleep.
     pub fn wait(&self, end: u64) -> bool {
         let context = &self.id.context;
         let mut state = context.state.lock();
@@ -275,7 +278,8 @@ impl<H: Handler> IwListener<H> {
         }
     }
 
-    /// Stops listening and returns the connection, if it is established. May sleep.
+    /// Stops listening and returns the connection, if it is established.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -55,7 +55,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps a block. May sleep.
+    /// Maps a block.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl Mapping {
     }
 
     /// Makes data written by the device visible to the CPU. A block may be mapped several times: the range must have
-    /// been written through this mapping, or data written through others is lost. Any context; copies bounced bytes.
+    /// been written through this mapping, or data written through others is lost.
+    /// Context: any; copies bounced bytes.
     ///
     /// # Errors
     ///
@@ -128,7 +130,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Makes data written by the CPU visible to the device. Any context.
+    /// Makes data written by the CPU visible to the device.
+    /// Context: any.
     ///
     /// # Errors
     ///

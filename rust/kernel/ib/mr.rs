@@ -48,7 +48,7 @@ unsafe impl Sync for RawMr {}
 impl Mr {
     /// Creates a memory region of one or more consecutive whole blocks, which the peer addresses from `iova` on. That
     /// address is meaningful only to the two devices; a kernel address would disclose needless information to the peer.
-    /// May sleep.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ unsafe impl Send for RawPd {}
 unsafe impl Sync for RawPd {}
 
 impl Pd {
-    /// Allocates a domain. May sleep.
+    /// Allocates a domain.
+    /// Context: may sleep.
     pub fn new(dev: &Arc<Device>) -> Result<Arc<Self>> {
         // SAFETY: The device is alive while `dev` is.
         let ptr = unsafe { bindings::__ib_alloc_pd(dev.as_ptr(), 0, c"smc".as_ptr().cast()) };

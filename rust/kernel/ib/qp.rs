@@ -82,7 +82,8 @@ unsafe impl<H: Handler> Send for QpResources<H> {}
 unsafe impl<H: Handler> Sync for QpResources<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// Creates a queue pair, its slots and their memory. May sleep.
+    /// Creates a queue pair, its slots and their memory.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -132,7 +133,8 @@ impl<H: Handler> Qp<H> {
 
     /// Posts all receives that are not posted, and returns how many. The queue pair must be Ready to Receive: one that
     /// failed before that may never complete its receives (soft RoCE out of memory does not), and destroying it would
-    /// wait for them. An iWARP queue pair, which has no such transition, must have left Reset. Never sleeps.
+    /// wait for them. An iWARP queue pair, which has no such transition, must have left Reset.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///
@@ -142,7 +144,8 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Posts the registration of a memory region, which ends with [`Handler::registered`]. The queue pair must be Ready
-    /// to Send. Never sleeps.
+    /// to Send.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///
@@ -152,22 +155,26 @@ impl<H: Handler> Qp<H> {
         self.parts.0.reg.post(owner.clone(), mr)
     }
 
-    /// Takes a free send slot, if any. Never sleeps.
+    /// Takes a free send slot, if any.
+    /// Context: does not sleep.
     pub fn take_slot(&self) -> Option<SendSlot<'_, H>> {
         self.parts.0.send.take_slot()
     }
 
-    /// Takes the slot for a large send, if it is free. Never sleeps.
+    /// Takes the slot for a large send, if it is free.
+    /// Context: does not sleep.
     pub fn take_large_slot(&self) -> Option<SendSlot<'_, H>> {
         self.parts.0.send.take_large_slot()
     }
 
-    /// Whether a slot is free at present. Never sleeps.
+    /// Whether a slot is free at present.
+    /// Context: does not sleep.
     pub fn has_slot(&self) -> bool {
         self.parts.0.send.has_slot()
     }
 
-    /// Whether no slot is in use at present, the large one included. Never sleeps.
+    /// Whether no slot is in use at present, the large one included.
+    /// Context: does not sleep.
     pub fn is_send_idle(&self) -> bool {
         self.parts.0.send.is_idle()
     }

@@ -46,7 +46,8 @@ impl SockOptIn<'_> {
         }
     }
 
-    /// Reads the value as a C `int`. May sleep.
+    /// Reads the value as a C `int`.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -80,7 +81,8 @@ impl SockOptIn<'_> {
 }
 
 impl SockOptIn<'_> {
-    /// Reads the value, or as much of it as fits, to the start of `to`, and returns that part. May sleep.
+    /// Reads the value, or as much of it as fits, to the start of `to`, and returns that part.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -102,7 +104,8 @@ pub struct SockOptOut {
 }
 
 impl SockOptOut {
-    /// Writes as much of `bytes` as the application has room for, and the length written. May sleep.
+    /// Writes as much of `bytes` as the application has room for, and the length written.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -125,7 +128,8 @@ impl SockOptOut {
     }
 }
 
-/// Writes a C `int` to the address in an ioctl's argument. May sleep.
+/// Writes a C `int` to the address in an ioctl's argument.
+/// Context: may sleep.
 ///
 /// # Errors
 ///

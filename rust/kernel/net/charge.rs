@@ -55,7 +55,8 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Charges a socket. May sleep while its cgroup (v2) reclaims memory; no task is killed for it.
+    /// Charges a socket.
+    /// Context: may sleep while its cgroup (v2) reclaims memory; no task is killed for it.
     ///
     /// # Errors
     ///
@@ -88,7 +89,8 @@ impl Charge {
     }
 
     /// Charges a socket for data to send regardless of its cgroup's limit, as TCP does for a stream with nothing in
-    /// flight, which could not make progress otherwise. May sleep.
+    /// flight, which could not make progress otherwise.
+    /// Context: may sleep.
     pub fn force(sk: &Sk, bytes: u32) -> Result<Self> {
         let bytes = i32::try_from(bytes)?;
         let purpose = Purpose::Send;
@@ -208,7 +210,8 @@ unsafe fn count(sk: *mut bindings::sock, purpose: Purpose, bytes: i32) {
 }
 
 impl Sk {
-    /// Runs `f`, which may sleep, while the caller owns the socket. May sleep.
+    /// Runs `f`, which may sleep, while the caller owns the socket.
+    /// Context: may sleep.
     fn owned<R>(&self, f: impl FnOnce(*mut bindings::sock) -> R) -> R {
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };

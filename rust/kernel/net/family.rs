@@ -44,7 +44,8 @@ pub struct FamilyRegistration<T: StreamSocket> {
 }
 
 impl<T: StreamSocket> FamilyRegistration<T> {
-    /// Registers the family; its sockets can be created from then on. May sleep.
+    /// Registers the family; its sockets can be created from then on.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ pub struct InetRegistration<T: StreamSocket> {
 }
 
 impl<T: StreamSocket> InetRegistration<T> {
-    /// Registers the protocol; its sockets can be created from then on. May sleep.
+    /// Registers the protocol; its sockets can be created from then on.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -86,7 +86,8 @@ const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<bindings::atomic_lon
 const _: () = assert!(size_of::<Atomic<i64>>() == size_of::<kernel::ffi::c_long>());
 
 /// Whether sockets have more memory than the second limit, or had and still have more than the first: unused memory
-/// should be freed. Any context.
+/// should be freed.
+/// Context: any.
 pub fn is_short() -> bool {
     MEMORY.is_short()
 }
@@ -95,7 +96,8 @@ pub fn is_short() -> bool {
 pub struct CountedPages(i64);
 
 impl CountedPages {
-    /// Counts a buffer of `bytes`. Any context.
+    /// Counts a buffer of `bytes`.
+    /// Context: any.
     ///
     /// # Errors
     ///
@@ -109,7 +111,8 @@ impl CountedPages {
         }
     }
 
-    /// Counts a buffer without which an existing connection could not make progress, whatever the sum is. Any context.
+    /// Counts a buffer without which an existing connection could not make progress, whatever the sum is.
+    /// Context: any.
     pub fn force(bytes: usize) -> Result<Self> {
         let counted = Self(pages(bytes)?);
         MEMORY.add(counted.0);
@@ -144,7 +147,8 @@ unsafe impl Sync for MemLimits {}
 
 impl MemLimits {
     /// Sets the limits to the defaults of `tcp_mem`, by the host's memory, and creates the file `name` in the directory
-    /// `path`. May sleep.
+    /// `path`.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

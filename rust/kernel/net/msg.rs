@@ -108,7 +108,8 @@ impl Msg<'_> {
     }
 
     /// Checks the control data of a message to be sent, as TCP does: known ones have no effect without packets, unknown
-    /// ones are rejected. May sleep.
+    /// ones are rejected.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -123,7 +124,8 @@ impl Msg<'_> {
         to_result(unsafe { bindings::sock_cmsg_send(sk.as_ptr(), self.ptr, &mut known) })
     }
 
-    /// Adds control data with the number of bytes left to read after this message (TCP_CM_INQ). May sleep.
+    /// Adds control data with the number of bytes left to read after this message (TCP_CM_INQ).
+    /// Context: may sleep.
     pub fn put_inq(&mut self, bytes: i32) {
         let level = bindings::SOL_TCP as c_int;
         let kind = bindings::TCP_CM_INQ as c_int;
@@ -140,7 +142,8 @@ impl Msg<'_> {
     }
 
     /// Copies data from the application into `dst`; returns the number of bytes copied, which is below `len` if there
-    /// is no more or the memory cannot be read. May sleep.
+    /// is no more or the memory cannot be read.
+    /// Context: may sleep.
     pub fn copy_from_user<W: Window + ?Sized>(
         &mut self,
         dst: &W,
@@ -156,7 +159,8 @@ impl Msg<'_> {
     }
 
     /// Copies `src` to the application; returns the number of bytes copied, which is below `len` if there is no more
-    /// room or the memory cannot be written. May sleep.
+    /// room or the memory cannot be written.
+    /// Context: may sleep.
     pub fn copy_to_user<W: Window + ?Sized>(
         &mut self,
         src: &W,
@@ -167,7 +171,8 @@ impl Msg<'_> {
         self.copy_out(from.cast_const().cast(), len)
     }
 
-    /// Copies `bytes` to the application. May sleep.
+    /// Copies `bytes` to the application.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

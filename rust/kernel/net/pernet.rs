@@ -142,7 +142,8 @@ impl NetNs {
         NetNsId::of(self.as_ptr())
     }
 
-    /// Returns the namespace's object; `None` if its type is not registered. Any context.
+    /// Returns the namespace's object; `None` if its type is not registered.
+    /// Context: any.
     ///
     /// The end of the registration waits for the result, so the code that ends it must not hold one.
     pub fn get<T: PerNet>(&self) -> Option<PerNetRef<'_, T>> {
@@ -205,7 +206,8 @@ impl<T: PerNet> Deref for PerNetRef<'_, T> {
 
 /// A type of which each network namespace has an object. [`own_record!`](crate::own_record) gives it its [`PerNetKey`].
 pub trait PerNet: Recorded<PerNetKey<Self>> + Send + Sync + Sized + 'static {
-    /// Creates the object of a namespace. May sleep.
+    /// Creates the object of a namespace.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -229,7 +231,8 @@ trait AnyDirectory: Send + Sync {}
 impl<const N: usize> AnyDirectory for Directory<N> {}
 
 impl NewNetNs {
-    /// Creates a directory of settings, which is dropped with the object. May sleep.
+    /// Creates a directory of settings, which is dropped with the object.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -286,7 +289,8 @@ impl<T: PerNet> PerNetKey<T> {
 pub struct PerNetRegistration<T: PerNet>(PhantomData<fn(T)>);
 
 impl<T: PerNet> PerNetRegistration<T> {
-    /// Creates the objects of all existing namespaces, and of all later ones. May sleep.
+    /// Creates the objects of all existing namespaces, and of all later ones.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

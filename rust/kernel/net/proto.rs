@@ -54,7 +54,8 @@ use crate::{
 pub(super) struct ProtoRegistration<T>(SockKind, PhantomData<fn(T)>);
 
 impl<T: StreamSocket> ProtoRegistration<T> {
-    /// Registers a kind. May sleep.
+    /// Registers a kind.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

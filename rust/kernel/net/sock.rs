@@ -226,7 +226,8 @@ impl Sk {
         read_once!(self, __sk_common.skc_state)
     }
 
-    /// Sets the state. Any context.
+    /// Sets the state.
+    /// Context: any.
     pub fn set_state(&self, state: u8) {
         write_once!(self, __sk_common.skc_state, state);
     }
@@ -246,13 +247,15 @@ impl Sk {
         kernel::error::to_result(unsafe { bindings::sock_error(self.option_sk()) })
     }
 
-    /// Sets the pending error and wakes all waiters (`EPOLLERR`). Any context.
+    /// Sets the pending error and wakes all waiters (`EPOLLERR`).
+    /// Context: any.
     pub fn set_err(&self, err: Error) {
         write_once!(self.option_sk, sk_err, -err.to_errno());
         self.wake_err();
     }
 
-    /// Sets the pending error without a wake-up; the caller has to wake waiters soon. Any context.
+    /// Sets the pending error without a wake-up; the caller has to wake waiters soon.
+    /// Context: any.
     pub fn note_err(&self, err: Error) {
         write_once!(self.option_sk, sk_err, -err.to_errno());
     }
@@ -283,7 +286,8 @@ impl Sk {
     }
 
     /// SO_LINGER: how long close(2) waits, in jiffies; `None` if the option is off, or the task is exiting and must not
-    /// wait. Process context.
+    /// wait.
+    /// Context: process.
     pub fn linger(&self) -> Option<isize> {
         let is_set = self.flag(bindings::sock_flags_SOCK_LINGER);
         let time = isize::try_from(read_once!(self.option_sk, sk_lingertime)).unwrap_or(FOREVER);
@@ -345,7 +349,8 @@ impl Sk {
         }
     }
 
-    /// Stores SO_REUSEPORT for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6 only. May sleep.
+    /// Stores SO_REUSEPORT for getsockopt(2): the kernel does so for sockets of AF_INET and AF_INET6 only.
+    /// Context: may sleep.
     pub fn set_reuseport(&self, on: bool) {
         let sk = self.as_ptr();
         // The kernel writes it under this lock, too: it is one bit of a bit field.
@@ -559,7 +564,8 @@ impl Sk {
 
     /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left.
     ///
-    /// `cond` may sleep and take locks. `exclusive`: only one of such waiters is woken at a time. Process context.
+    /// `cond` may sleep and take locks. `exclusive`: only one of such waiters is woken at a time.
+    /// Context: process.
     ///
     /// # Errors
     ///

@@ -78,7 +78,8 @@ impl SockKind {
     }
 }
 
-/// Whether a socket is one of ours, that is, a [`SmcSock`]. Any context.
+/// Whether a socket is one of ours, that is, a [`SmcSock`].
+/// Context: any.
 ///
 /// # Safety
 ///
@@ -143,7 +144,8 @@ pub(super) unsafe fn prepare(
     unsafe { bindings::sock_prot_inuse_add(sk, 1) };
 }
 
-/// Undoes what [`prepare`] did. Any context.
+/// Undoes what [`prepare`] did.
+/// Context: any.
 ///
 /// # Safety
 ///

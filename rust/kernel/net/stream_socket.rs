@@ -158,7 +158,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Sets a SOL_SOCKET option as the kernel does for all sockets. May sleep.
+    /// Sets a SOL_SOCKET option as the kernel does for all sockets.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

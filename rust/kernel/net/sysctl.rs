@@ -45,12 +45,14 @@ pub struct SysctlEntry {
 pub struct Values<const N: usize>([AtomicU32; N]);
 
 impl<const N: usize> Values<N> {
-    /// Returns the value of setting `i`. Any context.
+    /// Returns the value of setting `i`.
+    /// Context: any.
     pub fn get(&self, i: usize) -> u32 {
         self.0.get(i).map_or(0, |value| value.load(Relaxed))
     }
 
-    /// Sets setting `i` to a value within its bounds. Any context.
+    /// Sets setting `i` to a value within its bounds.
+    /// Context: any.
     pub fn set(&self, i: usize, value: u32) {
         if let Some(place) = self.0.get(i) {
             place.store(value, Relaxed);
@@ -76,7 +78,8 @@ unsafe impl<const N: usize> Send for Directory<N> {}
 unsafe impl<const N: usize> Sync for Directory<N> {}
 
 impl<const N: usize> Directory<N> {
-    /// Creates `entries` files in the directory `path` of a namespace. May sleep.
+    /// Creates `entries` files in the directory `path` of a namespace.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

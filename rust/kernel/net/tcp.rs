@@ -206,8 +206,8 @@ impl TcpSocket {
     }
 
     /// Makes pending connections of a listener that offers SMC end with it. With `net.ipv4.tcp_migrate_req` another
-    /// listener of the port would get them (SO_REUSEPORT), which may be a TCP one, while their peers expect SMC. May
-    /// sleep.
+    /// listener of the port would get them (SO_REUSEPORT), which may be a TCP one, while their peers expect SMC.
+    /// Context: may sleep.
     fn keep_children(&self) {
         if !self.state().is_listening() || !self.syn_smc() {
             return;
@@ -378,7 +378,8 @@ impl TcpSocket {
     }
 
     /// Copies device, mark and priority of `front`: cgroup programs set them when the application creates a socket, and
-    /// this one was created by the kernel. May sleep.
+    /// this one was created by the kernel.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -57,7 +57,8 @@ mod inherit;
 pub(super) struct UlpEntry<T>(PhantomData<fn(T)>);
 
 impl<T: StreamSocket> UlpEntry<T> {
-    /// Registers the ULP. May sleep.
+    /// Registers the ULP.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -33,7 +33,8 @@ impl WaitEnd {
 }
 
 /// Runs `f`, whose sleeps also end on wake-ups of a queue. A wake-up between a check of the condition by `f` and its
-/// sleep is missed, so such a sleep needs a timeout. Process context.
+/// sleep is missed, so such a sleep needs a timeout.
+/// Context: process.
 ///
 /// # Safety
 ///
@@ -54,7 +55,8 @@ pub(super) unsafe fn wakeful<R>(queue: *mut bindings::wait_queue_head, f: impl F
 pub const FOREVER: isize = isize::MAX;
 
 /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left. `cond` may sleep and take
-/// locks. Process context.
+/// locks.
+/// Context: process.
 ///
 /// # Safety
 ///

@@ -36,7 +36,8 @@ impl Drop for Inside {
     }
 }
 
-/// Runs `f` as if the task were in the network namespace `net`. May sleep. `f` must not create tasks.
+/// Runs `f` as if the task were in the network namespace `net`. `f` must not create tasks.
+/// Context: may sleep.
 ///
 /// The header's rules allow a task to change its own set of namespaces; other tasks read it under its lock. The set
 /// made here is a copy of the task's with one pointer changed. Nothing in it needs a reference of its own: the task

@@ -3,6 +3,7 @@
 
 mod circles;
 mod claims;
+mod context;
 mod files;
 mod impls;
 mod locks;
@@ -73,6 +74,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
     let layers = fs::read_to_string(dirs.repo.join("Documentation/layers.md"))?;
     let ranks = ranks::Ranks::read(&dirs.repo.join("Documentation/layers.md"))?;
     let rmb = rmb::OtherNames::new()?;
+    let contexts = context::Contexts::new()?;
     let mut impls = impls::Impls::new(&layers)?;
     let words = words::Words::read(&dirs.repo)?;
     let mut circles = circles::Crates::default();
@@ -93,6 +95,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
         if Path::new(path).extension().is_some_and(|e| e == "rs") {
             rust::check(path, &text, &mut findings);
             transport::check(path, &text, &mut findings);
+            contexts.check(path, &text, &mut findings);
             ranks.check(path, &text, &mut findings);
             circles.add(path, &text, &mut findings);
             impls.add(path, &text);

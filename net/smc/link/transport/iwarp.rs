@@ -72,7 +72,8 @@ pub(in crate::link) struct Iwarp {
 }
 
 impl Iwarp {
-    /// Creates the resources, with receives for at least the peer's initial credits. May sleep.
+    /// Creates the resources, with receives for at least the peer's initial credits.
+    /// Context: may sleep.
     pub(super) fn new(
         device: &Arc<Device>,
         depth: QueueDepth,

@@ -55,8 +55,8 @@ const KILL_AGAIN: u64 = 50_000_000;
 
 impl<H: Handler> IwConn<H> {
     /// Connects from the address `local` of a network namespace to `remote`, with `data` as private data of the
-    /// request. The queue pair must be past Reset, with its receives posted; afterwards it is Ready to Send. May sleep,
-    /// until time `end` (ns).
+    /// request. The queue pair must be past Reset, with its receives posted; afterwards it is Ready to Send.
+    /// Context: may sleep, until time `end` (ns).
     ///
     /// # Errors
     ///

@@ -14,7 +14,8 @@ pub(super) struct SlotBitmap {
 }
 
 impl SlotBitmap {
-    /// Creates the set of all numbers below `len`. May sleep.
+    /// Creates the set of all numbers below `len`.
+    /// Context: may sleep.
     pub(super) fn full(len: usize) -> Result<Self> {
         let bits = usize::BITS as usize;
         let mut words = KVec::with_capacity(len.div_ceil(bits), GFP_KERNEL)?;
@@ -30,7 +31,8 @@ impl SlotBitmap {
         Ok(Self { words })
     }
 
-    /// Removes a number from the set and returns it. Any context.
+    /// Removes a number from the set and returns it.
+    /// Context: any.
     pub(super) fn take(&self) -> Option<usize> {
         let mut base = 0;
         for word in self.words.iter() {
@@ -50,20 +52,23 @@ impl SlotBitmap {
         None
     }
 
-    /// Whether the set is not empty at present. Any context.
+    /// Whether the set is not empty at present.
+    /// Context: any.
     pub(super) fn has_any(&self) -> bool {
         self.words
             .iter()
             .any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Present size of the set. Any context.
+    /// Present size of the set.
+    /// Context: any.
     pub(super) fn count(&self) -> usize {
         let ones = |word: &AtomicUsize| word.load(Ordering::Relaxed).count_ones() as usize;
         self.words.iter().map(ones).sum()
     }
 
-    /// Returns a number from `take` to the set. Any context.
+    /// Returns a number from `take` to the set.
+    /// Context: any.
     pub(super) fn put(&self, number: usize) {
         let bits = usize::BITS as usize;
         if let Some(word) = self.words.get(number / bits) {

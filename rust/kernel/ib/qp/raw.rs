@@ -137,7 +137,8 @@ unsafe impl Send for RawQp {}
 unsafe impl Sync for RawQp {}
 
 impl RawQp {
-    /// Creates a queue pair that completes on the two queues. May sleep.
+    /// Creates a queue pair that completes on the two queues.
+    /// Context: may sleep.
     pub(super) fn new(
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,

@@ -67,7 +67,8 @@ struct RecvEntry<H: Handler> {
 }
 
 impl<H: Handler> RecvQueue<H> {
-    /// Creates the queue. May sleep.
+    /// Creates the queue.
+    /// Context: may sleep.
     pub(super) fn new(pd: &Pd, config: &QpConfig) -> Result<Self> {
         let count = usize::from(config.recv_slots);
         let len = usize::try_from(config.recv_len)?;

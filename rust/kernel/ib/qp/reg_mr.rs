@@ -56,7 +56,8 @@ impl<H: Handler> RegInner<H> {
 }
 
 impl<H: Handler> RegEntry<H> {
-    /// Creates the entry. May sleep.
+    /// Creates the entry.
+    /// Context: may sleep.
     pub(super) fn new() -> Result<Self> {
         let inner = RegInner {
             cqe: UnsafeCell::new(bindings::ib_cqe {

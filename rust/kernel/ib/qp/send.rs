@@ -125,7 +125,8 @@ impl<H: Handler> SendEntry<H> {
 }
 
 impl<H: Handler> SendQueue<H> {
-    /// Creates the queue. May sleep.
+    /// Creates the queue.
+    /// Context: may sleep.
     pub(super) fn new(pd: &Pd, config: &QpConfig) -> Result<Self> {
         let small = usize::from(config.send_slots);
         let len = usize::try_from(config.send_len)?;
@@ -229,7 +230,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         }
     }
 
-    /// Sets the message. Never sleeps.
+    /// Sets the message.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///
@@ -243,7 +245,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
-    /// Appends to the message. Never sleeps.
+    /// Appends to the message.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///
@@ -260,7 +263,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
 
     /// Posts `writes` and then the message, in one call of the driver. Their completion is reported by
     /// [`Handler::sent`], with `what`. The message is a solicited event at the peer. The queue pair must be Ready to
-    /// Send. Never sleeps.
+    /// Send.
+    /// Context: does not sleep.
     ///
     /// # Errors
     ///

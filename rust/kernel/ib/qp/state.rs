@@ -47,7 +47,8 @@ const RNR_RETRY: u8 = 7;
 const MIN_RNR_TIMER: u8 = 5;
 
 impl<H: Handler> Qp<H> {
-    /// From Reset to Init: the peer may write, receives may be posted. May sleep.
+    /// From Reset to Init: the peer may write, receives may be posted.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -71,7 +72,8 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// From Init to Ready to Receive. May sleep.
+    /// From Init to Ready to Receive.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -113,7 +115,8 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// From Ready to Receive to Ready to Send, with our first packet sequence number (24 bits). May sleep.
+    /// From Ready to Receive to Ready to Send, with our first packet sequence number (24 bits).
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
@@ -141,7 +144,8 @@ impl<H: Handler> Qp<H> {
 
     /// To Error: all work requests, present and future, complete as [`Status::Flushed`](super::Status::Flushed), and
     /// receives are not posted again. The completions release what they hold. A queue pair to which nothing was posted
-    /// is left as it is: there is no transition from Reset. May sleep.
+    /// is left as it is: there is no transition from Reset.
+    /// Context: may sleep.
     ///
     /// # Errors
     ///

@@ -49,7 +49,8 @@ impl TcpSocket {
         length(unsafe { recvmsg(self.as_ptr(), msg.as_ptr(), len, flags as i32) })
     }
 
-    /// The end of the data of sendfile(2) or splice(2): TCP stops holding data back. May sleep.
+    /// The end of the data of sendfile(2) or splice(2): TCP stops holding data back.
+    /// Context: may sleep.
     pub fn splice_eof(&self) {
         let ptr = self.as_ptr();
         // SAFETY: By the type invariant the socket is alive and has a table.

@@ -136,7 +136,8 @@ const FLAGS: usize = (bindings::SK_USER_DATA_NOCOPY
 const NOCOPY: usize = bindings::SK_USER_DATA_NOCOPY as usize;
 
 impl SavedCallbacks {
-    /// Returns the cell of a socket, if it has one of ours. Any context.
+    /// Returns the cell of a socket, if it has one of ours.
+    /// Context: any.
     ///
     /// # Safety
     ///

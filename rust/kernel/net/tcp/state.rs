@@ -82,7 +82,8 @@ impl TcpSocket {
         to_result(unsafe { bindings::sock_error(self.sk_ptr()) })
     }
 
-    /// Returns the pending error and leaves it pending. Any context.
+    /// Returns the pending error and leaves it pending.
+    /// Context: any.
     pub fn pending_err(&self) -> Option<Error> {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; the field is read whole.

@@ -161,7 +161,8 @@ impl<'a> IwFirstContact<'a> {
 
 impl Iwarp {
     /// Listens for a connection from the peer's address; returns the TCP port. Requests are rejected until
-    /// [`Iwarp::accept_request`]. May sleep.
+    /// [`Iwarp::accept_request`].
+    /// Context: may sleep.
     fn listen_for(&self, link: &Link, net: &NetNs, theirs: IpAddr) -> Result<u16> {
         let resources = link.resources().ok_or(ENOLINK)?;
         let ours = link.port().gid.iwarp().ok_or(EINVAL)?;
@@ -172,7 +173,8 @@ impl Iwarp {
         Ok(port)
     }
 
-    /// Listens for the server as the client; returns the TCP port. May sleep, but does not wait for the peer.
+    /// Listens for the server as the client; returns the TCP port.
+    /// Context: may sleep, but does not wait for the peer.
     fn listen_as_client(&self, link: &Link, net: &NetNs, nonce: Nonce) -> Result<u16> {
         let params = ConnParams::new(link, Role::Client, nonce)?;
         let port = self.listen_for(link, net, params.theirs)?;
@@ -180,14 +182,16 @@ impl Iwarp {
         Ok(port)
     }
 
-    /// Accepts the connection of `initiator` from now on. May sleep, but does not wait for the peer.
+    /// Accepts the connection of `initiator` from now on.
+    /// Context: may sleep, but does not wait for the peer.
     fn accept_request(&self, params: &ConnParams, initiator: Role) -> Result {
         let listener = self.listener().ok_or(ENOTCONN)?;
         listener.accept_request(&params.token(initiator))
     }
 
     /// Waits until the connection listened for is accepted, until `end`, or until the setup is cancelled. Returns
-    /// whether it was accepted. May sleep.
+    /// whether it was accepted.
+    /// Context: may sleep.
     fn wait_accepted(&self, setup: &Setup<'_>, end: Instant) -> Result<bool> {
         let listener = self.listener().ok_or(ENOTCONN)?;
         loop {
@@ -199,7 +203,8 @@ impl Iwarp {
         }
     }
 
-    /// Connects as `initiator` to a port of the peer, after [`Link::ready_to_receive`]. May sleep, until `end`.
+    /// Connects as `initiator` to a port of the peer, after [`Link::ready_to_receive`].
+    /// Context: may sleep, until `end`.
     ///
     /// # Errors
     ///
@@ -237,7 +242,8 @@ impl Iwarp {
         self.connect(link, setup.net, params, (initiator, setup.peer_port), end)
     }
 
-    /// Stops listening. `Ok` if there is a connection. May sleep.
+    /// Stops listening. `Ok` if there is a connection.
+    /// Context: may sleep.
     fn finish_connect(&self) -> Result {
         let (listener, is_connected) = {
             let mut state = self.conn.lock();

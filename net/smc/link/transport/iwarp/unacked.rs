@@ -84,7 +84,8 @@ impl Unacked {
 }
 
 impl Iwarp {
-    /// A send completed without error, which means only that the message was sent locally. Does not sleep.
+    /// A send completed without error, which means only that the message was sent locally.
+    /// Context: does not sleep.
     pub(super) fn on_local_completion(&self, what: Sent) {
         let message = match what {
             Sent::Control => None,
@@ -106,7 +107,8 @@ impl Iwarp {
         }
     }
 
-    /// Reports the messages that the peer has acknowledged. Does not sleep.
+    /// Reports the messages that the peer has acknowledged.
+    /// Context: does not sleep.
     pub(super) fn report_acked(&self) {
         let acked = self.credits.lock().acked();
         loop {
@@ -118,7 +120,8 @@ impl Iwarp {
         }
     }
 
-    /// Ends acknowledgements: reports the messages without one as lost. Does not sleep.
+    /// Ends acknowledgements: reports the messages without one as lost.
+    /// Context: does not sleep.
     pub(super) fn report_lost(&self) {
         self.unacked.lock().is_over = true;
         loop {

@@ -36,7 +36,8 @@ pub(super) struct Callbacks {
 /// when the module is loaded, as a used one may have others.
 static DEFAULTS: SetOnce<Callbacks> = SetOnce::new();
 
-/// Reads [`DEFAULTS`], once. May sleep.
+/// Reads [`DEFAULTS`], once.
+/// Context: may sleep.
 ///
 /// # Errors
 ///
