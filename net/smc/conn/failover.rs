@@ -100,14 +100,14 @@ impl Conn {
             let Some(then) = self.with(|inner| self.view_from(inner, idx)) else {
                 return;
             };
-            let Some((idx, link)) = self.group.choose_link(self.token, then.row, |_| true) else {
+            let Some(at) = self.group.choose_link(self.token, then.row, |_| true) else {
                 // The group ends, or the peer sent no RToken of its RMB for another link.
                 return self.abort_without_link();
             };
-            let source = match then.map(&link) {
+            let source = match then.map(&at.link) {
                 Ok(source) => source,
                 // That link is gone, too.
-                Err(_) if link.resources().is_none() => continue,
+                Err(_) if at.link.resources().is_none() => continue,
                 Err(_) => return self.abort_without_link(),
             };
             self.group.stop_waiting(self.token);
@@ -117,7 +117,7 @@ impl Conn {
             }
             inner.pending_switch = None;
             inner.sndbuf_dma = source;
-            inner.at = LinkRef { idx, link };
+            inner.at = at;
             inner.queued = false;
             // Writers have been waiting since the link went down.
             let fx = Effects {
@@ -169,7 +169,7 @@ impl Conn {
         };
         let (token, row) = (self.token, then.row);
         let is_begun = match self.group.choose_link(token, row, can_carry) {
-            Some((to, link)) if to != idx => self.begin_change(&then, LinkRef { idx: to, link }),
+            Some(to) if to.idx != idx => self.begin_change(&then, to),
             Some(_) | None => return false,
         };
         match is_begun {

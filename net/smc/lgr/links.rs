@@ -339,7 +339,7 @@ impl LinkGroup {
         Some(link.clone())
     }
 
-    /// Chooses the link for a connection that leaves its own, and returns its index, too: the one with the fewest
+    /// Chooses the link for a connection that leaves its own: the one with the fewest
     /// connections of those that `can_carry` it and reach the peer's RMB `row`, if that is known. The connection is
     /// counted there from now on.
     /// Context: does not sleep.
@@ -348,7 +348,7 @@ impl LinkGroup {
         token: AlertToken,
         row: Option<RtokenIdx>,
         can_carry: impl Fn(LinkIdx) -> bool,
-    ) -> Option<(LinkIdx, Arc<Link>)> {
+    ) -> Option<LinkRef> {
         let reaches = |idx| row.is_none_or(|row| self.rtoken(row, idx).is_some());
         let links = self.active_links(|idx| can_carry(idx) && reaches(idx));
         self.choose(&links, |conns, idx| conns.set_link(token, idx))
@@ -373,13 +373,14 @@ impl LinkGroup {
         &self,
         links: &LinkTable,
         count: impl FnOnce(&mut ConnTable, LinkIdx),
-    ) -> Option<(LinkIdx, Arc<Link>)> {
+    ) -> Option<LinkRef> {
         let mut inner = self.inner.lock();
         let is_there = LinkIdx::ALL.map(|idx| links[idx].is_some());
         let loads = inner.conns.loads_of(&LinkMap(is_there));
         let idx = balance::choose(&loads)?;
         count(&mut inner.conns, idx);
-        Some((idx, links[idx].clone()?))
+        let link = links[idx].clone()?;
+        Some(LinkRef { idx, link })
     }
 }
 
@@ -390,7 +391,6 @@ impl ConnReservation {
         let group = self.group().clone();
         let eligible_links = group.eligible_links();
         let links = group.active_links(|idx| eligible_links[idx]);
-        let (idx, link) = group.choose(&links, |conns, idx| self.account_conn(conns, idx))?;
-        Some(LinkRef { idx, link })
+        group.choose(&links, |conns, idx| self.account_conn(conns, idx))
     }
 }
