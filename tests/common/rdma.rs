@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Two links with a queue pair at each end, as the streams see them.
 //!
-//! A link over iWARP is a TCP stream in each direction: what it took is delivered some time, also after the link
-//! failed at one end, until the other end takes its queue pair down; and who sent it hears of that when the
-//! other end says so.
+//! A link over iWARP is a TCP stream in each direction. What was posted on it may be delivered after the link failed at
+//! the sender, until the receiver takes its queue pair down. The sender learns of delivery from an acknowledgement.
 //!
-//! Meaner than hardware where hardware may be mean: the send buffer is read when a work request is
-//! executed, not when it is posted; a completion may be reported long after; a failing link executes
-//! any number of the posted work requests, and loses any number of their completions.
+//! The simulation uses all freedom that verbs give to a device: a send buffer is read when its work request is
+//! executed, not when it is posted; a completion may be reported much later; a failing link executes any number of the
+//! posted work requests, and loses any number of their completions.
 
 use std::collections::VecDeque;
 
@@ -40,19 +39,19 @@ enum WorkRequest {
     },
 }
 
-/// What a TCP stream brings.
+/// What is in flight in a TCP stream.
 #[derive(Debug)]
 enum Segment {
     Write { at: usize, bytes: Vec<u8> },
     Send(Cdc),
 }
 
-/// What a completion says of a message.
+/// What a completion reports of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It arrived, or was lost.
+    /// It was delivered, or was lost.
     Sent(bool),
-    /// It left.
+    /// It was sent; over iWARP that does not mean delivered.
     Left,
 }
 
@@ -70,15 +69,15 @@ struct QueuePair {
     /// Messages to be polled.
     received: VecDeque<Cdc>,
     // Over iWARP only:
-    /// On the way to the other end.
+    /// In flight to the other end.
     stream: VecDeque<Segment>,
-    /// Messages that left, of which is not known whether they arrived.
+    /// Messages sent that are not acknowledged.
     awaiting_ack: VecDeque<SentRecord>,
-    /// How many of them the other end has handled.
+    /// How many of them the other end has received.
     handled: usize,
     /// An acknowledgement was requested.
     ack_requested: bool,
-    /// Takes nothing any more.
+    /// The queue pair is down: it receives nothing.
     stopped: bool,
 }
 
@@ -243,7 +242,7 @@ impl Fabric {
         !from.stream.is_empty() && !to.stopped
     }
 
-    /// TCP brings something that `side` sent.
+    /// TCP delivers the next segment that `side` sent.
     pub fn bring(&mut self, side: Side, link: usize, memory: &mut [Memory; 2]) {
         let peer = side.peer().index();
         match self.qps[link][side.index()].stream.pop_front() {
@@ -253,19 +252,19 @@ impl Fabric {
         }
     }
 
-    /// Requests an acknowledgement, unless one comes anyway.
+    /// Requests an acknowledgement, unless one was requested.
     pub fn request_ack(&mut self, side: Side, link: usize) {
         self.qps[link][side.index()].ack_requested |= self.is_iwarp(link);
     }
 
-    /// Whether the other end answers now: the question came behind all that was sent before.
+    /// Whether the other end acknowledges now: everything sent before the request has been received.
     pub fn can_tell(&self, side: Side, link: usize) -> bool {
         let [from, to] = [side, side.peer()].map(|side| &self.qps[link][side.index()]);
         let is_there = from.posted.is_empty() && from.stream.is_empty() && to.received.is_empty();
         from.ack_requested && is_there && !to.stopped && !from.stopped
     }
 
-    /// The records of those messages of which the other end says that it has them.
+    /// Returns the records of the messages that the other end has acknowledged.
     pub fn tell(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
         let qp = &mut self.qps[link][side.index()];
         qp.ack_requested &= qp.handled < qp.awaiting_ack.len() || !qp.posted.is_empty();
@@ -273,8 +272,8 @@ impl Fabric {
         qp.awaiting_ack.drain(..handled).collect()
     }
 
-    /// Takes one end of a link over iWARP down: nothing arrives there any more. The records of messages of
-    /// which nothing will be heard.
+    /// Takes one end of a link over iWARP down: it receives nothing any more. Returns the records of messages that will
+    /// not be acknowledged.
     pub fn stop(&mut self, side: Side, link: usize) -> Vec<SentRecord> {
         if !self.is_iwarp(link) {
             return Vec::new();
@@ -289,7 +288,7 @@ impl Fabric {
         !self.qps[link][side.index()].unacked.is_empty()
     }
 
-    /// The acknowledgement of the oldest executed SEND comes back.
+    /// The acknowledgement of the oldest executed SEND arrives.
     pub fn ack(&mut self, side: Side, link: usize) {
         let qp = &mut self.qps[link][side.index()];
         if let Some(record) = qp.unacked.pop_front() {
@@ -351,7 +350,7 @@ impl Fabric {
         }
     }
 
-    /// What arrived at `side` by a failed link and was not polled is lost, as when its adapter dies.
+    /// Messages received by `side` on a failed link and not polled yet are lost, as when its adapter is removed.
     pub fn lose_received(&mut self, side: Side, link: usize) -> usize {
         let received = &mut self.qps[link][side.index()].received;
         let lost = received.len();
