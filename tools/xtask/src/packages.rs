@@ -20,6 +20,7 @@ const BUILD: &[&str] = &[
     "kmod",
     "libc6-dev",
     "libclang-19-dev",
+    "libdw-dev",
     "libelf-dev",
     "libssl-dev",
     "lld-19",

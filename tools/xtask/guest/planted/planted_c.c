@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Faults that only C code can have, or that need no more than a few lines of it, as planted.rs has others. */
+
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/workqueue.h>
+
+static bool out_of_bounds;
+module_param(out_of_bounds, bool, 0);
+MODULE_PARM_DESC(out_of_bounds, "Read behind an array (UBSAN)");
+
+static bool stall;
+module_param(stall, bool, 0);
+MODULE_PARM_DESC(stall, "Keep a workqueue from running for four seconds (workqueue watchdog)");
+
+/* What lies behind the array is still in the same object, which KASAN has no objection to. */
+static struct {
+	int some[4];
+	int others[4];
+} numbers;
+
+static void spin(struct work_struct *work)
+{
+	mdelay(4000);
+}
+
+static void wait_behind(struct work_struct *work)
+{
+}
+
+static DECLARE_WORK(spinning, spin);
+static DECLARE_WORK(waiting, wait_behind);
+
+static int __init plant(void)
+{
+	/* Not known to the compiler. */
+	unsigned int index = ARRAY_SIZE(numbers.some) + (jiffies & 1);
+
+	if (stall) {
+		/* The second one waits behind the first, on the same processor. */
+		schedule_work_on(0, &spinning);
+		schedule_work_on(0, &waiting);
+	}
+	if (out_of_bounds)
+		pr_info("read %d behind an array\n", READ_ONCE(numbers.some[index]));
+	if (stall)
+		flush_work(&waiting);
+	return -ECANCELED;
+}
+module_init(plant);
+
+MODULE_DESCRIPTION("Faults that the test runner has to notice, in C");
+MODULE_LICENSE("GPL");
