@@ -20,6 +20,8 @@ use figures::Figures;
 
 /// The script that measures one system once.
 const SCRIPT: &str = "tools/bench/bench.sh";
+/// The same, where the clock counts instructions.
+const REFEREE: &str = "tools/bench/referee.sh";
 
 /// The systems under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -60,9 +62,13 @@ impl System {
 
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
-    /// How often each system is measured; the medians count.
-    #[arg(long, default_value_t = 4)]
-    rounds: u32,
+    /// How often each system is measured; the medians count. 4 by default, 1 for the referee.
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Measure where a nanosecond is an instruction: figures that repeat on any machine, and what is
+    /// done for each message.
+    #[arg(long)]
+    pub(crate) referee: bool,
     /// Only these systems.
     #[arg(value_enum)]
     systems: Vec<System>,
@@ -70,9 +76,9 @@ pub(crate) struct BenchArgs {
 
 /// Measures all systems, prints the table, writes the report. `ko` is our module.
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
-    let script = dirs.repo.join(SCRIPT);
+    let script = dirs.repo.join(if args.referee { REFEREE } else { SCRIPT });
     let mut script_run = ScriptRun {
-        spec: GuestSpec::read(&script)?.context("bench.sh has no header")?,
+        spec: GuestSpec::read(&script)?.context("the script has no header")?,
         script,
         args: Vec::new(),
         kernel,
@@ -81,15 +87,18 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         echo: false,
     };
     let systems = match args.systems.as_slice() {
+        [] if args.referee => &[System::Ours, System::CModule, System::Tcp],
         [] => System::value_variants(),
         some => some,
     };
-    if args.rounds == 0 {
+    // Instructions need no repetition.
+    let rounds = args.rounds.unwrap_or(if args.referee { 1 } else { 4 });
+    if rounds == 0 {
         bail!("--rounds 0 measures nothing");
     }
     let mut all = Figures::default();
-    let mut progress = Progress::new(args.rounds as usize * systems.len());
-    for round in 0..args.rounds {
+    let mut progress = Progress::new(rounds as usize * systems.len());
+    for round in 0..rounds {
         for &system in systems {
             progress.begin(round, system);
             measure(dirs, &mut script_run, system, &mut all)?;
@@ -99,7 +108,8 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
     print!("{}", report::table(&all, systems));
     let path = dirs.out("bench.json");
     let half = dirs.out("bench.json.new");
-    fs::write(&half, report::json(&all))?;
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    fs::write(&half, report::json(&before, &all, args.referee)?)?;
     fs::rename(&half, &path)?;
     println!("written to {}", dirs.short(&path).display());
     Ok(true)

@@ -244,6 +244,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         shortage: false,
         extras: Vec::new(),
         is_b_killed: false,
+        counts_instructions: false,
     };
     let mut spec = GuestSpec::read(&script)?.unwrap_or(default);
     spec.flavour = args.flavour.unwrap_or(spec.flavour);
@@ -318,7 +319,11 @@ fn demo(dirs: &Dirs, options: &KernelOptions<'_>) -> Result<bool> {
 
 /// Builds everything, then measures.
 fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result<bool> {
-    let (tools, kernel) = ready(dirs, PackageSet::Guests, Flavour::Um, options)?;
+    let (packages, flavour) = match args.referee {
+        true => (PackageSet::Apps, Flavour::X86),
+        false => (PackageSet::Guests, Flavour::Um),
+    };
+    let (tools, kernel) = ready(dirs, packages, flavour, options)?;
     let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
     host::build_tools(dirs)?;
     bench::run(dirs, &kernel, ko, args)

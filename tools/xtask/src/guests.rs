@@ -64,6 +64,8 @@ pub(crate) struct GuestSpec {
     pub(crate) extras: Vec<Extra>,
     /// Whether guest b of a pair is to be killed by guest a.
     pub(crate) is_b_killed: bool,
+    /// Whether the guest's clock counts its instructions, one a nanosecond.
+    pub(crate) counts_instructions: bool,
 }
 
 impl GuestSpec {
@@ -129,6 +131,7 @@ impl GuestSpec {
             shortage: flag("memory", "short")?,
             extras,
             is_b_killed,
+            counts_instructions: flag("clock", "instructions")?,
         }))
     }
 }
@@ -290,6 +293,7 @@ impl ScriptRun<'_> {
             mem: self.spec.mem.clone(),
             leaks: self.spec.leaks,
             shortage: self.spec.shortage,
+            counts_instructions: self.spec.counts_instructions,
             timeout: self.spec.timeout,
             wire: role.map(|(_, _, wire)| wire),
             fate: None,

@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 
 use crate::dirs::Dirs;
 use crate::kernel::{Flavour, Kernel};
@@ -40,6 +40,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) leaks: bool,
     /// Whether messages about failed allocations are expected.
     pub(crate) shortage: bool,
+    /// Whether the clock counts instructions, one a nanosecond; under QEMU only.
+    pub(crate) counts_instructions: bool,
     /// A network link to another guest.
     pub(crate) wire: Option<Wire>,
     /// What the guest has to do with a power loss, if one is planned.
@@ -153,6 +155,9 @@ fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine>
     std::fs::create_dir_all(&guest.share)?;
     let init = init::write(dirs, guest, &run, interactive)?;
     match guest.kernel.flavour {
+        Flavour::Um | Flavour::UmDebug if guest.counts_instructions => {
+            bail!("instructions are counted under QEMU only")
+        }
         Flavour::Um | Flavour::UmDebug => uml::machine(guest, &run, &init, interactive),
         Flavour::X86 => qemu::machine(dirs, guest, &init, interactive),
     }

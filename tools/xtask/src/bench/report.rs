@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Results as text and as JSON.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use anyhow::Result;
 use clap::ValueEnum;
+use serde_json::{Map, Value};
 
 use super::figures::{Figures, Key};
 use super::System;
@@ -70,35 +71,49 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Returns the medians as JSON: an object for each system.
-pub(super) fn json(all: &Figures) -> String {
-    let systems: Vec<String> = System::value_variants()
+/// The member of the report that the referee's figures are in.
+const REFEREE: &str = "referee";
+
+/// Returns the report as JSON: an object for each system, and one with the same of the referee. What `before`, the last
+/// report, has of the other kind stays.
+pub(super) fn json(before: &str, all: &Figures, is_referee: bool) -> Result<String> {
+    let mut report: Map<String, Value> = serde_json::from_str(before).unwrap_or_default();
+    let systems = systems(all);
+    if is_referee {
+        report.insert(REFEREE.to_owned(), Value::Object(systems));
+    } else {
+        let referee = report.remove(REFEREE);
+        report = systems;
+        report.extend(referee.map(|figures| (REFEREE.to_owned(), figures)));
+    }
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+/// Returns the medians of each system that was measured.
+fn systems(all: &Figures) -> Map<String, Value> {
+    System::value_variants()
         .iter()
         .map(|&system| (system, fields(all, system)))
         .filter(|(_, fields)| !fields.is_empty())
-        .map(|(system, fields)| format!("  \"{}\": {{\n{}\n  }}", system.key(), fields.join(",\n")))
-        .collect();
-    format!("{{\n{}\n}}\n", systems.join(",\n"))
+        .map(|(system, fields)| (system.key().to_owned(), Value::Object(fields)))
+        .collect()
 }
 
-fn fields(all: &Figures, system: System) -> Vec<String> {
-    let mut single = Vec::new();
-    let mut many = BTreeMap::new();
+fn fields(all: &Figures, system: System) -> Map<String, Value> {
+    let (mut single, mut many) = (Map::new(), Map::new());
     for key in all.keys() {
         let Some(median) = all.median(system, key) else {
             continue;
         };
+        // Four digits behind the point are more than is measured.
+        let median = Value::from((median * 1e4).round() / 1e4);
         match key {
-            Key::ManyGbps(count) => {
-                many.insert(count, format!("\"{count}\": {median:.4}"));
-            }
-            _ => single.push(format!("    \"{}\": {median:.4}", key.name())),
-        }
+            Key::ManyGbps(count) => many.insert(count.to_string(), median),
+            _ => single.insert(key.name().to_owned(), median),
+        };
     }
     if !many.is_empty() {
-        let values: Vec<String> = many.into_values().collect();
-        let name = Key::ManyGbps(1).name();
-        single.push(format!("    \"{name}\": {{ {} }}", values.join(", ")));
+        single.insert(Key::ManyGbps(1).name().to_owned(), Value::Object(many));
     }
     single
 }
@@ -138,11 +153,29 @@ mod tests {
 
     #[test]
     fn the_report_has_an_object_for_each_system() {
+        let whole = json("", &some(), false).unwrap();
+        let read: Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(
-            json(&some()),
-            "{\n  \"ours\": {\n    \"bulk_gbps\": 0.5000,\n    \"pingpong_64b_us\": 100.0000,\n    \
-             \"many_gbps\": { \"1\": 0.3000, \"16\": 0.4000 }\n  },\n  \"c_module\": {\n    \
-             \"bulk_gbps\": 0.2500,\n    \"pingpong_64b_us\": 200.0000\n  }\n}\n"
+            read,
+            serde_json::json!({
+                "ours": {
+                    "bulk_gbps": 0.5,
+                    "pingpong_64b_us": 100.0,
+                    "many_gbps": { "1": 0.3, "16": 0.4 },
+                },
+                "c_module": { "bulk_gbps": 0.25, "pingpong_64b_us": 200.0 },
+            })
         );
+    }
+
+    #[test]
+    fn figures_of_the_other_kind_stay() {
+        let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
+        let figures = json("", &some(), false).unwrap();
+        let both = json(&figures, &some(), true).unwrap();
+        assert_eq!(read(&both)["referee"]["ours"], read(&figures)["ours"]);
+        assert_eq!(read(&both)["ours"], read(&figures)["ours"]);
+        let later = json(&both, &Figures::default(), false).unwrap();
+        assert_eq!(read(&later).keys().collect::<Vec<_>>(), ["referee"]);
     }
 }

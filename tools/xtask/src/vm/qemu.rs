@@ -38,7 +38,10 @@ pub(super) fn machine(
         "-device",
         "virtio-rng-pci",
     ]);
-    cmd.args(accelerator());
+    cmd.args(match guest.counts_instructions {
+        true => COUNTING,
+        false => accelerator(),
+    });
     cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
     cmd.arg("-kernel").arg(&guest.kernel.image);
     share(&mut cmd, "host", Path::new("/"), true);
@@ -61,6 +64,17 @@ pub(super) fn machine(
         kernel_log: Some(kernel_log),
     })
 }
+
+/// One processor whose clock is the number of its instructions; copies are loops of moves, and not one instruction
+/// for any number of bytes.
+const COUNTING: &[&str] = &[
+    "-icount",
+    "shift=0,sleep=off",
+    "-accel",
+    "tcg,thread=single",
+    "-cpu",
+    "max,-erms,-fsrm",
+];
 
 /// Returns the options for KVM if this user can use it, else for emulation.
 fn accelerator() -> &'static [&'static str] {
