@@ -80,6 +80,16 @@ pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
 }
 
+/// In the build directory: a hash of all that affects the build.
+const STAMP: &str = ".smc-stamp";
+
+impl Kernel {
+    /// Returns the path of the stamp of the build.
+    pub(crate) fn stamp(&self) -> PathBuf {
+        self.dir.join(STAMP)
+    }
+}
+
 /// Options for obtaining a kernel.
 pub(crate) struct KernelOptions<'a> {
     /// The series, such as `7.3`; the newest patch level is used.

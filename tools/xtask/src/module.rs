@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Builds `smc.ko` for one of the guests' kernels, and patched modules of the kernel for tests.
 
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -27,7 +28,7 @@ pub(crate) fn build(
     kernel: &Kernel,
     verbosity: Verbosity,
 ) -> Result<PathBuf> {
-    let out = dirs.out(kernel.flavour.name());
+    let out = out_for(dirs, kernel)?;
     let mut cmd = tools.make();
     cmd.arg("-C")
         .arg(&dirs.repo)
@@ -45,6 +46,24 @@ pub(crate) fn build(
         .then_some(())
         .with_context(|| format!("the build left no {}", ko.display()))?;
     Ok(ko)
+}
+
+/// Returns the directory of what is built for a kernel, which is emptied if that was for another build of it: make
+/// compares times only, so it would keep objects that are newer than a kernel which came from elsewhere.
+fn out_for(dirs: &Dirs, kernel: &Kernel) -> Result<PathBuf> {
+    let out = dirs.out(kernel.flavour.name());
+    let built_for = out.join(".kernel");
+    let stamp = fs::read_to_string(kernel.stamp())
+        .with_context(|| format!("{} has no stamp", kernel.dir.display()))?;
+    let id = format!("{}\n{stamp}", kernel.dir.display());
+    if fs::read_to_string(&built_for).ok().as_deref() != Some(id.as_str()) {
+        if out.exists() {
+            fs::remove_dir_all(&out).with_context(|| format!("cannot empty {}", out.display()))?;
+        }
+        fs::create_dir_all(&out)?;
+        fs::write(&built_for, id)?;
+    }
+    Ok(out)
 }
 
 /// A module of the kernel that is patched for tests.
@@ -110,7 +129,7 @@ pub(crate) fn extra(
 
 /// Installs the module below folders of their own.
 fn installed(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(String, String)>> {
-    let mo = dirs.out(kernel.flavour.name());
+    let mo = out_for(dirs, kernel)?;
     let out = mo.join("installed");
     let mut cmd = tools.script(&dirs.repo.join("tools/kernel/scratch-install"));
     cmd.arg(&kernel.dir).arg(&mo).arg(&out);
@@ -123,7 +142,7 @@ fn installed(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(Str
 
 /// Builds the module that creates DMA mappings which need synchronisation, and ours with it.
 fn bounced(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(String, String)>> {
-    let mo = dirs.out(kernel.flavour.name());
+    let mo = out_for(dirs, kernel)?;
     let out = mo.join("bounced");
     let mut cmd = tools.script(&dirs.repo.join("tools/kernel/bounce/build"));
     cmd.arg(&kernel.dir).arg(&mo).arg(&out);
@@ -137,7 +156,7 @@ fn bounced(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(Strin
 
 /// Builds the module with planted faults; returns its path.
 pub(crate) fn planted(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<String> {
-    let out = dirs.out(kernel.flavour.name()).join("planted");
+    let out = out_for(dirs, kernel)?.join("planted");
     let mut cmd = tools.script(&dirs.repo.join("tools/kernel/kbuild"));
     cmd.arg(&kernel.dir).arg(&out).arg("modules");
     cmd.env("MODULE_DIR", dirs.repo.join("tools/xtask/guest/planted"));

@@ -68,7 +68,7 @@ impl Build<'_> {
     }
 
     fn stamp_path(&self) -> PathBuf {
-        self.dir.join(".smc-stamp")
+        self.dir.join(super::STAMP)
     }
 
     /// Returns the path of a file next to the build directory.
