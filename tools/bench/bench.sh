@@ -9,26 +9,13 @@
 # again and again and adds up. The keys are explained in Documentation/performance.md.
 
 . "$LIB"
+. "${0%/*}/figures.bash"
 . "${LIB%/*}/capture.bash"
 
 SYSTEM=$1
 BULK_SECONDS=3
 MANY="1 16 64 256"
 MANY_SECONDS=2
-
-die() {
-	echo "$SYSTEM: $*"
-	exit 1
-}
-
-# figure KEY VALUE
-figure() {
-	case $2 in
-	'' | *[!0-9.]*) die "$1: no figure in \"$2\"" ;;
-	esac
-	echo "$SYSTEM $1 $2"
-	echo "$1 $2" >>"$OUT/figures"
-}
 
 # sent_bytes: what the RDMA device of a has sent, beside iperf3.
 sent_bytes() {

@@ -9,24 +9,11 @@
 # $OUT/figures; `make bench ARGS=--referee` adds them up. The keys are explained in Documentation/performance.md.
 
 . "$LIB"
+. "${0%/*}/figures.bash"
 
 SYSTEM=$1
 PORT=11111
 SAID=$(mktemp -d)
-
-die() {
-	echo "$SYSTEM: $*"
-	exit 1
-}
-
-# figure KEY VALUE
-figure() {
-	case $2 in
-	'' | *[!0-9.]*) die "$1: no figure in \"$2\"" ;;
-	esac
-	echo "$SYSTEM $1 $2"
-	echo "$1 $2" >>"$OUT/figures"
-}
 
 # per COUNT BEFORE AFTER: how much of it there was for each of COUNT.
 per() {
