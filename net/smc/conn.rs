@@ -29,14 +29,12 @@ pub(crate) use tx::SendOptions;
 use kernel::{
     impl_has_work,
     new_mutex,
-    new_spinlock,
     new_work,
     prelude::*,
     sync::{
         aref::ARef,
         Arc,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     },
     workqueue::Work, //
 };
@@ -50,6 +48,10 @@ use kernel_ext::{
         Charge,
         Sk,
         TcpSocket, //
+    },
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
     }, //
 };
 use smc_proto::{
@@ -164,7 +166,7 @@ pub(crate) struct Conn {
     token: AlertToken,
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
-    inner: SpinLock<ConnInner>,
+    inner: SpinLockBh<ConnInner>,
     /// Serializes writers; held while data are copied from user space.
     #[pin]
     pub(crate) send_order: Mutex<()>,
@@ -218,7 +220,7 @@ impl Conn {
             pin_init!(Self {
                 group,
                 token,
-                inner <- new_spinlock!(inner, "smc::Conn::inner"),
+                inner <- new_spinlock_bh!(inner, "smc::Conn::inner"),
                 send_order <- new_mutex!((), "smc::Conn::send_order"),
                 recv_order <- new_mutex!((), "smc::Conn::recv_order"),
                 work <- new_work!("smc::Conn::work"),

@@ -17,7 +17,6 @@ use kernel::{
     impl_has_work,
     new_condvar,
     new_mutex,
-    new_spinlock,
     new_work,
     prelude::*,
     sync::{
@@ -27,10 +26,13 @@ use kernel::{
         },
         Arc,
         CondVar,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     },
     workqueue::Work, //
+};
+use kernel_ext::spinlock_bh::{
+    new_spinlock_bh,
+    SpinLockBh, //
 };
 use smc_proto::{
     conn::Cdc,
@@ -118,7 +120,7 @@ pub(crate) struct LinkGroup {
     #[pin]
     pub(crate) sndbufs: SendPool,
     #[pin]
-    inner: SpinLock<LgrInner>,
+    inner: SpinLockBh<LgrInner>,
     /// Threads that wait for the end of an LLC flow.
     #[pin]
     llc_waiters: CondVar,
@@ -174,7 +176,7 @@ impl LinkGroup {
                 rmbs <- RmbPool::new(usize::from(params.limits.max_conns)),
                 sndbufs <- SendPool::new(),
                 links <- Links::new(link),
-                inner <- new_spinlock!(inner, "smc::LinkGroup::inner"),
+                inner <- new_spinlock_bh!(inner, "smc::LinkGroup::inner"),
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),
                 flow <- new_mutex!((), "smc::LinkGroup::flow"),
                 scheduler,

@@ -16,7 +16,6 @@ mod wr_tx;
 use kernel::{
     new_condvar,
     new_mutex,
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -27,11 +26,17 @@ use kernel::{
         barrier::smp_mb,
         Arc,
         CondVar,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     }, //
 };
-use kernel_ext::{ib::Device, random};
+use kernel_ext::{
+    ib::Device,
+    random,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
+};
 use smc_proto::{
     conn::SentRecord,
     id::{
@@ -201,7 +206,7 @@ pub(crate) struct Link {
     is_ending: Atomic<bool>,
     transport: LinkTransport,
     #[pin]
-    inner: SpinLock<LinkInner>,
+    inner: SpinLockBh<LinkInner>,
     /// Wait queue for registrations, and for the peer's first message.
     #[pin]
     state_wait: CondVar,
@@ -247,7 +252,7 @@ impl Link {
                 is_llc_waiting: Atomic::new(false),
                 is_ending: Atomic::new(false),
                 transport,
-                inner <- new_spinlock!(inner, "smc::Link::inner"),
+                inner <- new_spinlock_bh!(inner, "smc::Link::inner"),
                 state_wait <- new_condvar!("smc::Link::state_wait"),
                 last_rx: Atomic::new(0),
                 unanswered: Atomic::new(u64::MAX),

@@ -3,15 +3,17 @@
 //! The paths of a network namespace on which RDMA packets did not get through: see [`smc_proto::handshake::paths`].
 
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
-        },
-        SpinLock, //
+        }, //
     }, //
+};
+use kernel_ext::spinlock_bh::{
+    new_spinlock_bh,
+    SpinLockBh, //
 };
 use smc_proto::{
     handshake::paths::{
@@ -39,7 +41,7 @@ pub(crate) fn forget_all() {
 pub(crate) struct Paths {
     /// Lock order: innermost.
     #[pin]
-    table: SpinLock<KVec<paths::PathEntry>>,
+    table: SpinLockBh<KVec<paths::PathEntry>>,
 }
 
 impl Paths {
@@ -47,7 +49,7 @@ impl Paths {
     pub(crate) fn new() -> Result<impl PinInit<Self>> {
         let places = KVec::from_elem(None, paths::MAX, GFP_KERNEL)?;
         Ok(pin_init!(Self {
-            table <- new_spinlock!(places, "smc::Paths::table"),
+            table <- new_spinlock_bh!(places, "smc::Paths::table"),
         }))
     }
 

@@ -13,7 +13,6 @@ mod used;
 
 use kernel::{
     new_mutex,
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -21,8 +20,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     }, //
 };
 use kernel_ext::{
@@ -36,7 +34,11 @@ use kernel_ext::{
         self,
         CountedPages, //
     },
-    random, //
+    random,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -89,9 +91,9 @@ pub(crate) struct Rmb {
     iova: u64,
     /// The memory region (MR) on each link, by index.
     #[pin]
-    mrs: SpinLock<LinkMap<Option<OnLink>>>,
+    mrs: SpinLockBh<LinkMap<Option<OnLink>>>,
     #[pin]
-    used: SpinLock<RmbeBitmap>,
+    used: SpinLockBh<RmbeBitmap>,
     /// The peer has the key.
     is_rkey_confirmed: Atomic<bool>,
     /// Set if the device of any link, now or earlier, requires DMA synchronisation.
@@ -121,8 +123,8 @@ impl Rmb {
                 size,
                 blocks,
                 iova: u64::from(u32::from_ne_bytes(random::bytes())) << 24,
-                mrs <- new_spinlock!(LinkMap::default(), "smc::Rmb::mrs"),
-                used <- new_spinlock!(used, "smc::Rmb::used"),
+                mrs <- new_spinlock_bh!(LinkMap::default(), "smc::Rmb::mrs"),
+                used <- new_spinlock_bh!(used, "smc::Rmb::used"),
                 is_rkey_confirmed: Atomic::new(false),
                 needs_sync: Atomic::new(false),
             }),

@@ -4,10 +4,12 @@
 #define SMC_BINDINGS_HELPER_H
 
 #include <asm/ioctls.h>
+#include <linux/bottom_half.h>
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
+#include <linux/irq_poll.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -26,6 +28,7 @@
 #include <linux/smc_diag.h>
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>
+#include <linux/spinlock.h>
 #include <linux/sysctl.h>
 #include <linux/tcp.h>
 #include <linux/utsname.h>

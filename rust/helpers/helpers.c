@@ -6,6 +6,7 @@
  */
 #include "../bindings/bindings_helper.h"
 
+#include "bottom_half.c"
 #include "genl.c"
 #include "ib.c"
 #include "kthread.c"
@@ -16,6 +17,7 @@
 #include "ratelimit.c"
 #include "route.c"
 #include "sock_diag.c"
+#include "spinlock.c"
 #include "trace.c"
 #include "utsname.c"
 #include "workqueue.c"

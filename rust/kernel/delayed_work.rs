@@ -10,15 +10,17 @@
 use core::ops::Deref;
 
 use kernel::{
-    new_spinlock,
     prelude::*,
-    sync::SpinLock,
     time::Jiffies,
     types::Opaque, //
 };
 
 use crate::{
     bindings,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    },
     time, //
 };
 
@@ -47,7 +49,7 @@ pub struct DelayedWork<T: Job> {
     /// When the next run is due, in ns of the clock; `NEVER` if none is.
     /// Lock order: only the workqueue's own locks are taken under it.
     #[pin]
-    due: SpinLock<u64>,
+    due: SpinLockBh<u64>,
     job: T,
 }
 
@@ -64,7 +66,7 @@ impl<T: Job> DelayedWork<T> {
                 // SAFETY: `slot` is valid for writing a work item, which stays pinned.
                 unsafe { bindings::init_delayed_work(slot, Some(Self::run)) }
             }),
-            due <- new_spinlock!(NEVER, "DelayedWork::due"),
+            due <- new_spinlock_bh!(NEVER, "DelayedWork::due"),
             job,
         })
     }

@@ -35,7 +35,7 @@ mod wr;
 pub use self::{
     block::Block,
     client::{Client, ClientKey, ClientRegistration, IbEvent},
-    cq::{Cq, PollContext},
+    cq::Cq,
     device::{Device, DeviceLimits, Name, NetdevId, NodeType, PciId, PortAttr},
     gid::{GidEntry, GidKind},
     iwarp::{IwConn, IwListener},

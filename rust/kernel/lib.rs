@@ -21,6 +21,7 @@ pub mod record;
 pub mod route;
 pub mod shrinker;
 pub mod sock_diag;
+pub mod spinlock_bh;
 pub mod time;
 pub mod trace;
 pub mod uapi;

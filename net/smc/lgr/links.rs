@@ -3,14 +3,18 @@
 //! The links of a group, each at its index of the link table, with which events of a link go to the group.
 
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
-        Arc,
-        SpinLock, //
+        Arc, //
     }, //
 };
-use kernel_ext::net::NetNsId;
+use kernel_ext::{
+    net::NetNsId,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
+};
 use smc_proto::{
     conn::Cdc,
     id::{
@@ -82,7 +86,7 @@ impl LinkRef {
 #[pin_data]
 pub(super) struct Links {
     #[pin]
-    inner: SpinLock<LinksInner>,
+    inner: SpinLockBh<LinksInner>,
 }
 
 struct LinksInner {
@@ -107,7 +111,7 @@ impl Links {
             retired: [LinkNum::NONE; MAX_LINKS],
         };
         pin_init!(Self {
-            inner <- new_spinlock!(inner, "smc::Links::inner"),
+            inner <- new_spinlock_bh!(inner, "smc::Links::inner"),
         })
     }
 }

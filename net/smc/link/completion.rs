@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completions of a link: work requests that ended, messages that arrived. The device calls them from one context at a
-//! time for each CQ, currently a worker. Nothing here sleeps.
+//! Completions of a link: work requests that ended, messages that arrived. Called in softirq context, one at a time for
+//! each CQ.
 
 use kernel::{
     prelude::*,

@@ -10,7 +10,6 @@ use kernel_ext::ib::{
     Cq,
     Device,
     Pd,
-    PollContext,
     Qp,
     QpConfig, //
 };
@@ -72,7 +71,7 @@ impl IbResources {
             shared_v2_len,
         }
         .within(device.limits());
-        let cq = |entries| Cq::new(device, entries, PollContext::Workqueue);
+        let cq = |entries| Cq::new(device, entries);
         let send_cq = cq(config.send_work_requests())?;
         let recv_cq = cq(config.recv_work_requests())?;
         let pd = Pd::new(device)?;

@@ -5,11 +5,9 @@
 use core::ops::Deref;
 
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
-        Arc,
-        SpinLock, //
+        Arc, //
     }, //
 };
 use kernel_ext::{
@@ -22,6 +20,10 @@ use kernel_ext::{
     net::memory::{
         self,
         CountedPages, //
+    },
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
     }, //
 };
 use smc_proto::buffer::SizeClass;
@@ -46,7 +48,7 @@ pub(crate) struct SendBuf {
     block: Arc<Block>,
     /// Mapping for the device that reads it, or read it last.
     #[pin]
-    map: SpinLock<Option<Arc<Mapping>>>,
+    map: SpinLockBh<Option<Arc<Mapping>>>,
     /// Accounts it among the buffers of its group.
     _counted: InUse,
 }
@@ -73,7 +75,7 @@ impl SendBuf {
             pin_init!(Self {
                 size,
                 block,
-                map <- new_spinlock!(None, "smc::SendBuf::map"),
+                map <- new_spinlock_bh!(None, "smc::SendBuf::map"),
                 _counted: Gauge::hold(all, size.bytes().into()),
             }),
             GFP_KERNEL,
@@ -147,7 +149,7 @@ impl IdleSendBuf {
 #[pin_data]
 pub(crate) struct SendPool {
     #[pin]
-    idle: SpinLock<KVec<IdleSendBuf>>,
+    idle: SpinLockBh<KVec<IdleSendBuf>>,
     /// Bytes of all buffers, idle and in use.
     all: Arc<Gauge>,
 }
@@ -156,7 +158,7 @@ impl SendPool {
     /// Creates an empty pool.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            idle <- new_spinlock!(KVec::new(), "smc::SendPool::idle"),
+            idle <- new_spinlock_bh!(KVec::new(), "smc::SendPool::idle"),
             all: Gauge::new()?,
         }? Error)
     }

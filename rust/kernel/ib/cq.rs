@@ -21,18 +21,12 @@ use super::{
 };
 use crate::bindings;
 
-/// Where completions are handled: always in process context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PollContext {
-    /// A worker on the CPU that took the interrupt.
-    Workqueue,
-    /// A worker on any CPU.
-    UnboundWorkqueue,
-}
+/// Maximum number of completions handled in one run (`IB_POLL_BUDGET_IRQ`).
+const RUN_BUDGET: u32 = 256;
 
 /// A share of a completion queue of the device's pool.
 ///
-/// The RDMA core spreads the shares over the device's completion vectors and polls them; each
+/// The RDMA core spreads the shares over the device's completion vectors and polls them in softirq context; each
 /// completion calls the function of its own work request.
 pub struct Cq {
     raw: Deferred<RawCq>,
@@ -60,14 +54,11 @@ impl Cq {
     /// # Errors
     ///
     /// `EINVAL` for no entries or more than the device supports in one queue, else the RDMA core's error.
-    pub fn new(dev: &Arc<Device>, entries: u32, context: PollContext) -> Result<Arc<Self>> {
+    pub fn new(dev: &Arc<Device>, entries: u32) -> Result<Arc<Self>> {
         if entries == 0 || entries > dev.limits().max_cqe {
             return Err(EINVAL);
         }
-        let context = match context {
-            PollContext::Workqueue => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
-            PollContext::UnboundWorkqueue => bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
-        };
+        let context = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
         // SAFETY: The device is alive while `dev` is.
         let ptr = unsafe { bindings::ib_cq_pool_get(dev.as_ptr(), entries, -1, context) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
@@ -95,22 +86,54 @@ impl Cq {
     /// Waits until all completions now in the queue have been handled.
     /// Context: may sleep; not from a completion handler.
     pub fn flush(&self) {
-        let cq = self.as_ptr();
-        // SAFETY: The queue is valid by the type invariant of `RawCq`. The RDMA core polls the queues of
-        // both contexts of `PollContext` by this work on this workqueue, for as long as they live.
-        unsafe {
-            let work = &raw mut (*cq).__bindgen_anon_1.work;
-            bindings::queue_work_on(
-                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
-                (*cq).comp_wq,
-                work,
-            );
-            bindings::flush_work(work);
+        let _turn = self.raw.dev.flushing.lock();
+        // SAFETY: The queue is valid by the type invariant of `RawCq`, and polled by this `irq_poll` for as long as it
+        // lives.
+        let (iop, entries) = unsafe {
+            let cq = self.as_ptr();
+            (&raw mut (*cq).__bindgen_anon_1.iop, (*cq).cqe)
+        };
+        // The first run may be one that began before, and each leaves no more than its budget fewer.
+        for _ in 0..=entries.unsigned_abs().div_ceil(RUN_BUDGET) {
+            // SAFETY: As above.
+            unsafe { run_once(iop) };
         }
+        // SAFETY: As above. Interrupts while the queue was disabled have scheduled nothing.
+        unsafe { schedule(iop) };
     }
 
     pub(super) fn as_ptr(&self) -> *mut bindings::ib_cq {
         self.raw.ptr.as_ptr()
+    }
+}
+
+/// Schedules a run, which comes before this function returns if the CPU is free for it.
+///
+/// # Safety
+///
+/// `iop` must be initialised.
+unsafe fn schedule(iop: *mut bindings::irq_poll) {
+    // SAFETY: Balanced; `iop` is initialised by the caller's promise.
+    unsafe {
+        bindings::local_bh_disable();
+        bindings::irq_poll_sched(iop);
+        bindings::local_bh_enable();
+    }
+}
+
+/// Waits for the run that is scheduled or under way, after scheduling one if there is none.
+/// Context: may sleep.
+///
+/// # Safety
+///
+/// As [`schedule`], and no other task may disable the queue at the same time.
+unsafe fn run_once(iop: *mut bindings::irq_poll) {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        schedule(iop);
+        // Returns once no run is scheduled.
+        bindings::irq_poll_disable(iop);
+        bindings::irq_poll_enable(iop);
     }
 }
 

@@ -12,7 +12,7 @@ use kernel::{
     fmt::{self, Display},
     prelude::*,
     str::CStr,
-    sync::{new_spinlock, rcu, Arc, Completion, SpinLock},
+    sync::{new_mutex, rcu, Arc, Completion, Mutex},
 };
 
 use super::IbMtu;
@@ -22,7 +22,11 @@ use crate::{
         NetNsId,
         NetNsRef, //
     },
-    route, //
+    route,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
 };
 
 /// An RDMA device that is registered with the RDMA core.
@@ -41,7 +45,10 @@ pub struct Device {
     reaper: NonNull<bindings::workqueue_struct>,
     // Lock order: innermost, nothing is taken under it.
     #[pin]
-    name: SpinLock<Name>,
+    name: SpinLockBh<Name>,
+    /// Serialises [`Cq::flush`](super::Cq::flush): a queue that another task has disabled is not polled.
+    #[pin]
+    pub(super) flushing: Mutex<()>,
     limits: DeviceLimits,
     failed: AtomicBool,
     gone: Arc<Completion>,
@@ -170,7 +177,8 @@ impl Device {
             pin_init!(Self {
                 ptr,
                 reaper,
-                name <- new_spinlock!(name, "ib::Device::name"),
+                name <- new_spinlock_bh!(name, "ib::Device::name"),
+                flushing <- new_mutex!((), "ib::Device::flushing"),
                 limits,
                 failed: AtomicBool::new(false),
                 gone: signal,

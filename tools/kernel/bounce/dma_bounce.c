@@ -163,18 +163,18 @@ u64 WRAP(map_single)(struct ib_device *dev, void *cpu_addr, size_t size, enum dm
 	map->device = get_pages(size);
 	if (!map->device)
 		goto no_pages;
-	spin_lock(&lock);
+	spin_lock_bh(&lock);
 	map->mem = get_memory(cpu_addr, size);
 	if (!map->mem)
 		goto no_memory;
 	set_note(map->device, map);
 	write_back(map, 0, size);
 	mapped++;
-	spin_unlock(&lock);
+	spin_unlock_bh(&lock);
 	return (uintptr_t)map->device;
 
 no_memory:
-	spin_unlock(&lock);
+	spin_unlock_bh(&lock);
 	put_pages(map->device, size);
 no_pages:
 	kfree(map);
@@ -184,19 +184,19 @@ EXPORT_SYMBOL_GPL(WRAP(map_single));
 
 void WRAP(unmap_single_unsynced)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
-	spin_lock(&lock);
+	spin_lock_bh(&lock);
 	free_mapping(mapping_at(addr));
-	spin_unlock(&lock);
+	spin_unlock_bh(&lock);
 }
 EXPORT_SYMBOL_GPL(WRAP(unmap_single_unsynced));
 
 void WRAP(unmap_single)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
 {
-	spin_lock(&lock);
+	spin_lock_bh(&lock);
 	if (dir != DMA_TO_DEVICE)
 		bring(mapping_at(addr), 0, size);
 	free_mapping(mapping_at(addr));
-	spin_unlock(&lock);
+	spin_unlock_bh(&lock);
 }
 EXPORT_SYMBOL_GPL(WRAP(unmap_single));
 
@@ -211,12 +211,12 @@ static void sync(u64 addr, size_t size, void (*copy)(struct mapping *, size_t, s
 	struct mapping *map;
 	size_t from;
 
-	spin_lock(&lock);
+	spin_lock_bh(&lock);
 	map = mapping_at(addr);
 	from = (u8 *)(uintptr_t)addr - map->device;
 	if (!WARN_ON(from > map->mem->size || size > map->mem->size - from))
 		copy(map, from, size);
-	spin_unlock(&lock);
+	spin_unlock_bh(&lock);
 }
 
 void WRAP(sync_single_for_cpu)(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)

@@ -7,18 +7,22 @@ mod connect;
 mod unacked;
 
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-        SpinLock, //
+        Arc, //
     }, //
 };
-use kernel_ext::ib::Device;
+use kernel_ext::{
+    ib::Device,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
+};
 use smc_proto::{
     link::credits::{
         Credits,
@@ -60,13 +64,13 @@ const ACK_REQUEST_DELAY: Duration = Duration::from_millis(20);
 pub(in crate::link) struct Iwarp {
     /// Send credits from the peer.
     #[pin]
-    credits: SpinLock<Credits>,
+    credits: SpinLockBh<Credits>,
     /// Messages not yet acknowledged by the peer.
     #[pin]
-    unacked: SpinLock<Unacked>,
+    unacked: SpinLockBh<Unacked>,
     /// The TCP connection.
     #[pin]
-    conn: SpinLock<IwState>,
+    conn: SpinLockBh<IwState>,
     /// When to request an acknowledgement, ns of the clock; 0 for never.
     ack_request_at: Atomic<u64>,
 }
@@ -87,9 +91,9 @@ impl Iwarp {
         let unacked = Unacked::new(credits.window())?;
         let iwarp = KBox::pin_init(
             pin_init!(Self {
-                credits <- new_spinlock!(credits, "smc::Iwarp::credits"),
-                unacked <- new_spinlock!(unacked, "smc::Iwarp::unacked"),
-                conn <- new_spinlock!(IwState::default(), "smc::Iwarp::conn"),
+                credits <- new_spinlock_bh!(credits, "smc::Iwarp::credits"),
+                unacked <- new_spinlock_bh!(unacked, "smc::Iwarp::unacked"),
+                conn <- new_spinlock_bh!(IwState::default(), "smc::Iwarp::conn"),
                 ack_request_at: Atomic::new(0),
             }),
             GFP_KERNEL,

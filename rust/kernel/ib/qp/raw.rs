@@ -35,8 +35,9 @@ use crate::{
     }, //
 };
 
-/// Handles the completions of a queue pair. All calls come from a worker and may sleep, but delay all other completions
-/// of the same completion queue.
+/// Handles the completions of a queue pair: in softirq context, and one at a time for each completion queue. Spinlocks
+/// that handlers take have to be [`SpinLockBh`](crate::spinlock_bh::SpinLockBh).
+/// Context: does not sleep.
 ///
 /// A work request holds a reference to the handler from posting until its completion was handled.
 pub trait Handler: Send + Sync + Sized + 'static {

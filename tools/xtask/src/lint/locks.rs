@@ -24,7 +24,7 @@ pub(super) struct Locks {
 impl Locks {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
-            class: Regex::new(r#"new_(?:mutex|spinlock)!\([^"]*"smc::(\w+::\w+)""#)?,
+            class: Regex::new(r#"new_(?:mutex|spinlock(?:_bh)?)!\([^"]*"smc::(\w+::\w+)""#)?,
             name: Regex::new(r"`([A-Z]\w*::[a-z_]+)`")?,
             made: BTreeMap::new(),
             named: BTreeSet::new(),
