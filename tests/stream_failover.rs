@@ -42,17 +42,17 @@ fn what_the_peer_has_read_is_not_written_again() {
     duo.write(Client, RING);
     duo.post(Client);
     duo.arrive_unconfirmed(Client);
-    duo.server().consume(5_000);
+    duo.server().consume(6_000);
     duo.post(Server);
     duo.arrive(Server);
     assert!(duo.effects[Client.index()].wake_writers);
-    assert_eq!(duo.client().writable(), 5_000);
+    assert_eq!(duo.client().writable(), 6_000);
     assert!(duo.client().on_link_switch().transmit);
-    assert_eq!(duo.client().writable(), 5_000);
+    assert_eq!(duo.client().writable(), 6_000);
     let plans = duo.post(Client);
-    assert_eq!(plans[1].len(), RING - 5_000);
+    assert_eq!(plans[1].len(), RING - 6_000);
     duo.arrive(Client);
-    assert_eq!(duo.server().readable(), RING - 5_000);
+    assert_eq!(duo.server().readable(), RING - 6_000);
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn autocork_holds_back_while_a_message_is_in_flight() {
 }
 
 #[test]
-fn cork_holds_back_until_the_buffer_is_full_or_uncorked() {
+fn cork_holds_back_until_less_than_a_third_is_free_or_uncorked() {
     let how = SendFlags {
         corked: true,
         ..SendFlags::default()
@@ -195,8 +195,24 @@ fn cork_holds_back_until_the_buffer_is_full_or_uncorked() {
     let mut duo = Duo::new();
     assert!(!duo.write_as(Client, 10, how));
     assert!(duo.client().uncork());
-    assert!(!duo.write_as(Client, RING - 11, how));
-    assert!(duo.write_as(Client, 1, how));
+    assert!(!duo.write_as(Client, RING / 3 * 2 - 10, how));
+    assert!(duo.write_as(Client, 2, how));
+}
+
+#[test]
+fn writers_wait_until_a_third_is_free() {
+    let mut duo = Duo::new();
+    duo.write(Client, RING);
+    duo.post(Client);
+    duo.arrive_unconfirmed(Client);
+    for (read, is_woken) in [(5_000, false), (2_400, true)] {
+        duo.server().consume(read);
+        duo.post(Server);
+        duo.arrive(Server);
+        assert_eq!(duo.effects[Client.index()].wake_writers, is_woken);
+        assert_eq!(duo.client().has_write_space(), is_woken);
+    }
+    assert_eq!(duo.client().writable(), 7_400);
 }
 
 // --- Consumer updates.

@@ -143,6 +143,8 @@ pub(crate) struct ConnInner {
     pub(crate) has_sent: bool,
     /// Allocating a send buffer failed: writers wait before they retry.
     pub(crate) is_short: bool,
+    /// A writer or poller found no space in the send buffer.
+    wants_space: bool,
     /// Number of tasks that wait for data.
     reading: u32,
     /// Is in the group's queue for a send slot.
@@ -208,6 +210,7 @@ impl Conn {
             owner: Some(owner),
             has_sent: false,
             is_short: false,
+            wants_space: false,
             reading: 0,
             queued: false,
             linger_waiters: 0,

@@ -84,7 +84,9 @@ impl Conn {
 }
 
 impl ConnInner {
-    pub(super) fn after(&mut self, fx: Effects) -> Followup {
+    pub(super) fn after(&mut self, mut fx: Effects) -> Followup {
+        fx.wake_writers &= self.wants_space;
+        self.wants_space &= !fx.wake_writers;
         let is_heard = fx.wake_readers
             || fx.wake_writers
             || fx.urgent_at.is_some()

@@ -36,9 +36,14 @@ impl ConnInner {
 }
 
 impl Conn {
-    /// Returns what poll(2) reports except errors: EPOLL bits.
+    /// Returns what poll(2) reports except errors: EPOLL bits. If there is no space to write, the socket is woken once
+    /// there is.
     pub(crate) fn poll(&self, sk: &Sk) -> u32 {
-        self.with(|inner| inner.readiness(sk).bits())
+        self.with(|inner| {
+            let ready = inner.readiness(sk);
+            inner.wants_space |= !ready.contains(EpollMask::OUT);
+            ready.bits()
+        })
     }
 
     /// Returns the values of the socket ioctls.

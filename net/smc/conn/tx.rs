@@ -89,11 +89,13 @@ impl ConnInner {
         Ok(SndbufSpace::Reserved(self.stream.reserve(len), buf))
     }
 
-    /// Returns whether a writer can continue: there is space, or an error.
-    fn is_writer_due(&self) -> bool {
-        self.stream.can_send().is_err()
+    /// Returns whether a writer can continue: there is space, or an error. If not, it is woken once it can.
+    fn is_writer_due(&mut self) -> bool {
+        let is_due = self.stream.can_send().is_err()
             || self.stream.writable() > 0
-            || (self.stream.needs_sndbuf() && self.sndbuf.is_none() && self.can_lend())
+            || (self.stream.needs_sndbuf() && self.sndbuf.is_none() && self.can_lend());
+        self.wants_space |= !is_due;
+        is_due
     }
 }
 

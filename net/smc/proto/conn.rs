@@ -251,6 +251,17 @@ impl Stream {
         self.send.space()
     }
 
+    /// Whether so much of the send buffer is free that writers are worth waking, as `sk_stream_is_writeable` has it: at
+    /// least half of what is in use.
+    pub fn has_write_space(&self) -> bool {
+        self.send.space() > 0 && self.send.space() >= self.send.outstanding() / 2
+    }
+
+    /// Whether writers are to be woken now that there were `before` bytes free.
+    fn has_freed(&self, before: u32) -> bool {
+        self.send.space() > before && self.has_write_space()
+    }
+
     /// Reserves at most `len` bytes of the send buffer to copy to. Ends with [`Stream::commit`].
     pub fn reserve(&mut self, len: u32) -> Chunks {
         self.send.reserve(len.min(self.writable()))
@@ -269,7 +280,7 @@ impl Stream {
         }
         let bound = (self.send.sndbuf_size() / 2).min(how.autocork_bytes);
         let autocorked = self.pending > 0 && self.send.unsent() <= bound;
-        let corked = how.corked && self.send.space() > 0;
+        let corked = how.corked && self.has_write_space();
         !autocorked && !corked
     }
 
@@ -415,7 +426,7 @@ impl Stream {
             if self.pending == 0 {
                 self.send.complete_read();
             }
-            fx.wake_writers |= self.send.space() > space;
+            fx.wake_writers |= self.has_freed(space);
         }
         if cdc.flags.contains(ProducerFlags::UPDATE_REQUESTED) && !self.killed {
             //= rfc7609#section-4.3

@@ -25,7 +25,7 @@ pub struct SendFlags {
     pub oob: bool,
     /// The last byte of the call is in this commit; with `oob` it is the urgent one.
     pub last: bool,
-    /// MSG_MORE or TCP_CORK is set: hold back while there is send space.
+    /// MSG_MORE or TCP_CORK is set: hold back while writers are not kept waiting.
     pub corked: bool,
     /// sysctl `autocorking_size`, bytes; 0 turns auto-corking off.
     pub autocork_bytes: u32,
@@ -38,7 +38,7 @@ pub struct Effects {
     pub transmit: bool,
     /// Wake readers and pollers.
     pub wake_readers: bool,
-    /// Wake writers and pollers: there may be send space.
+    /// Wake writers and pollers that found no send space.
     pub wake_writers: bool,
     /// An urgent byte lies at this offset of our RMBE: store it
     /// ([`store_urgent`](super::Stream::store_urgent)) and raise SIGURG.

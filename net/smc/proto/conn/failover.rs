@@ -65,7 +65,7 @@ impl Stream {
         };
         Effects {
             transmit: self.has_work(),
-            wake_writers: self.send.space() > space,
+            wake_writers: self.has_freed(space),
             ..Effects::default()
         }
     }

@@ -247,7 +247,7 @@ impl Stream {
         }
         Effects {
             transmit: self.pending == 0 && self.has_work(),
-            wake_writers: self.send.space() > space,
+            wake_writers: self.has_freed(space),
             ..Effects::default()
         }
     }
@@ -269,7 +269,7 @@ impl Stream {
         }
         Effects {
             transmit: self.unacked == 0 && self.has_work(),
-            wake_writers: self.send.space() > space,
+            wake_writers: self.has_freed(space),
             ..Effects::default()
         }
     }

@@ -224,7 +224,7 @@ impl Stream {
         let mut ready = EpollMask::default();
         let room = match self.needs_sndbuf() {
             true => can_lend,
-            false => self.writable() > 0,
+            false => self.has_write_space(),
         };
         let out = room && !matches!(self.state, ConnState::Init | ConnState::Listen);
         let closed = self.state == ConnState::Closed;
