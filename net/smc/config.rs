@@ -87,6 +87,7 @@ settings! {
 pub(crate) const DIRECTORY: &CStr = c"net/smc";
 
 /// The settings of a namespace.
+#[derive(Clone)]
 pub(crate) struct Config(Arc<Values<COUNT>>);
 
 impl Config {

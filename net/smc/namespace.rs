@@ -2,7 +2,10 @@
 
 //! State of each network namespace: settings, counters, PNETIDs, workers for handshakes.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use kernel_ext::{
     net::{
         NetNs,
@@ -31,7 +34,7 @@ use crate::{
 /// State of a namespace.
 pub(crate) struct Namespace {
     pub(crate) config: Config,
-    pub(crate) stats: Stats,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) pnet: Pin<KBox<PnetTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
     /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
@@ -52,7 +55,7 @@ impl PerNet for Namespace {
     fn new(net: &mut NewNetNs) -> Result<KBox<Self>> {
         let this = Self {
             config: Config::new(net)?,
-            stats: Stats::new()?,
+            stats: Arc::new(Stats::new()?, GFP_KERNEL)?,
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES)?,

@@ -69,9 +69,11 @@ use smc_proto::{
 };
 
 use crate::{
+    config::Config,
     conn::Conn,
     handshake::FallbackInfo,
-    namespace, //
+    namespace,
+    stats::Stats, //
 };
 use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
@@ -139,6 +141,10 @@ pub(crate) struct Sock {
     pub(crate) version: IpVersion,
     pub(crate) tcp: Arc<TcpSocket>,
     pub(crate) role: Role,
+    /// The settings of its namespace.
+    config: Config,
+    /// The counters of its namespace.
+    stats: Arc<Stats>,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
     parent: SpinLock<Option<Arc<Listener>>>,
@@ -183,7 +189,11 @@ impl Sock {
         from: Option<(Arc<Listener>, UnattachedSk)>,
     ) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
-        let limit_hs = namespace::of(&sk).config.limits_handshakes();
+        let (config, stats) = {
+            let namespace = namespace::of(&sk);
+            (namespace.config.clone(), namespace.stats.clone())
+        };
+        let limit_hs = config.limits_handshakes();
         let (role, parent, orphan) = match from {
             Some((parent, orphan)) => (Role::Server, Some(parent), Some(orphan)),
             None => (Role::Client, None, None),
@@ -196,6 +206,8 @@ impl Sock {
                 version,
                 tcp,
                 role,
+                config,
+                stats,
                 parent <- new_spinlock!(parent, "smc::Sock::parent"),
                 orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),

@@ -367,11 +367,6 @@ int smc_helper_copy_from_sockptr(void *dst, sockptr_t src, size_t size)
 	return copy_from_sockptr(dst, src, size);
 }
 
-size_t smc_helper_msg_data_left(const struct msghdr *msg)
-{
-	return msg_data_left(msg);
-}
-
 /* Whoever reads an object of ours of a namespace. */
 DEFINE_STATIC_SRCU(smc_pernet_srcu);
 

@@ -17,7 +17,8 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Write,
-    net::Sk, //
+    net::Sk,
+    spinlock_bh::SpinLockBhGuard, //
 };
 use smc_proto::{
     conn::{
@@ -119,7 +120,17 @@ impl Conn {
         self: &Arc<Self>,
         begin: impl FnOnce(&mut ConnInner) -> bool,
     ) -> Option<LinkIdx> {
-        let outcome = self.post_all(begin);
+        let mut inner = self.inner.lock();
+        if !begin(&mut inner) {
+            return None;
+        }
+        self.transmit_locked(inner)
+    }
+
+    // Out of line, as most small writes are collected only.
+    #[inline(never)]
+    fn transmit_locked(self: &Arc<Self>, inner: SpinLockBhGuard<'_, ConnInner>) -> Option<LinkIdx> {
+        let outcome = self.post_all(inner);
         if let Some(sk) = outcome.flushed {
             sk.wake_state();
         }
@@ -139,10 +150,9 @@ impl Conn {
         outcome.freed_on
     }
 
-    fn post_all(self: &Arc<Self>, begin: impl FnOnce(&mut ConnInner) -> bool) -> PostResult {
+    fn post_all(self: &Arc<Self>, mut inner: SpinLockBhGuard<'_, ConnInner>) -> PostResult {
         let mut outcome = PostResult::default();
-        let mut inner = self.inner.lock();
-        let is_wanted = begin(&mut inner) && self.try_switch(&mut inner);
+        let is_wanted = self.try_switch(&mut inner);
         let at = inner.at.clone();
         let resources = at.link.resources();
         if let Some(resources) = resources.as_ref().filter(|_| is_wanted) {

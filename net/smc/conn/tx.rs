@@ -31,10 +31,13 @@ use super::{
     ConnInner, //
 };
 use crate::{
-    namespace,
     rmb::{
         SendBuf,
         SndbufGuard, //
+    },
+    stats::{
+        Buffers,
+        Stats, //
     }, //
 };
 
@@ -114,13 +117,14 @@ impl Conn {
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: SendOptions,
+        stats: &Stats,
     ) -> Result<usize> {
-        self.count_sndbuf_undersized(sk, msg.len());
-        let mut timeout = sk.sndtimeo(how.nonblock);
-        let mut done = 0;
+        let stats = &stats.send_buffers;
+        self.count_sndbuf_undersized(sk, msg.len(), stats);
+        let (mut timeout, mut done) = (None, 0);
         while msg.len() > 0 {
-            match self.send_some(sk, msg, how) {
-                Ok(0) => namespace::of(sk).stats.send_buffers.full.add(1),
+            match self.send_some(sk, msg, how, stats) {
+                Ok(0) => stats.full.add(1),
                 Ok(len) => {
                     done += len;
                     continue;
@@ -128,7 +132,8 @@ impl Conn {
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
             }
-            if timeout == 0 {
+            let left = timeout.unwrap_or_else(|| sk.sndtimeo(how.nonblock));
+            if left == 0 {
                 sk.set_nospace();
                 // Space may have become free before SOCK_NOSPACE was set.
                 if self.with(|inner| inner.is_writer_due()) {
@@ -136,8 +141,8 @@ impl Conn {
                 }
                 return if done > 0 { Ok(done) } else { Err(EAGAIN) };
             }
-            match sk.wait_until(timeout, false, || self.with(|inner| inner.is_writer_due())) {
-                Ok(left) => timeout = left,
+            match sk.wait_until(left, false, || self.with(|inner| inner.is_writer_due())) {
+                Ok(left) => timeout = Some(left),
                 Err(_) if done > 0 => break,
                 Err(end) => return Err(end.errno()),
             }
@@ -146,12 +151,10 @@ impl Conn {
     }
 
     /// Counts a call that sends more than a buffer holds, here or at the peer.
-    fn count_sndbuf_undersized(&self, sk: &Sk, len: usize) {
+    fn count_sndbuf_undersized(&self, sk: &Sk, len: usize, stats: &Buffers) {
         if len <= SNDBUF_MIN {
             return;
         }
-        let namespace = namespace::of(sk);
-        let stats = &namespace.stats.send_buffers;
         let own = SizeClass::for_bytes(sk.sndbuf()).bytes();
         let peer = self.with(|inner| inner.peer_size());
         if len > own as usize {
@@ -163,12 +166,18 @@ impl Conn {
     }
 
     /// Copies what fits now; returns 0 if nothing does.
-    fn send_some(self: &Arc<Self>, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+    fn send_some(
+        self: &Arc<Self>,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: SendOptions,
+        stats: &Buffers,
+    ) -> Result<usize> {
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
         if let SndbufSpace::NoSndbuf = space {
-            if !self.lend_send_buffer(sk)? {
+            if !self.lend_send_buffer(sk, stats)? {
                 return Ok(0);
             }
             space = self.with(|inner| inner.reserve(len))?;
@@ -210,7 +219,7 @@ impl Conn {
             self.watch_cork();
         }
         if is_peer_full {
-            namespace::of(sk).stats.send_buffers.peer_full.add(1);
+            stats.peer_full.add(1);
         }
         if copied == 0 {
             return Err(EFAULT);
@@ -220,11 +229,13 @@ impl Conn {
     }
 
     /// Attaches a send buffer; returns false if the connection has no working link, or there is no memory.
-    fn lend_send_buffer(&self, sk: &Sk) -> Result<bool> {
+    // Out of line, as a writer with data in flight has one.
+    #[inline(never)]
+    fn lend_send_buffer(&self, sk: &Sk, stats: &Buffers) -> Result<bool> {
         if !self.with(|inner| inner.can_lend()) {
             return Ok(false);
         }
-        match self.try_lend(sk) {
+        match self.try_lend(sk, stats) {
             Err(e) if e == ENOMEM => {
                 self.await_memory();
                 Ok(false)
@@ -233,9 +244,9 @@ impl Conn {
         }
     }
 
-    fn try_lend(&self, sk: &Sk) -> Result<bool> {
+    fn try_lend(&self, sk: &Sk, stats: &Buffers) -> Result<bool> {
         let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
-        let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want)?;
+        let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want, stats)?;
         let mut charge = Some(charge);
         // Keeps the memory from being freed under the spinlock.
         let buf = Arc::clone(&guard);
@@ -257,7 +268,6 @@ impl Conn {
                 Ok(has_sent) => {
                     // Counted once for each connection.
                     if !has_sent {
-                        let stats = &namespace::of(sk).stats.send_buffers;
                         stats.count(want.bytes(), buf.size().bytes(), is_new);
                     }
                     return Ok(true);
@@ -269,8 +279,12 @@ impl Conn {
 
     /// Takes a send buffer from the pool, charged to the socket, and returns whether it is new. If the socket's cgroup
     /// is at its limit it gets one of the smallest size: nothing is in flight, so nothing would ever wake the writer.
-    fn alloc_sndbuf(&self, sk: &Sk, want: SizeClass) -> Result<(SndbufGuard, Charge, bool)> {
-        let stats = &namespace::of(sk).stats.send_buffers;
+    fn alloc_sndbuf(
+        &self,
+        sk: &Sk,
+        want: SizeClass,
+        stats: &Buffers,
+    ) -> Result<(SndbufGuard, Charge, bool)> {
         let pool = &self.group.sndbufs;
         let (guard, is_new) = pool.take(want, stats)?;
         match Charge::new(sk, Purpose::Send, guard.size().bytes()) {

@@ -116,21 +116,17 @@ pub(super) fn has_peer(conn: &Conn) -> bool {
 /// sendmsg(2).
 pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<usize> {
     msg.check_control(&this.sk)?;
-    let namespace = namespace::of(&this.sk);
     let (flags, len) = (msg.flags(), msg.len());
     let how = SendOptions {
         nonblock: flags & net::MSG_DONTWAIT != 0,
         oob: flags & net::MSG_OOB != 0,
         corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
-        autocork_bytes: namespace.config.autocork_bytes(),
+        autocork_bytes: this.config.autocork_bytes(),
     };
-    let result = conn.send(&this.sk, msg, how);
-    namespace
-        .stats
-        .sent
-        .count(*result.as_ref().unwrap_or(&0), len);
+    let result = conn.send(&this.sk, msg, how, &this.stats);
+    this.stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
-        namespace.stats.urgent.add(1);
+        this.stats.urgent.add(1);
     }
     result.map_err(|e| {
         if e == EPIPE {
@@ -147,8 +143,7 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
         return this.tcp.recvmsg(msg, flags);
     }
     msg.clear_name();
-    let namespace = namespace::of(&this.sk);
-    let stats = &namespace.stats;
+    let stats = &this.stats;
     let peek = flags & net::MSG_PEEK != 0;
     if flags & net::MSG_OOB != 0 {
         if this.sk.is_urg_inline() {

@@ -162,14 +162,14 @@ impl StreamSocket for Sock {
             options::fall_back(&this.into(), Reason::OptionUnsupported)?;
         }
         let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
-        match this.wait_connected(this.sk.sndtimeo(nonblock))? {
+        match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
             DataPath::Rdma(conn) => active::send(&this, &conn, msg),
             DataPath::Tcp(_setup) => fallback::send(&this, msg),
         }
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
-        match this.wait_connected(this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
+        match this.wait_connected(|| this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
             DataPath::Rdma(conn) => active::recv(&this, &conn, msg, flags),
             DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
         }
@@ -201,23 +201,32 @@ impl Sock {
     /// # Errors
     ///
     /// `EAGAIN` when the time is over, `ERESTARTSYS` or `EINTR` for a signal.
-    fn wait_connected(&self, timeout: isize) -> Result<DataPath<'_>> {
-        let mut left = timeout;
+    fn wait_connected(&self, timeout: impl FnOnce() -> isize) -> Result<DataPath<'_>> {
+        if let Some(path) = self.data_path() {
+            return Ok(path);
+        }
+        let mut left = timeout();
         loop {
             left = self
                 .sk
                 .wait_until(left, false, || self.phase() != Phase::Connecting)
                 .map_err(|end| end.errno())?;
-            if let Some(conn) = self.conn() {
-                return Ok(DataPath::Rdma(conn));
-            }
-            if self.phase() == Phase::Fallback {
-                return Ok(DataPath::Tcp(None));
+            if let Some(path) = self.data_path() {
+                return Ok(path);
             }
             let setup = self.setup.lock();
             if !matches!(self.phase(), Phase::Connecting | Phase::Active) {
                 return Ok(DataPath::Tcp(Some(setup)));
             }
+        }
+    }
+
+    /// Returns what carries the data of a connected socket, which does not change until the connection ends.
+    fn data_path(&self) -> Option<DataPath<'_>> {
+        match self.phase() {
+            Phase::Active => self.conn().map(DataPath::Rdma),
+            Phase::Fallback => Some(DataPath::Tcp(None)),
+            _ => None,
         }
     }
 }

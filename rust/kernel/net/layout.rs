@@ -24,6 +24,8 @@ same! {
     size_of::<proto>(), smc_layout_SMC_SIZEOF_PROTO;
     size_of::<proto_ops>(), smc_layout_SMC_SIZEOF_PROTO_OPS;
     size_of::<msghdr>(), smc_layout_SMC_SIZEOF_MSGHDR;
+    offset_of!(msghdr, msg_iter) + offset_of!(iov_iter, __bindgen_anon_1) +
+        offset_of!(iov_iter__bindgen_ty_1__bindgen_ty_1, count), smc_layout_SMC_OFFSETOF_MSG_COUNT;
     offset_of!(inet_connection_sock, icsk_ulp_data), smc_layout_SMC_OFFSETOF_ICSK_ULP_DATA;
     offset_of!(tcp_sock, keepalive_time), smc_layout_SMC_OFFSETOF_KEEPALIVE_TIME;
     offset_of!(tcp_sock, notsent_lowat), smc_layout_SMC_OFFSETOF_NOTSENT_LOWAT;

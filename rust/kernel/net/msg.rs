@@ -82,8 +82,11 @@ impl Msg<'_> {
         reason = "a count of work left, not a container"
     )]
     pub fn len(&self) -> usize {
-        // SAFETY: By the type invariant the message is valid.
-        unsafe { bindings::msg_data_left(self.ptr) }
+        // SAFETY: By the type invariant the message is valid, and its iterator is not of the kind that only counts.
+        unsafe {
+            let kinds = &(*self.ptr).msg_iter.__bindgen_anon_1;
+            kinds.__bindgen_anon_1.as_ref().count
+        }
     }
 
     /// The `MSG_*` flags; for recvmsg those of the call are given separately.
