@@ -5,111 +5,161 @@
 # cpus: 1
 # clock: instructions
 # leaks: no
-# Figures of one system, `ours`, `c_module` or `tcp`, where a nanosecond is an instruction. Writes "KEY VALUE" lines to
-# $OUT/figures; `make bench ARGS=--referee` adds them up. The keys are explained in Documentation/performance.md.
+# The referee: one system (`ours`, `c_module` or `tcp`) between two network namespaces with soft RoCE, where
+# each instruction takes a nanosecond and is counted.
+#   referee.sh SYSTEM SECONDS PROGRAM...
+# Writes "PROGRAM NANOSECONDS [BYTES]" lines to $OUT/windows, for each program's time in which QEMU's plugin
+# counted (its file counts.N belongs to line (N + 1) / 2, if N is odd), and the kernel's symbols to $OUT/kallsyms.
+# `make bench ARGS=--referee` runs it; see Documentation/performance.md.
 
 . "$LIB"
-. "${0%/*}/figures.bash"
 
-SYSTEM=$1
-PORT=11111
-SAID=$(mktemp -d)
+SYSTEM=$1 WINDOW=$2
+shift 2
 
-# per COUNT BEFORE AFTER: how much of it there was for each of COUNT.
-per() {
-	awk -v n="$1" -v before="$2" -v after="$3" 'BEGIN { printf "%.4f", (after - before) / n }'
+die() {
+	echo "$SYSTEM: $*"
+	tail -n 3 /tmp/server /tmp/sockperf 2>/dev/null
+	exit 1
 }
 
-# packets: on the wire so far, both ways. switches: from task to task.
+# read_programs: keeps the programs and their libraries in memory. While the guest waits for this machine to read a
+# file, its clock leaps from timer to timer, and timeouts and test durations are over before the file is there.
+read_programs() {
+	local program path
+	for program in "$BIN/smctest" "$BIN/smc" sockperf iperf3 ip ss awk sed grep cat sleep setsid sh bash; do
+		path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
+	done
+	cat "$BIN/libsmc_preload.so" >/dev/null
+}
+
+# Windows ------------------------------------------------------------------------------------
+
+# mark: the plugin writes what it counted, and counts anew.
+mark() {
+	echo referee >/proc/sys/kernel/domainname
+}
+
+# pass SECONDS: lets them pass, without another process.
+exec {SILENCE}<> <(:)
+pass() {
+	read -r -t "$1" -u "$SILENCE" || :
+}
+
+# packets: how many were sent on the wire of a. A process that sleeps there shows them without a new one.
 packets() {
-	in_ns a cat /sys/class/net/wire_a/statistics/{tx,rx}_packets | awk '{ sum += $1 } END { print sum }'
+	local words
+	while read -r -a words; do
+		[ "${words[0]}" != wire_a: ] || echo "${words[10]}"
+	done <"/proc/$SLEEPER/net/dev"
 }
 
-switches() {
-	awk '$1 == "ctxt" { print $2 }' /proc/stat
+# flowing COUNT: so many packets were sent.
+flowing() {
+	[ "$(packets)" -ge "$1" ]
 }
 
-# sockperf_between WHAT SIZE SECONDS: the client's report is in $SAID/sockperf, counts before and after in PACKETS and
-# SWITCHES.
-sockperf_between() {
-	local server packets switches
-	PORT=$((PORT + 1))
+# amid PROGRAM PID: counts for $ELAPSED ns in the middle of what that process runs for, once it sends. The guest must
+# not read files meanwhile: this machine takes its own time for that, during which the guest's clock leaps.
+amid() {
+	local start end
+	within 20 flowing $(($(packets) + 200)) || die "$1: sends nothing"
+	pass 0.3
+	mark
+	start=${EPOCHREALTIME/./}
+	pass "$WINDOW"
+	end=${EPOCHREALTIME/./}
+	mark
+	kill -0 "$2" || die "$1: over too early"
+	ELAPSED=$((end - start))000
+}
+
+# Programs -----------------------------------------------------------------------------------
+
+# by_device COMMAND...: the command's data go the way they are meant to go: over TCP, or by at least 100 kB over
+# the RDMA device.
+by_device() {
+	if [ "$SYSTEM" = tcp ]; then "$@"; else by_rdma 100000 "$@"; fi
+}
+
+# sockperf_amid PROGRAM MODE BYTES: its report is in /tmp/sockperf. It warms up for 0.4 s.
+sockperf_amid() {
+	local program=$1 mode=$2 bytes=$3 server client
 	# The prefix is a command, or nothing.
 	# shellcheck disable=SC2086
-	ip netns exec b $PREFIX sockperf server --tcp -i "$IP_B" -p $PORT >"$SAID/server" 2>&1 &
+	ip netns exec b $PREFIX sockperf server --tcp -i "$IP_B" -p 11111 >/tmp/server 2>&1 &
 	server=$!
-	await_port b $PORT 20 || die "sockperf does not listen: $(tail -n 3 "$SAID/server")"
-	packets=$(packets) switches=$(switches)
+	await_port b 11111 || die "$program: sockperf does not listen"
 	# shellcheck disable=SC2086
-	ip netns exec a $PREFIX sockperf "$1" --tcp -i "$IP_B" -p $PORT -m "$2" -t "$3" >"$SAID/sockperf" 2>&1 ||
-		die "sockperf $1: $(tail -n 3 "$SAID/sockperf")"
-	PACKETS="$packets $(packets)" SWITCHES="$switches $(switches)"
-	kill $server
-	wait $server 2>/dev/null
+	ip netns exec a $PREFIX sockperf "$mode" --tcp -i "$IP_B" -p 11111 -t "$RUN_SECONDS" -m "$bytes" \
+		>/tmp/sockperf 2>&1 &
+	client=$!
+	amid "$program" "$client"
+	wait "$client" || die "$program: $(tail -3 /tmp/sockperf)"
+	grep -E 'percentile 50|Message Rate' /tmp/sockperf
+	echo "$program $ELAPSED" >>"$OUT/windows"
+	kill "$server" && { wait "$server" || :; } 2>/dev/null
 }
 
-# reported PATTERN: the number behind that text in sockperf's report.
-reported() {
-	sed -n "s/.*$1[^0-9]*\([0-9.]*\).*/\1/p" "$SAID/sockperf" | head -n 1
+pingpong() {
+	by_device sockperf_amid "$1" ping-pong "$2" || die "$1: not by RDMA"
+	grep -q '# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0' /tmp/sockperf ||
+		die "$1: messages are lost, twice or out of order"
 }
 
-# round_trips NAME SIZE SECONDS
-round_trips() {
-	local count
-	sockperf_between ping-pong "$2" "$3"
-	count=$(reported "ReceivedMessages=")
-	figure "oneway_$1_us" "$(reported "percentile 50.000 =")"
-	# shellcheck disable=SC2086
-	figure "packets_per_trip_$1" "$(per "$count" $PACKETS)"
-	# shellcheck disable=SC2086
-	figure "switches_per_trip_$1" "$(per "$count" $SWITCHES)"
+iperf3_amid() {
+	iperf3_begin "$PREFIX" "$PREFIX" "$RUN_SECONDS" || die "iperf3 does not listen"
+	amid bulk "$IPERF_CLIENT"
+	iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
+	echo "bulk $ELAPSED $(awk -v ns="$ELAPSED" -v bits="$(iperf3_field sum_received bits_per_second)" \
+		'BEGIN { printf "%.0f", ns / 1e9 * bits / 8 }')" >>"$OUT/windows"
 }
 
-# messages SECONDS: as many as go, one way.
-messages() {
-	local rate
-	sockperf_between throughput 64 "$1"
-	rate=$(reported "Message Rate is")
-	figure messages_64b_per_s "$rate"
-	# shellcheck disable=SC2086
-	figure packets_per_message_64b "$(per "$(awk -v rate="$rate" -v s="$1" 'BEGIN { print rate * s }')" $PACKETS)"
-	# shellcheck disable=SC2086
-	figure switches_per_message_64b "$(per "$(awk -v rate="$rate" -v s="$1" 'BEGIN { print rate * s }')" $SWITCHES)"
+# connect PROGRAM EXPECTED: connections one after another, until the window is over. Those before it have read
+# all files.
+connect() {
+	local client
+	smctest --family "$FAMILY" --expect "$2" connrate --count 20 >/dev/null || die "$1: no connections"
+	setsid ip netns exec a "$BIN/smctest" "${ENDS[@]}" --family "$FAMILY" --expect "$2" connrate --count 1000000 &
+	client=$!
+	amid "$1" "$client"
+	echo "$1 $ELAPSED" >>"$OUT/windows"
+	kill -- "-$client" && { wait "$client" || :; } 2>/dev/null
 }
 
-bulk() {
-	iperf3_begin "$PREFIX" "$PREFIX" 1 && iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
-	figure bulk_gbps "$(awk -v bits="$(iperf3_field sum_received bits_per_second)" 'BEGIN { printf "%.4f", bits / 1e9 }')"
+# run PROGRAM
+run() {
+	case $1 in
+	fallback) connect fallback tcp ;;
+	connections) connect connections "$FAMILY" ;;
+	pingpong_64b) pingpong "$1" 64 ;;
+	pingpong_4k) pingpong "$1" 4096 ;;
+	stream_64b) by_device sockperf_amid "$1" throughput 64 || die "$1: not by RDMA" ;;
+	bulk) by_device iperf3_amid || die "$1: not by RDMA" ;;
+	*) die "no program $1" ;;
+	esac
 }
 
-# connections KEY EXPECTED
-connections() {
-	local line
-	line=$(smctest --family "$FAMILY" --expect "$2" connrate --count 500) || die "connrate: $line"
-	line=${line#*"connections: "}
-	figure "$1" "${line%%" a second"*}"
-}
-
-: >"$OUT/figures"
-load_rdma && up_netns && up_rxe || die "cannot set up the network"
+# Time for the start and the window; programs take whole seconds.
+RUN_SECONDS=$(awk -v s="$WINDOW" 'BEGIN { printf "%d", s + 1.999 }')
+: >"$OUT/windows"
+read_programs || die "programs are missing"
+load_rdma && up_netns || die "cannot set up the network"
+ip netns exec a sleep infinity &
+SLEEPER=$!
+within 10 sh -c "grep -q wire_a /proc/$SLEEPER/net/dev" || die "nobody sleeps"
 case $SYSTEM in
 ours | c_module)
 	load_smc && common_eid || die "cannot load the module"
 	FAMILY=smc PREFIX="smc run"
 	;;
-tcp)
-	FAMILY=tcp PREFIX=
-	;;
-*)
-	die "no such system"
-	;;
+tcp) FAMILY=tcp PREFIX= ;;
+*) die "no such system" ;;
 esac
-round_trips 64b 64 1
-round_trips 4k 4096 1
-messages 1
-connections conns_per_s "$FAMILY"
-bulk
-[ "$FAMILY" = tcp ] || {
-	del_rdma rxe a && del_rdma rxe b || die "cannot remove the devices"
-	connections fallback_conns_per_s tcp
-}
+# A fallback is what there is before there is a device.
+case " $* " in *" fallback "*) run fallback ;; esac
+up_rxe || die "no soft RoCE"
+for program in "$@"; do
+	[ "$program" = fallback ] || run "$program"
+done
+cat /proc/kallsyms >"$OUT/kallsyms"

@@ -4,6 +4,7 @@
 //! `Documentation/performance.md`.
 
 mod figures;
+pub(crate) mod referee;
 mod report;
 
 use std::fs;
@@ -17,11 +18,10 @@ use crate::dirs::Dirs;
 use crate::guests::{GuestSpec, ScriptRun};
 use crate::kernel::Kernel;
 use figures::Figures;
+use referee::Program;
 
 /// The script that measures one system once.
 const SCRIPT: &str = "tools/bench/bench.sh";
-/// The same, where the clock counts instructions.
-const REFEREE: &str = "tools/bench/referee.sh";
 
 /// The systems under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -62,13 +62,19 @@ impl System {
 
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
-    /// How often each system is measured; the medians count. 4 by default, 1 for the referee.
-    #[arg(long)]
-    rounds: Option<u32>,
+    /// How often each system is measured; the medians count.
+    #[arg(long, default_value_t = 4)]
+    rounds: u32,
     /// Measure where a nanosecond is an instruction: figures that repeat on any machine, and what is
     /// done for each message.
     #[arg(long)]
     pub(crate) referee: bool,
+    /// The referee: only these programs.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "referee")]
+    programs: Vec<Program>,
+    /// The referee: how long it counts each program, in seconds of the guest.
+    #[arg(long, default_value_t = 0.5, requires = "referee")]
+    window: f64,
     /// Only these systems.
     #[arg(value_enum)]
     systems: Vec<System>,
@@ -76,9 +82,9 @@ pub(crate) struct BenchArgs {
 
 /// Measures all systems, prints the table, writes the report. `ko` is our module.
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
-    let script = dirs.repo.join(if args.referee { REFEREE } else { SCRIPT });
+    let script = dirs.repo.join(SCRIPT);
     let mut script_run = ScriptRun {
-        spec: GuestSpec::read(&script)?.context("the script has no header")?,
+        spec: GuestSpec::read(&script)?.context("bench.sh has no header")?,
         script,
         args: Vec::new(),
         kernel,
@@ -87,18 +93,15 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         echo: false,
     };
     let systems = match args.systems.as_slice() {
-        [] if args.referee => &[System::Ours, System::CModule, System::Tcp],
         [] => System::value_variants(),
         some => some,
     };
-    // Instructions need no repetition.
-    let rounds = args.rounds.unwrap_or(if args.referee { 1 } else { 4 });
-    if rounds == 0 {
+    if args.rounds == 0 {
         bail!("--rounds 0 measures nothing");
     }
     let mut all = Figures::default();
-    let mut progress = Progress::new(rounds as usize * systems.len());
-    for round in 0..rounds {
+    let mut progress = Progress::new(args.rounds as usize * systems.len());
+    for round in 0..args.rounds {
         for &system in systems {
             progress.begin(round, system);
             measure(dirs, &mut script_run, system, &mut all)?;
@@ -106,13 +109,19 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         }
     }
     print!("{}", report::table(&all, systems));
+    write_report(dirs, |before| report::json(before, &all))?;
+    Ok(true)
+}
+
+/// Writes `out/bench.json`: what `make` makes of the last one.
+fn write_report(dirs: &Dirs, make: impl FnOnce(&str) -> Result<String>) -> Result<()> {
     let path = dirs.out("bench.json");
     let half = dirs.out("bench.json.new");
     let before = fs::read_to_string(&path).unwrap_or_default();
-    fs::write(&half, report::json(&before, &all, args.referee)?)?;
+    fs::write(&half, make(&before)?)?;
     fs::rename(&half, &path)?;
     println!("written to {}", dirs.short(&path).display());
-    Ok(true)
+    Ok(())
 }
 
 /// Runs one guest and adds its results.
@@ -123,6 +132,14 @@ fn measure(
     all: &mut Figures,
 ) -> Result<()> {
     script_run.args = vec![system.key().to_owned()];
+    run_guest(dirs, script_run, system)?;
+    let path = script_run.share_dir(dirs).join("figures");
+    let text = fs::read_to_string(&path).context("the guest left no figures")?;
+    all.add(system, &text)
+}
+
+/// Runs the script with the module of that system.
+fn run_guest(dirs: &Dirs, script_run: &mut ScriptRun<'_>, system: System) -> Result<()> {
     script_run.env = vec![("MODULE".to_owned(), system.module().to_owned())];
     let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
     let complaints = outcome.complaints();
@@ -134,9 +151,7 @@ fn measure(
             dirs.short(&outcome.log).display()
         );
     }
-    let path = script_run.share_dir(dirs).join("figures");
-    let text = fs::read_to_string(&path).context("the guest left no figures")?;
-    all.add(system, &text)
+    Ok(())
 }
 
 /// Prints the progress and the estimated remaining time.

@@ -326,7 +326,10 @@ fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result
     let (tools, kernel) = ready(dirs, packages, flavour, options)?;
     let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
     host::build_tools(dirs)?;
-    bench::run(dirs, &kernel, ko, args)
+    match args.referee {
+        true => bench::referee::run(dirs, &kernel, ko, args),
+        false => bench::run(dirs, &kernel, ko, args),
+    }
 }
 
 fn shell(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<bool> {

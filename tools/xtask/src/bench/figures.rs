@@ -18,20 +18,6 @@ pub(super) enum Key {
     IdleConnKib,
     /// With this many connections.
     ManyGbps(u32),
-    OneWayUs(Size),
-    PacketsPerTrip(Size),
-    SwitchesPerTrip(Size),
-    MessagesPerS,
-    PacketsPerMessage,
-    SwitchesPerMessage,
-    FallbackConnsPerS,
-}
-
-/// The size of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Size {
-    B64,
-    K4,
 }
 
 impl Key {
@@ -44,16 +30,6 @@ impl Key {
             "conns_per_s_8" => Self::ConnsPerS8,
             "llc_per_conn" => Self::LlcPerConn,
             "idle_conn_kib" => Self::IdleConnKib,
-            "oneway_64b_us" => Self::OneWayUs(Size::B64),
-            "oneway_4k_us" => Self::OneWayUs(Size::K4),
-            "packets_per_trip_64b" => Self::PacketsPerTrip(Size::B64),
-            "packets_per_trip_4k" => Self::PacketsPerTrip(Size::K4),
-            "switches_per_trip_64b" => Self::SwitchesPerTrip(Size::B64),
-            "switches_per_trip_4k" => Self::SwitchesPerTrip(Size::K4),
-            "messages_64b_per_s" => Self::MessagesPerS,
-            "packets_per_message_64b" => Self::PacketsPerMessage,
-            "switches_per_message_64b" => Self::SwitchesPerMessage,
-            "fallback_conns_per_s" => Self::FallbackConnsPerS,
             other => match other.strip_prefix("many_gbps.") {
                 Some(count) => Self::ManyGbps(count.parse()?),
                 None => bail!("unknown figure `{other}`"),
@@ -71,16 +47,6 @@ impl Key {
             Self::LlcPerConn => "llc_per_conn",
             Self::IdleConnKib => "idle_conn_kib",
             Self::ManyGbps(_) => "many_gbps",
-            Self::OneWayUs(Size::B64) => "oneway_64b_us",
-            Self::OneWayUs(Size::K4) => "oneway_4k_us",
-            Self::PacketsPerTrip(Size::B64) => "packets_per_trip_64b",
-            Self::PacketsPerTrip(Size::K4) => "packets_per_trip_4k",
-            Self::SwitchesPerTrip(Size::B64) => "switches_per_trip_64b",
-            Self::SwitchesPerTrip(Size::K4) => "switches_per_trip_4k",
-            Self::MessagesPerS => "messages_64b_per_s",
-            Self::PacketsPerMessage => "packets_per_message_64b",
-            Self::SwitchesPerMessage => "switches_per_message_64b",
-            Self::FallbackConnsPerS => "fallback_conns_per_s",
         }
     }
 
@@ -95,13 +61,6 @@ impl Key {
             Self::IdleConnKib => "idle connection, KiB".to_owned(),
             Self::ManyGbps(1) => "1 connection, Gb/s".to_owned(),
             Self::ManyGbps(count) => format!("{count} connections, Gb/s"),
-            Self::OneWayUs(size) => format!("{}, one way, us", size.words()),
-            Self::PacketsPerTrip(size) => format!("{}, packets/round trip", size.words()),
-            Self::SwitchesPerTrip(size) => format!("{}, switches/round trip", size.words()),
-            Self::MessagesPerS => "64 B messages/s".to_owned(),
-            Self::PacketsPerMessage => "64 B, packets/message".to_owned(),
-            Self::SwitchesPerMessage => "64 B, switches/message".to_owned(),
-            Self::FallbackConnsPerS => "connections/s by fallback".to_owned(),
         }
     }
 
@@ -109,29 +68,13 @@ impl Key {
     pub(super) fn is_cost(self) -> bool {
         matches!(
             self,
-            Self::PingpongUs
-                | Self::LlcPerConn
-                | Self::IdleConnKib
-                | Self::OneWayUs(_)
-                | Self::PacketsPerTrip(_)
-                | Self::SwitchesPerTrip(_)
-                | Self::PacketsPerMessage
-                | Self::SwitchesPerMessage
+            Self::PingpongUs | Self::LlcPerConn | Self::IdleConnKib
         )
     }
 
     /// Returns whether it may be zero, as counts are.
     fn may_be_zero(self) -> bool {
         self == Self::LlcPerConn
-    }
-}
-
-impl Size {
-    fn words(self) -> &'static str {
-        match self {
-            Self::B64 => "64 B",
-            Self::K4 => "4 KiB",
-        }
     }
 }
 

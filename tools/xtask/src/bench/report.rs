@@ -56,12 +56,12 @@ fn ratio(all: &Figures, key: Key, other: System) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-fn times(ratio: Option<f64>) -> String {
+pub(super) fn times(ratio: Option<f64>) -> String {
     ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
 /// Formats a value with three significant digits.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
@@ -74,19 +74,32 @@ fn number(value: f64) -> String {
 /// The member of the report that the referee's figures are in.
 const REFEREE: &str = "referee";
 
-/// Returns the report as JSON: an object for each system, and one with the same of the referee. What `before`, the last
-/// report, has of the other kind stays.
-pub(super) fn json(before: &str, all: &Figures, is_referee: bool) -> Result<String> {
-    let mut report: Map<String, Value> = serde_json::from_str(before).unwrap_or_default();
-    let systems = systems(all);
-    if is_referee {
-        report.insert(REFEREE.to_owned(), Value::Object(systems));
-    } else {
-        let referee = report.remove(REFEREE);
-        report = systems;
-        report.extend(referee.map(|figures| (REFEREE.to_owned(), figures)));
-    }
+/// Returns the report as JSON: an object for each system. What `before`, the last report, has of the referee stays.
+pub(super) fn json(before: &str, all: &Figures) -> Result<String> {
+    let referee = parse(before).remove(REFEREE);
+    let mut report = systems(all);
+    report.extend(referee.map(|figures| (REFEREE.to_owned(), figures)));
+    text(report)
+}
+
+/// Returns the report with what the referee found in place of what `before` has of it.
+pub(super) fn json_of_referee(before: &str, found: Map<String, Value>) -> Result<String> {
+    let mut report = parse(before);
+    report.insert(REFEREE.to_owned(), Value::Object(found));
+    text(report)
+}
+
+fn parse(report: &str) -> Map<String, Value> {
+    serde_json::from_str(report).unwrap_or_default()
+}
+
+fn text(report: Map<String, Value>) -> Result<String> {
     Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+/// Returns a value with the four digits behind the point that are measured.
+pub(super) fn rounded(value: f64) -> Value {
+    Value::from((value * 1e4).round() / 1e4)
 }
 
 /// Returns the medians of each system that was measured.
@@ -105,8 +118,7 @@ fn fields(all: &Figures, system: System) -> Map<String, Value> {
         let Some(median) = all.median(system, key) else {
             continue;
         };
-        // Four digits behind the point are more than is measured.
-        let median = Value::from((median * 1e4).round() / 1e4);
+        let median = rounded(median);
         match key {
             Key::ManyGbps(count) => many.insert(count.to_string(), median),
             _ => single.insert(key.name().to_owned(), median),
@@ -153,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_report_has_an_object_for_each_system() {
-        let whole = json("", &some(), false).unwrap();
+        let whole = json("", &some()).unwrap();
         let read: Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(
             read,
@@ -171,11 +183,11 @@ mod tests {
     #[test]
     fn figures_of_the_other_kind_stay() {
         let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
-        let figures = json("", &some(), false).unwrap();
-        let both = json(&figures, &some(), true).unwrap();
-        assert_eq!(read(&both)["referee"]["ours"], read(&figures)["ours"]);
+        let figures = json("", &some()).unwrap();
+        let both = json_of_referee(&figures, read(r#"{ "tcp": {} }"#)).unwrap();
+        assert_eq!(read(&both)["referee"], serde_json::json!({ "tcp": {} }));
         assert_eq!(read(&both)["ours"], read(&figures)["ours"]);
-        let later = json(&both, &Figures::default(), false).unwrap();
+        let later = json(&both, &Figures::default()).unwrap();
         assert_eq!(read(&later).keys().collect::<Vec<_>>(), ["referee"]);
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Context, Result};
 
 use super::{Guest, Machine};
 use crate::dirs::Dirs;
@@ -38,10 +38,12 @@ pub(super) fn machine(
         "-device",
         "virtio-rng-pci",
     ]);
-    cmd.args(match guest.counts_instructions {
-        true => COUNTING,
-        false => accelerator(),
-    });
+    if guest.counts_instructions {
+        cmd.args(COUNTING);
+        cmd.arg("-plugin").arg(counter(dirs, guest)?);
+    } else {
+        cmd.args(accelerator());
+    }
     cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
     cmd.arg("-kernel").arg(&guest.kernel.image);
     share(&mut cmd, "host", Path::new("/"), true);
@@ -76,6 +78,41 @@ const COUNTING: &[&str] = &[
     "-cpu",
     "max,-erms,-fsrm",
 ];
+
+/// The kernel function at whose calls the plugin writes what it counted: that of `kernel.domainname`.
+const MARK: &str = "proc_do_uts_string";
+
+/// Builds the plugin that counts what a guest executes, and returns its argument. It writes to the guest's share.
+fn counter(dirs: &Dirs, guest: &Guest<'_>) -> Result<String> {
+    let map = guest.kernel.dir.join("System.map");
+    let symbols = std::fs::read_to_string(&map).context("the kernel has no System.map")?;
+    let is_mark = |line: &&str| line.ends_with(&format!(" {MARK}"));
+    let mark = symbols
+        .lines()
+        .find(is_mark)
+        .and_then(|line| line.split(' ').next());
+    let mark = mark.with_context(|| format!("the kernel has no {MARK}"))?;
+    let dir = dirs.out("vm");
+    std::fs::create_dir_all(&dir)?;
+    let (source, half, plugin) = (
+        dirs.repo.join("tools/bench/counter.c"),
+        dir.join("counter.so.new"),
+        dir.join("counter.so"),
+    );
+    let status = Command::new("gcc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+        .args(["-Wno-unused-parameter", "-fvisibility=hidden", "-o"])
+        .args([&half, &source])
+        .status()
+        .context("cannot run gcc")?;
+    ensure!(status.success(), "tools/bench/counter.c does not build");
+    std::fs::rename(&half, &plugin)?;
+    Ok(format!(
+        "{},dir={},mark={mark}",
+        plugin.display(),
+        guest.share.display()
+    ))
+}
 
 /// Returns the options for KVM if this user can use it, else for emulation.
 fn accelerator() -> &'static [&'static str] {

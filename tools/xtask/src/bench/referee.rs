@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `make bench ARGS=--referee`: one guest for each system, in which each instruction takes a nanosecond and is
+//! counted by a plugin of QEMU. Prints figures and counts, and writes them to the key `referee` of
+//! `out/bench.json` and the profiles to `out/bench.profiles`. See `Documentation/performance.md`.
+
+mod profile;
+mod program;
+mod report;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::ValueEnum;
+
+use super::{BenchArgs, System};
+use crate::dirs::Dirs;
+use crate::guests::{GuestSpec, ScriptRun};
+use crate::kernel::Kernel;
+use crate::toolchain::LLVM;
+use profile::{Profile, Symbols};
+pub(super) use program::Program;
+use report::{Run, Runs};
+
+/// The script that runs the programs on one system.
+const SCRIPT: &str = "tools/bench/referee.sh";
+/// The systems that it knows.
+const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
+
+/// Runs the programs on all systems, prints the table, writes the report. `ko` is our module.
+pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
+    let systems = match args.systems.as_slice() {
+        [] => SYSTEMS,
+        some => some,
+    };
+    if let Some(system) = systems.iter().find(|s| !SYSTEMS.contains(s)) {
+        bail!("the referee does not know {}", system.key());
+    }
+    let programs = match args.programs.as_slice() {
+        [] => Program::value_variants(),
+        some => some,
+    };
+    ensure!(args.window > 0.0, "--window 0 counts nothing");
+    let script = dirs.repo.join(SCRIPT);
+    let mut script_run = ScriptRun {
+        spec: GuestSpec::read(&script)?.context("referee.sh has no header")?,
+        script,
+        args: Vec::new(),
+        kernel,
+        module: Some(ko),
+        env: Vec::new(),
+        echo: false,
+    };
+    let mut runs = Runs::new();
+    for &system in systems {
+        println!("counting: {}", system.key());
+        script_run.args = vec![system.key().to_owned(), args.window.to_string()];
+        let keys = programs.iter().map(|program| program.key().to_owned());
+        script_run.args.extend(keys);
+        super::run_guest(dirs, &mut script_run, system)?;
+        read(&script_run.share_dir(dirs), system, &mut runs)?;
+    }
+    print!("{}", report::table(&runs, programs, systems));
+    write_profiles(&dirs.out("bench.profiles"), &runs)?;
+    println!("profiles are in out/bench.profiles");
+    super::write_report(dirs, |before| {
+        super::report::json_of_referee(before, report::json(&runs, systems))
+    })?;
+    Ok(true)
+}
+
+/// Reads what the guest and the plugin left.
+fn read(share: &Path, system: System, runs: &mut Runs) -> Result<()> {
+    let text = |name: &str| {
+        let path = share.join(name);
+        fs::read_to_string(&path).with_context(|| format!("the guest left no {name}"))
+    };
+    let symbols = Symbols::parse(&text("kallsyms")?)?;
+    for (i, line) in text("windows")?.lines().enumerate() {
+        let wrong = || format!("not a window: `{line}`");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (name, ns, bytes) = match words[..] {
+            [name, ns] => (name, ns, "0"),
+            [name, ns, bytes] => (name, ns, bytes),
+            _ => bail!(wrong()),
+        };
+        let program = Program::from_str(name, false).map_err(anyhow::Error::msg)?;
+        // The plugin writes at the beginning of each window, too.
+        let counts = text(&format!("counts.{}", 2 * i + 1))?;
+        let run = Run {
+            profile: Profile::parse(&symbols, &counts)?,
+            ns: ns.parse().with_context(wrong)?,
+            bytes: bytes.parse().with_context(wrong)?,
+        };
+        ensure!(
+            run.units(program) > 0.0,
+            "{}: {name} did nothing",
+            system.key()
+        );
+        runs.insert((program, system), run);
+    }
+    Ok(())
+}
+
+/// Writes a file for each program and system.
+fn write_profiles(dir: &Path, runs: &Runs) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    for ((program, system), run) in runs {
+        let name = format!("{}.{}.txt", program.key(), system.key());
+        let text = demangle(&report::functions(run, *program))?;
+        fs::write(dir.join(name), text)?;
+    }
+    Ok(())
+}
+
+/// Replaces the names of Rust functions by those of the source.
+fn demangle(text: &str) -> Result<String> {
+    let mut child = Command::new(format!("llvm-cxxfilt{LLVM}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run llvm-cxxfilt")?;
+    // A profile is smaller than a pipe.
+    let mut input = child.stdin.take().context("llvm-cxxfilt has no input")?;
+    input.write_all(text.as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "llvm-cxxfilt: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
