@@ -103,6 +103,14 @@ impl FallbackInfo {
             ..Reason::Ipsec.into()
         }
     }
+
+    /// For a client without any RDMA device.
+    pub(crate) fn no_device() -> Self {
+        Self {
+            cause: Some(Cause::NoDevice),
+            ..Reason::NoSmcDevice.into()
+        }
+    }
 }
 
 impl From<Reason> for FallbackInfo {

@@ -75,6 +75,8 @@ const MAX_PORTS: u32 = 2;
 struct IbDevices {
     #[pin]
     list: Mutex<KVec<Arc<IbDevice>>>,
+    /// Number of devices in the list. Written under its lock.
+    count: Atomic<usize>,
     last_serial: Atomic<u64>,
     #[pin]
     check: DelayedWork<PortEventWork>,
@@ -103,6 +105,7 @@ impl DeviceRegistry {
         let adapters = Arc::pin_init(
             pin_init!(IbDevices {
                 list <- new_mutex!(KVec::new(), "smc::IbDevices::list"),
+                count: Atomic::new(0),
                 last_serial: Atomic::new(0),
                 check <- DelayedWork::new(PortEventWork),
             }),
@@ -153,6 +156,7 @@ impl Client for IbDevice {
         };
         let adapter = Arc::new(adapter, GFP_KERNEL)?;
         list.push(adapter.clone(), GFP_KERNEL)?;
+        adapters.count.store(list.len(), Relaxed);
         drop(list);
         pr_info!("adding RDMA device {}\n", adapter.device.name());
         Ok(adapter)
@@ -163,6 +167,7 @@ impl Client for IbDevice {
         if let Some(adapters) = ADAPTERS.get() {
             let mut list = adapters.list.lock();
             list.retain(|other| !Arc::ptr_eq(other, &adapter));
+            adapters.count.store(list.len(), Relaxed);
         }
         // Checked by groups that are added from now on.
         adapter.is_gone.store(true, Release);
@@ -195,6 +200,14 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
         found.push(adapter.clone(), GFP_KERNEL)?;
     }
     Ok(found)
+}
+
+/// Returns true if there is any device.
+/// Context: any.
+pub(crate) fn is_any_there() -> bool {
+    ADAPTERS
+        .get()
+        .is_some_and(|adapters| adapters.count.load(Relaxed) > 0)
 }
 
 /// Returns true if a device is present, and not being removed.

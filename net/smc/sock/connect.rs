@@ -39,6 +39,7 @@ use crate::{
         self,
         HandshakeResult, //
     },
+    ib,
     namespace, //
 };
 
@@ -97,6 +98,11 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
         Phase::Active => Err(EISCONN),
         Phase::Init if this.tcp.has_keys() => {
             fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::keys());
+            Ok(ConnectStart::Delegate)
+        }
+        // TCP from the start: the server would be asked for SMC, only to be declined.
+        Phase::Init if !ib::is_any_there() => {
+            fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::no_device());
             Ok(ConnectStart::Delegate)
         }
         Phase::Init => start_tcp(this, addr),

@@ -35,9 +35,9 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
         this.sk.set_err(ENOMEM);
         this.tcp.abort(ENOMEM);
     }
-    if this.transition(from, SockState::Fallback(info)).is_err() {
+    let Ok(before) = this.transition(from, SockState::Fallback(info)) else {
         return false;
-    }
+    };
     // Without it TCP wakes too often, which is harmless.
     let _ = this.tcp.set_rcvlowat(&this.sk);
     show_bufs(this);
@@ -48,10 +48,12 @@ pub(super) fn switch_to_fallback(this: &Arc<Sock>, from: &[Phase], info: Fallbac
     if let Err(e) = this.tcp.take_err() {
         this.sk.set_err(e);
     }
-    // TCP's events before this were not forwarded.
-    this.sk.wake_state();
-    this.sk.wake_readable();
-    this.sk.wake_writable();
+    if before.phase() != Phase::Init {
+        // TCP's events before this were not forwarded.
+        this.sk.wake_state();
+        this.sk.wake_readable();
+        this.sk.wake_writable();
+    }
     if info.may_cross {
         // No event follows for what has arrived before.
         Sock::schedule_work(this.as_arc_borrow());
