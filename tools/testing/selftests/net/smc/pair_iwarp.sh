@@ -32,7 +32,7 @@ check "iWARP: groups go there" far within 20 no_groups
 require "iWARP, two devices each" both with siw siw
 check "iWARP: first contact of two" talk $PORT --expect smc path
 check "iWARP: a second link comes here" linked
-check "iWARP: and there" far linked
+check "iWARP: and there" linked far
 losses "iWARP: links go down" "$(scale 4 240)" link_down link_up -- near_a near2_b near_b near2_a
 losses "iWARP: devices are removed" "$(scale 4 240)" rdma_del rdma_add -- siw_near_a siw_near2_b siw_near_b siw_near2_a
 losses "iWARP: packets get lost" "$(scale 2 40)" silence noise -- near_a near2_b
@@ -42,7 +42,7 @@ saturated "iWARP, full load: packets get lost" "$(scale 2 40)" silence noise nea
 require "RoCE on one, iWARP on the other" both with rxe siw
 check "both kinds: first contact" talk $PORT --expect smc path
 check "both kinds: two links here" linked
-check "both kinds: and there" far linked
+check "both kinds: and there" linked far
 check "both kinds: data is whole" talk $PORT --expect smc integrity --mib 8
 losses "both kinds: links go down" "$(scale 4 240)" link_down link_up -- near_a near2_b near_b near2_a
 losses "both kinds: devices are removed" "$(scale 4 240)" rdma_del rdma_add -- \

@@ -26,7 +26,7 @@ require "eight devices each" both with rxe rxe rxe rxe rxe rxe rxe rxe
 servers_begin
 check "first contact" talk $PORT --expect smc path
 check "eight links here" linked
-check "eight links there" far linked
+check "eight links there" linked far
 check "data is whole" talk $PORT --expect smc integrity --mib 8
 check "64 connections by eight links, evenly" shares
 losses "links go down" "$(scale 8 240)" link_down link_up -- \

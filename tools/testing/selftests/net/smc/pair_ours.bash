@@ -64,12 +64,17 @@ has_links() {
 		$2 == "device" && state == "active" { print $4 }' | sort | xargs)" = "$DEVICES" ]
 }
 
-# linked: soon. Shows them.
+# linked [far]: soon, here or in the other guest. A group goes when it is idle for some seconds, which a busy machine may
+# take to look, so each look follows a connection. Shows the links of this guest.
 linked() {
-	within 60 has_links
+	within 60 has_links_now "$@"
 	local code=$?
 	"$BIN/smc" link | sed 's/^/# /'
 	return $code
+}
+
+has_links_now() {
+	talk $PORT --expect smc path >/dev/null && "$@" has_links
 }
 
 # restored COMMAND...: undoes a loss, until all links are there again.

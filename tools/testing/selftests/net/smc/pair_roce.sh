@@ -51,7 +51,7 @@ check "groups go there" far within 20 no_groups
 require "two devices each" both with rxe rxe
 check "first contact of two" talk $PORT --expect smc path
 check "a second link comes here" linked
-check "and there" far linked
+check "and there" linked far
 losses "links go down" "$(scale 8 240)" link_down link_up -- near_a near2_b near_b near2_a
 losses "devices are removed" "$(scale 8 240)" rdma_del rdma_add -- rxe_near_a rxe_near2_b rxe_near_b rxe_near2_a
 losses "packets get lost" "$(scale 2 40)" silence noise -- near_a near2_b
