@@ -31,6 +31,7 @@ use super::{
     ConnInner, //
 };
 use crate::{
+    link::Link,
     rmb::{
         SendBuf,
         SndbufGuard, //
@@ -232,10 +233,11 @@ impl Conn {
     // Out of line, as a writer with data in flight has one.
     #[inline(never)]
     fn lend_send_buffer(&self, sk: &Sk, stats: &Buffers) -> Result<bool> {
-        if !self.with(|inner| inner.can_lend()) {
+        let (can_lend, link) = self.with(|inner| (inner.can_lend(), inner.at.link.clone()));
+        if !can_lend {
             return Ok(false);
         }
-        match self.try_lend(sk, stats) {
+        match self.try_lend(sk, link, stats) {
             Err(e) if e == ENOMEM => {
                 self.await_memory();
                 Ok(false)
@@ -244,14 +246,14 @@ impl Conn {
         }
     }
 
-    fn try_lend(&self, sk: &Sk, stats: &Buffers) -> Result<bool> {
-        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(self.link().max_map_bytes());
+    /// Attaches a send buffer that is mapped for `link`, or for that which the connection uses by then.
+    fn try_lend(&self, sk: &Sk, mut link: Arc<Link>, stats: &Buffers) -> Result<bool> {
+        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(link.max_map_bytes());
         let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want, stats)?;
         let mut charge = Some(charge);
         // Keeps the memory from being freed under the spinlock.
         let buf = Arc::clone(&guard);
         loop {
-            let link = self.link();
             let source = match buf.map(&link) {
                 Ok(source) => source,
                 Err(e) => {
@@ -272,7 +274,7 @@ impl Conn {
                     }
                     return Ok(true);
                 }
-                Err(back) => guard = back,
+                Err(back) => (guard, link) = (back, self.link()),
             }
         }
     }

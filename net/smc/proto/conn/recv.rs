@@ -287,7 +287,10 @@ impl RecvState {
 
     /// Marks `len` bytes as read.
     pub(super) fn consume(&mut self, len: u32) -> ConsUpdate {
-        let stepped = self.skip_urgent();
+        let stepped = match self.is_at_hole() {
+            true => self.skip_urgent(),
+            false => ConsUpdate::default(),
+        };
         let had_mark = self.has_mark;
         let len = total(&self.peek(0, len));
         self.consumed = self.consumed.wrapping_add(len.into());
