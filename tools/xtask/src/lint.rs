@@ -7,6 +7,7 @@ mod context;
 mod files;
 mod impls;
 mod locks;
+mod patches;
 mod ranks;
 mod rmb;
 mod rust;
@@ -88,6 +89,7 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             continue;
         };
         files::check(path, &text, &mut findings);
+        patches::check(&dirs.repo, path, &mut findings)?;
         claims.add(path, &text);
         locks.add(path, &text);
         words.check(path, &text, &mut findings);
