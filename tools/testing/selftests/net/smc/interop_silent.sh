@@ -19,6 +19,9 @@ ulimit -n $((COUNT + 1000))
 # What is left then of each, at most, KiB: an element is 64.
 MOST=6
 
+# What the kernel itself holds more or less of from one second to the next, KiB: stacks, freed objects that KASAN keeps.
+NOISE=16384
+
 # The peer may do nothing for so long, seconds.
 FIN_TIMEOUT=2
 
@@ -42,7 +45,19 @@ used() {
 	awk '{ kib[$1] = $2 } END {
 		print kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"]
 	}' /proc/meminfo >"/tmp/used.$1"
-	echo "# kernel memory $1: $(cat "/tmp/used.$1") KiB; link groups: $("$BIN/smc" lgr --json | grep -c '"id"')"
+	"$BIN/smc" lgr --json >"/tmp/groups.$1"
+	echo "# $1: kernel memory $(cat "/tmp/used.$1") KiB, of buffers $(buffers "$1") KiB," \
+		"of $(sum connections <"/tmp/groups.$1") connections"
+}
+
+# sum NAME: of this member in all link groups.
+sum() {
+	tr ',{}' '\n' | awk -F: -v name="\"$1\"" '{ gsub(/[ \t]/, "", $1) } $1 == name { sum += $2 } END { print sum + 0 }'
+}
+
+# buffers NAME: of all link groups, KiB.
+buffers() {
+	echo $((($(sum send_bytes <"/tmp/groups.$1") + $(sum receive_bytes <"/tmp/groups.$1")) / 1024))
 }
 
 # grown FROM TO: by how much it is more, KiB.
@@ -50,10 +65,12 @@ grown() {
 	echo $(($(cat "/tmp/used.$2") - $(cat "/tmp/used.$1")))
 }
 
-# is_back NAME: of what the connections held all but a little is free again.
+# is_back NAME: of what the connections held all but a little is free again: what one RMB has.
 is_back() {
 	used "$1"
-	[ "$(grown before "$1")" -le $((COUNT * MOST + 4096)) ]
+	[ "$(sum connections <"/tmp/groups.$1")" -le $((COUNT / 20)) ] &&
+		[ "$(buffers "$1")" -le $((COUNT * MOST + 4096)) ] &&
+		[ "$(grown before "$1")" -le $((COUNT * MOST + NOISE)) ]
 }
 
 shunned() {
@@ -77,8 +94,8 @@ crowd() {
 	check "$name: memory returns" within "$(scale 40 100)" is_back after
 	echo "# $name: $COUNT connections held $(grown before closed) KiB when they had been closed," \
 		"$(grown before after) KiB $((SECONDS - start)) s later"
-	echo "# table | closed here, and not at the other end | $name | kernel memory, KiB | $(grown before closed)," \
-		"then $(grown before after)"
+	echo "# table | closed here, and not at the other end | $name | buffers, KiB | $(buffers closed)," \
+		"then $(buffers after)"
 	check "$name: another connection lives on" wait "$shunner"
 	sed 's/^/# /' /tmp/shunned
 	check "$name: a new connection" talk 7000 --expect smc path

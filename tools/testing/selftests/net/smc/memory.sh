@@ -2,15 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
-# Limits of memory hold: those of cgroups of both versions, and that of all sockets together. New connections go over
-# TCP beyond them, and the others go on.
+# Limits of memory hold: those of cgroups of version 2, and that of all sockets together. New connections go over TCP
+# beyond them, and the others go on.
 
 . "${LIB:=${0%/*}/lib.sh}"
-
-PAGE=4096
-MIB=$((1 << 20))
-CG=/tmp/cgroup
-LIMIT=16
+. "${LIB%/*}/memory.bash"
 
 # The kernel's tracepoint ---------------------------------------------------------------------
 
@@ -28,65 +24,6 @@ traced_limits() {
 	read -r rmem _ </proc/sys/net/ipv4/tcp_rmem
 	read -r wmem _ </proc/sys/net/ipv4/tcp_wmem
 	grep -m1 "proto:SMC.* sysctl_rmem=$rmem .* sysctl_wmem=$wmem " $LIMITS/trace && rmdir $LIMITS
-}
-
-# Connections of a cgroup ---------------------------------------------------------------------
-
-# mount_cgroup VERSION: cgroups with memory limits.
-mount_cgroup() {
-	mkdir -p "$CG"
-	case $1 in
-	1) mount -t cgroup -o memory none "$CG" ;;
-	2) mount -t cgroup2 none "$CG" && echo +memory >"$CG/cgroup.subtree_control" ;;
-	esac
-}
-
-unmount_cgroup() {
-	if [ -e "$CG/cgroup.controllers" ]; then
-		echo -memory >"$CG/cgroup.subtree_control" || return
-	fi
-	umount "$CG"
-}
-
-# in_cgroup LIMIT_FILE COMMAND...: the command in a cgroup that may have LIMIT MiB by that file.
-in_cgroup() {
-	local file=$1 code
-	shift
-	mkdir "$CG/user" && echo "${LIMIT}M" >"$CG/user/$file" || return
-	sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$CG/user" "$@"
-	code=$?
-	within 10 rmdir "$CG/user" && return "$code"
-}
-
-# ways: how many sockets are over RDMA and over TCP, in both namespaces.
-WAYS="for ns in a b; do ip netns exec \$ns '$BIN/smc' ss --json; done |
-	awk '/\"smc\": true/ { smc++ } /\"smc\": false/ { tcp++ } END { print smc + 0, tcp + 0 }'"
-
-# Why those of the process are TCP that runs this.
-WHY="for ns in a b; do ip netns exec \$ns '$BIN/smc' why --pid \$PPID || true; done"
-
-# fills USAGE_FILE LIMIT_FILE: connections in a cgroup stop being SMC at its limit, and say why.
-fills() {
-	local usage=$1 limit=$2 smc tcp used
-	in_cgroup "$limit" "$BIN/smctest" "${ENDS[@]}" hold --connections "$PAIRS" --seconds 0 \
-		--then "echo \$\$ >$CG/cgroup.procs; cat $CG/user/$usage >/tmp/used; $WAYS >/tmp/ways; $WHY >/tmp/why" ||
-		return
-	read -r smc tcp </tmp/ways
-	used=$(cat /tmp/used)
-	echo "# of $((2 * PAIRS)) sockets with 1 MiB to receive into $smc over RDMA, $tcp over TCP;" \
-		"$usage $((used >> 10)) KiB of $((LIMIT << 10))"
-	[ "$used" -le $((LIMIT * MIB)) ] && [ "$smc" -gt 0 ] && [ "$tcp" -gt 0 ] &&
-		grep -q "id:     MEM/cgroup-limit" /tmp/why
-}
-
-# beside COMMAND...: the command, while others hold connections which they use afterwards.
-beside() {
-	smctest --expect smc --port 7020 hold --connections 4 --seconds 0 --then "touch /tmp/held; sleep 5" &
-	local others=$! code
-	within 20 test -e /tmp/held && "$@"
-	code=$?
-	rm -f /tmp/held
-	wait "$others" && return "$code"
 }
 
 # All sockets together ------------------------------------------------------------------------
@@ -146,8 +83,6 @@ lowered_meanwhile() {
 	smctest --expect smc hold --connections 4 --seconds 1 --then "nsenter --net=/proc/1/ns/net sh -c 'echo 1 2 3 >$MEM'"
 }
 
-PAIRS=16
-
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -161,10 +96,6 @@ check "a cgroup stays within memory.max, and its connections go over TCP" fills 
 check "those of others do not" beside fills memory.current memory.max
 check "nothing of the cgroup is left" within 10 eval '! grep -q "^nr_descendants [1-9]" '"$CG/cgroup.stat"
 require "no cgroups" unmount_cgroup
-require "cgroups of version 1" within 20 mount_cgroup 1
-check "a cgroup stays within kmem.tcp.limit_in_bytes, too" \
-	fills memory.kmem.tcp.usage_in_bytes memory.kmem.tcp.limit_in_bytes
-require "no cgroups again" unmount_cgroup
 check "the tracepoint of sockets beyond a limit has those of SMC, with TCP's limits" traced_limits
 
 require "small buffers" set_sysctl rmem 65536
