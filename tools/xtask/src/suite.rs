@@ -168,7 +168,7 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
 
 /// Returns the number of concurrent scripts: more than processors, since they often wait.
 fn jobs() -> usize {
-    (run::processors() * 3).div_ceil(2).min(4)
+    (run::processors() * 2).min(4)
 }
 
 /// Runs [`jobs`] scripts concurrently. After an error no further ones are started; after a failure,
