@@ -159,6 +159,8 @@ pub(crate) struct ConnInner {
     unheard_until: Option<Instant>,
     /// When corked data are sent even if no more are written.
     corked_until: Option<Instant>,
+    /// The peer accepts immediate data in place of CDC messages.
+    takes_immediate: bool,
 }
 
 /// A connection.
@@ -218,6 +220,7 @@ impl Conn {
             silent_at: None,
             unheard_until: None,
             corked_until: None,
+            takes_immediate: false,
         };
         let conn = Arc::pin_init(
             pin_init!(Self {
@@ -273,12 +276,14 @@ impl Conn {
     /// Ends the handshake. The peer may already have sent data or requests or closed, and the group may have ended.
     /// Context: does not sleep.
     pub(crate) fn establish(self: &Arc<Self>) {
-        let takes_cdc_on_any_link = self.group.peer().takes_cdc_on_any_link;
+        let peer = self.group.peer();
         let mut inner = self.inner.lock();
         let Some(remote) = inner.remote else {
             return;
         };
-        if !takes_cdc_on_any_link {
+        inner.takes_immediate = peer.takes_immediate;
+        inner.allow_immediate();
+        if !peer.takes_cdc_on_any_link {
             inner.stream.advertise_late();
             inner.stream.expect_data_after_close();
         }
@@ -363,6 +368,12 @@ impl ConnInner {
         }
         self.sndbuf_dma = None;
         self.pending_switch = None;
+    }
+
+    /// Uses immediate data if the peer accepts them and the link, which may be another one than before, carries them.
+    fn allow_immediate(&mut self) {
+        let is_allowed = self.takes_immediate && self.at.link.has_immediate();
+        self.stream.set_immediate(is_allowed);
     }
 
     /// Returns our RMBE, `None` after the end of the group.

@@ -52,7 +52,8 @@ use smc_proto::{
     time::{
         Duration,
         Instant, //
-    }, //
+    },
+    wire::immediate::Immediate, //
 };
 
 use crate::{
@@ -195,7 +196,7 @@ impl LinkGroup {
         let inner = self.inner.lock();
         loop {
             let last = LAST_TOKEN.load(Relaxed);
-            let next = token::next(AlertToken(last), |t| inner.conns.has(t)).ok_or(ENOSPC)?;
+            let next = token::next(AlertToken(last), |t| inner.conns.has_short(t)).ok_or(ENOSPC)?;
             if LAST_TOKEN.cmpxchg(last, next.0, Relaxed).is_ok() {
                 return Ok(next);
             }
@@ -226,6 +227,15 @@ impl LinkGroup {
         let member = self.inner.lock().conns.find(token);
         if let Some(member) = member {
             member.on_cdc(idx, cdc);
+        }
+    }
+
+    /// Delivers immediate data of a write of `len` bytes, received on link `idx`, to the connection that they name.
+    /// Context: does not sleep.
+    pub(crate) fn on_immediate(&self, idx: LinkIdx, immediate: Immediate, len: u32) {
+        let member = self.inner.lock().conns.find_short(immediate.token);
+        if let Some(member) = member {
+            member.on_immediate(idx, immediate.seq, len);
         }
     }
 

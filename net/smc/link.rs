@@ -56,7 +56,10 @@ use smc_proto::{
     },
     pnet::PnetId,
     time::Instant,
-    wire::clc::SmcR, //
+    wire::{
+        clc::SmcR,
+        immediate::Immediate, //
+    }, //
 };
 
 use crate::{
@@ -153,6 +156,8 @@ pub(crate) trait LinkHandler: Send + Sync {
     fn group(&self) -> TraceLgr;
     /// A message arrived.
     fn on_message(self: Arc<Self>, bytes: &[u8]);
+    /// A write of `len` bytes with immediate data arrived.
+    fn on_immediate(self: Arc<Self>, immediate: Immediate, len: u32);
     /// A send slot became free.
     fn on_slot(self: Arc<Self>);
     /// The link failed.

@@ -83,7 +83,7 @@ impl Duo {
     /// What `side` posted arrives and is completed.
     pub fn arrive(&mut self, side: Side) {
         for plan in std::mem::take(&mut self.wire[side.index()]) {
-            self.take(side.peer(), &plan.cdc);
+            self.receive(side.peer(), &plan);
             self.at(side).on_sent(&plan.record, true);
         }
     }
@@ -98,7 +98,7 @@ impl Duo {
     /// What `side` posted arrives, but its completions do not come back.
     pub fn arrive_unconfirmed(&mut self, side: Side) {
         for plan in std::mem::take(&mut self.wire[side.index()]) {
-            self.take(side.peer(), &plan.cdc);
+            self.receive(side.peer(), &plan);
             self.at(side).on_sent(&plan.record, false);
         }
     }
@@ -134,6 +134,17 @@ impl Duo {
         let len = chunks[0].len + chunks[1].len;
         stream.consume(len);
         len
+    }
+
+    fn receive(&mut self, side: Side, plan: &WritePlan) {
+        let Some(seq) = plan.immediate() else {
+            return self.take(side, &plan.cdc);
+        };
+        let stream = self.streams[side.index()];
+        let expanded = self.cdc_holds[side.index()].expand(seq, plan.len(), &stream);
+        if let Some(cdc) = expanded.expect("no fault") {
+            self.take(side, &cdc);
+        }
     }
 
     /// Nothing lies in a queue: a validation goes on at once.

@@ -153,8 +153,9 @@ impl Pair {
             let mut stream = Stream::new(plan.rmbe);
             stream.establish(peer.rmbe);
             stream.set_oob_inline(plan.inline);
-            if like_c {
-                stream.advertise_late();
+            match like_c {
+                true => stream.advertise_late(),
+                false => stream.set_immediate(true),
             }
             Host::new(stream, plan)
         };
@@ -181,7 +182,17 @@ impl Pair {
         // Those of an odd seed are not like the C module.
         let mut pair = Self::new(seed | 1, client, server);
         pair.fabric.set_kinds(kinds);
+        for side in Side::BOTH {
+            pair.allow_immediate(side);
+        }
         pair
+    }
+
+    /// A host begins to use a link.
+    fn allow_immediate(&mut self, side: Side) {
+        let host = &mut self.hosts[side.index()];
+        let is_allowed = !self.like_c && !self.fabric.is_iwarp(host.link);
+        host.stream.set_immediate(is_allowed);
     }
 
     pub fn host(&mut self, side: Side) -> &mut Host {
@@ -266,7 +277,7 @@ impl Pair {
                         Action::Completion(side, link),
                     ),
                     (
-                        self.fabric.next_message(side, link).is_some(),
+                        self.fabric.has_message(side, link),
                         Action::Message(side, link),
                     ),
                 ];
@@ -310,6 +321,7 @@ impl Pair {
                 host.link = 1 - host.link;
                 host.next = None;
                 let fx = host.stream.on_link_switch();
+                self.allow_immediate(side);
                 self.apply(side, fx);
             }
             Action::Handover(side) => {
@@ -438,6 +450,7 @@ impl Pair {
                     host.link = next;
                     host.next = None;
                     self.handed_over += 1;
+                    self.allow_immediate(side);
                 }
                 Handover::Pause => {
                     host.transmit = false;

@@ -37,6 +37,34 @@ enum WorkRequest {
         cdc: Cdc,
         record: SentRecord,
     },
+    /// After the write that carries the immediate data.
+    Immediate {
+        arrived: Arrived,
+        record: SentRecord,
+    },
+}
+
+impl WorkRequest {
+    /// The record of one with a completion of its own.
+    fn record(&self) -> Option<SentRecord> {
+        match self {
+            Self::Write { .. } => None,
+            Self::Send { record, .. } | Self::Immediate { record, .. } => Some(*record),
+        }
+    }
+}
+
+/// What a receive completion reports.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrived {
+    Message(Cdc),
+    /// Immediate data of a write.
+    Immediate {
+        seq: u16,
+        len: u32,
+        /// The message that they stand for.
+        cdc: Cdc,
+    },
 }
 
 /// What is in flight in a TCP stream.
@@ -67,7 +95,7 @@ struct QueuePair {
     /// Completions to be polled.
     completions: VecDeque<(SentRecord, Completion)>,
     /// Messages to be polled.
-    received: VecDeque<Cdc>,
+    received: VecDeque<Arrived>,
     // Over iWARP only:
     /// In flight to the other end.
     stream: VecDeque<Segment>,
@@ -84,7 +112,7 @@ struct QueuePair {
 impl QueuePair {
     fn slots_used(&self) -> usize {
         let sends = self.posted.iter();
-        let sends = sends.filter(|wr| matches!(wr, WorkRequest::Send { .. }));
+        let sends = sends.filter_map(WorkRequest::record);
         sends.count() + self.unacked.len() + self.completions.len()
     }
 }
@@ -107,6 +135,8 @@ pub struct Fabric {
     repairs: [u8; 2],
     slots: usize,
     pub writes: u64,
+    /// Writes with immediate data.
+    pub immediates: u64,
 }
 
 /// Links by number.
@@ -121,6 +151,7 @@ impl Fabric {
             repairs: [0; 2],
             slots,
             writes: 0,
+            immediates: 0,
         }
     }
 
@@ -183,9 +214,19 @@ impl Fabric {
                 src,
             });
         }
-        posted.push_back(WorkRequest::Send {
-            cdc: plan.cdc,
-            record: plan.record,
+        let (cdc, record) = (plan.cdc, plan.record);
+        posted.push_back(match plan.immediate() {
+            None => WorkRequest::Send { cdc, record },
+            Some(seq) => {
+                assert_eq!(plan.writes().count(), 1);
+                assert_eq!(self.kinds[link], Transport::Roce);
+                self.immediates += 1;
+                let len = plan.len();
+                WorkRequest::Immediate {
+                    arrived: Arrived::Immediate { seq, len, cdc },
+                    record,
+                }
+            }
         });
         true
     }
@@ -198,6 +239,15 @@ impl Fabric {
     /// Executes the next work request of a queue pair.
     pub fn execute(&mut self, side: Side, link: usize, memory: &mut [Memory; 2]) {
         let request = self.qps[link][side.index()].posted.pop_front();
+        if let Some(WorkRequest::Write { .. }) = request {
+            // One with immediate data is one work request.
+            let posted = &mut self.qps[link][side.index()].posted;
+            if let Some(WorkRequest::Immediate { arrived, record }) = posted.front() {
+                let (arrived, record) = (*arrived, *record);
+                posted.pop_front();
+                self.receive(side, link, arrived, record);
+            }
+        }
         match request {
             None => {}
             Some(WorkRequest::Write {
@@ -220,11 +270,9 @@ impl Fabric {
                     }
                 }
             }
+            Some(WorkRequest::Immediate { .. }) => panic!("executed with its write"),
             Some(WorkRequest::Send { cdc, record }) => match self.kinds[link] {
-                Transport::Roce => {
-                    self.qps[link][side.peer().index()].received.push_back(cdc);
-                    self.qps[link][side.index()].unacked.push_back(record);
-                }
+                Transport::Roce => self.receive(side, link, Arrived::Message(cdc), record),
                 Transport::Iwarp => {
                     let qp = &mut self.qps[link][side.index()];
                     qp.stream.push_back(Segment::Send(cdc));
@@ -234,6 +282,14 @@ impl Fabric {
                 }
             },
         }
+    }
+
+    /// The other end of a link over RoCE receives what `side` posted.
+    fn receive(&mut self, side: Side, link: usize, arrived: Arrived, record: SentRecord) {
+        self.qps[link][side.peer().index()]
+            .received
+            .push_back(arrived);
+        self.qps[link][side.index()].unacked.push_back(record);
     }
 
     /// Whether [`Fabric::bring`] would do something.
@@ -248,7 +304,10 @@ impl Fabric {
         match self.qps[link][side.index()].stream.pop_front() {
             None => {}
             Some(Segment::Write { at, bytes }) => place(&mut memory[peer], at, &bytes),
-            Some(Segment::Send(cdc)) => self.qps[link][peer].received.push_back(cdc),
+            Some(Segment::Send(cdc)) => {
+                let received = &mut self.qps[link][peer].received;
+                received.push_back(Arrived::Message(cdc));
+            }
         }
     }
 
@@ -304,25 +363,29 @@ impl Fabric {
         self.qps[link][side.index()].completions.pop_front()
     }
 
-    pub fn next_message(&self, side: Side, link: usize) -> Option<&Cdc> {
-        self.qps[link][side.index()].received.front()
+    pub fn has_message(&self, side: Side, link: usize) -> bool {
+        !self.qps[link][side.index()].received.is_empty()
     }
 
-    pub fn poll_message(&mut self, side: Side, link: usize) -> Option<Cdc> {
-        let cdc = self.qps[link][side.index()].received.pop_front()?;
+    pub fn poll_message(&mut self, side: Side, link: usize) -> Option<Arrived> {
+        let arrived = self.qps[link][side.index()].received.pop_front()?;
         let sender = &mut self.qps[link][side.peer().index()];
         sender.handled = (sender.handled + 1).min(sender.awaiting_ack.len());
-        Some(cdc)
+        Some(arrived)
     }
 
     /// Whether a validation was posted on a link, and not polled by the other end.
     pub fn has_validation(&self, link: usize) -> bool {
         self.qps[link].iter().any(|qp| {
             let posted = qp.posted.iter().filter_map(|request| match request {
-                WorkRequest::Write { .. } => None,
+                WorkRequest::Write { .. } | WorkRequest::Immediate { .. } => None,
                 WorkRequest::Send { cdc, .. } => Some(cdc),
             });
-            posted.chain(&qp.received).any(Cdc::is_validation)
+            let received = qp.received.iter().filter_map(|arrived| match arrived {
+                Arrived::Message(cdc) => Some(cdc),
+                Arrived::Immediate { .. } => None,
+            });
+            posted.chain(received).any(Cdc::is_validation)
         })
     }
 
@@ -340,10 +403,8 @@ impl Fabric {
                 self.ack(side, link);
             }
             let qp = &mut self.qps[link][side.index()];
-            let flushed = qp.posted.drain(..).filter_map(|request| match request {
-                WorkRequest::Write { .. } => None,
-                WorkRequest::Send { record, .. } => Some(record),
-            });
+            let flushed = qp.posted.drain(..);
+            let flushed = flushed.filter_map(|request| request.record());
             let flushed = qp.unacked.drain(..).chain(flushed);
             let lost = Completion::Sent(false);
             qp.completions.extend(flushed.map(|record| (record, lost)));

@@ -8,6 +8,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::spinlock_bh::SpinLockBhGuard;
 use smc_proto::{
     conn::{
         Cdc,
@@ -30,7 +31,29 @@ impl Conn {
     pub(super) fn receive_cdc(self: &Arc<Self>, idx: LinkIdx, cdc: &Cdc) {
         // Before the filter: a flush retires the links that are marked by then.
         let is_any_retired = cdc.is_validation() && self.group.retire_named_links(cdc);
-        let mut inner = self.inner.lock();
+        self.receive_locked(self.inner.lock(), idx, cdc, is_any_retired);
+    }
+
+    /// Receives immediate data on link `idx`: message `seq`, and the bytes of the write.
+    pub(super) fn receive_immediate(self: &Arc<Self>, idx: LinkIdx, seq: u16, len: u32) {
+        let inner = self.inner.lock();
+        match inner.cdc_hold.expand(seq, len, &inner.stream) {
+            Ok(Some(cdc)) => self.receive_locked(inner, idx, &cdc, false),
+            Ok(None) => {}
+            Err(fault) => {
+                drop(inner);
+                self.on_fault(fault);
+            }
+        }
+    }
+
+    fn receive_locked(
+        self: &Arc<Self>,
+        mut inner: SpinLockBhGuard<'_, ConnInner>,
+        idx: LinkIdx,
+        cdc: &Cdc,
+        is_any_retired: bool,
+    ) {
         let is_early = inner.is_early(idx, cdc);
         let ConnInner {
             cdc_hold, stream, ..

@@ -116,6 +116,10 @@ impl LgrConn for Conn {
         self.receive_cdc(idx, cdc);
     }
 
+    fn on_immediate(self: Arc<Self>, idx: LinkIdx, seq: u16, len: u32) {
+        self.receive_immediate(idx, seq, len);
+    }
+
     fn before_rx_flush(self: Arc<Self>) {
         self.begin_rx_flush();
     }

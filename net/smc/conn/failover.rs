@@ -124,6 +124,7 @@ impl Conn {
                 wake_writers: true,
                 ..inner.stream.on_link_switch()
             };
+            inner.allow_immediate();
             let after = inner.after(fx);
             drop(inner);
             return self.follow_up(&after);
@@ -218,6 +219,7 @@ impl Conn {
                     }
                     inner.at = at;
                     inner.sndbuf_dma = source.filter(|_| inner.sndbuf.is_some());
+                    inner.allow_immediate();
                 }
                 true
             }

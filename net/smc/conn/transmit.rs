@@ -26,7 +26,10 @@ use smc_proto::{
         WritePlan, //
     },
     lgr::LinkIdx,
-    wire::cdc, //
+    wire::{
+        cdc,
+        immediate::Immediate, //
+    }, //
 };
 
 use super::{
@@ -231,15 +234,19 @@ impl Conn {
         plan: &WritePlan,
     ) -> Result<(), PostFault> {
         let remote = inner.remote.ok_or(PostFault::Conn)?;
-        let message = cdc::CdcMessage {
-            token: remote.token,
-            cdc: match plan.cdc.is_validation() {
-                true => self.group.with_retired_links(plan.cdc),
-                false => plan.cdc,
-            },
-        };
-        slot.write(&message.to_bytes())
-            .map_err(|_| PostFault::Conn)?;
+        if let Some(seq) = plan.immediate() {
+            slot.set_immediate(Immediate::new(remote.token, seq));
+        } else {
+            let message = cdc::CdcMessage {
+                token: remote.token,
+                cdc: match plan.cdc.is_validation() {
+                    true => self.group.with_retired_links(plan.cdc),
+                    false => plan.cdc,
+                },
+            };
+            slot.write(&message.to_bytes())
+                .map_err(|_| PostFault::Conn)?;
+        }
         let what = Sent::Data(self.clone(), plan.record);
         let post = |writes: &[Write<'_>]| {
             slot.post(&at.link, what, writes)

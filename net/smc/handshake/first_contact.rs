@@ -77,6 +77,7 @@ pub(super) fn save_peer(conn: &Conn, end: &SmcR, info: Option<&PeerInfo>) -> Res
             os: info.os,
             hostname: info.hostname,
             takes_cdc_on_any_link: info.takes_cdc_on_any_link,
+            takes_immediate: info.takes_immediate,
         });
     }
     let rtoken = Rtoken {

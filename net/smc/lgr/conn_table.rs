@@ -15,7 +15,10 @@ use kernel::{
 };
 use smc_proto::{
     conn::Cdc,
-    id::AlertToken,
+    id::{
+        AlertToken,
+        ShortToken, //
+    },
     lgr::{
         balance::Loads,
         LinkIdx,
@@ -33,6 +36,8 @@ use crate::clock::now;
 pub(crate) trait LgrConn: Send + Sync {
     /// A CDC message was received on link `idx`.
     fn on_cdc(self: Arc<Self>, idx: LinkIdx, cdc: &Cdc);
+    /// Immediate data arrived on link `idx`: message `seq`, and the bytes of the write.
+    fn on_immediate(self: Arc<Self>, idx: LinkIdx, seq: u16, len: u32);
     /// The CQs of all links are about to be flushed.
     fn before_rx_flush(self: Arc<Self>);
     /// The CQs of all links were flushed.
@@ -60,13 +65,15 @@ pub(crate) trait LgrConn: Send + Sync {
 
 /// A connection and the index of its link.
 struct ConnEntry {
+    token: AlertToken,
     conn: Arc<dyn LgrConn>,
     idx: LinkIdx,
 }
 
 /// The connections of a group, guarded by its lock.
 pub(super) struct ConnTable {
-    conns: RBTree<u32, ConnEntry>,
+    /// By the short form of their tokens.
+    conns: RBTree<u16, ConnEntry>,
     /// Connections on each link, by index.
     loads: LinkMap<usize>,
     /// Number of connections and reservations.
@@ -136,26 +143,44 @@ impl ConnTable {
         self.idle_since = now();
     }
 
+    /// Returns the entry of the connection with this token.
+    fn entry(&self, token: AlertToken) -> Option<&ConnEntry> {
+        let entry = self.conns.get(&token.short().0)?;
+        (entry.token == token).then_some(entry)
+    }
+
     /// Returns whether a connection has this token.
     pub(super) fn has(&self, token: AlertToken) -> bool {
-        self.conns.get(&token.0).is_some()
+        self.entry(token).is_some()
+    }
+
+    /// Returns whether a connection has this token, or one of the same short form.
+    pub(super) fn has_short(&self, token: AlertToken) -> bool {
+        self.conns.get(&token.short().0).is_some()
     }
 
     /// Returns the connection with this token.
     pub(super) fn find(&self, token: AlertToken) -> Option<Arc<dyn LgrConn>> {
+        Some(self.entry(token)?.conn.clone())
+    }
+
+    /// Returns the connection whose token has this short form.
+    pub(super) fn find_short(&self, token: ShortToken) -> Option<Arc<dyn LgrConn>> {
         Some(self.conns.get(&token.0)?.conn.clone())
     }
 
-    /// Returns the connection with the next higher token.
-    pub(super) fn after(&self, token: AlertToken) -> Option<(AlertToken, Arc<dyn LgrConn>)> {
-        let cursor = self.conns.cursor_lower_bound(&token.0.checked_add(1)?)?;
+    /// Returns the first connection; with `last`, the next one after that with this token.
+    pub(super) fn after(&self, last: Option<ShortToken>) -> Option<(ShortToken, Arc<dyn LgrConn>)> {
+        let from = last.map_or(Some(0), |last| last.0.checked_add(1))?;
+        let cursor = self.conns.cursor_lower_bound(&from)?;
         let (next, entry) = cursor.current();
-        Some((AlertToken(*next), entry.conn.clone()))
+        Some((ShortToken(*next), entry.conn.clone()))
     }
 
     /// Removes a connection; the caller drops the result without the lock.
     pub(super) fn remove(&mut self, token: AlertToken) -> Option<impl Sized> {
-        let entry = self.conns.remove(&token.0)?;
+        self.entry(token)?;
+        let entry = self.conns.remove(&token.short().0)?;
         self.load(entry.idx, -1);
         self.vacate();
         self.waiting.retain(|(t, _)| *t != token);
@@ -193,7 +218,8 @@ impl ConnTable {
 
     /// Counts a connection on link `idx` from now on, instead of its old one.
     pub(super) fn set_link(&mut self, token: AlertToken, idx: LinkIdx) {
-        let Some(entry) = self.conns.get_mut(&token.0) else {
+        let entry = self.conns.get_mut(&token.short().0);
+        let Some(entry) = entry.filter(|entry| entry.token == token) else {
             return;
         };
         let old = core::mem::replace(&mut entry.idx, idx);
@@ -249,26 +275,30 @@ impl ConnReservation {
     ///
     /// # Errors
     ///
-    /// `ENOLINK` if the group ended, `ENOMEM`.
+    /// `ENOLINK` if the group ended, `EEXIST` if another connection got a token of the same short form meanwhile (after
+    /// 65,536 others), `ENOMEM`.
     pub(crate) fn join(
         mut self,
         token: AlertToken,
         idx: LinkIdx,
         conn: Arc<dyn LgrConn>,
     ) -> Result {
-        let node = RBTreeNode::new(token.0, ConnEntry { conn, idx }, GFP_KERNEL)?;
+        let entry = ConnEntry { token, conn, idx };
+        let node = RBTreeNode::new(token.short().0, entry, GFP_KERNEL)?;
         let mut inner = self.group.inner.lock();
         if inner.conns.closed {
             return Err(ENOLINK);
         }
-        let old = inner.conns.conns.insert(node);
+        if inner.conns.has_short(token) {
+            return Err(EEXIST);
+        }
+        // Replaces none.
+        inner.conns.conns.insert(node);
         inner.conns.load(idx, 1);
         if let Some(counted) = self.idx {
             inner.conns.load(counted, -1);
         }
         drop(inner);
-        // Two connections cannot get the same token at the same time: the counter is advanced by one cmpxchg.
-        debug_assert!(old.is_none());
         self.is_joined = true;
         Ok(())
     }

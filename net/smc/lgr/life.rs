@@ -16,7 +16,6 @@ use kernel_ext::net::{
     NetNsId, //
 };
 use smc_proto::{
-    id::AlertToken,
     lgr::{
         find::{
             LgrKey,
@@ -293,13 +292,13 @@ impl LinkGroup {
 
     /// Calls `f` for all connections, without the lock.
     pub(crate) fn for_each(&self, f: impl Fn(Arc<dyn LgrConn>)) {
-        let mut last = AlertToken(0);
+        let mut last = None;
         loop {
             let next = self.inner.lock().conns.after(last);
             let Some((token, member)) = next else {
                 return;
             };
-            last = token;
+            last = Some(token);
             f(member);
         }
     }

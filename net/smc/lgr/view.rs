@@ -27,6 +27,8 @@ pub(crate) struct PeerSystem {
     pub(crate) hostname: Hostname,
     /// Connections may move from a working link to another one.
     pub(crate) takes_cdc_on_any_link: bool,
+    /// Immediate data of a write may take the place of a CDC message.
+    pub(crate) takes_immediate: bool,
 }
 
 impl PeerSystem {
@@ -35,6 +37,7 @@ impl PeerSystem {
         os: OsType::LINUX,
         hostname: Hostname([0; 32]),
         takes_cdc_on_any_link: false,
+        takes_immediate: false,
     };
 }
 

@@ -16,7 +16,10 @@ use kernel_ext::ib::{
     Wc, //
 };
 
-use smc_proto::time::Duration;
+use smc_proto::{
+    time::Duration,
+    wire::immediate::Immediate, //
+};
 
 use super::{
     transport::TransportOps,
@@ -65,6 +68,17 @@ impl Link {
 }
 
 impl Link {
+    /// Records that something arrived.
+    fn note_rx(&self) {
+        let is_first = self.last_rx.load(Relaxed) == 0;
+        self.last_rx.store(coarse_now().as_nanos(), Relaxed);
+        if is_first {
+            // A task that checked under the lock is waiting by now.
+            drop(self.inner.lock());
+            self.state_wait.notify_all();
+        }
+    }
+
     /// Passes a message on; `buf` has room for it.
     fn deliver(&self, message: &RecvMessage<'_>, buf: &mut [u8]) {
         let Ok(bytes) = message.read(buf) else {
@@ -99,13 +113,7 @@ impl ib::Handler for Link {
     }
 
     fn received(this: &Arc<Self>, message: &RecvMessage<'_>) {
-        let is_first = this.last_rx.load(Relaxed) == 0;
-        this.last_rx.store(coarse_now().as_nanos(), Relaxed);
-        if is_first {
-            // A task that checked under the lock is waiting by now.
-            drop(this.inner.lock());
-            this.state_wait.notify_all();
-        }
+        this.note_rx();
         if message.len() <= MAX_RECV {
             this.deliver(message, &mut [0; MAX_RECV]);
         } else if let Ok(mut buf) = KVec::from_elem(0, message.len(), GFP_NOWAIT) {
@@ -115,6 +123,13 @@ impl ib::Handler for Link {
         }
         if this.transport.after_message(this).is_err() {
             this.fail(LinkError::Post);
+        }
+    }
+
+    fn written(this: &Arc<Self>, immediate: u32, len: u32) {
+        this.note_rx();
+        if let Some(handler) = this.handler() {
+            handler.on_immediate(Immediate::from_bits(immediate), len);
         }
     }
 

@@ -59,6 +59,8 @@ pub(super) struct Caps {
     pub(super) sees_peer_teardown: bool,
     /// The link holds its network namespace, which is not destroyed before the link.
     pub(super) holds_netns: bool,
+    /// A write can carry immediate data.
+    pub(super) has_immediate: bool,
 }
 
 /// Parameters to connect the two ends of the first link of a group, in addition to the peer's queue pair: for a
@@ -375,6 +377,11 @@ impl Link {
     /// Returns true if the link holds its network namespace, which is not destroyed before it.
     pub(crate) fn holds_netns(&self) -> bool {
         self.transport.caps().holds_netns
+    }
+
+    /// Returns true if a write can carry immediate data.
+    pub(crate) fn has_immediate(&self) -> bool {
+        self.transport.caps().has_immediate
     }
 
     // --- Acknowledgements, if [`Link::needs_acks`].

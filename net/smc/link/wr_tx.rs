@@ -19,6 +19,8 @@ use kernel_ext::ib::{
     Write, //
 };
 
+use smc_proto::wire::immediate::Immediate;
+
 use super::{
     transport::{
         CreditUse,
@@ -61,6 +63,13 @@ impl Slot<'_> {
     /// Context: does not sleep.
     pub(crate) fn write(&mut self, message: &[u8]) -> Result {
         self.slot.write(message)
+    }
+
+    /// Sends no message: the last write carries immediate data in its place, see [`SendSlot::set_immediate`]. Only if
+    /// [`Link::has_immediate`].
+    /// Context: does not sleep.
+    pub(crate) fn set_immediate(&mut self, immediate: Immediate) {
+        self.slot.set_immediate(immediate.to_bits());
     }
 
     /// Requests an acknowledgement of the message, if its completion does not imply one.

@@ -12,7 +12,10 @@ use kernel::{
 };
 use smc_proto::{
     lgr::LinkIdx,
-    wire::Received, //
+    wire::{
+        immediate::Immediate,
+        Received, //
+    }, //
 };
 
 use crate::{
@@ -47,6 +50,10 @@ impl LinkHandler for LinkRx {
             Ok(Received::Unknown(_)) => {}
             Err(e) => pr_warn_once!("dropping malformed message: {e:?}\n"),
         }
+    }
+
+    fn on_immediate(self: Arc<Self>, immediate: Immediate, len: u32) {
+        self.group.on_immediate(self.idx, immediate, len);
     }
 
     fn group(&self) -> TraceLgr {

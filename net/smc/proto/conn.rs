@@ -15,11 +15,12 @@
 //!     lock
 //!     while let Some(plan) = stream.plan() {
 //!         slot.record = plan.record        // kept until the completion of the SEND
-//!         post each plan.writes() as RDMA WRITE (unsignalled), then plan.cdc as SEND (signalled)
+//!         plan.immediate() -> post the only one of plan.writes() as RDMA WRITE WITH IMMEDIATE (signalled)
+//!         else post each of plan.writes() as RDMA WRITE (unsignalled), then plan.cdc as SEND (signalled)
 //!         post failed: stream.plan_failed(&plan.record); break, and report the link
 //!     }
 //!     unlock                               // unused slot: give back
-//! completion of the SEND, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
+//! completion of the last, good or flushed: lock; fx = stream.on_sent(&record, good); unlock; act on fx
 //! ```
 //!
 //! Every record that was not handed to `plan_failed` is passed to `on_sent` exactly once. Where a completion does not
@@ -41,7 +42,7 @@
 //!     lock; fx = consume(copied); unlock                             // not for MSG_PEEK
 //!     fx.transmit -> transmit();  fx.at_mark -> the read ends
 //!
-//! a CDC message for this connection's token arrives:
+//! a CDC message for this connection's token arrives, or immediate data, as [`CdcHold::expand`] completes them:
 //!     lock; match stream.on_cdc(&cdc)
 //!         Ok(fx): fx.urgent_at -> stream.store_urgent(rmbe[offset]);  unlock; act on fx
 //!         Err(why): stream.abort(); unlock; count `why`; transmit(); queue the abort work
@@ -53,9 +54,10 @@
 //!     fx = close(released); unlock; fx.transmit -> transmit(); shut the TCP socket down, after a close
 //! free the connection when is_finished(), here or after on_cdc() and on_sent()
 //!
-//! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch(); unlock;
-//!     act on fx
-//! another link has fewer connections: transmit() moves the connection to it when handover() permits
+//! link failure: old queue pair to the error state; lock; choose the new link; fx = on_link_switch();
+//!     set_immediate(whether the new link and the peer can); unlock; act on fx
+//! another link has fewer connections: transmit() moves the connection to it when handover() permits, with
+//!     set_immediate() as above
 //! after on_sent(): may_release_sndbuf() -> detach_sndbuf(false), and back to the link group with it
 //! after each of these: begin_echo() -> TEST_LINK; some time after its answer: lock; fx = on_silence(); unlock;
 //!     act on fx
@@ -67,6 +69,7 @@ mod cdc_hold;
 mod close;
 mod effects;
 mod failover;
+mod immediate;
 mod plan;
 mod post_close;
 mod recv;
@@ -112,6 +115,7 @@ pub use self::view::{
 };
 
 use self::{
+    immediate::ImmediateUse,
     post_close::AfterClose,
     recv::RecvState,
     send::SendState, //
@@ -170,6 +174,8 @@ pub struct Stream {
     peer_moved: bool,
     /// What may follow the peer's close.
     after_close: AfterClose,
+    /// Whether immediate data may take the place of messages.
+    immediate: ImmediateUse,
 }
 
 /// Directions that the application shut down: shutdown(2).
@@ -208,6 +214,7 @@ impl Stream {
             out_of_sync: false,
             peer_moved: false,
             after_close: AfterClose::Nothing,
+            immediate: ImmediateUse::No,
         }
     }
 
@@ -413,7 +420,7 @@ impl Stream {
 
         let mut fx = Effects {
             wake_readers: prod.is_some() || cdc.flags.contains(ProducerFlags::WRITE_BLOCKED),
-            urgent_at: self.recv.on_prod(prod, cdc.flags),
+            urgent_at: self.recv.on_prod(cdc.prod, prod, cdc.flags),
             ..Effects::default()
         };
         if fx.urgent_at.is_some() {

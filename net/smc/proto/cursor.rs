@@ -83,6 +83,13 @@ impl Ring {
         Some(ahead.wrapping_shr(unused))
     }
 
+    /// The cursor `len` bytes, at most a whole ring, after `from`, which is in the ring.
+    #[inline]
+    pub const fn after(self, from: Cursor, len: u32) -> Cursor {
+        let pos = (from.wrap as u64).wrapping_shl(self.class.shift()) | from.offset as u64;
+        self.cursor(pos.wrapping_add(len as u64))
+    }
+
     /// The chunks of `len` bytes from stream position `pos`; at most a whole ring.
     #[inline]
     pub const fn chunks(self, pos: u64, len: u32) -> Chunks {

@@ -29,5 +29,6 @@ pub use number::{
     QpNum,
     RemoteAddr,
     Rkey,
-    RmbeIndex, //
+    RmbeIndex,
+    ShortToken, //
 };

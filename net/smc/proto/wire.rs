@@ -13,6 +13,7 @@
 //! - [`clc`]: connection layer control, the handshake over TCP (RFC 7609 appendix A.2)
 //! - [`llc`]: link layer control, over the links themselves (appendix A.3)
 //! - [`cdc`]: connection data control, one connection's cursors and flags (appendix A.4)
+//! - [`immediate`]: immediate data in place of a CDC message
 //! - [`iwarp`]: additions for links over iWARP
 
 use core::ops::Deref;
@@ -29,6 +30,7 @@ use crate::error::Malformed;
 
 pub mod cdc;
 pub mod clc;
+pub mod immediate;
 pub mod iwarp;
 pub mod llc;
 

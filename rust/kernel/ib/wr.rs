@@ -13,6 +13,9 @@ pub struct Wc {
     pub status: Status,
     /// Bytes received, for a successful receive.
     pub byte_len: u32,
+    /// The immediate data of the write that a successful receive stands for, a number in host byte order; `None` if a
+    /// message was received.
+    pub written: Option<u32>,
     /// The device's own code for an error.
     pub vendor_err: u32,
 }
@@ -95,8 +98,13 @@ impl Display for Status {
 impl Wc {
     pub(super) fn new(wc: &bindings::ib_wc) -> Self {
         let status = Status::from_code(wc.status);
+        let is_write = wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;
         Self {
             status,
+            written: (status.is_success() && is_write).then(|| {
+                // SAFETY: The completion of such a receive has immediate data; any bits are valid.
+                u32::from_be(unsafe { wc.ex.imm_data })
+            }),
             // Undefined in a failed completion.
             byte_len: if status.is_success() { wc.byte_len } else { 0 },
             vendor_err: if status.is_success() {

@@ -3,30 +3,60 @@
 
 use smc_proto::conn::{
     Cdc,
+    Fault,
     RxVerdict, //
 };
 
 use super::Pair;
 use crate::common::{
-    rdma::LINKS,
+    rdma::{
+        Arrived,
+        LINKS, //
+    },
     Side, //
 };
 
 impl Pair {
     pub(super) fn message(&mut self, side: Side, link: usize) {
-        let Some(cdc) = self.fabric.poll_message(side, link) else {
+        let Some(arrived) = self.fabric.poll_message(side, link) else {
             return;
         };
         // The peer's messages say what it has of ours.
         if self.rng.one_in(2) {
             self.tell(side, link);
         }
+        let cdc = match arrived {
+            Arrived::Message(cdc) => cdc,
+            Arrived::Immediate { seq, len, cdc } => match self.expand(side, seq, len, &cdc) {
+                Some(cdc) => cdc,
+                None => return,
+            },
+        };
         let closes = cdc.is_validation() && self.retire_named_links(side, &cdc);
         let host = self.host(side);
         match host.cdc_hold.filter(&cdc, &mut host.stream, closes) {
             RxVerdict::Deliver => self.deliver(side, &cdc),
             RxVerdict::Hold => {}
             RxVerdict::HoldAndFlush => host.drain = true,
+        }
+    }
+
+    /// Completes immediate data, which stand for message `sent`.
+    fn expand(&mut self, side: Side, seq: u16, len: u32, sent: &Cdc) -> Option<Cdc> {
+        let host = self.host(side);
+        match host.cdc_hold.expand(seq, len, &host.stream) {
+            Ok(cdc) => {
+                if let Some(cdc) = cdc {
+                    let cursors = |cdc: &Cdc| (cdc.seq, cdc.prod, cdc.cons, cdc.flags);
+                    assert_eq!(cursors(&cdc), cursors(sent));
+                    assert!(cdc.state.contains(sent.state));
+                }
+                cdc
+            }
+            Err(fault) => {
+                self.on_fault(side, fault);
+                None
+            }
         }
     }
 
@@ -54,7 +84,7 @@ impl Pair {
             if !self.fabric.is_up(link) {
                 self.stop(side, link);
             }
-            while self.fabric.next_message(side, link).is_some() {
+            while self.fabric.has_message(side, link) {
                 self.message(side, link);
             }
         }
@@ -66,13 +96,15 @@ impl Pair {
     pub fn deliver(&mut self, side: Side, cdc: &Cdc) {
         match self.host(side).stream.on_cdc(cdc) {
             Ok(fx) => self.apply(side, fx),
-            Err(fault) => {
-                let host = self.host(side);
-                host.fault = Some(fault);
-                host.transmit |= host.stream.abort().transmit;
-                host.reader_awake = true;
-                host.writer_awake = true;
-            }
+            Err(fault) => self.on_fault(side, fault),
         }
+    }
+
+    fn on_fault(&mut self, side: Side, fault: Fault) {
+        let host = self.host(side);
+        host.fault = Some(fault);
+        host.transmit |= host.stream.abort().transmit;
+        host.reader_awake = true;
+        host.writer_awake = true;
     }
 }

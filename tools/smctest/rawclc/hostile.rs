@@ -10,6 +10,7 @@ mod app;
 mod cdc;
 mod contact;
 mod honest;
+mod immediate;
 mod lies;
 mod llc;
 mod llc_lies;

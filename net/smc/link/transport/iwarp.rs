@@ -109,6 +109,7 @@ impl TransportOps for Iwarp {
             delivers_after_down: true,
             sees_peer_teardown: true,
             holds_netns: true,
+            has_immediate: false,
         }
     }
 

@@ -54,6 +54,7 @@ impl TransportOps for Roce {
             delivers_after_down: false,
             sees_peer_teardown: false,
             holds_netns: false,
+            has_immediate: true,
         }
     }
 }

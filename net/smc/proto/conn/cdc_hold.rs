@@ -85,6 +85,13 @@ impl CdcHold {
         }
     }
 
+    /// The newest message with cursors.
+    pub(super) fn last(&self) -> Option<&Cdc> {
+        let held = self.0.as_ref()?;
+        let first = Some(&held.first).filter(|first| !first.is_validation());
+        held.newest.as_ref().or(first)
+    }
+
     /// To be called before the CQs are flushed.
     pub fn begin_flush(&mut self) {
         if let Some(held) = &mut self.0 {

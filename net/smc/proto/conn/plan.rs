@@ -47,7 +47,8 @@ pub struct SentRecord {
     first_close: bool,
 }
 
-/// Work requests to post in this order: the writes, then the message.
+/// Work requests to post in this order: the writes, then the message, unless there are [immediate
+/// data](WritePlan::immediate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritePlan {
     writes: [RdmaWrite; 2],
@@ -55,12 +56,18 @@ pub struct WritePlan {
     pub cdc: Cdc,
     /// To be kept until the completion of the message.
     pub record: SentRecord,
+    immediate: bool,
 }
 
 impl WritePlan {
     /// The RDMA writes: two if the peer's RMBE wraps, none if there are no data.
     pub fn writes(&self) -> impl Iterator<Item = &RdmaWrite> {
         self.writes.iter().filter(|write| write.len > 0)
+    }
+
+    /// The sequence number for the immediate data of the only write, which take the place of the message.
+    pub fn immediate(&self) -> Option<u16> {
+        self.immediate.then_some(self.cdc.seq)
     }
 
     /// Bytes of data.
@@ -140,8 +147,13 @@ impl Stream {
         let state = self.flags_to_send();
         let first_close = state.any_close() && !self.close_posted;
         let seq = self.seq.wrapping_add(1);
+        let flags = ProducerFlags::default()
+            .with(ProducerFlags::WRITE_BLOCKED, blocked)
+            .with(ProducerFlags::URGENT_PENDING, pending)
+            .with(ProducerFlags::URGENT_PRESENT, urgent);
+        let immediate = self.take_immediate(&writes, flags, state);
 
-        let cons = match self.is_final_message(state) {
+        let cons = match immediate || self.is_final_message(state) {
             true => self.recv.advertised_cursor(),
             false => self.recv.advertise(),
         };
@@ -159,10 +171,6 @@ impl Stream {
         self.cdc_due = false;
         self.close_posted |= first_close;
         self.count_posted();
-        let flags = ProducerFlags::default()
-            .with(ProducerFlags::WRITE_BLOCKED, blocked)
-            .with(ProducerFlags::URGENT_PENDING, pending)
-            .with(ProducerFlags::URGENT_PRESENT, urgent);
         Some(WritePlan {
             writes,
             cdc: Cdc {
@@ -173,6 +181,7 @@ impl Stream {
                 state,
             },
             record,
+            immediate,
         })
     }
 
@@ -201,6 +210,7 @@ impl Stream {
                 validation: true,
                 ..SentRecord::default()
             },
+            immediate: false,
         }
     }
 
@@ -209,6 +219,7 @@ impl Stream {
     pub fn plan_failed(&mut self, record: &SentRecord) {
         self.pending = self.pending.saturating_sub(1);
         self.unacked = self.unacked.saturating_sub(1);
+        self.immediate.suspend();
         if record.validation {
             self.validation_due = true;
             return;

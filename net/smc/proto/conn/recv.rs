@@ -68,6 +68,8 @@ pub(super) struct RecvState {
     advertises_all: bool,
     /// Flags of the peer's last message.
     flags: ProducerFlags,
+    /// Its producer cursor: behind `received` while the peer repeats data.
+    prod: Cursor,
 }
 
 /// Result of a read.
@@ -100,6 +102,7 @@ impl RecvState {
             received_before: 0,
             advertises_all: false,
             flags: ProducerFlags::from_bits(0),
+            prod: Cursor { wrap: 0, offset: 0 },
         }
     }
 
@@ -138,9 +141,20 @@ impl RecvState {
         }
     }
 
-    /// Applies a position that [`Self::check_prod`] returned. Returns the ring offset of an urgent byte that came with
-    /// it.
-    pub(super) fn on_prod(&mut self, prod: Option<u64>, flags: ProducerFlags) -> Option<u32> {
+    /// The producer cursor of the peer's last message.
+    pub(super) const fn prod(&self) -> Cursor {
+        self.prod
+    }
+
+    /// Applies a message with the producer cursor `cursor`, of which [`Self::check_prod`] returned `prod`. Returns the
+    /// ring offset of an urgent byte that came with it.
+    pub(super) fn on_prod(
+        &mut self,
+        cursor: Cursor,
+        prod: Option<u64>,
+        flags: ProducerFlags,
+    ) -> Option<u32> {
+        self.prod = cursor;
         self.received_before = self.received;
         self.advertises_all |= flags.contains(ProducerFlags::UPDATE_REQUESTED);
         self.flags = flags;
@@ -382,6 +396,13 @@ impl RecvState {
     /// Whether [`Self::advertise_late`] was called.
     pub(super) const fn advertises_late(&self) -> bool {
         self.advertises_late
+    }
+
+    /// Whether so much was read since the last consumer cursor that the next message should carry one: soon enough that
+    /// none has to be sent for the cursor alone.
+    pub(super) fn owes_cons(&self) -> bool {
+        let unadvertised = self.given_back().saturating_sub(self.advertised);
+        self.advertises_all || unadvertised >= u64::from(self.ring.size() / 4)
     }
 
     /// Returns the consumer cursor to send, which counts as advertised.

@@ -110,6 +110,12 @@ impl SendState {
         (size(self.peer), size(self.sndbuf))
     }
 
+    /// The peer's consumer cursor.
+    pub(super) fn acked_cursor(&self) -> Cursor {
+        self.peer
+            .map_or(Cursor::default(), |ring| ring.cursor(self.acked))
+    }
+
     // --- The send buffer.
 
     pub(super) const fn has_sndbuf(&self) -> bool {

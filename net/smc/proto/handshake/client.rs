@@ -243,7 +243,7 @@ impl Proposed<'_> {
         // The port is 0 where the server cannot accept a connection.
         let is_chosen = match first.vendor() {
             Vendor::Iwarp { port } => port == 0 || port >= IwListenAddr::FIRST_PORT,
-            Vendor::Unknown | Vendor::AnyLink => false,
+            Vendor::Unknown | Vendor::AnyLink { .. } => false,
         };
         match self.iwarp {
             Some(iwarp) if server.gid == iwarp.server && is_chosen => Ok(Some(iwarp)),

@@ -68,6 +68,8 @@ pub struct PeerInfo {
     pub hostname: Hostname,
     /// See [`Vendor::AnyLink`].
     pub takes_cdc_on_any_link: bool,
+    /// Data may be announced to it by [immediate data](crate::wire::immediate).
+    pub takes_immediate: bool,
     /// For a link over iWARP, the TCP port at which it accepts our connection; 0 for none.
     pub listener: u16,
 }
@@ -130,7 +132,9 @@ impl NewLgr {
     pub(super) fn extension(&self, own: OwnInfo) -> FirstContactExt {
         let vendor = match own.listener {
             Some(port) => Vendor::Iwarp { port },
-            None => Vendor::AnyLink,
+            None => Vendor::AnyLink {
+                takes_immediate: true,
+            },
         };
         let has_limits = self.release >= Release::R1;
         FirstContactExt {
@@ -176,10 +180,14 @@ impl PeerInfo {
         Self {
             os: first.os,
             hostname: first.hostname,
-            takes_cdc_on_any_link: is_iwarp || first.vendor() == Vendor::AnyLink,
+            takes_cdc_on_any_link: is_iwarp || matches!(first.vendor(), Vendor::AnyLink { .. }),
+            takes_immediate: first.vendor()
+                == Vendor::AnyLink {
+                    takes_immediate: true,
+                },
             listener: match first.vendor() {
                 Vendor::Iwarp { port } if is_iwarp => port,
-                Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink => 0,
+                Vendor::Iwarp { .. } | Vendor::Unknown | Vendor::AnyLink { .. } => 0,
             },
         }
     }
@@ -229,10 +237,13 @@ mod tests {
     #[test]
     fn vendors_have_their_say_from_release_1_on() {
         let ours = |release| new(release, 255, 2).extension(OWN);
-        assert_eq!(ours(Release::R1).vendor(), Vendor::AnyLink);
+        let immediate = Vendor::AnyLink {
+            takes_immediate: true,
+        };
+        assert_eq!(ours(Release::R1).vendor(), immediate);
         assert_eq!(ours(Release::R0).vendor_options, 0);
         let early = FirstContactExt {
-            vendor_options: Vendor::AnyLink.options(),
+            vendor_options: immediate.options(),
             ..ours(Release::R0)
         };
         assert_eq!(early.vendor(), Vendor::Unknown);

@@ -24,10 +24,20 @@ open_integer! {
     /// Alert token: names a connection in each connection data control (CDC) message sent to the
     /// peer that chose it.
     AlertToken(u32);
+    /// The low half of an [`AlertToken`]: see [`AlertToken::short`].
+    ShortToken(u16);
     /// Names a link in its owner's diagnostics; not used by the protocol.
     LinkUid(u32);
     /// Feature bits of version 2.1. Not used for SMC-R.
     Features(u16);
+}
+
+impl AlertToken {
+    /// Returns the part that immediate data have room for. Different for all connections of a link group.
+    pub const fn short(self) -> ShortToken {
+        // CAST: the low half.
+        ShortToken(self.0 as u16)
+    }
 }
 
 /// Number of a link in its link group, given by the server.

@@ -50,6 +50,10 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// A message was received. Its receive is posted again when this returns.
     fn received(this: &Arc<Self>, message: &RecvMessage<'_>);
 
+    /// A write of `len` bytes with the immediate data `immediate`, a number in host byte order, arrived. It used a
+    /// receive, which is posted again when this returns.
+    fn written(this: &Arc<Self>, immediate: u32, len: u32);
+
     /// A receive completed without a message and is not posted again.
     fn receive_failed(this: &Arc<Self>, wc: Wc);
 

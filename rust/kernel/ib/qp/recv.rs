@@ -240,8 +240,13 @@ unsafe extern "C" fn recv_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bin
     let mut wc = Wc::new(wc);
     let mut owner = owner;
     if wc.status.is_success() {
-        if let Ok(message) = entry.message(queue, wc) {
-            H::received(&owner, &message);
+        match wc.written {
+            Some(immediate) => H::written(&owner, immediate, wc.byte_len),
+            None => {
+                if let Ok(message) = entry.message(queue, wc) {
+                    H::received(&owner, &message);
+                }
+            }
         }
         match entry.post_again(queue, owner) {
             Ok(()) => return,

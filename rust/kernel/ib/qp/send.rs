@@ -210,6 +210,7 @@ pub struct SendSlot<'a, H: Handler> {
     offset: usize,
     capacity: usize,
     len: usize,
+    immediate: Option<u32>,
 }
 
 impl<'a, H: Handler> SendSlot<'a, H> {
@@ -227,7 +228,14 @@ impl<'a, H: Handler> SendSlot<'a, H> {
             offset,
             capacity,
             len: 0,
+            immediate: None,
         }
+    }
+
+    /// Sends no message: the last write carries immediate data, a number in host byte order, in its place. It uses a
+    /// receive of the peer, whose completion has the immediate data and the bytes of that write ([`Handler::written`]).
+    pub fn set_immediate(&mut self, immediate: u32) {
+        self.immediate = Some(immediate);
     }
 
     /// Sets the message.
@@ -261,16 +269,16 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         Ok(())
     }
 
-    /// Posts `writes` and then the message, in one call of the driver. Their completion is reported by
-    /// [`Handler::sent`], with `what`. The message is a solicited event at the peer. The queue pair must be Ready to
-    /// Send.
+    /// Posts `writes` and then the message, unless there are [immediate data](SendSlot::set_immediate), in one call of
+    /// the driver. Their completion is reported by [`Handler::sent`], with `what`. The message is a solicited event at
+    /// the peer. The queue pair must be Ready to Send.
     /// Context: does not sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more than two writes, an empty one, a range outside its memory, memory mapped for another device or
-    /// not for reading, or writes before a large send; else the driver's error. `what` is returned. After an error of
-    /// the driver, writes may have been done.
+    /// `EINVAL` for more than two writes, none for immediate data, an empty one, a range outside its memory, memory
+    /// mapped for another device or not for reading, or writes before a large send; else the driver's error. `what` is
+    /// returned. After an error of the driver, writes may have been done.
     pub fn post(
         self,
         owner: &Arc<H>,
@@ -280,11 +288,18 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         // On errors up to here the slot is dropped and is free again.
         let mut sges = [[bindings::ib_sge::default(); MAX_PARTS]; MAX_WRITES];
         let mut rdma: [bindings::ib_rdma_wr; MAX_WRITES] = Default::default();
+        let (mut send, mut sge) = Default::default();
         let filled = self
             .fill(writes, &mut rdma, &mut sges)
-            .and_then(|()| self.message());
-        let (mut sge, inline) = match filled {
-            Ok(message) => message,
+            .and_then(|()| match self.immediate {
+                None => self.fill_message(&mut send, &mut sge),
+                Some(immediate) => {
+                    self.fill_immediate(rdma.get_mut(writes.len().wrapping_sub(1)), immediate)
+                }
+            });
+        let mut first = match filled {
+            Ok(()) if self.immediate.is_some() => ptr::null_mut(),
+            Ok(()) => &raw mut send,
             Err(error) => {
                 return Err(PostError {
                     error,
@@ -293,19 +308,6 @@ impl<'a, H: Handler> SendSlot<'a, H> {
                 })
             }
         };
-        let mut send = bindings::ib_send_wr {
-            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                wr_cqe: self.entry.cqe.get(),
-            },
-            sg_list: &mut sge,
-            num_sge: 1,
-            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: bindings::ib_send_flags_IB_SEND_SIGNALED
-                | bindings::ib_send_flags_IB_SEND_SOLICITED
-                | inline,
-            ..Default::default()
-        };
-        let mut first: *mut bindings::ib_send_wr = &mut send;
         for wr in rdma.iter_mut().take(writes.len()).rev() {
             wr.wr.next = first;
             first = &mut wr.wr;
@@ -318,9 +320,32 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         unsafe { this.submit(first) }
     }
 
-    /// Returns the SGE of the message, synchronised for the device, and its flag.
-    fn message(&self) -> Result<(bindings::ib_sge, i32)> {
-        self.range(self.map, self.offset, self.len, self.is_inline(self.len))
+    /// Fills in the work request for the message, synchronised for the device.
+    fn fill_message(&self, wr: &mut bindings::ib_send_wr, sge: &mut bindings::ib_sge) -> Result {
+        let flags;
+        (*sge, flags) = self.range(self.map, self.offset, self.len, self.is_inline(self.len))?;
+        wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
+        wr.sg_list = sge;
+        wr.num_sge = 1;
+        self.complete_with(wr, flags);
+        Ok(())
+    }
+
+    /// Has the last write carry immediate data.
+    fn fill_immediate(&self, last: Option<&mut bindings::ib_rdma_wr>, immediate: u32) -> Result {
+        let wr = &mut last.ok_or(EINVAL)?.wr;
+        wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        wr.ex.imm_data = immediate.to_be();
+        self.complete_with(wr, wr.send_flags);
+        Ok(())
+    }
+
+    /// Has the last work request report the completion of the send, here and at the peer.
+    fn complete_with(&self, wr: &mut bindings::ib_send_wr, flags: i32) {
+        wr.__bindgen_anon_1.wr_cqe = self.entry.cqe.get();
+        wr.send_flags = flags
+            | bindings::ib_send_flags_IB_SEND_SIGNALED
+            | bindings::ib_send_flags_IB_SEND_SOLICITED;
     }
 
     /// Whether `len` bytes are posted inline.

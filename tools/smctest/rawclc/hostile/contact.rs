@@ -20,6 +20,7 @@ use crate::rawclc::peer::diagnosis;
 use crate::rawclc::peer::Peer;
 use crate::rawclc::tcp::RawTcp;
 
+use super::immediate;
 use super::llc;
 use super::memory::Memory;
 use super::pair::Pair;
@@ -55,6 +56,8 @@ pub(super) struct Contact {
     pub(super) links: u8,
     /// Seed of the stream that we send.
     pub(super) seed: u64,
+    /// Whether we take immediate data in place of CDC messages, and send them if the kernel takes them.
+    pub(super) immediate: bool,
 }
 
 /// Our packet sockets: what the one for TCP does not read in time must not fill that of RDMA.
@@ -101,7 +104,11 @@ impl Contact {
         let message = with_bytes(&message, TOKEN, &self.token().to_be_bytes());
         let message = with_byte(&message, SIZE_MTU, self.ring << 4 | MTU_CODE);
         let message = with_bytes(&message, ADDR, &self.addr().to_be_bytes());
-        with_bytes(&message, PSN, &[0; 3])
+        let message = with_bytes(&message, PSN, &[0; 3]);
+        match self.immediate {
+            true => with_bytes(&message, immediate::OPTIONS_AT, &immediate::OPTIONS),
+            false => message,
+        }
     }
 
     /// Agrees as client with the kernel's server at `port`, up to our CONFIRM.
@@ -149,13 +156,18 @@ impl Contact {
         let size = LEAST_RING << (theirs[SIZE_MTU] >> 4);
         let base = u64::from(at(ADDR)?) << 32 | u64::from(at(ADDR + 4)?);
         let element = u64::from(theirs[ELEMENT]).saturating_sub(1);
+        let options = theirs.get(immediate::OPTIONS_AT..immediate::OPTIONS_AT + 4);
+        let is_taken = options == Some(&immediate::OPTIONS);
         let theirs = Element {
             rkey: at(RKEY)?,
             addr: base + element * u64::from(size),
             size,
             token: at(TOKEN)?,
         };
-        Ok(Session::new(tcp, pair, theirs, self.token(), self.seed))
+        let mut session = Session::new(tcp, pair, theirs, self.token(), self.seed);
+        session.takes_immediate = self.immediate;
+        session.sends_immediate = self.immediate && is_taken;
+        Ok(session)
     }
 }
 
@@ -180,6 +192,10 @@ pub(super) fn confirm_link(
         session.pair.send(&request)?;
     }
     let is_confirmed = session.serve_until(time, |session| session.is_confirmed)?;
+    if is_server && is_confirmed && session.takes_immediate {
+        // A server of the kernel's own kind, for which it takes us, tests the link.
+        session.ping(time)?;
+    }
     // The kernel's answer is there, or ours has arrived.
     Ok(is_confirmed && session.serve_until(time, |session| session.pair.is_settled())?)
 }

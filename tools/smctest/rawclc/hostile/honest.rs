@@ -57,6 +57,7 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
         ring: random.below(3) as u8,
         links: 1,
         seed,
+        immediate: random.below(2) == 0,
     };
     // CAST: `usize` has 64 bits.
     let few = random.size(100_000) as u64;
@@ -69,6 +70,11 @@ pub(super) fn play(place: &Place<'_>, is_server: bool, random: &mut Random) -> R
             "the link was not confirmed"
         );
         exchange(&mut session, seed, len)?;
+        // Few bytes are one write, and the kernel has nothing else to say.
+        ensure!(
+            session.immediates > 0 || !session.sends_immediate || !(1..=1000).contains(&len),
+            "the kernel sent no immediate data"
+        );
         send_closing(&mut session, closing)?;
         let outcome = app.end(SOON).context("the application has not ended")?;
         judge(&session, &outcome, closing.errno(place.is_of_c), len)?;
@@ -86,9 +92,11 @@ fn exchange(session: &mut Session<'_>, seed: u64, len: u64) -> Result<()> {
     while (back.len() as u64) < len {
         ensure!(
             start.elapsed() < SOON,
-            "{} bytes of {} came back",
+            "{} bytes of {} came back; refused with {:?}, faults: {:?}",
             back.len(),
-            session.sent
+            session.sent,
+            session.pair.refused,
+            session.pair.memory.faults
         );
         session.produce(len)?;
         session.serve_one(SETTLED)?;

@@ -10,6 +10,7 @@ use crate::rawclc::packet::Reth;
 use super::cdc;
 use super::cdc::Cdc;
 use super::cdc::Cursor;
+use super::immediate;
 use super::llc_lies;
 use super::session::Element;
 use super::session::Session;
@@ -50,6 +51,13 @@ const LIES: &[Lie] = &[
     ("write with another key", write_key),
     ("write whose header lies", write_header),
     ("read of the element", read_element),
+    (
+        "immediate data of what was not written",
+        immediate::unwritten,
+    ),
+    ("immediate data of nothing", immediate::nothing),
+    ("immediate data out of order", immediate::other_seq),
+    ("immediate data of nobody", immediate::other_token),
     ("data over TCP", over_tcp),
     ("LLC request", llc_lies::request),
     ("LLC response", llc_lies::response),

@@ -21,12 +21,15 @@ use crate::rawclc::packet::MASK;
 use crate::rawclc::packet::SEND_ONLY;
 use crate::rawclc::packet::WRITE_ONLY;
 
+use super::immediate::Immediate;
 use super::memory::Memory;
 
 /// Opcodes of RDMA WRITEs of several packets, and of an RDMA READ and its answers.
 const WRITE_FIRST: u8 = 0x06;
 const WRITE_MIDDLE: u8 = 0x07;
 const WRITE_LAST: u8 = 0x08;
+const WRITE_LAST_IMMEDIATE: u8 = 0x09;
+const WRITE_ONLY_IMMEDIATE: u8 = 0x0b;
 const READ_REQUEST: u8 = 0x0c;
 const READ_ANSWERS: std::ops::RangeInclusive<u8> = 0x0d..=0x10;
 
@@ -47,6 +50,16 @@ const RESENDS: u32 = 3;
 
 /// Requests an acknowledgement, in the word of the packet sequence number.
 const REQUEST_ACK: u32 = 1 << 31;
+
+/// What arrived for a receive.
+pub(super) enum Arrived {
+    Message(Vec<u8>),
+    /// Immediate data of an RDMA WRITE of `len` bytes.
+    Immediate {
+        immediate: Immediate,
+        len: u32,
+    },
+}
 
 /// A packet without an acknowledgement.
 struct Unacked {
@@ -69,7 +82,9 @@ pub(super) struct Pair<'a> {
     resends: u32,
     /// The rest of an RDMA WRITE of several packets.
     writing: Option<Reth>,
-    arrived: VecDeque<Vec<u8>>,
+    /// Bytes of it.
+    writing_len: u32,
+    arrived: VecDeque<Arrived>,
     /// What the kernel may write to.
     pub(super) memory: Memory,
     /// The kernel's negative acknowledgement, which ended the queue pair.
@@ -94,6 +109,7 @@ impl<'a> Pair<'a> {
             resend_at: Instant::now(),
             resends: 0,
             writing: None,
+            writing_len: 0,
             arrived: VecDeque::new(),
             memory,
             refused: None,
@@ -123,6 +139,17 @@ impl<'a> Pair<'a> {
     /// Sends an RDMA WRITE of at most a path MTU; its header need not be that of its data.
     pub(super) fn write(&mut self, reth: Reth, data: &[u8]) -> Result<()> {
         self.post(WRITE_ONLY, [&reth.to_bytes(), data].concat())
+    }
+
+    /// The same with immediate data.
+    pub(super) fn write_immediate(
+        &mut self,
+        reth: Reth,
+        immediate: Immediate,
+        data: &[u8],
+    ) -> Result<()> {
+        let data = [&reth.to_bytes()[..], &immediate.to_bytes(), data].concat();
+        self.post(WRITE_ONLY_IMMEDIATE, data)
     }
 
     /// Sends an RDMA READ, which the kernel has to refuse.
@@ -159,12 +186,12 @@ impl<'a> Pair<'a> {
         self.unacked.is_empty() || self.refused.is_some()
     }
 
-    /// Returns the next message that arrives until `end`.
-    pub(super) fn next(&mut self, end: Instant) -> Result<Option<Vec<u8>>> {
+    /// Returns what arrives next until `end`.
+    pub(super) fn next(&mut self, end: Instant) -> Result<Option<Arrived>> {
         loop {
             self.take_frames()?;
-            if let Some(message) = self.arrived.pop_front() {
-                return Ok(Some(message));
+            if let Some(arrived) = self.arrived.pop_front() {
+                return Ok(Some(arrived));
             }
             let now = Instant::now();
             if now >= end {
@@ -267,20 +294,40 @@ impl<'a> Pair<'a> {
         self.expected = (self.expected + 1) & MASK;
         self.acknowledge(POSITIVE, packet.number)?;
         match packet.opcode {
-            SEND_ONLY => self.arrived.push_back(packet.data.to_vec()),
-            WRITE_FIRST | WRITE_ONLY => {
+            SEND_ONLY => {
+                let message = Arrived::Message(packet.data.to_vec());
+                self.arrived.push_back(message);
+            }
+            WRITE_FIRST | WRITE_ONLY | WRITE_ONLY_IMMEDIATE => {
                 if let Some((reth, data)) = packet.write() {
-                    self.writing = self.memory.write(reth, data);
+                    self.writing_len = reth.len;
+                    self.take_write(packet.opcode, reth, data);
                 }
             }
-            WRITE_MIDDLE | WRITE_LAST => {
+            WRITE_MIDDLE | WRITE_LAST | WRITE_LAST_IMMEDIATE => {
                 if let Some(rest) = self.writing.take() {
-                    self.writing = self.memory.write(rest, packet.data);
+                    self.take_write(packet.opcode, rest, packet.data);
                 }
             }
             opcode => self.memory.fault(format!("it sent opcode {opcode:#x}")),
         }
         Ok(())
+    }
+
+    /// Takes a packet of an RDMA WRITE, of which `rest` is missing; `data` may begin with immediate data.
+    fn take_write(&mut self, opcode: u8, rest: Reth, data: &[u8]) {
+        let has_immediate = [WRITE_LAST_IMMEDIATE, WRITE_ONLY_IMMEDIATE].contains(&opcode);
+        let (immediate, data) = match data.split_first_chunk() {
+            Some((immediate, data)) if has_immediate => (Some(*immediate), data),
+            _ => (None, data),
+        };
+        self.writing = self.memory.write(rest, data);
+        if let Some(immediate) = immediate {
+            self.arrived.push_back(Arrived::Immediate {
+                immediate: Immediate::parse(immediate),
+                len: self.writing_len,
+            });
+        }
     }
 
     fn acknowledge(&self, syndrome: u8, number: u32) -> Result<()> {

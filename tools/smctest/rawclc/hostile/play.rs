@@ -84,6 +84,7 @@ fn act(
         ring: script.ring,
         links: script.links,
         seed: seeds.read,
+        immediate: script.immediate,
     };
     let (app, session) = place.meet(&contact, script.is_server, script.app, seeds)?;
     let mut session = session?;
@@ -113,6 +114,7 @@ pub(super) fn fail_link(place: &Place<'_>) -> Result<()> {
         ring: 0,
         links: 1,
         seed: 0,
+        immediate: false,
     };
     let seeds = Seeds { read: 0, sent: 0 };
     let (app, session) = place.meet(&contact, false, Kind::Reader, seeds)?;

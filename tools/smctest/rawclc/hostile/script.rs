@@ -71,6 +71,8 @@ pub(super) struct Script {
     /// Whether it confirms the link.
     pub(super) confirms: bool,
     pub(super) offers: Offers,
+    /// Whether immediate data may take the place of CDC messages.
+    pub(super) immediate: bool,
     pub(super) ending: Ending,
 }
 
@@ -115,6 +117,7 @@ impl Script {
             offers: random
                 .clone()
                 .pick(&[Offers::Rejected, Offers::Ignored, Offers::Accepted]),
+            immediate: random.clone().next() & 0x100 != 0,
             ending,
         }
     }
@@ -137,5 +140,6 @@ mod tests {
             assert!(all.contains(kind), "{kind}");
         }
         assert!(all.contains("confirms: false") && all.contains("links: 2"));
+        assert!(all.contains("immediate: false") && all.contains("immediate: true"));
     }
 }

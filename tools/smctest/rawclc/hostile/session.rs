@@ -17,8 +17,10 @@ use crate::rawclc::tcp::RawTcp;
 use super::cdc;
 use super::cdc::Cdc;
 use super::cdc::Cursor;
+use super::immediate::Immediate;
 use super::llc;
 use super::memory::Memory;
+use super::pair::Arrived;
 use super::pair::Pair;
 
 /// Data of one RDMA WRITE: the path MTU of the handshake's recorded messages.
@@ -87,6 +89,11 @@ pub(super) struct Session<'a> {
     stream: Stream,
     /// What the kernel has to write, if that is known.
     pub(super) expected: Option<Stream>,
+    /// Whether the kernel was told that immediate data may take the place of CDC messages, and how often they did.
+    pub(super) takes_immediate: bool,
+    pub(super) immediates: u64,
+    /// Whether they are sent to the kernel.
+    pub(super) sends_immediate: bool,
 }
 
 impl<'a> Session<'a> {
@@ -124,6 +131,9 @@ impl<'a> Session<'a> {
             pong: 0,
             stream: Stream::new(seed),
             expected: None,
+            takes_immediate: false,
+            immediates: 0,
+            sends_immediate: false,
         }
     }
 
@@ -204,11 +214,19 @@ impl<'a> Session<'a> {
                 rkey: self.theirs.rkey,
                 len: len as u32,
             };
-            self.pair.write(reth, &data)?;
             self.sent += len;
+            if self.sends_immediate {
+                self.seq = self.seq.wrapping_add(1);
+                // They follow what was claimed last, be it true or not.
+                self.claimed = self.claimed.saturating_add(len);
+                let immediate = Immediate::new(self.theirs.token, self.seq);
+                self.pair.write_immediate(reth, immediate, &data)?;
+            } else {
+                self.pair.write(reth, &data)?;
+            }
         }
-        if self.sent > from {
-            let is_blocked = self.sent < end;
+        let is_blocked = self.sent < end;
+        if self.sent > from && (is_blocked || !self.sends_immediate) {
             self.tell(if is_blocked { cdc::WRITE_BLOCKED } else { 0 })?;
         }
         Ok(self.sent - from)
@@ -241,10 +259,12 @@ impl<'a> Session<'a> {
 
     /// Handles one message, if one arrives within `time`; returns whether it does.
     pub(super) fn serve_one(&mut self, time: Duration) -> Result<bool> {
-        let message = self.pair.next(Instant::now() + time)?;
-        let is_there = message.is_some();
-        if let Some(message) = message {
-            self.handle(&message)?;
+        let arrived = self.pair.next(Instant::now() + time)?;
+        let is_there = arrived.is_some();
+        match arrived {
+            Some(Arrived::Message(message)) => self.handle(&message)?,
+            Some(Arrived::Immediate { immediate, len }) => self.take_immediate(immediate, len),
+            None => {}
         }
         Ok(is_there)
     }
@@ -327,6 +347,27 @@ impl<'a> Session<'a> {
         });
         self.answers_llc = is_answering;
         Ok(result? && self.pong == ping)
+    }
+
+    /// Takes immediate data, which stand for a message that follows the last one.
+    fn take_immediate(&mut self, immediate: Immediate, len: u32) {
+        let seq = self.their_seq.unwrap_or(0).wrapping_add(1);
+        if !self.takes_immediate || immediate != Immediate::new(self.token, seq) {
+            let fault = format!("{immediate:x?} of {len} bytes, {seq:#x} is next");
+            return self.pair.memory.fault(fault);
+        }
+        self.immediates += 1;
+        let cdc = Cdc {
+            seq,
+            token: self.token,
+            prod: Cursor::at(self.received + u64::from(len), self.pair.memory.size()),
+            cons: Cursor::at(self.acked, self.theirs.size),
+            flags: 0,
+            state: self.their_state,
+        };
+        if let Err(what) = self.check(&cdc) {
+            self.pair.memory.fault(what);
+        }
     }
 
     fn take_cdc(&mut self, message: &[u8]) {

@@ -12,7 +12,10 @@ pub enum Vendor {
     /// None, or those of another vendor.
     Unknown,
     /// The sender accepts CDC messages of a connection on any link of the group, whatever link it uses itself.
-    AnyLink,
+    AnyLink {
+        /// It accepts [immediate data](crate::wire::immediate) in their place.
+        takes_immediate: bool,
+    },
     /// As [`Vendor::AnyLink`], and the link is over iWARP. Valid only together with a GID of an iWARP end.
     Iwarp {
         /// The TCP port at which the sender listens for the connection; 0 for none.
@@ -22,6 +25,7 @@ pub enum Vendor {
 
 impl Vendor {
     const ANY_LINK: u32 = u32::from_be_bytes(*b"\x01RSM");
+    const IMMEDIATE: u32 = u32::from_be_bytes(*b"\x02RSM");
     const IWARP: u8 = 0x81;
 
     /// Parses the options.
@@ -30,7 +34,12 @@ impl Vendor {
             [Self::IWARP, _, high, low] => Self::Iwarp {
                 port: u16::from_be_bytes([high, low]),
             },
-            _ if options == Self::ANY_LINK => Self::AnyLink,
+            _ if options == Self::ANY_LINK => Self::AnyLink {
+                takes_immediate: false,
+            },
+            _ if options == Self::IMMEDIATE => Self::AnyLink {
+                takes_immediate: true,
+            },
             _ => Self::Unknown,
         }
     }
@@ -39,7 +48,12 @@ impl Vendor {
     pub const fn options(self) -> u32 {
         match self {
             Self::Unknown => 0,
-            Self::AnyLink => Self::ANY_LINK,
+            Self::AnyLink {
+                takes_immediate: false,
+            } => Self::ANY_LINK,
+            Self::AnyLink {
+                takes_immediate: true,
+            } => Self::IMMEDIATE,
             Self::Iwarp { port } => {
                 let [high, low] = port.to_be_bytes();
                 u32::from_be_bytes([Self::IWARP, 0, high, low])
@@ -52,11 +66,19 @@ impl Vendor {
 mod tests {
     use super::*;
 
+    const ANY_LINK: Vendor = Vendor::AnyLink {
+        takes_immediate: false,
+    };
+    const IMMEDIATE: Vendor = Vendor::AnyLink {
+        takes_immediate: true,
+    };
+
     #[test]
     fn options_are_read_as_they_were_sent() {
         for (vendor, options) in [
             (Vendor::Unknown, 0),
-            (Vendor::AnyLink, 0x0152_534d),
+            (ANY_LINK, 0x0152_534d),
+            (IMMEDIATE, 0x0252_534d),
             (Vendor::Iwarp { port: 0 }, 0x8100_0000),
             (Vendor::Iwarp { port: 0xff00 }, 0x8100_ff00),
         ] {
@@ -71,7 +93,7 @@ mod tests {
             1,
             0x0100_0000,
             0x0152_534e,
-            0x0252_534d,
+            0x0352_534d,
             0x8000_0001,
             u32::MAX,
         ] {
