@@ -134,12 +134,18 @@ impl Rmb {
 
     fn take(self: &Arc<Self>) -> Option<Rmbe> {
         let element = self.used.lock().take(self.blocks.len())?;
-        Some(Rmbe {
+        let rmbe = Rmbe {
             rmb: self.clone(),
             element,
             is_quarantined: Atomic::new(false),
+            used: Atomic::new(self.size.bytes()),
             counted: None,
-        })
+        };
+        if cfg!(debug_assertions) && !rmbe.is_clear() {
+            // No warning: a peer that announces other bytes than it wrote can do this to its own next connection.
+            kernel::pr_err!("an RMBE holds data of an earlier connection\n");
+        }
+        Some(rmbe)
     }
 
     /// Returns the number of quarantined elements, which are not given to connections: see [`Rmbe::quarantine`].
@@ -251,6 +257,8 @@ pub(crate) struct Rmbe {
     element: usize,
     /// It is not returned to the RMB.
     is_quarantined: Atomic<bool>,
+    /// Bytes from its start that may hold data.
+    used: Atomic<u32>,
     /// Accounts it as used.
     counted: Option<InUse>,
 }
@@ -287,6 +295,23 @@ impl Rmbe {
         self.is_quarantined.store(true, Relaxed);
     }
 
+    /// Sets how many bytes from its start may hold data, if not all: only those are cleared.
+    /// Context: any.
+    pub(crate) fn set_used(&self, bytes: u32) {
+        self.used.store(bytes, Relaxed);
+    }
+
+    /// Returns true if it holds no data.
+    fn is_clear(&self) -> bool {
+        let mut bytes = [0; 256];
+        let len = self.size().bytes() as usize;
+        self.memory().is_none_or(|block| {
+            (0..len)
+                .step_by(bytes.len())
+                .all(|at| block.read(at, &mut bytes).is_ok() && bytes == [0; 256])
+        })
+    }
+
     /// Returns true if received data must be synchronised before they are read.
     /// Context: any.
     pub(crate) fn needs_sync(&self) -> bool {
@@ -310,12 +335,12 @@ impl Rmbe {
         }
     }
 
-    /// Makes CPU writes visible to the devices of all links.
+    /// Makes CPU writes to the first `len` bytes visible to the devices of all links.
     /// Context: does not sleep.
-    fn sync_for_devices(&self) {
+    fn sync_for_devices(&self, len: usize) {
         for mr in LinkIdx::ALL.into_iter().filter_map(|idx| self.rmb.mr(idx)) {
             if let Some(map) = mr.mappings().get(self.element) {
-                let _ = map.sync_for_device(0, map.block().len());
+                let _ = map.sync_for_device(0, len);
             }
         }
     }
@@ -327,12 +352,13 @@ impl Drop for Rmbe {
             return self.rmb.used.lock().quarantine(self.element);
         }
         // The next connection must not see data of this one.
+        let used = self.used.load(Relaxed) as usize;
         if let Some(block) = self.memory() {
-            let _ = block.zero(0, block.len());
+            let _ = block.zero(0, used);
         }
         if self.needs_sync() {
             // Otherwise caches may write the zeroes back later, over data received by the next connection.
-            self.sync_for_devices();
+            self.sync_for_devices(used);
         }
         self.rmb.used.lock().give_back(self.element);
     }

@@ -137,6 +137,9 @@ impl Conn {
         let claim = inner.claim_done();
         let orphan = inner.orphan.take_if(|_| is_finished);
         if is_finished {
+            if let Some(rmbe) = inner.rmbe() {
+                rmbe.set_used(inner.stream.rmbe_used());
+            }
             // The end of the group does not find the connection any more.
             inner.release_device();
         }

@@ -206,6 +206,18 @@ impl Stream {
         matches!(self.state, ConnState::Closed) && self.released && self.is_quiet() && ended
     }
 
+    /// Bytes from the start of our RMBE that may hold data of this connection, once [`Stream::is_finished`]: a peer
+    /// that closed in order has announced all that it wrote.
+    pub fn rmbe_used(&self) -> u32 {
+        let has_aborted = self.peer.contains(StateFlags::ABORTED) || self.killed;
+        let has_closed = self.peer.contains(StateFlags::CLOSED) && !has_aborted;
+        match has_closed && self.recv.has_all_announced() {
+            true => u32::try_from(self.recv.received()).unwrap_or(u32::MAX),
+            false => u32::MAX,
+        }
+        .min(self.recv.size())
+    }
+
     // --- Inside.
 
     /// Processes the peer's state flags.

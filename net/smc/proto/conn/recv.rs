@@ -146,6 +146,11 @@ impl RecvState {
         self.prod
     }
 
+    /// Whether the peer's last message announced as much as any before: it repeats nothing.
+    pub(super) fn has_all_announced(&self) -> bool {
+        self.prod == self.ring.cursor(self.received)
+    }
+
     /// Applies a message with the producer cursor `cursor`, of which [`Self::check_prod`] returned `prod`. Returns the
     /// ring offset of an urgent byte that came with it.
     pub(super) fn on_prod(

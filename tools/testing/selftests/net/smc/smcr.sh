@@ -44,5 +44,6 @@ require "network with small packets" up_netns 1500
 require "soft RoCE on it" up_rxe
 transfers "packets of 1500"
 
+check "no RMBE came with data of another connection" sh -c '! dmesg | grep "smc: an RMBE holds data"'
 check "module unloads with its link groups" within 20 unload_smc
 finish

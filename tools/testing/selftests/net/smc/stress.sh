@@ -73,5 +73,6 @@ suite "killed" smctest --expect smc killed
 check "connections in a row" smctest --expect smc connrate --processes 2 --count 100
 check "idle connections" smctest --expect smc idle --connections 300
 check "data is whole after all that" smctest --deadline "$(scale 400 4000)" --expect smc integrity --mib "$(scale 256 2560)"
+check "no RMBE came with data of another connection" sh -c '! dmesg | grep "smc: an RMBE holds data"'
 check "module unloads" within 20 unload_smc
 finish
