@@ -11,6 +11,7 @@ mod patches;
 mod ranks;
 mod rmb;
 mod rust;
+mod scripts;
 mod transport;
 mod types;
 mod words;
@@ -104,6 +105,8 @@ fn check(dirs: &Dirs) -> Result<(usize, Vec<Finding>)> {
             types.add(path, &text);
         }
     }
+    let makefile = fs::read_to_string(dirs.repo.join(scripts::MAKEFILE))?;
+    scripts::check(&paths, &makefile, &mut findings);
     circles.check(&mut findings);
     claims.check(&mut findings);
     impls.check(&mut findings);

@@ -42,15 +42,6 @@ runs() {
 	grep -q "^ok 1 selftests: net/smc: $1" /tmp/run.log || { sed 's/^/# /' /tmp/run.log; return 1; }
 }
 
-# listed: kselftest knows each script.
-listed() {
-	local file
-	for file in "$HERE"/*.sh "$HERE"/*.bash; do
-		grep -q "^	${file##*/} " "$HERE/Makefile" || { echo "# not ${file##*/}"; return 1; }
-	done
-}
-
-check "the Makefile lists all scripts" listed
 require "a kernel tree" tree
 require "make install" install_tests
 require "modules are installed" install_modules
