@@ -31,6 +31,7 @@
 #include <linux/spinlock.h>
 #include <linux/sysctl.h>
 #include <linux/tcp.h>
+#include <linux/uaccess.h>
 #include <linux/utsname.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>

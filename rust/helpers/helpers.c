@@ -19,5 +19,6 @@
 #include "sock_diag.c"
 #include "spinlock.c"
 #include "trace.c"
+#include "uaccess.c"
 #include "utsname.c"
 #include "workqueue.c"

@@ -45,6 +45,10 @@ use crate::{
 /// The smallest buffer, in bytes.
 const SNDBUF_MIN: usize = 16 * 1024;
 
+/// The largest message, in bytes, that is copied with the connection's lock held: copying more takes longer than the
+/// further acquisitions of locks that it saves.
+const SHORT_MAX: usize = 512;
+
 /// Options of one send call.
 #[derive(Clone, Copy)]
 pub(crate) struct SendOptions {
@@ -91,6 +95,25 @@ impl ConnInner {
         }
         let buf = Arc::clone(buf);
         Ok(SndbufSpace::Reserved(self.stream.reserve(len), buf))
+    }
+
+    /// Copies a short message of `len` bytes to the send buffer, which the caller commits. Returns false, with the
+    /// message as it was, if a writer is copying already, or if there is no send buffer, no room in one piece, or
+    /// memory of the message that is not present.
+    fn copy_short(&mut self, msg: &mut Msg<'_>, len: u32) -> bool {
+        if self.stream.is_filling() || self.stream.can_send().is_err() {
+            return false;
+        }
+        let Some(buf) = &self.sndbuf else {
+            return false;
+        };
+        let [chunk, _] = self.stream.reserve(len);
+        let is_copied = chunk.len == len
+            && msg.copy_from_user_nofault(&**buf.block(), chunk.offset as usize, len as usize);
+        if !is_copied {
+            self.stream.commit(0, SendFlags::default());
+        }
+        is_copied
     }
 
     /// Returns whether a writer can continue: there is space, or an error. If not, it is woken once it can.
@@ -174,6 +197,22 @@ impl Conn {
         how: SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
+        let flags = SendFlags {
+            oob: how.oob,
+            last: true,
+            corked: how.corked,
+            autocork_bytes: how.autocork_bytes,
+        };
+        let len = msg.len();
+        if len <= SHORT_MAX {
+            // CAST: at most `SHORT_MAX`.
+            let short = len as u32;
+            let copy = |inner: &mut ConnInner| inner.copy_short(msg, short).then_some(short);
+            if self.commit(flags, stats, copy).is_some() {
+                trace::tx_sendmsg(sk, len, || self.device_name());
+                return Ok(len);
+            }
+        }
         let _order = self.send_order.lock();
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let mut space = self.with(|inner| inner.reserve(len))?;
@@ -201,19 +240,37 @@ impl Conn {
                 break;
             }
         }
-        let how = SendFlags {
-            oob: how.oob,
+        let flags = SendFlags {
             // A call that does not wait may end here, so this may be its last chunk.
             last: msg.len() == 0 || how.nonblock,
-            corked: how.corked,
-            autocork_bytes: how.autocork_bytes,
+            ..flags
         };
         // CAST: not more than was reserved.
-        let (mut is_peer_full, mut is_held) = (false, false);
+        self.commit(flags, stats, |_| Some(copied as u32));
+        if copied == 0 {
+            return Err(EFAULT);
+        }
+        trace::tx_sendmsg(sk, copied, || self.device_name());
+        Ok(copied)
+    }
+
+    /// Commits what `copy`, called with the lock held, says that the send buffer holds of a message, and transmits what
+    /// may be sent; does nothing if that is `None`. Returns the same.
+    fn commit(
+        self: &Arc<Self>,
+        flags: SendFlags,
+        stats: &Buffers,
+        copy: impl FnOnce(&mut ConnInner) -> Option<u32>,
+    ) -> Option<u32> {
+        let (mut copied, mut is_peer_full, mut is_held) = (None, false, false);
         self.transmit_if(|inner| {
+            copied = copy(inner);
+            let Some(len) = copied else {
+                return false;
+            };
             is_peer_full = inner.stream.is_peer_full();
-            let leaves = inner.stream.commit(copied as u32, how);
-            is_held = inner.note_cork(how.corked && !leaves);
+            let leaves = inner.stream.commit(len, flags);
+            is_held = inner.note_cork(flags.corked && !leaves);
             leaves
         });
         if is_held {
@@ -222,11 +279,7 @@ impl Conn {
         if is_peer_full {
             stats.peer_full.add(1);
         }
-        if copied == 0 {
-            return Err(EFAULT);
-        }
-        trace::tx_sendmsg(sk, copied, || self.device_name());
-        Ok(copied)
+        copied
     }
 
     /// Attaches a send buffer; returns false if the connection has no working link, or there is no memory.

@@ -274,6 +274,11 @@ impl Stream {
         self.send.reserve(len.min(self.writable()))
     }
 
+    /// Whether bytes are reserved of which [`Stream::commit`] is still missing.
+    pub const fn is_filling(&self) -> bool {
+        self.send.is_filling()
+    }
+
     /// Commits the first `len` reserved bytes. Returns whether to transmit now; if not, the data are corked until a
     /// later commit, completion, window update or [`Stream::uncork`].
     pub fn commit(&mut self, len: u32, how: SendFlags) -> bool {

@@ -161,6 +161,27 @@ impl Msg<'_> {
         unsafe { bindings::_copy_from_iter(to.cast(), len, self.iter()) }
     }
 
+    /// Copies `len` bytes from the application into `dst` without waiting for memory that is not present. Returns
+    /// false, and leaves the message as it was, if not all of them could be copied.
+    /// Context: does not sleep.
+    pub fn copy_from_user_nofault<W: Window + ?Sized>(
+        &mut self,
+        dst: &W,
+        offset: usize,
+        len: usize,
+    ) -> bool {
+        // SAFETY: Always safe to call; undone below.
+        unsafe { bindings::pagefault_disable() };
+        let copied = self.copy_from_user(dst, offset, len);
+        // SAFETY: Page faults of this task were disabled above.
+        unsafe { bindings::pagefault_enable() };
+        if copied < len && copied > 0 {
+            // SAFETY: The iterator is valid and was advanced by `copied` bytes.
+            unsafe { bindings::iov_iter_revert(self.iter(), copied) };
+        }
+        copied == len
+    }
+
     /// Copies `src` to the application; returns the number of bytes copied, which is below `len` if there is no more
     /// room or the memory cannot be written.
     /// Context: may sleep.

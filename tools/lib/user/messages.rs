@@ -14,11 +14,18 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
+use rustix::fs::memfd_create;
+use rustix::fs::MemfdFlags;
 use rustix::io::preadv2;
+use rustix::io::pwrite;
 use rustix::io::pwritev2;
 use rustix::io::readv;
 use rustix::io::writev;
 use rustix::io::ReadWriteFlags;
+use rustix::mm;
+use rustix::mm::Advice;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 use rustix::net::sendmmsg;
 use rustix::net::MMsgHdr;
 use rustix::net::SendAncillaryBuffer;
@@ -206,6 +213,40 @@ impl Socket {
         let header = header(&mut vectors);
         // SAFETY: the kernel copies as much as can be read and finds out itself what cannot.
         check_len(unsafe { libc::sendmsg(self.as_raw_fd(), &header, flags | libc::MSG_NOSIGNAL) })
+    }
+
+    /// Sends `data` from memory of which only the first `present` bytes, at most a page, have been accessed: the others
+    /// are in a file of which the page is not mapped yet.
+    pub fn send_absent(&self, data: &[u8], present: usize, flags: i32) -> Result<usize> {
+        const PAGE: usize = 4096;
+        let start = PAGE.checked_sub(present).ok_or(Errno::EINVAL)?;
+        let size = start + data.len();
+        let file = memfd_create("absent", MemfdFlags::empty())?;
+        // CAST: an offset below a page.
+        pwrite(&file, data, start as u64)?;
+        let (null, prot) = (ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: no fixed address is asked for, so that nothing mapped before is touched.
+        let base = unsafe { mm::mmap(null, size, prot, MapFlags::SHARED, &file, 0) }?;
+        let populated = match present {
+            0 => Ok(()),
+            // SAFETY: the page was just mapped, and its content stays as it is.
+            _ => unsafe { mm::madvise(base, PAGE, Advice::LinuxPopulateWrite) },
+        };
+        let fd = self.as_raw_fd();
+        // SAFETY: the mapping has `size` bytes, of which `data.len()` are behind `start`.
+        let sent = unsafe {
+            libc::send(
+                fd,
+                base.byte_add(start),
+                data.len(),
+                flags | libc::MSG_NOSIGNAL,
+            )
+        };
+        let sent = check_len(sent);
+        // SAFETY: mapped above with this length, and nothing points into it any more.
+        unsafe { mm::munmap(base, size) }?;
+        populated?;
+        sent
     }
 
     /// Receives into `good` and then into a buffer of the same length at an invalid address.

@@ -163,6 +163,10 @@ impl SendState {
         matches!(self.urgent, Urgent::Posted(_))
     }
 
+    pub(super) const fn is_filling(&self) -> bool {
+        self.filling
+    }
+
     pub(super) fn reserve(&mut self, len: u32) -> Chunks {
         let Some(ring) = self.sndbuf else {
             return Chunks::default();

@@ -2,6 +2,7 @@
 
 //! sendmsg and recvmsg: several buffers and none, control data, flags, several messages at once.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -308,6 +309,18 @@ pub(super) const FORMS: &[Form] = &[
             half.is_ok() || half == Err(smc_user::Errno::EFAULT),
             then
         ]
+    }),
+    Form::new("memory that is not present", |rig| {
+        let pair = rig.pair()?;
+        let data: Vec<u8> = (1..=200).collect();
+        let mut answers = String::new();
+        for present in [0, 1, 100, 199, 200] {
+            let sent = pair.client.send_absent(&data, present, 0);
+            let mut got = vec![0; data.len()];
+            let received = pair.server.recv(&mut got, libc::MSG_WAITALL);
+            write!(answers, "{sent:?} {received:?} {}, ", got == data)?;
+        }
+        answer![answers]
     }),
     Form::new("memory that cannot be written", |rig| {
         let pair = rig.pair()?;
