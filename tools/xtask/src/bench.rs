@@ -72,6 +72,10 @@ pub(crate) struct BenchArgs {
     /// The referee: only these programs.
     #[arg(long, value_enum, value_delimiter = ',', requires = "referee")]
     programs: Vec<Program>,
+    /// The referee: with soft RoCE that makes no checksums of its packets, as hardware makes them without the
+    /// processor.
+    #[arg(long, requires = "referee")]
+    pub(crate) no_checksums: bool,
     /// The referee: how long it counts each program, in seconds of the guest.
     #[arg(long, default_value_t = 0.5, requires = "referee")]
     window: f64,
@@ -140,7 +144,9 @@ fn measure(
 
 /// Runs the script with the module of that system.
 fn run_guest(dirs: &Dirs, script_run: &mut ScriptRun<'_>, system: System) -> Result<()> {
-    script_run.env = vec![("MODULE".to_owned(), system.module().to_owned())];
+    script_run.env.retain(|(name, _)| name != "MODULE");
+    let module = ("MODULE".to_owned(), system.module().to_owned());
+    script_run.env.push(module);
     let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
     let complaints = outcome.complaints();
     if !complaints.is_empty() {

@@ -326,8 +326,12 @@ fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result
     let (tools, kernel) = ready(dirs, packages, flavour, options)?;
     let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
     host::build_tools(dirs)?;
+    let rxe = args
+        .no_checksums
+        .then(|| module::rxe_without_checksums(dirs, &tools, &kernel))
+        .transpose()?;
     match args.referee {
-        true => bench::referee::run(dirs, &kernel, ko, args),
+        true => bench::referee::run(dirs, &kernel, ko, rxe, args),
         false => bench::run(dirs, &kernel, ko, args),
     }
 }

@@ -91,6 +91,22 @@ const SOFT_ROCE: Variant = Variant {
     env: "FINITE_RXE_KO",
 };
 
+const NO_CHECKSUMS: Variant = Variant {
+    name: "soft-roce-no-checksums",
+    folder: "drivers/infiniband/sw/rxe",
+    ko: "rdma_rxe.ko",
+    env: "RXE_KO",
+};
+
+/// Builds soft RoCE without checksums of packets; returns its path.
+pub(crate) fn rxe_without_checksums(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+) -> Result<String> {
+    build_variant(dirs, tools, kernel, &NO_CHECKSUMS)
+}
+
 /// Returns the environment for a script with these guests: pairs with the C module need further
 /// modules, which are built here and kept with the kernel.
 pub(crate) fn peers(

@@ -29,8 +29,15 @@ const SCRIPT: &str = "tools/bench/referee.sh";
 /// The systems that it knows.
 const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
 
-/// Runs the programs on all systems, prints the table, writes the report. `ko` is our module.
-pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
+/// Runs the programs on all systems, prints the table, writes the report. `ko` is our module, `rxe` a variant of soft
+/// RoCE to use in place of the kernel's.
+pub(crate) fn run(
+    dirs: &Dirs,
+    kernel: &Kernel,
+    ko: PathBuf,
+    rxe: Option<String>,
+    args: &BenchArgs,
+) -> Result<bool> {
     let systems = match args.systems.as_slice() {
         [] => SYSTEMS,
         some => some,
@@ -50,8 +57,15 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         args: Vec::new(),
         kernel,
         module: Some(ko),
-        env: Vec::new(),
+        env: rxe
+            .iter()
+            .map(|ko| ("RXE_KO".to_owned(), ko.clone()))
+            .collect(),
         echo: false,
+    };
+    let (key, profiles) = match rxe {
+        None => (super::report::REFEREE, "bench.profiles"),
+        Some(_) => (super::report::NO_CHECKSUMS, "bench.profiles_no_checksums"),
     };
     let mut runs = Runs::new();
     for &system in systems {
@@ -63,10 +77,10 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         read(&script_run.share_dir(dirs), system, &mut runs)?;
     }
     print!("{}", report::table(&runs, programs, systems));
-    write_profiles(&dirs.out("bench.profiles"), &runs)?;
-    println!("profiles are in out/bench.profiles");
+    write_profiles(&dirs.out(profiles), &runs)?;
+    println!("profiles are in out/{profiles}");
     super::write_report(dirs, |before| {
-        super::report::json_of_referee(before, report::json(&runs, systems))
+        super::report::json_of_referee(before, key, report::json(&runs, systems))
     })?;
     Ok(true)
 }

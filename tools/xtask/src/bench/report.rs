@@ -72,20 +72,27 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// The member of the report that the referee's figures are in.
-const REFEREE: &str = "referee";
+pub(super) const REFEREE: &str = "referee";
+/// The same, of soft RoCE without checksums.
+pub(super) const NO_CHECKSUMS: &str = "referee_no_checksums";
 
 /// Returns the report as JSON: an object for each system. What `before`, the last report, has of the referee stays.
 pub(super) fn json(before: &str, all: &Figures) -> Result<String> {
-    let referee = parse(before).remove(REFEREE);
+    let mut before = parse(before);
+    let referee = [REFEREE, NO_CHECKSUMS].map(|key| before.remove_entry(key));
     let mut report = systems(all);
-    report.extend(referee.map(|figures| (REFEREE.to_owned(), figures)));
+    report.extend(referee.into_iter().flatten());
     text(report)
 }
 
-/// Returns the report with what the referee found in place of what `before` has of it.
-pub(super) fn json_of_referee(before: &str, found: Map<String, Value>) -> Result<String> {
+/// Returns the report with what the referee found as member `key`, in place of what `before` has there.
+pub(super) fn json_of_referee(
+    before: &str,
+    key: &str,
+    found: Map<String, Value>,
+) -> Result<String> {
     let mut report = parse(before);
-    report.insert(REFEREE.to_owned(), Value::Object(found));
+    report.insert(key.to_owned(), Value::Object(found));
     text(report)
 }
 
@@ -184,10 +191,12 @@ mod tests {
     fn figures_of_the_other_kind_stay() {
         let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
         let figures = json("", &some()).unwrap();
-        let both = json_of_referee(&figures, read(r#"{ "tcp": {} }"#)).unwrap();
+        let both = json_of_referee(&figures, NO_CHECKSUMS, Map::new()).unwrap();
+        let both = json_of_referee(&both, REFEREE, read(r#"{ "tcp": {} }"#)).unwrap();
         assert_eq!(read(&both)["referee"], serde_json::json!({ "tcp": {} }));
         assert_eq!(read(&both)["ours"], read(&figures)["ours"]);
         let later = json(&both, &Figures::default()).unwrap();
-        assert_eq!(read(&later).keys().collect::<Vec<_>>(), ["referee"]);
+        let kept: Vec<String> = read(&later).keys().cloned().collect();
+        assert_eq!(kept, ["referee", "referee_no_checksums"]);
     }
 }
