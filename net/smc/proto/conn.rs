@@ -260,6 +260,7 @@ impl Stream {
 
     /// Whether so much of the send buffer is free that writers are worth waking, as `sk_stream_is_writeable` has it: at
     /// least half of what is in use.
+    #[inline]
     pub fn has_write_space(&self) -> bool {
         self.send.space() > 0 && self.send.space() >= self.send.outstanding() / 2
     }
@@ -270,17 +271,20 @@ impl Stream {
     }
 
     /// Reserves at most `len` bytes of the send buffer to copy to. Ends with [`Stream::commit`].
+    #[inline]
     pub fn reserve(&mut self, len: u32) -> Chunks {
         self.send.reserve(len.min(self.writable()))
     }
 
     /// Whether bytes are reserved of which [`Stream::commit`] is still missing.
+    #[inline]
     pub const fn is_filling(&self) -> bool {
         self.send.is_filling()
     }
 
     /// Commits the first `len` reserved bytes. Returns whether to transmit now; if not, the data are corked until a
     /// later commit, completion, window update or [`Stream::uncork`].
+    #[inline]
     pub fn commit(&mut self, len: u32, how: SendFlags) -> bool {
         self.send.commit(len, how);
         if len == 0 || self.send.unsent() == 0 {
@@ -374,6 +378,7 @@ impl Stream {
     }
 
     /// Whether nothing can be written to the peer now (statistics).
+    #[inline]
     pub fn is_peer_full(&self) -> bool {
         self.send.has_peer() && self.send.window() == 0
     }

@@ -141,11 +141,13 @@ impl SendState {
         self.sndbuf = None;
     }
 
+    #[inline]
     pub(super) fn sndbuf_size(&self) -> u32 {
         self.sndbuf.map_or(0, Ring::size)
     }
 
     /// Free bytes of the send buffer.
+    #[inline]
     pub(super) fn space(&self) -> u32 {
         u64::from(self.sndbuf_size())
             .saturating_sub(self.outstanding().into())
@@ -154,6 +156,7 @@ impl SendState {
     }
 
     /// Whether an urgent byte is on its way.
+    #[inline]
     pub(super) const fn is_urgent_outstanding(&self) -> bool {
         matches!(self.urgent, Urgent::Staged(_) | Urgent::Posted(_))
     }
@@ -163,10 +166,12 @@ impl SendState {
         matches!(self.urgent, Urgent::Posted(_))
     }
 
+    #[inline]
     pub(super) const fn is_filling(&self) -> bool {
         self.filling
     }
 
+    #[inline]
     pub(super) fn reserve(&mut self, len: u32) -> Chunks {
         let Some(ring) = self.sndbuf else {
             return Chunks::default();
@@ -175,6 +180,7 @@ impl SendState {
         ring.chunks(self.prepared.wrapping_sub(self.base), len.min(self.space()))
     }
 
+    #[inline]
     pub(super) fn commit(&mut self, len: u32, how: SendFlags) {
         self.filling = false;
         self.prepared = self.prepared.wrapping_add(len.min(self.space()).into());
