@@ -9,6 +9,8 @@
 
 #![crate_name = "bindings_ext"]
 #![cfg_attr(not(CONFIG_RUST), no_std)]
+// Compilers before 1.88 do not know all of these.
+#![allow(unknown_lints)]
 #![allow(
     clippy::all,
     dead_code,

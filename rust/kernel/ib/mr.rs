@@ -11,7 +11,10 @@ use core::{
 
 use kernel::{
     error::from_err_ptr,
-    page::PAGE_SIZE,
+    page::{
+        PAGE_MASK,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::Arc, //
 };
@@ -94,7 +97,7 @@ impl Mr {
         }
         let max = usize::try_from(pd.device().limits().max_fast_reg_pages)?;
         let fits = iova.checked_add(u64::try_from(len)?).is_some();
-        let aligned = iova.is_multiple_of(u64::try_from(PAGE_SIZE)?);
+        let aligned = iova & u64::try_from(!PAGE_MASK)? == 0;
         if len == 0 || len / PAGE_SIZE > max || !fits || !aligned {
             return Err(EINVAL);
         }
