@@ -17,7 +17,7 @@ typedef unsigned long long u64;
 #define UINT(name, number) int (*name)[number]
 #define TYPE(name, type) type *name
 
-enum { AF_INET = 2, AF_INET6 = 10 };
+enum { AF_INET = 2, AF_INET6 = 10, AF_SMC = 43 };
 enum { SOCK_STREAM = 1, SOCK_TYPE_MASK = 0xf };
 enum { IPPROTO_TCP = 6, IPPROTO_SMC = 256 };
 enum { BPF_MAP_TYPE_HASH = 1 };
@@ -52,10 +52,10 @@ struct {
 } programs SEC(".maps");
 
 /*
- * The static key by which TCP knows whether a module offers SMC, of which the first word counts the modules.
- * Its address is that of /proc/kallsyms, 0 if the kernel does not tell.
+ * The socket families, each null without a module for it. The address is that of /proc/kallsyms, 0 if the kernel does
+ * not tell.
  */
-extern const void tcp_have_smc __attribute__((section(".ksyms"), weak));
+extern const void net_families __attribute__((section(".ksyms"), weak));
 
 static inline int is_tcp(u64 family, u64 type, u64 protocol)
 {
@@ -67,11 +67,11 @@ static inline int is_tcp(u64 family, u64 type, u64 protocol)
 /* Without the module a program would get no socket at all. */
 static inline int is_smc_there(void)
 {
-	u32 modules = 0;
+	u64 family = 0;
 
-	if (!&tcp_have_smc)
+	if (!&net_families)
 		return 1;
-	return !probe_read_kernel(&modules, sizeof(modules), &tcp_have_smc) && modules;
+	return !probe_read_kernel(&family, sizeof(family), (const u64 *)&net_families + AF_SMC) && family;
 }
 
 static inline int is_program_chosen(void)
