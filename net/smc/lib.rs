@@ -12,10 +12,10 @@ use kernel_ext::{
     module::Quiet,
     net::{
         memory,
-        PerNetRegistration, //
+        PerNetRegistration,
+        SynOption, //
     },
-    param,
-    TcpHaveSmc, //
+    param, //
 };
 use smc_proto::{
     handshake::eid::Ueids,
@@ -62,7 +62,7 @@ module! {
 
 /// The loaded module. Fields are dropped in order of declaration, which is the order of teardown.
 struct Smc {
-    _option: TcpHaveSmc,
+    _option: SynOption,
     _netlink: netlink::Registration,
     _diag: diag::DiagRegistration,
     _sockets: sock::SmcFamily,
@@ -105,8 +105,9 @@ impl kernel::Module for Smc {
         let sockets = sock::SmcFamily::new()?;
         let diag = diag::DiagRegistration::new()?;
         let netlink = netlink::Registration::new()?;
+        let option = SynOption::enable()?;
         Ok(Self {
-            _option: TcpHaveSmc::enable(),
+            _option: option,
             _netlink: netlink,
             _diag: diag,
             _sockets: sockets,

@@ -14,6 +14,8 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/net.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter_ipv4.h>
 #include <linux/netdevice.h>
 #include <linux/nsproxy.h>
 #include <linux/pci.h>
@@ -42,6 +44,7 @@
 #include <net/ipv6.h>
 #include <net/netns/generic.h>
 #include <net/protocol.h>
+#include <net/request_sock.h>
 #include <net/route.h>
 #include <net/smc.h>
 #include <net/sock.h>
@@ -54,8 +57,8 @@
 #include <uapi/linux/smc.h>
 #include <uapi/linux/smc_rs.h>
 
-#if !IS_ENABLED(CONFIG_SMC)
-#error "this kernel has no CONFIG_SMC: its TCP lacks the SMC option hooks"
+#if !IS_ENABLED(CONFIG_SMC) && !IS_ENABLED(CONFIG_NETFILTER)
+#error "this kernel has neither CONFIG_SMC nor CONFIG_NETFILTER: there is no way to the SMC option of TCP"
 #endif
 
 const unsigned long RUST_CONST_HELPER_SMC_HZ = CONFIG_HZ;

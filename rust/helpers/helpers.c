@@ -18,6 +18,7 @@
 #include "route.c"
 #include "sock_diag.c"
 #include "spinlock.c"
+#include "tcp_option.c"
 #include "trace.c"
 #include "uaccess.c"
 #include "utsname.c"

@@ -19,16 +19,6 @@ int smc_helper_this_module_refcount(void)
 #endif
 }
 
-void smc_helper_tcp_have_smc_enable(void)
-{
-	static_branch_enable(&tcp_have_smc);
-}
-
-void smc_helper_tcp_have_smc_disable(void)
-{
-	static_branch_disable(&tcp_have_smc);
-}
-
 void smc_helper_sock_hold(struct sock *sk)
 {
 	sock_hold(sk);
@@ -291,21 +281,6 @@ bool smc_helper_tcp_has_keys(const struct sock *sk)
 #endif
 	rcu_read_unlock();
 	return has_keys;
-}
-
-bool smc_helper_tcp_syn_smc(const struct sock *sk)
-{
-	return tcp_sk(sk)->syn_smc;
-}
-
-void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on)
-{
-	tcp_sk(sk)->syn_smc = on;
-}
-
-void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct sock *))
-{
-	WRITE_ONCE(tcp_sk(sk)->smc_hs_congested, fn);
 }
 
 bool smc_helper_current_is_exiting(void)

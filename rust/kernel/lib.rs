@@ -34,23 +34,3 @@ use bindings_ext as bindings;
 /// Prefix of the messages printed by this crate.
 #[allow(dead_code, reason = "used by the pr_* macros")]
 const __LOG_PREFIX: &[u8] = b"smc\0";
-
-/// Enables the TCP core's SMC option while it lives (`tcp_have_smc` static key).
-pub struct TcpHaveSmc(());
-
-impl TcpHaveSmc {
-    /// Enables the option. At most one may exist.
-    /// Context: may sleep.
-    pub fn enable() -> Self {
-        // SAFETY: The static key is exported by the TCP core and always valid.
-        unsafe { bindings::tcp_have_smc_enable() };
-        Self(())
-    }
-}
-
-impl Drop for TcpHaveSmc {
-    fn drop(&mut self) {
-        // SAFETY: As in `enable`.
-        unsafe { bindings::tcp_have_smc_disable() };
-    }
-}

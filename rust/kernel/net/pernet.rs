@@ -231,6 +231,11 @@ trait AnyDirectory: Send + Sync {}
 impl<const N: usize> AnyDirectory for Directory<N> {}
 
 impl NewNetNs {
+    #[cfg(not(CONFIG_SMC))]
+    pub(in crate::net) fn as_ptr(&self) -> *mut bindings::net {
+        self.net
+    }
+
     /// Creates a directory of settings, which is dropped with the object.
     /// Context: may sleep.
     ///

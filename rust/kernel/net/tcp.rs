@@ -32,13 +32,18 @@ use crate::bindings;
 
 mod delegate;
 mod hook;
+mod option;
 mod state;
+
+#[cfg(not(CONFIG_SMC))]
+use option::Offer;
 
 pub(super) use hook::learn_defaults;
 pub use hook::{
     Hook,
     TcpEvents, //
 };
+pub use option::SynOption;
 pub use state::TcpState;
 
 /// A TCP socket, closed when dropped. To be used where sleeping is allowed.
@@ -46,7 +51,11 @@ pub use state::TcpState;
 /// # Invariants
 ///
 /// The pointer is a socket from `sock_create_kern` or `kernel_accept`, owned, with its `sk`.
-pub struct TcpSocket(NonNull<bindings::socket>);
+pub struct TcpSocket {
+    socket: NonNull<bindings::socket>,
+    #[cfg(not(CONFIG_SMC))]
+    offer: Offer,
+}
 
 // SAFETY: A `struct socket` may be used by several threads at a time, and closed by any.
 unsafe impl Send for TcpSocket {}
@@ -89,15 +98,23 @@ impl TcpSocket {
             )
         })?;
         // INVARIANT: A new socket, which is ours.
-        let this = Self(NonNull::new(socket).ok_or(EINVAL)?);
+        let this = Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
         // The TCP connection may outlive the application's socket, and then has to hold the namespace.
         // SAFETY: The socket is new, nothing else uses it.
         unsafe { bindings::sk_net_refcnt_upgrade(this.sk_ptr()) };
         Ok(this)
     }
 
+    fn from_socket(socket: NonNull<bindings::socket>) -> Self {
+        Self {
+            socket,
+            #[cfg(not(CONFIG_SMC))]
+            offer: Offer::NONE,
+        }
+    }
+
     fn as_ptr(&self) -> *mut bindings::socket {
-        self.0.as_ptr()
+        self.socket.as_ptr()
     }
 
     pub(crate) fn sk_ptr(&self) -> *mut bindings::sock {
@@ -166,6 +183,7 @@ impl TcpSocket {
     /// TCP's.
     pub fn disconnect(&self) -> Result {
         self.keep_children();
+        self.leave_option();
         self.connect_to_family(bindings::AF_UNSPEC as u16)
     }
 
@@ -209,7 +227,7 @@ impl TcpSocket {
     /// listener of the port would get them (SO_REUSEPORT), which may be a TCP one, while their peers expect SMC.
     /// Context: may sleep.
     fn keep_children(&self) {
-        if !self.state().is_listening() || !self.syn_smc() {
+        if !self.state().is_listening() || !self.offers_smc() {
             return;
         }
         let sk = self.sk_ptr();
@@ -254,8 +272,9 @@ impl TcpSocket {
             bindings::kernel_accept(self.as_ptr(), &mut socket, bindings::O_NONBLOCK as i32)
         })?;
         // INVARIANT: A new socket, which is ours.
-        let child = Self(NonNull::new(socket).ok_or(EINVAL)?);
+        let child = Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
         hook::reset_inherited(&child);
+        option::accepted(&child, self);
         Ok(child)
     }
 
@@ -308,18 +327,6 @@ impl TcpSocket {
         // SAFETY: The socket is alive, the storage large enough for every address.
         to_result(unsafe { getname(self.as_ptr(), (&raw mut storage).cast(), peer) })?;
         Ok(storage)
-    }
-
-    /// Whether the SYN offers SMC; after the handshake, whether both sides do.
-    pub fn syn_smc(&self) -> bool {
-        // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_syn_smc(self.sk_ptr()) }
-    }
-
-    /// Sets whether the SYN offers SMC. Only before connecting or listening.
-    pub fn set_syn_smc(&self, on: bool) {
-        // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_set_syn_smc(self.sk_ptr(), on) };
     }
 
     /// Whether the application has set TCP_CORK.
@@ -574,6 +581,7 @@ impl TcpSocket {
 impl Drop for TcpSocket {
     fn drop(&mut self) {
         self.keep_children();
+        self.leave_option();
         // SAFETY: By the type invariant the socket is ours.
         unsafe { bindings::sock_release(self.as_ptr()) };
     }

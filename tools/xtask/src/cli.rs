@@ -235,6 +235,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         .with_context(|| format!("no {}", args.script.display()))?;
     let default = GuestSpec {
         flavour: Flavour::UmDebug,
+        other_kernels: Vec::new(),
         topology: Topology::One,
         timeout: Duration::from_secs(600),
         cpus: 2,

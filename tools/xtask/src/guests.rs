@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::ValueEnum;
 use nix::fcntl::Flock;
 
@@ -51,6 +51,8 @@ pub(crate) enum Extra {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuestSpec {
     pub(crate) flavour: Flavour,
+    /// Further kernels that the script runs on.
+    pub(crate) other_kernels: Vec<Flavour>,
     pub(crate) topology: Topology,
     pub(crate) timeout: Duration,
     pub(crate) cpus: u32,
@@ -69,6 +71,20 @@ pub(crate) struct GuestSpec {
 }
 
 impl GuestSpec {
+    /// Returns a copy for each kernel that the script runs on.
+    pub(crate) fn for_each_kernel(self) -> Vec<Self> {
+        let others = self.other_kernels.clone();
+        let with = |flavour| Self {
+            flavour,
+            other_kernels: Vec::new(),
+            ..self.clone()
+        };
+        std::iter::once(self.flavour)
+            .chain(others)
+            .map(with)
+            .collect()
+    }
+
     /// Reads the header; `None` if there is none, as in libraries.
     pub(crate) fn read(script: &Path) -> Result<Option<Self>> {
         let text = fs::read_to_string(script)
@@ -92,6 +108,9 @@ impl GuestSpec {
             return Ok(None);
         };
         let (flavour, topology) = topology(guest)?;
+        let others = field("also")
+            .into_iter()
+            .flat_map(|names| names.split(", "));
         let is_b_killed = flag("killed", "b")?;
         ensure!(
             !is_b_killed || topology != Topology::One,
@@ -118,6 +137,7 @@ impl GuestSpec {
         }
         Ok(Some(Self {
             flavour,
+            other_kernels: others.map(kernel).collect::<Result<_>>()?,
             topology,
             timeout: Duration::from_secs(timeout),
             cpus,
@@ -154,13 +174,15 @@ fn topology(guest: &str) -> Result<(Flavour, Topology)> {
             Flavour::UmDebug,
             Topology::Pair(ModuleKind::C, ModuleKind::C),
         )),
-        one => match Flavour::from_str(one, false) {
-            Ok(flavour) => Ok((flavour, Topology::One)),
-            Err(_) => bail!(
-                "guest: `{guest}` is none of um-debug, um, x86_64, pair(ours,c), pair(c,ours)"
-            ),
-        },
+        one => Ok((kernel(one)?, Topology::One)),
     }
+}
+
+/// Parses the name of a kernel.
+fn kernel(name: &str) -> Result<Flavour> {
+    Flavour::from_str(name, false).map_err(|_| {
+        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, pair(ours,c), pair(c,ours)")
+    })
 }
 
 /// A script with the resources that its guests need.

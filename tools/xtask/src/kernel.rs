@@ -22,6 +22,8 @@ pub(crate) enum Flavour {
     Um,
     /// The same with KASAN, lockdep, kmemleak and fault injection; for the tests.
     UmDebug,
+    /// As um-debug, without `CONFIG_SMC`, as most distributions build it: TCP itself knows nothing of the SMC option.
+    UmNoSmc,
     /// x86-64 for QEMU: real interrupts, BPF.
     #[value(name = "x86_64")]
     X86,
@@ -32,6 +34,7 @@ impl Flavour {
         match self {
             Self::Um => "um",
             Self::UmDebug => "um-debug",
+            Self::UmNoSmc => "um-no-smc",
             Self::X86 => "x86_64",
         }
     }
@@ -39,7 +42,7 @@ impl Flavour {
     /// Returns the name of the architecture in the kernel's makefiles.
     fn arch(self) -> &'static str {
         match self {
-            Self::Um | Self::UmDebug => "um",
+            Self::Um | Self::UmDebug | Self::UmNoSmc => "um",
             Self::X86 => "x86_64",
         }
     }
@@ -49,6 +52,7 @@ impl Flavour {
         match self {
             Self::Um => &["base.config", "um.config"],
             Self::UmDebug => &["base.config", "um.config", "debug.config"],
+            Self::UmNoSmc => &["base.config", "um.config", "debug.config", "no-smc.config"],
             Self::X86 => &["base.config", "x86_64.config"],
         }
     }
@@ -56,7 +60,7 @@ impl Flavour {
     /// Returns the path of the image, below the build directory.
     fn image(self) -> &'static str {
         match self {
-            Self::Um | Self::UmDebug => "linux",
+            Self::Um | Self::UmDebug | Self::UmNoSmc => "linux",
             Self::X86 => "arch/x86/boot/bzImage",
         }
     }
@@ -65,7 +69,7 @@ impl Flavour {
     fn steps(self) -> usize {
         match self {
             Self::Um => 1550,
-            Self::UmDebug => 1770,
+            Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 => 1820,
         }
     }

@@ -227,7 +227,12 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_not_fit_is_refused_with_the_reason() {
-        let fits = ["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_SMC=m"];
+        let fits = [
+            "CONFIG_MODULES=y",
+            "CONFIG_RUST=y",
+            "CONFIG_SMC=m",
+            "CONFIG_INFINIBAND=m",
+        ];
         for (name, config, built, reason) in [
             (
                 "rust",
@@ -245,7 +250,13 @@ mod tests {
                 "no-smc",
                 &["CONFIG_MODULES=y", "CONFIG_RUST=y"],
                 true,
-                "CONFIG_SMC=m is needed",
+                "nor netfilter",
+            ),
+            (
+                "no-rdma",
+                &["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_NETFILTER=y"],
+                true,
+                "CONFIG_INFINIBAND",
             ),
             (
                 "built-in",
@@ -268,11 +279,16 @@ mod tests {
         let version = Command::new("rustc").arg("-V").output().unwrap().stdout;
         let version = String::from_utf8(version).unwrap();
         let text = format!("CONFIG_RUSTC_VERSION_TEXT=\"{}\"", version.trim());
-        let (fine, said) = check(
-            "fits",
-            &["CONFIG_MODULES=y", "CONFIG_RUST=y", "CONFIG_SMC=m", &text],
-            true,
-        );
-        assert!(fine, "{said}");
+        for way in ["CONFIG_SMC=m", "CONFIG_NETFILTER=y"] {
+            let config = [
+                "CONFIG_MODULES=y",
+                "CONFIG_RUST=y",
+                "CONFIG_INFINIBAND=m",
+                way,
+                &text,
+            ];
+            let (fine, said) = check("fits", &config, true);
+            assert!(fine, "{said}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::vm::Outcome;
 /// Returns the script with planted faults for a kernel; none for one that runs no tests.
 fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
     let name = match flavour {
-        Flavour::UmDebug => "planted.sh",
+        Flavour::UmDebug | Flavour::UmNoSmc => "planted.sh",
         Flavour::X86 => "planted_x86_64.sh",
         Flavour::Um => return None,
     };
@@ -38,7 +38,8 @@ pub(crate) fn run(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Opt
     let Some(script) = script(dirs, kernel.flavour) else {
         return Ok(None);
     };
-    let spec = GuestSpec::read(&script)?.context("no header")?;
+    let mut spec = GuestSpec::read(&script)?.context("no header")?;
+    spec.flavour = kernel.flavour;
     let planted = module::planted(dirs, tools, kernel)?;
     let script_run = ScriptRun {
         script,

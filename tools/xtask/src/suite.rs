@@ -245,15 +245,17 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
             continue;
         };
         let name = file_name(&path);
-        let named =
-            choice.names.is_empty() || choice.names.iter().any(|n| name.contains(n.as_str()));
-        let flavoured = choice.flavours.is_empty() || choice.flavours.contains(&spec.flavour);
-        if named && flavoured {
-            let mut spec = spec;
+        if !choice.names.is_empty() && !choice.names.iter().any(|n| name.contains(n.as_str())) {
+            continue;
+        }
+        for mut spec in spec.for_each_kernel() {
+            if !choice.flavours.is_empty() && !choice.flavours.contains(&spec.flavour) {
+                continue;
+            }
             if choice.soak {
                 spec.timeout *= SOAK_FACTOR;
             }
-            chosen.push((path, spec));
+            chosen.push((path.clone(), spec));
         }
     }
     Ok(chosen)

@@ -155,10 +155,12 @@ fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine>
     std::fs::create_dir_all(&guest.share)?;
     let init = init::write(dirs, guest, &run, interactive)?;
     match guest.kernel.flavour {
-        Flavour::Um | Flavour::UmDebug if guest.counts_instructions => {
+        Flavour::Um | Flavour::UmDebug | Flavour::UmNoSmc if guest.counts_instructions => {
             bail!("instructions are counted under QEMU only")
         }
-        Flavour::Um | Flavour::UmDebug => uml::machine(guest, &run, &init, interactive),
+        Flavour::Um | Flavour::UmDebug | Flavour::UmNoSmc => {
+            uml::machine(guest, &run, &init, interactive)
+        }
         Flavour::X86 => qemu::machine(dirs, guest, &init, interactive),
     }
 }

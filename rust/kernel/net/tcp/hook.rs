@@ -34,11 +34,15 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::TcpSocket;
+use super::{
+    option,
+    TcpSocket, //
+};
 use crate::bindings;
 
 mod callbacks;
 
+pub(super) use callbacks::hs_congested;
 pub(in crate::net) use callbacks::learn_defaults;
 use callbacks::Callbacks;
 
@@ -122,6 +126,9 @@ struct SavedCallbacks {
     urg_seq: AtomicU32,
     /// For a listener: the entry on its wait queue.
     entry: Opaque<bindings::wait_queue_entry>,
+    /// The socket, which lives as long as its hook.
+    #[cfg(not(CONFIG_SMC))]
+    tcp: NonNull<TcpSocket>,
 }
 
 /// Identifies a [`SavedCallbacks`]: nothing else in the kernel points here.
@@ -223,9 +230,7 @@ impl<T: TcpEvents> Hook<T> {
         let entry = unsafe { (*this.cell.as_ptr()).entry.get() };
         // SAFETY: Both are initialised; the entry is removed in `drop`, and the queue lives as long as `tcp`.
         unsafe { bindings::add_wait_queue(this.tcp.queue(), entry) };
-        // It is left set when the hook is dropped: TCP calls it without a lock, and without a cell it returns false.
-        // SAFETY: The socket is alive and a TCP socket.
-        unsafe { bindings::tcp_set_hs_congested(this.tcp.sk_ptr(), Some(callbacks::hs_congested)) };
+        option::hook_listener(&this.tcp);
         Ok(this)
     }
 
@@ -237,6 +242,8 @@ impl<T: TcpEvents> Hook<T> {
             saved: Callbacks::NONE,
             urg_seq: AtomicU32::new(0),
             entry: Opaque::zeroed(),
+            #[cfg(not(CONFIG_SMC))]
+            tcp: NonNull::from(&*tcp),
         };
         let cell = KBox::new(cell, GFP_KERNEL)?;
         // SAFETY: The entry is valid for writing.
@@ -295,6 +302,7 @@ impl<T: TcpEvents> Drop for Hook<T> {
         // SAFETY: The cell lives until the end of this function.
         let cell = unsafe { &*self.cell.as_ptr() };
         if self.kind == HookKind::Listener {
+            option::unhook_listener(&self.tcp);
             // SAFETY: By the type invariant the entry is on that queue. Its function runs under the queue's lock, so
             // not any more afterwards.
             unsafe { bindings::remove_wait_queue(self.tcp.queue(), cell.entry.get()) };
@@ -347,7 +355,23 @@ pub(super) fn reset_inherited(child: &TcpSocket) {
     unsafe { Callbacks::NONE.originals().replace_ours(sk) };
     // SAFETY: Taken above.
     unsafe { bindings::callback_write_unlock_bh(sk) };
-    // TCP calls it for listeners only, which this is not.
-    // SAFETY: The socket is alive and a TCP socket.
-    unsafe { bindings::tcp_set_hs_congested(sk, None) };
+}
+
+/// Calls `f` with what a socket with a hook has of the SMC option; not at all if it has no hook.
+/// Context: does not sleep.
+///
+/// # Safety
+///
+/// `sk` must be a live TCP socket.
+#[cfg(not(CONFIG_SMC))]
+pub(super) unsafe fn with_offer(sk: *mut bindings::sock, f: impl FnOnce(&super::Offer)) {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::callback_read_lock_bh(sk) };
+    // SAFETY: As above, and the lock is held.
+    if let Some(cell) = unsafe { SavedCallbacks::of(sk) } {
+        // SAFETY: The hook holds the socket, and takes the cell out before it releases that.
+        f(unsafe { &cell.tcp.as_ref().offer });
+    }
+    // SAFETY: Taken above.
+    unsafe { bindings::callback_read_unlock_bh(sk) };
 }

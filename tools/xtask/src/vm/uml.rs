@@ -33,7 +33,7 @@ pub(super) fn machine(
         "seccomp=on",
         "panic=-1",
     ]);
-    if guest.kernel.flavour == Flavour::UmDebug {
+    if matches!(guest.kernel.flavour, Flavour::UmDebug | Flavour::UmNoSmc) {
         // The slab allocator's lists of free objects keep the addresses of those that were
         // allocated, and kmemleak takes these for references. Caches with checks have no lists.
         cmd.arg("slab_debug=F");

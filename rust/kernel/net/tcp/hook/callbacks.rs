@@ -58,7 +58,7 @@ pub(in crate::net) fn learn_defaults() -> Result {
         )
     })?;
     // INVARIANT: A new socket, which is ours.
-    let fresh = TcpSocket(NonNull::new(socket).ok_or(EINVAL)?);
+    let fresh = TcpSocket::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
     // SAFETY: The socket is alive, and nothing else uses it.
     DEFAULTS.populate(unsafe { Callbacks::of(fresh.sk_ptr()) });
     Ok(())
@@ -272,7 +272,7 @@ unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
 /// # Safety
 ///
 /// As for [`data_ready`].
-pub(super) unsafe extern "C" fn hs_congested(sk: *const bindings::sock) -> bool {
+pub(in crate::net::tcp) unsafe extern "C" fn hs_congested(sk: *const bindings::sock) -> bool {
     let mut congested = false;
     // SAFETY: By the caller's promise.
     unsafe {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# also: um-no-smc
 # timeout: 300
 # Every socket call in every form, with every argument given and left out: answered as TCP does, in the same run.
 

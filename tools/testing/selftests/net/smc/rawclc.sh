@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# also: um-no-smc
 # timeout: 500
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 

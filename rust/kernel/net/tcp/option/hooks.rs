@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The SMC option by the hooks that TCP has with `CONFIG_SMC`.
+//!
+//! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
+
+use kernel::prelude::*;
+
+use super::super::{
+    hook::hs_congested,
+    TcpSocket, //
+};
+use crate::bindings;
+
+/// Enables the option while it lives (`tcp_have_smc` static key).
+pub struct SynOption(());
+
+impl SynOption {
+    /// Enables the option. At most one may exist.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn enable() -> Result<Self> {
+        // SAFETY: The static key is exported by the TCP core and always valid.
+        unsafe { bindings::tcp_have_smc_enable() };
+        Ok(Self(()))
+    }
+}
+
+impl Drop for SynOption {
+    fn drop(&mut self) {
+        // SAFETY: As in `enable`.
+        unsafe { bindings::tcp_have_smc_disable() };
+    }
+}
+
+impl TcpSocket {
+    /// Whether both ends have offered SMC, once there is a connection.
+    /// Context: any.
+    pub fn syn_smc(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_syn_smc(self.sk_ptr()) }
+    }
+
+    /// Whether SMC is offered, or would be to a peer that asks for it.
+    /// Context: any.
+    pub(in crate::net::tcp) fn offers_smc(&self) -> bool {
+        self.syn_smc()
+    }
+
+    /// Sets whether the SYN offers SMC; of a listener, the SYN-ACK. Only before connecting or listening.
+    /// Context: may sleep.
+    pub fn set_syn_smc(&self, on: bool) {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_set_syn_smc(self.sk_ptr(), on) };
+    }
+
+    /// To be called before the socket is closed, or disconnected.
+    pub(in crate::net::tcp) fn leave_option(&self) {}
+}
+
+/// A listener has a hook from now on, which is queried for overload.
+pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
+    // It is left set when the hook is dropped: TCP calls it without a lock, and without a cell it returns false.
+    // SAFETY: The socket is alive and a TCP socket.
+    unsafe { bindings::tcp_set_hs_congested(tcp.sk_ptr(), Some(hs_congested)) };
+}
+
+/// A listener's hook ends.
+pub(in crate::net::tcp) fn unhook_listener(_tcp: &TcpSocket) {}
+
+/// A connection was accepted by a listener.
+/// Context: may sleep.
+pub(in crate::net::tcp) fn accepted(child: &TcpSocket, _listener: &TcpSocket) {
+    // TCP calls it for listeners only, which this is not.
+    // SAFETY: The socket is alive and a TCP socket.
+    unsafe { bindings::tcp_set_hs_congested(child.sk_ptr(), None) };
+}
