@@ -41,12 +41,14 @@ help:
 	@echo '  make headers_install   install linux/smc_rs.h for C programs there (as root; install-tools does it, too)'
 	@echo '  make clean       remove what builds left behind'
 
+# Where metadata of the kernel's Rust crates have to be made, the folder that has them takes the place of KDIR.
 module:
 	@tools/kernel/check-kdir '$(KDIR)'
-	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules
+	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && tools/kernel/kbuild "$$kdir" '$(MO)' modules
 
 install: module
-	+@tools/kernel/kbuild '$(KDIR)' '$(MO)' modules_install INSTALL_MOD_DIR=updates
+	+@kdir=$$(tools/kernel/rust-kit '$(KDIR)' '$(CACHE)') && \
+		tools/kernel/kbuild "$$kdir" '$(MO)' modules_install INSTALL_MOD_DIR=updates
 	@echo 'Installed. `modprobe smc` now loads this module; `make help` lists more.'
 
 # The kernel's own word for the same thing.

@@ -274,6 +274,48 @@ mod tests {
         assert!(!fine && said.contains("no kernel build folder"), "{said}");
     }
 
+    /// Runs `rust-kit` for headers with these files; returns what it prints, and what it says.
+    fn kit(name: &str, files: &[(&str, &str)]) -> (String, String) {
+        let dir = std::env::temp_dir().join(format!("xtask-kit-{}-{name}", std::process::id()));
+        for (file, text) in files {
+            let path = dir.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let out = Command::new(tree.join("tools/kernel/rust-kit"))
+            .args([&dir, &dir.join("cache")])
+            .env_remove("LINUX_SOURCE")
+            .output()
+            .unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let printed = text(out.stdout).replace(dir.to_str().unwrap(), "KDIR");
+        assert_eq!(out.status.success(), !printed.is_empty());
+        (printed, text(out.stderr))
+    }
+
+    #[test]
+    fn headers_with_rust_metadata_are_used_as_they_are() {
+        let (printed, said) = kit("with", &[("rust/libkernel.rmeta", "")]);
+        assert_eq!((printed.as_str(), said.as_str()), ("KDIR\n", ""));
+    }
+
+    #[test]
+    fn headers_without_rust_metadata_need_their_source() {
+        let release = ("include/config/kernel.release", "7.3.4-none\n");
+        let (printed, said) = kit("without", &[(".config", "CONFIG_RUST=y\n"), release]);
+        assert!(
+            printed.is_empty() && said.contains("LINUX_SOURCE="),
+            "{said}"
+        );
+        let (printed, said) = kit("unknown", &[(".config", "CONFIG_RUST=y\n")]);
+        assert!(
+            printed.is_empty() && said.contains("which kernel they are of"),
+            "{said}"
+        );
+    }
+
     #[test]
     fn a_kernel_that_fits_is_taken() {
         let version = Command::new("rustc").arg("-V").output().unwrap().stdout;
