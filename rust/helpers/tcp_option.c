@@ -57,7 +57,8 @@ bool smc_helper_skb_extend_tcp_header(struct sk_buff *skb, u32 room)
 
 	if (skb->ip_summed != CHECKSUM_PARTIAL || skb_cow_head(skb, room))
 		return false;
-	memmove(skb_push(skb, room), skb->data + room, headers);
+	skb_push(skb, room);
+	memmove(skb->data, skb->data + room, headers);
 	skb->network_header -= room;
 	skb->transport_header -= room;
 	skb->csum_start -= room;
