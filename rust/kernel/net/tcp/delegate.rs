@@ -12,6 +12,7 @@ use kernel::{
 use super::{
     length,
     op,
+    option,
     TcpSocket, //
 };
 use crate::{
@@ -125,8 +126,10 @@ impl TcpSocket {
             });
         }
         let setsockopt = op!(self, setsockopt);
-        // SAFETY: As above.
-        to_result(unsafe { setsockopt(self.as_ptr(), level, name, value.ptr, value.len) })
+        option::with_option(self, level, name, || {
+            // SAFETY: As above.
+            to_result(unsafe { setsockopt(self.as_ptr(), level, name, value.ptr, value.len) })
+        })
     }
 
     /// getsockopt(2), not of SOL_SOCKET options.
@@ -136,8 +139,10 @@ impl TcpSocket {
     /// TCP's.
     pub fn getsockopt(&self, level: i32, name: i32, out: SockOptOut) -> Result {
         let getsockopt = op!(self, getsockopt);
-        // SAFETY: The socket is alive; the pointers are the application's and checked by TCP.
-        to_result(unsafe { getsockopt(self.as_ptr(), level, name, out.value, out.len) })
+        option::with_option(self, level, name, || {
+            // SAFETY: The socket is alive; the pointers are the application's and checked by TCP.
+            to_result(unsafe { getsockopt(self.as_ptr(), level, name, out.value, out.len) })
+        })
     }
 
     /// getsockname(2), or with `peer` getpeername(2). Returns the length of the address.

@@ -26,5 +26,6 @@ pub use way::SynOption;
 pub(super) use way::{
     accepted,
     hook_listener,
-    unhook_listener, //
+    unhook_listener,
+    with_option, //
 };

@@ -71,6 +71,16 @@ pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
 /// A listener's hook ends.
 pub(in crate::net::tcp) fn unhook_listener(_tcp: &TcpSocket) {}
 
+/// Runs a call of the application that sets or gets an option.
+pub(in crate::net::tcp) fn with_option<T>(
+    _tcp: &TcpSocket,
+    _level: i32,
+    _name: i32,
+    call: impl FnOnce() -> T,
+) -> T {
+    call()
+}
+
 /// A connection was accepted by a listener.
 /// Context: may sleep.
 pub(in crate::net::tcp) fn accepted(child: &TcpSocket, _listener: &TcpSocket) {

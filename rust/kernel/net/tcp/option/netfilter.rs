@@ -157,9 +157,12 @@ impl SynOption {
 /// What a socket offers, and what became of it.
 pub(in crate::net::tcp) struct Offer {
     state: AtomicU8,
-    /// What the application set TCP_SAVE_SYN to, of a listener.
+    /// What the application set TCP_SAVE_SYN to; [`NOT_OURS`] if TCP's own value is the application's.
     save_syn: AtomicU8,
 }
+
+/// TCP_SAVE_SYN is not in use by us.
+const NOT_OURS: u8 = u8::MAX;
 
 /// Nothing is offered.
 const NO: u8 = 0;
@@ -173,7 +176,7 @@ const ACCEPTED: u8 = 3;
 impl Offer {
     pub(in crate::net::tcp) const NONE: Self = Self {
         state: AtomicU8::new(NO),
-        save_syn: AtomicU8::new(0),
+        save_syn: AtomicU8::new(NOT_OURS),
     };
 
     /// Goes on from one state to another one, unless it is in neither.
@@ -241,28 +244,52 @@ pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
         // SAFETY: The socket is alive and locked.
         let by_application = unsafe { bindings::tcp_save_syn(sk) };
         tcp.offer.save_syn.store(by_application, Relaxed);
-        if by_application == 0 {
-            // SAFETY: As above.
-            unsafe { bindings::tcp_set_save_syn(sk, 1) };
-        }
+        // SAFETY: As above.
+        unsafe { bindings::tcp_set_save_syn(sk, by_application.max(1)) };
     });
 }
 
 /// A listener's hook ends.
 /// Context: may sleep.
 pub(in crate::net::tcp) fn unhook_listener(tcp: &TcpSocket) {
+    give_save_syn_back(tcp);
+}
+
+/// Makes TCP's value of TCP_SAVE_SYN that of the application; returns false if it is.
+fn give_save_syn_back(tcp: &TcpSocket) -> bool {
     tcp.locked(|sk| {
-        if tcp.offer.save_syn.load(Relaxed) == 0 {
-            // SAFETY: The socket is alive and locked.
-            unsafe { bindings::tcp_set_save_syn(sk, 0) };
+        let by_application = tcp.offer.save_syn.swap(NOT_OURS, Relaxed);
+        if by_application == NOT_OURS {
+            return false;
         }
-    });
+        // SAFETY: The socket is alive and locked.
+        unsafe { bindings::tcp_set_save_syn(sk, by_application) };
+        true
+    })
+}
+
+/// Runs a call of the application that sets or gets an option, for which TCP_SAVE_SYN is its own. A SYN that arrives
+/// meanwhile may be answered without SMC.
+/// Context: may sleep.
+pub(in crate::net::tcp) fn with_option<T>(
+    tcp: &TcpSocket,
+    level: i32,
+    name: i32,
+    call: impl FnOnce() -> T,
+) -> T {
+    let is_it = (level, name) == (bindings::SOL_TCP as i32, bindings::TCP_SAVE_SYN as i32);
+    let was_ours = is_it && give_save_syn_back(tcp);
+    let result = call();
+    if was_ours {
+        hook_listener(tcp);
+    }
+    result
 }
 
 /// A connection was accepted by `listener`: the copy of its SYN says whether SMC was offered to the peer.
 /// Context: may sleep.
 pub(in crate::net::tcp) fn accepted(child: &TcpSocket, listener: &TcpSocket) {
-    let is_kept = listener.offer.save_syn.load(Relaxed) != 0;
+    let by_application = listener.offer.save_syn.load(Relaxed);
     child.locked(|sk| {
         // SAFETY: The socket is alive and locked; the copy is its own.
         let syn = unsafe { SavedSyn::new(bindings::tcp_saved_syn(sk)) };
@@ -271,7 +298,7 @@ pub(in crate::net::tcp) fn accepted(child: &TcpSocket, listener: &TcpSocket) {
             let state = if is_offered { ACCEPTED } else { NO };
             child.offer.state.store(state, Relaxed);
         }
-        if !is_kept {
+        if by_application == 0 {
             // SAFETY: As above.
             unsafe { bindings::tcp_saved_syn_free(sk) };
             // SAFETY: As above.

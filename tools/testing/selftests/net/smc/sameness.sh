@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# also: um-no-smc
 # timeout: 300
 # Every option of a socket, set and read in every state, and what it does: as TCP's in the same run, but for a table.
 
