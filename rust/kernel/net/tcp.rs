@@ -230,16 +230,25 @@ impl TcpSocket {
         if !self.state().is_listening() || !self.offers_smc() {
             return;
         }
+        self.locked(|sk| {
+            // The lock excludes the end of listening, so the kernel does not access the group meanwhile.
+            if self.state().is_listening() {
+                // SAFETY: The socket is alive. One without a group is left as it is.
+                unsafe { bindings::reuseport_detach_sock(sk) };
+            }
+        });
+    }
+
+    /// Runs `f` with the socket locked (`lock_sock`).
+    /// Context: may sleep.
+    fn locked<T>(&self, f: impl FnOnce(*mut bindings::sock) -> T) -> T {
         let sk = self.sk_ptr();
         // SAFETY: The socket is alive; sleeping is allowed.
         unsafe { bindings::lock_sock_nested(sk, 0) };
-        // The lock excludes the end of listening, so the kernel does not access the group meanwhile.
-        if self.state().is_listening() {
-            // SAFETY: As above. A socket without a group is left as it is.
-            unsafe { bindings::reuseport_detach_sock(sk) };
-        }
+        let result = f(sk);
         // SAFETY: Locked above.
         unsafe { bindings::release_sock(sk) };
+        result
     }
 
     /// Listens for connections; a further call changes the backlog.
@@ -368,14 +377,8 @@ impl TcpSocket {
     /// TCP's.
     pub fn set_rcvlowat(&self, front: &Sk) -> Result {
         let set_rcvlowat = op!(self, set_rcvlowat);
-        let sk = self.sk_ptr();
-        // SAFETY: The socket is alive; sleeping is allowed.
-        unsafe { bindings::lock_sock_nested(sk, 0) };
-        // SAFETY: As above, and the socket is locked, as the function requires.
-        let ret = unsafe { set_rcvlowat(sk, front.lowat()) };
-        // SAFETY: Locked above.
-        unsafe { bindings::release_sock(sk) };
-        to_result(ret)
+        // SAFETY: The socket is alive, and locked, as the function requires.
+        to_result(self.locked(|sk| unsafe { set_rcvlowat(sk, front.lowat()) }))
     }
 
     /// Whether segments are signed with keys (TCP_MD5SIG, TCP_AO); of a listener, for any peer.

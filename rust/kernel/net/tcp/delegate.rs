@@ -126,7 +126,7 @@ impl TcpSocket {
             });
         }
         let setsockopt = op!(self, setsockopt);
-        option::with_option(self, level, name, || {
+        option::with_own_save_syn(self, level, name, || {
             // SAFETY: As above.
             to_result(unsafe { setsockopt(self.as_ptr(), level, name, value.ptr, value.len) })
         })
@@ -139,7 +139,7 @@ impl TcpSocket {
     /// TCP's.
     pub fn getsockopt(&self, level: i32, name: i32, out: SockOptOut) -> Result {
         let getsockopt = op!(self, getsockopt);
-        option::with_option(self, level, name, || {
+        option::with_own_save_syn(self, level, name, || {
             // SAFETY: The socket is alive; the pointers are the application's and checked by TCP.
             to_result(unsafe { getsockopt(self.as_ptr(), level, name, out.value, out.len) })
         })

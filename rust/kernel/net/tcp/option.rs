@@ -27,5 +27,5 @@ pub(super) use way::{
     accepted,
     hook_listener,
     unhook_listener,
-    with_option, //
+    with_own_save_syn, //
 };

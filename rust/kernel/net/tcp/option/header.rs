@@ -24,7 +24,7 @@ pub(super) const OPTION: [u8; SPACE] = {
     ]
 };
 
-/// The first byte of the magic number, which is overwritten in a saved SYN by what became of it.
+/// The first byte of the magic number, in place of which a saved SYN keeps the decision.
 pub(super) const MAGIC_START: u8 = OPTION[4];
 
 /// Bytes of a header without options, and the most with them.

@@ -72,7 +72,7 @@ pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
 pub(in crate::net::tcp) fn unhook_listener(_tcp: &TcpSocket) {}
 
 /// Runs a call of the application that sets or gets an option.
-pub(in crate::net::tcp) fn with_option<T>(
+pub(in crate::net::tcp) fn with_own_save_syn<T>(
     _tcp: &TcpSocket,
     _level: i32,
     _name: i32,

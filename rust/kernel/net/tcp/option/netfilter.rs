@@ -154,7 +154,7 @@ impl SynOption {
 
 // What a socket has of it -------------------------------------------------------------------------
 
-/// What a socket offers, and what became of it.
+/// Whether a socket offers SMC, and whether its peer does.
 pub(in crate::net::tcp) struct Offer {
     state: AtomicU8,
     /// What the application set TCP_SAVE_SYN to; [`NOT_OURS`] if TCP's own value is the application's.
@@ -179,7 +179,7 @@ impl Offer {
         save_syn: AtomicU8::new(NOT_OURS),
     };
 
-    /// Goes on from one state to another one, unless it is in neither.
+    /// Changes the state to `to` if it is `from`.
     fn advance(&self, from: u8, to: u8) {
         let _ = self.state.compare_exchange(from, to, Relaxed, Relaxed);
     }
@@ -223,18 +223,6 @@ impl TcpSocket {
             unsafe { af_ops::restore(sk) };
         });
     }
-
-    /// Runs `f` with the socket locked.
-    /// Context: may sleep.
-    fn locked<T>(&self, f: impl FnOnce(*mut bindings::sock) -> T) -> T {
-        let sk = self.sk_ptr();
-        // SAFETY: The socket is alive; sleeping is allowed.
-        unsafe { bindings::lock_sock_nested(sk, 0) };
-        let result = f(sk);
-        // SAFETY: Locked above.
-        unsafe { bindings::release_sock(sk) };
-        result
-    }
 }
 
 /// A listener has a hook from now on: TCP is to copy each SYN.
@@ -271,7 +259,7 @@ fn give_save_syn_back(tcp: &TcpSocket) -> bool {
 /// Runs a call of the application that sets or gets an option, for which TCP_SAVE_SYN is its own. A SYN that arrives
 /// meanwhile may be answered without SMC.
 /// Context: may sleep.
-pub(in crate::net::tcp) fn with_option<T>(
+pub(in crate::net::tcp) fn with_own_save_syn<T>(
     tcp: &TcpSocket,
     level: i32,
     name: i32,
@@ -336,7 +324,8 @@ impl SavedSyn<'_> {
         Some(Self(unsafe { slice::from_raw_parts(start.cast(), len) }))
     }
 
-    /// Returns what says what became of the option; `None` if the SYN had none.
+    /// Returns the byte of the SMC option that keeps the decision: [`MARK_OFFERED`], [`MARK_REFUSED`], or as it was
+    /// received if there is none yet. `None` if the SYN has no such option.
     fn mark(&self) -> Option<&AtomicU8> {
         let mut bytes = [0; 60];
         let header = bytes.get_mut(..self.0.len())?;
@@ -534,7 +523,7 @@ unsafe fn on_syn_ack(request: *mut bindings::sock, segment: &Segment) -> u32 {
     }
 }
 
-/// Decides what becomes of an option, once; returns false if that was decided otherwise.
+/// Keeps a decision in a copy of a SYN; returns false if another one was made before.
 fn set_mark(mark: &AtomicU8, to: u8) -> bool {
     let before = mark.compare_exchange(header::MAGIC_START, to, Relaxed, Relaxed);
     before.is_ok() || before == Err(to)
