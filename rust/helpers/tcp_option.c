@@ -103,9 +103,13 @@ struct saved_syn *smc_helper_tcp_saved_syn(const struct sock *sk)
 	return tcp_sk(sk)->saved_syn;
 }
 
-void smc_helper_tcp_saved_syn_free(struct sock *sk)
+/* As tcp_saved_syn_free(), for a copy that the request's SYN-ACK may still be using in an RCU read section. */
+void smc_helper_tcp_saved_syn_free_rcu(struct sock *sk)
 {
-	tcp_saved_syn_free(tcp_sk(sk));
+	struct saved_syn *syn = tcp_sk(sk)->saved_syn;
+
+	tcp_sk(sk)->saved_syn = NULL;
+	kfree_rcu_mightsleep(syn);
 }
 
 u8 *smc_helper_saved_syn_tcp_header(struct saved_syn *syn)

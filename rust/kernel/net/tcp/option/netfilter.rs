@@ -287,8 +287,10 @@ pub(in crate::net::tcp) fn accepted(child: &TcpSocket, listener: &TcpSocket) {
             child.offer.state.store(state, Relaxed);
         }
         if by_application == 0 {
+            // A SYN that comes twice may be answered on another CPU just now, with the copy of the same request:
+            // netfilter calls hooks in an RCU read section.
             // SAFETY: As above.
-            unsafe { bindings::tcp_saved_syn_free(sk) };
+            unsafe { bindings::tcp_saved_syn_free_rcu(sk) };
             // SAFETY: As above.
             unsafe { bindings::tcp_set_save_syn(sk, 0) };
         }

@@ -99,6 +99,10 @@ smc_path() {
 	smctest --expect smc "$@" path
 }
 
+mapped_path() {
+	"$BIN/smctest" --client-netns=a --server-netns=b --addr="::ffff:$IP_B" --expect smc path
+}
+
 # A connection that is plain TCP at both ends, with data, none of which is of the handshake.
 tcp_data() {
 	smctest --expect tcp path && smctest --expect tcp integrity --mib 1
@@ -113,6 +117,7 @@ require "a look at the options" watch_options
 
 check "SYN and SYN-ACK have the option" options 1 1 smc_path
 check "with IPv6" options 1 1 smctest6 --expect smc path
+check "an IPv4 address in an IPv6 socket" options 1 1 mapped_path
 check "a server without SMC gets it, and does not answer it" options 1 0 \
 	smctest --family smc --server-family tcp --expect tcp path
 check "a client without SMC gets none" options 0 0 smctest --family tcp --server-family smc --expect tcp path
