@@ -15,7 +15,7 @@ use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 
 use crate::dirs::Dirs;
-use crate::guests::{GuestSpec, ScriptRun};
+use crate::guests::{Booted, GuestSpec, ScriptRun};
 use crate::kernel::Kernel;
 use figures::Figures;
 use referee::Program;
@@ -91,8 +91,11 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
         spec: GuestSpec::read(&script)?.context("bench.sh has no header")?,
         script,
         args: Vec::new(),
-        kernel,
-        module: Some(ko),
+        kernel: Booted {
+            kernel,
+            module: Some(ko),
+        },
+        peer: None,
         env: Vec::new(),
         echo: false,
     };

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::{self, BenchArgs};
 use crate::dirs::Dirs;
-use crate::guests::{GuestSpec, ScriptRun, Topology};
+use crate::guests::{Booted, GuestSpec, ScriptRun, Topology};
 use crate::kernel::{self, Flavour, Kernel, KernelOptions};
 use crate::module::{self, Verbosity};
 use crate::packages::{self, PackageSet};
@@ -235,6 +235,7 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         .with_context(|| format!("no {}", args.script.display()))?;
     let default = GuestSpec {
         flavour: Flavour::UmDebug,
+        peer_flavour: Flavour::UmDebug,
         other_kernels: Vec::new(),
         topology: Topology::One,
         timeout: Duration::from_secs(600),
@@ -248,30 +249,43 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
         counts_instructions: false,
     };
     let mut spec = GuestSpec::read(&script)?.unwrap_or(default);
-    spec.flavour = args.flavour.unwrap_or(spec.flavour);
+    if let Some(flavour) = args.flavour {
+        (spec.flavour, spec.peer_flavour) = (flavour, flavour);
+    }
     spec.cpus = args.cpus.unwrap_or(spec.cpus);
     spec.mem = args.mem.unwrap_or(spec.mem);
     spec.timeout = args.timeout.map_or(spec.timeout, Duration::from_secs);
 
-    let (tools, kernel) = ready(dirs, PackageSet::Guests, spec.flavour, options)?;
-    let module = if args.bare {
-        None
-    } else {
-        Some(module::build(dirs, &tools, &kernel, Verbosity::Errors)?)
-    };
+    packages::ensure(PackageSet::Guests)?;
+    let tools = Toolchain::find(dirs)?;
+    let mut kernels = Vec::new();
+    for flavour in spec.kernels() {
+        kernels.push(kernel::ensure(dirs, &tools, flavour, options)?);
+    }
+    let (mut env, mut booted) = (Vec::new(), Vec::new());
+    for kernel in &kernels {
+        let module = match args.bare {
+            true => None,
+            false => Some(module::build(dirs, &tools, kernel, Verbosity::Errors)?),
+        };
+        if kernel.has_c_module() {
+            env.extend(module::peers(dirs, &tools, kernel, spec.topology)?);
+        }
+        for extra in &spec.extras {
+            env.extend(module::extra(dirs, &tools, kernel, *extra)?);
+        }
+        booted.push(Booted { kernel, module });
+    }
     if !args.bare {
         host::build_tools(dirs)?;
     }
-    let mut env = module::peers(dirs, &tools, &kernel, spec.topology)?;
-    for extra in &spec.extras {
-        env.extend(module::extra(dirs, &tools, &kernel, *extra)?);
-    }
+    let peer = (booted.len() > 1).then(|| booted.pop()).flatten();
     let script_run = ScriptRun {
         script,
         args: args.args,
         spec,
-        kernel: &kernel,
-        module,
+        kernel: booted.pop().context("no kernel")?,
+        peer,
         env,
         echo: true,
     };
@@ -342,13 +356,17 @@ fn shell(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<b
     let module = Some(module::build(dirs, &tools, &kernel, Verbosity::Errors)?);
     host::build_tools(dirs)?;
     let script = dirs.repo.join("tools/xtask/guest/shell.sh");
-    let spec = GuestSpec::read(&script)?.context("shell.sh has no header")?;
+    let mut spec = GuestSpec::read(&script)?.context("shell.sh has no header")?;
+    (spec.flavour, spec.peer_flavour) = (flavour, flavour);
     let script_run = ScriptRun {
         script,
         args: Vec::new(),
         spec,
-        kernel: &kernel,
-        module,
+        kernel: Booted {
+            kernel: &kernel,
+            module,
+        },
+        peer: None,
         env: Vec::new(),
         echo: false,
     };

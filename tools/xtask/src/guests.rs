@@ -50,9 +50,12 @@ pub(crate) enum Extra {
 /// The requirements in a script's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuestSpec {
+    /// The kernel; of a pair, that of guest a.
     pub(crate) flavour: Flavour,
-    /// Further kernels that the script runs on.
-    pub(crate) other_kernels: Vec<Flavour>,
+    /// The kernel of guest b of a pair.
+    pub(crate) peer_flavour: Flavour,
+    /// Further kernels that the script runs on, those of both guests.
+    pub(crate) other_kernels: Vec<(Flavour, Flavour)>,
     pub(crate) topology: Topology,
     pub(crate) timeout: Duration,
     pub(crate) cpus: u32,
@@ -74,15 +77,34 @@ impl GuestSpec {
     /// Returns a copy for each kernel that the script runs on.
     pub(crate) fn for_each_kernel(self) -> Vec<Self> {
         let others = self.other_kernels.clone();
-        let with = |flavour| Self {
+        let with = |(flavour, peer_flavour)| Self {
             flavour,
+            peer_flavour,
             other_kernels: Vec::new(),
             ..self.clone()
         };
-        std::iter::once(self.flavour)
+        std::iter::once((self.flavour, self.peer_flavour))
             .chain(others)
             .map(with)
             .collect()
+    }
+
+    /// Returns the kernels of its guests.
+    pub(crate) fn kernels(&self) -> Vec<Flavour> {
+        match self.topology {
+            Topology::Pair(..) if self.peer_flavour != self.flavour => {
+                vec![self.flavour, self.peer_flavour]
+            }
+            _ => vec![self.flavour],
+        }
+    }
+
+    /// Returns a name for a run of a script with these guests.
+    pub(crate) fn run_name(&self, script: &Path) -> String {
+        let stem = script.file_stem().unwrap_or_default().to_string_lossy();
+        let kernels = self.kernels();
+        let names: Vec<&str> = kernels.iter().map(|k| k.name()).collect();
+        format!("{stem}-{}", names.join("-"))
     }
 
     /// Reads the header; `None` if there is none, as in libraries.
@@ -108,9 +130,23 @@ impl GuestSpec {
             return Ok(None);
         };
         let (flavour, topology) = topology(guest)?;
-        let others = field("also")
-            .into_iter()
-            .flat_map(|names| names.split(", "));
+        let mut kernels = match topology {
+            Topology::One => vec![(flavour, flavour)],
+            Topology::Pair(..) if field("kernels").is_some() => Vec::new(),
+            Topology::Pair(..) => vec![(flavour, flavour)],
+        };
+        let name = match topology {
+            Topology::One => "also",
+            Topology::Pair(..) => "kernels",
+        };
+        for names in field(name).into_iter().flat_map(|names| names.split(", ")) {
+            kernels.push(match (topology, names.split_once(" and ")) {
+                (Topology::Pair(..), Some((a, b))) => (kernel(a)?, kernel(b)?),
+                (Topology::Pair(..), None) => bail!("kernels: `{names}` names no two"),
+                (Topology::One, _) => (kernel(names)?, kernel(names)?),
+            });
+        }
+        let (flavour, peer_flavour) = kernels.remove(0);
         let is_b_killed = flag("killed", "b")?;
         ensure!(
             !is_b_killed || topology != Topology::One,
@@ -137,7 +173,8 @@ impl GuestSpec {
         }
         Ok(Some(Self {
             flavour,
-            other_kernels: others.map(kernel).collect::<Result<_>>()?,
+            peer_flavour,
+            other_kernels: kernels,
             topology,
             timeout: Duration::from_secs(timeout),
             cpus,
@@ -181,8 +218,15 @@ fn topology(guest: &str) -> Result<(Flavour, Topology)> {
 /// Parses the name of a kernel.
 fn kernel(name: &str) -> Result<Flavour> {
     Flavour::from_str(name, false).map_err(|_| {
-        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, pair(ours,c), pair(c,ours)")
+        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
     })
+}
+
+/// A kernel, and our module for it if that is built.
+#[derive(Clone)]
+pub(crate) struct Booted<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) module: Option<PathBuf>,
 }
 
 /// A script with the resources that its guests need.
@@ -190,9 +234,10 @@ pub(crate) struct ScriptRun<'a> {
     pub(crate) script: PathBuf,
     pub(crate) args: Vec<String>,
     pub(crate) spec: GuestSpec,
-    pub(crate) kernel: &'a Kernel,
-    /// Our module, if it is built.
-    pub(crate) module: Option<PathBuf>,
+    /// The kernel; of a pair, that of guest a.
+    pub(crate) kernel: Booted<'a>,
+    /// That of guest b of a pair, if it is another one.
+    pub(crate) peer: Option<Booted<'a>>,
     /// Added to the script's environment.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) echo: bool,
@@ -201,12 +246,7 @@ pub(crate) struct ScriptRun<'a> {
 impl ScriptRun<'_> {
     /// Returns the name for logs and run directories.
     pub(crate) fn name(&self) -> String {
-        let stem = self
-            .script
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy();
-        format!("{stem}-{}", self.kernel.flavour.name())
+        self.spec.run_name(&self.script)
     }
 
     /// Runs the guests until they end; returns one outcome for each.
@@ -287,7 +327,12 @@ impl ScriptRun<'_> {
         share: &Path,
         role: Option<(&str, ModuleKind, Wire)>,
     ) -> Guest<'_> {
-        let mut env = self.common_env(dirs);
+        let other = self.peer.as_ref().unwrap_or(&self.kernel);
+        let (booted, other) = match role {
+            Some(("b", ..)) => (other, &self.kernel),
+            _ => (&self.kernel, other),
+        };
+        let mut env = common_env(dirs, booted);
         let mut set = |name: &str, value: &str| env.push((name.to_owned(), value.to_owned()));
         if let Some((role, which, _)) = role {
             let (here, there, peer) = if role == "a" {
@@ -297,8 +342,16 @@ impl ScriptRun<'_> {
             };
             set("ROLE", role);
             set("PEER", peer);
+            set("PEER_FLAVOUR", other.kernel.flavour.name());
             set("MODULE", which.name());
-            set("WIRE", "vec0");
+            set(
+                "WIRE",
+                if booted.kernel.flavour.is_uml() {
+                    "vec0"
+                } else {
+                    "eth0"
+                },
+            );
             set("LOCAL_IP", &format!("10.0.0.{here}"));
             set("PEER_IP", &format!("10.0.0.{there}"));
         } else {
@@ -307,7 +360,7 @@ impl ScriptRun<'_> {
         env.extend(self.env.iter().cloned());
         Guest {
             name: name.to_owned(),
-            kernel: self.kernel,
+            kernel: booted.kernel,
             script: self.script.clone(),
             args: self.args.clone(),
             env,
@@ -323,29 +376,30 @@ impl ScriptRun<'_> {
             echo: self.echo,
         }
     }
+}
 
-    fn common_env(&self, dirs: &Dirs) -> Vec<(String, String)> {
-        let bin = dirs.repo.join("target/release");
-        let selftests = dirs.repo.join("tools/testing/selftests/net/smc");
-        let text = |p: &Path| p.to_string_lossy().into_owned();
-        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", text(&bin));
-        let c_module = self.kernel.dir.join("net/smc/smc.ko");
-        let mut env = vec![
-            ("PATH", path),
-            ("BIN", text(&bin)),
-            ("REPO", text(&dirs.repo)),
-            ("LIB", text(&selftests.join("lib.sh"))),
-            ("KMODS", text(&self.kernel.dir)),
-            ("C_SMC_KO", text(&c_module)),
-            ("FLAVOUR", self.kernel.flavour.name().to_owned()),
-        ];
-        if let Some(ko) = &self.module {
-            env.push(("SMC_KO", text(ko)));
-        }
-        env.into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+/// Returns what each script finds in its environment.
+fn common_env(dirs: &Dirs, booted: &Booted<'_>) -> Vec<(String, String)> {
+    let bin = dirs.repo.join("target/release");
+    let selftests = dirs.repo.join("tools/testing/selftests/net/smc");
+    let text = |p: &Path| p.to_string_lossy().into_owned();
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", text(&bin));
+    let c_module = booted.kernel.dir.join("net/smc/smc.ko");
+    let mut env = vec![
+        ("PATH", path),
+        ("BIN", text(&bin)),
+        ("REPO", text(&dirs.repo)),
+        ("LIB", text(&selftests.join("lib.sh"))),
+        ("KMODS", text(&booted.kernel.modules)),
+        ("C_SMC_KO", text(&c_module)),
+        ("FLAVOUR", booted.kernel.flavour.name().to_owned()),
+    ];
+    if let Some(ko) = &booted.module {
+        env.push(("SMC_KO", text(ko)));
     }
+    env.into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 #[cfg(test)]
@@ -368,6 +422,13 @@ mod tests {
             (60, 3, "1G")
         );
         assert!(!spec.is_b_killed);
+        assert_eq!(spec.kernels(), [Flavour::UmDebug]);
+        let spec = GuestSpec::parse(
+            "# guest: pair(c,ours)\n# kernels: um-debug and um-no-smc, um-debug and debian-7.3\n",
+        );
+        let specs = spec.unwrap().unwrap().for_each_kernel();
+        assert_eq!(specs[0].kernels(), [Flavour::UmDebug, Flavour::UmNoSmc]);
+        assert_eq!(specs[1].kernels(), [Flavour::UmDebug, Flavour::Debian73]);
         let spec = GuestSpec::parse("# guest: pair(ours,ours)\n# killed: b\n");
         assert!(spec.unwrap().unwrap().is_b_killed);
         assert_eq!(
@@ -391,5 +452,6 @@ mod tests {
         assert!(GuestSpec::parse("# guest: um\n# memory: plenty\n").is_err());
         assert!(GuestSpec::parse("# guest: um\n# killed: b\n").is_err());
         assert!(GuestSpec::parse("# guest: pair(ours,c)\n# killed: a\n").is_err());
+        assert!(GuestSpec::parse("# guest: pair(ours,c)\n# kernels: um-debug\n").is_err());
     }
 }

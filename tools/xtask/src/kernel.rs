@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Kernels for the guests: source, configuration, build. Each is built once per machine and kept in
-//! the cache, with a stamp of everything that affects the build.
+//! the cache, with a stamp of everything that affects the build. Those of a distribution are taken as they are.
 
 mod build;
 mod config;
+mod debian;
 mod source;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -27,6 +29,12 @@ pub(crate) enum Flavour {
     /// x86-64 for QEMU: real interrupts, BPF.
     #[value(name = "x86_64")]
     X86,
+    /// Debian's own kernel for x86-64, unchanged, in QEMU.
+    #[value(name = "debian-7.3")]
+    Debian73,
+    /// The same of the series before.
+    #[value(name = "debian-7.2")]
+    Debian72,
 }
 
 impl Flavour {
@@ -36,14 +44,30 @@ impl Flavour {
             Self::UmDebug => "um-debug",
             Self::UmNoSmc => "um-no-smc",
             Self::X86 => "x86_64",
+            Self::Debian73 => "debian-7.3",
+            Self::Debian72 => "debian-7.2",
         }
+    }
+
+    /// Returns the series of a kernel of Debian's; `None` for those that are built here.
+    fn debian_series(self) -> Option<&'static str> {
+        match self {
+            Self::Um | Self::UmDebug | Self::UmNoSmc | Self::X86 => None,
+            Self::Debian73 => Some("7.3"),
+            Self::Debian72 => Some("7.2"),
+        }
+    }
+
+    /// Whether the kernel is a process of this machine; else it needs QEMU.
+    pub(crate) fn is_uml(self) -> bool {
+        matches!(self, Self::Um | Self::UmDebug | Self::UmNoSmc)
     }
 
     /// Returns the name of the architecture in the kernel's makefiles.
     fn arch(self) -> &'static str {
-        match self {
-            Self::Um | Self::UmDebug | Self::UmNoSmc => "um",
-            Self::X86 => "x86_64",
+        match self.is_uml() {
+            true => "um",
+            false => "x86_64",
         }
     }
 
@@ -54,14 +78,15 @@ impl Flavour {
             Self::UmDebug => &["base.config", "um.config", "debug.config"],
             Self::UmNoSmc => &["base.config", "um.config", "debug.config", "no-smc.config"],
             Self::X86 => &["base.config", "x86_64.config"],
+            Self::Debian73 | Self::Debian72 => &[],
         }
     }
 
     /// Returns the path of the image, below the build directory.
     fn image(self) -> &'static str {
-        match self {
-            Self::Um | Self::UmDebug | Self::UmNoSmc => "linux",
-            Self::X86 => "arch/x86/boot/bzImage",
+        match self.is_uml() {
+            true => "linux",
+            false => "arch/x86/boot/bzImage",
         }
     }
 
@@ -71,6 +96,7 @@ impl Flavour {
             Self::Um => 1550,
             Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 => 1820,
+            Self::Debian73 | Self::Debian72 => 0,
         }
     }
 }
@@ -82,6 +108,18 @@ pub(crate) struct Kernel {
     pub(crate) dir: PathBuf,
     /// The program or image to boot.
     pub(crate) image: PathBuf,
+    /// Where the kernel's modules are, each in a folder as that of its source.
+    pub(crate) modules: PathBuf,
+    /// What differs for a kernel of a distribution.
+    pub(crate) stock: Option<Stock>,
+}
+
+/// A kernel of a distribution.
+pub(crate) struct Stock {
+    /// What the kernel needs before it can mount the guest's root.
+    pub(crate) initrd: PathBuf,
+    /// The distribution's root with the compilers of the kernel.
+    root: PathBuf,
 }
 
 /// In the build directory: a hash of all that affects the build.
@@ -91,6 +129,23 @@ impl Kernel {
     /// Returns the path of the stamp of the build.
     pub(crate) fn stamp(&self) -> PathBuf {
         self.dir.join(STAMP)
+    }
+
+    /// Whether the C module was built with the kernel.
+    pub(crate) fn has_c_module(&self) -> bool {
+        self.stock.is_none() && self.flavour != Flavour::UmNoSmc
+    }
+
+    /// Returns a command that builds something for the kernel, with its compilers.
+    pub(crate) fn builder(&self, dirs: &Dirs, tools: &Toolchain, program: &Path) -> Command {
+        match &self.stock {
+            None => tools.script(program),
+            Some(stock) => {
+                let mut cmd = debian::in_root(dirs, &stock.root);
+                cmd.arg(program);
+                cmd
+            }
+        }
     }
 }
 
@@ -124,6 +179,9 @@ pub(crate) fn ensure(
     flavour: Flavour,
     options: &KernelOptions<'_>,
 ) -> Result<Kernel> {
+    if let Some(series) = flavour.debian_series() {
+        return debian::ensure(dirs, flavour, series, options.update);
+    }
     let source = source::ensure(dirs, options.series, options.update)?;
     let wanted = config::RequiredOptions::read(dirs, flavour)?;
     let dir = dirs
@@ -141,6 +199,8 @@ pub(crate) fn ensure(
     Ok(Kernel {
         flavour,
         image: dir.join(flavour.image()),
+        modules: dir.clone(),
         dir,
+        stock: None,
     })
 }

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apt;
 mod bench;
 mod cli;
 mod compile;

@@ -2,7 +2,7 @@
 //! Builds `smc.ko` for one of the guests' kernels, and patched modules of the kernel for tests.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -29,7 +29,10 @@ pub(crate) fn build(
     verbosity: Verbosity,
 ) -> Result<PathBuf> {
     let out = out_for(dirs, kernel)?;
-    let mut cmd = tools.make();
+    let mut cmd = match kernel.stock {
+        None => tools.make(),
+        Some(_) => kernel.builder(dirs, tools, Path::new("make")),
+    };
     cmd.arg("-C")
         .arg(&dirs.repo)
         .arg("--no-print-directory")
@@ -173,9 +176,13 @@ fn bounced(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Vec<(Strin
 /// Builds the module with planted faults; returns its path.
 pub(crate) fn planted(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<String> {
     let out = out_for(dirs, kernel)?.join("planted");
-    let mut cmd = tools.script(&dirs.repo.join("tools/kernel/kbuild"));
-    cmd.arg(&kernel.dir).arg(&out).arg("modules");
-    cmd.env("MODULE_DIR", dirs.repo.join("tools/xtask/guest/planted"));
+    let source = dirs.repo.join("tools/xtask/guest/planted");
+    let mut cmd = kernel.builder(dirs, tools, Path::new("env"));
+    cmd.arg(format!("MODULE_DIR={}", source.display()))
+        .arg(dirs.repo.join("tools/kernel/kbuild"))
+        .arg(&kernel.dir)
+        .arg(&out)
+        .arg("modules");
     output(&mut cmd).context("the module with planted faults does not build")?;
     Ok(out.join("planted.ko").to_string_lossy().into_owned())
 }

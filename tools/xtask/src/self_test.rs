@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use regex::Regex;
 
 use crate::dirs::Dirs;
-use crate::guests::{GuestSpec, ScriptRun};
+use crate::guests::{Booted, GuestSpec, ScriptRun};
 use crate::kernel::{Flavour, Kernel};
 use crate::module;
 use crate::toolchain::Toolchain;
@@ -18,7 +18,7 @@ use crate::vm::Outcome;
 fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
     let name = match flavour {
         Flavour::UmDebug | Flavour::UmNoSmc => "planted.sh",
-        Flavour::X86 => "planted_x86_64.sh",
+        Flavour::X86 | Flavour::Debian73 | Flavour::Debian72 => "planted_x86_64.sh",
         Flavour::Um => return None,
     };
     Some(dirs.repo.join("tools/xtask/guest").join(name))
@@ -40,13 +40,17 @@ pub(crate) fn run(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Opt
     };
     let mut spec = GuestSpec::read(&script)?.context("no header")?;
     spec.flavour = kernel.flavour;
+    spec.peer_flavour = kernel.flavour;
     let planted = module::planted(dirs, tools, kernel)?;
     let script_run = ScriptRun {
         script,
         args: Vec::new(),
         spec,
-        kernel,
-        module: None,
+        kernel: Booted {
+            kernel,
+            module: None,
+        },
+        peer: None,
         env: vec![("PLANTED_KO".to_owned(), planted)],
         echo: false,
     };

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
 use crate::durations::Durations;
-use crate::guests::{Extra, GuestSpec, ScriptRun, Topology};
+use crate::guests::{Booted, Extra, GuestSpec, ScriptRun, Topology};
 use crate::kernel::{self, Flavour, Kernel, KernelOptions};
 use crate::module::{self, Verbosity};
 use crate::run;
@@ -143,7 +143,7 @@ fn guests(
             ready.push((script.as_path(), spec));
         }
     }
-    ready.sort_by_key(|(script, spec)| stage.durations.of(&file_name(script), spec.timeout));
+    ready.sort_by_key(|(script, spec)| stage.durations.of(&spec.run_name(script), spec.timeout));
     if !choice.fail_fast {
         // The longest first, so that it does not run alone at the end.
         ready.reverse();
@@ -158,9 +158,9 @@ fn guests(
 /// Returns the kernels that the scripts run on, each once.
 fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     let mut all = Vec::new();
-    for (_, spec) in scripts {
-        if !all.contains(&spec.flavour) {
-            all.push(spec.flavour);
+    for flavour in scripts.iter().flat_map(|(_, spec)| spec.kernels()) {
+        if !all.contains(&flavour) {
+            all.push(flavour);
         }
     }
     all
@@ -249,7 +249,8 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
             continue;
         }
         for mut spec in spec.for_each_kernel() {
-            if !choice.flavours.is_empty() && !choice.flavours.contains(&spec.flavour) {
+            let is_chosen = |flavour| choice.flavours.contains(flavour);
+            if !choice.flavours.is_empty() && !spec.kernels().iter().any(is_chosen) {
                 continue;
             }
             if choice.soak {
@@ -310,19 +311,22 @@ impl Stage<'_> {
     /// Builds what a script needs; returns false if that fails, which is a failure of the script.
     fn prepare(&mut self, script: &Path, spec: &GuestSpec, tally: &mut Tally) -> Result<bool> {
         let (dirs, tools) = (self.dirs, self.tools);
-        let set = self.set(spec.flavour, true)?;
-        if let Err(why) = &set.module {
-            tally.failed.push(format!("{}: {why}", file_name(script)));
-            return Ok(false);
-        }
-        if !set.peers.contains_key(&spec.topology) {
-            let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
-            set.peers.insert(spec.topology, peers);
-        }
-        for extra in &spec.extras {
-            if !set.extras.contains_key(extra) {
-                let env = module::extra(dirs, tools, &set.kernel, *extra)?;
-                set.extras.insert(*extra, env);
+        for flavour in spec.kernels() {
+            let set = self.set(flavour, true)?;
+            if let Err(why) = &set.module {
+                tally.failed.push(format!("{}: {why}", file_name(script)));
+                return Ok(false);
+            }
+            // Modules of peers are the C module's, which is not there for every kernel.
+            if set.kernel.has_c_module() && !set.peers.contains_key(&spec.topology) {
+                let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
+                set.peers.insert(spec.topology, peers);
+            }
+            for extra in &spec.extras {
+                if !set.extras.contains_key(extra) {
+                    let env = module::extra(dirs, tools, &set.kernel, *extra)?;
+                    set.extras.insert(*extra, env);
+                }
             }
         }
         Ok(true)
@@ -331,18 +335,26 @@ impl Stage<'_> {
     /// Runs a script after [`Self::prepare`].
     fn script_run(&self, script: &Path, spec: &GuestSpec) -> Result<Tally> {
         let dirs = self.dirs;
-        let set = self.sets.get(&spec.flavour).context("no such kernel")?;
         let mut env = self.env();
-        env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
-        for extra in &spec.extras {
-            env.extend(set.extras.get(extra).into_iter().flatten().cloned());
+        let mut booted = Vec::new();
+        for flavour in spec.kernels() {
+            let set = self.sets.get(&flavour).context("no such kernel")?;
+            env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
+            for extra in &spec.extras {
+                env.extend(set.extras.get(extra).into_iter().flatten().cloned());
+            }
+            booted.push(Booted {
+                kernel: &set.kernel,
+                module: set.module.as_ref().ok().cloned(),
+            });
         }
+        let peer = (booted.len() > 1).then(|| booted.pop()).flatten();
         let script_run = ScriptRun {
             script: script.to_path_buf(),
             args: Vec::new(),
             spec: spec.clone(),
-            kernel: &set.kernel,
-            module: set.module.as_ref().ok().cloned(),
+            kernel: booted.pop().context("no kernel")?,
+            peer,
             env,
             echo: false,
         };
@@ -350,7 +362,7 @@ impl Stage<'_> {
         let outcomes = script_run.run(dirs)?;
         let tally = judge(&name, &outcomes);
         if let Some(took) = outcomes.iter().map(|o| o.took).max() {
-            self.durations.record(&name, took);
+            self.durations.record(&script_run.name(), took);
         }
         report(dirs, &name, spec, &outcomes, &tally);
         Ok(tally)
@@ -429,7 +441,13 @@ fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally
     };
     let guest = match spec.topology {
         Topology::One => spec.flavour.name().to_owned(),
-        Topology::Pair(a, b) => format!("{a:?} and {b:?}").to_lowercase(),
+        Topology::Pair(a, b) => {
+            let pair = format!("{a:?} and {b:?}").to_lowercase();
+            match spec.kernels()[..] {
+                [a, b] => format!("{pair} on {} and {}", a.name(), b.name()),
+                _ => pair,
+            }
+        }
     };
     let mut lines = vec![format!(
         "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",

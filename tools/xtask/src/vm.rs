@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use crate::dirs::Dirs;
-use crate::kernel::{Flavour, Kernel};
+use crate::kernel::Kernel;
 use crate::ktap::Report;
 
 pub(crate) use console::stop_all;
@@ -154,14 +154,10 @@ fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine>
     std::fs::create_dir_all(&run)?;
     std::fs::create_dir_all(&guest.share)?;
     let init = init::write(dirs, guest, &run, interactive)?;
-    match guest.kernel.flavour {
-        Flavour::Um | Flavour::UmDebug | Flavour::UmNoSmc if guest.counts_instructions => {
-            bail!("instructions are counted under QEMU only")
-        }
-        Flavour::Um | Flavour::UmDebug | Flavour::UmNoSmc => {
-            uml::machine(guest, &run, &init, interactive)
-        }
-        Flavour::X86 => qemu::machine(dirs, guest, &init, interactive),
+    match guest.kernel.flavour.is_uml() {
+        true if guest.counts_instructions => bail!("instructions are counted under QEMU only"),
+        true => uml::machine(guest, &run, &init, interactive),
+        false => qemu::machine(dirs, guest, &init, interactive),
     }
 }
 

@@ -17,7 +17,7 @@ use clap::ValueEnum;
 
 use super::{BenchArgs, System};
 use crate::dirs::Dirs;
-use crate::guests::{GuestSpec, ScriptRun};
+use crate::guests::{Booted, GuestSpec, ScriptRun};
 use crate::kernel::Kernel;
 use crate::toolchain::LLVM;
 use profile::{Profile, Symbols};
@@ -55,8 +55,11 @@ pub(crate) fn run(
         spec: GuestSpec::read(&script)?.context("referee.sh has no header")?,
         script,
         args: Vec::new(),
-        kernel,
-        module: Some(ko),
+        kernel: Booted {
+            kernel,
+            module: Some(ko),
+        },
+        peer: None,
         env: rxe
             .iter()
             .map(|ko| ("RXE_KO".to_owned(), ko.clone()))

@@ -9,12 +9,12 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 use sha2::{Digest, Sha256};
 
+use crate::apt::{self, Apt};
 use crate::dirs::Dirs;
 use crate::run::{output, run};
 
 /// Suites that may contain a series, the most stable first.
 const SUITES: &[&str] = &["trixie-backports", "forky", "sid"];
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// An unpacked, patched source tree.
 pub(super) struct Source {
@@ -66,9 +66,9 @@ fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
     fs::create_dir_all(&debs)?;
     fs::create_dir_all(unpacked)?;
     let package = format!("linux-source-{series}");
-    let mirror = mirror()?;
+    let mirror = apt::mirror()?;
     for suite in SUITES {
-        let apt = Apt::new(&dirs.cache.join("apt").join(suite), &mirror, suite)?;
+        let apt = Apt::new(&dirs.cache.join("apt").join(suite), &mirror, &[suite])?;
         if !apt.has(&package)? {
             eprintln!("{package}: not in {suite}");
             continue;
@@ -83,94 +83,6 @@ fn fetch(dirs: &Dirs, series: &str, unpacked: &Path) -> Result<(String, PathBuf)
         "no {package} in {} of {mirror}: use another --series",
         SUITES.join(", ")
     )
-}
-
-/// Returns the mirror from which apt on this machine downloads its own release.
-fn mirror() -> Result<String> {
-    let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let codename = os
-        .lines()
-        .find_map(|l| l.strip_prefix("VERSION_CODENAME="))
-        .unwrap_or("stable");
-    // Works before the first `apt-get update` as well.
-    let uris = output(Command::new("apt-get").args(["update", "--print-uris"]))?;
-    mirror_in(&uris, codename)
-        .or_else(|| mirror_in(&uris, "stable"))
-        .context("apt has no Debian mirror in its sources: add one, then try again")
-}
-
-fn mirror_in(uris: &str, codename: &str) -> Option<String> {
-    let end = format!("/dists/{codename}/InRelease");
-    uris.lines()
-        .filter_map(|l| l.strip_prefix('\'')?.split('\'').next())
-        .find_map(|uri| uri.strip_suffix(end.as_str()))
-        .map(str::to_owned)
-}
-
-/// An apt configuration with its own state directory and a single suite.
-struct Apt {
-    options: Vec<String>,
-}
-
-impl Apt {
-    fn new(dir: &Path, mirror: &str, suite: &str) -> Result<Self> {
-        for sub in ["lists/partial", "cache/archives/partial"] {
-            fs::create_dir_all(dir.join(sub))?;
-        }
-        let list = dir.join("sources.list");
-        fs::write(
-            &list,
-            format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"),
-        )?;
-        let set = |key: &str, value: &Path| format!("-o{key}={}", value.display());
-        let options = vec![
-            set("Dir::State::Lists", &dir.join("lists")),
-            set("Dir::Cache", &dir.join("cache")),
-            set("Dir::Etc::SourceList", &list),
-            set("Dir::Etc::SourceParts", Path::new("/dev/null")),
-            // The user that apt downloads as may not access directories below a home directory.
-            "-oAPT::Sandbox::User=".to_owned(),
-            "-oAcquire::Languages=none".to_owned(),
-        ];
-        let apt = Self { options };
-        run(apt.command("apt-get").args(["-qq", "update"])).with_context(|| {
-            format!("cannot read {suite} from {mirror}; is the network reachable, and {KEYRING} installed?")
-        })?;
-        Ok(apt)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut cmd = Command::new(program);
-        cmd.args(&self.options);
-        cmd
-    }
-
-    fn has(&self, package: &str) -> Result<bool> {
-        Ok(
-            !output(self.command("apt-cache").args(["madison", package]))?
-                .trim()
-                .is_empty(),
-        )
-    }
-
-    /// Downloads a package to `into` and returns its path.
-    fn download(&self, package: &str, into: &Path) -> Result<PathBuf> {
-        run(self
-            .command("apt-get")
-            .args(["-q", "download", package])
-            .current_dir(into))?;
-        let prefix = format!("{package}_");
-        fs::read_dir(into)?
-            .flatten()
-            .map(|e| e.path())
-            .filter(|p| {
-                p.file_name()
-                    .and_then(|n| n.to_str())
-                    .is_some_and(|n| n.starts_with(&prefix))
-            })
-            .max_by_key(|p| p.metadata().and_then(|m| m.modified()).ok())
-            .with_context(|| format!("apt downloaded no {package}"))
-    }
 }
 
 /// Unpacks the tarball in a package; the tree is renamed to its final name once it is complete.
@@ -279,18 +191,6 @@ fn apply(tree: &Path, patch: &Path, reverse: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mirror_is_the_one_of_this_release() {
-        let uris = "'http://m/debian-security/dists/bookworm-security/InRelease' a 0\n\
-                    'http://m/debian/dists/bookworm-updates/InRelease' b 0\n\
-                    'http://m/debian/dists/bookworm/InRelease' c 0\n";
-        assert_eq!(
-            mirror_in(uris, "bookworm").as_deref(),
-            Some("http://m/debian")
-        );
-        assert_eq!(mirror_in(uris, "trixie"), None);
-    }
 
     #[test]
     fn the_newest_patch_level_is_by_number() {

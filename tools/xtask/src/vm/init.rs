@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use super::Guest;
 use crate::dirs::Dirs;
-use crate::kernel::Flavour;
 
 /// Writes the program for one guest and returns its path.
 pub(super) fn write(
@@ -18,7 +17,7 @@ pub(super) fn write(
     run: &Path,
     interactive: bool,
 ) -> Result<PathBuf> {
-    let uml = guest.kernel.flavour != Flavour::X86;
+    let uml = guest.kernel.flavour.is_uml();
     let console = if uml { "/dev/tty0" } else { "/dev/ttyS1" };
     let home = guest.script.parent().unwrap_or(Path::new("/"));
     let keep = [&*dirs.repo, &*dirs.cache, home]

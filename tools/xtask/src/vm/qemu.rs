@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
 use super::{Guest, Machine};
 use crate::dirs::Dirs;
@@ -16,9 +16,6 @@ pub(super) fn machine(
     init: &Path,
     interactive: bool,
 ) -> Result<Machine> {
-    if guest.wire.is_some() {
-        bail!("pairs of guests run under User-Mode Linux only");
-    }
     std::fs::create_dir_all(dirs.logs())?;
     let kernel_log = dirs.logs().join(format!("{}.kernel.log", guest.name));
     let mut cmd = Command::new("setpriv");
@@ -46,6 +43,20 @@ pub(super) fn machine(
     }
     cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
     cmd.arg("-kernel").arg(&guest.kernel.image);
+    if let Some(stock) = &guest.kernel.stock {
+        cmd.arg("-initrd").arg(&stock.initrd);
+    }
+    if let Some(wire) = guest.wire {
+        // As the device of User-Mode Linux, which needs these session numbers.
+        cmd.arg("-netdev").arg(format!(
+            "l2tpv3,id=wire,src=127.0.0.1,dst=127.0.0.1,udp=on,srcport={},dstport={},rxsession=5,txsession=5",
+            wire.here, wire.there
+        ));
+        let mac = 1 + u32::from(wire.here < wire.there);
+        cmd.arg("-device").arg(format!(
+            "virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:{mac:02x}"
+        ));
+    }
     share(&mut cmd, "host", Path::new("/"), true);
     share(&mut cmd, "share", &guest.share, false);
     // The kernel uses the first port, the script the second, so that their lines do not mix.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: um-no-smc
+# also: um-no-smc, debian-7.3
 # timeout: 400
 # Without an RDMA device, after a decline, or with a peer that does not speak SMC, every call works as TCP's.
 

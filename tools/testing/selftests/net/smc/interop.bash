@@ -44,6 +44,9 @@ if [ "$ROLE$MODULE" = aours ] || [ "$ROLE$MODULE" = bc ]; then
 else
 	COLUMN_NAME="ours is the server" OUR_IP=10.0.0.2 C_IP=10.0.0.1
 fi
+if [ "$FLAVOUR" != "$PEER_FLAVOUR" ]; then
+	COLUMN_NAME+=" on $([ "$MODULE" = ours ] && echo "$FLAVOUR" || echo "$PEER_FLAVOUR")"
+fi
 
 # unload_if_there: a phase may have unloaded it.
 unload_if_there() {

@@ -32,6 +32,7 @@ net/ipv6/ip6_udp_tunnel
 drivers/infiniband/core/ib_core
 drivers/infiniband/core/ib_cm
 drivers/infiniband/core/iw_cm
+fs/configfs/configfs
 drivers/infiniband/core/rdma_cm
 drivers/infiniband/core/ib_uverbs_support
 drivers/infiniband/core/ib_uverbs
@@ -326,7 +327,7 @@ up_wire() {
 	ip link set "$WIRE" up &&
 		ip address add "$LOCAL_IP/24" dev "$WIRE" &&
 		rdma link add "rxe_$ROLE" type rxe netdev "$WIRE" &&
-		within 10 ping -c 1 -W 1 "$PEER_IP" >/dev/null
+		within 60 ping -c 1 -W 1 "$PEER_IP" >/dev/null
 }
 
 # tell NAME and await NAME [SECONDS]: signals between the guests.

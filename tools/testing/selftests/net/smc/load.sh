@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: um-no-smc
+# also: um-no-smc, debian-7.3
 # timeout: 240
 # The module loads and unloads, leaves nothing behind, and cannot go while sockets need it.
 

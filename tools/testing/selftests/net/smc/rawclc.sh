@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: um-no-smc
+# also: um-no-smc, debian-7.3
 # timeout: 500
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 

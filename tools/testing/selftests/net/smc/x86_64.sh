@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
+# also: debian-7.3
 # timeout: 400
 # The second opinion, on an architecture with real interrupts: unmodified programs over SMC-R.
 
