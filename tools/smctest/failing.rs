@@ -41,6 +41,9 @@ use crate::server::Server;
 /// Longest time for one call while allocations fail.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Connections that are served at once.
+const SERVERS: u32 = 8;
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Percentage of allocations that fail
@@ -106,7 +109,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
 }
 
 fn connect_rounds(context: &Context, injector: &Injector, rounds: u32) -> Result<u32> {
-    let _server = Server::start(context, Mode::Spawn)?;
+    // A thread that starts without memory ends the program, so all of them start before.
+    let _server = Server::start(context, Mode::Pool(SERVERS))?;
     netns::enter(context.client_netns.as_deref())?;
     run_requests(context).context("before anything fails")?;
 
