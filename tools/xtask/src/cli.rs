@@ -58,7 +58,10 @@ enum Task {
         flavour: Flavour,
     },
     /// Show what the module does, in a guest.
-    Demo,
+    Demo {
+        /// The kernel, instead of the one that is soonest ready on this machine.
+        flavour: Option<Flavour>,
+    },
     /// Measure against the C module, TCP and plain RDMA, in guests.
     Bench(BenchArgs),
     /// Run the guest scripts again and again for a while.
@@ -165,7 +168,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Vm(args) => run_script(&dirs, args, &options),
         Task::Test(args) => test(&dirs, args, &options),
         Task::Shell { flavour } => shell(&dirs, flavour, &options),
-        Task::Demo => demo(&dirs, &options),
+        Task::Demo { flavour } => demo(&dirs, flavour, &options),
         Task::Bench(args) => measure(&dirs, &args, &options),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &options),
         Task::Apps { names } => apps(&dirs, names, &options),
@@ -192,7 +195,7 @@ fn ready(
     options: &KernelOptions<'_>,
 ) -> Result<(Toolchain, Kernel)> {
     packages::ensure(needs)?;
-    let tools = Toolchain::find(dirs)?;
+    let tools = Toolchain::of(dirs, flavour)?;
     let kernel = kernel::ensure(dirs, &tools, flavour, options)?;
     Ok((tools, kernel))
 }
@@ -257,32 +260,46 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
     spec.timeout = args.timeout.map_or(spec.timeout, Duration::from_secs);
 
     packages::ensure(PackageSet::Guests)?;
-    let tools = Toolchain::find(dirs)?;
+    run_guests(dirs, script, args.args, spec, args.bare, options)
+}
+
+/// Runs a script in its guests, for which all is built that is missing; `bare` means neither the module nor the user
+/// tools. Returns `false` if something failed.
+fn run_guests(
+    dirs: &Dirs,
+    script: PathBuf,
+    args: Vec<String>,
+    spec: GuestSpec,
+    bare: bool,
+    options: &KernelOptions<'_>,
+) -> Result<bool> {
     let mut kernels = Vec::new();
     for flavour in spec.kernels() {
-        kernels.push(kernel::ensure(dirs, &tools, flavour, options)?);
+        let tools = Toolchain::of(dirs, flavour)?;
+        let kernel = kernel::ensure(dirs, &tools, flavour, options)?;
+        kernels.push((tools, kernel));
     }
     let (mut env, mut booted) = (Vec::new(), Vec::new());
-    for kernel in &kernels {
-        let module = match args.bare {
+    for (tools, kernel) in &kernels {
+        let module = match bare {
             true => None,
-            false => Some(module::build(dirs, &tools, kernel, Verbosity::Errors)?),
+            false => Some(module::build(dirs, tools, kernel, Verbosity::Errors)?),
         };
         if kernel.has_c_module() {
-            env.extend(module::peers(dirs, &tools, kernel, spec.topology)?);
+            env.extend(module::peers(dirs, tools, kernel, spec.topology)?);
         }
         for extra in &spec.extras {
-            env.extend(module::extra(dirs, &tools, kernel, *extra)?);
+            env.extend(module::extra(dirs, tools, kernel, *extra)?);
         }
         booted.push(Booted { kernel, module });
     }
-    if !args.bare {
+    if !bare {
         host::build_tools(dirs)?;
     }
     let peer = (booted.len() > 1).then(|| booted.pop()).flatten();
     let script_run = ScriptRun {
         script,
-        args: args.args,
+        args,
         spec,
         kernel: booted.pop().context("no kernel")?,
         peer,
@@ -306,22 +323,39 @@ fn run_script(dirs: &Dirs, args: VmArgs, options: &KernelOptions<'_>) -> Result<
 }
 
 /// Runs the demo.
-fn demo(dirs: &Dirs, options: &KernelOptions<'_>) -> Result<bool> {
+fn demo(dirs: &Dirs, flavour: Option<Flavour>, options: &KernelOptions<'_>) -> Result<bool> {
     let start = Instant::now();
+    let flavour =
+        flavour.unwrap_or_else(
+            || match kernel::was_built(dirs, Flavour::Um, options.series) {
+                true => Flavour::Um,
+                false => Flavour::Debian73,
+            },
+        );
     println!(
-        "The demo runs in a virtual machine on this machine's own files, read only. It takes about two minutes; \
-         on a new machine the kernel is built first, which takes 15 to 25 minutes more, once."
+        "The demo runs in a virtual machine on this machine's own files, read only, with the kernel {}.",
+        flavour.name()
     );
-    let args = VmArgs {
-        script: dirs.repo.join("tools/demo/demo.sh"),
-        args: Vec::new(),
-        flavour: None,
-        cpus: None,
-        mem: None,
-        timeout: None,
-        bare: false,
+    let set = match flavour.is_stock() {
+        true => {
+            println!(
+                "That is Debian's own: it is downloaded, not built. This takes about two minutes; on a new machine packages \
+                 and the build of the module take four more, once."
+            );
+            PackageSet::Demo
+        }
+        false => {
+            println!(
+                "It takes about two minutes; if this kernel has to be built first, 15 to 25 minutes more, once."
+            );
+            PackageSet::Guests
+        }
     };
-    let clean = run_script(dirs, args, options)?;
+    let script = dirs.repo.join("tools/demo/demo.sh");
+    let mut spec = GuestSpec::read(&script)?.context("demo.sh has no header")?;
+    (spec.flavour, spec.peer_flavour) = (flavour, flavour);
+    packages::ensure(set)?;
+    let clean = run_guests(dirs, script, Vec::new(), spec, false, options)?;
     let took = start.elapsed().as_secs();
     println!(
         "The demo {} after {}:{:02} min in all.",

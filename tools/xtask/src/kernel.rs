@@ -58,6 +58,11 @@ impl Flavour {
         }
     }
 
+    /// Whether the kernel is a distribution's.
+    pub(crate) fn is_stock(self) -> bool {
+        self.debian_series().is_some()
+    }
+
     /// Whether the kernel is a process of this machine; else it needs QEMU.
     pub(crate) fn is_uml(self) -> bool {
         matches!(self, Self::Um | Self::UmDebug | Self::UmNoSmc)
@@ -170,6 +175,16 @@ impl Default for KernelOptions<'_> {
             adopt: false,
         }
     }
+}
+
+/// Returns whether this kernel was built here before, by whatever version of this program.
+pub(crate) fn was_built(dirs: &Dirs, flavour: Flavour, series: &str) -> bool {
+    let prefix = format!("{}-{series}.", flavour.name());
+    let builds = std::fs::read_dir(dirs.cache.join("kernels"));
+    builds.into_iter().flatten().flatten().any(|build| {
+        build.file_name().to_string_lossy().starts_with(&prefix)
+            && build.path().join(STAMP).exists()
+    })
 }
 
 /// Returns the kernel; builds it unless it is in the cache.

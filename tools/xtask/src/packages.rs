@@ -54,6 +54,29 @@ const GUEST: &[&str] = &[
     "util-linux",
 ];
 
+/// Packages for the demo on Debian's own kernel, for which nothing of this machine compiles.
+const DEMO: &[&str] = &[
+    "cpio",
+    "gcc",
+    "ibverbs-providers",
+    "iperf3",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libc6-dev",
+    "libelf-dev",
+    "make",
+    "pkgconf",
+    "procps",
+    "qemu-system-x86",
+    "qperf",
+    "rdma-core",
+    "redis-server",
+    "redis-tools",
+    "util-linux",
+    "xz-utils",
+];
+
 /// Programs that `make apps` runs over SMC, and their load generators.
 const APPS: &[&str] = &[
     "curl",
@@ -82,6 +105,8 @@ const RUST_MIN: [u32; 2] = [1, 85];
 /// The kind of command, which determines the packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PackageSet {
+    /// Runs the demo on a distribution's kernel.
+    Demo,
     /// Builds kernels and modules.
     Build,
     /// Also runs guests.
@@ -93,19 +118,22 @@ pub(crate) enum PackageSet {
 /// Installs missing packages; does nothing if there are none.
 pub(crate) fn ensure(set: PackageSet) -> Result<()> {
     let have = installed()?;
-    let mut wanted: Vec<&str> = BUILD.to_vec();
-    if set != PackageSet::Build {
-        wanted.extend(GUEST);
-    }
+    let mut wanted: Vec<&str> = match set {
+        PackageSet::Demo => DEMO.to_vec(),
+        PackageSet::Build => BUILD.to_vec(),
+        PackageSet::Guests | PackageSet::Apps => [BUILD, GUEST].concat(),
+    };
     let python_tests = (set == PackageSet::Apps).then(python_tests);
     if let Some(python_tests) = &python_tests {
         wanted.extend(APPS);
         wanted.push(python_tests);
     }
     let mut missing: Vec<&str> = wanted.into_iter().filter(|p| !have.contains(*p)).collect();
-    let rust_there = RUST
-        .iter()
-        .any(|pair| pair.iter().all(|p| have.contains(*p)));
+    // The kernels' compiler; cargo has its own.
+    let rust_there = set == PackageSet::Demo
+        || RUST
+            .iter()
+            .any(|pair| pair.iter().all(|p| have.contains(*p)));
     if missing.is_empty() && rust_there {
         return Ok(());
     }

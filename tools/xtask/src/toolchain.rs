@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
+use crate::kernel::Flavour;
 use crate::run::{first_line, run};
 
 /// The version suffix of the LLVM programs, as in the kernel's `LLVM=`.
@@ -16,15 +17,31 @@ const LIBCLANG: &str = "/usr/lib/llvm-19/lib";
 /// The series of bindgen that the supported kernels accept.
 const BINDGEN: &str = "0.72";
 
-/// The compilers that were found, and their versions.
+/// This machine's compilers, and their versions.
 pub(crate) struct Toolchain {
-    rustc: PathBuf,
-    bindgen: PathBuf,
+    /// `None` if no kernel needs them: Debian's own come with theirs.
+    compilers: Option<Compilers>,
     /// One line per tool, in a fixed order; part of the stamp of a kernel build.
     pub(crate) versions: String,
 }
 
+struct Compilers {
+    rustc: PathBuf,
+    bindgen: PathBuf,
+}
+
 impl Toolchain {
+    /// Finds what this kernel and modules for it are built with.
+    pub(crate) fn of(dirs: &Dirs, flavour: Flavour) -> Result<Self> {
+        match flavour.is_stock() {
+            true => Ok(Self {
+                compilers: None,
+                versions: String::new(),
+            }),
+            false => Self::find(dirs),
+        }
+    }
+
     /// Finds the tools; builds bindgen, since Debian does not have a suitable version.
     pub(crate) fn find(dirs: &Dirs) -> Result<Self> {
         // A rustup compiler, which may come first in PATH, lacks the library source where the
@@ -45,8 +62,7 @@ impl Toolchain {
             versions.push('\n');
         }
         Ok(Self {
-            rustc,
-            bindgen,
+            compilers: Some(Compilers { rustc, bindgen }),
             versions,
         })
     }
@@ -54,15 +70,20 @@ impl Toolchain {
     /// Returns a `make` command with these tools, without cargo's environment.
     pub(crate) fn make(&self) -> Command {
         let mut cmd = self.script(Path::new("make"));
-        cmd.arg(format!("LLVM={LLVM}"))
-            .arg(format!("RUSTC={}", self.rustc.display()));
+        if let Some(compilers) = &self.compilers {
+            cmd.arg(format!("LLVM={LLVM}"))
+                .arg(format!("RUSTC={}", compilers.rustc.display()));
+        }
         cmd
     }
 
     /// Returns a command that calls `make` itself, with these tools in its PATH.
     pub(crate) fn script(&self, program: &Path) -> Command {
         let mut cmd = Command::new(program);
-        let here = self.bindgen.parent().unwrap_or(Path::new("/usr/bin"));
+        let Some(compilers) = &self.compilers else {
+            return cmd;
+        };
+        let here = compilers.bindgen.parent().unwrap_or(Path::new("/usr/bin"));
         let path = env::var_os("PATH").unwrap_or_default();
         let all = [here.to_path_buf(), PathBuf::from("/usr/bin")]
             .into_iter()
@@ -74,7 +95,7 @@ impl Toolchain {
             .env_remove("MAKEFLAGS")
             .env_remove("MFLAGS")
             .env_remove("MAKELEVEL")
-            .env("RUSTC", &self.rustc);
+            .env("RUSTC", &compilers.rustc);
         cmd
     }
 }

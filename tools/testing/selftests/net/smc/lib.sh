@@ -61,9 +61,13 @@ lib_modules() {
 	mount --bind "$1/lib/modules" /lib/modules
 }
 
-# load_siw: soft iWARP.
+# load_siw: soft iWARP, which not every kernel has.
 load_siw() {
 	grep -q '^siw ' /proc/modules || insmod "$KMODS/drivers/infiniband/sw/siw/siw.ko"
+}
+
+has_siw() {
+	[ -e "$KMODS/drivers/infiniband/sw/siw/siw.ko" ]
 }
 
 # load_smc: the module under test.
