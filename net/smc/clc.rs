@@ -6,12 +6,12 @@
 
 use core::cell::Cell;
 
-use kernel::prelude::*;
 use kernel_ext::{
     net::{
         InetAddr,
         TcpSocket, //
     },
+    prelude::*,
     ratelimit, //
 };
 use smc_proto::{

@@ -4,7 +4,6 @@
 //! limit of links in a group is higher; both ends must be configured for it.
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::Jiffies, //
 };
@@ -17,6 +16,7 @@ use kernel_ext::{
         },
         NewNetNs, //
     },
+    prelude::*,
     time, //
 };
 use smc_proto::{

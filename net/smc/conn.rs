@@ -30,7 +30,6 @@ use kernel::{
     impl_has_work,
     new_mutex,
     new_work,
-    prelude::*,
     sync::{
         aref::ARef,
         Arc,
@@ -49,6 +48,7 @@ use kernel_ext::{
         Sk,
         TcpSocket, //
     },
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

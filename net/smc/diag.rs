@@ -5,14 +5,12 @@
 //!
 //! The addresses of sockets of `IPPROTO_SMC` are included, unlike in the C module.
 
-use kernel::{
-    prelude::*,
-    transmute::AsBytes, //
-};
+use kernel::transmute::AsBytes;
 use kernel_ext::{
     genl::Attrs,
     ib,
     net::AF_SMC,
+    prelude::*,
     sock_diag::{
         SockDiag,
         SockDiagRegistration,

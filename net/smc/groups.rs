@@ -25,7 +25,6 @@ use core::{
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::Atomic,
         Arc,
@@ -45,6 +44,7 @@ use kernel_ext::{
     },
     ib::Device,
     net::NetNsId,
+    prelude::*,
     workqueue::OwnedWorkqueue, //
 };
 use smc_proto::{

@@ -12,19 +12,19 @@ mod join;
 mod path;
 mod server;
 
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    }, //
+use kernel::sync::{
+    aref::ARef,
+    Arc, //
 };
-use kernel_ext::net::{
-    memory,
-    Charge,
-    Purpose,
-    Sk,
-    TcpSocket, //
+use kernel_ext::{
+    net::{
+        memory,
+        Charge,
+        Purpose,
+        Sk,
+        TcpSocket, //
+    },
+    prelude::*, //
 };
 use smc_proto::{
     buffer::SizeClass,

@@ -8,7 +8,6 @@ mod port;
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -39,7 +38,8 @@ use kernel_ext::{
         IbEvent, //
     },
     net::NetNs,
-    own_record, //
+    own_record,
+    prelude::*, //
 };
 use smc_proto::{
     id::Gid,

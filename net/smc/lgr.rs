@@ -18,7 +18,6 @@ use kernel::{
     new_condvar,
     new_mutex,
     new_work,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -30,9 +29,12 @@ use kernel::{
     },
     workqueue::Work, //
 };
-use kernel_ext::spinlock_bh::{
-    new_spinlock_bh,
-    SpinLockBh, //
+use kernel_ext::{
+    prelude::*,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
 };
 use smc_proto::{
     conn::Cdc,

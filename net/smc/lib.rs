@@ -6,7 +6,6 @@
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 #![forbid(unsafe_code)]
 
-use kernel::prelude::*;
 use kernel_ext::{
     global::Published,
     module::Quiet,
@@ -15,7 +14,8 @@ use kernel_ext::{
         PerNetRegistration,
         SynOption, //
     },
-    param, //
+    param,
+    prelude::*, //
 };
 use smc_proto::{
     handshake::eid::Ueids,

@@ -16,7 +16,6 @@ mod wr_tx;
 use kernel::{
     new_condvar,
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -31,6 +30,7 @@ use kernel::{
 };
 use kernel_ext::{
     ib::Device,
+    prelude::*,
     random,
     spinlock_bh::{
         new_spinlock_bh,

@@ -11,10 +11,8 @@ mod rx;
 
 pub(crate) use rx::LinkRx;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
 use smc_proto::{
     lgr::{
         LinkIdx,

@@ -4,7 +4,6 @@
 
 use kernel::{
     new_spinlock,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -16,6 +15,7 @@ use kernel::{
 };
 use kernel_ext::{
     global::Global,
+    prelude::*,
     random,
     utsname, //
 };

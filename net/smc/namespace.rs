@@ -2,10 +2,7 @@
 
 //! State of each network namespace: settings, counters, PNETIDs, workers for handshakes.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         NetNs,
@@ -16,6 +13,7 @@ use kernel_ext::{
         Sk, //
     },
     own_record,
+    prelude::*,
     workqueue::OwnedWorkqueue, //
 };
 

@@ -10,7 +10,6 @@ mod pnet;
 mod stats;
 mod system;
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         self,
@@ -22,6 +21,7 @@ use kernel_ext::{
         Request, //
     },
     own_record,
+    prelude::*,
     uapi::*, //
 };
 

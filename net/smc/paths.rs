@@ -2,18 +2,18 @@
 
 //! The paths of a network namespace on which RDMA packets did not get through: see [`smc_proto::handshake::paths`].
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        }, //
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
     }, //
 };
-use kernel_ext::spinlock_bh::{
-    new_spinlock_bh,
-    SpinLockBh, //
+use kernel_ext::{
+    prelude::*,
+    spinlock_bh::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    }, //
 };
 use smc_proto::{
     handshake::paths::{

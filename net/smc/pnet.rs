@@ -9,11 +9,11 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::Mutex, //
 };
 use kernel_ext::{
     ib::Device,
+    prelude::*,
     route::NetdevName, //
 };
 use smc_proto::pnet::PnetId;

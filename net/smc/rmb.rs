@@ -13,7 +13,6 @@ mod used;
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -34,6 +33,7 @@ use kernel_ext::{
         self,
         CountedPages, //
     },
+    prelude::*,
     random,
     spinlock_bh::{
         new_spinlock_bh,

@@ -22,7 +22,6 @@ use kernel::{
     new_mutex,
     new_spinlock,
     new_work,
-    prelude::*,
     sync::{
         aref::ARef,
         atomic::{
@@ -57,6 +56,7 @@ use kernel_ext::{
         TcpSocket,
         UnattachedSk, //
     },
+    prelude::*,
     uapi::{
         SMC_ROLE_CLIENT,
         SMC_ROLE_SERVER, //

@@ -2,16 +2,14 @@
 
 //! Counters of each network namespace (C file `smc_stats.c`).
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::{
     lgr::Role,
     reason::Reason, //

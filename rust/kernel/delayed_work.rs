@@ -10,13 +10,13 @@
 use core::ops::Deref;
 
 use kernel::{
-    prelude::*,
     time::Jiffies,
     types::Opaque, //
 };
 
 use crate::{
     bindings,
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

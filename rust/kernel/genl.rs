@@ -19,7 +19,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::atomic::{
         Atomic,
         Full,
@@ -31,6 +30,7 @@ use kernel::{
 use crate::{
     bindings,
     module::is_live,
+    prelude::*,
     record::Recorded, //
 };
 

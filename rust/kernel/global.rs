@@ -12,10 +12,13 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use kernel::{
-    prelude::*,
-    sync::{rcu, Arc, ArcBorrow},
+use kernel::sync::{
+    rcu,
+    Arc,
+    ArcBorrow, //
 };
+
+use crate::prelude::*;
 
 /// A slot for one `Arc<T>`, empty until [`Global::publish`].
 ///

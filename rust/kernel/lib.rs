@@ -29,6 +29,8 @@ pub mod utsname;
 pub mod window;
 pub mod workqueue;
 
+pub use kernel::prelude;
+
 use bindings_ext as bindings;
 
 /// Prefix of the messages printed by this crate.

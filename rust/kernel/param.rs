@@ -4,9 +4,10 @@
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
-use kernel::prelude::*;
-
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// `ueid=`, if it was given. To be called while the module initialises.
 pub fn ueid() -> Option<&'static [u8]> {

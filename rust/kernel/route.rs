@@ -8,7 +8,6 @@ use core::ptr::NonNull;
 
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::rcu, //
 };
 
@@ -18,7 +17,8 @@ use crate::{
         NetNs,
         NetNsId,
         TcpSocket, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// The network device of a route, for comparisons only: it may have been removed.

@@ -11,11 +11,13 @@ use core::{
 
 use kernel::{
     ffi::c_ulong,
-    prelude::*,
     sync::Arc, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// An owner of memory that can be freed on request.
 ///

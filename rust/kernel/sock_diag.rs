@@ -14,10 +14,7 @@ use core::{
     }, //
 };
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use crate::{
     bindings,
@@ -32,7 +29,8 @@ use crate::{
         NetNs,
         Sk,
         TcpSocket, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// A family whose sockets can be listed.

@@ -10,14 +10,16 @@ use core::ptr::NonNull;
 
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     workqueue::{
         Queue,
         RawWorkItem, //
     }, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A workqueue. Dropping it waits for all work on it, so drop it neither in atomic context nor from its own work.
 ///

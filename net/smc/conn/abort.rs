@@ -4,7 +4,6 @@
 //! functions `smc_conn_kill`, `smc_close_active_abort`).
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     workqueue::WorkItem, //
 };
@@ -13,6 +12,7 @@ use kernel_ext::{
         Global,
         Published, //
     },
+    prelude::*,
     ratelimit,
     workqueue::OwnedWorkqueue, //
 };

@@ -4,11 +4,11 @@
 //!
 //! All functions may run in completion context, and do not sleep.
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
+    spinlock_bh::SpinLockBhGuard, //
 };
-use kernel_ext::spinlock_bh::SpinLockBhGuard;
 use smc_proto::{
     conn::{
         Cdc,

@@ -2,7 +2,7 @@
 
 //! Exclusive use of the peer's RMBE by the connection that writes to it (RFC 7609 section 4.4.2).
 
-use kernel::prelude::*;
+use kernel_ext::prelude::*;
 use smc_proto::{
     id::RmbeIndex,
     lgr::RtokenIdx,

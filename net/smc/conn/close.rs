@@ -2,11 +2,11 @@
 
 //! shutdown(2) and close(2) of a connection over RDMA (RFC 7609 section 4.8; C file `smc_close.c`).
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    net::Sk,
+    prelude::*, //
 };
-use kernel_ext::net::Sk;
 use smc_proto::{
     conn::CloseEffects,
     time::Duration, //

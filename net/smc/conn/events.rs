@@ -2,14 +2,14 @@
 
 //! Events of a connection other than CDC messages (`cdc`): completions, timers, ends of links and groups.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    }, //
+use kernel::sync::{
+    aref::ARef,
+    Arc, //
 };
-use kernel_ext::net::Sk;
+use kernel_ext::{
+    net::Sk,
+    prelude::*, //
+};
 use smc_proto::{
     conn::{
         Cdc,

@@ -7,11 +7,11 @@
 
 use core::mem;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    ib::Mapping,
+    prelude::*, //
 };
-use kernel_ext::ib::Mapping;
 use smc_proto::{
     conn::{
         Effects,

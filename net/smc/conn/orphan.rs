@@ -13,7 +13,6 @@
 
 use kernel::{
     pr_warn_once,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -22,6 +21,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::time::{
     Duration,
     Instant, //

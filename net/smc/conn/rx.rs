@@ -2,16 +2,14 @@
 
 //! recvmsg of a connection over RDMA: copies from the RMB element to user space.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     ib::Block,
     net::{
         Msg,
         Sk, //
     },
+    prelude::*,
     trace, //
 };
 use smc_proto::{

@@ -9,7 +9,6 @@ use core::mem;
 
 use kernel::{
     pr_warn_once,
-    prelude::*,
     sync::{
         aref::ARef,
         Arc, //
@@ -18,6 +17,7 @@ use kernel::{
 use kernel_ext::{
     ib::Write,
     net::Sk,
+    prelude::*,
     spinlock_bh::SpinLockBhGuard, //
 };
 use smc_proto::{

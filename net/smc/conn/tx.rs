@@ -4,10 +4,7 @@
 
 use core::mem;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         Charge,
@@ -15,6 +12,7 @@ use kernel_ext::{
         Purpose,
         Sk, //
     },
+    prelude::*,
     trace, //
 };
 use smc_proto::{

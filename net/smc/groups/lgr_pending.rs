@@ -7,7 +7,6 @@ use core::mem;
 use kernel::{
     new_condvar,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         CondVar,
@@ -17,6 +16,7 @@ use kernel::{
 };
 use kernel_ext::{
     net::NetNsId,
+    prelude::*,
     time, //
 };
 use smc_proto::{

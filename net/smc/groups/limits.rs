@@ -7,12 +7,12 @@ use core::net::IpAddr;
 
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::Arc, //
 };
 use kernel_ext::{
     ib::Device,
-    net::memory, //
+    net::memory,
+    prelude::*, //
 };
 use smc_proto::{
     cause::Cause,

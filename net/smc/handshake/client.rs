@@ -2,11 +2,11 @@
 
 //! The connecting side (C functions `__smc_connect`, `smc_connect_rdma`).
 
-use kernel::{
+use kernel::sync::Arc;
+use kernel_ext::{
     prelude::*,
-    sync::Arc, //
+    random, //
 };
-use kernel_ext::random;
 use smc_proto::{
     cause::Cause,
     handshake::{

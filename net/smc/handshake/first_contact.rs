@@ -5,10 +5,8 @@
 
 use core::cell::Cell;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
 use smc_proto::{
     handshake::{
         after_silence,

@@ -3,15 +3,13 @@
 //! Joining a link group that both sides have: which group the peer named, which RMBE of the peer the connection writes
 //! to, and what becomes of our RMBE if the handshake fails (RFC 7609 sections 3.5.2 and 4.4.2).
 
-use kernel::{
-    prelude::*,
-    time::Jiffies, //
-};
+use kernel::time::Jiffies;
 use kernel_ext::{
     net::{
         NetNsId,
         TcpSocket, //
     },
+    prelude::*,
     ratelimit,
     time, //
 };

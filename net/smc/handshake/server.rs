@@ -2,11 +2,11 @@
 
 //! The listening side (C functions `smc_listen_work`, `smc_listen_find_device`).
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    net::TcpSocket,
+    prelude::*, //
 };
-use kernel_ext::net::TcpSocket;
 use smc_proto::{
     cause::Cause,
     handshake::{

@@ -8,10 +8,7 @@ use core::net::{
     Ipv4Addr, //
 };
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     ib::{
         Device,
@@ -20,7 +17,8 @@ use kernel_ext::{
     net::{
         NetNsId,
         TcpSocket, //
-    }, //
+    },
+    prelude::*, //
 };
 use smc_proto::{
     cause::Cause,

@@ -4,12 +4,9 @@
 
 use core::net::IpAddr;
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Acquire,
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::Acquire,
+    Arc, //
 };
 use kernel_ext::{
     ib::{
@@ -21,6 +18,7 @@ use kernel_ext::{
         NetNsId,
         TcpSocket, //
     },
+    prelude::*,
     route::RouteDevice, //
 };
 use smc_proto::{

@@ -6,13 +6,13 @@
 //! when the group is chosen, and is a [`ConnReservation`] until the connection joins.
 
 use kernel::{
-    prelude::*,
     rbtree::{
         RBTree,
         RBTreeNode, //
     },
     sync::Arc, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::{
     conn::Cdc,
     id::{

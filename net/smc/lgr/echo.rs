@@ -7,10 +7,8 @@
 //! needs no timeout of its own: a link on which nothing arrives is taken down, and connections whose peer does not
 //! close are given up.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
 use smc_proto::{
     id::{
         AlertToken,

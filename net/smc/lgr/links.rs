@@ -2,14 +2,12 @@
 
 //! The links of a group, each at its index of the link table, with which events of a link go to the group.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        Arc, //
-    }, //
+use kernel::sync::{
+    Arc, //
 };
 use kernel_ext::{
     net::NetNsId,
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

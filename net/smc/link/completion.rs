@@ -3,17 +3,17 @@
 //! Completions of a link: work requests that ended, messages that arrived. Called in softirq context, one at a time for
 //! each CQ.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
 };
-use kernel_ext::ib::{
-    self,
-    RecvMessage,
-    Wc, //
+use kernel_ext::{
+    ib::{
+        self,
+        RecvMessage,
+        Wc, //
+    },
+    prelude::*, //
 };
 
 use smc_proto::{

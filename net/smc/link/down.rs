@@ -2,15 +2,13 @@
 
 //! Failure of a link: causes and handling.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
 };
 use kernel_ext::{
     ib::Device,
+    prelude::*,
     ratelimit,
     trace::{
         self,

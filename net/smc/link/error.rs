@@ -2,11 +2,11 @@
 
 //! Why a link failed.
 
-use kernel::{
-    fmt,
+use kernel::fmt;
+use kernel_ext::{
+    ib,
     prelude::*, //
 };
-use kernel_ext::ib;
 
 /// Why a link failed.
 #[derive(Clone, Copy)]

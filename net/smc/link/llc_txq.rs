@@ -2,17 +2,15 @@
 
 //! LLC messages of a link: sent in order, and before data that wait for a slot.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        barrier::smp_mb,
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed, //
+    },
+    barrier::smp_mb,
+    Arc, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::wire::{
     llc,
     SEND_LEN, //

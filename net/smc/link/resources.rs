@@ -2,16 +2,16 @@
 
 //! The part of a link that belongs to the RDMA device (attributes: C file `smc_ib.c`).
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::ib::{
-    Cq,
-    Device,
-    Pd,
-    Qp,
-    QpConfig, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    ib::{
+        Cq,
+        Device,
+        Pd,
+        Qp,
+        QpConfig, //
+    },
+    prelude::*, //
 };
 use smc_proto::wire::{
     llc,

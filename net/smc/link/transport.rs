@@ -13,16 +13,14 @@
 mod iwarp;
 mod roce;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     ib::Device,
     net::{
         NetNs,
         NetNsId, //
-    }, //
+    },
+    prelude::*, //
 };
 use smc_proto::{
     id::Gid,

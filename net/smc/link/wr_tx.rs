@@ -2,21 +2,21 @@
 
 //! Send slots, with the credit that the transport may require for a message.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        barrier::smp_mb,
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed, //
+    },
+    barrier::smp_mb,
+    Arc, //
 };
-use kernel_ext::ib::{
-    PostError,
-    SendSlot,
-    Write, //
+use kernel_ext::{
+    ib::{
+        PostError,
+        SendSlot,
+        Write, //
+    },
+    prelude::*, //
 };
 
 use smc_proto::wire::immediate::Immediate;

@@ -5,10 +5,12 @@
 
 use kernel::{
     pr_warn_once,
-    prelude::*,
     sync::Arc, //
 };
-use kernel_ext::ib::Device;
+use kernel_ext::{
+    ib::Device,
+    prelude::*, //
+};
 use smc_proto::{
     id::Gid,
     lgr::{

@@ -5,11 +5,13 @@
 use core::mem;
 
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::Jiffies, //
 };
-use kernel_ext::time;
+use kernel_ext::{
+    prelude::*,
+    time, //
+};
 use smc_proto::{
     id::Rkey,
     lgr::LinkIdx,

@@ -7,9 +7,9 @@ use core::ptr;
 
 use kernel::{
     pr_warn_once,
-    prelude::*,
     sync::Arc, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::{
     lgr::LinkIdx,
     wire::{

@@ -2,10 +2,7 @@
 
 //! RDMA devices and their ports (C file `smc_ib.c`).
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     genl::{
         Attrs,
@@ -15,6 +12,7 @@ use kernel_ext::{
         Device,
         PciId, //
     },
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::{

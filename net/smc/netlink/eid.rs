@@ -2,12 +2,12 @@
 
 //! Enterprise ids: user EIDs, and the system EID, which exists on one architecture only.
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         Dump,
         Request, //
     },
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::{

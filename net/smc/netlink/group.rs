@@ -2,13 +2,13 @@
 
 //! Link groups and their links, of the whole host (C file `smc_core.c`).
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         Attrs,
         Dump,
         DumpRecord, //
     },
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::{

@@ -6,7 +6,6 @@
 //! One error differs. C returns `EEXIST` for another port of a device that is in the table, although it has set the
 //! port's PNETID by then; here each port has its entry.
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         self,
@@ -20,6 +19,7 @@ use kernel_ext::{
     },
     net::NetNs,
     own_record,
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::pnet::PnetId;

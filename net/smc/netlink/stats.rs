@@ -2,12 +2,12 @@
 
 //! The counters of a namespace (C file `smc_stats.c`).
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         Attrs,
         Dump, //
     },
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::reason::Reason;

@@ -2,12 +2,12 @@
 
 //! Capabilities of this host, and the limitation of handshakes.
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         Dump,
         Request, //
     },
+    prelude::*,
     uapi::*, //
 };
 

@@ -4,11 +4,8 @@
 
 use core::ops::Deref;
 
-use kernel::{
-    prelude::*,
-    sync::{
-        Arc, //
-    }, //
+use kernel::sync::{
+    Arc, //
 };
 use kernel_ext::{
     ib::{
@@ -21,6 +18,7 @@ use kernel_ext::{
         self,
         CountedPages, //
     },
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

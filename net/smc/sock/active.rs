@@ -2,14 +2,14 @@
 
 //! Sockets that are connected over RDMA.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::net::{
-    self,
-    Msg,
-    Sk, //
+use kernel::sync::Arc;
+use kernel_ext::{
+    net::{
+        self,
+        Msg,
+        Sk, //
+    },
+    prelude::*, //
 };
 use smc_proto::wire::Version;
 

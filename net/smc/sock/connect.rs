@@ -6,21 +6,21 @@
 //! the socket is nonblocking. A call that is interrupted, that times out or that does not wait leaves the attempt
 //! running.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        Arc,
-        ArcBorrow, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Full,
+        Relaxed, //
+    },
+    Arc,
+    ArcBorrow, //
 };
-use kernel_ext::net::{
-    SockAddr,
-    WaitEnd,
-    FOREVER, //
+use kernel_ext::{
+    net::{
+        SockAddr,
+        WaitEnd,
+        FOREVER, //
+    },
+    prelude::*, //
 };
 use smc_proto::lgr::Role;
 

@@ -15,7 +15,6 @@
 
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
             Acquire,
@@ -26,7 +25,10 @@ use kernel::{
         Mutex, //
     }, //
 };
-use kernel_ext::net;
+use kernel_ext::{
+    net,
+    prelude::*, //
+};
 use smc_proto::{
     time::Duration,
     wire::clc::Head, //

@@ -5,15 +5,13 @@
 //! Errors are moved from the TCP socket to the application's as they occur, since the kernel answers
 //! SO_ERROR from there; the first call that returns one clears it, as with TCP.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         Msg,
         SockAddr, //
     },
+    prelude::*,
     trace, //
 };
 

@@ -5,7 +5,6 @@
 
 use kernel::{
     new_spinlock,
-    prelude::*,
     rbtree::{
         RBTree,
         RBTreeNode, //
@@ -26,7 +25,8 @@ use kernel_ext::{
         PerNet,
         PerNetKey, //
     },
-    own_record, //
+    own_record,
+    prelude::*, //
 };
 
 use super::Sock;

@@ -18,7 +18,6 @@ use kernel::{
         ListLinks, //
     },
     new_spinlock,
-    prelude::*,
     sync::{
         aref::ARef,
         atomic::{
@@ -39,6 +38,7 @@ use kernel_ext::{
         Sk,
         UnattachedSk, //
     },
+    prelude::*,
     time, //
 };
 use smc_proto::{

@@ -2,29 +2,29 @@
 
 //! The system calls, and what answers them in each state.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        Arc,
-        ArcBorrow,
-        MutexGuard, //
-    }, //
+use kernel::sync::{
+    aref::ARef,
+    Arc,
+    ArcBorrow,
+    MutexGuard, //
 };
-use kernel_ext::net::{
-    self,
-    Caller,
-    IpVersion,
-    Msg,
-    PollWait,
-    Sk,
-    SockAddr,
-    SockAddrBuf,
-    SockOptIn,
-    SockOptOut,
-    StreamSocket,
-    TcpSocket,
-    UnattachedSk, //
+use kernel_ext::{
+    net::{
+        self,
+        Caller,
+        IpVersion,
+        Msg,
+        PollWait,
+        Sk,
+        SockAddr,
+        SockAddrBuf,
+        SockOptIn,
+        SockOptOut,
+        StreamSocket,
+        TcpSocket,
+        UnattachedSk, //
+    },
+    prelude::*, //
 };
 use smc_proto::reason::Reason;
 

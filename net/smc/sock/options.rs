@@ -6,7 +6,6 @@
 //! and on the TCP socket, for which they may mean something. All others are TCP's.
 
 use kernel::{
-    prelude::*,
     sync::{
         atomic::Relaxed,
         Arc,
@@ -22,6 +21,7 @@ use kernel_ext::{
         SockOptOut,
         StreamSocket, //
     },
+    prelude::*,
     uapi::{
         smc_info,
         SMC_INFO_MODE_NONE,

@@ -11,12 +11,12 @@ use core::{
     }, //
 };
 
-use kernel::{
-    error::to_result,
+use kernel::error::to_result;
+
+use crate::{
+    bindings,
     prelude::*, //
 };
-
-use crate::bindings;
 
 /// A message to which attributes are added. Attribute numbers are those of the family's header; adding does not sleep,
 /// and fails with `EMSGSIZE` when the message is full.

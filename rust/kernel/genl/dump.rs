@@ -7,12 +7,11 @@ use core::{
     ptr::NonNull, //
 };
 
-use kernel::prelude::*;
-
 use super::Attrs;
 use crate::{
     bindings,
-    net::NetNs, //
+    net::NetNs,
+    prelude::*, //
 };
 
 /// One pass of a dump.

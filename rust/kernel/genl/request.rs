@@ -8,10 +8,7 @@ use core::{
     slice, //
 };
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::{
     Attrs,
@@ -19,7 +16,8 @@ use super::{
 };
 use crate::{
     bindings,
-    net::NetNs, //
+    net::NetNs,
+    prelude::*, //
 };
 
 /// A request.

@@ -6,13 +6,13 @@ use core::ptr::NonNull;
 
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::Arc, //
 };
 
 use crate::{
     bindings,
-    net::memory::CountedPages, //
+    net::memory::CountedPages,
+    prelude::*, //
 };
 
 /// Physically contiguous pages that may be shared with devices, and through them with a peer.

@@ -14,15 +14,27 @@ use core::{
 };
 
 use kernel::{
-    error::{from_result, to_result},
-    ffi::{c_int, c_void},
-    prelude::*,
+    error::{
+        from_result,
+        to_result, //
+    },
+    ffi::{
+        c_int,
+        c_void, //
+    },
     str::CStr,
-    sync::{Arc, Completion},
+    sync::{
+        Arc,
+        Completion, //
+    }, //
 };
 
 use super::Device;
-use crate::{bindings, record::Recorded};
+use crate::{
+    bindings,
+    prelude::*,
+    record::Recorded, //
+};
 
 /// An RDMA client. [`own_record!`](crate::own_record) gives it its [`ClientKey`].
 pub trait Client: Recorded<ClientKey<Self>> + Sized + 'static {

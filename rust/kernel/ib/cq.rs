@@ -11,7 +11,6 @@ use core::{
 
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::Arc, //
 };
 
@@ -19,7 +18,10 @@ use super::{
     deferred::{Deferred, OnDevice},
     Device,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Maximum number of completions handled in one run (`IB_POLL_BUDGET_IRQ`).
 const RUN_BUDGET: u32 = 256;

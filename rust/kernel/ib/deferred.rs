@@ -14,13 +14,18 @@ use core::{
 };
 
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::LockClassKey,
-    workqueue::{self, impl_has_work, Work, WorkItem},
+    workqueue::{
+        self,
+        impl_has_work,
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use super::Device;
+use crate::prelude::*;
 
 /// Identifies the device on whose worker an object is destroyed.
 pub(super) trait OnDevice: Send + 'static {

@@ -9,10 +9,18 @@ use core::{
 
 use kernel::{
     error::to_result,
-    fmt::{self, Display},
-    prelude::*,
+    fmt::{
+        self,
+        Display, //
+    },
     str::CStr,
-    sync::{new_mutex, rcu, Arc, Completion, Mutex},
+    sync::{
+        new_mutex,
+        rcu,
+        Arc,
+        Completion,
+        Mutex, //
+    }, //
 };
 
 use super::IbMtu;
@@ -22,6 +30,7 @@ use crate::{
         NetNsId,
         NetNsRef, //
     },
+    prelude::*,
     route,
     spinlock_bh::{
         new_spinlock_bh,

@@ -7,14 +7,17 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    error::{from_err_ptr, to_result},
-    prelude::*,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     sync::rcu, //
 };
 
 use super::{Device, NetdevId};
 use crate::{
     bindings,
+    prelude::*,
     route::{
         self,
         NextHop, //

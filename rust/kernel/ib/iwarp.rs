@@ -31,7 +31,6 @@ use kernel::{
     },
     new_condvar,
     new_mutex,
-    prelude::*,
     sync::{
         Arc,
         CondVar,
@@ -53,6 +52,7 @@ use crate::{
         InetAddr,
         NetNs, //
     },
+    prelude::*,
     random,
     time, //
 };

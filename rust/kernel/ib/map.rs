@@ -7,12 +7,14 @@
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::Arc, //
 };
 
 use super::{Block, Device};
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Which side writes to mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use kernel::{
         PAGE_MASK,
         PAGE_SIZE, //
     },
-    prelude::*,
     sync::Arc, //
 };
 
@@ -23,7 +22,10 @@ use super::{
     deferred::{Deferred, OnDevice},
     Device, Mapping, Pd,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A memory region: memory under one key, for local and remote writing.
 ///

@@ -6,7 +6,6 @@ use core::{ptr, ptr::NonNull};
 
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::Arc, //
 };
 
@@ -14,7 +13,10 @@ use super::{
     deferred::{Deferred, OnDevice},
     Device,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The domain that queue pairs and memory regions must share to be used together.
 pub struct Pd {

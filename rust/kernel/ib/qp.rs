@@ -4,10 +4,7 @@
 
 use core::mem::ManuallyDrop;
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
 use super::{
     cq::Reserved,
@@ -20,6 +17,7 @@ use super::{
     Mr,
     Pd, //
 };
+use crate::prelude::*;
 
 mod bitmap;
 mod raw;

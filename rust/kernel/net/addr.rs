@@ -14,12 +14,12 @@ use core::{
     }, //
 };
 
-use kernel::{
-    fmt,
+use kernel::fmt;
+
+use crate::{
+    bindings,
     prelude::*, //
 };
-
-use crate::bindings;
 
 /// The IP version of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

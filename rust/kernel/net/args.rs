@@ -10,15 +10,15 @@ use core::{
     mem::size_of, //
 };
 
-use kernel::{
-    prelude::*,
-    uaccess::{
-        UserPtr,
-        UserSlice, //
-    }, //
+use kernel::uaccess::{
+    UserPtr,
+    UserSlice, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The value given to setsockopt(2), in the application's memory or in the kernel's.
 ///

@@ -12,7 +12,6 @@ use core::mem;
 
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::aref::ARef, //
 };
 
@@ -23,7 +22,10 @@ use super::{
     },
     Sk, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The purpose of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::aref::ARef, //
 };
 
@@ -34,7 +33,8 @@ use crate::{
     module::{
         __this_module,
         is_live, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// The registered protocol family, with its sockets over IPv4 and IPv6.

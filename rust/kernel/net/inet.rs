@@ -11,8 +11,6 @@ use core::{
     ptr, //
 };
 
-use kernel::prelude::*;
-
 use super::{
     proto::ProtoRegistration,
     proto_ops::{
@@ -24,7 +22,10 @@ use super::{
     tcp,
     ulp, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The registered protocol, over IPv4 and, if the kernel has it, IPv6; by its number, and on top of a TCP socket.
 pub struct InetRegistration<T: StreamSocket> {

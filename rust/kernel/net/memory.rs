@@ -14,7 +14,6 @@ use core::{
 
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     sync::atomic::{
         Atomic,
         Relaxed, //
@@ -22,7 +21,10 @@ use kernel::{
 };
 
 use super::NetNs;
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The sum and its limits, in pages.
 pub(super) struct Memory {

@@ -9,14 +9,12 @@ use core::{
     marker::PhantomData, //
 };
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::Sk;
 use crate::{
     bindings,
+    prelude::*,
     window::{
         self,
         Window, //

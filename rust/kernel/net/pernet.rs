@@ -19,7 +19,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -42,6 +41,7 @@ use super::sysctl::{
 };
 use crate::{
     bindings,
+    prelude::*,
     record::Recorded, //
 };
 

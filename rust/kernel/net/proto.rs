@@ -15,7 +15,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::{
         aref::ARef,
         atomic::{
@@ -46,7 +45,8 @@ use crate::{
     module::{
         is_live,
         this_module, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// A registered kind of sockets. To be dropped when no socket of the kind is left, as is so when the module is

@@ -14,7 +14,6 @@ use core::{
 };
 
 use kernel::{
-    prelude::*,
     sync::{
         aref::ARef,
         Arc,
@@ -45,7 +44,8 @@ use super::{
 };
 use crate::{
     bindings,
-    module::__this_module, //
+    module::__this_module,
+    prelude::*, //
 };
 
 /// The callbacks of the kernel's table for a [`StreamSocket`]; with `ULP`, for a socket that was a TCP socket before.

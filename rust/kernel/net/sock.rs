@@ -11,7 +11,6 @@ use core::{
 };
 
 use kernel::{
-    prelude::*,
     sync::{
         aref::{
             ARef,
@@ -33,6 +32,7 @@ use super::{
 };
 use crate::{
     bindings,
+    prelude::*,
     time, //
 };
 

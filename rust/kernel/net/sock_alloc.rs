@@ -13,19 +13,19 @@ use core::{
     }, //
 };
 
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        atomic::Atomic, //
-    }, //
+use kernel::sync::{
+    aref::ARef,
+    atomic::Atomic, //
 };
 
 use super::{
     sock::SmcSock,
     Sk, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A kind of sockets, as `/proc/net/protocols` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::{
         aref::ARef,
         Arc,
@@ -33,7 +32,10 @@ use super::{
     SockAddr,
     TcpSocket, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A stream socket of a separate protocol family. All functions may sleep and run in the context of the application,
 /// several at a time.

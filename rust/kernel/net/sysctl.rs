@@ -14,12 +14,12 @@ use core::{
     }, //
 };
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// The permitted values of a setting.
 #[derive(Clone, Copy, Debug)]

@@ -15,10 +15,7 @@ use core::{
     }, //
 };
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::{
     InetAddr,
@@ -28,7 +25,10 @@ use super::{
     SockOptIn,
     WaitEnd, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 mod delegate;
 mod hook;

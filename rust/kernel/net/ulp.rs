@@ -16,7 +16,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::{
         aref::ARef,
         barrier::{
@@ -48,7 +47,8 @@ use crate::{
     module::{
         is_live,
         this_module, //
-    }, //
+    },
+    prelude::*, //
 };
 
 mod inherit;

@@ -6,12 +6,12 @@
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
-use kernel::{
-    prelude::*,
-    types::Opaque, //
-};
+use kernel::types::Opaque;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Why a wait ended before its condition came true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

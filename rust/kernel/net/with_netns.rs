@@ -6,10 +6,11 @@
 
 use core::cell::UnsafeCell;
 
-use kernel::prelude::*;
-
 use super::NetNs;
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Restores the task's own namespaces when dropped.
 ///

@@ -6,18 +6,16 @@
 mod connect;
 mod unacked;
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
 };
 use kernel_ext::{
     ib::Device,
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

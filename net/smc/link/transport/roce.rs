@@ -4,10 +4,12 @@
 //! without a posted receive is retransmitted, and a send completes when the peer has the message; so a link has no
 //! further state.
 
-use kernel::prelude::*;
-use kernel_ext::ib::{
-    self,
-    RtrAttr, //
+use kernel_ext::{
+    ib::{
+        self,
+        RtrAttr, //
+    },
+    prelude::*, //
 };
 
 use super::{

@@ -19,7 +19,6 @@ use kernel::{
         c_int,
         c_void, //
     },
-    prelude::*,
     sync::{
         new_condvar,
         new_mutex,
@@ -47,6 +46,7 @@ use crate::{
         with_netns,
         NetNs, //
     },
+    prelude::*,
     time, //
 };
 

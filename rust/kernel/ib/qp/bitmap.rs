@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use kernel::prelude::*;
+use crate::prelude::*;
 
 /// A set of numbers below a fixed length.
 pub(super) struct SlotBitmap {

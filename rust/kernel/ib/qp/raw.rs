@@ -14,7 +14,6 @@ use core::{
 
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
     sync::{
         rcu,
         Arc, //
@@ -32,7 +31,8 @@ use crate::{
         Mr,
         Pd,
         Wc, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// Handles the completions of a queue pair: in softirq context, and one at a time for each completion queue. Spinlocks

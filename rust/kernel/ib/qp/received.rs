@@ -2,9 +2,10 @@
 
 //! A received message.
 
-use kernel::prelude::*;
-
-use crate::ib::Mapping;
+use crate::{
+    ib::Mapping,
+    prelude::*, //
+};
 
 /// A received message. A malicious peer may change the part beyond the receive's own memory while it is read.
 pub struct RecvMessage<'a> {

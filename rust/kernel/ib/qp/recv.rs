@@ -10,8 +10,10 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
-    sync::{rcu, Arc},
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 
 use super::{
@@ -32,7 +34,8 @@ use crate::{
         Pd,
         Status,
         Wc, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// Alignment of message buffers, bytes.

@@ -10,7 +10,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::Arc, //
 };
 
@@ -26,7 +25,8 @@ use crate::{
     ib::{
         Mr,
         Wc, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// The single memory registration that may be outstanding.

@@ -11,7 +11,6 @@ use core::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::Arc, //
 };
 
@@ -32,7 +31,8 @@ use crate::{
         Pd,
         Status,
         Wc, //
-    }, //
+    },
+    prelude::*, //
 };
 
 /// Maximum number of writes before a send.

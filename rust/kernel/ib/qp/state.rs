@@ -2,10 +2,7 @@
 
 //! State transitions of a reliable connected queue pair.
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::{
     Handler,
@@ -13,7 +10,8 @@ use super::{
 };
 use crate::{
     bindings,
-    ib::IbMtu, //
+    ib::IbMtu,
+    prelude::*, //
 };
 
 /// What a RoCE queue pair needs to know of its peer to receive.

@@ -4,10 +4,7 @@
 
 use core::ptr;
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::{
     length,
@@ -22,7 +19,8 @@ use crate::{
         SockAddrBuf,
         SockOptIn,
         SockOptOut, //
-    }, //
+    },
+    prelude::*, //
 };
 
 impl TcpSocket {

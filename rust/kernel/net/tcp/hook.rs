@@ -26,7 +26,6 @@ use core::{
 };
 
 use kernel::{
-    prelude::*,
     sync::{
         Arc,
         ArcBorrow, //
@@ -38,7 +37,10 @@ use super::{
     option,
     TcpSocket, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 mod callbacks;
 

@@ -4,13 +4,13 @@
 //!
 //! C header: [`include/net/tcp_states.h`](srctree/include/net/tcp_states.h)
 
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::error::to_result;
 
 use super::TcpSocket;
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// A TCP state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,6 @@ use core::{
     mem::size_of, //
 };
 
-use kernel::prelude::*;
-
 use super::super::{
     args::SockOptIn,
     converted::version_of,
@@ -21,7 +19,10 @@ use super::super::{
     IpVersion,
     SockAddr, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Copies plain fields.
 macro_rules! copy {

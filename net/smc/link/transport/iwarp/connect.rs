@@ -13,10 +13,7 @@ use core::net::{
     SocketAddr, //
 };
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 use kernel_ext::{
     ib::{
         IwConn,
@@ -27,6 +24,7 @@ use kernel_ext::{
         NetNsId,
         NetNsRef, //
     },
+    prelude::*,
     random, //
 };
 use smc_proto::{

@@ -2,10 +2,8 @@
 
 //! Messages whose sends have completed and which the peer has not yet acknowledged: see [`smc_proto::link::credits`].
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use kernel_ext::prelude::*;
 use smc_proto::{conn::SentRecord, link::credits::is_ahead};
 
 use super::Iwarp;

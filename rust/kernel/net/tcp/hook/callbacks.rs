@@ -11,7 +11,6 @@ use core::ptr::{
 
 use kernel::{
     error::to_result,
-    prelude::*,
     sync::SetOnce, //
 };
 
@@ -19,7 +18,10 @@ use super::{
     SavedCallbacks,
     TcpSocket, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 type Callback = Option<unsafe extern "C" fn(*mut bindings::sock)>;
 

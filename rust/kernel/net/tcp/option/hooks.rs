@@ -4,13 +4,14 @@
 //!
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
-use kernel::prelude::*;
-
 use super::super::{
     hook::hs_congested,
     TcpSocket, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    prelude::*, //
+};
 
 /// Enables the option while it lives (`tcp_have_smc` static key).
 pub struct SynOption(());

@@ -26,7 +26,6 @@ use core::{
 use kernel::{
     error::to_result,
     new_mutex,
-    prelude::*,
     sync::Mutex, //
 };
 
@@ -50,7 +49,8 @@ use crate::{
         PerNetKey,
         PerNetRegistration, //
     },
-    own_record, //
+    own_record,
+    prelude::*, //
 };
 
 // The netfilter hook of a namespace ---------------------------------------------------------------
