@@ -92,7 +92,7 @@ impl<'a> ClcChannel<'a> {
         Ok(Self {
             tcp,
             peer: tcp.peer().ok(),
-            buf: KVec::zeroed(MAX_LEN, GFP_KERNEL)?,
+            buf: KVec::from_elem(0, MAX_LEN, GFP_KERNEL)?,
             received: None,
             is_confirmed: false,
             sent: Cell::new(None),

@@ -22,13 +22,13 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        barrier::smp_mb,
         Arc,
         CondVar,
         Mutex, //
     }, //
 };
 use kernel_ext::{
+    barrier::smp_mb,
     ib::Device,
     prelude::*,
     random,

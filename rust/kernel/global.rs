@@ -13,12 +13,14 @@ use core::{
 };
 
 use kernel::sync::{
-    rcu,
     Arc,
     ArcBorrow, //
 };
 
-use crate::prelude::*;
+use crate::{
+    prelude::*,
+    rcu, //
+};
 
 /// A slot for one `Arc<T>`, empty until [`Global::publish`].
 ///

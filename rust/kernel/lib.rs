@@ -8,6 +8,7 @@
 #![crate_name = "kernel_ext"]
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 
+mod compat;
 pub mod delayed_work;
 pub mod genl;
 pub mod global;
@@ -29,7 +30,11 @@ pub mod utsname;
 pub mod window;
 pub mod workqueue;
 
-pub use kernel::prelude;
+pub use compat::{
+    barrier,
+    prelude,
+    rcu, //
+};
 
 use bindings_ext as bindings;
 

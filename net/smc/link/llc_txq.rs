@@ -7,10 +7,12 @@ use kernel::sync::{
         Full,
         Relaxed, //
     },
-    barrier::smp_mb,
     Arc, //
 };
-use kernel_ext::prelude::*;
+use kernel_ext::{
+    barrier::smp_mb,
+    prelude::*, //
+};
 use smc_proto::wire::{
     llc,
     SEND_LEN, //

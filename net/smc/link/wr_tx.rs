@@ -7,10 +7,10 @@ use kernel::sync::{
         Full,
         Relaxed, //
     },
-    barrier::smp_mb,
     Arc, //
 };
 use kernel_ext::{
+    barrier::smp_mb,
     ib::{
         PostError,
         SendSlot,

@@ -26,6 +26,7 @@ use kernel::{
 use super::IbMtu;
 use crate::{
     bindings,
+    compat::device_limit,
     net::{
         NetNsId,
         NetNsRef, //
@@ -411,10 +412,10 @@ unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> DeviceLimits {
     let num_comp_vectors = unsafe { (*dev.as_ptr()).num_comp_vectors };
     DeviceLimits {
         max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
-        max_qp_wr: attrs.max_qp_wr,
-        max_send_sge: attrs.max_send_sge,
-        max_recv_sge: attrs.max_recv_sge,
-        max_cqe: attrs.max_cqe,
+        max_qp_wr: device_limit(attrs.max_qp_wr),
+        max_send_sge: device_limit(attrs.max_send_sge),
+        max_recv_sge: device_limit(attrs.max_recv_sge),
+        max_cqe: device_limit(attrs.max_cqe),
         num_comp_vectors: u32::try_from(num_comp_vectors).unwrap_or(1),
         // SAFETY: By the caller's promise.
         max_map_bytes: unsafe { bindings::ib_dma_max_mapping_size(dev.as_ptr()) },

@@ -11,16 +11,17 @@ use core::{
     ptr, //
 };
 
-use kernel::sync::barrier::{
-    smp_mb,
-    Read, //
-};
-
 use super::{
     sock_alloc::is_ours,
     IpVersion, //
 };
-use crate::bindings;
+use crate::{
+    barrier::{
+        smp_mb,
+        Read, //
+    },
+    bindings, //
+};
 
 /// The kernel's record of the ULP.
 pub(super) struct UlpOps(UnsafeCell<MaybeUninit<bindings::tcp_ulp_ops>>);

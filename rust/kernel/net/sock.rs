@@ -31,6 +31,10 @@ use super::{
     IpVersion, //
 };
 use crate::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
     bindings,
     prelude::*,
     time, //
@@ -380,7 +384,7 @@ impl Sk {
             // SAFETY: As above.
             unsafe { bindings::sock_set_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
         }
-        kernel::sync::barrier::smp_mb(kernel::sync::barrier::Full);
+        smp_mb(Full);
     }
 
     /// Bound device, and mark and priority of packets.

@@ -18,10 +18,6 @@ use kernel::{
     error::to_result,
     sync::{
         aref::ARef,
-        barrier::{
-            smp_mb,
-            Write, //
-        },
         Arc, //
     }, //
 };
@@ -43,6 +39,10 @@ use super::{
     Sk, //
 };
 use crate::{
+    barrier::{
+        smp_mb,
+        Write, //
+    },
     bindings,
     module::{
         is_live,

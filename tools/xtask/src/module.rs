@@ -323,6 +323,68 @@ mod tests {
         );
     }
 
+    /// Returns the `cfg`s that `Kbuild` derives from a kernel source with these lines in the files that it looks into.
+    fn probed(name: &str, files: &[(&str, &str)]) -> String {
+        let dir = std::env::temp_dir().join(format!("xtask-probe-{}-{name}", std::process::id()));
+        for (file, text) in files {
+            let path = dir.join("rust/kernel").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let kbuild = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rust/kernel/Kbuild");
+        let rules = format!(
+            ".PHONY: cfgs\ncfgs:\n\t@echo $(sort $(smc-kernel-has))\n\ninclude {}\n",
+            kbuild.display()
+        );
+        fs::write(dir.join("Makefile"), rules).unwrap();
+        let out = Command::new("make")
+            .args(["--silent", "--no-print-directory", "-C"])
+            .arg(&dir)
+            .args(["srctree=.", "obj=none"])
+            .env_remove("MAKEFLAGS")
+            .output()
+            .unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Lines of Linux 7.2 and 7.3. That the answers are right for the whole of them is shown by each build: it fails
+    /// with a wrong one.
+    #[test]
+    fn what_a_series_lacks_is_found_in_its_source() {
+        let old = probed(
+            "old",
+            &[
+                (
+                    "error.rs",
+                    "    declare_err!(ETIMEDOUT, \"Connection timed out.\");\n",
+                ),
+                ("sync/barrier.rs", "pub fn smp_mb() {\npub fn smp_rmb() {\n"),
+                ("sync/rcu.rs", "pub fn read_lock() -> Guard {\n"),
+            ],
+        );
+        assert_eq!(old, "");
+        let new = probed(
+            "new",
+            &[
+                (
+                    "error.rs",
+                    "    declare_err!(ENOTCONN, \"Transport endpoint is not connected.\");\n",
+                ),
+                ("sync/barrier.rs", "    pub struct Read;\n"),
+                ("sync/rcu.rs", "pub fn synchronize_rcu() {\n"),
+            ],
+        );
+        for name in ["socket_errnos", "synchronize_rcu", "typed_barriers"] {
+            let cfg = format!("kernel_has=\"{name}\"");
+            assert!(new.contains(&cfg), "{new} lacks {cfg}");
+        }
+        // A fix that a stable kernel took over.
+        let mixed = probed("mixed", &[("sync/rcu.rs", "pub fn synchronize_rcu() {\n")]);
+        assert_eq!(mixed, "--cfg kernel_has=\"synchronize_rcu\"");
+    }
+
     #[test]
     fn a_kernel_that_fits_is_taken() {
         let version = Command::new("rustc").arg("-V").output().unwrap().stdout;

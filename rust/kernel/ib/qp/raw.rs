@@ -14,10 +14,7 @@ use core::{
 
 use kernel::{
     error::from_err_ptr,
-    sync::{
-        rcu,
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
 use super::received::RecvMessage;
@@ -32,7 +29,8 @@ use crate::{
         Pd,
         Wc, //
     },
-    prelude::*, //
+    prelude::*,
+    rcu, //
 };
 
 /// Handles the completions of a queue pair: in softirq context, and one at a time for each completion queue. Spinlocks
