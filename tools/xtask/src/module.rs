@@ -213,12 +213,17 @@ mod tests {
     fn check(name: &str, config: &[&str], built: bool) -> (bool, String) {
         let dir = std::env::temp_dir().join(format!("xtask-kdir-{}-{name}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
+        check_in(&dir, config, built)
+    }
+
+    /// The same in a directory that exists, which is removed.
+    fn check_in(dir: &Path, config: &[&str], built: bool) -> (bool, String) {
         fs::write(dir.join(".config"), config.join("\n") + "\n").unwrap();
         if built {
             fs::write(dir.join("Module.symvers"), "").unwrap();
         }
-        let said = run(&dir);
-        fs::remove_dir_all(&dir).unwrap();
+        let said = run(dir);
+        fs::remove_dir_all(dir).unwrap();
         said
     }
 
@@ -383,6 +388,25 @@ mod tests {
         // A fix that a stable kernel took over.
         let mixed = probed("mixed", &[("sync/rcu.rs", "pub fn synchronize_rcu() {\n")]);
         assert_eq!(mixed, "--cfg kernel_has=\"synchronize_rcu\"");
+    }
+
+    #[test]
+    fn a_series_that_is_too_old_is_refused() {
+        let rules = |crates: &str| format!("rust_common_cmd = $(RUSTC) \\\n\t{crates} \\\n");
+        let old = rules("--extern pin_init --extern kernel");
+        let new = rules("--extern zerocopy --extern zerocopy_derive");
+        // In the build folder, or in that of the source.
+        for place in ["scripts", "source/scripts"] {
+            for (rules, is_old) in [(&old, true), (&new, false)] {
+                let dir = std::env::temp_dir().join(format!("xtask-old-{}", std::process::id()));
+                fs::create_dir_all(dir.join(place)).unwrap();
+                fs::write(dir.join(place).join("Makefile.build"), rules).unwrap();
+                let (fine, said) = check_in(&dir, &["CONFIG_MODULES=y", "CONFIG_RUST=y"], true);
+                assert!(!fine);
+                assert_eq!(said.contains("too old"), is_old, "{place}: {said}");
+                assert_eq!(said.contains("Linux 7.2 or a later one"), is_old, "{said}");
+            }
+        }
     }
 
     #[test]
