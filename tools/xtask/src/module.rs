@@ -409,6 +409,81 @@ mod tests {
         }
     }
 
+    /// Creates a machine without anything but the programs that the scripts themselves need, and compilers that say
+    /// what the configuration of Debian's kernel says. Returns the directory of its programs.
+    fn bare_machine(dir: &Path, c_text: &str, rust_text: &str) -> PathBuf {
+        use std::os::unix::fs::{symlink, PermissionsExt};
+
+        let bin = dir.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        for name in [
+            "sh", "cat", "cut", "dirname", "env", "grep", "head", "ls", "readlink", "sed",
+        ] {
+            symlink(Path::new("/usr/bin").join(name), bin.join(name)).unwrap();
+        }
+        // The package that a file is of, then its version; none has the source.
+        let dpkg_query =
+            "case $1 in -S) [ \"${2%.config}\" != \"$2\" ] && echo \"linux-headers-7.3.4: $2\";; \
+                          -W) echo linux-headers-7.3.4 7.3.4-1;; esac";
+        // It has the headers of the C library only.
+        let gcc = format!("[ \"$1\" = -E ] && exec grep -q stdio.h\necho '{c_text}'");
+        let rustc = format!(
+            "case $1 in --print) echo {0};; *) echo '{rust_text}';; esac",
+            dir.display()
+        );
+        for (name, text) in [
+            ("dpkg-query", dpkg_query),
+            ("apt-get", "false"),
+            ("gcc-14", &gcc),
+            ("rustc", &rustc),
+        ] {
+            let path = bin.join(name);
+            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        bin
+    }
+
+    #[test]
+    fn all_that_is_missing_for_rust_metadata_is_named_at_once() {
+        let dir = std::env::temp_dir().join(format!("xtask-bare-{}", std::process::id()));
+        let bin = bare_machine(&dir, "gcc-14 (Debian) 14.2.0", "rustc 9.9.9 (none)");
+        let config = "CONFIG_MODULES=y\nCONFIG_RUST=y\nCONFIG_NETFILTER=y\nCONFIG_INFINIBAND=m\n\
+                      CONFIG_CC_VERSION_TEXT=\"x86_64-linux-gnu-gcc-14 (Debian) 14.2.0\"\n\
+                      CONFIG_GCC_VERSION=140200\nCONFIG_RUSTC_VERSION_TEXT=\"rustc 9.9.9 (none)\"\n";
+        let kdir = dir.join("kdir");
+        fs::create_dir_all(kdir.join("include/config")).unwrap();
+        fs::write(kdir.join(".config"), config).unwrap();
+        fs::write(kdir.join("Module.symvers"), "").unwrap();
+        fs::write(kdir.join("include/config/kernel.release"), "7.3.4-amd64\n").unwrap();
+        let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel");
+        let said = |script: &str, option: Option<&str>| {
+            let out = Command::new(tools.join(script))
+                .args(option)
+                .args([&kdir, &dir.join("cache")])
+                .env_clear()
+                .env("PATH", &bin)
+                .output()
+                .unwrap();
+            assert!(!out.status.success() && out.stdout.is_empty(), "{script}");
+            String::from_utf8(out.stderr).unwrap()
+        };
+
+        let rest = "bindgen flex bison bc pahole python3 make xz-utils libelf-dev libssl-dev";
+        let install =
+            format!("\nas root:\n  apt install linux-source-7.3=7.3.4-1 rust-src {rest}\n");
+        let making = said("rust-kit", None);
+        assert!(making.ends_with(&install), "{making}");
+        assert!(making.contains("  the header openssl/evp.h\n"), "{making}");
+        assert_eq!(said("rust-kit", Some("--check")), making);
+        // Without a compiler, too, which is looked for before.
+        fs::remove_file(bin.join("rustc")).unwrap();
+        let all = install.replace("rust-src", "rustc rust-src");
+        let checked = said("check-kdir", None);
+        assert!(checked.ends_with(&all), "{checked}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
     #[test]
     fn a_kernel_that_fits_is_taken() {
         let version = Command::new("rustc").arg("-V").output().unwrap().stdout;
