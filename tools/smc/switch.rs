@@ -33,7 +33,7 @@ use program::Attached;
 const FOLDER: &str = "/sys/fs/bpf/smc";
 
 /// The cgroups and programs to add or remove.
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Targets {
     /// A cgroup (version 2): its folder, or its path below the root; those below it count as well
     #[arg(
@@ -60,6 +60,15 @@ pub(crate) enum Command {
     Add(Targets),
     /// From now on new TCP sockets of these are TCP sockets again
     Del(Targets),
+    /// Switch what a file lists, and nothing else
+    #[command(
+        after_help = "A line is what show prints: `cgroup PATH` or `program NAME`. Empty lines, and those that \
+                            begin with #, do not count."
+    )]
+    Load {
+        /// The file
+        file: PathBuf,
+    },
     /// Switch nothing any more
     Off,
     /// Keeps the switch of one `smc run --bpf`
@@ -73,6 +82,7 @@ pub(crate) fn run(command: &Command) -> io::Result<()> {
         Command::Show { json } => show(*json),
         Command::Add(targets) => add(targets),
         Command::Del(targets) => remove(targets),
+        Command::Load { file } => load(file),
         Command::Off => off(),
         Command::Keep(arguments) => holder::run(arguments),
     }
@@ -173,6 +183,41 @@ fn add(targets: &Targets) -> io::Result<()> {
         choose(&tables.programs, &program.key())?;
     }
     Ok(())
+}
+
+fn load(file: &Path) -> io::Result<()> {
+    let text = fs::read_to_string(file).map_err(|error| named(file, error))?;
+    let targets = parse(&text).map_err(|error| named(file, error))?;
+    // As in `add`: nothing changes if any cannot be resolved.
+    cgroups(&targets)?;
+    off()?;
+    match targets == Targets::default() {
+        true => Ok(()),
+        false => add(&targets),
+    }
+}
+
+/// Parses lines as `show` prints them.
+fn parse(text: &str) -> io::Result<Targets> {
+    let mut targets = Targets::default();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |what: &str| io::Error::other(format!("line {}: {what}", number + 1));
+        match line.split_once(char::is_whitespace) {
+            Some(("cgroup", path)) => targets.cgroups.push(path.trim_start().into()),
+            Some(("program", name)) => {
+                let name = name.trim_start().parse();
+                targets
+                    .programs
+                    .push(name.map_err(|error: String| wrong(&error))?);
+            }
+            _ => return Err(wrong("expected `cgroup PATH` or `program NAME`")),
+        }
+    }
+    Ok(targets)
 }
 
 fn cgroups(targets: &Targets) -> io::Result<Vec<Cgroup>> {
@@ -279,4 +324,31 @@ fn show(as_json: bool) -> io::Result<()> {
         .iter()
         .for_each(|name| println!("program {name}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lists_cgroups_and_programs() {
+        let targets =
+            parse("# all web servers\n\n  program\tnginx\ncgroup /system.slice/a b\n#program x")
+                .unwrap();
+        assert_eq!(targets.cgroups, [PathBuf::from("/system.slice/a b")]);
+        assert_eq!(targets.programs, ["nginx".parse().unwrap()]);
+        assert_eq!(parse("# nothing\n").unwrap(), Targets::default());
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        for wrong in [
+            "program nginx\nport 80",
+            "\nprogram",
+            "\nprogram a_name_of_16_byte",
+        ] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("line 2: "), "{error}");
+        }
+    }
 }

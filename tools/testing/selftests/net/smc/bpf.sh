@@ -118,6 +118,19 @@ check "and has SMC again" by_rdma "$BYTES" exchange raw '' plainly
 check "the program is taken off" smc switch del --program raw
 check "then the switch is off" shown "The switch is off."
 check "nothing is switched any more" by_tcp "$BYTES" exchange raw '' plainly
+printf '# by a file\nprogram raw\ncgroup /chosen\n' >/tmp/switch.conf
+check "a file is loaded" smc switch load /tmp/switch.conf
+check "by it" by_rdma "$BYTES" exchange raw '' in_cgroup other
+check "what it lists is shown" shown "The switch is on." "cgroup /chosen" "program raw"
+echo 'cgroup /other' >/tmp/switch.conf
+check "another file takes its place" smc switch load /tmp/switch.conf
+check "with what it lists" shown "The switch is on." "cgroup /other"
+echo 'cgroup /none' >>/tmp/switch.conf
+check "one that lists no cgroup is refused" says "/none" smc switch load /tmp/switch.conf
+check "and changes nothing" shown "The switch is on." "cgroup /other"
+echo '# program raw' >/tmp/switch.conf
+check "one that lists nothing is loaded" smc switch load /tmp/switch.conf
+check "and switches nothing" shown "The switch is off."
 
 check "messages are traced" messages_told exchange raw -smc plainly
 check "no buffer stays" no_instances
