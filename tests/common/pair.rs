@@ -148,7 +148,7 @@ impl Pair {
     pub fn new(seed: u64, client: Plan, server: Plan) -> Self {
         let mut rng = Rng::new(mix(seed));
         let slots = rng.between(1, 16) as usize;
-        let like_c = seed.is_multiple_of(2);
+        let like_c = seed % 2 == 0;
         let host = |plan: Plan, peer: Plan| {
             let mut stream = Stream::new(plan.rmbe);
             stream.establish(peer.rmbe);

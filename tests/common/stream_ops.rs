@@ -183,8 +183,10 @@ impl Model {
             self.told -= 1;
             self.stream.on_local_completion();
         }
-        if let Some(record) = self.left.pop_if(|_| input.flag()) {
-            self.stream.on_acked(&record, input.flag());
+        if !self.left.is_empty() && input.flag() {
+            if let Some(record) = self.left.pop() {
+                self.stream.on_acked(&record, input.flag());
+            }
         }
         if self.records.is_empty() {
             return;

@@ -97,8 +97,8 @@ pub(crate) fn start(how: &Start<'_>) -> io::Error {
 /// Replaces this process; returns the error.
 fn become_command(command: &mut Command) -> io::Error {
     let error = command.exec();
-    let program = command.get_program().display();
-    io::Error::new(error.kind(), format!("{program}: {error}"))
+    let program = Path::new(command.get_program());
+    io::Error::new(error.kind(), format!("{}: {error}", program.display()))
 }
 
 /// Finds the library in the directory of this program or the `lib` directory next to it.

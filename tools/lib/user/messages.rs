@@ -192,13 +192,13 @@ impl Socket {
     /// `pwritev2(2)`; an offset of -1 means the current position.
     pub fn write_parts_at(&self, parts: &[&[u8]], offset: i64, flags: i32) -> Result<usize> {
         let (parts, flags) = (slices(parts), file_flags(flags));
-        Ok(pwritev2(self, &parts, offset.cast_unsigned(), flags)?)
+        Ok(pwritev2(self, &parts, offset as u64, flags)?)
     }
 
     /// `preadv2(2)`; an offset of -1 means the current position.
     pub fn read_parts_at(&self, parts: &mut [&mut [u8]], offset: i64, flags: i32) -> Result<usize> {
         let (mut parts, flags) = (slices_mut(parts), file_flags(flags));
-        Ok(preadv2(self, &mut parts, offset.cast_unsigned(), flags)?)
+        Ok(preadv2(self, &mut parts, offset as u64, flags)?)
     }
 
     /// `write(2)`.
