@@ -412,7 +412,7 @@ mod tests {
     /// Creates a machine without anything but the programs that the scripts themselves need, and compilers that say
     /// what the configuration of Debian's kernel says. Returns the directory of its programs.
     fn bare_machine(dir: &Path, c_text: &str, rust_text: &str) -> PathBuf {
-        use std::os::unix::fs::{symlink, PermissionsExt};
+        use std::os::unix::fs::symlink;
 
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
@@ -437,11 +437,16 @@ mod tests {
             ("gcc-14", &gcc),
             ("rustc", &rustc),
         ] {
-            let path = bin.join(name);
-            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            script(&bin.join(name), text);
         }
         bin
+    }
+
+    fn script(path: &Path, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+
+        fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[test]
@@ -476,9 +481,13 @@ mod tests {
         assert!(making.ends_with(&install), "{making}");
         assert!(making.contains("  the header openssl/evp.h\n"), "{making}");
         assert_eq!(said("rust-kit", Some("--check")), making);
-        // Without a compiler, too, which is looked for before.
+        // Without a compiler, too, which is looked for before. The newest one of apt is not the kernel's.
         fs::remove_file(bin.join("rustc")).unwrap();
-        let all = install.replace("rust-src", "rustc rust-src");
+        let versions = "[ $1 = madison ] || exit; \
+                        for v in 9.9.90+x 9.9.9+deb1 9.8.9; do echo \" rustc | $v | http://mirror\"; done";
+        script(&bin.join("apt-cache"), versions);
+        let exact = "rustc=9.9.9+deb1 libstd-rust-dev=9.9.9+deb1 rust-src=9.9.9+deb1";
+        let all = install.replace("rust-src", exact);
         let checked = said("check-kdir", None);
         assert!(checked.ends_with(&all), "{checked}");
         fs::remove_dir_all(&dir).unwrap();
