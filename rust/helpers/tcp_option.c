@@ -46,6 +46,12 @@ unsigned int smc_helper_skb_tcp_payload_len(const struct sk_buff *skb)
 	return skb->len - skb_tcp_all_headers(skb);
 }
 
+/* By the header: on its way through a VRF device a packet has no skb->protocol yet. */
+static bool is_ipv4(const struct sk_buff *skb)
+{
+	return ip_hdr(skb)->version == 4;
+}
+
 /*
  * Moves the headers of an outgoing segment forward so that its TCP header has room at its end, and counts that in all
  * lengths and checksums. The options in it stay to be written. False if the segment cannot be changed.
@@ -66,7 +72,7 @@ bool smc_helper_skb_extend_tcp_header(struct sk_buff *skb, u32 room)
 	th->doff += room / 4;
 	/* So far it is the sum of the pseudo header, which has the length. */
 	inet_proto_csum_replace2(&th->check, skb, htons(len), htons(len + room), true);
-	if (skb->protocol == htons(ETH_P_IP)) {
+	if (is_ipv4(skb)) {
 		struct iphdr *iph = ip_hdr(skb);
 		__be16 tot_len = htons(ntohs(iph->tot_len) + room);
 
