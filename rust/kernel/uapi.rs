@@ -165,6 +165,7 @@ pub use crate::bindings::{
     SMC_NLA_SYS_LOCAL_HOST,
     SMC_NLA_SYS_REL,
     SMC_NLA_SYS_SEID,
+    SMC_NLA_SYS_SYN_OPTION,
     SMC_NLA_SYS_VER,
     SMC_PNETID_ADD,
     SMC_PNETID_DEL,

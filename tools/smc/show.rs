@@ -138,6 +138,7 @@ pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
     );
     println!("SMC-D       {}", ["no", "v2"][usize::from(info.smcd_v2)]);
     println!("System EID  {}", or_dash(&info.seid));
+    println!("SYN option  by {}", info.syn_option);
     if let Some(memory) = memory {
         let limits = memory.limits.map_or(String::new(), |[low, middle, high]| {
             format!(", limits {low} {middle} {high}")

@@ -276,6 +276,8 @@ pub struct Info {
     pub smcr_v2: bool,
     /// The system enterprise ID; empty if there is none.
     pub seid: String,
+    /// Who adds the SMC option to TCP's SYN.
+    pub syn_option: &'static str,
 }
 
 /// The netlink family of the module.
@@ -336,6 +338,11 @@ impl Module {
             smcd_v2: attributes.number(SMC_NLA_SYS_IS_ISM_V2) != 0,
             smcr_v2: attributes.number(SMC_NLA_SYS_IS_SMCR_V2) != 0,
             seid: attributes.text(SMC_NLA_SYS_SEID),
+            // The C module does not say: it needs TCP for it.
+            syn_option: match attributes.number(SMC_NLA_SYS_SYN_OPTION) {
+                way if way == u64::from(SMC_SYN_OPTION_NETFILTER) => "netfilter",
+                _ => "TCP",
+            },
         })
     }
 

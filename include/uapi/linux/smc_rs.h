@@ -51,6 +51,19 @@ struct smc_diag_cause {
 };
 
 /*
+ * Attribute of SMC_GEN_SYS_INFO, u8: who adds the SMC option to TCP's SYN, SMC_SYN_OPTION_*. The C
+ * module, which needs TCP for it, does not answer it.
+ */
+enum {
+	SMC_NLA_SYS_SYN_OPTION = 0x52,
+};
+
+enum {
+	SMC_SYN_OPTION_TCP		= 1,	/* TCP: the kernel has CONFIG_SMC */
+	SMC_SYN_OPTION_NETFILTER	= 2,	/* a netfilter hook */
+};
+
+/*
  * What exactly was missing on this host when it gave up SMC for a connection: finer than the reason,
  * which is what the peer is told. `smc why` explains each.
  */

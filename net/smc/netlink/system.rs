@@ -7,6 +7,7 @@ use kernel_ext::{
         Dump,
         Request, //
     },
+    net::SynOption,
     prelude::*,
     uapi::*, //
 };
@@ -29,6 +30,7 @@ pub(super) fn info(dump: &mut Dump<'_>) -> Result {
                 attrs.u8(SMC_NLA_SYS_REL, RELEASE)?;
                 attrs.u8(SMC_NLA_SYS_IS_ISM_V2, 0)?;
                 attrs.u8(SMC_NLA_SYS_IS_SMCR_V2, 1)?;
+                attrs.u8(SMC_NLA_SYS_SYN_OPTION, SynOption::WAY)?;
                 attrs.string(SMC_NLA_SYS_LOCAL_HOST, &local.hostname.0)
             })
         })

@@ -57,6 +57,8 @@ constants! {
         SMC_DIAG_FALLBACK = 5,
         SMC_DIAG_CAUSE = 8;
     u8:
+        SMC_SYN_OPTION_TCP = 1,
+        SMC_SYN_OPTION_NETFILTER = 2,
         SMC_DIAG_MODE_SMCR = 0,
         SMC_DIAG_MODE_FALLBACK_TCP = 1,
         SMC_DIAG_MODE_SMCD = 2,
@@ -91,6 +93,7 @@ constants! {
         SMC_NLA_SYS_LOCAL_HOST = 4,
         SMC_NLA_SYS_SEID = 5,
         SMC_NLA_SYS_IS_SMCR_V2 = 6,
+        SMC_NLA_SYS_SYN_OPTION = 0x52,
         SMC_NLA_LGR_V2_VER = 0,
         SMC_NLA_LGR_V2_REL = 1,
         SMC_NLA_LGR_V2_OS = 2,

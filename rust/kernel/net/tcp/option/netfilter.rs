@@ -139,6 +139,10 @@ pub struct SynOption {
 }
 
 impl SynOption {
+    /// Who adds the option: `SMC_SYN_OPTION_*`.
+    // CAST: a small number.
+    pub const WAY: u8 = bindings::SMC_SYN_OPTION_NETFILTER as u8;
+
     /// Enables the option. At most one may exist.
     /// Context: may sleep.
     ///

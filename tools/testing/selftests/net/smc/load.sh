@@ -37,6 +37,12 @@ refuses() {
 	! echo "$2" 2>/dev/null >"$file" && [ "$(cat "$file")" = "$before" ]
 }
 
+# option_by WAY: who adds the option to TCP's SYN, by the module's own word and by the kernel log.
+option_by() {
+	"$BIN/smc" info | grep -qx "SYN option  by $1" && "$BIN/smc" info --json | grep -q "\"syn_option\": *\"$1\"" || return
+	[ "$1" != netfilter ] || dmesg | grep -q 'smc: this kernel has no CONFIG_SMC: netfilter adds the SMC option'
+}
+
 has_af_smc() {
 	"$BIN/smctest" semantics --only "domain, type and protocol" >/dev/null
 }
@@ -55,6 +61,10 @@ for round in 1 2 3; do
 	check "more connections than have a number are refused, round $round" \
 		refuses smcr_max_conns_per_lgr 256
 	check "a socket works, round $round" has_af_smc
+	case $FLAVOUR in
+	um-no-smc) check "netfilter adds the option, round $round" option_by netfilter ;;
+	*) check "TCP adds the option, round $round" option_by TCP ;;
+	esac
 	check "module unloads, round $round" unload_smc
 	check_not "nothing is left, round $round" registered
 done
