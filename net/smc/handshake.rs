@@ -134,7 +134,11 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Han
     let Some(local) = LOCAL.get() else {
         return Ok(HandshakeResult::Fallback(Reason::Internal.into()));
     };
-    if !tcp.syn_smc() {
+    let is_offered = match role {
+        Role::Client => tcp.connected_syn_smc(),
+        Role::Server => tcp.syn_smc(),
+    };
+    if !is_offered {
         return Ok(HandshakeResult::Fallback(Reason::PeerNoSmc.into()));
     }
     let mut session = Session {

@@ -16,6 +16,11 @@ bool smc_helper_tcp_syn_smc(const struct sock *sk)
 	return tcp_sk(sk)->syn_smc;
 }
 
+bool smc_helper_tcp_smc_ok(const struct sock *sk)
+{
+	return tcp_sk(sk)->rx_opt.smc_ok;
+}
+
 void smc_helper_tcp_set_syn_smc(struct sock *sk, bool on)
 {
 	tcp_sk(sk)->syn_smc = on;

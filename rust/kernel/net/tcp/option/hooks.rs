@@ -49,6 +49,14 @@ impl TcpSocket {
         unsafe { bindings::tcp_syn_smc(self.sk_ptr()) }
     }
 
+    /// The same of a socket that has connected. TCP takes a peer that connected at the same time for one that offers
+    /// SMC, as no SYN-ACK ends its waiting.
+    /// Context: any.
+    pub fn connected_syn_smc(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        self.syn_smc() && unsafe { bindings::tcp_smc_ok(self.sk_ptr()) }
+    }
+
     /// Whether SMC is offered, or would be to a peer that asks for it.
     /// Context: any.
     pub(in crate::net::tcp) fn offers_smc(&self) -> bool {

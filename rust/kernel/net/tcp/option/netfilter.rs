@@ -196,6 +196,12 @@ impl TcpSocket {
         self.offer.state.load(Relaxed) == ACCEPTED
     }
 
+    /// The same of a socket that has connected.
+    /// Context: any.
+    pub fn connected_syn_smc(&self) -> bool {
+        self.syn_smc()
+    }
+
     /// Whether SMC is offered, or would be to a peer that asks for it.
     /// Context: any.
     pub(in crate::net::tcp) fn offers_smc(&self) -> bool {
