@@ -36,6 +36,37 @@ struct sock *smc_helper_skb_sk(const struct sk_buff *skb)
 	return skb->sk;
 }
 
+/* By the header: on its way through a VRF device a packet has no skb->protocol yet. */
+static bool is_ipv4(const struct sk_buff *skb)
+{
+	return ip_hdr(skb)->version == 4;
+}
+
+/*
+ * Whether a packet that leaves is TCP without further headers: an outer packet of a tunnel, or what IPsec made of a
+ * segment, has the same socket.
+ */
+bool smc_helper_skb_is_tcp(const struct sk_buff *skb)
+{
+	u8 protocol;
+	__be16 frag_off;
+	int len;
+
+	if (is_ipv4(skb)) {
+		protocol = ip_hdr(skb)->protocol;
+		len = ip_hdrlen(skb);
+	} else {
+		protocol = ipv6_hdr(skb)->nexthdr;
+		len = ipv6_skip_exthdr(skb, sizeof(struct ipv6hdr), &protocol, &frag_off);
+	}
+	return protocol == IPPROTO_TCP && len == skb_transport_offset(skb);
+}
+
+void smc_helper_kfree_skb(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
 u8 *smc_helper_skb_tcp_header(const struct sk_buff *skb)
 {
 	return skb_transport_header(skb);
@@ -49,12 +80,6 @@ size_t smc_helper_skb_tcp_hdrlen(const struct sk_buff *skb)
 unsigned int smc_helper_skb_tcp_payload_len(const struct sk_buff *skb)
 {
 	return skb->len - skb_tcp_all_headers(skb);
-}
-
-/* By the header: on its way through a VRF device a packet has no skb->protocol yet. */
-static bool is_ipv4(const struct sk_buff *skb)
-{
-	return ip_hdr(skb)->version == 4;
 }
 
 /*
@@ -114,13 +139,9 @@ struct saved_syn *smc_helper_tcp_saved_syn(const struct sock *sk)
 	return tcp_sk(sk)->saved_syn;
 }
 
-/* As tcp_saved_syn_free(), for a copy that the request's SYN-ACK may still be using in an RCU read section. */
-void smc_helper_tcp_saved_syn_free_rcu(struct sock *sk)
+void smc_helper_tcp_saved_syn_free(struct sock *sk)
 {
-	struct saved_syn *syn = tcp_sk(sk)->saved_syn;
-
-	tcp_sk(sk)->saved_syn = NULL;
-	kfree_rcu_mightsleep(syn);
+	tcp_saved_syn_free(tcp_sk(sk));
 }
 
 u8 *smc_helper_saved_syn_tcp_header(struct saved_syn *syn)
@@ -135,7 +156,23 @@ struct sock *smc_helper_reqsk_listener(const struct sock *req)
 
 struct saved_syn *smc_helper_reqsk_saved_syn(const struct sock *req)
 {
-	return inet_reqsk(req)->saved_syn;
+	return READ_ONCE(inet_reqsk(req)->saved_syn);
+}
+
+u8 smc_helper_reqsk_num_timeout(const struct sock *req)
+{
+	return inet_reqsk(req)->num_timeout;
+}
+
+/* The lock under which a request leaves the hash table: its copy of the SYN is taken or freed only afterwards. */
+spinlock_t *smc_helper_reqsk_hash_lock(const struct sock *req)
+{
+	return inet_ehash_lockp(tcp_get_hashinfo(req), inet_reqsk(req)->rsk_hash);
+}
+
+bool smc_helper_sk_hashed(const struct sock *sk)
+{
+	return sk_hashed(sk);
 }
 
 bool smc_helper_sk_is_tcp(const struct sock *sk)

@@ -15,6 +15,7 @@ mod impostor;
 mod iwarp;
 mod late;
 mod messages;
+mod options;
 mod other_link;
 mod packet;
 mod peer;
@@ -94,6 +95,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     impostor: bool,
 
+    /// Only the tests of odd options in SYN and SYN-ACK
+    #[arg(long)]
+    options: bool,
+
     /// Only the tests of a peer with two links; the server must have two RDMA devices
     #[arg(long)]
     links: bool,
@@ -133,13 +138,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     as_client.retain(is_wanted);
     as_server.retain(is_wanted);
 
-    if arguments.iwarp || arguments.impostor || arguments.links {
+    if arguments.iwarp || arguments.impostor || arguments.links || arguments.options {
         as_client.clear();
         as_server.clear();
     }
     let (between, calls): (&[&[Test]], &[&[Test]]) = match arguments {
         Arguments { iwarp: true, .. } => (&[], &[iwarp::TESTS]),
         Arguments { impostor: true, .. } => (&[impostor::TESTS], &[]),
+        Arguments { options: true, .. } => (&[options::TESTS], &[]),
         Arguments { links: true, .. } => (&[other_link::TESTS], &[]),
         _ => (&[BETWEEN], &[late::TESTS, calls::TESTS]),
     };

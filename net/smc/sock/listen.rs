@@ -211,6 +211,8 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     }
     let listener = Listener::new(this, backlog)?;
     let offers_smc = listener.fallback.is_none();
+    // The hook depends on it.
+    this.tcp.set_syn_smc(offers_smc);
     // A connection's hook would be copied into every connection that comes.
     let mut hook = this.hook.lock();
     *hook = None;
@@ -219,7 +221,6 @@ fn start_listen(this: &Arc<Sock>, backlog: i32) -> Result {
     this.handshakes.store(0, Relaxed);
     // accept(2) does not return errors of earlier connections.
     let before = this.sk.take_err();
-    this.tcp.set_syn_smc(offers_smc);
     let old = this
         .transition(
             &[Phase::Init, Phase::Fallback],

@@ -20,7 +20,7 @@ const PROTOCOL_TCP: u8 = 6;
 const SMC_OPTION: [u8; 6] = [254, 6, 0xe2, 0xd4, 0xc3, 0xd9];
 
 /// Options of a SYN: maximum segment size, two NOPs, and the SMC option.
-const SYN_OPTIONS: [u8; 12] = [2, 4, 0x05, 0x00, 1, 1, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9];
+pub(super) const SYN_OPTIONS: [u8; 12] = [2, 4, 0x05, 0x00, 1, 1, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9];
 
 /// Source and destination of frames.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,8 @@ pub(super) struct Segment {
     pub(super) seq: u32,
     pub(super) ack: u32,
     pub(super) flags: u8,
-    pub(super) has_smc_option: bool,
+    /// A multiple of four bytes.
+    pub(super) options: Vec<u8>,
     pub(super) data: Vec<u8>,
 }
 
@@ -51,13 +52,15 @@ impl Segment {
             .wrapping_add(bits)
     }
 
+    /// Returns how many SMC options it has.
+    pub(super) fn smc_options(&self) -> usize {
+        let windows = self.options.windows(SMC_OPTION.len());
+        windows.filter(|option| *option == SMC_OPTION).count()
+    }
+
     /// Returns the Ethernet frame.
     pub(super) fn to_frame(&self, flow: &Flow) -> Vec<u8> {
-        let options: &[u8] = if self.flags & SYN != 0 {
-            &SYN_OPTIONS
-        } else {
-            &[]
-        };
+        let options = &self.options;
         let tcp_len = TCP_LEN + options.len() + self.data.len();
         let total = u16::try_from(IP_LEN + tcp_len).unwrap_or(u16::MAX);
 
@@ -66,7 +69,7 @@ impl Segment {
         tcp.extend(flow.peer.1.to_be_bytes());
         tcp.extend(self.seq.to_be_bytes());
         tcp.extend(self.ack.to_be_bytes());
-        // CAST: 20 to 32 bytes, counted in words in the upper half.
+        // CAST: 20 to 60 bytes, counted in words in the upper half.
         tcp.push((((TCP_LEN + options.len()) / 4) as u8) << 4);
         tcp.push(self.flags);
         tcp.extend([0xff, 0xff, 0, 0, 0, 0]);
@@ -121,7 +124,7 @@ impl Segment {
             seq: word(4)?,
             ack: word(8)?,
             flags: *tcp.get(13)?,
-            has_smc_option: options.windows(6).any(|option| option == SMC_OPTION),
+            options: options.to_vec(),
             data: tcp.get(header..)?.to_vec(),
         })
     }
@@ -170,13 +173,14 @@ mod tests {
             seq: 7,
             ack: 9,
             flags: SYN | ACK,
+            options: SYN_OPTIONS.to_vec(),
             data: b"odd".to_vec(),
             ..Segment::default()
         };
         let read = Segment::parse(&segment.to_frame(&FLOW), FLOW.peer).unwrap();
 
         assert_eq!((read.seq, read.ack, read.flags), (7, 9, SYN | ACK));
-        assert_eq!((read.source_port, read.has_smc_option), (1000, true));
+        assert_eq!((read.source_port, read.smc_options()), (1000, 1));
         assert_eq!((read.data, segment.span()), (b"odd".to_vec(), 4));
     }
 

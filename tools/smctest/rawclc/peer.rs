@@ -150,6 +150,16 @@ impl<'a> Peer<'a> {
         kernel: impl FnOnce(SocketAddr) -> Result<T> + Send,
         peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
     ) -> Result<T> {
+        self.serve_by(|flow| RawTcp::accept(wire, flow), kernel, peer)
+    }
+
+    /// As [`Peer::serve`]; `accept` accepts the connection.
+    pub(super) fn serve_by<'w, T: Send>(
+        &self,
+        accept: impl FnOnce(Flow) -> Result<RawTcp<'w>>,
+        kernel: impl FnOnce(SocketAddr) -> Result<T> + Send,
+        peer: impl FnOnce(&mut RawTcp<'_>) -> Result<()>,
+    ) -> Result<T> {
         let flow = self.next_flow(0);
         let netns = self.context.server_netns.as_deref();
         thread::scope(|scope| {
@@ -157,7 +167,7 @@ impl<'a> Peer<'a> {
                 netns::enter(netns)?;
                 kernel(SocketAddr::from(flow.local))
             });
-            let played = RawTcp::accept(wire, flow).and_then(|mut tcp| peer(&mut tcp));
+            let played = accept(flow).and_then(|mut tcp| peer(&mut tcp));
             let result = match kernel.join() {
                 Ok(result) => result,
                 Err(_) => bail!("the connecting thread panicked"),

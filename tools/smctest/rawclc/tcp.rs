@@ -26,6 +26,7 @@ use super::frame::FIN;
 use super::frame::PSH;
 use super::frame::RST;
 use super::frame::SYN;
+use super::frame::SYN_OPTIONS;
 
 /// Maximum segment size, bytes: that in our SYN; the kernel's is larger.
 const SEGMENT_LEN: usize = 1280;
@@ -60,6 +61,8 @@ pub(super) struct RawTcp<'a> {
     seq: u32,
     ack: u32,
     received: Vec<u8>,
+    /// Of our SYN or SYN-ACK.
+    options: Vec<u8>,
     pub(super) end: End,
     /// Whether the peer's SYN carried the SMC option.
     pub(super) peer_has_smc: bool,
@@ -68,35 +71,85 @@ pub(super) struct RawTcp<'a> {
 impl<'a> RawTcp<'a> {
     /// Opens a connection with the SMC option.
     pub(super) fn connect(wire: &'a Socket, flow: Flow) -> Result<Self> {
+        Self::connect_by(wire, flow, &[&SYN_OPTIONS], &[])
+    }
+
+    /// Opens a connection. Sends a SYN with data and each of these options in turn, whatever was answered, and uses the
+    /// last answer; all have to be alike.
+    pub(super) fn connect_by(
+        wire: &'a Socket,
+        flow: Flow,
+        attempts: &[&[u8]],
+        data: &[u8],
+    ) -> Result<Self> {
         let mut tcp = Self::new(wire, flow);
-        let start = Instant::now();
-        let is_answer = |segment: &Segment| segment.flags & (SYN | RST) != 0;
-        tcp.transmit(SYN, &[])?;
-        let answer = loop {
-            match tcp.wait_for(is_answer, REPEAT)? {
-                Some(answer) => break answer,
-                None if start.elapsed() < ANSWER => tcp.repeat_syn()?,
-                None => bail!("no answer from the kernel's TCP"),
+        let mut numbers = Vec::new();
+        for options in attempts {
+            tcp.options = options.to_vec();
+            let answer = tcp.ask(data)?;
+            if answer.flags & RST != 0 {
+                bail!("the kernel refused the connection");
             }
-        };
-        if answer.flags & RST != 0 {
-            bail!("the kernel refused the connection");
+            numbers.push(answer.smc_options());
+            tcp.ack = answer.seq.wrapping_add(1);
+            tcp.seq = answer.ack;
         }
-        tcp.ack = answer.seq.wrapping_add(1);
-        tcp.peer_has_smc = answer.has_smc_option;
+        let first = numbers.first().copied().unwrap_or(0);
+        ensure!(
+            numbers.iter().all(|number| *number == first && *number < 2),
+            "the SYN-ACKs have {numbers:?} SMC options"
+        );
+        tcp.peer_has_smc = first > 0;
         tcp.transmit(ACK, &[])?;
         Ok(tcp)
     }
 
+    /// Sends a SYN, until it is answered.
+    fn ask(&mut self, data: &[u8]) -> Result<Segment> {
+        let start = Instant::now();
+        while start.elapsed() < ANSWER {
+            self.seq = FIRST;
+            self.transmit(SYN, data)?;
+            let is_answer = |segment: &Segment| segment.flags & (SYN | RST) != 0;
+            if let Some(answer) = self.wait_for(is_answer, REPEAT)? {
+                return Ok(answer);
+            }
+        }
+        bail!("no answer from the kernel's TCP")
+    }
+
     /// Waits for a connection to the flow's local port and accepts it with the SMC option.
     pub(super) fn accept(wire: &'a Socket, flow: Flow) -> Result<Self> {
+        Self::accept_by(wire, flow, &SYN_OPTIONS)
+    }
+
+    /// Waits for a connection to the flow's local port and accepts it with these options.
+    pub(super) fn accept_by(wire: &'a Socket, flow: Flow, options: &[u8]) -> Result<Self> {
+        let mut tcp = Self::requested(wire, flow, options)?;
+        tcp.transmit(SYN | ACK, &[])?;
+        tcp.answer(|segment| segment.flags & ACK != 0)?;
+        Ok(tcp)
+    }
+
+    /// Waits for a connection to the flow's local port, and connects at the same time.
+    pub(super) fn cross(wire: &'a Socket, flow: Flow, options: &[u8]) -> Result<Self> {
+        let mut tcp = Self::requested(wire, flow, options)?;
+        let ack = mem::take(&mut tcp.ack);
+        tcp.transmit(SYN, &[])?;
+        tcp.answer(|segment| segment.flags & (SYN | ACK) == SYN | ACK)?;
+        (tcp.seq, tcp.ack) = (FIRST, ack);
+        tcp.transmit(SYN | ACK, &[])?;
+        Ok(tcp)
+    }
+
+    /// Waits for a SYN to the flow's local port.
+    fn requested(wire: &'a Socket, flow: Flow, options: &[u8]) -> Result<Self> {
         let mut tcp = Self::new(wire, flow);
+        tcp.options = options.to_vec();
         let request = tcp.answer(|segment| segment.flags & SYN != 0)?;
         tcp.flow.peer.1 = request.source_port;
         tcp.ack = request.seq.wrapping_add(1);
-        tcp.peer_has_smc = request.has_smc_option;
-        tcp.transmit(SYN | ACK, &[])?;
-        tcp.answer(|segment| segment.flags & ACK != 0)?;
+        tcp.peer_has_smc = request.smc_options() > 0;
         Ok(tcp)
     }
 
@@ -136,6 +189,7 @@ impl<'a> RawTcp<'a> {
             seq: FIRST,
             ack: 0,
             received: Vec::new(),
+            options: SYN_OPTIONS.to_vec(),
             end: End::Open,
             peer_has_smc: false,
         }
@@ -252,11 +306,6 @@ impl<'a> RawTcp<'a> {
         Ok(None)
     }
 
-    fn repeat_syn(&mut self) -> Result<()> {
-        self.seq = FIRST;
-        self.transmit(SYN, &[])
-    }
-
     /// Returns the next segment of this connection, `None` on timeout.
     fn next(&mut self, time: Duration) -> Result<Option<Segment>> {
         let start = Instant::now();
@@ -283,10 +332,15 @@ impl<'a> RawTcp<'a> {
     }
 
     fn transmit(&mut self, flags: u8, data: &[u8]) -> Result<()> {
+        let options: &[u8] = match flags & SYN {
+            0 => &[],
+            _ => &self.options,
+        };
         let segment = Segment {
             seq: self.seq,
             ack: self.ack,
             flags,
+            options: options.to_vec(),
             data: data.to_vec(),
             ..Segment::default()
         };

@@ -13,6 +13,8 @@ mod header;
 #[cfg(not(CONFIG_SMC))]
 mod netfilter;
 #[cfg(not(CONFIG_SMC))]
+mod saved_syn;
+#[cfg(not(CONFIG_SMC))]
 use netfilter as way;
 
 #[cfg(CONFIG_SMC)]

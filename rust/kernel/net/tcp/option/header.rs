@@ -24,64 +24,66 @@ pub(super) const OPTION: [u8; SPACE] = {
     ]
 };
 
-/// The first byte of the magic number, in place of which a saved SYN keeps the decision.
-pub(super) const MAGIC_START: u8 = OPTION[4];
-
 /// Bytes of a header without options, and the most with them.
 const MIN: usize = 20;
 const MAX: usize = 60;
 
-/// An option: where it begins in the header, its kind, and its bytes.
-struct TcpOption<'a> {
-    at: usize,
-    kind: u32,
-    bytes: &'a [u8],
-}
-
-/// Calls `visit` for each option of a header until it returns something. A malformed one is the last.
-fn find<'a, T>(header: &'a [u8], mut visit: impl FnMut(&TcpOption<'a>) -> Option<T>) -> Option<T> {
-    let mut at = MIN;
-    while let Some(&kind) = header.get(at) {
+/// Calls `visit` with the kind and the bytes of each option of a header, until it returns true. A malformed one is the
+/// last, as for TCP (`tcp_parse_options`).
+fn any(header: &[u8], mut visit: impl FnMut(u32, &[u8]) -> bool) -> bool {
+    /// Bytes of an option at least: kind and length.
+    const LEAST: usize = 2;
+    let mut rest = header.get(MIN..).unwrap_or(&[]);
+    while let Some(&kind) = rest.first() {
         let kind = u32::from(kind);
-        let len = match kind {
-            bindings::TCPOPT_EOL => return None,
-            bindings::TCPOPT_NOP => 1,
-            _ => usize::from(*header.get(at.checked_add(1)?)?),
+        let len = match (kind, rest.get(1)) {
+            (bindings::TCPOPT_EOL, _) => return false,
+            (bindings::TCPOPT_NOP, _) => 1,
+            (_, Some(&len)) if usize::from(len) >= LEAST => usize::from(len),
+            _ => return false,
         };
-        let end = at.checked_add(len)?;
-        if len == 0 {
-            return None;
+        let Some((option, next)) = rest.split_at_checked(len) else {
+            return false;
+        };
+        if visit(kind, option) {
+            return true;
         }
-        let bytes = header.get(at..end)?;
-        if let Some(found) = visit(&TcpOption { at, kind, bytes }) {
-            return Some(found);
-        }
-        at = end;
+        rest = next;
     }
-    None
+    false
 }
 
-/// Returns where the magic number of an SMC option begins. Its first byte may be another one: see [`MAGIC_START`].
-pub(super) fn smc_magic(header: &[u8]) -> Option<usize> {
-    /// Bytes of an option before its magic number: kind and length.
-    const BEFORE: usize = 2;
-    find(header, |option| {
-        let magic = option.bytes.get(BEFORE..)?;
-        let is_smc = option.kind == bindings::TCPOPT_EXP && magic.get(1..4) == Some(&OPTION[5..]);
-        is_smc.then_some(option.at.wrapping_add(BEFORE))
-    })
-}
-
-/// Whether an SMC option is among the options of a header.
+/// Whether an SMC option is among the options of a header, by the rules of TCP with `CONFIG_SMC` (`smc_parse_options`).
 pub(super) fn has_smc(header: &[u8]) -> bool {
-    smc_magic(header).is_some_and(|at| header.get(at) == Some(&MAGIC_START))
+    /// What is looked for: kind, length, magic number; the length may be a larger even one.
+    const NUMBER: &[u8] = OPTION.split_at(4).1;
+    any(header, |kind, option| {
+        kind == bindings::TCPOPT_EXP && option.len() % 2 == 0 && option.get(2..6) == Some(NUMBER)
+    })
 }
 
 /// Whether the SMC option can be added to a header: there is room, and nothing signs the header (TCP_MD5SIG, TCP_AO).
 pub(super) fn has_room(header: &[u8]) -> bool {
-    let is_signed = find(header, |option| {
-        let kinds = [bindings::TCPOPT_MD5SIG, bindings::TCPOPT_AO];
-        kinds.contains(&option.kind).then_some(())
+    let is_signed = any(header, |kind, _| {
+        [bindings::TCPOPT_MD5SIG, bindings::TCPOPT_AO].contains(&kind)
     });
-    is_signed.is_none() && header.len().saturating_add(SPACE) <= MAX
+    !is_signed && header.len().saturating_add(SPACE) <= MAX
+}
+
+/// Where the flags are in a header, and which they are.
+const FLAGS: usize = 13;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const ACK: u8 = 0x10;
+
+/// Returns the flags of a header; none if it is too short.
+pub(super) fn flags(header: &[u8]) -> u8 {
+    header.get(FLAGS).copied().unwrap_or(0)
+}
+
+/// Sets the flags of a header.
+pub(super) fn set_flags(header: &mut [u8], flags: u8) {
+    if let Some(now) = header.get_mut(FLAGS) {
+        *now = flags;
+    }
 }

@@ -7,8 +7,8 @@
 //! the socket ([`af_ops`]).
 //!
 //! A peer that got the option begins SMC's handshake, so what was decided for a connection must hold for each
-//! retransmission, and be known when it is accepted. It is kept in the copy of the SYN: the first byte of the option's
-//! magic number is overwritten by it. Without a copy, as with SYN cookies, there is no SMC.
+//! retransmission, and be known when it is accepted. It is kept in the copy of the SYN ([`SavedSyn`]). Without a copy,
+//! as with SYN cookies, there is no SMC.
 //!
 //! C headers: [`include/linux/netfilter.h`](srctree/include/linux/netfilter.h),
 //! [`include/net/request_sock.h`](srctree/include/net/request_sock.h)
@@ -38,7 +38,12 @@ use super::{
         TcpSocket, //
     },
     af_ops,
-    header, //
+    header,
+    saved_syn::{
+        with_syn,
+        Answer,
+        SavedSyn, //
+    }, //
 };
 use crate::{
     bindings,
@@ -159,14 +164,7 @@ impl SynOption {
 // What a socket has of it -------------------------------------------------------------------------
 
 /// Whether a socket offers SMC, and whether its peer does.
-pub(in crate::net::tcp) struct Offer {
-    state: AtomicU8,
-    /// What the application set TCP_SAVE_SYN to; [`NOT_OURS`] if TCP's own value is the application's.
-    save_syn: AtomicU8,
-}
-
-/// TCP_SAVE_SYN is not in use by us.
-const NOT_OURS: u8 = u8::MAX;
+pub(in crate::net::tcp) struct Offer(AtomicU8);
 
 /// Nothing is offered.
 const NO: u8 = 0;
@@ -178,14 +176,11 @@ const OFFERED: u8 = 2;
 const ACCEPTED: u8 = 3;
 
 impl Offer {
-    pub(in crate::net::tcp) const NONE: Self = Self {
-        state: AtomicU8::new(NO),
-        save_syn: AtomicU8::new(NOT_OURS),
-    };
+    pub(in crate::net::tcp) const NONE: Self = Self(AtomicU8::new(NO));
 
     /// Changes the state to `to` if it is `from`.
     fn advance(&self, from: u8, to: u8) {
-        let _ = self.state.compare_exchange(from, to, Relaxed, Relaxed);
+        let _ = self.0.compare_exchange(from, to, Relaxed, Relaxed);
     }
 }
 
@@ -193,7 +188,7 @@ impl TcpSocket {
     /// Whether both ends have offered SMC, once there is a connection.
     /// Context: any.
     pub fn syn_smc(&self) -> bool {
-        self.offer.state.load(Relaxed) == ACCEPTED
+        self.offer.0.load(Relaxed) == ACCEPTED
     }
 
     /// The same of a socket that has connected.
@@ -205,7 +200,7 @@ impl TcpSocket {
     /// Whether SMC is offered, or would be to a peer that asks for it.
     /// Context: any.
     pub(in crate::net::tcp) fn offers_smc(&self) -> bool {
-        self.offer.state.load(Relaxed) != NO
+        self.offer.0.load(Relaxed) != NO
     }
 
     /// Sets whether the SYN offers SMC; of a listener, the SYN-ACK. Only before connecting or listening. Without memory
@@ -218,16 +213,15 @@ impl TcpSocket {
             && net
                 .get::<Hooks>()
                 .is_some_and(|hooks| hooks.register().is_ok());
-        self.offer
-            .state
-            .store(if can { WANTED } else { NO }, Relaxed);
+        self.offer.0.store(if can { WANTED } else { NO }, Relaxed);
     }
 
     /// To be called before the socket is closed, or disconnected: no table of ours may be left in it.
     /// Context: may sleep.
     pub(in crate::net::tcp) fn leave_option(&self) {
         self.locked(|sk| {
-            // No SYN is sent while the socket is locked.
+            // No SYN is sent while the socket is locked, and none afterwards puts the table in again.
+            self.offer.advance(WANTED, NO);
             self.offer.advance(OFFERED, NO);
             // SAFETY: The socket is alive, and locked.
             unsafe { af_ops::restore(sk) };
@@ -235,16 +229,19 @@ impl TcpSocket {
     }
 }
 
-/// A listener has a hook from now on: TCP is to copy each SYN.
+/// TCP_SAVE_SYN as we set it where the application has not: to TCP it is the same as 1.
+const SAVE_SYN: u8 = 3;
+
+/// A listener has a hook from now on: TCP is to copy each SYN if SMC is offered.
 /// Context: may sleep.
 pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
     tcp.locked(|sk| {
-        // SAFETY: The socket is alive and locked.
-        let by_application = unsafe { bindings::tcp_save_syn(sk) };
-        tcp.offer.save_syn.store(by_application, Relaxed);
-        // SAFETY: As above.
-        unsafe { bindings::tcp_set_save_syn(sk, by_application.max(1)) };
+        // An attempt to connect that failed may have left a table of ours, which connections would inherit, and which
+        // another listener may get (`net.ipv4.tcp_migrate_req`).
+        // SAFETY: The socket is alive, and locked.
+        unsafe { af_ops::restore(sk) };
     });
+    save_syn(tcp);
 }
 
 /// A listener's hook ends.
@@ -253,17 +250,26 @@ pub(in crate::net::tcp) fn unhook_listener(tcp: &TcpSocket) {
     give_save_syn_back(tcp);
 }
 
-/// Makes TCP's value of TCP_SAVE_SYN that of the application; returns false if it is.
-fn give_save_syn_back(tcp: &TcpSocket) -> bool {
+/// Has TCP copy each SYN, if SMC is offered.
+fn save_syn(tcp: &TcpSocket) {
+    if tcp.offers_smc() {
+        replace_save_syn(tcp, 0, SAVE_SYN);
+    }
+}
+
+/// Makes TCP's value of TCP_SAVE_SYN that of the application.
+fn give_save_syn_back(tcp: &TcpSocket) {
+    replace_save_syn(tcp, SAVE_SYN, 0);
+}
+
+fn replace_save_syn(tcp: &TcpSocket, from: u8, to: u8) {
     tcp.locked(|sk| {
-        let by_application = tcp.offer.save_syn.swap(NOT_OURS, Relaxed);
-        if by_application == NOT_OURS {
-            return false;
-        }
         // SAFETY: The socket is alive and locked.
-        unsafe { bindings::tcp_set_save_syn(sk, by_application) };
-        true
-    })
+        if unsafe { bindings::tcp_save_syn(sk) } == from {
+            // SAFETY: As above.
+            unsafe { bindings::tcp_set_save_syn(sk, to) };
+        }
+    });
 }
 
 /// Runs a call of the application that sets or gets an option, for which TCP_SAVE_SYN is its own. A SYN that arrives
@@ -275,32 +281,31 @@ pub(in crate::net::tcp) fn with_own_save_syn<T>(
     name: i32,
     call: impl FnOnce() -> T,
 ) -> T {
-    let is_it = (level, name) == (bindings::SOL_TCP as i32, bindings::TCP_SAVE_SYN as i32);
-    let was_ours = is_it && give_save_syn_back(tcp);
-    let result = call();
-    if was_ours {
-        hook_listener(tcp);
+    if (level, name) != (bindings::SOL_TCP as i32, bindings::TCP_SAVE_SYN as i32) {
+        return call();
     }
+    give_save_syn_back(tcp);
+    let result = call();
+    save_syn(tcp);
     result
 }
 
-/// A connection was accepted by `listener`: the copy of its SYN says whether SMC was offered to the peer.
+/// A connection was accepted: the copy of its SYN says whether SMC was offered to the peer.
 /// Context: may sleep.
-pub(in crate::net::tcp) fn accepted(child: &TcpSocket, listener: &TcpSocket) {
-    let by_application = listener.offer.save_syn.load(Relaxed);
+pub(in crate::net::tcp) fn accepted(child: &TcpSocket, _listener: &TcpSocket) {
     child.locked(|sk| {
         // SAFETY: The socket is alive and locked; the copy is its own.
-        let syn = unsafe { SavedSyn::new(bindings::tcp_saved_syn(sk)) };
-        if let Some(mark) = syn.as_ref().and_then(SavedSyn::mark) {
-            let is_offered = mark.swap(header::MAGIC_START, Relaxed) == MARK_OFFERED;
-            let state = if is_offered { ACCEPTED } else { NO };
-            child.offer.state.store(state, Relaxed);
+        if let Some(mut syn) = unsafe { SavedSyn::new(bindings::tcp_saved_syn(sk)) } {
+            if syn.answer() == Answer::Offers {
+                child.offer.0.store(ACCEPTED, Relaxed);
+            }
+            // The application may read it.
+            syn.forget();
         }
-        if by_application == 0 {
-            // A SYN that comes twice may be answered on another CPU just now, with the copy of the same request:
-            // netfilter calls hooks in an RCU read section.
+        // SAFETY: The socket is alive and locked.
+        if unsafe { bindings::tcp_save_syn(sk) } == SAVE_SYN {
             // SAFETY: As above.
-            unsafe { bindings::tcp_saved_syn_free_rcu(sk) };
+            unsafe { bindings::tcp_saved_syn_free(sk) };
             // SAFETY: As above.
             unsafe { bindings::tcp_set_save_syn(sk, 0) };
         }
@@ -308,45 +313,6 @@ pub(in crate::net::tcp) fn accepted(child: &TcpSocket, listener: &TcpSocket) {
 }
 
 // Segments ----------------------------------------------------------------------------------------
-
-/// In a copy of a SYN: the SYN-ACK offers SMC.
-const MARK_OFFERED: u8 = b's';
-/// In a copy of a SYN: no SYN-ACK offers SMC.
-const MARK_REFUSED: u8 = b'x';
-
-/// The TCP header in TCP's copy of a SYN.
-struct SavedSyn<'a>(&'a [AtomicU8]);
-
-impl SavedSyn<'_> {
-    /// # Safety
-    ///
-    /// `syn` must be null, or a copy that lives for the result's lifetime and is not written except by us.
-    unsafe fn new(syn: *mut bindings::saved_syn) -> Option<Self> {
-        if syn.is_null() {
-            return None;
-        }
-        // SAFETY: By the caller's promise.
-        let (start, len) = unsafe {
-            (
-                bindings::saved_syn_tcp_header(syn),
-                (*syn).tcp_hdrlen as usize,
-            )
-        };
-        // SAFETY: The header has that length; bytes may be accessed as atomic ones, and are by all who write them.
-        Some(Self(unsafe { slice::from_raw_parts(start.cast(), len) }))
-    }
-
-    /// Returns the byte of the SMC option that keeps the decision: [`MARK_OFFERED`], [`MARK_REFUSED`], or as it was
-    /// received if there is none yet. `None` if the SYN has no such option.
-    fn mark(&self) -> Option<&AtomicU8> {
-        let mut bytes = [0; 60];
-        let header = bytes.get_mut(..self.0.len())?;
-        for (to, from) in header.iter_mut().zip(self.0) {
-            *to = from.load(Relaxed);
-        }
-        self.0.get(header::smc_magic(header)?)
-    }
-}
 
 /// A segment whose headers are in the linear part of its buffer.
 struct Segment(*mut bindings::sk_buff);
@@ -363,24 +329,30 @@ impl Segment {
         }
     }
 
-    /// Returns SYN and ACK.
-    fn flags(&self) -> (bool, bool) {
-        // SAFETY: The type is made for segments on their way out.
-        let flags = unsafe { Self::header(self.0) }
-            .get(13)
-            .copied()
-            .unwrap_or(0);
-        (flags & 0x02 != 0, flags & 0x10 != 0)
+    /// Whether it is a segment with these of the flags SYN and ACK.
+    fn is(&self, flags: u8) -> bool {
+        // SAFETY: The buffer is valid.
+        let is_tcp = unsafe { bindings::skb_is_tcp(self.0) };
+        // SAFETY: The buffer holds a TCP segment then.
+        is_tcp && header::flags(unsafe { Self::header(self.0) }) & SYN_ACK == flags
+    }
+
+    /// Drops it, as if it had got lost on its way. Returns the verdict of the netfilter hook: TCP counts a segment that
+    /// netfilter drops as one that could not be sent, and gives the request up.
+    fn lose(self) -> u32 {
+        // SAFETY: The netfilter hook owns the buffer, which nobody uses after this verdict.
+        unsafe { bindings::kfree_skb(self.0) };
+        bindings::NF_STOLEN
     }
 
     fn has_smc(&self) -> bool {
-        // SAFETY: As in `flags`.
+        // SAFETY: The type is made for segments on their way out.
         header::has_smc(unsafe { Self::header(self.0) })
     }
 
     /// Adds the option; returns false, and leaves the segment as it was, if there is no room for it.
     fn add(&self) -> bool {
-        // SAFETY: As in `flags`.
+        // SAFETY: The type is made for segments on their way out.
         let header = unsafe { Self::header(self.0) };
         let len = header.len();
         // SAFETY: The buffer is valid. What is signed, or has data, is left as it is.
@@ -424,10 +396,13 @@ unsafe extern "C" fn local_out(
             bindings::NF_ACCEPT
         }
         // SAFETY: Only requests of TCP listeners have this state.
-        bindings::TCP_NEW_SYN_RECV => unsafe { on_syn_ack(sk, &Segment(skb)) },
+        bindings::TCP_NEW_SYN_RECV => unsafe { on_syn_ack(sk, Segment(skb)) },
         _ => bindings::NF_ACCEPT,
     }
 }
+
+/// The flags of a SYN-ACK.
+const SYN_ACK: u8 = header::SYN | header::ACK;
 
 /// A socket that connects sends a segment.
 ///
@@ -435,11 +410,11 @@ unsafe extern "C" fn local_out(
 ///
 /// `sk` must be a live TCP socket in SYN_SENT, locked.
 unsafe fn on_syn(sk: *mut bindings::sock, segment: &Segment) {
-    if segment.flags() != (true, false) {
+    if !segment.is(header::SYN) {
         return;
     }
     let add = |offer: &Offer| {
-        let state = offer.state.load(Relaxed);
+        let state = offer.0.load(Relaxed);
         // The hook runs twice for a packet that goes by a VRF device.
         if ![WANTED, OFFERED].contains(&state) || segment.has_smc() {
             return;
@@ -469,7 +444,7 @@ unsafe extern "C" fn sk_rx_dst_set(sk: *mut bindings::sock, skb: *const bindings
     };
     // SAFETY: By the caller's promise.
     let header = unsafe { Segment::header(skb) };
-    let is_syn_ack = header.get(13).is_some_and(|flags| flags & 0x12 == 0x12);
+    let is_syn_ack = header::flags(header) & SYN_ACK == SYN_ACK;
     let next = match is_syn_ack && header::has_smc(header) {
         true => ACCEPTED,
         false => NO,
@@ -487,56 +462,62 @@ unsafe extern "C" fn sk_rx_dst_set(sk: *mut bindings::sock, skb: *const bindings
 ///
 /// # Safety
 ///
-/// `request` must be a live request of a TCP listener.
-unsafe fn on_syn_ack(request: *mut bindings::sock, segment: &Segment) -> u32 {
-    if segment.flags() != (true, true) {
+/// `request` must be a live request of a TCP listener, and the segment the netfilter hook's.
+unsafe fn on_syn_ack(request: *mut bindings::sock, segment: Segment) -> u32 {
+    // SAFETY: By the caller's promise. Whether there is a copy is seen without the lock: who takes it sends no more.
+    if unsafe { bindings::reqsk_saved_syn(request) }.is_null() || !segment.is(SYN_ACK) {
         return bindings::NF_ACCEPT;
     }
-    // SAFETY: By the caller's promise; a request holds its listener, if it has one, and its copy of the SYN.
-    let (listener, syn) = unsafe {
-        (
-            bindings::reqsk_listener(request),
-            SavedSyn::new(bindings::reqsk_saved_syn(request)),
-        )
-    };
-    let Some(mark) = syn.as_ref().and_then(SavedSyn::mark) else {
-        return bindings::NF_ACCEPT;
-    };
-    let before = mark.load(Relaxed);
     // The hook runs twice for a packet that goes by a VRF device.
-    if before == MARK_REFUSED || segment.has_smc() {
+    if segment.has_smc() {
         return bindings::NF_ACCEPT;
     }
-    let mut is_ours = false;
-    if !listener.is_null() {
-        // SAFETY: The listener is alive.
-        unsafe {
-            with_offer(listener, |offer| {
-                is_ours = offer.state.load(Relaxed) == WANTED
-            })
-        };
-    }
-    if before == header::MAGIC_START && !is_ours {
-        return bindings::NF_ACCEPT;
-    }
-    // SAFETY: The listener is alive. It is asked once for each request.
-    let is_refused = before == header::MAGIC_START && unsafe { hs_congested(listener) };
-    if !is_refused && segment.add() {
-        return match set_mark(mark, MARK_OFFERED) {
-            true => bindings::NF_ACCEPT,
-            // Another SYN-ACK went without it meanwhile.
-            false => bindings::NF_DROP,
-        };
-    }
-    match set_mark(mark, MARK_REFUSED) {
-        true => bindings::NF_ACCEPT,
-        // Another SYN-ACK offered it, so this one must not go without.
-        false => bindings::NF_DROP,
+    // SAFETY: By the caller's promise.
+    let offers = match unsafe { with_syn(request, |syn| syn.answer()) } {
+        Some(Answer::NotAsked | Answer::Refuses) => return bindings::NF_ACCEPT,
+        Some(Answer::Offers) => true,
+        // SAFETY: By the caller's promise.
+        Some(Answer::Open) if !unsafe { is_ours(request) } || unsafe { was_answered(request) } => {
+            return bindings::NF_ACCEPT
+        }
+        // SAFETY: By the caller's promise: a request holds its listener, if it has one, and ours have one.
+        Some(Answer::Open) => !unsafe { hs_congested(bindings::reqsk_listener(request)) },
+        // SAFETY: By the caller's promise. The answer is not known, and the segment does not matter any more, or comes
+        // again.
+        None if unsafe { is_ours(request) } => return segment.lose(),
+        None => return bindings::NF_ACCEPT,
+    };
+    let offers = offers && segment.add();
+    // SAFETY: By the caller's promise.
+    match unsafe { with_syn(request, |syn| syn.decide(offers)) } {
+        Some(true) => bindings::NF_ACCEPT,
+        // Another SYN-ACK of this request got the other answer meanwhile.
+        _ => segment.lose(),
     }
 }
 
-/// Keeps a decision in a copy of a SYN; returns false if another one was made before.
-fn set_mark(mark: &AtomicU8, to: u8) -> bool {
-    let before = mark.compare_exchange(header::MAGIC_START, to, Relaxed, Relaxed);
-    before.is_ok() || before == Err(to)
+/// Whether a request is for a listener that offers SMC.
+///
+/// # Safety
+///
+/// `request` must be a live request of a TCP listener.
+unsafe fn is_ours(request: *mut bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    let listener = unsafe { bindings::reqsk_listener(request) };
+    let mut is_ours = false;
+    if !listener.is_null() {
+        // SAFETY: A request holds its listener.
+        unsafe { with_offer(listener, |offer| is_ours = offer.0.load(Relaxed) == WANTED) };
+    }
+    is_ours
+}
+
+/// Whether a SYN-ACK was sent before, by a listener without SMC that has been closed since.
+///
+/// # Safety
+///
+/// `request` must be a live request of a TCP listener.
+unsafe fn was_answered(request: *mut bindings::sock) -> bool {
+    // SAFETY: By the caller's promise. A request that moves is not in the table at its first timeout.
+    unsafe { bindings::reqsk_num_timeout(request) > 0 }
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# timeout: 120
+# also: um-no-smc
+# timeout: 180
 # TCP copies a listener into each of its connections, and others may get hold of a connection before the module accepts
 # it: a BPF program that puts it into a socket map, and another listener of the port. Neither meets anything of ours.
 
@@ -133,6 +134,39 @@ s.settimeout(5)
 sys.exit(0 if s.recv(10) == b'hello' else 1)
 END
 
+# A listener for TCP alone, whose connections may move: what it was before may not be in them.
+cat >/tmp/relisten.py <<'END'
+import struct
+from common import *
+
+smc = socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SMC)
+attempt(smc.connect, PLACE)
+# A key (TCP_MD5SIG) for an address that does not matter.
+address = struct.pack('!2xH4s120x', 0, socket.inet_aton('10.9.9.9'))
+address = struct.pack('=H', socket.AF_INET) + address[2:]
+smc.setsockopt(socket.IPPROTO_TCP, 14, address + struct.pack('=BBHi80s', 0, 0, 3, 0, b'key'))
+smc.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+smc.bind(PLACE)
+smc.listen(0)
+clients = connections()
+tcp = listener(0)
+smc.close()
+time.sleep(0.5)
+tcp.settimeout(5)
+moved = tcp.accept()[0]
+subprocess.run(['rmmod', 'smc'], check=True)
+peer = moved.getpeername()
+client = next(c for c in clients if c.getsockname() == peer)
+for one, other in [(client, moved), (moved, client)]:
+    one.sendall(b'hello')
+    other.settimeout(5)
+    assert other.recv(10) == b'hello'
+# Once more with a route that is looked up anew.
+subprocess.run(['ip', 'route', 'flush', 'cache'])
+client.sendall(b'again')
+assert moved.recv(10) == b'again'
+END
+
 migrates() {
 	in_ns a sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_migrate_req' && in_ns a python3 /tmp/migrate.py
 }
@@ -146,5 +180,9 @@ check "connections that a BPF program puts into a socket map" in_ns a python3 /t
 check "no connection moves to a listener of TCP" migrates
 check "the module is gone" [ ! -e /sys/module/smc ]
 check "and comes again" load_smc
+require "soft RoCE" up_rxe
+check "connections of a listener that tried to connect before move without it" in_ns a python3 /tmp/relisten.py
+check "the module is gone then, too" [ ! -e /sys/module/smc ]
+check "and comes again, too" load_smc
 check "module unloads" within 10 unload_smc
 finish
