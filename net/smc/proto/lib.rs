@@ -11,6 +11,7 @@
 //! | [`id`], [`time`], [`error`] | words that everything else uses |
 //! | [`wire`] | every byte on the wire: parsed once, into types that cannot hold nonsense |
 //! | [`mod@transitions`] | state tables as data |
+//! | [`policy`] | whether a connection may use SMC |
 //! | [`handshake`], [`pnet`], [`reason`], [`cause`] | which version, device, link and buffer two peers agree on |
 //! | [`link`], [`lgr`], [`llc`] | links and link groups, and the flows that change them |
 //! | [`buffer`], [`cursor`], [`conn`] | one connection: sizes, rings, data, close |
@@ -47,6 +48,7 @@ pub mod lgr;
 pub mod link;
 pub mod llc;
 pub mod pnet;
+pub mod policy;
 pub mod reason;
 pub mod time;
 pub mod transitions;
