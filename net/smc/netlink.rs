@@ -13,6 +13,7 @@ mod system;
 use kernel_ext::{
     genl::{
         self,
+        Access,
         AttrType,
         Dump,
         Family,
@@ -51,7 +52,7 @@ const fn list(command: u32, dump: fn(&mut Dump<'_>) -> Result) -> Op {
         command,
         call: None,
         dump: Some(dump),
-        is_privileged: false,
+        access: Access::All,
         attrs: &[],
     }
 }
@@ -62,7 +63,7 @@ const fn order(command: u32, call: fn(&Request<'_>) -> Result, attrs: &'static [
         command,
         call: Some(call),
         dump: None,
-        is_privileged: true,
+        access: Access::Admin,
         attrs,
     }
 }

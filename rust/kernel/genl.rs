@@ -50,6 +50,10 @@ pub enum AttrType {
     NulString(u16),
     /// A one-byte number.
     U8,
+    /// A four-byte number.
+    U32,
+    /// At most this many bytes.
+    Bytes(u16),
 }
 
 /// An attribute that a command accepts.
@@ -59,6 +63,17 @@ pub struct Policy {
     pub attr: u32,
     /// Its type.
     pub kind: AttrType,
+}
+
+/// Who may give a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody.
+    All,
+    /// Who has `CAP_NET_ADMIN` in the user namespace of the network namespace.
+    NamespaceAdmin,
+    /// Who has `CAP_NET_ADMIN` in the first user namespace.
+    Admin,
 }
 
 /// A command.
@@ -71,8 +86,8 @@ pub struct Op {
     /// Handles a dump request, in one or more passes.
     /// Context: may sleep.
     pub dump: Option<fn(&mut Dump<'_>) -> Result>,
-    /// Whether `CAP_NET_ADMIN` in the first user namespace is needed.
-    pub is_privileged: bool,
+    /// Who may give it.
+    pub access: Access,
     /// The attributes it accepts.
     pub attrs: &'static [Policy],
 }
@@ -212,10 +227,12 @@ impl<F: Family> Registration<F> {
         if op.dump.is_some() {
             described.dumpit = Some(Self::dump_callback);
         }
-        if op.is_privileged {
-            // CAST: One of eight flags.
-            described.flags = bindings::GENL_ADMIN_PERM as u8;
-        }
+        // CAST: Two of eight flags.
+        described.flags = match op.access {
+            Access::All => 0,
+            Access::NamespaceAdmin => bindings::GENL_UNS_ADMIN_PERM as u8,
+            Access::Admin => bindings::GENL_ADMIN_PERM as u8,
+        };
         if F::DONT_VALIDATE {
             described.validate = (bindings::genl_validate_flags_GENL_DONT_VALIDATE_STRICT
                 | bindings::genl_validate_flags_GENL_DONT_VALIDATE_DUMP)
@@ -330,6 +347,8 @@ const fn entry(policy: Policy) -> bindings::nla_policy {
         AttrType::String(max) => (bindings::NLA_STRING, max),
         AttrType::NulString(max) => (bindings::NLA_NUL_STRING, max),
         AttrType::U8 => (bindings::NLA_U8, size_of::<u8>() as u16),
+        AttrType::U32 => (bindings::NLA_U32, size_of::<u32>() as u16),
+        AttrType::Bytes(max) => (bindings::NLA_BINARY, max),
     };
     let mut entry: bindings::nla_policy = pin_init::zeroed();
     // CAST: A small number.

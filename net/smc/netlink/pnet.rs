@@ -9,6 +9,7 @@
 use kernel_ext::{
     genl::{
         self,
+        Access,
         AttrType,
         Attrs,
         Dump,
@@ -61,7 +62,7 @@ const fn order(command: u32, call: fn(&Request<'_>) -> Result) -> Op {
         command,
         call: Some(call),
         dump: None,
-        is_privileged: true,
+        access: Access::Admin,
         attrs: ATTRS,
     }
 }
@@ -78,7 +79,7 @@ impl Family for Pnet {
             command: SMC_PNETID_GET,
             call: Some(get),
             dump: Some(dump),
-            is_privileged: false,
+            access: Access::All,
             attrs: ATTRS,
         },
         order(SMC_PNETID_ADD, add),

@@ -72,6 +72,12 @@ impl<'a> Request<'a> {
         Some(unsafe { slice::from_raw_parts(data.cast(), len) })
     }
 
+    /// Returns an attribute that is a four-byte number.
+    pub fn u32(&self, attr: u32) -> Option<u32> {
+        let bytes = self.attr(attr)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*bytes))
+    }
+
     /// Replies with one `command` message per record and an NLMSG_DONE, all sent at once. `room` is the maximum number
     /// of bytes of a record's attributes.
     /// Context: may sleep.
