@@ -104,6 +104,23 @@ impl FallbackInfo {
         }
     }
 
+    /// For a connection that a rule denies SMC.
+    pub(crate) fn denied() -> Self {
+        Self {
+            cause: Some(Cause::DeniedByRule),
+            ..Reason::PeerNoSmc.into()
+        }
+    }
+
+    /// For a TCP connection at whose start not both ends have offered SMC.
+    /// Context: may sleep.
+    pub(crate) fn not_offered(role: Role, sk: &Sk, tcp: &TcpSocket) -> Self {
+        match namespace::of(sk).policy.denies_connection(role, tcp) {
+            true => Self::denied(),
+            false => Reason::PeerNoSmc.into(),
+        }
+    }
+
     /// For a client without any RDMA device.
     pub(crate) fn no_device() -> Self {
         Self {
@@ -139,7 +156,8 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Han
         Role::Server => tcp.syn_smc(),
     };
     if !is_offered {
-        return Ok(HandshakeResult::Fallback(Reason::PeerNoSmc.into()));
+        let info = FallbackInfo::not_offered(role, sk, tcp);
+        return Ok(HandshakeResult::Fallback(info));
     }
     let mut session = Session {
         local: &local,
@@ -167,6 +185,19 @@ struct Session<'a> {
     tcp: &'a Arc<TcpSocket>,
     /// The CLC messages on that.
     clc: ClcChannel<'a>,
+}
+
+/// Fails if a rule denies the connection SMC. It has been offered if that was not known before, or the rules have
+/// changed.
+/// Context: may sleep.
+fn check_policy(role: Role, sk: &Sk, tcp: &TcpSocket) -> Result<(), Failure> {
+    match namespace::of(sk).policy.denies_connection(role, tcp) {
+        true => Err(Failure::Declined(
+            Reason::PeerNoSmc,
+            Some(Cause::DeniedByRule),
+        )),
+        false => Ok(()),
+    }
 }
 
 impl Session<'_> {

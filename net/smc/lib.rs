@@ -39,6 +39,7 @@ mod namespace;
 mod netlink;
 mod paths;
 mod pnet;
+mod policy;
 mod rmb;
 mod sock;
 mod stats;
@@ -53,6 +54,7 @@ module! {
         "net-pf-43",
         "net-pf-16-proto-16-family-SMC_GEN_NETLINK",
         "net-pf-16-proto-16-family-SMC_PNETID",
+        "net-pf-16-proto-16-family-SMC_RS",
         "net-pf-16-proto-4-type-43",
         "net-pf-2-proto-256-type-1",
         "net-pf-10-proto-256-type-1",

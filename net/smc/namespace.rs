@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State of each network namespace: settings, counters, PNETIDs, workers for handshakes.
+//! State of each network namespace: settings, counters, PNETIDs, rules, workers for handshakes.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -26,6 +26,7 @@ use crate::{
     },
     paths::Paths,
     pnet::PnetTable,
+    policy::PolicyTable,
     stats::Stats, //
 };
 
@@ -34,6 +35,7 @@ pub(crate) struct Namespace {
     pub(crate) config: Config,
     pub(crate) stats: Arc<Stats>,
     pub(crate) pnet: Pin<KBox<PnetTable>>,
+    pub(crate) policy: Pin<KBox<PolicyTable>>,
     pub(crate) paths: Pin<KBox<Paths>>,
     /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
     /// other work in this one.
@@ -55,6 +57,7 @@ impl PerNet for Namespace {
             config: Config::new(net)?,
             stats: Arc::new(Stats::new()?, GFP_KERNEL)?,
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
+            policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
             handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES)?,
             connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES)?,

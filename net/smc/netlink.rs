@@ -7,6 +7,7 @@ mod device;
 mod eid;
 mod group;
 mod pnet;
+mod policy;
 mod stats;
 mod system;
 
@@ -30,15 +31,17 @@ use kernel_ext::{
 pub(crate) struct Registration {
     _commands: genl::Registration<Commands>,
     _pnet: pnet::PnetRegistration,
+    _policy: policy::PolicyRegistration,
 }
 
 impl Registration {
-    /// Registers both; their commands may be called from then on.
+    /// Registers all; their commands may be called from then on.
     /// Context: may sleep.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             _commands: genl::Registration::new()?,
             _pnet: pnet::PnetRegistration::new()?,
+            _policy: policy::PolicyRegistration::new()?,
         })
     }
 }

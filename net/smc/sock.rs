@@ -51,6 +51,7 @@ use kernel_ext::{
         InetRegistration,
         IpVersion,
         PerNetRegistration,
+        RequestEnds,
         Sk,
         TcpEvents,
         TcpSocket,
@@ -65,7 +66,8 @@ use kernel_ext::{
 };
 use smc_proto::{
     conn::ConnState,
-    lgr::Role, //
+    lgr::Role,
+    policy::Ends, //
 };
 
 use crate::{
@@ -73,6 +75,7 @@ use crate::{
     conn::Conn,
     handshake::FallbackInfo,
     namespace,
+    policy,
     stats::Stats, //
 };
 use crossed_decline::CrossedDecline;
@@ -448,9 +451,14 @@ impl TcpEvents for Sock {
         }
     }
 
-    fn is_congested(this: ArcBorrow<'_, Self>) -> bool {
+    fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
+        let namespace = namespace::of(&this.sk);
         this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
-            || (this.limit_hs.load(Relaxed) && namespace::of(&this.sk).handshakes.is_congested())
+            || (this.limit_hs.load(Relaxed) && namespace.handshakes.is_congested())
+            || namespace.policy.denies(Role::Server, || Ends {
+                local: policy::end(Some(request.local)),
+                peer: policy::end(request.peer),
+            })
     }
 }
 

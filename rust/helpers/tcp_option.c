@@ -1,5 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-/* include/linux/tcp.h, include/linux/skbuff.h, include/net/request_sock.h: for rust/kernel/net/tcp/option */
+/*
+ * include/linux/tcp.h, include/linux/skbuff.h, include/net/request_sock.h,
+ * include/net/sock.h: for rust/kernel/net/tcp/option and rust/kernel/net/tcp/hook/request.rs
+ */
+__be32 smc_helper_sk_rcv_saddr(const struct sock *sk)
+{
+	return sk->sk_rcv_saddr;
+}
+
+const struct in6_addr *smc_helper_sk_v6_rcv_saddr(const struct sock *sk)
+{
+	return inet6_rcv_saddr(sk);
+}
+
+u16 smc_helper_sk_num(const struct sock *sk)
+{
+	return sk->sk_num;
+}
+
 #if IS_ENABLED(CONFIG_SMC)
 void smc_helper_tcp_have_smc_enable(void)
 {
@@ -31,6 +49,21 @@ void smc_helper_tcp_set_hs_congested(struct sock *sk, bool (*fn)(const struct so
 	WRITE_ONCE(tcp_sk(sk)->smc_hs_congested, fn);
 }
 #else
+__be32 smc_helper_sk_daddr(const struct sock *sk)
+{
+	return sk->sk_daddr;
+}
+
+const struct in6_addr *smc_helper_sk_v6_daddr(const struct sock *sk)
+{
+	return &sk->sk_v6_daddr;
+}
+
+__be16 smc_helper_sk_dport(const struct sock *sk)
+{
+	return sk->sk_dport;
+}
+
 struct sock *smc_helper_skb_sk(const struct sk_buff *skb)
 {
 	return skb->sk;

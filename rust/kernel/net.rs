@@ -63,6 +63,7 @@ pub use stream_socket::{
 };
 pub use tcp::{
     Hook,
+    RequestEnds,
     SynOption,
     TcpEvents,
     TcpSocket,

@@ -176,5 +176,9 @@ pub use crate::bindings::{
     SMC_PNETID_IBPORT,
     SMC_PNETID_NAME,
     SMC_ROLE_CLIENT,
-    SMC_ROLE_SERVER, //
+    SMC_ROLE_SERVER,
+    SMC_RS_A_GENERATION,
+    SMC_RS_A_RULES,
+    SMC_RS_CMD_GET_RULES,
+    SMC_RS_CMD_SET_RULES, //
 };

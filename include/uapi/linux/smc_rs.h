@@ -83,10 +83,60 @@ enum smc_cause {
 	SMC_CAUSE_PATH_FAILED		= 13,	/* nor did they a moment ago */
 	SMC_CAUSE_PEER_BUSY		= 14,	/* another first contact took too long */
 	SMC_CAUSE_TCP_KEYS		= 15,	/* TCP_MD5SIG or TCP_AO in use */
+	SMC_CAUSE_DENIED_BY_RULE	= 16,	/* a rule (SMC_RS_CMD_SET_RULES) */
 	SMC_CAUSE_CGROUP_LIMIT		= 20,	/* memory of the cgroup */
 	SMC_CAUSE_ALL_SOCKETS_LIMIT	= 21,	/* memory of all SMC sockets */
 	SMC_CAUSE_PEER_GROUPS_LIMIT	= 22,	/* link groups with the peer */
 	SMC_CAUSE_ALL_GROUPS_LIMIT	= 23,	/* link groups of the host */
+};
+
+/*
+ * Generic netlink family for rules that say which connections of the caller's network namespace may
+ * use SMC. The first rule that matches a connection decides; one that none matches may.
+ */
+#define SMC_RS_GENL_NAME	"SMC_RS"
+#define SMC_RS_GENL_VERSION	1
+
+enum {
+	/* No privilege; the answer has SMC_RS_A_GENERATION and SMC_RS_A_RULES. */
+	SMC_RS_CMD_GET_RULES	= 1,
+	/*
+	 * CAP_NET_ADMIN in the user namespace of the network namespace; SMC_RS_A_RULES replace all rules
+	 * at once. With SMC_RS_A_GENERATION only if it is still that, else ESTALE. E2BIG: more than
+	 * SMC_RULES_MAX. EINVAL: one of them is no rule.
+	 */
+	SMC_RS_CMD_SET_RULES	= 2,
+};
+
+enum {
+	SMC_RS_A_RULES		= 1,	/* array of struct smc_rule, in their order */
+	SMC_RS_A_GENERATION	= 2,	/* __u32: changes with the rules */
+};
+
+#define SMC_RULES_MAX	1024
+
+/* smc_rule.action */
+enum {
+	SMC_RULE_ALLOW	= 1,		/* SMC if both ends can */
+	SMC_RULE_DENY	= 2,		/* TCP */
+};
+
+/* One end of a connection: its address begins with prefix_len bits of addr. */
+struct smc_rule_end {
+	__u16	family;			/* AF_INET, AF_INET6; 0: any address, and prefix_len is 0 */
+	__u8	prefix_len;
+	__u8	reserved;		/* 0 */
+	__u16	port_first;		/* 0 to 65535 for any port */
+	__u16	port_last;
+	__u8	addr[16];		/* IPv4 in the first four bytes; other bits are 0 */
+};
+
+struct smc_rule {
+	__u8	action;			/* SMC_RULE_* */
+	__u8	role;			/* SMC_ROLE_* of this host; 0: both */
+	__u16	reserved;		/* 0 */
+	struct smc_rule_end local;
+	struct smc_rule_end peer;
 };
 
 #endif /* _UAPI_LINUX_SMC_RS_H_ */

@@ -35,6 +35,7 @@ use smc_proto::{
 };
 
 use super::{
+    check_policy,
     confirm_rkey,
     first_contact,
     join,
@@ -60,6 +61,7 @@ use crate::{
 /// The handshake of connect(2).
 /// Context: may sleep.
 pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
+    check_policy(Role::Client, session.sk, session.tcp)?;
     if session.tcp.has_xfrm_policy() {
         return Err(Reason::Ipsec.into());
     }

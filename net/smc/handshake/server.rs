@@ -34,6 +34,7 @@ use smc_proto::{
 };
 
 use super::{
+    check_policy,
     confirm_rkey,
     first_contact,
     internal,
@@ -100,6 +101,7 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         // A client without a port to offer declines at once.
         other => return Err(Failure::not_awaited(&other)),
     };
+    check_policy(Role::Server, session.sk, tcp)?;
     if tcp.has_keys() {
         return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
     }

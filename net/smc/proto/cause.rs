@@ -57,6 +57,9 @@ explained! {
         TcpKeys = 15, "tcp-keys",
             "The TCP connection is protected by keys (TCP_MD5SIG, TCP_AO), which data over RDMA would not be.",
             "Nothing is wrong. Only a connection without such keys can use SMC.";
+        DeniedByRule = 16, "denied-by-rule",
+            "A rule of this network namespace has connections like this one go over TCP.",
+            "Nothing is wrong. To let it use SMC, change the rules (smc policy show).";
         CgroupMemory = 20, "cgroup-limit",
             "The cgroup of the program may not have more memory, of which the connection's RMB element would be a part.",
             "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";

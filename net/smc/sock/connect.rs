@@ -22,7 +22,10 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::lgr::Role;
+use smc_proto::{
+    lgr::Role,
+    policy::Ends, //
+};
 
 use super::{
     active,
@@ -40,7 +43,8 @@ use crate::{
         HandshakeResult, //
     },
     ib,
-    namespace, //
+    namespace,
+    policy, //
 };
 
 /// What the start of connect(2) found or did.
@@ -105,16 +109,30 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
             fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::no_device());
             Ok(ConnectStart::Delegate)
         }
-        Phase::Init => start_tcp(this, addr),
+        Phase::Init => start_tcp(this, addr, is_denied(this, addr).then(FallbackInfo::denied)),
         _ => Ok(ConnectStart::Delegate),
     }
 }
 
-fn start_tcp(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
+/// Whether a rule denies a connection to `addr` SMC, as far as its own address is known.
+fn is_denied(this: &Sock, addr: SockAddr<'_>) -> bool {
+    let namespace = namespace::of(&this.sk);
+    namespace.policy.denies(Role::Client, || Ends {
+        local: policy::end(this.tcp.local().ok()),
+        peer: policy::end(addr.inet()),
+    })
+}
+
+/// Connects; without SMC if it is known why.
+fn start_tcp(
+    this: &Arc<Sock>,
+    addr: SockAddr<'_>,
+    info: Option<FallbackInfo>,
+) -> Result<ConnectStart> {
     Sock::hook_connection(this)?;
-    this.transition(&[Phase::Init], SockState::Connecting(None))
+    this.transition(&[Phase::Init], SockState::Connecting(info))
         .map_err(|_| EINVAL)?;
-    this.tcp.set_syn_smc(true);
+    this.tcp.set_syn_smc(info.is_none());
     // What became of an earlier attempt does not matter any more.
     let _ = this.sk.take_err();
     match this.tcp.connect(addr, O_NONBLOCK) {

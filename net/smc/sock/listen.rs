@@ -41,10 +41,7 @@ use kernel_ext::{
     prelude::*,
     time, //
 };
-use smc_proto::{
-    lgr::Role,
-    reason::Reason, //
-};
+use smc_proto::lgr::Role;
 
 use super::{
     active,
@@ -357,7 +354,7 @@ fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
             Sock::schedule_work(child.as_arc_borrow());
             return Ok(());
         }
-        None => Reason::PeerNoSmc.into(),
+        None => FallbackInfo::not_offered(Role::Server, &child.sk, &child.tcp),
         Some(info) => info,
     };
     drop(child.parent.lock().take());

@@ -11,7 +11,8 @@ use core::{
         IpAddr,
         Ipv4Addr,
         Ipv6Addr, //
-    }, //
+    },
+    ptr, //
 };
 
 use kernel::fmt;
@@ -83,6 +84,25 @@ impl SockAddr<'_> {
         }
         // SAFETY: By the type invariant and the check above the family can be read.
         Some(unsafe { (*self.ptr).sa_family })
+    }
+
+    /// The address and port, if it is one of IPv4 or IPv6 and whole.
+    pub fn inet(&self) -> Option<InetAddr> {
+        let whole = match u32::from(self.family()?) {
+            bindings::AF_INET => size_of::<bindings::sockaddr_in>(),
+            bindings::AF_INET6 => size_of::<bindings::sockaddr_in6>(),
+            _ => return None,
+        };
+        let mut storage = bindings::__kernel_sockaddr_storage::default();
+        if usize::try_from(self.len).ok()? < whole {
+            return None;
+        }
+        // SAFETY: By the type invariant and the check above `whole` bytes can be read; the storage has room for every
+        // socket address.
+        unsafe {
+            ptr::copy_nonoverlapping(self.ptr.cast::<u8>(), (&raw mut storage).cast(), whole)
+        };
+        InetAddr::parse(&storage).ok()
     }
 }
 

@@ -41,6 +41,7 @@ use option::Offer;
 pub(super) use hook::learn_defaults;
 pub use hook::{
     Hook,
+    RequestEnds,
     TcpEvents, //
 };
 pub use option::SynOption;
@@ -150,8 +151,7 @@ impl TcpSocket {
     ///
     /// TCP's, if the attempt has failed; `EALREADY` if it is still in progress; `EAFNOSUPPORT` if there is none.
     pub fn finish_connect(&self) -> Result {
-        // An attempt in progress ignores the address. If there is none, since the socket was disconnected, this address
-        // is invalid.
+        // An attempt in progress ignores the address. It is invalid where there is none: the socket was disconnected.
         self.connect_to_family(u16::MAX)
     }
 

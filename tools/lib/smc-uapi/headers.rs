@@ -10,6 +10,9 @@ use std::process::Command;
 use std::process::Stdio;
 
 use smc_proto::cause::Cause;
+use smc_proto::policy::RawEnd;
+use smc_proto::policy::RawRule;
+use smc_proto::policy::MAX_RULES;
 use smc_uapi::DiagCause;
 use smc_uapi::Info;
 
@@ -75,6 +78,25 @@ fn the_header_has_every_cause_and_no_other() {
 }
 
 #[test]
+fn the_numbers_of_rules_are_those_of_the_header() {
+    let mut assertions = equal("SMC_RULES_MAX", i64::try_from(MAX_RULES).unwrap());
+    for (name, value) in [
+        ("SMC_RULE_ALLOW", RawRule::ALLOW),
+        ("SMC_RULE_DENY", RawRule::DENY),
+        ("SMC_ROLE_CLIENT", RawRule::CLIENT),
+        ("SMC_ROLE_SERVER", RawRule::SERVER),
+    ] {
+        assertions += &equal(name, value);
+    }
+    check(&assertions);
+    let name = format!(
+        "#define SMC_RS_GENL_NAME\t\"{}\"",
+        smc_uapi::SMC_RS_GENL_NAME
+    );
+    assert!(HEADER.contains(&name));
+}
+
+#[test]
 fn structures_are_those_of_the_header() {
     let mut assertions = String::new();
     macro_rules! same {
@@ -98,6 +120,17 @@ fn structures_are_those_of_the_header() {
         cause,
         role
     );
+    same!(
+        RawEnd,
+        "smc_rule_end",
+        family,
+        prefix_len,
+        reserved,
+        port_first,
+        port_last,
+        addr
+    );
+    same!(RawRule, "smc_rule", action, role, reserved, local, peer);
     same!(DiagCause, "smc_diag_cause", cause, role);
     check(&assertions);
 }

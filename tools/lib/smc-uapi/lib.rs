@@ -77,11 +77,18 @@ constants! {
         SMC_NETLINK_DUMP_SEID = 13,
         SMC_NETLINK_ENABLE_SEID = 14,
         SMC_NETLINK_DISABLE_SEID = 15,
+        SMC_RS_GENL_VERSION = 1,
+        SMC_RS_CMD_GET_RULES = 1,
+        SMC_RS_CMD_SET_RULES = 2,
+        SMC_RULE_ALLOW = 1,
+        SMC_RULE_DENY = 2,
         SMC_PNETID_GET = 1,
         SMC_PNETID_ADD = 2,
         SMC_PNETID_DEL = 3,
         SMC_PNETID_FLUSH = 4;
     u16:
+        SMC_RS_A_RULES = 1,
+        SMC_RS_A_GENERATION = 2,
         SMC_PNETID_NAME = 1,
         SMC_PNETID_ETHNAME = 2,
         SMC_PNETID_IBNAME = 3,
@@ -174,6 +181,7 @@ constants! {
         SMC_NLA_SEID_ENTRY = 1,
         SMC_NLA_SEID_ENABLED = 2;
     usize:
+        SMC_RULES_MAX = 1024,
         SMC_MAX_EID_LEN = 32;
 }
 
@@ -194,6 +202,10 @@ pub const SMC_GENL_FAMILY_NAME: &str = "SMC_GEN_NETLINK";
 
 /// The generic netlink family for physical networks.
 pub const SMCR_GENL_FAMILY_NAME: &str = "SMC_PNETID";
+
+/// The generic netlink family of this module alone: rules about which connections may use SMC. `struct smc_rule` is
+/// `RawRule` of the protocol crate.
+pub const SMC_RS_GENL_NAME: &str = "SMC_RS";
 
 /// `struct smc_info`: the value of [`SMC_INFO`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]

@@ -43,10 +43,12 @@ use crate::{
 };
 
 mod callbacks;
+mod request;
 
-pub(super) use callbacks::hs_congested;
 pub(in crate::net) use callbacks::learn_defaults;
+pub(super) use callbacks::refuses_smc;
 use callbacks::Callbacks;
+pub use request::RequestEnds;
 
 /// Events for the owner of a [`Hook`]. All may be called in softirq context: they must not sleep, nor take a lock that
 /// process context takes with softirqs enabled.
@@ -70,8 +72,8 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
     /// Urgent data arrived.
     fn on_urgent(this: ArcBorrow<'_, Self>);
 
-    /// A connection request asks for SMC: returns whether to refuse that because of overload.
-    fn is_congested(this: ArcBorrow<'_, Self>) -> bool;
+    /// A connection request asks for SMC: returns whether to refuse that.
+    fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool;
 }
 
 /// [`TcpEvents`] of an owner of unknown type: the callbacks are the same for all types, so that a late call never
@@ -83,7 +85,7 @@ trait Owner: Send + Sync {
     fn writable(&self);
     fn error(&self, take: &dyn Fn() -> Result);
     fn urgent(&self);
-    fn is_congested(&self) -> bool;
+    fn refuses_smc(&self, request: &RequestEnds) -> bool;
 }
 
 impl<T: TcpEvents> Owner for Arc<T> {
@@ -111,8 +113,8 @@ impl<T: TcpEvents> Owner for Arc<T> {
         T::on_urgent(self.as_arc_borrow());
     }
 
-    fn is_congested(&self) -> bool {
-        T::is_congested(self.as_arc_borrow())
+    fn refuses_smc(&self, request: &RequestEnds) -> bool {
+        T::refuses_smc(self.as_arc_borrow(), request)
     }
 }
 
@@ -221,7 +223,7 @@ impl<T: TcpEvents> Hook<T> {
         Self::install(tcp, owner, HookKind::Connection)
     }
 
-    /// Reports connections to be accepted to `owner`, and queries it for overload of SMC handshakes.
+    /// Reports connections to be accepted to `owner`, and asks it whether to refuse a request for SMC.
     ///
     /// # Errors
     ///

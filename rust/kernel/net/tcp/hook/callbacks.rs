@@ -15,6 +15,7 @@ use kernel::{
 };
 
 use super::{
+    RequestEnds,
     SavedCallbacks,
     TcpSocket, //
 };
@@ -269,20 +270,23 @@ unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
     };
 }
 
-/// Called by TCP: whether a connection request is to be refused SMC.
+/// Whether a listener refuses a connection request SMC; not if it has no hook.
 ///
 /// # Safety
 ///
 /// As for [`data_ready`].
-pub(in crate::net::tcp) unsafe extern "C" fn hs_congested(sk: *const bindings::sock) -> bool {
-    let mut congested = false;
+pub(in crate::net::tcp) unsafe fn refuses_smc(
+    listener: *mut bindings::sock,
+    request: &RequestEnds,
+) -> bool {
+    let mut is_refused = false;
     // SAFETY: By the caller's promise.
     unsafe {
         forward(
-            sk.cast_mut(),
+            listener,
             |_| None,
-            |cell| congested = cell.owner.is_congested(),
+            |cell| is_refused = cell.owner.refuses_smc(request),
         )
     };
-    congested
+    is_refused
 }

@@ -5,7 +5,8 @@
 //! C header: [`include/linux/tcp.h`](srctree/include/linux/tcp.h)
 
 use super::super::{
-    hook::hs_congested,
+    hook::refuses_smc,
+    RequestEnds,
     TcpSocket, //
 };
 use crate::{
@@ -74,11 +75,23 @@ impl TcpSocket {
     pub(in crate::net::tcp) fn leave_option(&self) {}
 }
 
-/// A listener has a hook from now on, which is queried for overload.
+/// A listener has a hook from now on, which is asked whether to refuse a request.
 pub(in crate::net::tcp) fn hook_listener(tcp: &TcpSocket) {
     // It is left set when the hook is dropped: TCP calls it without a lock, and without a cell it returns false.
     // SAFETY: The socket is alive and a TCP socket.
     unsafe { bindings::tcp_set_hs_congested(tcp.sk_ptr(), Some(hs_congested)) };
+}
+
+/// Called by TCP for a request: whether to refuse it SMC. TCP does not say whose request it is.
+///
+/// # Safety
+///
+/// To be called by TCP only, with a live listener.
+unsafe extern "C" fn hs_congested(listener: *const bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    let request = unsafe { RequestEnds::of_listener(listener) };
+    // SAFETY: As above.
+    unsafe { refuses_smc(listener.cast_mut(), &request) }
 }
 
 /// A listener's hook ends.

@@ -32,9 +32,10 @@ use kernel::{
 use super::{
     super::{
         hook::{
-            hs_congested,
+            refuses_smc,
             with_offer, //
         },
+        RequestEnds,
         TcpSocket, //
     },
     af_ops,
@@ -481,7 +482,12 @@ unsafe fn on_syn_ack(request: *mut bindings::sock, segment: Segment) -> u32 {
             return bindings::NF_ACCEPT
         }
         // SAFETY: By the caller's promise: a request holds its listener, if it has one, and ours have one.
-        Some(Answer::Open) => !unsafe { hs_congested(bindings::reqsk_listener(request)) },
+        Some(Answer::Open) => unsafe {
+            !refuses_smc(
+                bindings::reqsk_listener(request),
+                &RequestEnds::of_request(request),
+            )
+        },
         // SAFETY: By the caller's promise. The answer is not known, and the segment does not matter any more, or comes
         // again.
         None if unsafe { is_ours(request) } => return segment.lose(),
