@@ -12,5 +12,6 @@ pub mod netlink;
 pub mod path;
 pub mod pnet;
 pub mod route;
+pub mod rules;
 pub mod stats;
 pub mod view;

@@ -11,6 +11,7 @@ mod listen;
 mod metrics;
 mod networks;
 mod pages;
+mod policy;
 mod run;
 mod show;
 mod sockets;
@@ -62,6 +63,9 @@ enum Command {
     /// Show or change which devices are on which physical network
     #[command(subcommand)]
     Pnet(networks::Command),
+    /// Show or change rules about which connections of this network namespace may use SMC
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Show or change the enterprise IDs that two hosts need in common for SMC version 2
     #[command(subcommand)]
     Ueid(ueid::Command),
@@ -108,6 +112,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Info(arguments) => show::info(&arguments),
         Command::Stats(arguments) => counters::run(&arguments),
         Command::Pnet(command) => networks::run(&command),
+        Command::Policy(command) => policy::run(&command),
         Command::Ueid(command) => ueid::run(&command),
         Command::Top(arguments) => top::run(&arguments),
         Command::Switch(command) => switch::run(&command),

@@ -82,7 +82,7 @@ fn of_target(target: &str) -> io::Result<Report> {
     let local = attempt.local();
     Ok(Report {
         fd: None,
-        here: facts.that_matter(&finding, local),
+        here: facts.that_matter(&finding, local, attempt.peer()),
         local: local.map_or("-".to_string(), |local| local.to_string()),
         peer: target.to_string(),
         is_tried: attempt.is_tried(),

@@ -7,6 +7,7 @@
 mod lists;
 mod pnet;
 mod requests;
+mod rules;
 mod show;
 mod sockets;
 mod steady;
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     },
     /// Name physical networks, and ask for them
     Pnet,
+    /// Replace the rules about who may use SMC, in good ways and in wrong ones
+    Rules,
     /// Remove half of the physical networks that `steady` made
     Thin,
     /// Read a list in parts while it changes
@@ -39,6 +42,7 @@ pub(crate) fn run(context: &Context, command: &Command) -> Result<()> {
         Command::Requests => requests::run(),
         Command::Lists { links } => lists::run(context, *links),
         Command::Pnet => pnet::run(),
+        Command::Rules => rules::run(),
         Command::Thin => pnet::thin(),
         Command::Steady(options) => steady::run(options),
     }

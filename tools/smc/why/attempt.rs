@@ -31,11 +31,7 @@ enum Outcome {
     /// TCP connects, but an SMC socket does not.
     NoHandshake(Errno),
     /// Connected; the socket stays open until the report is complete.
-    Made(
-        Path,
-        Option<SocketAddr>,
-        #[expect(dead_code, reason = "keeps it open")] Socket,
-    ),
+    Made(Path, Option<SocketAddr>, Socket),
 }
 
 /// The result of connecting to one address.
@@ -82,6 +78,14 @@ impl Attempt {
     pub(super) fn local(&self) -> Option<SocketAddr> {
         match &self.0 {
             Outcome::Made(_, local, _) => *local,
+            Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
+        }
+    }
+
+    /// Returns the peer's address.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            Outcome::Made(_, _, socket) => socket.peer_address().ok()?.to_ip(),
             Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
         }
     }

@@ -5,15 +5,24 @@
 use std::net::SocketAddr;
 
 use smc_proto::cause::Cause;
+use smc_proto::lgr::Role;
+use smc_proto::policy::decide;
+use smc_proto::policy::Decision;
+use smc_proto::policy::End;
+use smc_proto::policy::Ends;
+use smc_proto::policy::Rule;
+use smc_proto::policy::RuleAction;
 use smc_proto::reason::Reason;
 use smc_tools::genl::Ueids;
 use smc_tools::pnet;
 use smc_tools::pnet::Place;
 use smc_tools::route::device_of;
+use smc_tools::rules;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
 
 use super::finding::Finding;
+use crate::policy::AsArguments;
 
 /// The facts; those that cannot be determined are empty.
 #[derive(Default)]
@@ -24,6 +33,8 @@ pub(super) struct Facts {
     ports: Option<Vec<Port>>,
     /// The table of physical networks.
     networks: Vec<Place>,
+    /// Rules about who may use SMC.
+    rules: Vec<Rule>,
     /// Whether listeners limit handshakes to the number that can be processed at once.
     pub(super) limits_handshakes: bool,
 }
@@ -37,6 +48,10 @@ impl Facts {
             ports: Module::open().and_then(|mut module| module.ports()).ok(),
             networks: pnet::Table::open()
                 .and_then(|mut table| table.list())
+                .unwrap_or_default(),
+            rules: rules::Table::open()
+                .and_then(|mut table| table.list())
+                .map(|listed| listed.rules)
                 .unwrap_or_default(),
             limits_handshakes: limit.is_ok_and(|limit| limit.trim() != "0"),
         }
@@ -58,13 +73,21 @@ impl Facts {
         }
     }
 
-    /// Describes the facts that are relevant to a finding about a connection from `local`.
-    pub(super) fn that_matter(&self, finding: &Finding, local: Option<SocketAddr>) -> Vec<String> {
+    /// Describes the facts that are relevant to a finding about a connection between `local` and `peer`.
+    pub(super) fn that_matter(
+        &self,
+        finding: &Finding,
+        local: Option<SocketAddr>,
+        peer: Option<SocketAddr>,
+    ) -> Vec<String> {
         if finding.smc != Some(false) || finding.reason.is_none() {
             return Vec::new();
         }
         let is_about = |what: &[&str]| what.iter().any(|what| finding.id.contains(what));
         let mut facts = Vec::new();
+        if let Some(role) = finding.denied_as {
+            return vec![self.say_rule(role, local, peer)];
+        }
         if is_about(&["eid", "EID"]) {
             facts.extend(self.eids.as_deref().map(say_eids));
         }
@@ -73,6 +96,27 @@ impl Facts {
             facts.extend(self.ports.iter().flatten().map(say_port));
         }
         facts
+    }
+
+    /// Names the rule that denies a connection SMC.
+    fn say_rule(&self, role: Role, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> String {
+        let end = |addr: Option<SocketAddr>| {
+            addr.map_or(End::UNKNOWN, |addr| End::new(addr.ip(), addr.port()))
+        };
+        let ends = Ends {
+            local: end(local),
+            peer: end(peer),
+        };
+        let found = match decide(&self.rules, role, &ends) {
+            Decision::By(index, RuleAction::Deny) => {
+                self.rules.get(index).map(|rule| (index, rule))
+            }
+            _ => None,
+        };
+        match found {
+            Some((index, rule)) => format!("Rule {}: {}.", index + 1, AsArguments(rule)),
+            None => "No rule denies it any more: they have changed since.".to_string(),
+        }
     }
 
     fn say_device(&self, local: Option<SocketAddr>) -> Option<String> {
@@ -119,6 +163,8 @@ fn netdev_of(port: &Port) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use smc_proto::policy::EndPattern;
+
     use super::*;
 
     fn port(active: bool) -> Port {
@@ -149,6 +195,35 @@ mod tests {
     fn a_port_is_described() {
         let said = "RDMA port test_0/1 is not active, on physical network NET1.";
         assert_eq!(say_port(&port(false)), said);
+    }
+
+    #[test]
+    fn the_rule_that_denies_a_connection_is_named() {
+        let deny = Rule {
+            action: RuleAction::Deny,
+            role: Some(Role::Client),
+            local: EndPattern::ANY,
+            peer: EndPattern::ANY,
+        };
+        let allow = Rule {
+            action: RuleAction::Allow,
+            role: Some(Role::Server),
+            ..deny
+        };
+        let facts = Facts {
+            rules: vec![allow, deny],
+            ..Facts::default()
+        };
+        let (local, peer) = ("10.0.0.1:40000", "10.0.0.2:80");
+        let say = |role| {
+            facts.say_rule(
+                role,
+                Some(local.parse().unwrap()),
+                Some(peer.parse().unwrap()),
+            )
+        };
+        assert_eq!(say(Role::Client), "Rule 2: deny --client.");
+        assert!(say(Role::Server).starts_with("No rule denies it any more"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use smc_proto::cause::Cause;
+use smc_proto::lgr::Role;
 use smc_proto::reason::Reason;
 use smc_tools::path::Fallback;
 use smc_tools::path::Path;
@@ -29,6 +30,9 @@ pub(super) struct Finding {
     pub(super) reason: Option<String>,
     /// The peer's reason code.
     pub(super) peer_reason: Option<String>,
+    /// This host's role, if a rule of this host decided.
+    #[serde(skip)]
+    pub(super) denied_as: Option<Role>,
 }
 
 /// An id, a sentence and a remedy.
@@ -47,6 +51,7 @@ impl Finding {
             remedy: Some(remedy),
             reason: None,
             peer_reason: None,
+            denied_as: None,
         }
     }
 
@@ -58,6 +63,7 @@ impl Finding {
             remedy: None,
             reason: None,
             peer_reason: None,
+            denied_as: None,
         }
     }
 
@@ -140,7 +146,13 @@ impl Finding {
                 "Use the smc command of the release of the module.",
             ),
         };
+        let is_denied = fallback.cause == Cause::DeniedByRule.code();
+        let role = match fallback.end {
+            SERVER => Role::Server,
+            _ => Role::Client,
+        };
         Self {
+            denied_as: is_denied.then_some(role),
             reason: number(fallback.reason),
             peer_reason: number(fallback.peer),
             ..Self::tcp(words)

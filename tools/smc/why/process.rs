@@ -36,12 +36,13 @@ pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
             continue;
         };
         let local = ip(socket.local_address());
+        let peer = ip(socket.peer_address());
         reports.push(Report {
             fd: Some(fd),
             is_tried: false,
-            here: facts.that_matter(&finding, local),
+            here: facts.that_matter(&finding, local, peer),
             local: show(local),
-            peer: show(ip(socket.peer_address())),
+            peer: show(peer),
             finding,
         });
     }
