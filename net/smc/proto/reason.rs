@@ -61,7 +61,7 @@ reasons! {
         "Give the interface an address with a prefix, or configure a user EID (smcd ueid add) to use version 2.";
     PeerNoSmc = 0x0301_0000, "PEERNOSMC", Both,
         "The peer does not speak SMC: its SYN carried no SMC option.",
-        "Load the smc module and use AF_SMC on the other side; see that no firewall strips TCP option 254 and that no SYN cookies were sent.";
+        "Load the smc module and use AF_SMC on the other side; see that no rule there denies it (smc policy show), that no firewall strips TCP option 254 and that no SYN cookies were sent.";
     Ipsec = 0x0302_0000, "IPSEC", Both,
         "The TCP connection is protected by IPsec, which RDMA would bypass.",
         "Exempt this traffic from the xfrm policy if it may run unencrypted over RDMA.";
