@@ -302,6 +302,22 @@ for qdisc in 'none', 'pfifo':
     server.close()
 END
 
+cat >/tmp/tunnel.py <<'END'
+from common import *
+
+# The number of the network is where a TCP header has its length and its flags: those of a SYN-ACK.
+wire = Wire('tunnel_a')
+with inside('b'):
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SMC)
+server.settimeout(20)
+server.bind(('10.8.0.2', PORT))
+server.listen(8)
+client = make('a')
+client.connect(('10.8.0.2', PORT))
+exchange(client, server.accept()[0])
+assert wire.seen(sums=False) == ([1], [1])
+END
+
 cat >/tmp/rerouted.py <<'END'
 from common import *
 
@@ -390,6 +406,21 @@ vrf() {
 	return $code
 }
 
+# tunnel_end END ADDRESS LOCAL REMOTE
+tunnel_end() {
+	ip -n "$1" link add "tunnel_$1" type vxlan id $((0x501200)) local "$3" remote "$4" dstport 4789 dev "wire_$1" &&
+		ip -n "$1" address add "$2/24" dev "tunnel_$1" && ip -n "$1" link set "tunnel_$1" up
+}
+
+tunnel() {
+	insmod "$KMODS/drivers/net/vxlan/vxlan.ko" && tunnel_end a 10.8.0.1 "$IP_A" "$IP_B" &&
+		tunnel_end b 10.8.0.2 "$IP_B" "$IP_A" && way tunnel
+	local code=$?
+	ip -n a link del tunnel_a
+	ip -n b link del tunnel_b
+	return $code
+}
+
 # Each SYN and SYN-ACK gets a mark, by which it is routed anew.
 rerouted() {
 	local code
@@ -438,6 +469,7 @@ check "SYN cookies of a listener under load" way cookies
 check "Fast Open at either end" way fastopen
 check "signed segments" way signed
 check "VRF" vrf
+check "a tunnel, whose packets have the socket of what is in them" tunnel
 check "both ends connect at the same time, one with TCP" crossed 7301 256 0
 # With its own hooks TCP takes each end for the client of an SMC connection, and a request that moves for one of SMC.
 if [ "$FLAVOUR" = um-no-smc ]; then
