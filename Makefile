@@ -8,6 +8,10 @@ MO ?=
 ARGS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Of the machine, whatever the prefix.
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 
 # Where bindgen is, if the machine's PATH has none that fits.
 CACHE := $(or $(SMC_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/smc-rs),$(HOME)/.cache/smc-rs)
@@ -16,7 +20,7 @@ export PATH := $(PATH):$(CACHE)/tools/bin:$(HOME)/.cargo/bin
 xtask := tools/xtask/run
 
 .DEFAULT_GOAL := module
-.PHONY: help module install headers_install tools install-tools clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants
+.PHONY: help module install headers_install tools install-tools install-dkms deb clean setup test test-host vmtest demo apps bench shell fuzz lint check soak mutants
 
 help:
 	@echo 'Without privileges, on Debian 12 or 13 (packages are installed with apt):'
@@ -39,6 +43,8 @@ help:
 	@echo '  make tools       build the smc command, its manual pages and completions (below out/tools)'
 	@echo '  make install-tools   install them below PREFIX=/usr/local (as root), with the names of smc-tools'
 	@echo '  make headers_install   install linux/smc_rs.h for C programs there (as root; install-tools does it, too)'
+	@echo '  make install-dkms    install the source for DKMS below /usr/src (as root), for dkms install smc-rs/$(VERSION)'
+	@echo '  make deb         packages for Debian 13, in out/deb: the source for DKMS, the tools'
 	@echo '  make clean       remove what builds left behind'
 
 # Where metadata of the kernel's Rust crates have to be made, the folder that has them takes the place of KDIR.
@@ -58,21 +64,42 @@ headers_install:
 # The drop-in names are links: the command behaves like the tool that it is called as.
 TOOLS := out/tools
 NAMES := smcss smcr smcd smc_pnet smc_run
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 tools:
 	cargo build --release --quiet --package smc-tools --package smc-preload
 	@$(RM) -r $(TOOLS) && mkdir -p $(TOOLS)/man
-	target/release/smc man --dir $(TOOLS)/man
-	@for shell in bash fish zsh; do target/release/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
+	$(BUILT)/smc man --dir $(TOOLS)/man
+	@for shell in bash fish zsh; do $(BUILT)/smc completions $$shell >$(TOOLS)/smc.$$shell || exit; done
 
+# The units are off until they are enabled, and what an administrator wrote into the configuration stays.
 install-tools: tools headers_install
-	install -D -t $(DESTDIR)$(PREFIX)/bin target/release/smc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libsmc_preload.so
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/smc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/smc-rs $(BUILT)/libsmc_preload.so
 	@for name in $(NAMES); do ln -sf smc $(DESTDIR)$(PREFIX)/bin/$$name || exit; done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TOOLS)/man/*.1
 	install -D -m 644 $(TOOLS)/smc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/smc
 	install -D -m 644 $(TOOLS)/smc.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/smc.fish
 	install -D -m 644 $(TOOLS)/smc.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_smc
+	install -D -m 644 -t $(DESTDIR)$(UNITDIR) packaging/smc-switch.service packaging/smc-exporter.service
+	[ -e $(DESTDIR)$(SYSCONFDIR)/smc/switch.conf ] || \
+		install -D -m 644 -t $(DESTDIR)$(SYSCONFDIR)/smc packaging/switch.conf
+
+# Just what the module is built from, without what builds left there.
+install-dkms:
+	@mkdir -p $(DESTDIR)/usr/src/smc-rs-$(VERSION)
+	tar -cf - --exclude='*.o' --exclude='*.mod*' --exclude='*.rmeta' --exclude='.*.cmd' --exclude='.*.d' \
+		--exclude='*_generated.rs' Kbuild Makefile dkms.conf include net rust \
+		tools/kernel/check-kdir tools/kernel/kbuild tools/kernel/rust-kit | \
+		tar -C $(DESTDIR)/usr/src/smc-rs-$(VERSION) --no-same-owner -xf -
+
+# In a copy of the tree, as dpkg-buildpackage leaves its results beside it. A cargo that is no package builds, too.
+deb:
+	@$(RM) -r out/deb && mkdir -p out/deb/smc-rs
+	@tar -cf - --exclude=./.git --exclude=./out --exclude=./target . | tar -C out/deb/smc-rs -xf -
+	cd out/deb/smc-rs && CARGO_TARGET_DIR='$(CURDIR)/target/deb' \
+		dpkg-buildpackage --build=binary --no-sign $(if $(wildcard /usr/bin/cargo),,--no-check-builddeps)
+	@$(RM) -r out/deb/smc-rs && ls -l out/deb/*.deb
 
 clean:
 	$(RM) -r out target tests/fuzz/target

@@ -101,13 +101,16 @@ fn become_command(command: &mut Command) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", program.display()))
 }
 
-/// Finds the library in the directory of this program or the `lib` directory next to it.
+/// Finds the library in the directory of this program or in `lib/smc-rs` next to that.
 ///
 /// Otherwise returns the file name, for which the dynamic linker searches.
 fn library() -> PathBuf {
     let beside = |exe: &Path| {
         let folder = exe.parent()?;
-        let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+        let places = [
+            folder.join(LIBRARY),
+            folder.join("../lib/smc-rs").join(LIBRARY),
+        ];
         places.into_iter().find(|place| place.exists())
     };
 
