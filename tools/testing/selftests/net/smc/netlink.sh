@@ -72,8 +72,9 @@ fetch() {
 		3<>/dev/tcp/127.0.0.1/$METRICS_PORT
 }
 
+# As smc-exporter.service does: without privileges.
 serves_metrics() {
-	"$BIN/smc" stats --listen 127.0.0.1:$METRICS_PORT &
+	setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs "$BIN/smc" stats --listen 127.0.0.1:$METRICS_PORT &
 	local server=$!
 	within 10 fetch / >/dev/null 2>&1
 	fetch /metrics >/tmp/metrics && fetch /else >/tmp/else
@@ -210,7 +211,9 @@ check "and counters, since a reset" resets
 check "smc_run runs a program" [ "$(called_as smc_run -d -r 70000 sh -c 'echo $SMC_RCVBUF $SMC_DEBUG')" = "70000 1" ]
 check "counters for Prometheus" metrics_say '^smc_connections_total\{technology="smcr",end="client",version="2"\} [1-9]'
 check "with reasons" metrics_say '^smc_fallback_reasons_total\{end="client",reason="NOSMCDEV",code="0x03030000"\} [1-9]'
-check "by HTTP" serves_metrics
+# For promtool (packaging/try).
+cp /tmp/metrics "$OUT/metrics"
+check "by HTTP, by an ordinary user" serves_metrics
 check "smc top measures once" top_is '^Sockets   3 by SMC, 0 by TCP' --once
 check "and without a terminal" top_is '^rxe_a/1 .* active '
 check "and as JSON" top_is '"listening": [01]' --json
