@@ -2,7 +2,10 @@
 
 //! Faults, one for each of the kernel's checkers, to show that these find them in Rust code.
 
-use core::mem;
+use core::{
+    borrow::Borrow,
+    mem, //
+};
 
 use kernel::{
     new_mutex,
@@ -20,24 +23,24 @@ module! {
     description: "Faults that the test runner has to notice",
     license: "GPL",
     params: {
-        use_after_free: bool {
-            default: false,
+        use_after_free: u8 {
+            default: 0,
             description: "Read freed memory (KASAN)",
         },
-        leak: bool {
-            default: false,
+        leak: u8 {
+            default: 0,
             description: "Lose allocated memory (kmemleak)",
         },
-        lock_order: bool {
-            default: false,
+        lock_order: u8 {
+            default: 0,
             description: "Take two locks in both orders (lockdep)",
         },
-        hang: bool {
-            default: false,
+        hang: u8 {
+            default: 0,
             description: "Sleep uninterruptibly for four seconds (hung task)",
         },
-        warn: bool {
-            default: false,
+        warn: u8 {
+            default: 0,
             description: "Print a warning",
         },
     },
@@ -49,24 +52,29 @@ const BYTES: usize = 200;
 /// Number of lost allocations: stale pointers to some may stay on a stack.
 const LOST: usize = 8;
 
+/// Whether a parameter is not 0. Linux 7.2 has no boolean ones, and lends a value that 7.3 copies.
+fn is_set(value: impl Borrow<u8>) -> bool {
+    *value.borrow() != 0
+}
+
 struct Planted;
 
 impl kernel::Module for Planted {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // First, as the other reports turn lockdep off.
-        if module_parameters::lock_order.value() {
+        if is_set(module_parameters::lock_order.value()) {
             lock_in_both_orders()?;
         }
-        if module_parameters::leak.value() {
+        if is_set(module_parameters::leak.value()) {
             leak()?;
         }
-        if module_parameters::hang.value() {
+        if is_set(module_parameters::hang.value()) {
             delay::fsleep(Delta::from_millis(4000));
         }
-        if module_parameters::use_after_free.value() {
+        if is_set(module_parameters::use_after_free.value()) {
             use_after_free()?;
         }
-        kernel::warn_on!(module_parameters::warn.value());
+        kernel::warn_on!(is_set(module_parameters::warn.value()));
         Ok(Self)
     }
 }
