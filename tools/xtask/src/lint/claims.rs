@@ -15,6 +15,7 @@ const TOP: &[&str] = &[
     "net/",
     "rust/",
     "tools/",
+    "packaging/",
     "tests/",
     "Documentation/",
     "include/",

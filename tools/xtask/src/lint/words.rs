@@ -17,6 +17,7 @@ const FOLDERS: &[&str] = &[
     "include/",
     "tests/",
     "tools/",
+    "packaging/",
     "Documentation/",
     "README.md",
 ];
