@@ -2,22 +2,20 @@
 
 //! The rules of a network namespace about which connections may use SMC: see [`smc_proto::policy`].
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc,
-        UniqueArc, //
-    }, //
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc,
+    UniqueArc, //
 };
 use kernel_ext::{
     net::{
         InetAddr,
         TcpSocket, //
     },
+    prelude::*,
     spinlock_bh::{
         new_spinlock_bh,
         SpinLockBh, //

@@ -97,6 +97,7 @@ mod socket_errnos {
         EPROTONOSUPPORT,
         ESHUTDOWN,
         ESOCKTNOSUPPORT,
+        ESTALE,
     }
 }
 

@@ -3,7 +3,6 @@
 //! Generic netlink family `SMC_RS`, which the C module does not have: the rules of a namespace about which connections
 //! may use SMC. See `include/uapi/linux/smc_rs.h`.
 
-use kernel::prelude::*;
 use kernel_ext::{
     genl::{
         self,
@@ -15,6 +14,7 @@ use kernel_ext::{
         Request, //
     },
     own_record,
+    prelude::*,
     uapi::*, //
 };
 use smc_proto::policy;
