@@ -29,6 +29,7 @@ const BUILD: &[&str] = &[
     "pahole",
     "patch",
     "pkgconf",
+    "python3",
     "xz-utils",
 ];
 

@@ -7,6 +7,7 @@
 # TCP with all its data.
 
 . "${LIB:=${0%/*}/lib.sh}"
+. "${LIB%/*}/syn_option.bash"
 
 policy() {
 	in_ns "$1" "$BIN/smc" policy "${@:2}"
@@ -21,39 +22,6 @@ rules() {
 
 no_rules() {
 	policy a flush && policy b flush
-}
-
-# At end b: how many SYN come with the option, and how many SYN-ACK leave with it.
-watch_options() {
-	in_ns b nft -f - <<-EOT
-		table inet option {
-			counter syn { }
-			counter synack { }
-			chain input {
-				type filter hook input priority 0;
-				tcp flags & (syn|ack) == syn tcp option @254,16,32 0xe2d4c3d9 counter name syn
-			}
-			chain output {
-				type filter hook output priority 0;
-				tcp flags & (syn|ack) == (syn|ack) tcp option @254,16,32 0xe2d4c3d9 counter name synack
-			}
-		}
-	EOT
-}
-
-# seen COUNTER: how many.
-seen() {
-	in_ns b nft list counter inet option "$1" | sed -n 's/.*packets \([0-9]*\).*/\1/p'
-}
-
-# offers SYN SYNACK COMMAND...: the command succeeds, and so many segments had the option.
-offers() {
-	local syn=$1 synack=$2 before
-	shift 2
-	before="$(seen syn) $(seen synack)"
-	"$@" || return
-	echo "# options before: $before, after: $(seen syn) $(seen synack); $syn and $synack more wanted"
-	[ "$(seen syn)" = "$((${before% *} + syn))" ] && [ "$(seen synack)" = "$((${before#* } + synack))" ]
 }
 
 # to_tcp OPTION... and to_smc OPTION...: a connection is TCP, with all its data; or SMC.
@@ -189,11 +157,11 @@ require "network" up_netns
 require "soft RoCE" up_rxe
 require "a look at the options" watch_options
 
-check "without rules it is SMC" offers 1 1 to_smc
+check "without rules it is SMC" options 1 1 to_smc
 check "requests that are wrong change nothing" in_ns a "$BIN/smctest" admin rules
 
 check "a client's rule" rules a "deny --client --peer $IP_B --peer-port 7000-7010"
-check "TCP, and the SYN offers nothing" offers 0 0 to_tcp
+check "TCP, and the SYN offers nothing" options 0 0 to_tcp
 check "each kind of socket" each_kind to_tcp
 check "smc why names the rule" why PEERNOSMC/denied-by-rule "Rule 1: deny --client --peer $IP_B --peer-port 7000-7010."
 check "also of a connection that it makes itself" rules a allow\ --peer-port\ 7000 deny\ --client
@@ -203,21 +171,21 @@ check "and not for another port" to_tcp --port 7012
 check "a rule for the other role" rules a "deny --server"
 check "leaves clients alone" to_smc
 check "a rule about this end, which is known late" rules a "deny --client --local $IP_A"
-check "SMC is offered, and given up" offers 1 1 to_tcp
+check "SMC is offered, and given up" options 1 1 to_tcp
 check "for each kind of socket" each_kind to_tcp
 check "smc why names it" why PEERNOSMC/denied-by-rule "Rule 1: deny --client --local $IP_A."
 check "no rules, no TCP" no_rules
 check "it is SMC again" each_kind to_smc
 
 check "a server's rule about its port" rules b "deny --server --local-port 7000"
-check "TCP, and the SYN-ACK offers nothing" offers 1 0 to_tcp
+check "TCP, and the SYN-ACK offers nothing" options 1 0 to_tcp
 check "another port is SMC" to_smc --port 7012
 check "a server's rule about the peer" rules b "deny --server --peer $IP_A"
-check "TCP for it" offers 1 "$SYNACK_BY_PEER" to_tcp
+check "TCP for it" options 1 "$SYNACK_BY_PEER" to_tcp
 check "for each kind of socket" each_kind to_tcp
 check "smc why names it" why PEERNOSMC/denied-by-rule "Rule 1: deny --server --peer $IP_A." b
 check "a rule about another peer" rules b "deny --server --peer 10.9.0.77"
-check "is none for this one" offers 1 1 to_smc
+check "is none for this one" options 1 1 to_smc
 
 check "a rule for IPv4" rules b "deny --peer 10.9.0.0/24"
 check "IPv4 is TCP" to_tcp
