@@ -44,8 +44,9 @@ same() {
 		{ head -100 /tmp/differences && false; }
 }
 
+# Without what only ours says: who adds the SMC option (SMC_NLA_SYS_SYN_OPTION of linux/smc_rs.h).
 answer_of() {
-	grep -v "beyond ASCII" "$ANSWERS/$2.$1"
+	grep -v "beyond ASCII\|^ *1\.82 0[12]$" "$ANSWERS/$2.$1"
 }
 
 # one_link: no second link between two devices that are both here, which only the C module would add.
