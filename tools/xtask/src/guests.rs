@@ -259,7 +259,8 @@ impl ScriptRun<'_> {
                 &self.guest(dirs, &self.name(), &share, None),
             )?]),
             Topology::Pair(left, right) => {
-                let (a, b) = Wire::pair()?;
+                let has_qemu = self.spec.kernels().iter().any(|kernel| !kernel.is_uml());
+                let (a, b) = Wire::pair(has_qemu)?;
                 let mut a = self.guest(
                     dirs,
                     &format!("{}-a", self.name()),

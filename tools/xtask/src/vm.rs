@@ -57,16 +57,21 @@ pub(crate) struct Guest<'a> {
 pub(crate) struct Wire {
     here: u16,
     there: u16,
+    /// Largest packet, in bytes.
+    mtu: u16,
 }
 
 impl Wire {
-    /// Returns both ends of a new link.
-    pub(crate) fn pair() -> Result<(Self, Self)> {
+    /// Returns both ends of a new link, which one of QEMU's guests may be at.
+    pub(crate) fn pair(has_qemu: bool) -> Result<(Self, Self)> {
         // Both sockets stay open until both ports are known, so that these differ.
         let a = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let b = UdpSocket::bind("127.0.0.1:0").context("no free UDP port")?;
         let (a, b) = (a.local_addr()?.port(), b.local_addr()?.port());
-        Ok((Self { here: a, there: b }, Self { here: b, there: a }))
+        // QEMU has buffers of 2 KiB for what it receives.
+        let mtu = if has_qemu { 1500 } else { 9000 };
+        let end = |here, there| Self { here, there, mtu };
+        Ok((end(a, b), end(b, a)))
     }
 }
 

@@ -54,7 +54,8 @@ pub(super) fn machine(
         ));
         let mac = 1 + u32::from(wire.here < wire.there);
         cmd.arg("-device").arg(format!(
-            "virtio-net-pci,netdev=wire,host_mtu=9000,mac=52:54:00:00:00:{mac:02x}"
+            "virtio-net-pci,netdev=wire,host_mtu={},mac=52:54:00:00:00:{mac:02x}",
+            wire.mtu
         ));
     }
     share(&mut cmd, "host", Path::new("/"), true);

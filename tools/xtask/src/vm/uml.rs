@@ -53,8 +53,8 @@ pub(super) fn machine(
         // Without the session numbers the device cannot be opened, and the guest fails.
         cmd.arg(format!(
             "vec0:transport=l2tpv3,udp=1,v6=0,src=127.0.0.1,dst=127.0.0.1,srcport={},dstport={},\
-             tx_session=0x5,rx_session=0x5,depth=64,mtu=9000",
-            wire.here, wire.there
+             tx_session=0x5,rx_session=0x5,depth=64,mtu={}",
+            wire.here, wire.there, wire.mtu
         ));
     }
     Ok(Machine {

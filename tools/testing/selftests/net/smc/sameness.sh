@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # also: um-no-smc
-# timeout: 300
+# timeout: 400
 # Every option of a socket, set and read in every state, and what it does: as TCP's in the same run, but for a table.
 
 . "${LIB:=${0%/*}/lib.sh}"
@@ -45,7 +45,7 @@ require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
-suite "options" smctest --expect smc sameness --other-addr "$IP6_B"
+suite "options" smctest --deadline 240 --expect smc sameness --other-addr "$IP6_B"
 if [ -n "${REPO:-}" ]; then
 	check "Documentation/sameness.md is up to date" documented
 else
