@@ -2,6 +2,7 @@
 //! Monitors a running guest: writes its log, parses the script's exit code, stops it after the
 //! timeout.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -22,8 +23,8 @@ use crate::dirs::Dirs;
 use crate::ktap::Report;
 use crate::run::show;
 
-/// Number of log lines that are printed if a guest cannot start.
-const TAIL: usize = 5;
+/// Number of lines of each log that are printed if a guest ends before its script.
+const TAIL: usize = 12;
 
 /// All running guests, for [`stop_all`].
 struct Guests {
@@ -108,20 +109,26 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     for line in lines.try_iter() {
         watch.take(&line)?;
     }
-    if let Some(path) = &machine.kernel_log {
-        let text =
-            fs::read(path).with_context(|| format!("no kernel log in {}", path.display()))?;
-        watch.kernel(&text);
-    }
+    let kernel_log = match &machine.kernel_log {
+        Some(path) => {
+            fs::read(path).with_context(|| format!("no kernel log in {}", path.display()))?
+        }
+        None => Vec::new(),
+    };
+    watch.kernel(&kernel_log);
     if !watch.begun {
         watch
             .trouble
             .push("(the log does not say that the script began)".to_owned());
+        // What ended the boot is looked for, too.
+        watch.begun = true;
+        watch.kernel(&kernel_log);
     }
     if watch.exit.is_none() && !timed_out && killed != Killed::AsPlanned {
+        let last = watch.last.0.iter().chain(&watch.kernel_last.0);
         watch
             .trouble
-            .extend(watch.last.iter().map(|l| format!("(last) {l}")));
+            .extend(last.map(|line| format!("(last) {line}")));
     }
     Ok(Outcome {
         exit: watch.exit,
@@ -184,7 +191,22 @@ struct Watch<'a> {
     ended: bool,
     report: Report,
     trouble: Vec<String>,
-    last: Vec<String>,
+    last: Last,
+    /// Those of a kernel log that is separate.
+    kernel_last: Last,
+}
+
+/// The last lines of a log.
+#[derive(Default)]
+struct Last(VecDeque<String>);
+
+impl Last {
+    fn push(&mut self, line: &str) {
+        self.0.push_back(line.to_owned());
+        if self.0.len() > TAIL {
+            self.0.pop_front();
+        }
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -199,7 +221,8 @@ impl<'a> Watch<'a> {
             ended: false,
             report: Report::default(),
             trouble: Vec::new(),
-            last: Vec::new(),
+            last: Last::default(),
+            kernel_last: Last::default(),
         })
     }
 
@@ -243,10 +266,7 @@ impl<'a> Watch<'a> {
                 println!("{line}");
             }
         }
-        self.last.push(line.to_owned());
-        if self.last.len() > TAIL {
-            self.last.remove(0);
-        }
+        self.last.push(line);
         Ok(())
     }
 
@@ -264,6 +284,7 @@ impl<'a> Watch<'a> {
     fn kernel(&mut self, text: &[u8]) {
         for line in String::from_utf8_lossy(text).lines() {
             self.judge(line);
+            self.kernel_last.push(line);
         }
     }
 }
