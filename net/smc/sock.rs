@@ -177,30 +177,28 @@ pub(crate) struct Sock {
     crossed_decline: CrossedDecline,
     #[pin]
     work: Work<Sock>,
+    /// Of a listener: looks at what came.
+    #[pin]
+    arrival: Work<Sock, ARRIVAL>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Sock { self.work }
+    impl HasWork<Self, ARRIVAL> for Sock { self.arrival }
 }
 
+/// Tells apart the two kinds of work.
+const ARRIVAL: u64 = 1;
+
 impl Sock {
-    /// A socket on `tcp`; with `from`, one for a connection to a listener.
-    fn new(
-        sk: ARef<Sk>,
-        version: IpVersion,
-        tcp: TcpSocket,
-        from: Option<(Arc<Listener>, UnattachedSk)>,
-    ) -> Result<Arc<Self>> {
+    /// A socket on `tcp`. With the role of a server it is for a connection to a listener.
+    fn new(sk: ARef<Sk>, version: IpVersion, tcp: TcpSocket, role: Role) -> Result<Arc<Self>> {
         let tcp = Arc::new(tcp, GFP_KERNEL)?;
         let (config, stats) = {
             let namespace = namespace::of(&sk);
             (namespace.config.clone(), namespace.stats.clone())
         };
         let limit_hs = config.limits_handshakes();
-        let (role, parent, orphan) = match from {
-            Some((parent, orphan)) => (Role::Server, Some(parent), Some(orphan)),
-            None => (Role::Client, None, None),
-        };
         sk.set_state(ConnState::Init.number());
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -211,8 +209,8 @@ impl Sock {
                 role,
                 config,
                 stats,
-                parent <- new_spinlock!(parent, "smc::Sock::parent"),
-                orphan <- new_spinlock!(orphan, "smc::Sock::orphan"),
+                parent <- new_spinlock!(None, "smc::Sock::parent"),
+                orphan <- new_spinlock!(None, "smc::Sock::orphan"),
                 state <- new_spinlock!(SockState::Init, "smc::Sock::state"),
                 phase: Atomic::new(Phase::Init as u32),
                 connect_result_pending: Atomic::new(false),
@@ -223,6 +221,7 @@ impl Sock {
                 hook <- new_mutex!(None, "smc::Sock::hook"),
                 crossed_decline <- CrossedDecline::new(),
                 work <- new_work!("smc::Sock::work"),
+                arrival <- new_work!("smc::Sock::arrival"),
             }),
             GFP_KERNEL,
         )?;
@@ -313,8 +312,8 @@ impl Sock {
         let queue = match this.phase() {
             Phase::Closed => return,
             Phase::Listening => {
-                LISTENERS.with(|queue| {
-                    let _ = queue.enqueue::<Arc<Self>, 0>(sock);
+                LISTENERS.with(|queues| {
+                    let _ = queues.work.enqueue::<Arc<Self>, 0>(sock);
                 });
                 return;
             }
@@ -364,8 +363,9 @@ impl Sock {
                 listener.close();
                 // The port is to be free when close(2) returns, so no work may hold the socket. One run of
                 // a listener's work is short, whatever comes to it.
-                if let Some(queue) = LISTENERS.get() {
-                    queue.flush();
+                if let Some(queues) = LISTENERS.get() {
+                    queues.arrivals.flush();
+                    queues.work.flush();
                 }
             }
             Ok(SockState::Active(conn)) => active::close(&this, conn),
@@ -379,6 +379,14 @@ impl Sock {
         }
         // Whatever the connection does from now on, the socket is no part of it.
         this.sk.set_state(ConnState::Closed.number());
+    }
+}
+
+impl WorkItem<ARRIVAL> for Sock {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        listen::on_arrival(&this);
     }
 }
 
@@ -401,7 +409,9 @@ impl WorkItem for Sock {
 impl TcpEvents for Sock {
     fn on_connection(this: ArcBorrow<'_, Self>) {
         if this.phase() == Phase::Listening {
-            Self::schedule_work(this);
+            LISTENERS.with(|queues| {
+                let _ = queues.arrivals.enqueue::<Arc<Self>, ARRIVAL>(this.into());
+            });
         }
     }
 
@@ -466,15 +476,22 @@ impl TcpEvents for Sock {
 // CAST: a small number.
 const O_NONBLOCK: i32 = kernel::fs::file::flags::O_NONBLOCK as i32;
 
-/// Runs the work of all listeners.
-static LISTENERS: Global<OwnedWorkqueue> = Global::new();
+/// Run the work of all listeners.
+struct ListenerQueues {
+    /// [`listen::tcp_listen_work`].
+    work: OwnedWorkqueue,
+    /// [`listen::on_arrival`].
+    arrivals: OwnedWorkqueue,
+}
+
+static LISTENERS: Global<ListenerQueues> = Global::new();
 
 /// The registered family. Sockets can be made while it lives; when it is dropped there are none, and
 /// their last work has ended.
 pub(crate) struct SmcFamily {
     _inet: InetRegistration<Sock>,
     _family: FamilyRegistration<Sock>,
-    _listeners: Published<OwnedWorkqueue>,
+    _listeners: Published<ListenerQueues>,
     _list: PerNetRegistration<list::Sockets>,
 }
 
@@ -482,8 +499,11 @@ impl SmcFamily {
     /// Registers the family.
     pub(crate) fn new() -> Result<Self> {
         let list = PerNetRegistration::new()?;
-        let queue = Arc::new(OwnedWorkqueue::unbound(c"smc_listen", 0)?, GFP_KERNEL)?;
-        let listeners = LISTENERS.publish(queue)?;
+        let queues = ListenerQueues {
+            work: OwnedWorkqueue::unbound(c"smc_listen", 0)?,
+            arrivals: OwnedWorkqueue::softirq(c"smc_arrival")?,
+        };
+        let listeners = LISTENERS.publish(Arc::new(queues, GFP_KERNEL)?)?;
         let family = FamilyRegistration::new()?;
         Ok(Self {
             _inet: InetRegistration::new()?,

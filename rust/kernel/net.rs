@@ -62,6 +62,7 @@ pub use stream_socket::{
     StreamSocket, //
 };
 pub use tcp::{
+    AcceptQueue,
     Hook,
     RequestEnds,
     SynOption,

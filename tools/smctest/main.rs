@@ -42,6 +42,7 @@ mod ktap;
 mod leaving;
 mod left;
 mod many;
+mod mixed;
 mod netns;
 mod path;
 mod pingpong;
@@ -124,6 +125,8 @@ enum Command {
     Greet(greet::Arguments),
     /// Measure what many connections carry together
     Flood(flood::Arguments),
+    /// Connect by TCP and by SMC to one listener, in every way to wait for them; prints KTAP
+    Mixed,
     /// Close listeners while connections come to one without end; prints KTAP
     Flooded,
     /// Measure kernel memory per idle connection
@@ -180,6 +183,7 @@ fn main() -> ExitCode {
         Command::Connrate(options) => connrate::run(context, options),
         Command::Greet(options) => greet::run(context, options),
         Command::Flood(options) => flood::run(context, options),
+        Command::Mixed => mixed::run(context),
         Command::Flooded => flooded::run(context),
         Command::Idle(options) => idle::run(context, options),
         Command::Charged => charged::run(context),

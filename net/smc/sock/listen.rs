@@ -2,9 +2,10 @@
 
 //! listen(2) and accept(2).
 //!
-//! The work of a listener takes connections from TCP as long as there is room in the backlog, and the
-//! work of each of them runs its handshake. Finished connections wait for accept(2). Connections beyond
-//! the backlog stay in TCP's queue, whose limit is lowered by the number of those that wait here.
+//! A connection whose peer does not speak SMC stays in TCP's queue until accept(2) takes it there, with no work in
+//! between. If there are others, or many, the work of the listener takes connections from TCP as long as there is room
+//! in the backlog, and the work of each of them runs its handshake. Finished connections wait for accept(2).
+//! Connections beyond the backlog stay in TCP's queue, whose limit is lowered by the number of those that wait here.
 //!
 //! Handshakes in progress do not count: silent peers must not fill the backlog. If there are very many of
 //! them, further connections are not offered SMC.
@@ -34,6 +35,7 @@ use kernel::{
 use kernel_ext::{
     net::{
         self,
+        AcceptQueue,
         Hook,
         Sk,
         UnattachedSk, //
@@ -50,6 +52,7 @@ use super::{
     Phase,
     Sock,
     SockState,
+    LISTENERS,
     O_NONBLOCK, //
 };
 use crate::{
@@ -116,9 +119,9 @@ impl Listener {
         )
     }
 
-    /// Connections that wait for accept(2).
+    /// Connections that wait for accept(2), besides those in TCP's queue.
     /// Context: any.
-    pub(super) fn ready(&self) -> u32 {
+    fn ready(&self) -> u32 {
         self.ready.load(Acquire)
     }
 
@@ -254,8 +257,13 @@ pub(super) fn stop_listening(this: &Arc<Sock>) {
 }
 
 /// Exchanges the hook of a listener for the one of a connection, or none, as the socket is now.
+/// Context: may sleep.
 fn unhook(this: &Arc<Sock>) {
     *this.hook.lock() = None;
+    // The last work that it queued. In softirq context the socket must not be dropped.
+    if let Some(queues) = LISTENERS.get() {
+        queues.arrivals.flush();
+    }
     if this.phase() == Phase::Fallback && Sock::hook_connection(this).is_err() {
         // Without the hook TCP's events would be lost.
         this.sk.set_err(ENOMEM);
@@ -274,6 +282,20 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
             let orphan = child.orphan.lock().take().ok_or(EINVAL)?;
             return Ok((orphan, child));
         }
+        match clcsock_accept(&this, &listener) {
+            Ok(Some((orphan, child))) => {
+                if timeout != 0 {
+                    defer_accept(&this, &child);
+                }
+                return Ok((orphan, child));
+            }
+            // One that shakes hands now, or is gone.
+            Ok(None) => continue,
+            Err(e) if e == ECONNABORTED => continue,
+            Err(e) if e == EAGAIN => {}
+            Err(e) if this.phase() == Phase::Listening => return Err(e),
+            Err(_) => {}
+        }
         if let Err(e) = this.sk.take_err() {
             // The work stopped at the error, and there may be more to take.
             Sock::schedule_work(this);
@@ -288,7 +310,10 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
         timeout = this
             .sk
             .wait_until(timeout, true, || {
-                listener.ready() > 0 || this.phase() != Phase::Listening || this.sk.has_err()
+                listener.ready() > 0
+                    || this.tcp.has_pending()
+                    || this.phase() != Phase::Listening
+                    || this.sk.has_err()
             })
             .map_err(|end| end.errno())?;
     }
@@ -310,6 +335,26 @@ fn defer_accept(this: &Sock, child: &Sock) {
     });
 }
 
+/// Whether accept(2) would return a connection.
+/// Context: process.
+pub(super) fn is_ready(this: &Sock) -> bool {
+    this.listener().is_some_and(|listener| listener.ready() > 0)
+        || this.tcp.accept_queue() == AcceptQueue::WithoutSmc
+}
+
+/// Something came to a listener.
+/// Context: does not sleep.
+pub(super) fn on_arrival(this: &Arc<Sock>) {
+    if this.phase() != Phase::Listening {
+        return;
+    }
+    match this.tcp.accept_queue() {
+        AcceptQueue::Empty => {}
+        AcceptQueue::WithoutSmc => this.sk.wake_readable(),
+        AcceptQueue::Mixed => Sock::schedule_work(this.as_arc_borrow()),
+    }
+}
+
 /// The work of a listener: takes connections from TCP (C function `smc_tcp_listen_work`).
 pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
     let Some(listener) = this.listener() else {
@@ -325,7 +370,11 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
             listener.is_work_stopped.xchg(false, Full);
         }
         match clcsock_accept(this, &listener) {
-            Ok(()) => {}
+            Ok(Some((orphan, child))) => {
+                *child.orphan.lock() = Some(orphan);
+                accept_enqueue(&child, &listener);
+            }
+            Ok(None) => {}
             Err(e) => {
                 if e == ECONNABORTED {
                     continue;
@@ -341,25 +390,30 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
     Sock::schedule_work(this.as_arc_borrow());
 }
 
-/// Takes one connection from TCP and queues its handshake.
-fn clcsock_accept(this: &Arc<Sock>, listener: &Arc<Listener>) -> Result {
+/// Takes one connection from TCP. Returns it if TCP is its path; otherwise its handshake was queued.
+/// Context: may sleep.
+fn clcsock_accept(
+    this: &Sock,
+    listener: &Arc<Listener>,
+) -> Result<Option<(UnattachedSk, Arc<Sock>)>> {
     let tcp = this.tcp.accept()?;
     let orphan = this.sk.new_child()?;
-    let (sk, from) = (orphan.sk(), (listener.clone(), orphan));
+    let sk = orphan.sk();
     sk.take_marks(&tcp);
-    let child = Sock::new(sk, this.version, tcp, Some(from))?;
+    let child = Sock::new(sk, this.version, tcp, Role::Server)?;
     let info = match listener.fallback {
         None if child.tcp.syn_smc() => {
+            *child.parent.lock() = Some(listener.clone());
+            *child.orphan.lock() = Some(orphan);
             listener.count_handshake(true);
             Sock::schedule_work(child.as_arc_borrow());
-            return Ok(());
+            return Ok(None);
         }
         None => FallbackInfo::not_offered(Role::Server, &child.sk, &child.tcp),
         Some(info) => info,
     };
-    drop(child.parent.lock().take());
-    accept_enqueue(&child, listener, Ok(HandshakeResult::Fallback(info)));
-    Ok(())
+    fallback::switch_to_fallback(&child, &[Phase::Init], info);
+    Ok(Some((orphan, child)))
 }
 
 /// The work of a listener's connection: runs the handshake (C function `smc_listen_work`).
@@ -369,11 +423,6 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
     };
     let outcome = handshake::run(Role::Server, &child.sk, &child.tcp);
     listener.count_handshake(false);
-    accept_enqueue(child, &listener, outcome);
-}
-
-/// Queues a connection for accept(2), or ends it if its handshake failed.
-fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<HandshakeResult>) {
     let is_up = match outcome {
         Ok(HandshakeResult::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
         Ok(HandshakeResult::Fallback(info)) => {
@@ -385,12 +434,20 @@ fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Handsh
             false
         }
     };
+    match is_up {
+        true => accept_enqueue(child, &listener),
+        false => Sock::end(child.clone()),
+    }
+}
+
+/// Queues a connection for accept(2).
+fn accept_enqueue(child: &Arc<Sock>, listener: &Listener) {
     let entry = try_pin_init!(AcceptEntry {
         sock: child.clone(),
         links <- ListLinks::new(),
     });
     match ListArc::pin_init(entry, GFP_KERNEL) {
-        Ok(entry) if is_up => {
+        Ok(entry) => {
             listener.push(entry);
             listener.sk.wake_readable();
             // The listener may have been closed in between.
@@ -398,6 +455,6 @@ fn accept_enqueue(child: &Arc<Sock>, listener: &Listener, outcome: Result<Handsh
                 listener.cleanup_listen();
             }
         }
-        _ => Sock::end(child.clone()),
+        Err(_) => Sock::end(child.clone()),
     }
 }

@@ -26,7 +26,10 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::reason::Reason;
+use smc_proto::{
+    lgr::Role,
+    reason::Reason, //
+};
 
 use super::{
     active,
@@ -54,7 +57,7 @@ impl StreamSocket for Sock {
         sk.set_bufs(config.sndbuf_bytes(), config.rcvbuf_bytes());
         drop(namespace);
         let tcp = TcpSocket::new(&sk, version)?;
-        Self::new(sk, version, tcp, None)
+        Self::new(sk, version, tcp, Role::Client)
     }
 
     fn release(this: Arc<Self>) {
@@ -92,8 +95,7 @@ impl StreamSocket for Sock {
             Phase::Connecting => 0,
             // As with TCP, accept(2) returns the error that keeps it from taking a connection.
             Phase::Listening => {
-                let ready = this.listener().map_or(0, |listener| listener.ready());
-                return match ready > 0 || this.sk.has_err() {
+                return match listen::is_ready(&this) || this.sk.has_err() {
                     true => net::POLLIN | net::POLLRDNORM,
                     false => 0,
                 };

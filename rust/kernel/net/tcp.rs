@@ -30,6 +30,7 @@ use crate::{
     prelude::*, //
 };
 
+mod accept;
 mod delegate;
 mod hook;
 mod option;
@@ -38,6 +39,7 @@ mod state;
 #[cfg(not(CONFIG_SMC))]
 use option::Offer;
 
+pub use accept::AcceptQueue;
 pub(super) use hook::learn_defaults;
 pub use hook::{
     Hook,
@@ -260,31 +262,6 @@ impl TcpSocket {
         let listen = op!(self, listen);
         // SAFETY: The socket is alive.
         to_result(unsafe { listen(self.as_ptr(), backlog) })
-    }
-
-    /// Limits the number of connections pending for [`TcpSocket::accept`].
-    pub fn set_max_backlog(&self, backlog: u32) {
-        let sk = self.sk_ptr();
-        // SAFETY: The socket is alive; the field is written whole.
-        unsafe { (&raw mut (*sk).sk_max_ack_backlog).write_volatile(backlog) };
-    }
-
-    /// Accepts a pending connection, without waiting for one.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` if there is none; TCP's otherwise.
-    pub fn accept(&self) -> Result<Self> {
-        let mut socket = ptr::null_mut();
-        // SAFETY: The socket is alive; `socket` is valid for writing.
-        to_result(unsafe {
-            bindings::kernel_accept(self.as_ptr(), &mut socket, bindings::O_NONBLOCK as i32)
-        })?;
-        // INVARIANT: A new socket, which is ours.
-        let child = Self::from_socket(NonNull::new(socket).ok_or(EINVAL)?);
-        hook::reset_inherited(&child);
-        option::accepted(&child, self);
-        Ok(child)
     }
 
     /// Shuts down: 0 receiving, 1 sending, 2 both.

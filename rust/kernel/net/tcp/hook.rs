@@ -53,8 +53,8 @@ pub use request::RequestEnds;
 /// Events for the owner of a [`Hook`]. All may be called in softirq context: they must not sleep, nor take a lock that
 /// process context takes with softirqs enabled.
 pub trait TcpEvents: Send + Sync + Sized + 'static {
-    /// A listener has a connection to accept. Called with the lock of TCP's wait queue held and interrupts off: must
-    /// not wake waiters on another socket's queue.
+    /// A listener may have a connection to accept. Called with the lock of TCP's wait queue held and interrupts off:
+    /// must not wake waiters on another socket's queue.
     fn on_connection(this: ArcBorrow<'_, Self>);
 
     /// A connection has data, or the end of the stream.

@@ -28,6 +28,7 @@ pub use way::SynOption;
 pub(super) use way::{
     accepted,
     hook_listener,
+    unaccepted_syn_smc,
     unhook_listener,
     with_own_save_syn, //
 };

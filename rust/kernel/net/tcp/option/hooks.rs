@@ -42,6 +42,16 @@ impl Drop for SynOption {
     }
 }
 
+/// Whether both ends of a connection that was not accepted yet have offered SMC.
+///
+/// # Safety
+///
+/// `child` must be a live TCP socket.
+pub(in crate::net::tcp) unsafe fn unaccepted_syn_smc(child: *mut bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    unsafe { bindings::tcp_syn_smc(child) }
+}
+
 impl TcpSocket {
     /// Whether both ends have offered SMC, once there is a connection.
     /// Context: any.

@@ -291,6 +291,17 @@ pub(in crate::net::tcp) fn with_own_save_syn<T>(
     result
 }
 
+/// Whether both ends of a connection that was not accepted yet have offered SMC.
+///
+/// # Safety
+///
+/// `child` must be a live TCP socket, and not be accepted meanwhile: until then nobody else uses its copy of the SYN.
+pub(in crate::net::tcp) unsafe fn unaccepted_syn_smc(child: *mut bindings::sock) -> bool {
+    // SAFETY: By the caller's promise.
+    unsafe { SavedSyn::new(bindings::tcp_saved_syn(child)) }
+        .is_some_and(|syn| syn.answer() == Answer::Offers)
+}
+
 /// A connection was accepted: the copy of its SYN says whether SMC was offered to the peer.
 /// Context: may sleep.
 pub(in crate::net::tcp) fn accepted(child: &TcpSocket, _listener: &TcpSocket) {

@@ -37,6 +37,7 @@ check "several connections, one after another" smctest --expect smc integrity --
 check "IPPROTO_SMC" smctest --family ipproto --expect smc integrity --mib 1
 check "a TCP client of an SMC server" smctest --family tcp --server-family smc integrity --mib 1
 check "an SMC client of a TCP server" smctest --server-family tcp --expect tcp integrity --mib 1
+suite "clients of TCP and SMC" smctest mixed
 check "round trips" smctest --expect smc pingpong --count 200
 
 down_netns
