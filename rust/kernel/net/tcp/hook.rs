@@ -79,42 +79,42 @@ pub trait TcpEvents: Send + Sync + Sized + 'static {
 /// [`TcpEvents`] of an owner of unknown type: the callbacks are the same for all types, so that a late call never
 /// mistakes the owner of one hook for that of another type.
 trait Owner: Send + Sync {
-    fn connection(&self);
-    fn readable(&self);
-    fn state_change(&self);
-    fn writable(&self);
-    fn error(&self, take: &dyn Fn() -> Result);
-    fn urgent(&self);
-    fn refuses_smc(&self, request: &RequestEnds) -> bool;
+    fn connection(self: ArcBorrow<'_, Self>);
+    fn readable(self: ArcBorrow<'_, Self>);
+    fn state_change(self: ArcBorrow<'_, Self>);
+    fn writable(self: ArcBorrow<'_, Self>);
+    fn error(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result);
+    fn urgent(self: ArcBorrow<'_, Self>);
+    fn refuses_smc(self: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool;
 }
 
-impl<T: TcpEvents> Owner for Arc<T> {
-    fn connection(&self) {
-        T::on_connection(self.as_arc_borrow());
+impl<T: TcpEvents> Owner for T {
+    fn connection(self: ArcBorrow<'_, Self>) {
+        T::on_connection(self);
     }
 
-    fn readable(&self) {
-        T::on_readable(self.as_arc_borrow());
+    fn readable(self: ArcBorrow<'_, Self>) {
+        T::on_readable(self);
     }
 
-    fn state_change(&self) {
-        T::on_state_change(self.as_arc_borrow());
+    fn state_change(self: ArcBorrow<'_, Self>) {
+        T::on_state_change(self);
     }
 
-    fn writable(&self) {
-        T::on_writable(self.as_arc_borrow());
+    fn writable(self: ArcBorrow<'_, Self>) {
+        T::on_writable(self);
     }
 
-    fn error(&self, take: &dyn Fn() -> Result) {
-        T::on_error(self.as_arc_borrow(), take);
+    fn error(self: ArcBorrow<'_, Self>, take: &dyn Fn() -> Result) {
+        T::on_error(self, take);
     }
 
-    fn urgent(&self) {
-        T::on_urgent(self.as_arc_borrow());
+    fn urgent(self: ArcBorrow<'_, Self>) {
+        T::on_urgent(self);
     }
 
-    fn refuses_smc(&self, request: &RequestEnds) -> bool {
-        T::refuses_smc(self.as_arc_borrow(), request)
+    fn refuses_smc(self: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
+        T::refuses_smc(self, request)
     }
 }
 
@@ -123,7 +123,7 @@ impl<T: TcpEvents> Owner for Arc<T> {
 struct SavedCallbacks {
     /// The address of [`MARK`], which distinguishes a cell from other user data of a socket.
     mark: *const u8,
-    owner: KBox<dyn Owner>,
+    owner: Arc<dyn Owner>,
     /// The previous callbacks.
     saved: Callbacks,
     /// Position of the last urgent mark that was reported to the owner.
@@ -179,7 +179,7 @@ impl SavedCallbacks {
         // SAFETY: As above.
         let seq = unsafe { bindings::tcp_urg_seq(sk) };
         if self.urg_seq.swap(seq, Relaxed) != seq {
-            self.owner.urgent();
+            self.owner.as_arc_borrow().urgent();
         }
     }
 }
@@ -242,7 +242,7 @@ impl<T: TcpEvents> Hook<T> {
         let sk = tcp.sk_ptr();
         let cell = SavedCallbacks {
             mark: &raw const MARK,
-            owner: KBox::new(owner, GFP_KERNEL)?,
+            owner,
             saved: Callbacks::NONE,
             urg_seq: AtomicU32::new(0),
             entry: Opaque::zeroed(),
@@ -344,7 +344,7 @@ unsafe extern "C" fn on_wake(
         let cell =
             unsafe { entry.byte_sub(offset_of!(SavedCallbacks, entry)) }.cast::<SavedCallbacks>();
         // SAFETY: The cell lives until the entry was removed, for which the lock is needed.
-        unsafe { (*cell).owner.connection() };
+        unsafe { (*cell).owner.as_arc_borrow().connection() };
     }
     // No exclusive waiter was woken.
     0

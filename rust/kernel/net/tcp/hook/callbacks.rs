@@ -218,7 +218,7 @@ unsafe extern "C" fn data_ready(sk: *mut bindings::sock) {
             |saved| saved.data_ready,
             |cell| {
                 cell.report_urgent(sk);
-                cell.owner.readable();
+                cell.owner.as_arc_borrow().readable();
             },
         )
     };
@@ -233,7 +233,7 @@ unsafe extern "C" fn state_change(sk: *mut bindings::sock) {
         forward(
             sk,
             |saved| saved.state_change,
-            |cell| cell.owner.state_change(),
+            |cell| cell.owner.as_arc_borrow().state_change(),
         )
     };
 }
@@ -249,7 +249,7 @@ unsafe extern "C" fn write_space(sk: *mut bindings::sock) {
             |saved| saved.write_space,
             |cell| {
                 if bindings::sk_stream_is_writeable(sk) {
-                    cell.owner.writable();
+                    cell.owner.as_arc_borrow().writable();
                 }
             },
         )
@@ -265,7 +265,11 @@ unsafe extern "C" fn error_report(sk: *mut bindings::sock) {
         forward(
             sk,
             |saved| saved.error_report,
-            |cell| cell.owner.error(&|| to_result(bindings::sock_error(sk))),
+            |cell| {
+                cell.owner
+                    .as_arc_borrow()
+                    .error(&|| to_result(bindings::sock_error(sk)))
+            },
         )
     };
 }
@@ -285,7 +289,7 @@ pub(in crate::net::tcp) unsafe fn refuses_smc(
         forward(
             listener,
             |_| None,
-            |cell| is_refused = cell.owner.refuses_smc(request),
+            |cell| is_refused = cell.owner.as_arc_borrow().refuses_smc(request),
         )
     };
     is_refused
