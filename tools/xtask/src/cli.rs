@@ -296,15 +296,11 @@ fn run_guests(
     if !bare {
         host::build_tools(dirs)?;
     }
-    let peer = (booted.len() > 1).then(|| booted.pop()).flatten();
     let script_run = ScriptRun {
-        script,
         args,
-        spec,
-        kernel: booted.pop().context("no kernel")?,
-        peer,
         env,
         echo: true,
+        ..ScriptRun::new(script, spec, booted)?
     };
     let mut clean = true;
     for outcome in script_run.run(dirs)? {
@@ -392,19 +388,11 @@ fn shell(dirs: &Dirs, flavour: Flavour, options: &KernelOptions<'_>) -> Result<b
     let script = dirs.repo.join("tools/xtask/guest/shell.sh");
     let mut spec = GuestSpec::read(&script)?.context("shell.sh has no header")?;
     (spec.flavour, spec.peer_flavour) = (flavour, flavour);
-    let script_run = ScriptRun {
-        script,
-        args: Vec::new(),
-        spec,
-        kernel: Booted {
-            kernel: &kernel,
-            module,
-        },
-        peer: None,
-        env: Vec::new(),
-        echo: false,
+    let kernel = Booted {
+        kernel: &kernel,
+        module,
     };
-    script_run.interact(dirs)?;
+    ScriptRun::new(script, spec, vec![kernel])?.interact(dirs)?;
     Ok(true)
 }
 

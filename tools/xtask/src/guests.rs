@@ -243,7 +243,25 @@ pub(crate) struct ScriptRun<'a> {
     pub(crate) echo: bool,
 }
 
-impl ScriptRun<'_> {
+impl<'a> ScriptRun<'a> {
+    /// A script with the kernels of its guests, in their order: one, or two if those of a pair differ.
+    pub(crate) fn new(
+        script: PathBuf,
+        spec: GuestSpec,
+        mut kernels: Vec<Booted<'a>>,
+    ) -> Result<Self> {
+        let peer = (kernels.len() > 1).then(|| kernels.pop()).flatten();
+        Ok(Self {
+            script,
+            args: Vec::new(),
+            spec,
+            kernel: kernels.pop().context("no kernel")?,
+            peer,
+            env: Vec::new(),
+            echo: false,
+        })
+    }
+
     /// Returns the name for logs and run directories.
     pub(crate) fn name(&self) -> String {
         self.spec.run_name(&self.script)

@@ -348,15 +348,9 @@ impl Stage<'_> {
                 module: set.module.as_ref().ok().cloned(),
             });
         }
-        let peer = (booted.len() > 1).then(|| booted.pop()).flatten();
         let script_run = ScriptRun {
-            script: script.to_path_buf(),
-            args: Vec::new(),
-            spec: spec.clone(),
-            kernel: booted.pop().context("no kernel")?,
-            peer,
             env,
-            echo: false,
+            ..ScriptRun::new(script.to_path_buf(), spec.clone(), booted)?
         };
         let name = file_name(script);
         let outcomes = script_run.run(dirs)?;
