@@ -82,6 +82,21 @@ by_device() {
 	if [ "$SYSTEM" = tcp ]; then "$@"; else by_rdma 100000 "$@"; fi
 }
 
+# fallbacks: connections of a that were opened by SMC sockets and go over TCP.
+fallbacks() {
+	in_ns a "$BIN/smc" stats --json | awk '/"end"/ { is_client = /"client"/ }
+		/"count"/ && is_client { gsub(/[^0-9]/, ""); n += $0 }
+		END { print n + 0 }'
+}
+
+# after_fallback COMMAND...: the command's sockets are SMC sockets without an RDMA device, or TCP's.
+after_fallback() {
+	local before
+	[ "$SYSTEM" = tcp ] || before=$(fallbacks)
+	"$@"
+	[ "$SYSTEM" = tcp ] || [ "$(fallbacks)" -gt "$before" ] || die "$1: no SMC socket fell back"
+}
+
 # sockperf_amid PROGRAM MODE BYTES: its report is in /tmp/sockperf. It warms up for 0.4 s.
 sockperf_amid() {
 	local program=$1 mode=$2 bytes=$3 server client
@@ -108,10 +123,11 @@ pingpong() {
 }
 
 iperf3_amid() {
+	local program=$1
 	iperf3_begin "$PREFIX" "$PREFIX" "$RUN_SECONDS" || die "iperf3 does not listen"
-	amid bulk "$IPERF_CLIENT"
+	amid "$program" "$IPERF_CLIENT"
 	iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
-	echo "bulk $ELAPSED $(awk -v ns="$ELAPSED" -v bits="$(iperf3_field sum_received bits_per_second)" \
+	echo "$program $ELAPSED $(awk -v ns="$ELAPSED" -v bits="$(iperf3_field sum_received bits_per_second)" \
 		'BEGIN { printf "%.0f", ns / 1e9 * bits / 8 }')" >>"$OUT/windows"
 }
 
@@ -135,7 +151,10 @@ run() {
 	pingpong_64b) pingpong "$1" 64 ;;
 	pingpong_4k) pingpong "$1" 4096 ;;
 	stream_64b) by_device sockperf_amid "$1" throughput 64 || die "$1: not by RDMA" ;;
-	bulk) by_device iperf3_amid || die "$1: not by RDMA" ;;
+	bulk) by_device iperf3_amid "$1" || die "$1: not by RDMA" ;;
+	fallback_pingpong_64b) after_fallback sockperf_amid "$1" ping-pong 64 ;;
+	fallback_stream_64b) after_fallback sockperf_amid "$1" throughput 64 ;;
+	fallback_bulk) after_fallback iperf3_amid "$1" ;;
 	*) die "no program $1" ;;
 	esac
 }
@@ -157,9 +176,11 @@ tcp) FAMILY=tcp PREFIX= ;;
 *) die "no such system" ;;
 esac
 # A fallback is what there is before there is a device.
-case " $* " in *" fallback "*) run fallback ;; esac
+for program in "$@"; do
+	case $program in fallback*) run "$program" ;; esac
+done
 up_rxe || die "no soft RoCE"
 for program in "$@"; do
-	[ "$program" = fallback ] || run "$program"
+	case $program in fallback*) ;; *) run "$program" ;; esac
 done
 cat /proc/kallsyms >"$OUT/kallsyms"

@@ -24,6 +24,14 @@ pub(crate) enum Program {
     Connections,
     /// Connections that fall back to TCP: there is no RDMA device.
     Fallback,
+    /// As `Pingpong64b`, after a fallback.
+    #[value(name = "fallback_pingpong_64b")]
+    FallbackPingpong64b,
+    /// As `Stream64b`, after a fallback.
+    #[value(name = "fallback_stream_64b")]
+    FallbackStream64b,
+    /// As `Bulk`, after a fallback.
+    FallbackBulk,
 }
 
 impl Program {
@@ -36,6 +44,9 @@ impl Program {
             Self::Bulk => "bulk",
             Self::Connections => "connections",
             Self::Fallback => "fallback",
+            Self::FallbackPingpong64b => "fallback_pingpong_64b",
+            Self::FallbackStream64b => "fallback_stream_64b",
+            Self::FallbackBulk => "fallback_bulk",
         }
     }
 
@@ -48,6 +59,9 @@ impl Program {
             Self::Bulk => "bulk_gbps",
             Self::Connections => "conns_per_s",
             Self::Fallback => "fallback_conns_per_s",
+            Self::FallbackPingpong64b => "fallback_pingpong_64b_us",
+            Self::FallbackStream64b => "fallback_stream_64b_per_s",
+            Self::FallbackBulk => "fallback_bulk_gbps",
         }
     }
 
@@ -60,6 +74,9 @@ impl Program {
             Self::Bulk => "iperf3, one stream, Gb/s",
             Self::Connections => "connections/s",
             Self::Fallback => "connections/s after fallback",
+            Self::FallbackPingpong64b => "64 B ping-pong after fallback",
+            Self::FallbackStream64b => "64 B messages/s after fallback",
+            Self::FallbackBulk => "iperf3 after fallback, Gb/s",
         }
     }
 
@@ -72,6 +89,9 @@ impl Program {
             Self::Bulk => "MiB of bulk",
             Self::Connections => "connection",
             Self::Fallback => "connection after fallback",
+            Self::FallbackPingpong64b => "request and answer after fallback",
+            Self::FallbackStream64b => "64 B message after fallback",
+            Self::FallbackBulk => "MiB after fallback",
         }
     }
 
@@ -79,9 +99,9 @@ impl Program {
     pub(super) fn units(self, profile: &Profile, bytes: f64) -> f64 {
         let calls = |name: &str| profile.calls(|f| f.name == name && f.module == BUILT_IN) as f64;
         match self {
-            Self::Pingpong64b => calls("__sys_sendto") / 2.0,
-            Self::Pingpong4k | Self::Stream64b => calls("__sys_sendto"),
-            Self::Bulk => bytes / f64::from(1 << 20),
+            Self::Pingpong64b | Self::FallbackPingpong64b => calls("__sys_sendto") / 2.0,
+            Self::Pingpong4k | Self::Stream64b | Self::FallbackStream64b => calls("__sys_sendto"),
+            Self::Bulk | Self::FallbackBulk => bytes / f64::from(1 << 20),
             Self::Connections | Self::Fallback => calls("__sys_connect"),
         }
     }
@@ -89,10 +109,12 @@ impl Program {
     /// Returns the figure: so many units took so long, in nanoseconds of the guest.
     pub(super) fn figure(self, units: f64, ns: f64) -> f64 {
         match self {
-            Self::Pingpong64b => ns / 1e3 / units / 2.0,
+            Self::Pingpong64b | Self::FallbackPingpong64b => ns / 1e3 / units / 2.0,
             Self::Pingpong4k => ns / 1e3 / units,
-            Self::Bulk => units * f64::from(1 << 20) * 8.0 / ns,
-            Self::Stream64b | Self::Connections | Self::Fallback => units * 1e9 / ns,
+            Self::Bulk | Self::FallbackBulk => units * f64::from(1 << 20) * 8.0 / ns,
+            Self::Stream64b | Self::Connections | Self::Fallback | Self::FallbackStream64b => {
+                units * 1e9 / ns
+            }
         }
     }
 }
