@@ -4,6 +4,7 @@
 //! `Documentation/performance.md`.
 
 mod figures;
+pub(crate) mod option_cost;
 pub(crate) mod referee;
 mod report;
 
@@ -67,8 +68,12 @@ pub(crate) struct BenchArgs {
     rounds: u32,
     /// Measure where a nanosecond is an instruction: figures that repeat on any machine, and what is
     /// done for each message.
-    #[arg(long)]
+    #[arg(long, group = "counting")]
     pub(crate) referee: bool,
+    /// Measure in the same way what the SMC option costs TCP connections that are not ours, on a kernel whose TCP
+    /// has no hooks for it.
+    #[arg(long, group = "counting", conflicts_with = "systems")]
+    pub(crate) option_cost: bool,
     /// The referee: only these programs.
     #[arg(long, value_enum, value_delimiter = ',', requires = "referee")]
     programs: Vec<Program>,
@@ -76,8 +81,8 @@ pub(crate) struct BenchArgs {
     /// processor.
     #[arg(long, requires = "referee")]
     pub(crate) no_checksums: bool,
-    /// The referee: how long it counts each program, in seconds of the guest.
-    #[arg(long, default_value_t = 0.5, requires = "referee")]
+    /// The referee, and the option's cost: how long each program is counted, in seconds of the guest.
+    #[arg(long, default_value_t = 0.5, requires = "counting")]
     window: f64,
     /// Only these systems.
     #[arg(value_enum)]
@@ -139,23 +144,23 @@ fn measure(
     all: &mut Figures,
 ) -> Result<()> {
     script_run.args = vec![system.key().to_owned()];
-    run_guest(dirs, script_run, system)?;
+    run_guest(dirs, script_run, system.key(), system.module())?;
     let path = script_run.share_dir(dirs).join("figures");
     let text = fs::read_to_string(&path).context("the guest left no figures")?;
     all.add(system, &text)
 }
 
-/// Runs the script with the module of that system.
-fn run_guest(dirs: &Dirs, script_run: &mut ScriptRun<'_>, system: System) -> Result<()> {
+/// Runs the script with that module. `what` is measured.
+fn run_guest(dirs: &Dirs, script_run: &mut ScriptRun<'_>, what: &str, module: &str) -> Result<()> {
     script_run.env.retain(|(name, _)| name != "MODULE");
-    let module = ("MODULE".to_owned(), system.module().to_owned());
-    script_run.env.push(module);
+    script_run
+        .env
+        .push(("MODULE".to_owned(), module.to_owned()));
     let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
     let complaints = outcome.complaints();
     if !complaints.is_empty() {
         bail!(
-            "{}: {}\nlog: {}",
-            system.key(),
+            "{what}: {}\nlog: {}",
             complaints.join("\n    "),
             dirs.short(&outcome.log).display()
         );

@@ -364,9 +364,12 @@ fn demo(dirs: &Dirs, flavour: Option<Flavour>, options: &KernelOptions<'_>) -> R
 
 /// Builds everything, then measures.
 fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result<bool> {
-    let (packages, flavour) = match args.referee {
-        true => (PackageSet::Apps, Flavour::X86),
-        false => (PackageSet::Guests, Flavour::Um),
+    let (packages, flavour) = if args.referee {
+        (PackageSet::Apps, Flavour::X86)
+    } else if args.option_cost {
+        (PackageSet::Guests, Flavour::Debian73)
+    } else {
+        (PackageSet::Guests, Flavour::Um)
     };
     let (tools, kernel) = ready(dirs, packages, flavour, options)?;
     let ko = module::build(dirs, &tools, &kernel, Verbosity::Errors)?;
@@ -375,9 +378,12 @@ fn measure(dirs: &Dirs, args: &BenchArgs, options: &KernelOptions<'_>) -> Result
         .no_checksums
         .then(|| module::rxe_without_checksums(dirs, &tools, &kernel))
         .transpose()?;
-    match args.referee {
-        true => bench::referee::run(dirs, &kernel, ko, rxe, args),
-        false => bench::run(dirs, &kernel, ko, args),
+    if args.referee {
+        bench::referee::run(dirs, &kernel, ko, rxe, args)
+    } else if args.option_cost {
+        bench::option_cost::run(dirs, &kernel, ko, args)
+    } else {
+        bench::run(dirs, &kernel, ko, args)
     }
 }
 

@@ -109,29 +109,39 @@ impl Figures {
 
     /// Returns the median.
     pub(super) fn median(&self, system: System, key: Key) -> Option<f64> {
-        let sorted = self.sorted(system, key)?;
-        let at = |i: usize| sorted.get(i).copied();
-        let middle = sorted.len() / 2;
-        match sorted.len() % 2 {
-            0 => Some((at(middle - 1)? + at(middle)?) / 2.0),
-            _ => at(middle),
-        }
+        median(self.0.get(&(system, key))?)
     }
 
     /// Returns the difference between minimum and maximum, relative to the median.
     pub(super) fn spread(&self, system: System, key: Key) -> Option<f64> {
-        let sorted = self.sorted(system, key)?;
-        let range = sorted.last()? - sorted.first()?;
-        match self.median(system, key)? {
-            0.0 => None,
-            median => Some(range / median),
-        }
+        spread(self.0.get(&(system, key))?)
     }
+}
 
-    fn sorted(&self, system: System, key: Key) -> Option<Vec<f64>> {
-        let mut values = self.0.get(&(system, key))?.clone();
-        values.sort_by(f64::total_cmp);
-        Some(values)
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// Returns the median.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let at = |i: usize| sorted.get(i).copied();
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => Some((at(middle.checked_sub(1)?)? + at(middle)?) / 2.0),
+        _ => at(middle),
+    }
+}
+
+/// Returns the difference between minimum and maximum, relative to the median.
+pub(super) fn spread(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    let range = sorted.last()? - sorted.first()?;
+    match median(values)? {
+        0.0 => None,
+        median => Some(range / median),
     }
 }
 

@@ -76,14 +76,14 @@ pub(crate) fn run(
         script_run.args = vec![system.key().to_owned(), args.window.to_string()];
         let keys = programs.iter().map(|program| program.key().to_owned());
         script_run.args.extend(keys);
-        super::run_guest(dirs, &mut script_run, system)?;
+        super::run_guest(dirs, &mut script_run, system.key(), system.module())?;
         read(&script_run.share_dir(dirs), system, &mut runs)?;
     }
     print!("{}", report::table(&runs, programs, systems));
     write_profiles(&dirs.out(profiles), &runs)?;
     println!("profiles are in out/{profiles}");
     super::write_report(dirs, |before| {
-        super::report::json_of_referee(before, key, report::json(&runs, systems))
+        super::report::json_of_member(before, key, report::json(&runs, systems))
     })?;
     Ok(true)
 }

@@ -75,22 +75,20 @@ pub(super) fn number(value: f64) -> String {
 pub(super) const REFEREE: &str = "referee";
 /// The same, of soft RoCE without checksums.
 pub(super) const NO_CHECKSUMS: &str = "referee_no_checksums";
+/// The member with what the SMC option costs others.
+pub(super) const OPTION_COST: &str = "option_cost";
 
-/// Returns the report as JSON: an object for each system. What `before`, the last report, has of the referee stays.
+/// Returns the report as JSON: an object for each system. What else `before`, the last report, has stays.
 pub(super) fn json(before: &str, all: &Figures) -> Result<String> {
     let mut before = parse(before);
-    let referee = [REFEREE, NO_CHECKSUMS].map(|key| before.remove_entry(key));
+    let others = [REFEREE, NO_CHECKSUMS, OPTION_COST].map(|key| before.remove_entry(key));
     let mut report = systems(all);
-    report.extend(referee.into_iter().flatten());
+    report.extend(others.into_iter().flatten());
     text(report)
 }
 
-/// Returns the report with what the referee found as member `key`, in place of what `before` has there.
-pub(super) fn json_of_referee(
-    before: &str,
-    key: &str,
-    found: Map<String, Value>,
-) -> Result<String> {
+/// Returns the report with what was `found` as member `key`, in place of what `before` has there.
+pub(super) fn json_of_member(before: &str, key: &str, found: Map<String, Value>) -> Result<String> {
     let mut report = parse(before);
     report.insert(key.to_owned(), Value::Object(found));
     text(report)
@@ -191,12 +189,13 @@ mod tests {
     fn figures_of_the_other_kind_stay() {
         let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
         let figures = json("", &some()).unwrap();
-        let both = json_of_referee(&figures, NO_CHECKSUMS, Map::new()).unwrap();
-        let both = json_of_referee(&both, REFEREE, read(r#"{ "tcp": {} }"#)).unwrap();
+        let both = json_of_member(&figures, NO_CHECKSUMS, Map::new()).unwrap();
+        let both = json_of_member(&both, OPTION_COST, Map::new()).unwrap();
+        let both = json_of_member(&both, REFEREE, read(r#"{ "tcp": {} }"#)).unwrap();
         assert_eq!(read(&both)["referee"], serde_json::json!({ "tcp": {} }));
         assert_eq!(read(&both)["ours"], read(&figures)["ours"]);
         let later = json(&both, &Figures::default()).unwrap();
         let kept: Vec<String> = read(&later).keys().cloned().collect();
-        assert_eq!(kept, ["referee", "referee_no_checksums"]);
+        assert_eq!(kept, ["referee", "referee_no_checksums", "option_cost"]);
     }
 }
