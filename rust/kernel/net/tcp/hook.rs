@@ -369,6 +369,11 @@ pub(super) fn reset_inherited(child: &TcpSocket) {
 /// `sk` must be a live TCP socket.
 #[cfg(not(CONFIG_SMC))]
 pub(super) unsafe fn with_offer(sk: *mut bindings::sock, f: impl FnOnce(&super::Offer)) {
+    // Nearly all sockets that are not ours have none, which is seen without the lock.
+    // SAFETY: By the caller's promise.
+    if unsafe { (&raw const (*sk).sk_user_data).read_volatile() }.is_null() {
+        return;
+    }
     // SAFETY: By the caller's promise.
     unsafe { bindings::callback_read_lock_bh(sk) };
     // SAFETY: As above, and the lock is held.

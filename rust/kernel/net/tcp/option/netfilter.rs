@@ -384,7 +384,8 @@ impl Segment {
     }
 }
 
-/// The netfilter hook LOCAL_OUT.
+/// The netfilter hook LOCAL_OUT. Each packet of the namespace passes it, so what is done for a SYN or SYN-ACK is in
+/// functions of its own, whose registers the others need not save.
 ///
 /// # Safety
 ///
@@ -421,14 +422,15 @@ const SYN_ACK: u8 = header::SYN | header::ACK;
 /// # Safety
 ///
 /// `sk` must be a live TCP socket in SYN_SENT, locked.
+#[inline(never)]
 unsafe fn on_syn(sk: *mut bindings::sock, segment: &Segment) {
-    if !segment.is(header::SYN) {
-        return;
-    }
     let add = |offer: &Offer| {
         let state = offer.0.load(Relaxed);
+        if ![WANTED, OFFERED].contains(&state) || !segment.is(header::SYN) {
+            return;
+        }
         // The hook runs twice for a packet that goes by a VRF device.
-        if ![WANTED, OFFERED].contains(&state) || segment.has_smc() {
+        if segment.has_smc() {
             return;
         }
         // SAFETY: By the caller's promise.
@@ -475,6 +477,7 @@ unsafe extern "C" fn sk_rx_dst_set(sk: *mut bindings::sock, skb: *const bindings
 /// # Safety
 ///
 /// `request` must be a live request of a TCP listener, and the segment the netfilter hook's.
+#[inline(never)]
 unsafe fn on_syn_ack(request: *mut bindings::sock, segment: Segment) -> u32 {
     // SAFETY: By the caller's promise. Whether there is a copy is seen without the lock: who takes it sends no more.
     if unsafe { bindings::reqsk_saved_syn(request) }.is_null() || !segment.is(SYN_ACK) {
