@@ -23,13 +23,10 @@ use crate::{
     prelude::*, //
 };
 
-/// Maximum number of completions handled in one run (`IB_POLL_BUDGET_IRQ`).
-const RUN_BUDGET: u32 = 256;
-
 /// A share of a completion queue of the device's pool.
 ///
-/// The RDMA core spreads the shares over the device's completion vectors and polls them in softirq context; each
-/// completion calls the function of its own work request.
+/// The RDMA core spreads the shares over the device's completion vectors and polls them in softirq context, on
+/// `PREEMPT_RT` in a worker; each completion calls the function of its own work request.
 pub struct Cq {
     raw: Deferred<RawCq>,
 }
@@ -60,9 +57,8 @@ impl Cq {
         if entries == 0 || entries > dev.limits().max_cqe {
             return Err(EINVAL);
         }
-        let context = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
         // SAFETY: The device is alive while `dev` is.
-        let ptr = unsafe { bindings::ib_cq_pool_get(dev.as_ptr(), entries, -1, context) };
+        let ptr = unsafe { bindings::ib_cq_pool_get(dev.as_ptr(), entries, -1, poll::CONTEXT) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
         // INVARIANT: `ib_cq_pool_get` set `entries` aside for us.
         let raw = RawCq {
@@ -89,53 +85,12 @@ impl Cq {
     /// Context: may sleep; not from a completion handler.
     pub fn flush(&self) {
         let _turn = self.raw.dev.flushing.lock();
-        // SAFETY: The queue is valid by the type invariant of `RawCq`, and polled by this `irq_poll` for as long as it
-        // lives.
-        let (iop, entries) = unsafe {
-            let cq = self.as_ptr();
-            (&raw mut (*cq).__bindgen_anon_1.iop, (*cq).cqe)
-        };
-        // The first run may be one that began before, and each leaves no more than its budget fewer.
-        for _ in 0..=entries.unsigned_abs().div_ceil(RUN_BUDGET) {
-            // SAFETY: As above.
-            unsafe { run_once(iop) };
-        }
-        // SAFETY: As above. Interrupts while the queue was disabled have scheduled nothing.
-        unsafe { schedule(iop) };
+        // SAFETY: The queue is valid by the type invariant of `RawCq`, and from `ib_cq_pool_get` with this context.
+        unsafe { poll::flush(self.as_ptr()) };
     }
 
     pub(super) fn as_ptr(&self) -> *mut bindings::ib_cq {
         self.raw.ptr.as_ptr()
-    }
-}
-
-/// Schedules a run, which comes before this function returns if the CPU is free for it.
-///
-/// # Safety
-///
-/// `iop` must be initialised.
-unsafe fn schedule(iop: *mut bindings::irq_poll) {
-    // SAFETY: Balanced; `iop` is initialised by the caller's promise.
-    unsafe {
-        bindings::local_bh_disable();
-        bindings::irq_poll_sched(iop);
-        bindings::local_bh_enable();
-    }
-}
-
-/// Waits for the run that is scheduled or under way, after scheduling one if there is none.
-/// Context: may sleep.
-///
-/// # Safety
-///
-/// As [`schedule`], and no other task may disable the queue at the same time.
-unsafe fn run_once(iop: *mut bindings::irq_poll) {
-    // SAFETY: By the caller's promise.
-    unsafe {
-        schedule(iop);
-        // Returns once no run is scheduled.
-        bindings::irq_poll_disable(iop);
-        bindings::irq_poll_enable(iop);
     }
 }
 
@@ -187,5 +142,93 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.cq.raw.free.fetch_add(self.entries, Ordering::Relaxed);
+    }
+}
+
+/// Completions are handled where the device reports them.
+#[cfg(not(CONFIG_PREEMPT_RT))]
+mod poll {
+    use crate::bindings;
+
+    pub(super) const CONTEXT: bindings::ib_poll_context = bindings::ib_poll_context_IB_POLL_SOFTIRQ;
+
+    /// Maximum number of completions handled in one run (`IB_POLL_BUDGET_IRQ`).
+    const RUN_BUDGET: u32 = 256;
+
+    /// Waits until all completions now in a queue have been handled.
+    /// Context: may sleep.
+    ///
+    /// # Safety
+    ///
+    /// `cq` must be a live queue of [`CONTEXT`], which no other task flushes at the same time.
+    pub(super) unsafe fn flush(cq: *mut bindings::ib_cq) {
+        // SAFETY: By the caller's promise; such a queue is polled by this `irq_poll` for as long as it lives.
+        let (iop, entries) = unsafe { (&raw mut (*cq).__bindgen_anon_1.iop, (*cq).cqe) };
+        // The first run may be one that began before, and each leaves no more than its budget fewer.
+        for _ in 0..=entries.unsigned_abs().div_ceil(RUN_BUDGET) {
+            // SAFETY: As above.
+            unsafe { run_once(iop) };
+        }
+        // SAFETY: As above. Interrupts while the queue was disabled have scheduled nothing.
+        unsafe { schedule(iop) };
+    }
+
+    /// Schedules a run, which comes before this function returns if the CPU is free for it.
+    ///
+    /// # Safety
+    ///
+    /// `iop` must be initialised.
+    unsafe fn schedule(iop: *mut bindings::irq_poll) {
+        // SAFETY: Balanced; `iop` is initialised by the caller's promise.
+        unsafe {
+            bindings::local_bh_disable();
+            bindings::irq_poll_sched(iop);
+            bindings::local_bh_enable();
+        }
+    }
+
+    /// Waits for the run that is scheduled or under way, after scheduling one if there is none.
+    /// Context: may sleep.
+    ///
+    /// # Safety
+    ///
+    /// As [`schedule`], and no other task may disable the queue at the same time.
+    unsafe fn run_once(iop: *mut bindings::irq_poll) {
+        // SAFETY: By the caller's promise.
+        unsafe {
+            schedule(iop);
+            // Returns once no run is scheduled.
+            bindings::irq_poll_disable(iop);
+            bindings::irq_poll_enable(iop);
+        }
+    }
+}
+
+/// Completions are handled by a worker. Without the lock of bottom halves, two tasks of one CPU may run `irq_poll` at
+/// the same time, of which its list takes damage (`lib/irq_poll.c`).
+#[cfg(CONFIG_PREEMPT_RT)]
+mod poll {
+    use crate::bindings;
+
+    pub(super) const CONTEXT: bindings::ib_poll_context =
+        bindings::ib_poll_context_IB_POLL_WORKQUEUE;
+
+    /// Waits until all completions now in a queue have been handled.
+    /// Context: may sleep.
+    ///
+    /// # Safety
+    ///
+    /// `cq` must be a live queue of [`CONTEXT`].
+    pub(super) unsafe fn flush(cq: *mut bindings::ib_cq) {
+        // SAFETY: By the caller's promise; such a queue is polled by this work for as long as it lives.
+        unsafe {
+            let work = &raw mut (*cq).__bindgen_anon_1.work;
+            bindings::queue_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
+                (*cq).comp_wq,
+                work,
+            );
+            bindings::flush_work(work);
+        }
     }
 }
