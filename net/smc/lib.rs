@@ -6,6 +6,8 @@
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 #![forbid(unsafe_code)]
 
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+use kernel_ext::net::hs_ctrl::HsCtrlType;
 use kernel_ext::{
     global::Published,
     module::Quiet,
@@ -29,6 +31,8 @@ mod conn;
 mod diag;
 mod groups;
 mod handshake;
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+mod hs_ctrl;
 mod ib;
 mod lgr;
 mod link;
@@ -75,6 +79,8 @@ struct Smc {
     _local: Published<local::LocalSystem>,
     _memory: memory::MemLimits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
+    #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+    _hs_ctrls: HsCtrlType,
 }
 
 /// Returns the initial user EIDs: the default, or those of the parameter.
@@ -95,6 +101,10 @@ fn initial_ueids(parameter: Option<&[u8]>) -> Result<Ueids> {
 
 impl kernel::Module for Smc {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+        let hs_ctrls = HsCtrlType::new().inspect_err(|e| {
+            pr_err!("the BPF type smc_hs_ctrl cannot be registered: {e:?}\n");
+        })?;
         let namespaces = PerNetRegistration::new()?;
         let memory = memory::MemLimits::new(config::DIRECTORY, c"smcr_mem")?;
         let local =
@@ -120,6 +130,8 @@ impl kernel::Module for Smc {
             _local: local,
             _memory: memory,
             _namespaces: namespaces,
+            #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+            _hs_ctrls: hs_ctrls,
         })
     }
 }

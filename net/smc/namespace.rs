@@ -19,6 +19,8 @@ use kernel_ext::{
 
 use smc_proto::time::Duration;
 
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+use crate::{config, hs_ctrl};
 use crate::{
     config::{
         Config,
@@ -53,6 +55,8 @@ own_record! { Namespace: PerNetKey<Namespace> }
 
 impl PerNet for Namespace {
     fn new(net: &mut NewNetNs) -> Result<KBox<Self>> {
+        #[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+        hs_ctrl::create(net, config::DIRECTORY)?;
         let this = Self {
             config: Config::new(net)?,
             stats: Arc::new(Stats::new()?, GFP_KERNEL)?,

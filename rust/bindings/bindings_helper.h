@@ -5,6 +5,8 @@
 
 #include <asm/ioctls.h>
 #include <linux/bottom_half.h>
+#include <linux/bpf.h>
+#include <linux/btf.h>
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/if_vlan.h>
@@ -86,6 +88,12 @@ enum smc_layout {
 	SMC_OFFSETOF_SK_WQ = offsetof(struct sock, sk_wq),
 	SMC_OFFSETOF_NET_TCP_RMEM = offsetof(struct net, ipv4.sysctl_tcp_rmem),
 	SMC_OFFSETOF_NET_TCP_WMEM = offsetof(struct net, ipv4.sysctl_tcp_wmem),
+#if IS_ENABLED(CONFIG_SMC_HS_CTRL_BPF)
+	SMC_SIZEOF_HS_CTRL = sizeof(struct smc_hs_ctrl),
+	SMC_SIZEOF_BPF_STRUCT_OPS = sizeof(struct bpf_struct_ops),
+	SMC_SIZEOF_BPF_VERIFIER_OPS = sizeof(struct bpf_verifier_ops),
+	SMC_OFFSETOF_BPF_STRUCT_OPS_NAME = offsetof(struct bpf_struct_ops, name),
+#endif
 };
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "bottom_half.c"
 #include "genl.c"
+#include "hs_ctrl.c"
 #include "ib.c"
 #include "kthread.c"
 #include "module.c"

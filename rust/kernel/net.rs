@@ -10,6 +10,8 @@ mod args;
 mod charge;
 mod converted;
 mod family;
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+pub mod hs_ctrl;
 mod inet;
 mod layout;
 pub mod memory;
@@ -22,6 +24,8 @@ mod sock_alloc;
 mod stream_socket;
 pub mod sysctl;
 mod tcp;
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+pub mod text_setting;
 mod ulp;
 mod wait;
 pub(crate) mod with_netns;

@@ -33,5 +33,12 @@ same! {
     offset_of!(sock, sk_data_ready), smc_layout_SMC_OFFSETOF_SK_DATA_READY;
     offset_of!(sock, sk_prot_creator), smc_layout_SMC_OFFSETOF_SK_PROT_CREATOR;
     offset_of!(sock, sk_user_data), smc_layout_SMC_OFFSETOF_SK_USER_DATA;
+}
 
+#[cfg(CONFIG_SMC_HS_CTRL_BPF)]
+same! {
+    size_of::<smc_hs_ctrl>(), smc_layout_SMC_SIZEOF_HS_CTRL;
+    size_of::<bpf_struct_ops>(), smc_layout_SMC_SIZEOF_BPF_STRUCT_OPS;
+    size_of::<bpf_verifier_ops>(), smc_layout_SMC_SIZEOF_BPF_VERIFIER_OPS;
+    offset_of!(bpf_struct_ops, name), smc_layout_SMC_OFFSETOF_BPF_STRUCT_OPS_NAME;
 }

@@ -225,13 +225,13 @@ pub struct NewNetNs {
     directories: KVec<KBox<dyn AnyDirectory>>,
 }
 
-/// A directory of any number of settings.
-trait AnyDirectory: Send + Sync {}
+/// Settings of a namespace, whatever their number and kind.
+pub(super) trait AnyDirectory: Send + Sync {}
 
 impl<const N: usize> AnyDirectory for Directory<N> {}
 
 impl NewNetNs {
-    #[cfg(not(CONFIG_SMC))]
+    #[cfg(any(not(CONFIG_SMC), CONFIG_SMC_HS_CTRL_BPF))]
     pub(in crate::net) fn as_ptr(&self) -> *mut bindings::net {
         self.net
     }
@@ -250,9 +250,13 @@ impl NewNetNs {
         // SAFETY: By the type invariant.
         let directory = unsafe { Directory::new(self.net, path, entries)? };
         let values = directory.values().clone();
-        let directory: KBox<dyn AnyDirectory> = KBox::new(directory, GFP_KERNEL)?;
-        self.directories.push(directory, GFP_KERNEL)?;
+        self.keep(KBox::new(directory, GFP_KERNEL)?)?;
         Ok(values)
+    }
+
+    /// Has the settings dropped with the object, before the namespace; in case of an error, at once.
+    pub(super) fn keep(&mut self, directory: KBox<dyn AnyDirectory>) -> Result {
+        Ok(self.directories.push(directory, GFP_KERNEL)?)
     }
 }
 
