@@ -7,6 +7,8 @@
 
 mod compat;
 mod counters;
+mod hs_ctrl;
+mod libbpf;
 mod listen;
 mod metrics;
 mod networks;
@@ -66,6 +68,9 @@ enum Command {
     /// Show or change rules about which connections of this network namespace may use SMC
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Load BPF programs that decide about TCP's SMC option, show them, or use one in this network namespace
+    #[command(subcommand)]
+    HsCtrl(hs_ctrl::Command),
     /// Show or change the enterprise IDs that two hosts need in common for SMC version 2
     #[command(subcommand)]
     Ueid(ueid::Command),
@@ -113,6 +118,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
         Command::Stats(arguments) => counters::run(&arguments),
         Command::Pnet(command) => networks::run(&command),
         Command::Policy(command) => policy::run(&command),
+        Command::HsCtrl(command) => hs_ctrl::run(&command),
         Command::Ueid(command) => ueid::run(&command),
         Command::Top(arguments) => top::run(&arguments),
         Command::Switch(command) => switch::run(&command),

@@ -22,11 +22,11 @@ use serde::Serialize;
 use smc_user::Errno;
 use smc_user::Socket;
 
+use crate::libbpf::failed;
 use crate::table::json;
 use choice::Cgroup;
 use choice::Name;
 use holder::Entered;
-use program::failed;
 use program::Attached;
 
 /// Directory of the pinned objects (link, program, maps) while the switch is on.
@@ -97,7 +97,7 @@ pub(crate) fn enter() -> io::Result<Entered> {
 }
 
 /// Adds the required privileges to the message of a permission error.
-fn with_need(error: io::Error) -> io::Error {
+pub(crate) fn with_need(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let text = format!("{error}; BPF programs need root, or CAP_BPF and CAP_PERFMON");

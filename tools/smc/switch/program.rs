@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Loads and attaches the BPF program of `bpf/switch.c` and its maps with libbpf.
-//!
-//! Messages of libbpf are not printed but collected: they contain the reason if the kernel rejects
-//! the program.
 
 use std::io;
-use std::sync::Mutex;
 
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::btf::Btf;
@@ -18,9 +14,13 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::Object;
 use libbpf_rs::ObjectBuilder;
 use libbpf_rs::OpenObject;
-use libbpf_rs::PrintLevel;
 
 use super::Tables;
+use crate::libbpf::collect;
+use crate::libbpf::failed;
+use crate::libbpf::failed_by;
+use crate::libbpf::said;
+use crate::libbpf::verdict;
 
 /// The compiled object file; empty if clang was not found.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switch.o"));
@@ -37,7 +37,7 @@ pub(super) struct Attached {
 impl Attached {
     /// Loads and attaches it, with empty maps.
     pub(super) fn now() -> io::Result<Self> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+        collect();
         let object = open()?;
         check_function()?;
         let object = object.load().map_err(|error| refused(&error, &said()))?;
@@ -55,19 +55,6 @@ impl Attached {
         let tables = Tables::of(|name| map(&object, name))?;
         Ok(Self { link, tables })
     }
-}
-
-/// Messages of libbpf, one per line.
-static SAID: Mutex<String> = Mutex::new(String::new());
-
-fn keep(_: PrintLevel, text: String) {
-    if let Ok(mut said) = SAID.lock() {
-        said.push_str(&text);
-    }
-}
-
-fn said() -> String {
-    SAID.lock().map(|said| said.clone()).unwrap_or_default()
 }
 
 /// Opens the object file; returns an error if this command was built without clang.
@@ -104,19 +91,14 @@ fn check_function() -> io::Result<()> {
         .ok_or_else(|| io::Error::other(format!("this kernel has no function {FUNCTION} to hook")))
 }
 
-/// Returns why the verifier rejected the program: the last line of its log, which libbpf repeats,
-/// or the last one before the empty line after which newer kernels print a longer explanation.
+/// Returns why the kernel rejected the program.
 fn refused(error: &Error, said: &str) -> io::Error {
     if said.contains("is not modifiable") {
         return io::Error::other(format!(
             "this kernel lets no BPF program change {FUNCTION} (CONFIG_MPTCP)"
         ));
     }
-    let log = said.split("-- BEGIN PROG LOAD LOG --\n").nth(1);
-    let log = log.and_then(|log| log.split("-- END PROG LOAD LOG --").next());
-    let lines = log.unwrap_or_default().lines();
-    let lines = lines.take_while(|line| !line.is_empty() && !line.starts_with("processed "));
-    match lines.last() {
+    match verdict(said) {
         Some(line) => io::Error::other(format!("the kernel refuses the BPF program: {line}")),
         None => explained(error),
     }
@@ -133,21 +115,6 @@ fn explained(error: &Error) -> io::Error {
         ),
         _ => failed_by(error),
     }
-}
-
-/// Converts an error of libbpf to one of the standard library, with the kinds that callers
-/// distinguish.
-pub(super) fn failed(error: Error) -> io::Error {
-    failed_by(&error)
-}
-
-fn failed_by(error: &Error) -> io::Error {
-    let kind = match error.kind() {
-        ErrorKind::NotFound => io::ErrorKind::NotFound,
-        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, format!("{error:#}"))
 }
 
 #[cfg(test)]

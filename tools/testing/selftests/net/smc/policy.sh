@@ -214,6 +214,7 @@ check "leaves the rules as they were" shown a deny
 check "1024 rules" many 1024
 check "have SMC as before" to_smc
 check "1025 are too many" refused "1024 rules at most" many 1025
+check "this kernel has no handshake controls" refused "CONFIG_SMC_HS_CTRL_BPF" in_ns a "$BIN/smc" hs-ctrl list
 check "not everybody may change them" refused "CAP_NET_ADMIN" as_nobody "$BIN/smc" policy add deny
 check "but look" as_nobody "$BIN/smc" policy show
 check "the administrator of a namespace has rules of its own" own_rules
