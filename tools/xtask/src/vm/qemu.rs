@@ -44,7 +44,9 @@ pub(super) fn machine(
     } else {
         cmd.args(accelerator());
     }
-    cmd.args(["-smp", &guest.cpus.to_string(), "-m", &guest.mem]);
+    // The table of processors that a kernel without ACPI reads has one entry for each socket.
+    let processors = format!("{0},sockets={0}", guest.cpus);
+    cmd.args(["-smp", &processors, "-m", &guest.mem]);
     cmd.arg("-kernel").arg(&guest.kernel.image);
     if let Some(stock) = &guest.kernel.stock {
         cmd.arg("-initrd").arg(&stock.initrd);
