@@ -90,6 +90,13 @@ echo "smc-vm: begin" >/dev/kmsg
 if [ -e /proc/lockdep_stats ] && ! grep -q 'debug_locks: *1' /proc/lockdep_stats; then
 	echo "BUG: lockdep is off" >/dev/kmsg
 fi
+# The boot, which is not judged, goes without.
+case $FLAVOUR in
+x86_64-kcsan)
+	kcsan=/sys/kernel/debug/kcsan
+	{ echo on >$kcsan && grep -q '^enabled: 1' $kcsan; } || echo "BUG: KCSAN is off" >/dev/kmsg
+	;;
+esac
 vm_main
 code=$?
 printf '\nsmc-vm: exit %d\n' "$code"

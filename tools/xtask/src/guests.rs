@@ -218,7 +218,7 @@ fn topology(guest: &str) -> Result<(Flavour, Topology)> {
 /// Parses the name of a kernel.
 fn kernel(name: &str) -> Result<Flavour> {
     Flavour::from_str(name, false).map_err(|_| {
-        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
+        anyhow!("guest: `{name}` is none of um-debug, um-no-smc, um, x86_64, x86_64-kcsan, debian-7.3, debian-7.2, pair(ours,c), pair(c,ours)")
     })
 }
 
@@ -388,7 +388,7 @@ impl<'a> ScriptRun<'a> {
             leaks: self.spec.leaks,
             shortage: self.spec.shortage,
             counts_instructions: self.spec.counts_instructions,
-            timeout: self.spec.timeout,
+            timeout: self.spec.timeout * booted.kernel.flavour.slowness(),
             wire: role.map(|(_, _, wire)| wire),
             fate: None,
             share: share.to_path_buf(),

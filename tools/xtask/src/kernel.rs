@@ -29,6 +29,9 @@ pub(crate) enum Flavour {
     /// x86-64 for QEMU: real interrupts, BPF.
     #[value(name = "x86_64")]
     X86,
+    /// The same with KCSAN, without `CONFIG_SMC`; for `make kcsan`.
+    #[value(name = "x86_64-kcsan")]
+    X86Kcsan,
     /// Debian's own kernel for x86-64, unchanged, in QEMU.
     #[value(name = "debian-7.3")]
     Debian73,
@@ -44,6 +47,7 @@ impl Flavour {
             Self::UmDebug => "um-debug",
             Self::UmNoSmc => "um-no-smc",
             Self::X86 => "x86_64",
+            Self::X86Kcsan => "x86_64-kcsan",
             Self::Debian73 => "debian-7.3",
             Self::Debian72 => "debian-7.2",
         }
@@ -52,7 +56,7 @@ impl Flavour {
     /// Returns the series of a kernel of Debian's; `None` for those that are built here.
     fn debian_series(self) -> Option<&'static str> {
         match self {
-            Self::Um | Self::UmDebug | Self::UmNoSmc | Self::X86 => None,
+            Self::Um | Self::UmDebug | Self::UmNoSmc | Self::X86 | Self::X86Kcsan => None,
             Self::Debian73 => Some("7.3"),
             Self::Debian72 => Some("7.2"),
         }
@@ -61,6 +65,19 @@ impl Flavour {
     /// Whether the kernel is a distribution's.
     pub(crate) fn is_stock(self) -> bool {
         self.debian_series().is_some()
+    }
+
+    /// Whether scripts run on the kernel unless another is asked for.
+    pub(crate) fn is_daily(self) -> bool {
+        self != Self::X86Kcsan
+    }
+
+    /// Returns how many times as long as on others scripts may take.
+    pub(crate) fn slowness(self) -> u32 {
+        match self {
+            Self::X86Kcsan => 3,
+            _ => 1,
+        }
     }
 
     /// Whether the kernel is a process of this machine; else it needs QEMU.
@@ -80,9 +97,22 @@ impl Flavour {
     fn fragments(self) -> &'static [&'static str] {
         match self {
             Self::Um => &["base.config", "um.config"],
-            Self::UmDebug => &["base.config", "um.config", "debug.config"],
-            Self::UmNoSmc => &["base.config", "um.config", "debug.config", "no-smc.config"],
-            Self::X86 => &["base.config", "x86_64.config"],
+            Self::UmDebug => &["base.config", "um.config", "debug.config", "tests.config"],
+            Self::UmNoSmc => &[
+                "base.config",
+                "um.config",
+                "debug.config",
+                "tests.config",
+                "no-smc.config",
+            ],
+            Self::X86 => &["base.config", "qemu.config", "x86_64.config"],
+            Self::X86Kcsan => &[
+                "base.config",
+                "qemu.config",
+                "tests.config",
+                "no-smc.config",
+                "kcsan.config",
+            ],
             Self::Debian73 | Self::Debian72 => &[],
         }
     }
@@ -101,6 +131,7 @@ impl Flavour {
             Self::Um => 1550,
             Self::UmDebug | Self::UmNoSmc => 1770,
             Self::X86 => 1820,
+            Self::X86Kcsan => 1900,
             Self::Debian73 | Self::Debian72 => 0,
         }
     }
@@ -138,7 +169,7 @@ impl Kernel {
 
     /// Whether the C module was built with the kernel.
     pub(crate) fn has_c_module(&self) -> bool {
-        self.stock.is_none() && self.flavour != Flavour::UmNoSmc
+        self.stock.is_none() && !matches!(self.flavour, Flavour::UmNoSmc | Flavour::X86Kcsan)
     }
 
     /// Returns a command that builds something for the kernel, with its compilers.

@@ -19,6 +19,7 @@ fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
     let name = match flavour {
         Flavour::UmDebug | Flavour::UmNoSmc => "planted.sh",
         Flavour::X86 | Flavour::Debian73 | Flavour::Debian72 => "planted_x86_64.sh",
+        Flavour::X86Kcsan => "planted_kcsan.sh",
         Flavour::Um => return None,
     };
     Some(dirs.repo.join("tools/xtask/guest").join(name))

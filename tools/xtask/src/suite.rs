@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The whole test run: host tests, the runner's own test, all guest scripts, and a summary line.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +31,8 @@ pub(crate) struct Tally {
     pub(crate) failed: Vec<String>,
     /// Tables with the output of scripts.
     pub(crate) tables: Tables,
+    /// The number of data races in other code than ours, by the headings of KCSAN's reports.
+    pub(crate) races_elsewhere: BTreeMap<String, usize>,
 }
 
 impl Tally {
@@ -39,11 +41,15 @@ impl Tally {
         self.skipped += other.skipped;
         self.failed.extend(other.failed);
         self.tables.add(other.tables);
+        for (heading, count) in other.races_elsewhere {
+            *self.races_elsewhere.entry(heading).or_default() += count;
+        }
     }
 
     /// Prints the tables, the failures and the summary line; returns true if nothing failed.
     pub(crate) fn close(&self) -> bool {
         print!("{}", self.tables.show());
+        print!("{}", show_races(&self.races_elsewhere));
         for what in &self.failed {
             println!("FAILED {what}");
         }
@@ -59,6 +65,30 @@ impl Tally {
         );
         self.failed.is_empty() && self.passed > 0
     }
+}
+
+/// How many of the races in other code are printed.
+const RACES: usize = 20;
+
+/// Returns a list of the races in other code than ours, the most frequent first, which says how many it leaves out.
+fn show_races(races: &BTreeMap<String, usize>) -> String {
+    let total: usize = races.values().sum();
+    if total == 0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "{total} reports of {} races without our module, which do not count:\n",
+        races.len()
+    );
+    let mut sorted: Vec<_> = races.iter().collect();
+    sorted.sort_by_key(|(heading, count)| (std::cmp::Reverse(**count), *heading));
+    for (heading, count) in sorted.iter().take(RACES) {
+        text.push_str(&format!("{count:>6}  {heading}\n"));
+    }
+    if sorted.len() > RACES {
+        text.push_str(&format!("        and {} more\n", sorted.len() - RACES));
+    }
+    text
 }
 
 /// The guest scripts of `make test`, and those of `make apps`.
@@ -249,8 +279,11 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
             continue;
         }
         for mut spec in spec.for_each_kernel() {
-            let is_chosen = |flavour| choice.flavours.contains(flavour);
-            if !choice.flavours.is_empty() && !spec.kernels().iter().any(is_chosen) {
+            let is_chosen = |flavour: &Flavour| match choice.flavours.is_empty() {
+                true => flavour.is_daily(),
+                false => choice.flavours.contains(flavour),
+            };
+            if !spec.kernels().iter().any(is_chosen) {
                 continue;
             }
             if choice.soak {
@@ -406,6 +439,9 @@ fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
         tally.passed += report.passed;
         tally.skipped += report.skipped;
         tally.tables.add(report.tables.clone());
+        for (heading, count) in &outcome.races_elsewhere {
+            *tally.races_elsewhere.entry(heading.clone()).or_default() += count;
+        }
         tally
             .failed
             .extend(report.failed.iter().map(|line| format!("{name}: {line}")));

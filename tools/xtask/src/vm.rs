@@ -9,6 +9,7 @@ mod qemu;
 mod scan;
 mod uml;
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,6 +97,8 @@ pub(crate) struct Outcome {
     pub(crate) report: Report,
     /// Lines of the kernel log that indicate an error.
     pub(crate) trouble: Vec<String>,
+    /// The number of data races in other code than ours, by the headings of KCSAN's reports.
+    pub(crate) races_elsewhere: BTreeMap<String, usize>,
     pub(crate) took: Duration,
     pub(crate) log: PathBuf,
 }
@@ -179,6 +182,7 @@ mod tests {
             killed,
             report,
             trouble: Vec::new(),
+            races_elsewhere: BTreeMap::new(),
             took: Duration::ZERO,
             log: PathBuf::new(),
         };

@@ -4,15 +4,24 @@
 
 use core::{
     borrow::Borrow,
+    cell::UnsafeCell,
     mem, //
 };
 
 use kernel::{
+    impl_has_work,
     new_mutex,
+    new_work,
     prelude::*,
+    sync::Arc,
     time::{
         delay,
         Delta, //
+    },
+    workqueue::{
+        self,
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -42,6 +51,10 @@ module! {
         warn: u8 {
             default: 0,
             description: "Print a warning",
+        },
+        race: u8 {
+            default: 0,
+            description: "Change a number on two processors at once (KCSAN)",
         },
     },
 }
@@ -74,6 +87,9 @@ impl kernel::Module for Planted {
         if is_set(module_parameters::use_after_free.value()) {
             use_after_free()?;
         }
+        if is_set(module_parameters::race.value()) {
+            race()?;
+        }
         kernel::warn_on!(is_set(module_parameters::warn.value()));
         Ok(Self)
     }
@@ -105,5 +121,56 @@ fn lock_in_both_orders() -> Result {
     }
     let _second = second.lock();
     let _first = first.lock();
+    Ok(())
+}
+
+/// A number that may be changed on two processors at once.
+struct Raced(UnsafeCell<usize>);
+
+// SAFETY: None; nothing orders the accesses, which is the fault.
+unsafe impl Sync for Raced {}
+
+static RACED: Raced = Raced(UnsafeCell::new(0));
+
+#[inline(never)]
+fn race_in_rust() {
+    // SAFETY: None; another thread does the same.
+    unsafe { *RACED.0.get() += 1 };
+}
+
+fn race_often() {
+    for _ in 0..1_000_000 {
+        race_in_rust();
+    }
+}
+
+#[pin_data]
+struct Racer {
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Racer { self.work }
+}
+
+impl WorkItem for Racer {
+    type Pointer = Arc<Self>;
+
+    fn run(_: Arc<Self>) {
+        race_often();
+    }
+}
+
+fn race() -> Result {
+    let racer = Arc::pin_init(
+        pin_init!(Racer {
+            work <- new_work!("Racer::work"),
+        }),
+        GFP_KERNEL,
+    )?;
+    // On whatever processor has nothing to do.
+    let _ = workqueue::system_unbound().enqueue(racer);
+    race_often();
     Ok(())
 }

@@ -13,6 +13,10 @@ static bool stall;
 module_param(stall, bool, 0);
 MODULE_PARM_DESC(stall, "Keep a workqueue from running for four seconds (workqueue watchdog)");
 
+static bool race;
+module_param(race, bool, 0);
+MODULE_PARM_DESC(race, "Change a number on two processors at once (KCSAN)");
+
 /* What lies behind the array is still in the same object, which KASAN has no objection to. */
 static struct {
 	int some[4];
@@ -31,6 +35,23 @@ static void wait_behind(struct work_struct *work)
 static DECLARE_WORK(spinning, spin);
 static DECLARE_WORK(waiting, wait_behind);
 
+static unsigned long raced;
+
+static noinline void race_in_c(void)
+{
+	raced++;
+}
+
+static void race_often(struct work_struct *work)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1000000; i++)
+		race_in_c();
+}
+
+static DECLARE_WORK(racing, race_often);
+
 static int __init plant(void)
 {
 	/* Not known to the compiler; the address of the first one behind may be taken, so it is no fault. */
@@ -45,6 +66,11 @@ static int __init plant(void)
 		pr_info("read %d behind an array\n", READ_ONCE(numbers.some[index]));
 	if (stall)
 		flush_work(&waiting);
+	if (race) {
+		queue_work(system_dfl_wq, &racing);
+		race_often(NULL);
+		flush_work(&racing);
+	}
 	return -ECANCELED;
 }
 module_init(plant);

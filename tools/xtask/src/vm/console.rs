@@ -124,6 +124,8 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         watch.begun = true;
         watch.kernel(&kernel_log);
     }
+    let cut_off = watch.scan.end();
+    watch.trouble.extend(cut_off);
     if watch.exit.is_none() && !timed_out && killed != Killed::AsPlanned {
         let last = watch.last.0.iter().chain(&watch.kernel_last.0);
         watch
@@ -136,6 +138,7 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
         killed,
         report: watch.report,
         trouble: watch.trouble,
+        races_elsewhere: watch.scan.races_elsewhere().clone(),
         took: start.elapsed(),
         log,
     })
@@ -276,7 +279,7 @@ impl<'a> Watch<'a> {
             return;
         }
         if let Some(said) = self.scan.trouble(line) {
-            self.trouble.push(said.to_owned());
+            self.trouble.push(said);
         }
     }
 

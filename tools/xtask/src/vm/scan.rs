@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Finds errors in the kernel log, independent of the test results.
 
+mod kcsan;
+
+use std::collections::BTreeMap;
+
+use kcsan::{Kcsan, Line};
 use regex::{Regex, RegexSet};
 
 /// Patterns of error messages.
@@ -63,6 +68,7 @@ pub(super) struct Scan {
     shortage: Option<RegexSet>,
     /// Whether the next call trace belongs to a memory shortage.
     is_short: bool,
+    kcsan: Kcsan,
 }
 
 impl Scan {
@@ -76,6 +82,7 @@ impl Scan {
                 false => None,
             },
             is_short: false,
+            kcsan: Kcsan::new()?,
         })
     }
 
@@ -87,13 +94,18 @@ impl Scan {
     }
 
     /// Returns the message if this line indicates an error. Only lines of the kernel count, not
-    /// those of programs.
-    pub(super) fn trouble<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+    /// those of programs. Of a race the message comes when its report ends.
+    pub(super) fn trouble(&mut self, line: &str) -> Option<String> {
         let said = match self.stamp.find(line) {
             Some(stamp) => &line[stamp.end()..],
             None if line.starts_with("smc-vm: kmemleak:") => line,
             None => return None,
         };
+        match self.kcsan.take(said) {
+            Line::Other => {}
+            Line::Report => return None,
+            Line::Ours(gist) => return Some(gist),
+        }
         if self.shortage.as_ref().is_some_and(|s| s.is_match(said)) {
             self.is_short = true;
             return None;
@@ -102,7 +114,17 @@ impl Scan {
             self.is_short = false;
             return None;
         }
-        self.trouble.is_match(said).then_some(said)
+        self.trouble.is_match(said).then(|| said.to_owned())
+    }
+
+    /// Returns the message of what the log ended in the middle of.
+    pub(super) fn end(&mut self) -> Option<String> {
+        self.kcsan.end()
+    }
+
+    /// Returns the number of races in other code than ours, by the headings of their reports.
+    pub(super) fn races_elsewhere(&self) -> &BTreeMap<String, usize> {
+        self.kcsan.elsewhere()
     }
 }
 
@@ -153,6 +175,23 @@ mod tests {
         let line = "[    1.000000] x: page allocation failure: order:5, mode:0xdc0(GFP_KERNEL)";
         assert!(scan.trouble(line).is_some());
         assert!(scan.trouble("[    2.000000] Call Trace:").is_some());
+    }
+
+    #[test]
+    fn a_race_is_trouble_if_it_is_ours() {
+        for (frame, is_trouble) in [("f+0x1/0x2 [smc]", true), ("f+0x1/0x2 [rdma_rxe]", false)] {
+            let mut scan = Scan::new(false).unwrap();
+            let said = [
+                "[    1.000000] ==================================================================",
+                "[    1.000000] BUG: KCSAN: data-race in f / f",
+                "[    1.000000] write to 0xffff888003f2c4a8 of 8 bytes by task 7 on cpu 0:",
+                &format!("[    1.000000]  {frame}"),
+                "[    1.000000] ==================================================================",
+            ]
+            .map(|line| scan.trouble(line).is_some());
+            assert_eq!(said, [false, false, false, false, is_trouble], "{frame}");
+            assert_eq!(scan.races_elsewhere().len(), usize::from(!is_trouble));
+        }
     }
 
     #[test]
