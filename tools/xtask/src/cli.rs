@@ -70,6 +70,11 @@ enum Task {
         minutes: u64,
         names: Vec<String>,
     },
+    /// Look for data races: run the guest scripts that name x86_64-kcsan, on that kernel.
+    Kcsan {
+        /// Only the scripts whose names contain one of these.
+        names: Vec<String>,
+    },
     /// Run well-known programs and CPython's socket tests over SMC, in guests.
     Apps {
         /// Only the scripts whose names contain one of these.
@@ -171,6 +176,7 @@ pub(crate) fn main() -> Result<bool> {
         Task::Demo { flavour } => demo(&dirs, flavour, &options),
         Task::Bench(args) => measure(&dirs, &args, &options),
         Task::Soak { minutes, names } => soak(&dirs, minutes, names, &options),
+        Task::Kcsan { names } => kcsan(&dirs, names, &options),
         Task::Apps { names } => apps(&dirs, names, &options),
         Task::Fuzz { seconds, names } => fuzz(&dirs, seconds, &names),
         Task::Mutants { names, again } => {
@@ -428,6 +434,18 @@ fn soak(
         }
     }
     Ok(true)
+}
+
+/// Runs the scripts for the kernel that finds data races.
+fn kcsan(dirs: &Dirs, names: Vec<String>, options: &KernelOptions<'_>) -> Result<bool> {
+    let args = TestArgs {
+        names,
+        host: false,
+        guests: true,
+        flavour: vec![Flavour::X86Kcsan],
+        fail_fast: false,
+    };
+    test(dirs, args, options)
 }
 
 /// Runs the tests with unmodified programs.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# also: um-no-smc
+# also: um-no-smc, x86_64-kcsan
 # timeout: 400
 # What a SYN and its answer may meet on their way: SYN cookies, Fast Open, signatures, VRF, IP options, new routes,
 # other listeners, and odd options from a peer of no kernel. Each segment on the wire is looked at, and each byte
@@ -472,7 +472,7 @@ check "VRF" vrf
 check "a tunnel, whose packets have the socket of what is in them" tunnel
 check "both ends connect at the same time, one with TCP" crossed 7301 256 0
 # With its own hooks TCP takes each end for the client of an SMC connection, and a request that moves for one of SMC.
-if [[ $FLAVOUR =~ ^(um-no-smc|debian-.*)$ ]]; then
+if [[ $FLAVOUR =~ ^(um-no-smc|x86_64-kcsan|debian-.*)$ ]]; then
 	check "both ends connect at the same time" crossed 7302 256 256
 	check "a request of a listener of TCP that gets to one of SMC" way moved
 fi
