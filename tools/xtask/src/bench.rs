@@ -92,18 +92,12 @@ pub(crate) struct BenchArgs {
 /// Measures all systems, prints the table, writes the report. `ko` is our module.
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
     let script = dirs.repo.join(SCRIPT);
-    let mut script_run = ScriptRun {
-        spec: GuestSpec::read(&script)?.context("bench.sh has no header")?,
-        script,
-        args: Vec::new(),
-        kernel: Booted {
-            kernel,
-            module: Some(ko),
-        },
-        peer: None,
-        env: Vec::new(),
-        echo: false,
+    let spec = GuestSpec::read(&script)?.context("bench.sh has no header")?;
+    let booted = Booted {
+        kernel,
+        module: Some(ko),
     };
+    let mut script_run = ScriptRun::new(script, spec, vec![booted])?;
     let systems = match args.systems.as_slice() {
         [] => System::value_variants(),
         some => some,

@@ -43,17 +43,13 @@ pub(crate) fn run(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Opt
     spec.flavour = kernel.flavour;
     spec.peer_flavour = kernel.flavour;
     let planted = module::planted(dirs, tools, kernel)?;
+    let booted = Booted {
+        kernel,
+        module: None,
+    };
     let script_run = ScriptRun {
-        script,
-        args: Vec::new(),
-        spec,
-        kernel: Booted {
-            kernel,
-            module: None,
-        },
-        peer: None,
         env: vec![("PLANTED_KO".to_owned(), planted)],
-        echo: false,
+        ..ScriptRun::new(script, spec, vec![booted])?
     };
     let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
     let mut failed = unnoticed(&script_run.spec.trouble, &outcome.trouble)?;

@@ -177,17 +177,15 @@ pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -
     ensure!(args.rounds > 0, "--rounds 0 measures nothing");
     ensure!(args.window > 0.0, "--window 0 counts nothing");
     let script = dirs.repo.join(SCRIPT);
+    let spec = GuestSpec::read(&script)?.context("option_cost.sh has no header")?;
+    let booted = Booted {
+        kernel,
+        module: Some(ko),
+    };
     let mut script_run = ScriptRun {
-        spec: GuestSpec::read(&script)?.context("option_cost.sh has no header")?,
-        script,
         args: vec![args.rounds.to_string(), args.window.to_string()],
-        kernel: Booted {
-            kernel,
-            module: Some(ko),
-        },
-        peer: None,
-        env: Vec::new(),
         echo: true,
+        ..ScriptRun::new(script, spec, vec![booted])?
     };
     super::run_guest(dirs, &mut script_run, OPTION_COST, "ours")?;
     let path = script_run.share_dir(dirs).join("figures");

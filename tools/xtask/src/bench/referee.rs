@@ -51,20 +51,17 @@ pub(crate) fn run(
     };
     ensure!(args.window > 0.0, "--window 0 counts nothing");
     let script = dirs.repo.join(SCRIPT);
+    let spec = GuestSpec::read(&script)?.context("referee.sh has no header")?;
+    let booted = Booted {
+        kernel,
+        module: Some(ko),
+    };
     let mut script_run = ScriptRun {
-        spec: GuestSpec::read(&script)?.context("referee.sh has no header")?,
-        script,
-        args: Vec::new(),
-        kernel: Booted {
-            kernel,
-            module: Some(ko),
-        },
-        peer: None,
         env: rxe
             .iter()
             .map(|ko| ("RXE_KO".to_owned(), ko.clone()))
             .collect(),
-        echo: false,
+        ..ScriptRun::new(script, spec, vec![booted])?
     };
     let (key, profiles) = match rxe {
         None => (super::report::REFEREE, "bench.profiles"),
