@@ -60,15 +60,6 @@ no_run_cgroups() {
 	[ -z "$(find "$CGROUPS" -name 'smc-run-*')" ]
 }
 
-# says TEXT COMMAND...: the command fails, and says so.
-says() {
-	local text=$1 said
-	shift
-	if said=$("$@" 2>&1); then return 1; fi
-	echo "# $said"
-	case $said in *"$text"*) ;; *) return 1 ;; esac
-}
-
 exit_code() {
 	smc run --bpf sh -c 'exit 7'
 	[ $? = 7 ]
@@ -84,7 +75,7 @@ shown() {
 require "file systems" mounts
 require "RDMA modules load" load_rdma
 require "programs build" build
-check "the switch wants the module" says "module is not loaded" smc run --bpf true
+check "the switch wants the module" fails_saying "module is not loaded" smc run --bpf true
 require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
@@ -95,7 +86,7 @@ both "nothing is switched" by_tcp '' plainly
 both "smc run --bpf" by_rdma '' smc run --bpf
 check "the exit code is the command's" exit_code
 check "nothing stays" within 10 no_run_cgroups
-check "who may not is told" says "BPF programs need root" \
+check "who may not is told" fails_saying "BPF programs need root" \
 	setpriv --reuid=65534 --clear-groups smc switch add --program x
 
 mkdir -p "$CGROUPS/chosen/below" "$CGROUPS/other"
@@ -107,8 +98,8 @@ check "a program is chosen" smc switch add --program raw
 check "by name" by_rdma "$BYTES" exchange raw '' in_cgroup other
 check "not by another" by_tcp "$BYTES" exchange static '' in_cgroup other
 check "both are shown" shown "The switch is on." "cgroup /chosen" "program raw"
-check "no such cgroup" says "/none" smc switch add --cgroup /none
-check "no such program" says "not switched" smc switch del --program static
+check "no such cgroup" fails_saying "/none" smc switch add --cgroup /none
+check "no such program" fails_saying "not switched" smc switch del --program static
 check "the cgroup is taken off" smc switch del --cgroup "$CGROUPS/chosen"
 check "not in it any more" by_tcp "$BYTES" exchange static '' in_cgroup chosen
 check "the module unloads" within 20 unload_smc
@@ -126,7 +117,7 @@ echo 'cgroup /other' >/tmp/switch.conf
 check "another file takes its place" smc switch load /tmp/switch.conf
 check "with what it lists" shown "The switch is on." "cgroup /other"
 echo 'cgroup /none' >>/tmp/switch.conf
-check "one that lists no cgroup is refused" says "/none" smc switch load /tmp/switch.conf
+check "one that lists no cgroup is refused" fails_saying "/none" smc switch load /tmp/switch.conf
 check "and changes nothing" shown "The switch is on." "cgroup /other"
 echo '# program raw' >/tmp/switch.conf
 check "one that lists nothing is loaded" smc switch load /tmp/switch.conf

@@ -39,19 +39,6 @@ load() {
 	hs_ctrl load "$OBJECTS/$1.o"
 }
 
-# refused WORDS COMMAND...: it fails, and says so.
-refused() {
-	local words=$1 said
-	shift
-	if said=$("$@" 2>&1); then return 1; fi
-	echo "# $said"
-	case $said in *"$words"*) ;; *) return 1 ;; esac
-}
-
-as_nobody() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$@"
-}
-
 # used END NAME: that end uses this control, or none.
 used() {
 	[ "$(in_ns "$1" cat "$SETTING")" = "$2" ]
@@ -144,21 +131,21 @@ trials() {
 	check "$MODULE: nothing is loaded" listed
 	check "$MODULE: no namespace uses any" used a ''
 	check "$MODULE: who may read and write" mode
-	check "$MODULE: none is found" refused "no control ports" hs_ctrl use ports
+	check "$MODULE: none is found" fails_saying "no control ports" hs_ctrl use ports
 
 	check "$MODULE: controls are loaded" load ports
 	check "$MODULE: a second one" load addresses
 	check "$MODULE: one with a long name" load fifteen
 	check "$MODULE: they are listed" listed addresses fifteen_bytes_x ports
-	check "$MODULE: not to everybody" refused "needs root" as_nobody "$BIN/smc" hs-ctrl list
-	check "$MODULE: a name that is taken" refused "loaded already" load ports_again
-	check "$MODULE: a name that is too long" refused "wrong name" load sixteen
-	check "$MODULE: no name" refused "wrong name" load nameless
-	check "$MODULE: a name with a blank" refused "wrong name" load blank
-	check "$MODULE: a flag that is none" refused "wrong name or flags" load flags
-	check "$MODULE: a link" refused "no BPF link" load link
-	check "$MODULE: no object file" refused "no such file" load nothing
-	check "$MODULE: what is not loaded cannot be unloaded" refused "no control nobody" hs_ctrl unload nobody
+	check "$MODULE: not to everybody" fails_saying "needs root" as_nobody "$BIN/smc" hs-ctrl list
+	check "$MODULE: a name that is taken" fails_saying "loaded already" load ports_again
+	check "$MODULE: a name that is too long" fails_saying "wrong name" load sixteen
+	check "$MODULE: no name" fails_saying "wrong name" load nameless
+	check "$MODULE: a name with a blank" fails_saying "wrong name" load blank
+	check "$MODULE: a flag that is none" fails_saying "wrong name or flags" load flags
+	check "$MODULE: a link" fails_saying "no BPF link" load link
+	check "$MODULE: no object file" fails_saying "no such file" load nothing
+	check "$MODULE: what is not loaded cannot be unloaded" fails_saying "no control nobody" hs_ctrl unload nobody
 	check "$MODULE: what was refused is not listed" listed addresses fifteen_bytes_x ports
 	check "$MODULE: texts that the setting takes" written
 	check "$MODULE: a control of that length" in_ns a "$BIN/smc" hs-ctrl use fifteen_bytes_x
@@ -191,7 +178,7 @@ trials() {
 	check "$MODULE: and shown as such" is_unloaded ports
 	check "$MODULE: it still decides" to_tcp --port 7001
 	check "$MODULE: its name is still told" used a ports
-	check "$MODULE: and not found" refused "no control ports" in_ns b "$BIN/smc" hs-ctrl use ports
+	check "$MODULE: and not found" fails_saying "no control ports" in_ns b "$BIN/smc" hs-ctrl use ports
 	check "$MODULE: another takes its name" load ports_again
 	check "$MODULE: which is another" to_tcp --port 7001
 	check_not "$MODULE: the module is busy" rmmod smc
@@ -215,7 +202,7 @@ require "controls compile" controls
 require "RDMA modules load" load_rdma
 require "network" up_netns
 require "soft RoCE" up_rxe
-check "without the module there are none" refused "module is not loaded" hs_ctrl list
+check "without the module there are none" fails_saying "module is not loaded" hs_ctrl list
 for MODULE in c ours; do
 	trials
 done

@@ -42,7 +42,7 @@ kind() {
 	"$BIN/smctest" --family "$1" semantics --only "domain, type and protocol" >/dev/null
 }
 
-as_nobody() {
+sockets_as_nobody() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$BIN/smctest" semantics \
 		--only "domain, type and protocol" >/dev/null
 }
@@ -54,7 +54,7 @@ kind6() {
 # by_itself BY: the module loads when something asks for it.
 by_itself() {
 	loads "$1: AF_SMC" kind smc
-	loads "$1: AF_SMC by an ordinary user" as_nobody
+	loads "$1: AF_SMC by an ordinary user" sockets_as_nobody
 	loads "$1: IPPROTO_SMC" kind ipproto
 	loads "$1: IPPROTO_SMC over IPv6" kind6 ipproto
 	loads "$1: TCP_ULP" kind ulp

@@ -183,6 +183,20 @@ with_sysctl() {
 	return $code
 }
 
+# fails_saying WORDS COMMAND...: it fails, and says so.
+fails_saying() {
+	local words=$1 said
+	shift
+	if said=$("$@" 2>&1); then return 1; fi
+	echo "# $said"
+	case $said in *"$words"*) ;; *) return 1 ;; esac
+}
+
+# as_nobody COMMAND...: without any privilege.
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$@"
+}
+
 # within SECONDS COMMAND...: the command succeeds, at the latest then.
 within() {
 	local end=$((SECONDS + $1))

@@ -133,8 +133,8 @@ down_later() {
 		ip -n a link del later_a && [ ! -e /sys/class/infiniband/rxe_later ]
 }
 
-as_nobody() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$BIN/smc" "$@"
+smc_as_nobody() {
+	as_nobody "$BIN/smc" "$@"
 }
 
 require "RDMA modules load" load_rdma
@@ -151,8 +151,8 @@ check "more of them" ueid add D
 check "a fourth" ueid add E1
 check_not "a fifth is refused" ueid add F
 check "they are all there" has_eids A.B-C D E1 "$EID"
-check "anybody may look" as_nobody ueid show
-check_not "not everybody may add" as_nobody ueid add G
+check "anybody may look" smc_as_nobody ueid show
+check_not "not everybody may add" smc_as_nobody ueid add G
 check "an ID is removed" ueid del "$EID"
 check_not "but not twice" ueid del "$EID"
 check "another ID in common makes SMC-R" smctest --expect smc path
@@ -172,8 +172,8 @@ check "its device is on that network" pnet add NET2 -D rxe_b -P 1
 check "and makes SMC-R again" smctest --expect smc path
 check "smc_pnet prints them" pnet_is "NET1 n/a rxe_a 1" "NET2 n/a rxe_b 1"
 check_not "a name is not given twice" pnet add NET3 -D rxe_a
-check_not "not everybody may name" as_nobody pnet add NET4 -I lo
-check "anybody may look" as_nobody pnet show
+check_not "not everybody may name" smc_as_nobody pnet add NET4 -I lo
+check "anybody may look" smc_as_nobody pnet show
 check "a network is removed" pnet del NET1
 check "and its device is not used any more" fallback_is 03030000
 check "all are removed" pnet flush

@@ -69,19 +69,6 @@ tried() {
 	[ $code = 3 ] && grep -q "^  id:     $1 " /tmp/why && grep -qF "  here:   $2" /tmp/why
 }
 
-# refused WORDS COMMAND...: it fails, and says so.
-refused() {
-	local words=$1 said
-	shift
-	if said=$("$@" 2>&1); then return 1; fi
-	echo "# $said"
-	case $said in *"$words"*) ;; *) return 1 ;; esac
-}
-
-as_nobody() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "$@"
-}
-
 # In a network namespace of its own, whose administrator it is.
 as_own_root() {
 	as_nobody unshare --user --map-root-user --net "$@"
@@ -151,7 +138,7 @@ SYNACK_BY_PEER=0
 ! grep -q ' tcp_have_smc$' /proc/kallsyms || SYNACK_BY_PEER=1
 
 require "RDMA modules load" load_rdma
-check "without the module it says so" refused "not loaded" "$BIN/smc" policy show
+check "without the module it says so" fails_saying "not loaded" "$BIN/smc" policy show
 require "module loads" load_smc
 require "network" up_netns
 require "soft RoCE" up_rxe
@@ -206,16 +193,16 @@ check "a rule is added" policy a add deny
 check "and one before it" policy a add allow --at 1 --client --peer 10.9.0.0/24 --peer-port 7000-7009
 check "JSON has them" json_is
 check "the other namespace has none" shown b
-check "rule 3 is none" refused "no rule 3" policy a del 3
+check "rule 3 is none" fails_saying "no rule 3" policy a del 3
 check "one is removed" policy a del 1
 check "the other stays" shown a deny
-check "a file with a wrong line" refused "line 2: " rules a allow "deny --peer 10.9.0.1/24"
+check "a file with a wrong line" fails_saying "line 2: " rules a allow "deny --peer 10.9.0.1/24"
 check "leaves the rules as they were" shown a deny
 check "1024 rules" many 1024
 check "have SMC as before" to_smc
-check "1025 are too many" refused "1024 rules at most" many 1025
-check "this kernel has no handshake controls" refused "CONFIG_SMC_HS_CTRL_BPF" in_ns a "$BIN/smc" hs-ctrl list
-check "not everybody may change them" refused "CAP_NET_ADMIN" as_nobody "$BIN/smc" policy add deny
+check "1025 are too many" fails_saying "1024 rules at most" many 1025
+check "this kernel has no handshake controls" fails_saying "CONFIG_SMC_HS_CTRL_BPF" in_ns a "$BIN/smc" hs-ctrl list
+check "not everybody may change them" fails_saying "CAP_NET_ADMIN" as_nobody "$BIN/smc" policy add deny
 check "but look" as_nobody "$BIN/smc" policy show
 check "the administrator of a namespace has rules of its own" own_rules
 check "no rules" no_rules
