@@ -89,15 +89,25 @@ pub(crate) struct BenchArgs {
     systems: Vec<System>,
 }
 
-/// Measures all systems, prints the table, writes the report. `ko` is our module.
-pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
-    let script = dirs.repo.join(SCRIPT);
-    let spec = GuestSpec::read(&script)?.context("bench.sh has no header")?;
+/// Returns a run of a script, a path in this repository, in a guest with this kernel. `ko` is our module.
+fn script_run<'a>(
+    dirs: &Dirs,
+    script: &str,
+    kernel: &'a Kernel,
+    ko: PathBuf,
+) -> Result<ScriptRun<'a>> {
+    let path = dirs.repo.join(script);
+    let spec = GuestSpec::read(&path)?.with_context(|| format!("{script} has no header"))?;
     let booted = Booted {
         kernel,
         module: Some(ko),
     };
-    let mut script_run = ScriptRun::new(script, spec, vec![booted])?;
+    ScriptRun::new(path, spec, vec![booted])
+}
+
+/// Measures all systems, prints the table, writes the report. `ko` is our module.
+pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
+    let mut script_run = script_run(dirs, SCRIPT, kernel, ko)?;
     let systems = match args.systems.as_slice() {
         [] => System::value_variants(),
         some => some,

@@ -17,7 +17,7 @@ use super::figures::{median, spread};
 use super::report::{number, rounded, OPTION_COST};
 use super::BenchArgs;
 use crate::dirs::Dirs;
-use crate::guests::{Booted, GuestSpec, ScriptRun};
+use crate::guests::ScriptRun;
 use crate::kernel::Kernel;
 
 /// The script that runs the programs in all states.
@@ -176,16 +176,10 @@ struct Line {
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
     ensure!(args.rounds > 0, "--rounds 0 measures nothing");
     ensure!(args.window > 0.0, "--window 0 counts nothing");
-    let script = dirs.repo.join(SCRIPT);
-    let spec = GuestSpec::read(&script)?.context("option_cost.sh has no header")?;
-    let booted = Booted {
-        kernel,
-        module: Some(ko),
-    };
     let mut script_run = ScriptRun {
         args: vec![args.rounds.to_string(), args.window.to_string()],
         echo: true,
-        ..ScriptRun::new(script, spec, vec![booted])?
+        ..super::script_run(dirs, SCRIPT, kernel, ko)?
     };
     super::run_guest(dirs, &mut script_run, OPTION_COST, "ours")?;
     let path = script_run.share_dir(dirs).join("figures");

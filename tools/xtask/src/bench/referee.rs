@@ -17,7 +17,7 @@ use clap::ValueEnum;
 
 use super::{BenchArgs, System};
 use crate::dirs::Dirs;
-use crate::guests::{Booted, GuestSpec, ScriptRun};
+use crate::guests::ScriptRun;
 use crate::kernel::Kernel;
 use crate::toolchain::LLVM;
 use profile::{Profile, Symbols};
@@ -50,18 +50,12 @@ pub(crate) fn run(
         some => some,
     };
     ensure!(args.window > 0.0, "--window 0 counts nothing");
-    let script = dirs.repo.join(SCRIPT);
-    let spec = GuestSpec::read(&script)?.context("referee.sh has no header")?;
-    let booted = Booted {
-        kernel,
-        module: Some(ko),
-    };
     let mut script_run = ScriptRun {
         env: rxe
             .iter()
             .map(|ko| ("RXE_KO".to_owned(), ko.clone()))
             .collect(),
-        ..ScriptRun::new(script, spec, vec![booted])?
+        ..super::script_run(dirs, SCRIPT, kernel, ko)?
     };
     let (key, profiles) = match rxe {
         None => (super::report::REFEREE, "bench.profiles"),
