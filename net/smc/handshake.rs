@@ -10,6 +10,7 @@ mod client;
 mod first_contact;
 mod join;
 mod path;
+mod prefix;
 mod server;
 
 use kernel::sync::{

@@ -34,7 +34,6 @@ use kernel_ext::{
         ClientKey,
         ClientRegistration,
         Device,
-        GidKind,
         IbEvent, //
     },
     net::NetNs,
@@ -58,6 +57,7 @@ pub(crate) use link_port::{
     toward, //
 };
 pub(crate) use port::{
+    find_roce_v1,
     find_roce_v2,
     pnetid_of_named,
     PeerPort,
@@ -260,7 +260,7 @@ impl IbDevice {
         }
         self.device
             .find_gid(port.port, |entry| {
-                Gid(entry.gid) == port.gid && entry.kind == GidKind::RoceV2
+                Gid(entry.gid) == port.gid && entry.kind == port.gid_kind
             })
             .is_some()
     }

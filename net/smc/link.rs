@@ -29,7 +29,10 @@ use kernel::{
 };
 use kernel_ext::{
     barrier::smp_mb,
-    ib::Device,
+    ib::{
+        Device,
+        GidKind, //
+    },
     prelude::*,
     random,
     spinlock_bh::{
@@ -89,6 +92,8 @@ pub(crate) struct PortInfo {
     pub(crate) port: u32,
     pub(crate) gid: Gid,
     pub(crate) sgid_index: u8,
+    /// The kind of the GID: RoCE v1 in groups of version 1.
+    pub(crate) gid_kind: GidKind,
     pub(crate) mac: Mac,
     pub(crate) mtu: Mtu,
     pub(crate) next_hop: Option<Mac>,

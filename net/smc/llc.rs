@@ -20,6 +20,7 @@ use smc_proto::{
         TerminateReason, //
     },
     llc::{
+        add,
         link_work::{
             DeleteCause,
             LinkWork, //
@@ -40,7 +41,9 @@ use smc_proto::{
         llc::{
             LlcMessage,
             PeerOrder, //
-        }, //
+        },
+        List,
+        Version, //
     }, //
 };
 
@@ -177,13 +180,28 @@ impl LinkGroup {
                     Finished::ConfirmRkey(_) | Finished::DeleteRkey(_) => {
                         state.finished = Some(*how);
                     }
-                    Finished::DeleteLink | Finished::AddLink { .. } => {}
+                    Finished::AddLink { .. } => state.new_rkeys = None,
+                    Finished::DeleteLink => {}
                 }
             }
             // It is in the core's queue.
             Action::LinkWork(_) => {}
-            // Only groups of version 1 request RKeys, and this module creates none: see `handshake`.
-            Action::SendKeys { .. } => {}
+            Action::SendKeys {
+                on,
+                kind,
+                link_num,
+                from,
+            } => {
+                let rkeys = state.new_rkeys.as_deref().map_or(&[][..], KVec::as_slice);
+                let message = LlcMessage {
+                    version: Version::V1,
+                    kind: *kind,
+                    body: add::keys_from(*link_num, List::new(rkeys).unwrap_or_default(), *from),
+                };
+                if self.send_llc(*on, &message, order).is_err() {
+                    after.broken = Some((*on, LinkError::Post));
+                }
+            }
             Action::Ignored(why) => {
                 after.is_ignored = true;
                 // A thread may have tested the link.

@@ -12,6 +12,11 @@ int smc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	return ib_post_recv(qp, wr, bad_wr);
 }
 
+bool smc_helper_rdma_protocol_roce_eth_encap(const struct ib_device *dev, u32 port)
+{
+	return rdma_protocol_roce_eth_encap(dev, port);
+}
+
 const char *smc_helper_ib_device_name(struct ib_device *dev)
 {
 	return dev_name(&dev->dev);

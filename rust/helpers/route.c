@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* include/net/route.h, include/net/neighbour.h */
+/* include/net/route.h, include/net/neighbour.h, include/linux/inetdevice.h, include/net/addrconf.h */
 struct dst_entry *smc_helper_sk_dst_get_rcu(struct sock *sk)
 {
 	return rcu_dereference(sk->sk_dst_cache);
@@ -80,3 +80,21 @@ void smc_helper_neigh_mac(const struct neighbour *n, u8 *mac)
 		memcpy(mac, n->ha, ETH_ALEN);
 	} while (read_seqretry(&n->ha_lock, seq));
 }
+
+#if IS_ENABLED(CONFIG_IPV6)
+struct inet6_dev *smc_helper_in6_dev_get_rcu(const struct net_device *dev)
+{
+	return __in6_dev_get(dev);
+}
+
+const struct inet6_ifaddr *smc_helper_if6_first_rcu(struct inet6_dev *idev)
+{
+	return list_first_or_null_rcu(&idev->addr_list, struct inet6_ifaddr, if_list);
+}
+
+const struct inet6_ifaddr *smc_helper_if6_next_rcu(struct inet6_dev *idev,
+						   struct inet6_ifaddr *ifa)
+{
+	return list_next_or_null_rcu(&idev->addr_list, &ifa->if_list, struct inet6_ifaddr, if_list);
+}
+#endif

@@ -23,6 +23,7 @@ pub mod route;
 pub mod shrinker;
 pub mod sock_diag;
 pub mod spinlock_bh;
+pub mod subnet;
 pub mod time;
 pub mod trace;
 pub mod uapi;

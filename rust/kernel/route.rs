@@ -85,12 +85,7 @@ impl TcpSocket {
     pub fn route_device(&self) -> Option<RouteDevice> {
         let _rcu = rcu::read_lock();
         // SAFETY: The socket is alive, and this is an RCU read section.
-        let dst = unsafe { bindings::sk_dst_get_rcu(self.sk_ptr()) };
-        if dst.is_null() {
-            return None;
-        }
-        // SAFETY: The entry is valid inside the RCU read section, and so is its device.
-        let dev = NonNull::new(unsafe { bindings::dst_dev_rcu(dst) })?;
+        let dev = unsafe { netdev_of(self.sk_ptr()) }?;
         Some(RouteDevice {
             address: dev.as_ptr() as usize,
             // SAFETY: As above.
@@ -126,6 +121,21 @@ impl TcpSocket {
         // SAFETY: The socket holds its namespace.
         unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
     }
+}
+
+/// Returns the network device through which the packets of a socket are sent, valid inside the RCU read section.
+///
+/// # Safety
+///
+/// `sk` must be alive, and this an RCU read section.
+pub(crate) unsafe fn netdev_of(sk: *mut bindings::sock) -> Option<NonNull<bindings::net_device>> {
+    // SAFETY: By the caller's promise.
+    let dst = unsafe { bindings::sk_dst_get_rcu(sk) };
+    if dst.is_null() {
+        return None;
+    }
+    // SAFETY: The entry is valid inside the RCU read section, and so is its device.
+    NonNull::new(unsafe { bindings::dst_dev_rcu(dst) })
 }
 
 /// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0.

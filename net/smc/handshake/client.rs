@@ -14,6 +14,7 @@ use smc_proto::{
             Accepted,
             ClientCaps,
             IwarpParams,
+            V1Port,
             V2Port, //
         },
         Failure,
@@ -28,9 +29,13 @@ use smc_proto::{
     link::Transport,
     reason::Reason,
     wire::{
-        clc::ClcMessage,
+        clc::{
+            ClcMessage,
+            Ipv6Prefix, //
+        },
         iwarp::Nonce,
-        List, //
+        List,
+        Version, //
     }, //
 };
 
@@ -42,6 +47,10 @@ use super::{
     path::{
         self,
         ConnPath, //
+    },
+    prefix::{
+        self,
+        MAX_PREFIXES, //
     },
     Session, //
 };
@@ -70,7 +79,8 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     }
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
-    let caps = ports.caps(session, eids.as_slice());
+    let mut prefixes = [Ipv6Prefix::default(); MAX_PREFIXES];
+    let caps = ports.caps(session, eids.as_slice(), &mut prefixes);
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&ClcMessage::Proposal(proposal))?;
     let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
@@ -81,7 +91,7 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let Some(new) = accepted.new_lgr() else {
         return reuse(session, &accepted, ports.vlans());
     };
-    let mut path = ports.path(accepted.transport())?;
+    let mut path = ports.path(accepted.version(), accepted.transport())?;
     // Another connection may have failed on it meanwhile.
     path.check()?;
     new.path(|| path.port.route_to(session.tcp, accepted.server().gid))?;
@@ -92,7 +102,8 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
 
 /// The ports to propose, each with the path from it, or why there is none.
 struct Ports<'a> {
-    roce: Result<ConnPath<'a>, Cause>,
+    v1: Result<ConnPath<'a>, Cause>,
+    v2: Result<ConnPath<'a>, Cause>,
     iwarp: Result<ConnPath<'a>, Cause>,
 }
 
@@ -104,12 +115,19 @@ impl<'a> Ports<'a> {
             Ok(path)
         };
         Self {
-            roce: ib::find_roce_v2(session.tcp, None).and_then(usable),
+            v1: ib::find_roce_v1(session.tcp).and_then(usable),
+            v2: ib::find_roce_v2(session.tcp, None).and_then(usable),
             iwarp: ib::find_iwarp(session.tcp).and_then(usable),
         }
     }
 
-    fn caps<'e>(&self, session: &Session<'_>, eids: &'e [Eid]) -> ClientCaps<'e> {
+    /// What to propose; `prefixes` takes those of the connection's network device.
+    fn caps<'e>(
+        &self,
+        session: &Session<'_>,
+        eids: &'e [Eid],
+        prefixes: &'e mut [Ipv6Prefix; MAX_PREFIXES],
+    ) -> ClientCaps<'e> {
         let iwarp = self.iwarp.as_ref().ok().and_then(|path| {
             Some(IwarpParams {
                 nonce: Nonce(random::bytes()),
@@ -120,12 +138,19 @@ impl<'a> Ports<'a> {
         ClientCaps {
             peer_id: session.local.peer_id(),
             iwarp,
-            v1: None,
-            v2: self.roce.as_ref().ok().map(|path| V2Port {
+            v1: self.v1.as_ref().ok().map(|path| V1Port {
                 gid: path.port.gid,
                 mac: path.port.mac,
             }),
-            prefix: None,
+            v2: self.v2.as_ref().ok().map(|path| V2Port {
+                gid: path.port.gid,
+                mac: path.port.mac,
+            }),
+            prefix: self
+                .v1
+                .as_ref()
+                .ok()
+                .and_then(|_| prefix::of(session.tcp, prefixes)),
             eids: List::new(eids).unwrap_or(List::EMPTY),
             limits: namespace::of(session.sk).config.limits(),
         }
@@ -133,34 +158,47 @@ impl<'a> Ports<'a> {
 
     /// The failure of a client that has nothing to propose.
     fn failure(&self, reason: Reason) -> Failure {
-        match (&self.roce, &self.iwarp) {
-            (Err(Cause::PathFailed), _) | (_, Err(Cause::PathFailed)) => path::AVOIDED,
-            (Ok(_), _) => Failure::Declined(reason, Some(Cause::NoOwnEid)),
-            (Err(cause), _) => Failure::Declined(reason, Some(*cause)),
+        let all = [&self.v2, &self.v1, &self.iwarp];
+        let is_avoided = |path: &&Result<_, _>| matches!(path, Err(Cause::PathFailed));
+        if all.iter().any(is_avoided) {
+            return path::AVOIDED;
         }
+        Failure::Declined(
+            reason,
+            Some(
+                self.v2
+                    .as_ref()
+                    .err()
+                    .map_or(Cause::NoOwnEid, |cause| *cause),
+            ),
+        )
     }
 
     /// Notes for later connections that the server declined because of a path on which nothing gets through.
     fn note_failure(&self, session: &Session<'_>, failure: Failure) {
-        if let Ok(path) = &self.roce {
+        for path in [&self.v2, &self.v1].into_iter().flatten() {
             path.note::<()>(&Err(failure));
         }
         if failure.may_be_silent_link() {
-            let paths = [&self.roce, &self.iwarp].into_iter().flatten();
-            paths.for_each(|path| path.test_link(session));
+            self.all().for_each(|path| path.test_link(session));
         }
     }
 
     /// The VLANs of the ports: a group to reuse has one of them.
-    fn vlans(&self) -> [Option<u16>; 2] {
-        [&self.roce, &self.iwarp].map(|path| path.as_ref().ok().map(|path| path.port.vlan))
+    fn vlans(&self) -> [Option<u16>; 3] {
+        [&self.v2, &self.v1, &self.iwarp].map(|path| Some(path.as_ref().ok()?.port.vlan))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ConnPath<'a>> {
+        [&self.v2, &self.v1, &self.iwarp].into_iter().flatten()
     }
 
     /// The path from the port that the server chose.
-    fn path(self, transport: Transport) -> Result<ConnPath<'a>, Failure> {
-        let path = match transport {
-            Transport::Roce => self.roce,
-            Transport::Iwarp => self.iwarp,
+    fn path(self, version: Version, transport: Transport) -> Result<ConnPath<'a>, Failure> {
+        let path = match (version, transport) {
+            (Version::V1, _) => self.v1,
+            (Version::V2, Transport::Roce) => self.v2,
+            (Version::V2, Transport::Iwarp) => self.iwarp,
         };
         path.map_err(|cause| Failure::Declined(Reason::NoSmcDevice, Some(cause)))
     }
@@ -200,7 +238,7 @@ fn first_contact(
 fn reuse(
     session: &mut Session<'_>,
     accepted: &Accepted,
-    vlans: [Option<u16>; 2],
+    vlans: [Option<u16>; 3],
 ) -> Result<Arc<Conn>, Failure> {
     let accepted_at = now();
     let ends = session.tcp_ends()?;

@@ -30,7 +30,10 @@ use smc_proto::{
     link::Transport,
     reason::Reason,
     time::Instant,
-    wire::clc::ClcMessage, //
+    wire::{
+        clc::ClcMessage,
+        Version, //
+    }, //
 };
 
 use super::{
@@ -43,6 +46,7 @@ use super::{
         self,
         ConnPath, //
     },
+    prefix,
     Session, //
 };
 use crate::{
@@ -113,8 +117,7 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
         has_interface: tcp.route_device().is_some(),
         iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
     };
-    // Version 1 needs RoCE v1 GIDs, which this module does not use: no subnet matches.
-    caps.evaluate(&proposal, |_| false)
+    caps.evaluate(&proposal, |offered| prefix::is_common(tcp, offered))
         .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 
@@ -122,19 +125,23 @@ fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
 fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), Failure> {
     let mut missing = None;
     loop {
-        let found = match chosen.transport() {
-            Transport::Roce => ib::find_roce_v2(tcp, Some(chosen.peer_gid())),
-            Transport::Iwarp => ib::find_iwarp(tcp),
+        let found = match (chosen.version(), chosen.transport()) {
+            (Version::V1, _) => ib::find_roce_v1(tcp),
+            (Version::V2, Transport::Roce) => ib::find_roce_v2(tcp, Some(chosen.peer_gid())),
+            (Version::V2, Transport::Iwarp) => ib::find_iwarp(tcp),
         };
-        match found {
-            Ok(port) if chosen.eid().is_some() => return Ok((chosen, port)),
-            found => {
-                missing = missing.max(found.err());
-                chosen = chosen
-                    .next_without_port()
-                    .map_err(|reason| Failure::Declined(reason, missing))?;
-            }
-        }
+        let cause = match found {
+            Ok(port) => return Ok((chosen, port)),
+            Err(cause) => cause,
+        };
+        // What version 2 lacks says more: it comes first, and an administrator can do something about it.
+        missing = match chosen.version() {
+            Version::V1 => missing.or(Some(cause)),
+            Version::V2 => missing.max(Some(cause)),
+        };
+        chosen = chosen
+            .next_without_port()
+            .map_err(|reason| Failure::Declined(reason, missing))?;
     }
 }
 

@@ -12,6 +12,7 @@ use kernel::sync::Arc;
 use kernel_ext::{
     ib::{
         Device,
+        GidKind,
         NodeType, //
     },
     net::{
@@ -159,6 +160,7 @@ impl IbDevice {
             port,
             gid: name,
             sgid_index: 0,
+            gid_kind: GidKind::Ib,
             mac,
             mtu: Mtu::from_code(attr.active_mtu.code()).ok_or(Cause::PortDown)?,
             next_hop: None,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::link::PortInfo;
 
-/// Finds a port for another link of a version 2 group: an active one that the group does not use.
+/// Finds a port for another link of a group: an active one that the group does not use.
 /// Context: may sleep.
 pub(crate) fn find_port(
     wanted: &PortQuery,

@@ -31,7 +31,8 @@ use smc_proto::{
         Mtu, //
     },
     link::Transport,
-    pnet::PnetId, //
+    pnet::PnetId,
+    wire::Version, //
 };
 
 use super::{
@@ -131,17 +132,54 @@ pub(crate) fn pnetid_of_named(name: &[u8], port: u32) -> Result<Option<PnetId>> 
     Ok(named.find_map(|adapter| adapter.pnetid(port)))
 }
 
-/// Finds a port for version 2: an active one on the physical network of the TCP connection's route; if that has no
-/// name, one of the lowest device below the route's device, or of that itself; with a RoCE v2 GID for the connection,
-/// and a route to `peer` if that is known already.
+/// Finds a port for version 2, as [`find_roce`] does, with a RoCE v2 GID for the connection, and a route to `peer` if
+/// that is known already.
 /// Context: may sleep.
 ///
 /// # Errors
 ///
 /// The cause for the port that comes nearest.
 pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid, Cause> {
-    let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let own = tcp.local().map_err(|_| Cause::NoInterface)?.ip;
+    find_roce(tcp, &|adapter, port, route| {
+        let found = adapter.find_roce_v2(port, route, own, tcp.netns_id())?;
+        found.with_route_to(tcp, peer)
+    })
+}
+
+/// Finds a port for version 1, as [`find_roce`] does, with a RoCE v1 GID in the VLAN of the connection, whatever its
+/// address (C function `smc_ib_determine_gid`).
+/// Context: may sleep.
+///
+/// # Errors
+///
+/// The cause for the port that comes nearest.
+pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
+    let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
+    let has_v1 = |adapter: &Arc<IbDevice>| {
+        let mut ports = adapter.ports();
+        ports.any(|port| adapter.device.has_roce_v1(port))
+    };
+    // Many hosts have none, and are done here.
+    if !adapters.list.lock().iter().any(has_v1) {
+        return Err(Cause::NoRoceV1);
+    }
+    find_roce(tcp, &|adapter, port, route| {
+        adapter.find_roce_v1(port, route, tcp.netns_id())
+    })
+}
+
+/// Tries a port for a connection with that route.
+type TryPort<'a> = &'a dyn Fn(&Arc<IbDevice>, u32, &RouteDevice) -> Result<PortGid, Cause>;
+
+/// Finds a RoCE port that `try_port` accepts: one on the physical network of the TCP connection's route; if that has no
+/// name, one of the lowest device below the route's device, or of that itself.
+///
+/// # Errors
+///
+/// The cause for the port that comes nearest.
+fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
+    let route = tcp.route_device().ok_or(Cause::NoInterface)?;
     let adapters = ADAPTERS.get().ok_or(Cause::NoDevice)?;
     let list = adapters.list.lock();
     let find = |elsewhere: Cause, is_near: &dyn Fn(&IbDevice, u32) -> bool| {
@@ -153,10 +191,10 @@ pub(crate) fn find_roce_v2(tcp: &TcpSocket, peer: Option<Gid>) -> Result<PortGid
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
                 let found = match adapter.transport() == Transport::Roce && is_near(adapter, port) {
-                    true => adapter.find_roce_v2(port, &route, own, tcp.netns_id()),
+                    true => try_port(adapter, port, &route),
                     false => Err(elsewhere),
                 };
-                match found.and_then(|found| found.with_route_to(tcp, peer)) {
+                match found {
                     Ok(found) => return Ok(found),
                     Err(cause) => missing = missing.max(cause),
                 }
@@ -185,6 +223,8 @@ pub(crate) struct PortQuery {
     pub(crate) net: NetNsId,
     /// The link's transport.
     pub(crate) transport: Transport,
+    /// The group's version: in version 1 the port needs a RoCE v1 GID, and reaches all others on its network.
+    pub(crate) version: Version,
     /// The peer's port, which must be reached
     pub(crate) peer: PeerPort,
     /// without a gateway or through one.
@@ -212,6 +252,9 @@ pub(super) fn toward_roce(
     peer: Gid,
     is_direct: bool,
 ) -> Option<PortInfo> {
+    if port.gid_kind == GidKind::RoceV1 {
+        return is_direct.then_some(*port);
+    }
     let index = u32::from(port.sgid_index);
     let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
     (path.has_gateway != is_direct).then_some(PortInfo {
@@ -221,7 +264,7 @@ pub(super) fn toward_roce(
 }
 
 impl IbDevice {
-    /// Returns a port, if it is active, with a GID for a TCP connection of the namespace `net`: one in the
+    /// Returns a port, if it is active, with a RoCE v2 GID for a TCP connection of the namespace `net`: one in the
     /// subnet of the connection's local address if that is an IPv4 address; else of the device of its route if that has
     /// one. The GID's network device must be in that namespace: one that shares the RDMA device must not use the
     /// addresses of others.
@@ -232,12 +275,9 @@ impl IbDevice {
         own: IpAddr,
         net: NetNsId,
     ) -> Result<PortGid, Cause> {
-        let attr = self.device.query_port(port);
-        if !attr.is_ok_and(|attr| attr.active) {
-            return Err(Cause::PortDown);
-        }
+        self.check_active(port)?;
         let vlan = route.vlan.unwrap_or(NO_VLAN);
-        let is_here = |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == net);
+        let is_here = |gid: &GidEntry| is_v2(gid) && is_in(net, gid);
         let is_on = |gid: &GidEntry| {
             let address = gid.netdev.as_ref().map(|dev| dev.address);
             address == Some(route.address)
@@ -250,10 +290,35 @@ impl IbDevice {
                 .port_gid(port, vlan, |gid| is_here(gid) && is_on(gid))
                 .or_else(|| self.port_gid(port, vlan, is_here)),
         };
-        found.ok_or_else(|| match self.gid_of(port, is_here) {
+        found.ok_or_else(|| match self.device.find_gid(port, is_here) {
             Some(_) => Cause::WrongSubnet,
             None => Cause::NoAddress,
         })
+    }
+
+    /// Returns a port, if it is active, with the first RoCE v1 GID in the VLAN of the route. The GID's network device
+    /// must be in the namespace `net`.
+    fn find_roce_v1(
+        self: &Arc<Self>,
+        port: u32,
+        route: &RouteDevice,
+        net: NetNsId,
+    ) -> Result<PortGid, Cause> {
+        self.check_active(port)?;
+        if !self.device.has_roce_v1(port) {
+            return Err(Cause::NoRoceV1);
+        }
+        let vlan = route.vlan.unwrap_or(NO_VLAN);
+        self.port_gid(port, vlan, |gid| is_v1(gid) && is_in(net, gid))
+            .ok_or(Cause::NoRoceV1)
+    }
+
+    fn check_active(&self, port: u32) -> Result<(), Cause> {
+        let attr = self.device.query_port(port);
+        match attr.is_ok_and(|attr| attr.active) {
+            true => Ok(()),
+            false => Err(Cause::PortDown),
+        }
     }
 
     /// Returns a port, if it is active, with a GID in a VLAN for which `is_it` returns true.
@@ -265,7 +330,9 @@ impl IbDevice {
     ) -> Option<PortGid> {
         let attr = self.device.query_port(port).ok()?;
         let in_vlan = |gid: &GidEntry| gid.vlan == Some(vlan).filter(|vlan| *vlan != NO_VLAN);
-        let gid = self.gid_of(port, |gid| in_vlan(gid) && is_it(gid))?;
+        let gid = self
+            .device
+            .find_gid(port, |gid| in_vlan(gid) && is_it(gid))?;
         let mac = self.mac(port).or(gid.mac).filter(|_| attr.active)?;
         let mac = Mac(mac);
         if let Some(local) = LOCAL.get() {
@@ -278,6 +345,7 @@ impl IbDevice {
                 port,
                 gid: Gid(gid.gid),
                 sgid_index: u8::try_from(gid.index).ok()?,
+                gid_kind: gid.kind,
                 mac,
                 mtu: Mtu::from_code(attr.active_mtu.code())?,
                 next_hop: None,
@@ -296,8 +364,12 @@ impl IbDevice {
     /// Returns a port for another link over RoCE.
     pub(super) fn other_roce(self: &Arc<Self>, port: u32, wanted: &PortQuery) -> Option<PortGid> {
         let (PeerPort::Known(peer) | PeerPort::Other(peer)) = wanted.peer;
-        let is_in_net =
-            |gid: &GidEntry| gid.netdev.as_ref().is_some_and(|dev| dev.net == wanted.net);
+        if wanted.version == Version::V1 {
+            let is_it = |gid: &GidEntry| is_v1(gid) && is_in(wanted.net, gid);
+            let found = self.port_gid(port, wanted.vlan, is_it)?;
+            return (found.info.pnetid == wanted.pnetid).then_some(found);
+        }
+        let is_in_net = |gid: &GidEntry| is_v2(gid) && is_in(wanted.net, gid);
         if peer.iwarp().is_some() {
             // The peer answers whether it has a reachable RoCE port; a group with gateways would use the route to that
             // one.
@@ -309,19 +381,27 @@ impl IbDevice {
         }
         let Ipv4(address) = peer.ipv4()?;
         let mut found = self.port_gid(port, wanted.vlan, |gid| {
-            let path = self.device.path(port, gid.index, address);
-            is_in_net(gid) && path.is_ok_and(|path| path.has_gateway != wanted.is_direct)
+            let path = || self.device.path(port, gid.index, address);
+            is_in_net(gid) && path().is_ok_and(|path| path.has_gateway != wanted.is_direct)
         })?;
         found.has_gateway = !wanted.is_direct;
         found.info = toward_roce(&self.device, &found.info, peer, wanted.is_direct)?;
         (found.info.pnetid == wanted.pnetid).then_some(found)
     }
+}
 
-    fn gid_of(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
-        self.device.find_gid(port, |entry| {
-            entry.kind == GidKind::RoceV2
-                && Gid(entry.gid).ipv4().is_some_and(|ip| ip != Ipv4([0; 4]))
-                && is_it(entry)
-        })
-    }
+/// A GID for version 1.
+fn is_v1(gid: &GidEntry) -> bool {
+    gid.kind == GidKind::RoceV1
+}
+
+/// A GID for version 2: one of RoCE v2 that is an IPv4 address.
+fn is_v2(gid: &GidEntry) -> bool {
+    let is_known = |address: Ipv4| address != Ipv4([0; 4]);
+    gid.kind == GidKind::RoceV2 && Gid(gid.gid).ipv4().is_some_and(is_known)
+}
+
+/// Whether the GID's network device is in the namespace `net`.
+fn is_in(net: NetNsId, gid: &GidEntry) -> bool {
+    gid.netdev.as_ref().is_some_and(|dev| dev.net == net)
 }

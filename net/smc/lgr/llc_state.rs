@@ -6,6 +6,7 @@ use kernel::{
     sync::Arc,
     time::Jiffies, //
 };
+use kernel_ext::prelude::*;
 use smc_proto::{
     lgr::Rtokens,
     llc::{
@@ -15,7 +16,10 @@ use smc_proto::{
         FirstContactError,
         Llc, //
     },
-    wire::llc::PeerOrder, //
+    wire::llc::{
+        NewLinkRkey,
+        PeerOrder, //
+    }, //
 };
 
 use super::{
@@ -34,6 +38,8 @@ pub(crate) struct LlcState {
     pub(crate) first_contact: Option<Result<(), FirstContactError>>,
     /// Result of the last other flow, until the thread that waits for it takes it.
     pub(crate) finished: Option<Finished>,
+    /// The RMBs on the link that is being added, in version 1: they are sent two at a time.
+    pub(crate) new_rkeys: Option<Arc<KVec<NewLinkRkey>>>,
     /// The peer ended the group, too.
     pub(crate) is_over: bool,
 }
@@ -51,6 +57,7 @@ impl LlcState {
             prepare: false,
             first_contact: None,
             finished: None,
+            new_rkeys: None,
             is_over: false,
         }
     }

@@ -32,7 +32,8 @@ use smc_proto::{
             NewLinkRkey,
             RejectReason, //
         },
-        List, //
+        List,
+        Version, //
     }, //
 };
 
@@ -89,6 +90,7 @@ fn unused_port(
     let wanted = ib::PortQuery {
         net: group.params.net,
         transport,
+        version: group.params.version,
         peer,
         is_direct: group.params.is_direct,
         pnetid: link.port().pnetid,
@@ -120,7 +122,7 @@ fn place(
     match which {
         PortChoice::Unused => unused.as_ref().map(LocalPort::of),
         PortChoice::Same => {
-            let transport = peer.map(Transport::of);
+            let transport = peer.map(|gid| Transport::of(gid, group.params.version));
             let link = group.least_loaded_link(|link| {
                 transport.is_none_or(|transport| link.port().transport == transport)
             })?;
@@ -164,13 +166,13 @@ fn make(group: &LinkGroup, idx: LinkIdx, place: &LocalPort) -> Result<Arc<Link>>
 }
 
 /// Maps the RMBs that the peer may know on a new link, and lists their RTokens there by their RKeys on link `on`. The
-/// peer ignores RMBs that it does not know.
+/// peer ignores RMBs that it does not know. In version 1 the group keeps the list until the link was added.
 fn map_rmbs(
     group: &LinkGroup,
     on: LinkIdx,
     idx: LinkIdx,
     link: &Link,
-) -> Result<KVec<NewLinkRkey>> {
+) -> Result<Arc<KVec<NewLinkRkey>>> {
     let mut keys = KVec::new();
     group.rmbs.try_for_each(|rmb| {
         let Some(here) = rmb.rtoken(on) else {
@@ -188,6 +190,10 @@ fn map_rmbs(
         )?;
         Ok(())
     })?;
+    let keys = Arc::new(keys, GFP_KERNEL)?;
+    if group.params.version == Version::V1 {
+        group.with_llc(|llc, _| llc.new_rkeys = Some(keys.clone()));
+    }
     Ok(keys)
 }
 
@@ -247,7 +253,7 @@ pub(super) fn answer(group: &Arc<LinkGroup>, on: LinkIdx, idx: LinkIdx, offer: &
 /// The client's end of a link that was offered.
 struct ClientLink {
     link: Arc<Link>,
-    keys: KVec<NewLinkRkey>,
+    keys: Arc<KVec<NewLinkRkey>>,
     /// Where the client listens for the server's connection, if the link needs one.
     listen_addr: Option<IwListenAddr>,
 }
@@ -260,7 +266,7 @@ fn make_answer(
 ) -> Result<ClientLink, RejectReason> {
     let none = |_| RejectReason::NO_ALTERNATE_PATH;
     let link = group.link(on).ok_or(RejectReason::NO_ALTERNATE_PATH)?;
-    let transport = Transport::of(offer.gid);
+    let transport = Transport::of(offer.gid, group.params.version);
     let unused = unused_port(group, &link, transport, PeerPort::Known(offer.gid));
     let ports = group.ports();
     let port = Port {

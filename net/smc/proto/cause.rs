@@ -16,7 +16,7 @@ explained! {
             "None of the enterprise IDs that the client offered is one of this machine's.",
             "Give both machines an enterprise ID in common (smc ueid add NAME).";
         NoOwnEid = 2, "no-own-eid",
-            "This machine has no enterprise ID, without which it cannot offer SMC.",
+            "This machine has no enterprise ID, which version 2 needs, and no RDMA port for version 1.",
             "Give both machines an enterprise ID in common (smc ueid add NAME).";
         NoInterface = 3, "no-interface",
             "The network device of the connection's route could not be determined.",
@@ -60,6 +60,9 @@ explained! {
         DeniedByRule = 16, "denied-by-rule",
             "A rule of this network namespace has connections like this one go over TCP.",
             "Nothing is wrong. To let it use SMC, change the rules (smc policy show).";
+        NoRoceV1 = 17, "no-roce-v1",
+            "The peer offers version 1 only, and no port of an RDMA device here has a RoCE v1 address.",
+            "Give both machines an enterprise ID in common (smc ueid add NAME): version 2 uses RoCE v2 addresses.";
         CgroupMemory = 20, "cgroup-limit",
             "The cgroup of the program may not have more memory, of which the connection's RMB element would be a part.",
             "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";

@@ -12,6 +12,7 @@ use crate::id::{
     Gid,
     LinkNum, //
 };
+use crate::wire::Version;
 
 /// How far a link is. The numbers are visible to user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,11 +39,12 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What carries a link to the RDMA port with this GID.
-    pub const fn of(gid: Gid) -> Self {
-        match gid.iwarp() {
-            None => Self::Roce,
-            Some(_) => Self::Iwarp,
+    /// What carries a link to the RDMA port with this GID. In version 1 that is RoCE, whatever the GID: one of RoCE v1
+    /// may be any IPv6 address.
+    pub const fn of(gid: Gid, version: Version) -> Self {
+        match (version, gid.iwarp()) {
+            (Version::V1, _) | (Version::V2, None) => Self::Roce,
+            (Version::V2, Some(_)) => Self::Iwarp,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::lgr;
 use crate::reason::Reason;
 use crate::wire::clc::{
     IpPrefix,
+    Ipv6Prefix,
     Limits,
     Release, //
 };
@@ -48,6 +49,16 @@ impl Address {
                 *len == prefix.len && masked_v6(*address, *len) == masked_v6(prefix.address, *len)
             }),
             (Self::V4 { .. } | Self::V6 { .. }, _) => false,
+        }
+    }
+}
+
+impl Ipv6Prefix {
+    /// The prefix of an address, of that length in bits.
+    pub const fn of(address: [u8; 16], len: u8) -> Self {
+        Self {
+            address: masked_v6(address, len).to_be_bytes(),
+            len,
         }
     }
 }
@@ -137,7 +148,6 @@ pub fn path(is_direct: bool, route: impl FnOnce() -> Option<Route>) -> Result<Ro
 mod tests {
     use super::*;
 
-    use crate::wire::clc::Ipv6Prefix;
     use crate::wire::List;
 
     const fn lim(max_conns: u8, max_links: u8) -> Limits {
