@@ -45,6 +45,8 @@ pub(crate) enum Extra {
     Bounced,
     /// The module as an administrator installs it.
     Installed,
+    /// Soft RoCE with addresses of RoCE version 1.
+    RoceV1,
 }
 
 /// The requirements in a script's header.
@@ -166,6 +168,7 @@ impl GuestSpec {
         for (name, value, extra) in [
             ("dma", "bounced", Extra::Bounced),
             ("modules", "installed", Extra::Installed),
+            ("roce", "v1", Extra::RoceV1),
         ] {
             if flag(name, value)? {
                 extras.push(extra);

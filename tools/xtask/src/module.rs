@@ -94,6 +94,13 @@ const SOFT_ROCE: Variant = Variant {
     env: "FINITE_RXE_KO",
 };
 
+const ROCE_V1: Variant = Variant {
+    name: "soft-roce-v1",
+    folder: "drivers/infiniband/sw/rxe",
+    ko: "rdma_rxe.ko",
+    env: "ROCE_V1_RXE_KO",
+};
+
 const NO_CHECKSUMS: Variant = Variant {
     name: "soft-roce-no-checksums",
     folder: "drivers/infiniband/sw/rxe",
@@ -143,6 +150,10 @@ pub(crate) fn extra(
     match extra {
         Extra::Bounced => bounced(dirs, tools, kernel),
         Extra::Installed => installed(dirs, tools, kernel),
+        Extra::RoceV1 => {
+            let ko = build_variant(dirs, tools, kernel, &ROCE_V1)?;
+            Ok(vec![(ROCE_V1.env.to_owned(), ko)])
+        }
     }
 }
 

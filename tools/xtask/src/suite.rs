@@ -196,9 +196,10 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     all
 }
 
-/// Returns the number of concurrent scripts: more than processors, since they often wait.
+/// Returns the number of concurrent scripts: more than processors, since they often wait, but not so many that a guest
+/// with its two processors is starved for as long as the peers' timeouts.
 fn jobs() -> usize {
-    (run::processors() * 2).min(4)
+    (run::processors() + 1).min(4)
 }
 
 /// Runs [`jobs`] scripts concurrently. After an error no further ones are started; after a failure,

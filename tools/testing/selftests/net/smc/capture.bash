@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # A capture of the wire, which a third party, tshark, dissects.
 
-# All that is sent as a message: handshakes over TCP, and over RDMA what is not written to memory.
-SENDS='tcp or (udp port 4791 and udp[8] = 4)'
+# All that is sent as a message: handshakes over TCP, and over RDMA, between IPv4 or IPv6 addresses, what is not written
+# to memory.
+SENDS='tcp or (udp port 4791 and udp[8] = 4) or (ip6 and ip6[6] = 17 and ip6[42:2] = 4791 and ip6[48] = 4)'
 
 # The columns of $OUT/wire.txt, one line a message of SMC.
 FIELDS=(ip.src tcp.port smc.clc_msg smc.llc_msg smc.proposal.smc.version.relnum
 	smc.accept.smc.version.relnum smc.confirm.smc.version.relnum
 	smc.accept.server.tcp.conn.index smc.confirm.client.tcp.conn.index
 	data.data smc.test.link.response _ws.malformed _ws.expert.severity
-	smc.delete.link.reason.code smc.delete.link.orderly frame.number)
+	smc.delete.link.reason.code smc.delete.link.orderly frame.number
+	ipv6.src smc.accept.flags smc.accept.eid)
 
 # start_capture [DEVICE [PROGRAM...]]: the program runs another one where the device is.
 start_capture() {
@@ -32,7 +34,7 @@ end_capture() {
 # and RDMA messages that are not theirs.
 stop_capture() {
 	end_capture
-	tshark -o tcp.try_heuristic_first:TRUE --disable-protocol rpcordma \
+	tshark -o tcp.try_heuristic_first:TRUE -o udp.ignore_ipv6_zero_checksum:TRUE --disable-protocol rpcordma \
 		--disable-protocol smb_direct --disable-protocol nvme-rdma --disable-protocol lnet \
 		--disable-protocol iser --disable-protocol infiniband_sdp \
 		-r "$OUT/wire.pcapng" -Y 'smc || infiniband.bth.opcode == 4' \
@@ -42,13 +44,14 @@ stop_capture() {
 # messages CONDITION: how many lines of the capture awk's CONDITION takes. It has the columns by
 # the names below. Accepts and confirms have a release in a first contact only; `raw` is a message
 # that tshark leaves alone, in hex: the C module writes the length of its LLC messages the other way
-# round, which tshark does not take for LLC.
+# round in version 2, which tshark does not take for LLC.
 messages() {
 	awk -F'|' "{
-		src = \$1; port = \$2; clc = \$3; llc = \$4; proposed = \$5; accepted = \$6; confirmed = \$7
+		src = \$1 \$17; port = \$2; clc = \$3; llc = \$4; proposed = \$5; accepted = \$6; confirmed = \$7
 		server_index = \$8; client_index = \$9; raw = \$10
 		answered = (\$11 ~ /1|True/); bad = (\$12 != \"\" || \$13 ~ /8388608/)
 		reason = \$14; orderly = (\$15 ~ /1|True/)
+		first = (\$18 ~ /^0x.[89a-f]/); eid = \$19
 		if ($1) n++
 	} END { print n + 0 }" "$OUT/wire.txt"
 }

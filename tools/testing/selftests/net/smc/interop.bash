@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-# Our module and the C module on one wire: guest a is the client, guest b the server.
+# Our module and the C module on one wire: guest a is the client, guest b the server. With VERSION=1 they have RoCE v1
+# addresses, and no enterprise IDs.
 
 . "$LIB"
 . "${LIB%/*}/pair.bash"
+TABLE_NAME="with the C module"
+[ "${VERSION:=2}" = 2 ] || . "${LIB%/*}/interop_v1.bash"
 
 # The phases, and the lines of the table that each has.
 declare -A LINES_OF=(
 	[basics]="first contact
 link group used again
 version 2.1
-version 1
 limits: the lower ones hold
 transfers both ways, checked by hash
 many connections in one RMB
@@ -20,8 +22,8 @@ half close
 abort"
 	[fallbacks]="fallback: the server has only TCP
 fallback: the client has only TCP
-fallback: the server limits handshakes
-decline: no enterprise ID in common"
+fallback: the server limits handshakes"
+	[eids]="decline: no enterprise ID in common"
 	[devices]="device of the C module removed
 our device removed
 decline: the client has no device
@@ -34,6 +36,15 @@ idle link group deleted by the C module"
 	[c_goes]="C module removed"
 	[ours_goes]="our module removed"
 	[all]="tshark finds nothing malformed"
+	[v1_basics]="first contact
+link group used again
+transfers both ways, checked by hash
+many connections in one RMB
+connections come and go
+IPv6"
+	[v1_versions]="both versions are possible: version 2
+no enterprise ID in common: version 1"
+	[v1_subnets]="decline: another subnet"
 )
 
 PORT=7000
@@ -92,7 +103,6 @@ smc_works() {
 }
 
 basics() {
-	not_run "version 1" "soft RoCE has no version 1 addresses"
 	line "limits: the lower ones hold"
 	check "C module's limit of connections" at_c setting smcr_max_conns_per_lgr 16
 	line "first contact"
@@ -141,6 +151,10 @@ fallbacks() {
 	check "a burst of connections" talk 7003 churn --processes 4 --opens 5
 	far unserve 7003
 	check "the limit is off" far setting limit_smc_hs 0
+	check "SMC is back" smc_works
+}
+
+eids() {
 	line "decline: no enterprise ID in common"
 	declines at_c OTHER
 	declines at_ours OTHER
@@ -274,6 +288,23 @@ older() {
 
 # What the capture says of the lines of a phase.
 
+# rdma_ip ours|c: the address from which the packets of that module's RDMA device come.
+rdma_ip() {
+	case $VERSION$1 in
+	2ours) echo "$OUR_IP" ;;
+	2c) echo "$C_IP" ;;
+	1*) link_local "$1" ;;
+	esac
+}
+
+# llc_type DIGIT: of a message, in this version.
+llc_type() {
+	case $VERSION in
+	1) echo "0x0$1" ;;
+	2) echo "0x2$1" ;;
+	esac
+}
+
 judge_basics() {
 	# The second group begins when the first is full.
 	line "limits: the lower ones hold"
@@ -304,12 +335,14 @@ judge_iwarp() {
 
 judge_c_goes() {
 	line "C module removed"
-	check "wire: the C module deletes its groups" seen 1 "src == \"$C_IP\" && raw ~ /^24....4/"
+	# What it is in hex, where tshark does not take it for LLC.
+	check "wire: the C module deletes its groups" seen 1 \
+		"src == \"$(rdma_ip c)\" && (raw ~ /^24....4/ || llc == \"$(llc_type 4)\")"
 }
 
 judge_ours_goes() {
 	line "our module removed"
-	check "wire: ours deletes its groups" seen 1 "src == \"$OUR_IP\" && llc == \"0x24\""
+	check "wire: ours deletes its groups" seen 1 "src == \"$(rdma_ip ours)\" && llc == \"$(llc_type 4)\""
 }
 
 judge_older() {
@@ -338,7 +371,7 @@ matrix() {
 	local phase
 	for phase in "$@" all; do
 		mapfile -t lines <<<"${LINES_OF[$phase]}"
-		table "with the C module" "$COLUMN_NAME" "${lines[@]}"
+		table "$TABLE_NAME" "$COLUMN_NAME" "${lines[@]}"
 	done
 	check "the capture starts" start_capture
 	# Ours gives up what a group does not use for a tenth of this.

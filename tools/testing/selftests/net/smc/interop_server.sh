@@ -4,5 +4,5 @@
 # timeout: 560
 # Our module as the server of the C module.
 
-PHASES=(basics endings fallbacks iwarp c_goes)
+PHASES=(basics endings fallbacks eids iwarp c_goes)
 . "${LIB%/*}/interop.bash"

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0
+# What interop.bash and interop_failover.bash need in version 1: RoCE v1 addresses in place of enterprise IDs.
+
+RXE_KO=$ROCE_V1_RXE_KO
+TABLE_NAME="with the C module, version 1"
+
+common_eid() {
+	"$BIN/smc" ueid flush
+}
+
+LOCAL_IP6=fd00:7::${LOCAL_IP##*.}
+PEER_IP6=fd00:7::${PEER_IP##*.}
+
+# up_wire: this guest's end of the wire, for IPv6, too.
+up_wire() {
+	ip link set "$WIRE" up &&
+		ip address add "$LOCAL_IP/24" dev "$WIRE" &&
+		ip address add "$LOCAL_IP6/64" dev "$WIRE" nodad &&
+		within 20 link_local_ready "$WIRE" &&
+		rdma link add "rxe_$ROLE" type rxe netdev "$WIRE" &&
+		within 60 ping -c 1 -W 1 "$PEER_IP" >/dev/null &&
+		within 60 ping -c 1 -W 1 "$PEER_IP6" >/dev/null
+}
+
+# link_local_ready DEVICE: it has a link-local address, from which RoCE v1 sends, and nobody looks for duplicates of it
+# any more. The guests find it in a file.
+link_local_ready() {
+	local address
+	address=$(ip -6 -o address show dev "$1" scope link -tentative | sed -n 's/.* inet6 \([^/]*\).*/\1/p')
+	[ -n "$address" ] && echo "$address" >"$OUT/link_local.$MODULE"
+}
+
+# link_local ours|c: of the wire, at that module's end.
+link_local() {
+	cat "$OUT/link_local.$1"
+}
+
+v1_basics() {
+	line "first contact"
+	check "first contact" talk $PORT --expect smc path
+	line "link group used again"
+	check "reuse" smc_works
+	line "transfers both ways, checked by hash"
+	check "random chunks" talk $PORT --expect smc integrity --mib 8
+	check "small chunks" talk $PORT --expect smc integrity --mib 1 --chunk 700
+	check "chunks beyond the buffers" talk $PORT --expect smc integrity --mib 2 --chunk 1000000
+	check "round trips" talk $PORT --expect smc pingpong --count 50
+	line "many connections in one RMB"
+	check "connections at once" talk $PORT --expect smc many --connections 30 --kib 32
+	line "connections come and go"
+	check "churn" talk $PORT --expect smc churn --processes 3 --opens 12
+	line "IPv6"
+	# The C module would have the connection join the group that it has with this peer for IPv4, and ours shares none
+	# between addresses of the peer.
+	fresh
+	check "a server for IPv6" far LOCAL_IP="$(far_ip6)" serve 7010
+	PEER_IP=$PEER_IP6 check "first contact over IPv6" talk 7010 --expect smc path
+	PEER_IP=$PEER_IP6 check "data over IPv6" talk 7010 --expect smc integrity --mib 4
+	far unserve 7010
+	fresh
+}
+
+# fresh: no group is left.
+fresh() {
+	far unserve $PORT
+	check "no group is left" at_ours reload_smc
+	check "no enterprise ID at ours" at_ours eid
+	far serve $PORT
+}
+
+far_ip6() {
+	echo "$PEER_IP6"
+}
+
+# v1_versions: both offer both.
+v1_versions() {
+	line "both versions are possible: version 2"
+	check "an enterprise ID at c" at_c eid "$EID"
+	check "an enterprise ID at ours" at_ours eid "$EID"
+	far serve 7011
+	check "SMC with both" talk 7011 --expect smc integrity --mib 1
+	far unserve 7011
+	line "no enterprise ID in common: version 1"
+	check "another enterprise ID at c" at_c eid OTHER
+	far serve 7012
+	check "SMC with neither in common" talk 7012 --expect smc integrity --mib 1
+	far unserve 7012
+	check "no enterprise ID at c" at_c eid
+	check "no enterprise ID at ours" at_ours eid
+}
+
+# v1_subnets: a mask of another length at one end or the other.
+v1_subnets() {
+	local at
+	line "decline: another subnet"
+	for at in at_c at_ours; do
+		check "another mask $at" $at mask 25
+		check "that is another subnet" says "0x03070000" talk $PORT --expect tcp path
+		check "the same mask" $at mask 24
+	done
+	# A link goes with the address of its port, and the other end finds out when it is used.
+	check "SMC is back" within 20 smc_works
+}
+
+# mask LENGTH: of this guest's address.
+mask() {
+	ip address add "$LOCAL_IP/$1" dev "$WIRE" && ip address del "$LOCAL_IP/$((49 - $1))" dev "$WIRE"
+}
+
+judge_v1_basics() {
+	line "first contact"
+	check "wire: first contacts" seen 2 'clc == 2 && first && eid == ""'
+	check "wire: ours confirms links" seen 1 "src == \"$(rdma_ip ours)\" && llc == \"0x01\""
+	check "wire: the C module confirms links" seen 1 "src == \"$(rdma_ip c)\" && llc == \"0x01\""
+	line "link group used again"
+	check "wire: accepts of a group that is there" seen 10 'clc == 2 && !first && eid == ""'
+	line "many connections in one RMB"
+	check "wire: our elements beyond the first" seen 5 \
+		"src == \"$OUR_IP\" && (server_index > 1 || client_index > 1)"
+}
+
+judge_v1_versions() {
+	line "both versions are possible: version 2"
+	check "wire: version 2" seen 1 'clc == 2 && eid != "" && port ~ /(^|,)7011(,|$)/'
+	line "no enterprise ID in common: version 1"
+	check "wire: version 1" seen 1 'clc == 2 && eid == "" && port ~ /(^|,)7012(,|$)/'
+}
