@@ -4,7 +4,14 @@
 //!
 //! C header: [`include/net/route.h`](srctree/include/net/route.h)
 
-use core::ptr::NonNull;
+use core::{
+    net::{
+        Ipv4Addr,
+        Ipv6Addr, //
+    },
+    ops::ControlFlow,
+    ptr::NonNull, //
+};
 
 use kernel::{
     error::from_err_ptr,
@@ -13,6 +20,7 @@ use kernel::{
 
 use crate::{
     bindings,
+    ifaddr,
     net::{
         NetNs,
         NetNsId,
@@ -83,12 +91,9 @@ impl TcpSocket {
     /// The device through which the connection's packets are sent.
     /// Context: any.
     pub fn route_device(&self) -> Option<RouteDevice> {
-        let _rcu = rcu::read_lock();
-        // SAFETY: The socket is alive, and this is an RCU read section.
-        let dev = unsafe { netdev_of(self.sk_ptr()) }?;
-        Some(RouteDevice {
+        let describe = |dev: NonNull<bindings::net_device>| RouteDevice {
             address: dev.as_ptr() as usize,
-            // SAFETY: As above.
+            // SAFETY: The device is valid here, in an RCU read section.
             ifindex: unsafe { (*dev.as_ptr()).ifindex },
             // SAFETY: As above.
             name: unsafe { NetdevName::of(dev) },
@@ -96,7 +101,47 @@ impl TcpSocket {
             vlan: unsafe { vlan_below(dev) },
             // SAFETY: As above.
             base: unsafe { LowerDevice::below(dev) },
-        })
+        };
+        self.with_netdev(describe)
+    }
+
+    /// Calls `visit` with each IPv4 address of that device and the length of its mask in bits, until it breaks. The
+    /// address of a point-to-point connection is that of the other end. `visit` must not sleep.
+    /// Context: any.
+    pub fn ipv4_subnets<B>(
+        &self,
+        mut visit: impl FnMut(Ipv4Addr, u8) -> ControlFlow<B>,
+    ) -> Option<B> {
+        let visit = |ifa: NonNull<bindings::in_ifaddr>| {
+            // SAFETY: The address is valid during the call; neither field changes while it is in the list.
+            let (address, len) =
+                unsafe { ((*ifa.as_ptr()).ifa_address, (*ifa.as_ptr()).ifa_prefixlen) };
+            visit(Ipv4Addr::from(address.to_ne_bytes()), len)
+        };
+        // SAFETY: The device is valid here, in an RCU read section.
+        let found = self.with_netdev(|dev| unsafe { ifaddr::ipv4_addresses(dev, visit) });
+        found?.break_value()
+    }
+
+    /// The same for IPv6 addresses, without link-local ones. A kernel without IPv6 has none.
+    /// Context: any.
+    pub fn ipv6_subnets<B>(&self, visit: impl FnMut(Ipv6Addr, u8) -> ControlFlow<B>) -> Option<B> {
+        // SAFETY: The device is valid here, in an RCU read section.
+        let found = self.with_netdev(|dev| unsafe { ifaddr::ipv6_addresses(dev, visit) });
+        found?.break_value()
+    }
+
+    /// Calls `f` with the network device through which the connection's packets are sent, if there is one; it is valid
+    /// during the call, in an RCU read section.
+    fn with_netdev<R>(&self, f: impl FnOnce(NonNull<bindings::net_device>) -> R) -> Option<R> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The socket is alive, and this is an RCU read section.
+        let dst = unsafe { bindings::sk_dst_get_rcu(self.sk_ptr()) };
+        if dst.is_null() {
+            return None;
+        }
+        // SAFETY: The entry is valid inside the RCU read section, and so is its device.
+        NonNull::new(unsafe { bindings::dst_dev_rcu(dst) }).map(f)
     }
 
     /// The network namespace.
@@ -121,21 +166,6 @@ impl TcpSocket {
         // SAFETY: The socket holds its namespace.
         unsafe { path(bindings::sock_net(self.sk_ptr()), 0, source, destination) }
     }
-}
-
-/// Returns the network device through which the packets of a socket are sent, valid inside the RCU read section.
-///
-/// # Safety
-///
-/// `sk` must be alive, and this an RCU read section.
-pub(crate) unsafe fn netdev_of(sk: *mut bindings::sock) -> Option<NonNull<bindings::net_device>> {
-    // SAFETY: By the caller's promise.
-    let dst = unsafe { bindings::sk_dst_get_rcu(sk) };
-    if dst.is_null() {
-        return None;
-    }
-    // SAFETY: The entry is valid inside the RCU read section, and so is its device.
-    NonNull::new(unsafe { bindings::dst_dev_rcu(dst) })
 }
 
 /// Looks up the path from `source` to `destination`, through the device `ifindex` if that is not 0.
@@ -353,24 +383,20 @@ unsafe fn find_address(
     dev: NonNull<bindings::net_device>,
     is_it: impl Fn(&dyn Fn([u8; 4]) -> bool) -> bool,
 ) -> Option<[u8; 4]> {
-    // SAFETY: By the caller's promise.
-    let in_dev = unsafe { bindings::in_dev_get_rcu(dev.as_ptr()) };
-    if in_dev.is_null() {
-        return None;
-    }
-    // SAFETY: As above.
-    let mut ifa = unsafe { bindings::ifa_first_rcu(in_dev) };
-    while !ifa.is_null() {
-        // SAFETY: As above.
-        let has = |address| unsafe { bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa) };
-        if is_it(&has) {
+    let visit = |ifa: NonNull<bindings::in_ifaddr>| {
+        // SAFETY: The address is valid during the call.
+        let has = |address| unsafe {
+            bindings::inet_ifa_match(u32::from_ne_bytes(address), ifa.as_ptr())
+        };
+        match is_it(&has) {
             // SAFETY: As above.
-            return Some(unsafe { (*ifa).ifa_local }.to_ne_bytes());
+            true => ControlFlow::Break(unsafe { (*ifa.as_ptr()).ifa_local }.to_ne_bytes()),
+            false => ControlFlow::Continue(()),
         }
-        // SAFETY: As above.
-        ifa = unsafe { bindings::ifa_next_rcu(ifa) };
-    }
-    None
+    };
+    // SAFETY: By the caller's promise.
+    let found = unsafe { ifaddr::ipv4_addresses(dev, visit) };
+    found.break_value()
 }
 
 /// A referenced routing entry.

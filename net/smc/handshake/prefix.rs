@@ -11,10 +11,7 @@ use core::{
     ops::ControlFlow, //
 };
 
-use kernel_ext::{
-    net::TcpSocket,
-    subnet::Subnet, //
-};
+use kernel_ext::net::TcpSocket;
 use smc_proto::{
     handshake::select::Address,
     id::Ipv4,
@@ -44,30 +41,25 @@ pub(super) fn of<'a>(
 }
 
 fn of_ipv4<'a>(tcp: &TcpSocket, own: Ipv4Addr) -> Option<IpPrefix<'a>> {
-    let found = tcp.ipv4_subnets(|subnet| match subnet.has(own) {
-        true => ControlFlow::Break(subnet),
-        false => ControlFlow::Continue(()),
-    });
-    match address(found.break_value()?) {
-        Address::V4 { address, len } => Some(IpPrefix::V4 {
-            subnet: address.masked(len),
-            len,
-        }),
-        Address::V6 { .. } => None,
-    }
+    let own = Ipv4(own.octets());
+    tcp.ipv4_subnets(|address, len| {
+        let subnet = Ipv4(address.octets()).masked(len);
+        match subnet == own.masked(len) {
+            true => ControlFlow::Break(IpPrefix::V4 { subnet, len }),
+            false => ControlFlow::Continue(()),
+        }
+    })
 }
 
 fn of_ipv6<'a>(tcp: &TcpSocket, room: &'a mut [Ipv6Prefix; MAX_PREFIXES]) -> Option<IpPrefix<'a>> {
     let mut count = 0;
-    let _ = tcp.ipv6_subnets(|subnet| {
-        let Some(place) = room.get_mut(count) else {
-            return ControlFlow::Break(());
-        };
-        if let Address::V6 { address, len } = address(subnet) {
-            *place = Ipv6Prefix::of(address, len);
+    tcp.ipv6_subnets(|address, len| match room.get_mut(count) {
+        Some(place) => {
+            *place = Ipv6Prefix::of(address.octets(), len);
             count += 1;
+            ControlFlow::Continue(())
         }
-        ControlFlow::Continue(())
+        None => ControlFlow::Break(()),
     });
     let prefixes = List::new(room.get(..count)?)?;
     (!prefixes.is_empty()).then_some(IpPrefix::V6(prefixes))
@@ -76,27 +68,19 @@ fn of_ipv6<'a>(tcp: &TcpSocket, room: &'a mut [Ipv6Prefix; MAX_PREFIXES]) -> Opt
 /// Returns whether the network device has an address in a subnet of the client's.
 /// Context: any.
 pub(super) fn is_common(tcp: &TcpSocket, offered: &IpPrefix<'_>) -> bool {
-    let is_in = |subnet| match address(subnet).is_in(offered) {
+    let is_in = |own: Address| match own.is_in(offered) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
     let found = match offered {
-        IpPrefix::V4 { .. } => tcp.ipv4_subnets(is_in),
-        IpPrefix::V6(_) => tcp.ipv6_subnets(is_in),
+        IpPrefix::V4 { .. } => tcp.ipv4_subnets(|address, len| {
+            let address = Ipv4(address.octets());
+            is_in(Address::V4 { address, len })
+        }),
+        IpPrefix::V6(_) => tcp.ipv6_subnets(|address, len| {
+            let address = address.octets();
+            is_in(Address::V6 { address, len })
+        }),
     };
-    found.is_break()
-}
-
-fn address(subnet: Subnet) -> Address {
-    let Subnet { address, len } = subnet;
-    match address {
-        IpAddr::V4(address) => Address::V4 {
-            address: Ipv4(address.octets()),
-            len,
-        },
-        IpAddr::V6(address) => Address::V6 {
-            address: address.octets(),
-            len,
-        },
-    }
+    found.is_some()
 }
