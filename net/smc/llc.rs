@@ -42,8 +42,7 @@ use smc_proto::{
             LlcMessage,
             PeerOrder, //
         },
-        List,
-        Version, //
+        List, //
     }, //
 };
 
@@ -193,11 +192,8 @@ impl LinkGroup {
                 from,
             } => {
                 let rkeys = state.new_rkeys.as_deref().map_or(&[][..], KVec::as_slice);
-                let message = LlcMessage {
-                    version: Version::V1,
-                    kind: *kind,
-                    body: add::keys_from(*link_num, List::new(rkeys).unwrap_or_default(), *from),
-                };
+                let rkeys = List::new(rkeys).unwrap_or_default();
+                let message = add::keys_from(*kind, *link_num, rkeys, *from);
                 if self.send_llc(*on, &message, order).is_err() {
                     after.broken = Some((*on, LinkError::Post));
                 }

@@ -173,11 +173,8 @@ impl World {
                 let new = machine.links.iter().flatten();
                 let new = new.copied().find(|link| link.number == *link_num);
                 let keys = machine.keys(*on, new.map_or(0, |link| link.qp));
-                let message = LlcMessage {
-                    version: machine.version,
-                    kind: *kind,
-                    body: add::keys_from(*link_num, List::new(&keys).unwrap(), *from),
-                };
+                let keys = List::new(&keys).unwrap();
+                let message = add::keys_from(*kind, *link_num, keys, *from);
                 self.send(side, *on, &message);
             }
             Action::PrepareLink { idx, .. } => {

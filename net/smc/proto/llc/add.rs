@@ -34,6 +34,7 @@ use crate::wire::llc::{
     DeleteLink,
     DeleteReason,
     Kind,
+    LlcMessage,
     NewLinkRkey, //
 };
 use crate::wire::{
@@ -156,20 +157,23 @@ impl KeyExchange {
 }
 
 /// Makes the message for [`Action::SendKeys`], from all `keys` of the new link.
-pub fn keys_from(link_num: LinkNum, keys: Keys<'_>, from: u8) -> Body<'_> {
+pub fn keys_from(kind: Kind, link_num: LinkNum, keys: Keys<'_>, from: u8) -> LlcMessage<'_> {
     let rest = keys.as_slice().get(usize::from(from)..).unwrap_or_default();
     let (here, following) = rest.split_at(rest.len().min(usize::from(KEYS_EACH)));
-    Body::AddLinkCont(AddLinkCont {
-        link_num,
-        rkeys: List::new(here).unwrap_or_default(),
-        following: u8::try_from(following.len()).unwrap_or(u8::MAX),
-    })
+    LlcMessage {
+        version: Version::V1,
+        kind,
+        body: Body::AddLinkCont(AddLinkCont {
+            link_num,
+            rkeys: List::new(here).unwrap_or_default(),
+            following: u8::try_from(following.len()).unwrap_or(u8::MAX),
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::llc::LlcMessage;
 
     #[test]
     fn keys_are_sent_as_in_the_vector() {
@@ -181,6 +185,6 @@ mod tests {
         };
         let cont = cont.unwrap();
         let keys = Keys::new(cont.rkeys.as_slice()).unwrap();
-        assert_eq!(keys_from(cont.link_num, keys, 0), message.body);
+        assert_eq!(keys_from(message.kind, cont.link_num, keys, 0), message);
     }
 }
