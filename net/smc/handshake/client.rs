@@ -158,20 +158,15 @@ impl<'a> Ports<'a> {
 
     /// The failure of a client that has nothing to propose.
     fn failure(&self, reason: Reason) -> Failure {
-        let all = [&self.v2, &self.v1, &self.iwarp];
-        let is_avoided = |path: &&Result<_, _>| matches!(path, Err(Cause::PathFailed));
-        if all.iter().any(is_avoided) {
+        let is_avoided = |path: &Result<_, _>| matches!(path, Err(Cause::PathFailed));
+        if self.all().into_iter().any(is_avoided) {
             return path::AVOIDED;
         }
-        Failure::Declined(
-            reason,
-            Some(
-                self.v2
-                    .as_ref()
-                    .err()
-                    .map_or(Cause::NoOwnEid, |cause| *cause),
-            ),
-        )
+        let cause = match &self.v2 {
+            Ok(_) => Cause::NoOwnEid,
+            Err(cause) => *cause,
+        };
+        Failure::Declined(reason, Some(cause))
     }
 
     /// Notes for later connections that the server declined because of a path on which nothing gets through.
@@ -180,17 +175,18 @@ impl<'a> Ports<'a> {
             path.note::<()>(&Err(failure));
         }
         if failure.may_be_silent_link() {
-            self.all().for_each(|path| path.test_link(session));
+            let paths = self.all().into_iter().flatten();
+            paths.for_each(|path| path.test_link(session));
         }
     }
 
     /// The VLANs of the ports: a group to reuse has one of them.
     fn vlans(&self) -> [Option<u16>; 3] {
-        [&self.v2, &self.v1, &self.iwarp].map(|path| Some(path.as_ref().ok()?.port.vlan))
+        self.all().map(|path| Some(path.as_ref().ok()?.port.vlan))
     }
 
-    fn all(&self) -> impl Iterator<Item = &ConnPath<'a>> {
-        [&self.v2, &self.v1, &self.iwarp].into_iter().flatten()
+    fn all(&self) -> [&Result<ConnPath<'a>, Cause>; 3] {
+        [&self.v2, &self.v1, &self.iwarp]
     }
 
     /// The path from the port that the server chose.
