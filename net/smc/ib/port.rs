@@ -160,10 +160,12 @@ pub(crate) fn find_roce_v1(tcp: &TcpSocket) -> Result<PortGid, Cause> {
         let mut ports = adapter.ports();
         ports.any(|port| adapter.device.has_roce_v1(port))
     };
-    // Many hosts have none, and are done here.
-    if !adapters.list.lock().iter().any(has_v1) {
+    // Many hosts have devices without such addresses only, and are done here.
+    let list = adapters.list.lock();
+    if !list.is_empty() && !list.iter().any(has_v1) {
         return Err(Cause::NoRoceV1);
     }
+    drop(list);
     find_roce(tcp, &|adapter, port, route| {
         adapter.find_roce_v1(port, route, tcp.netns_id())
     })
