@@ -105,6 +105,15 @@ smc_works() {
 basics() {
 	line "limits: the lower ones hold"
 	check "C module's limit of connections" at_c setting smcr_max_conns_per_lgr 16
+	transfers
+	line "unused RMBs given up"
+	sleep 6
+	check "connections at once again" talk $PORT --expect smc many --connections 20 --kib 32
+	comes_and_goes
+}
+
+# transfers: the first contact, and data of all kinds by its link group.
+transfers() {
 	line "first contact"
 	check "first contact" talk $PORT --expect smc path
 	line "link group used again"
@@ -116,9 +125,9 @@ basics() {
 	check "round trips" talk $PORT --expect smc pingpong --count 50
 	line "many connections in one RMB"
 	check "connections at once" talk $PORT --expect smc many --connections 30 --kib 32
-	line "unused RMBs given up"
-	sleep 6
-	check "connections at once again" talk $PORT --expect smc many --connections 20 --kib 32
+}
+
+comes_and_goes() {
 	line "connections come and go"
 	check "churn" talk $PORT --expect smc churn --processes 3 --opens 12
 }
@@ -293,7 +302,7 @@ rdma_ip() {
 	case $VERSION$1 in
 	2ours) echo "$OUR_IP" ;;
 	2c) echo "$C_IP" ;;
-	1*) link_local "$1" ;;
+	1*) cat "$OUT/link_local.$1" ;;
 	esac
 }
 
@@ -317,12 +326,16 @@ judge_basics() {
 	check "wire: proposals of release 1" seen 1 "proposed == 1"
 	check "wire: accepts of release 1" seen 1 "accepted == 1"
 	check "wire: confirms of release 1" seen 1 "confirmed == 1"
-	line "many connections in one RMB"
-	check "wire: our elements beyond the first" seen 5 \
-		"src == \"$OUR_IP\" && (server_index > 1 || client_index > 1)"
+	judge_elements
 	line "unused RMBs given up"
 	check "wire: ours deletes keys" seen 1 "src == \"$OUR_IP\" && llc == \"0x29\""
 	check "wire: the C module answers" seen 1 "src == \"$C_IP\" && raw ~ /^29....8/"
+}
+
+judge_elements() {
+	line "many connections in one RMB"
+	check "wire: our elements beyond the first" seen 5 \
+		"src == \"$OUR_IP\" && (server_index > 1 || client_index > 1)"
 }
 
 judge_iwarp() {

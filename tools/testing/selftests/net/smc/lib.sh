@@ -145,6 +145,14 @@ mac() {
 	ip -n "$1" -o link show "wire_$1" | sed 's/.*link\/ether \([0-9a-f:]*\).*/\1/'
 }
 
+# link_local DEVICE [PROGRAM...]: its link-local address, once nobody looks for duplicates of it any more. The program
+# runs another one where the device is.
+link_local() {
+	local device=$1
+	shift
+	"$@" ip -6 -o address show dev "$device" scope link -tentative | sed 's/.* inet6 \([^/]*\).*/\1/' | grep .
+}
+
 in_ns() {
 	local ns=$1
 	shift

@@ -27,13 +27,9 @@ groups_are() {
 	[ "$((all - v2)) $v2" = "$1 $2" ]
 }
 
-# are_ready: nobody looks for duplicates of the link-local addresses any more, from which RoCE v1 sends.
+# are_ready: both ends have link-local addresses, from which RoCE v1 sends.
 are_ready() {
-	local end
-	for end in a b; do
-		ip -n $end -6 address show dev "wire_$end" scope link | grep -q inet6 &&
-			! ip -n $end -6 address show dev "wire_$end" | grep -q tentative || return
-	done
+	link_local wire_a in_ns a && link_local wire_b in_ns b
 }
 
 # transfers NAME SMCTEST: SMCTEST is smctest for IPv4 or IPv6.
