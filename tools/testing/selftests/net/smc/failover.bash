@@ -77,6 +77,16 @@ noise() {
 
 export -f in_place link_down link_up device_del device_add rdma_add rdma_del silence noise
 
+# up_two_each: two devices for each end, of one subnet; a group is to have a link on each (LINKED).
+up_two_each() {
+	ip netns add a && ip netns add b && up_bridge &&
+		ip -n a link set lo up && ip -n b link set lo up &&
+		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.11 9000 &&
+		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
+}
+
+LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
+
 # both_ways LOSE RESTORE DEVICE...: the options of `smctest failover` for the two commands, with each device.
 both_ways() {
 	local lose=$1 restore=$2 device

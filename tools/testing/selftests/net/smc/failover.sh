@@ -8,15 +8,10 @@
 . "${LIB%/*}/failover.bash"
 
 up_fabric() {
-	ip netns add a && ip netns add b && up_bridge &&
-		ip -n a link set lo up && ip -n b link set lo up &&
-		up_device wire_a a "$IP_A" 9000 && up_device wire2_a a 10.9.0.11 9000 &&
-		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000 &&
+	up_two_each &&
 		ip -n a address add "$IP6_A/64" dev wire_a nodad && ip -n b address add "$IP6_B/64" dev wire_b nodad &&
 		each_end sh -c "echo 1 >/proc/sys/net/ipv6/conf/all/keep_addr_on_down"
 }
-
-LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
 
 # losses_by CLIENT OPTIONS NAME NUMBER LOSE RESTORE DEVICE...: so many losses, of these devices in turn, under
 # connections that this function makes, with these options.
