@@ -108,6 +108,7 @@ fn propose<R>(
 ) -> R {
     let eids = Ueids::DEFAULT;
     let caps = ClientCaps {
+        smcd: None,
         peer_id: end(Gid::NONE).peer_id,
         v1: None,
         v2: client.roce.then_some(V2Port {

@@ -128,6 +128,7 @@ fn client(circumstances: u8, answer: &[u8]) {
     let eids = eids();
     let mac = end().mac;
     let caps = ClientCaps {
+        smcd: None,
         peer_id: end().peer_id,
         v1: (circumstances & 2 != 0).then_some(V1Port {
             gid: Gid([7; 16]),

@@ -15,6 +15,7 @@
 //! | [`handshake`], [`pnet`], [`reason`], [`cause`] | which version, device, link and buffer two peers agree on |
 //! | [`link`], [`lgr`], [`llc`] | links and link groups, and the flows that change them |
 //! | [`buffer`], [`cursor`], [`conn`] | one connection: sizes, rings, data, close |
+//! | [`smcd`] | a connection within one kernel, by shared memory |
 
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![crate_name = "smc_proto"]
@@ -50,6 +51,7 @@ pub mod llc;
 pub mod pnet;
 pub mod policy;
 pub mod reason;
+pub mod smcd;
 pub mod time;
 pub mod transitions;
 pub mod wire;

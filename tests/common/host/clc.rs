@@ -83,6 +83,7 @@ impl Machine {
         }
         let config = self.config;
         let caps = ClientCaps {
+            smcd: None,
             peer_id: config.peer_id,
             v1: config.v1,
             v2: config.v2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connecting side of the handshake: [`ClientCaps`] → [`Proposed`] → [`Accepted`].
+//! The connecting side of the handshake: [`ClientCaps`] → [`Proposed`] → [`Accepted`] (SMC-R), or [`AcceptedSmcD`].
 //!
 //! The caller looks for ports, sends what it is given, and hands in what arrives; here is decided
 //! what is offered and whether the server's choice is one of the things offered (RFC 7609 sections
@@ -40,14 +40,18 @@ use crate::wire::clc::{
     Confirm,
     Endpoint,
     FirstContactExt,
+    Hostname,
     IpPrefix,
+    IsmEntry,
     Limits,
     Mode,
     Proposal,
     ProposedModes,
+    SmcD,
     SmcR,
     SmcTypes,
     SmcdV2Ext,
+    SmcdV2Offer,
     V1Offer,
     V2Offer,
     V2SmcTypes,
@@ -73,6 +77,8 @@ pub struct ClientCaps<'a> {
     pub v2: Option<V2Port>,
     /// The parameters of iWARP, if there is such a port at the TCP connection's own address.
     pub iwarp: Option<IwarpParams>,
+    /// The entries of this kernel's SMC-D device, if the server may be on the same kernel. They need no EID.
+    pub smcd: Option<&'a [IsmEntry; 2]>,
     /// The subnets of the TCP connection's interface; `None` if it has none, which rules out
     /// version 1.
     pub prefix: Option<IpPrefix<'a>>,
@@ -126,12 +132,12 @@ impl<'a> ClientCaps<'a> {
         let v2_gid = v2_port
             .map(|port| port.gid)
             .or(iwarp.map(|iwarp| iwarp.client));
-        let has_v2 = v2_gid.is_some();
-        if self.v1.is_none() && !has_v2 {
+        let v2 = self.v2_technologies(v2_gid.is_some());
+        if self.v1.is_none() && v2.is_none() {
             return Err(Reason::NoSmcDevice);
         }
         let v1 = self.v1.zip(self.prefix);
-        if v1.is_none() && !has_v2 {
+        if v1.is_none() && v2.is_none() {
             return Err(Reason::ConfigError);
         }
         let proposal = Proposal {
@@ -148,12 +154,13 @@ impl<'a> ClientCaps<'a> {
                     prefix,
                 }),
                 area: iwarp.map_or(SmcdV2Ext::default(), |iwarp| iwarp.nonce.offer()),
-                v2: v2_gid.map(|gid| self.v2_offer(gid)),
+                v2: v2.map(|technologies| self.v2_offer(technologies, v2_gid.unwrap_or(Gid::NONE))),
             },
         };
         let proposed = Proposed {
             has_v1: v1.is_some(),
             has_v2: v2_port.is_some(),
+            has_smcd: self.smcd.is_some(),
             iwarp,
             eids: self.eids,
             limits: self.limits,
@@ -161,9 +168,24 @@ impl<'a> ClientCaps<'a> {
         Ok((proposed, proposal))
     }
 
-    fn v2_offer(&self, gid: Gid) -> V2Offer<'a> {
+    fn v2_technologies(&self, has_smcr: bool) -> Option<V2SmcTypes<'a>> {
+        let smcd = self.smcd.and_then(|entries| {
+            Some(SmcdV2Offer {
+                seid: Eid::NONE,
+                devices: List::new(entries)?,
+            })
+        });
+        match (smcd, has_smcr) {
+            (Some(smcd), true) => Some(V2SmcTypes::Both(smcd)),
+            (Some(smcd), false) => Some(V2SmcTypes::SmcD(smcd)),
+            (None, true) => Some(V2SmcTypes::SmcR),
+            (None, false) => None,
+        }
+    }
+
+    fn v2_offer(&self, technologies: V2SmcTypes<'a>, gid: Gid) -> V2Offer<'a> {
         V2Offer {
-            technologies: V2SmcTypes::SmcR,
+            technologies,
             release: RELEASE,
             gid,
             raw_limits: self.limits,
@@ -179,6 +201,7 @@ impl<'a> ClientCaps<'a> {
 pub struct Proposed<'a> {
     has_v1: bool,
     has_v2: bool,
+    has_smcd: bool,
     iwarp: Option<IwarpParams>,
     eids: List<'a, Eid, 8>,
     limits: Limits,
@@ -194,6 +217,21 @@ impl Proposed<'_> {
         match message {
             ClcMessage::Accept(accept) => Ok(self.on_accept(accept)?),
             other => Err(Failure::not_awaited(other)),
+        }
+    }
+
+    /// Returns the server's choice if that is SMC-D, and it was offered. Whether the server's end is one of this
+    /// kernel's device has yet to be seen.
+    pub fn accepted_smcd(&self, message: &ClcMessage<'_>) -> Option<AcceptedSmcD> {
+        match message {
+            ClcMessage::Accept(Accept {
+                endpoint: Endpoint::SmcD(server),
+                mode: mode @ Mode::V2 { .. },
+            }) if self.has_smcd => Some(AcceptedSmcD {
+                server: *server,
+                mode: *mode,
+            }),
+            _ => None,
         }
     }
 
@@ -249,6 +287,39 @@ impl Proposed<'_> {
             Some(iwarp) if server.gid == iwarp.server && is_chosen => Ok(Some(iwarp)),
             _ if self.has_v2 && server.gid.iwarp().is_none() => Ok(None),
             _ => Err(PeerMisbehaved::ModeNotOffered.into()),
+        }
+    }
+}
+
+/// The server chose SMC-D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptedSmcD {
+    server: SmcD,
+    mode: Mode,
+}
+
+impl AcceptedSmcD {
+    /// The server's end.
+    pub const fn server(&self) -> &SmcD {
+        &self.server
+    }
+
+    /// Makes the CONFIRM; `local` is our end. It repeats the server's EID and release, with our `hostname`.
+    pub fn confirm(&self, local: SmcD, hostname: Hostname) -> Confirm<'static> {
+        let mode = match self.mode {
+            Mode::V2 {
+                eid,
+                first_contact: Some(first),
+            } => Mode::V2 {
+                eid,
+                first_contact: Some(FirstContactExt { hostname, ..first }),
+            },
+            other => other,
+        };
+        Confirm {
+            endpoint: Endpoint::SmcD(local),
+            mode,
+            gids: List::EMPTY,
         }
     }
 }
