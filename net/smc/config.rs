@@ -78,6 +78,8 @@ settings! {
     // CAST: it is small.
     MaxLinks: range(c"smcr_max_links_per_lgr", 1, MAX_LINKS as u32, 2),
     MaxConns: range(c"smcr_max_conns_per_lgr", 16, 255, 255),
+    // The C module has no such setting either: its loopback device is always on.
+    Smcd: range(c"smcd_loopback", 0, 1, 1),
     LimitHandshakes: range(c"limit_smc_hs", 0, 1, 0),
     MaxSendWr: range(c"smcr_max_send_wr", 2, 2048, SEND_SLOTS as u32),
     MaxRecvWr: range(c"smcr_max_recv_wr", 2, 2048, RECV_SLOTS as u32),
@@ -124,6 +126,11 @@ impl Config {
     /// Enables or disables that limit.
     pub(crate) fn limit_handshakes(&self, on: bool) {
         self.0.set(Setting::LimitHandshakes as usize, u32::from(on));
+    }
+
+    /// Returns true if connections within this kernel may use shared memory.
+    pub(crate) fn has_smcd(&self) -> bool {
+        self.get(Setting::Smcd) != 0
     }
 
     /// Returns the limits of link groups.

@@ -23,8 +23,6 @@ mod tx;
 pub(crate) use abort::AbortQueue;
 use claim::Claim;
 use failover::PendingSwitch;
-pub(crate) use rx::RecvOptions;
-pub(crate) use tx::SendOptions;
 
 use kernel::{
     impl_has_work,
@@ -335,6 +333,16 @@ impl Conn {
     /// Returns the state, for poll and diagnosis.
     pub(crate) fn state(&self) -> ConnState {
         self.inner.lock().stream.state()
+    }
+
+    /// Whether getpeername(2) has an answer.
+    pub(crate) fn has_peer(&self) -> bool {
+        self.inner.lock().stream.is_connected()
+    }
+
+    /// Whether the peer has announced that it sends no more.
+    pub(crate) fn is_peer_done(&self) -> bool {
+        self.inner.lock().stream.is_peer_done()
     }
 
     /// Returns the socket, `None` after the application closed it.

@@ -21,11 +21,17 @@ use kernel_ext::{
 use smc_proto::{
     buffer::SizeClass,
     cause::Cause,
+    conn::ConnInfo,
     cursor::Cursor, //
 };
 
 use crate::{
+    carrier::Carrier,
     conn::Conn,
+    smcd::{
+        self,
+        SmcdConn, //
+    },
     sock::{
         self,
         Sock, //
@@ -61,19 +67,19 @@ fn is_wanted(extensions: u8, attr: u32) -> bool {
 }
 
 /// Returns the directions that were shut down: by the application, or because the peer has finished sending.
-fn shutdown(sock: &Sock, conn: Option<&Conn>) -> u8 {
-    let is_peer_done = |conn: &Conn| conn.with(|inner| inner.stream.is_peer_done());
+fn shutdown(sock: &Sock, conn: Option<&Carrier>) -> u8 {
     // Bit 0 is for receiving.
-    sock.sk.shutdown_mask() | u8::from(conn.is_some_and(is_peer_done))
+    sock.sk.shutdown_mask() | u8::from(conn.is_some_and(Carrier::is_peer_done))
 }
 
 fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
     let why = sock.why();
-    let mode = match why {
-        Some(_) => SMC_DIAG_MODE_FALLBACK_TCP,
-        None => SMC_DIAG_MODE_SMCR,
-    };
     let conn = sock.conn();
+    let mode = match (why, &conn) {
+        (Some(_), _) => SMC_DIAG_MODE_FALLBACK_TCP,
+        (None, Some(Carrier::SmcD(_))) => SMC_DIAG_MODE_SMCD,
+        (None, _) => SMC_DIAG_MODE_SMCR,
+    };
     let state = match &conn {
         Some(conn) => conn.state().number(),
         None => sock.sk.state(),
@@ -82,7 +88,7 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
     let base = list.base(&sock.sk, state, mode as u8, &sock.tcp, sock.version);
     let extensions = list.extensions();
     list.put(sock.serial(), &base, |attrs| {
-        attrs.u8(SMC_DIAG_SHUTDOWN, shutdown(sock, conn.as_deref()))?;
+        attrs.u8(SMC_DIAG_SHUTDOWN, shutdown(sock, conn.as_ref()))?;
         let codes = why.map_or([0; 2], |why| [why.reason.code(), why.diagnosis]);
         let fallback = codes
             .into_iter()
@@ -98,11 +104,29 @@ fn put(list: &mut SockList<'_>, sock: &Sock) -> Result<bool> {
         let Some(conn) = &conn else {
             return Ok(());
         };
-        if is_wanted(extensions, SMC_DIAG_CONNINFO) {
-            put_conn(attrs, sock, conn)?;
-        }
-        if is_wanted(extensions, SMC_DIAG_LGRINFO) && conn.group.terminating().is_none() {
-            put_group(attrs, conn)?;
+        let (is_conn_wanted, is_group_wanted, is_dmb_wanted) = (
+            is_wanted(extensions, SMC_DIAG_CONNINFO),
+            is_wanted(extensions, SMC_DIAG_LGRINFO),
+            is_wanted(extensions, SMC_DIAG_DMBINFO),
+        );
+        match conn {
+            Carrier::SmcR(conn) => {
+                if is_conn_wanted {
+                    put_smcr_conn(attrs, sock, conn)?;
+                }
+                if is_group_wanted && conn.group.terminating().is_none() {
+                    put_group(attrs, conn)?;
+                }
+            }
+            Carrier::SmcD(conn) => {
+                if is_conn_wanted {
+                    // CAST: The field has 32 bits.
+                    put_conn(attrs, conn.tokens()[0] as u32, &conn.rings())?;
+                }
+                if is_dmb_wanted {
+                    put_dmb(attrs, conn)?;
+                }
+            }
         }
         Ok(())
     })
@@ -144,22 +168,29 @@ impl<const LEN: usize> StructWriter<LEN> {
         self.bytes(&n.to_ne_bytes())
     }
 
+    fn u64(self, n: u64) -> Self {
+        self.bytes(&n.to_ne_bytes())
+    }
+
     fn cursor(self, cursor: Cursor) -> Self {
         let wrap = self.bytes(&[0; 2]).bytes(&cursor.wrap.to_ne_bytes());
         wrap.u32(cursor.offset)
     }
 }
 
-/// Adds `struct smc_diag_conninfo`.
-fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
+fn put_smcr_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
     // A send buffer is assigned only while data are in flight; this is the size it would have.
     let default_size = SizeClass::for_bytes(sock.sk.sndbuf());
-    let rings = conn.with(|inner| inner.stream.rings(default_size));
-    let sndbuf = match rings.sndbuf {
-        0 => default_size.bytes(),
-        bytes => bytes,
-    };
-    let sizes = [conn.token().0, sndbuf, rings.rmbe, rings.peer_rmbe];
+    let mut rings = conn.with(|inner| inner.stream.rings(default_size));
+    if rings.sndbuf == 0 {
+        rings.sndbuf = default_size.bytes();
+    }
+    put_conn(attrs, conn.token().0, &rings)
+}
+
+/// Adds `struct smc_diag_conninfo`.
+fn put_conn(attrs: &mut Attrs<'_>, token: u32, rings: &ConnInfo) -> Result {
+    let sizes = [token, rings.sndbuf, rings.rmbe, rings.peer_rmbe];
     let fields = sizes
         .into_iter()
         .fold(StructWriter::<76>::new(), StructWriter::u32);
@@ -173,6 +204,27 @@ fn put_conn(attrs: &mut Attrs<'_>, sock: &Sock, conn: &Conn) -> Result {
     let own = [rings.tx_prep, rings.tx_sent, rings.tx_fin];
     let fields = own.into_iter().fold(fields, StructWriter::cursor);
     attrs.bytes(SMC_DIAG_CONNINFO, &fields.bytes)
+}
+
+/// Adds `struct smcd_diag_dmbinfo`.
+fn put_dmb(attrs: &mut Attrs<'_>, conn: &SmcdConn) -> Result {
+    let Some(device) = smcd::own_gid() else {
+        return Ok(());
+    };
+    let [own, peer] = conn.tokens();
+    let numbers = [
+        device.gid,
+        device.gid,
+        own,
+        peer,
+        device.gid_ext,
+        device.gid_ext,
+    ];
+    let fields = StructWriter::<56>::new()
+        .u32(smcd::LINK_GROUP)
+        .bytes(&[0; 4]);
+    let fields = numbers.into_iter().fold(fields, StructWriter::u64);
+    attrs.bytes(SMC_DIAG_DMBINFO, &fields.bytes)
 }
 
 /// Adds `struct smc_diag_lgrinfo`.

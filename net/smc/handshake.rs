@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The handshake on an established TCP connection, which leads to a connection over RDMA or to a fallback to TCP
+//! The handshake on an established TCP connection, which leads to a connection by SMC or to a fallback to TCP
 //! (RFC 7609 section 3.5).
 //!
 //! `smc_proto::handshake` decides what to propose, accept or decline. A [`Session`] finds ports, creates link groups,
@@ -12,6 +12,7 @@ mod join;
 mod path;
 mod prefix;
 mod server;
+mod smcd;
 
 use kernel::sync::{
     aref::ARef,
@@ -48,6 +49,7 @@ use smc_proto::{
 };
 
 use crate::{
+    carrier::Carrier,
     clc::{
         ClcChannel,
         PendingMessage, //
@@ -76,8 +78,8 @@ use path::ConnPath;
 
 /// How a handshake ended.
 pub(crate) enum HandshakeResult {
-    /// The connection is over RDMA.
-    Smc(Arc<Conn>),
+    /// The connection is by SMC.
+    Smc(Carrier),
     /// It goes on over TCP.
     Fallback(FallbackInfo),
     /// Client: the TCP connection is of no use, and another one without SMC is to be made, which goes on over TCP.
@@ -285,7 +287,7 @@ impl Session<'_> {
         let want = SizeClass::for_bytes(sk.rcvbuf() / 2);
         let group = reservation.group();
         let namespace = namespace::of(sk);
-        let stats = &namespace.stats.rmbs;
+        let stats = &namespace.stats.smcr.rmbs;
         let rmbe = group.rmbs.take(at.idx, &at.link, want, stats);
         if memory::is_short() || rmbe.is_err() {
             groups::relieve();

@@ -24,6 +24,8 @@ use smc_proto::{
     id::Eid, //
 };
 
+mod blocking;
+mod carrier;
 mod clc;
 mod clock;
 mod config;
@@ -45,6 +47,7 @@ mod paths;
 mod pnet;
 mod policy;
 mod rmb;
+mod smcd;
 mod sock;
 mod stats;
 
@@ -76,6 +79,7 @@ struct Smc {
     _groups: groups::LgrRegistry,
     _devices: ib::DeviceRegistry,
     _connections: conn::AbortQueue,
+    _smcd: smcd::SmcdDevice,
     _local: Published<local::LocalSystem>,
     _memory: memory::MemLimits,
     _namespaces: PerNetRegistration<namespace::Namespace>,
@@ -109,6 +113,7 @@ impl kernel::Module for Smc {
         let memory = memory::MemLimits::new(config::DIRECTORY, c"smcr_mem")?;
         let local =
             local::LOCAL.publish(local::LocalSystem::new(initial_ueids(param::ueid())?)?)?;
+        let smcd = smcd::SmcdDevice::new()?;
         let connections = conn::AbortQueue::new()?;
         let groups = groups::LgrRegistry::new()?;
         let devices = ib::DeviceRegistry::new()?;
@@ -127,6 +132,7 @@ impl kernel::Module for Smc {
             _groups: groups,
             _devices: devices,
             _connections: connections,
+            _smcd: smcd,
             _local: local,
             _memory: memory,
             _namespaces: namespaces,

@@ -71,8 +71,8 @@ use smc_proto::{
 };
 
 use crate::{
+    carrier::Carrier,
     config::Config,
-    conn::Conn,
     handshake::FallbackInfo,
     namespace,
     policy,
@@ -91,8 +91,8 @@ pub(crate) enum SockState {
     Connecting(Option<FallbackInfo>),
     /// Waits for connections.
     Listening(Arc<Listener>),
-    /// Connected over RDMA.
-    Active(Arc<Conn>),
+    /// Connected by SMC.
+    Active(Carrier),
     /// TCP answers, for good.
     Fallback(FallbackInfo),
     /// The application has closed the socket.
@@ -272,8 +272,8 @@ impl Sock {
         Ok(old)
     }
 
-    /// The connection over RDMA, if there is one.
-    pub(crate) fn conn(&self) -> Option<Arc<Conn>> {
+    /// The connection by SMC, if there is one.
+    pub(crate) fn conn(&self) -> Option<Carrier> {
         match &*self.state.lock() {
             SockState::Active(conn) => Some(conn.clone()),
             _ => None,
@@ -368,7 +368,7 @@ impl Sock {
                     queues.work.flush();
                 }
             }
-            Ok(SockState::Active(conn)) => active::close(&this, conn),
+            Ok(SockState::Active(conn)) => active::close(&this, &conn),
             Ok(SockState::Fallback(_)) if this.is_unaccepted() => this.tcp.abort(ECONNABORTED),
             Ok(SockState::Fallback(_)) => {
                 // What is left unread makes a close a reset.

@@ -12,7 +12,8 @@ use kernel::sync::{
 use kernel_ext::prelude::*;
 use smc_proto::{
     lgr::Role,
-    reason::Reason, //
+    reason::Reason,
+    wire::Version, //
 };
 
 /// A monotonic counter.
@@ -197,10 +198,31 @@ impl Fallbacks {
     }
 }
 
-/// Handshakes of one side.
-pub(crate) struct Handshakes {
+/// Handshakes of one side that led to a connection, by version.
+pub(crate) struct Successes {
     pub(crate) v1: Counter,
     pub(crate) v2: Counter,
+}
+
+impl Successes {
+    const fn new() -> Self {
+        Self {
+            v1: Counter::new(),
+            v2: Counter::new(),
+        }
+    }
+
+    /// Counts a connection of `version`.
+    pub(crate) fn count(&self, version: Version) {
+        match version {
+            Version::V1 => self.v1.add(1),
+            Version::V2 => self.v2.add(1),
+        }
+    }
+}
+
+/// Handshakes of one side that led to none.
+pub(crate) struct Handshakes {
     pub(crate) errors: Counter,
     pub(crate) fallbacks: Fallbacks,
 }
@@ -208,16 +230,14 @@ pub(crate) struct Handshakes {
 impl Handshakes {
     const fn new() -> Self {
         Self {
-            v1: Counter::new(),
-            v2: Counter::new(),
             errors: Counter::new(),
             fallbacks: Fallbacks::new(),
         }
     }
 }
 
-/// The counters of a namespace.
-pub(crate) struct Stats {
+/// The counters of one technology.
+pub(crate) struct Technology {
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     pub(crate) send_buffers: Buffers,
@@ -225,12 +245,12 @@ pub(crate) struct Stats {
     pub(crate) urgent: Counter,
     pub(crate) uncorked: Counter,
     pub(crate) nodelay: Counter,
-    pub(crate) client: Handshakes,
-    pub(crate) server: Handshakes,
+    pub(crate) client: Successes,
+    pub(crate) server: Successes,
 }
 
-impl Stats {
-    pub(crate) fn new() -> Result<Self> {
+impl Technology {
+    fn new() -> Result<Self> {
         Ok(Self {
             sent: Traffic::new(),
             received: Traffic::new(),
@@ -239,6 +259,33 @@ impl Stats {
             urgent: Counter::new(),
             uncorked: Counter::new(),
             nodelay: Counter::new(),
+            client: Successes::new(),
+            server: Successes::new(),
+        })
+    }
+
+    /// Returns the handshakes of one side that led to a connection.
+    pub(crate) fn successes(&self, role: Role) -> &Successes {
+        match role {
+            Role::Client => &self.client,
+            Role::Server => &self.server,
+        }
+    }
+}
+
+/// The counters of a namespace.
+pub(crate) struct Stats {
+    pub(crate) smcr: Technology,
+    pub(crate) smcd: Technology,
+    pub(crate) client: Handshakes,
+    pub(crate) server: Handshakes,
+}
+
+impl Stats {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            smcr: Technology::new()?,
+            smcd: Technology::new()?,
             client: Handshakes::new(),
             server: Handshakes::new(),
         })

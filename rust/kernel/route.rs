@@ -6,6 +6,7 @@
 
 use core::{
     net::{
+        IpAddr,
         Ipv4Addr,
         Ipv6Addr, //
     },
@@ -22,6 +23,7 @@ use crate::{
     bindings,
     ifaddr,
     net::{
+        InetAddr,
         NetNs,
         NetNsId,
         TcpSocket, //
@@ -144,6 +146,30 @@ impl TcpSocket {
         NonNull::new(unsafe { bindings::dst_dev_rcu(dst) }).map(f)
     }
 
+    /// Whether the connection's packets are sent by a device that is made by software alone (loopback, veth, bridge,
+    /// macvlan and others), so that they may stay on this machine.
+    /// Context: any.
+    pub fn has_virtual_route(&self) -> bool {
+        // SAFETY: The device is valid here, in an RCU read section.
+        self.with_netdev(|dev| unsafe { is_virtual(dev) })
+            .unwrap_or(false)
+    }
+
+    /// Whether packets to `peer` would be sent by such a device. An IPv6 route is not looked up: it may be one.
+    /// Context: may sleep.
+    pub fn may_reach_virtually(&self, peer: &InetAddr) -> bool {
+        let IpAddr::V4(ip) = peer.ip else {
+            return true;
+        };
+        let sk = self.sk_ptr();
+        // SAFETY: The socket is alive and holds its namespace; the field is read whole.
+        let route = unsafe {
+            let ifindex = (&raw const (*sk).__sk_common.skc_bound_dev_if).read_volatile();
+            Route::lookup(bindings::sock_net(sk), ifindex, [0; 4], ip.octets())
+        };
+        route.is_ok_and(|route| route.is_virtual())
+    }
+
     /// The network namespace.
     pub fn netns(&self) -> &NetNs {
         // SAFETY: The socket holds its namespace.
@@ -184,15 +210,9 @@ unsafe fn path(
     source: [u8; 4],
     destination: [u8; 4],
 ) -> Result<NextHop> {
-    let mut flow = bindings::flowi4::default();
-    let daddr = u32::from_ne_bytes(destination);
-    // SAFETY: `flow` may be written.
-    unsafe { bindings::flow4_init(&mut flow, u32::from_ne_bytes(source), daddr) };
-    flow.__fl_common.flowic_oif = ifindex;
     // SAFETY: By the caller's promise.
-    let rt = unsafe { bindings::route_output(net, &mut flow) };
-    let rt = Route(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?);
-    rt.path(daddr)
+    let route = unsafe { Route::lookup(net, ifindex, source, destination)? };
+    route.path(u32::from_ne_bytes(destination))
 }
 
 /// Looks up the path from `source` to `destination`, through a network device.
@@ -236,6 +256,23 @@ impl LowerDevice {
             name: unsafe { NetdevName::of(base) },
         }
     }
+}
+
+/// Returns whether a device is made by software alone: those of hardware have no `rtnl_link_ops`, but for a few of
+/// which a peer on this machine is no less likely.
+///
+/// # Safety
+///
+/// `dev` must be valid.
+unsafe fn is_virtual(dev: NonNull<bindings::net_device>) -> bool {
+    // SAFETY: By the caller's promise; the fields are read whole.
+    let (ops, flags) = unsafe {
+        (
+            (&raw const (*dev.as_ptr()).rtnl_link_ops).read_volatile(),
+            (&raw const (*dev.as_ptr()).flags).read_volatile(),
+        )
+    };
+    !ops.is_null() || flags & bindings::net_device_flags_IFF_LOOPBACK != 0
 }
 
 /// Returns the id of a VLAN device; `None` for any other.
@@ -403,6 +440,37 @@ unsafe fn find_address(
 struct Route(NonNull<bindings::rtable>);
 
 impl Route {
+    /// Looks up the route from `source`, which may be zeroes, to `destination`, through the device `ifindex` if that is
+    /// not 0.
+    ///
+    /// # Safety
+    ///
+    /// `net` must be alive during the call.
+    unsafe fn lookup(
+        net: *mut bindings::net,
+        ifindex: i32,
+        source: [u8; 4],
+        destination: [u8; 4],
+    ) -> Result<Self> {
+        let mut flow = bindings::flowi4::default();
+        let (saddr, daddr) = (u32::from_ne_bytes(source), u32::from_ne_bytes(destination));
+        // SAFETY: `flow` may be written.
+        unsafe { bindings::flow4_init(&mut flow, saddr, daddr) };
+        flow.__fl_common.flowic_oif = ifindex;
+        // SAFETY: By the caller's promise.
+        let rt = unsafe { bindings::route_output(net, &mut flow) };
+        Ok(Self(NonNull::new(from_err_ptr(rt)?).ok_or(EHOSTUNREACH)?))
+    }
+
+    /// Whether packets are sent by a device that is made by software alone.
+    fn is_virtual(&self) -> bool {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The entry is referenced, and its device is valid inside the RCU read section.
+        let dev = unsafe { bindings::dst_dev_rcu(&raw const (*self.0.as_ptr()).dst) };
+        // SAFETY: As above.
+        NonNull::new(dev).is_some_and(|dev| unsafe { is_virtual(dev) })
+    }
+
     fn path(&self, daddr: u32) -> Result<NextHop> {
         let rt = self.0.as_ptr();
         // SAFETY: The entry is referenced, and these fields of it do not change.

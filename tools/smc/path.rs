@@ -13,6 +13,7 @@ use smc_proto::cause::Cause;
 use smc_proto::reason::Reason;
 use smc_uapi::AF_SMC;
 use smc_uapi::SMC_INFO;
+use smc_uapi::SMC_INFO_MODE_SMCD;
 use smc_uapi::SMC_INFO_MODE_SMCR;
 use smc_uapi::SMC_INFO_MODE_TCP;
 use smc_uapi::SOL_SMC;
@@ -111,6 +112,7 @@ fn from_option(socket: &Socket) -> Option<Path> {
     let info = smc_uapi::Info::read_from_bytes(&value).ok()?;
     Some(match info.mode {
         SMC_INFO_MODE_SMCR => Path::SmcR(Some(info.lgr_id)),
+        SMC_INFO_MODE_SMCD => Path::SmcD,
         SMC_INFO_MODE_TCP => Path::Fallback(Fallback {
             reason: info.reason,
             peer: info.peer_diagnosis,

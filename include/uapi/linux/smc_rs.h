@@ -19,6 +19,7 @@
 enum {
 	SMC_INFO_MODE_SMCR	= 0,	/* connected over RDMA */
 	SMC_INFO_MODE_TCP	= 1,	/* fell back to TCP */
+	SMC_INFO_MODE_SMCD	= 2,	/* connected by shared memory */
 	SMC_INFO_MODE_NONE	= 3,	/* not connected */
 };
 

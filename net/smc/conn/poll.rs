@@ -57,14 +57,6 @@ impl Conn {
         i32::try_from(bytes).unwrap_or(i32::MAX)
     }
 
-    /// Runs `wait`, during which the socket is woken whenever there is anything to read.
-    pub(crate) fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {
-        self.inner.lock().reading += 1;
-        let result = wait();
-        self.inner.lock().reading -= 1;
-        result
-    }
-
     /// Schedules a retry after the allocation of a send buffer failed.
     /// Context: does not sleep.
     pub(crate) fn await_memory(&self) {

@@ -23,31 +23,15 @@ use smc_proto::{
 
 use super::Conn;
 use crate::{
+    blocking::{
+        self,
+        ReadStep,
+        RecvOptions,
+        StreamRx, //
+    },
     namespace,
     rmb::Rmbe, //
 };
-
-/// Options of one receive call.
-#[derive(Clone, Copy)]
-pub(crate) struct RecvOptions {
-    /// MSG_DONTWAIT or O_NONBLOCK.
-    pub(crate) nonblock: bool,
-    /// MSG_PEEK.
-    pub(crate) peek: bool,
-    /// MSG_TRUNC: count, but do not copy.
-    pub(crate) discard: bool,
-    /// MSG_WAITALL.
-    pub(crate) all: bool,
-}
-
-/// Result of one attempt to read from the ring.
-enum ReadStep {
-    Copied(usize),
-    /// The read ends at the urgent mark.
-    Mark(usize),
-    Wait,
-    Eof,
-}
 
 /// What a read found, without the lock.
 struct Readable {
@@ -94,105 +78,15 @@ impl Readable {
 fn count_rmb(sk: &Sk, is_small: bool, is_full: bool) {
     if is_small || is_full {
         let namespace = namespace::of(sk);
-        let stats = &namespace.stats.rmbs;
+        let stats = &namespace.stats.smcr.rmbs;
         stats.small.add(is_small.into());
         stats.full.add(is_full.into());
     }
 }
 
-impl Conn {
-    /// Copies received data to the application. Sleeps unless `nonblock`; other readers may run meanwhile. Returns 0 at
-    /// the end of the stream. A call for zero bytes waits for data as well, as with TCP.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN`, `ENOTCONN`, `EFAULT`, the socket's error or that of a signal; no error if some bytes were copied
-    /// before.
-    pub(crate) fn recv(
-        self: &Arc<Self>,
-        sk: &Sk,
-        msg: &mut Msg<'_>,
-        how: RecvOptions,
-    ) -> Result<usize> {
-        let target = sk.rcvlowat(how.all, msg.len());
-        let mut timeout = sk.rcvtimeo(how.nonblock);
-        let inline = sk.is_urg_inline();
-        let mut done = 0;
-        loop {
-            if self.is_interrupted(how.peek) {
-                // The SIGURG handler may read the urgent byte, which this read would skip.
-                return match sk.wait_until(timeout, false, || false) {
-                    _ if done > 0 => Ok(done),
-                    Ok(_) => Err(EAGAIN),
-                    Err(end) => Err(end.errno()),
-                };
-            }
-            match self.recv_some(sk, msg, how, inline, done) {
-                Ok(ReadStep::Copied(len)) => {
-                    done += len;
-                    if msg.len() > 0 {
-                        continue;
-                    }
-                    break;
-                }
-                Ok(ReadStep::Mark(len)) => {
-                    done += len;
-                    break;
-                }
-                Ok(ReadStep::Eof) => {
-                    // The end of a reset connection is reported once as an error. For a connection that the peer closed
-                    // it is the end of the stream, whatever was sent after that.
-                    if done == 0 && !self.with(|inner| inner.stream.has_sent_after_close()) {
-                        sk.take_err()?;
-                    }
-                    break;
-                }
-                Ok(ReadStep::Wait) if done >= target && done > 0 => break,
-                Ok(ReadStep::Wait) => {}
-                Err(_) if done > 0 => break,
-                // The socket's error is more specific than the state's.
-                Err(e) => return sk.take_err().and(Err(e)),
-            }
-            if sk.has_err() {
-                if done > 0 {
-                    break;
-                }
-                return sk.take_err().map(|()| 0);
-            }
-            if timeout == 0 {
-                return if done > 0 { Ok(done) } else { Err(EAGAIN) };
-            }
-            let skip = if how.peek { done } else { 0 };
-            let waited = self.while_reading(|| {
-                sk.wait_until(timeout, false, || self.is_reader_due(skip) || sk.has_err())
-            });
-            match waited {
-                Ok(left) => timeout = left,
-                Err(_) if done > 0 => break,
-                Err(end) => return Err(end.errno()),
-            }
-        }
-        Ok(done)
-    }
-
-    /// Returns whether a signal is pending before a read that would skip an urgent byte.
-    fn is_interrupted(&self, is_peek: bool) -> bool {
-        let is_pending = kernel::current!().signal_pending();
-        is_pending && !is_peek && self.with(|inner| inner.stream.is_at_hole())
-    }
-
-    /// Returns whether a reader that has seen `skip` bytes can continue: more data, the end, or an error.
-    fn is_reader_due(&self, skip: usize) -> bool {
-        self.with(|inner| match inner.stream.recv_state() {
-            Recv::Ready(len) => len as usize > skip,
-            Recv::Wait => false,
-            Recv::Eof | Recv::NotConnected => true,
-        })
-    }
-
-    /// Copies what there is to read, or says why nothing was copied. `done` bytes were copied by this call before.
+impl StreamRx for Arc<Conn> {
     fn recv_some(
-        self: &Arc<Self>,
+        &self,
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
@@ -227,6 +121,46 @@ impl Conn {
             true => ReadStep::Copied(copied),
             false => self.consume(copied),
         })
+    }
+
+    fn is_reader_due(&self, skip: usize) -> bool {
+        self.with(|inner| match inner.stream.recv_state() {
+            Recv::Ready(len) => len as usize > skip,
+            Recv::Wait => false,
+            Recv::Eof | Recv::NotConnected => true,
+        })
+    }
+
+    fn is_at_hole(&self) -> bool {
+        self.with(|inner| inner.stream.is_at_hole())
+    }
+
+    fn has_ended_in_order(&self) -> bool {
+        self.with(|inner| inner.stream.has_sent_after_close())
+    }
+
+    fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.with(|inner| inner.reading += 1);
+        let result = wait();
+        self.with(|inner| inner.reading -= 1);
+        result
+    }
+}
+
+impl Conn {
+    /// recvmsg(2); see [`blocking::recv`].
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`blocking::recv`].
+    pub(crate) fn recv(
+        self: &Arc<Self>,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+    ) -> Result<usize> {
+        blocking::recv(self, sk, msg, how)
     }
 
     /// Looks what is to be read of `want` bytes after `skip`. An urgent byte that is not in line is skipped by a read

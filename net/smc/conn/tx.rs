@@ -29,15 +29,17 @@ use super::{
     ConnInner, //
 };
 use crate::{
+    blocking::{
+        self,
+        SendOptions,
+        StreamTx, //
+    },
     link::Link,
     rmb::{
         SendBuf,
         SndbufGuard, //
     },
-    stats::{
-        Buffers,
-        Stats, //
-    }, //
+    stats::Buffers, //
 };
 
 /// The smallest buffer, in bytes.
@@ -46,19 +48,6 @@ const SNDBUF_MIN: usize = 16 * 1024;
 /// The largest message, in bytes, that is copied with the connection's lock held: copying more takes longer than the
 /// further acquisitions of locks that it saves.
 const SHORT_MAX: usize = 512;
-
-/// Options of one send call.
-#[derive(Clone, Copy)]
-pub(crate) struct SendOptions {
-    /// MSG_DONTWAIT or O_NONBLOCK.
-    pub(crate) nonblock: bool,
-    /// MSG_OOB.
-    pub(crate) oob: bool,
-    /// MSG_MORE, or TCP_CORK of the socket.
-    pub(crate) corked: bool,
-    /// sysctl `autocorking_size`, in bytes.
-    pub(crate) autocork_bytes: u32,
-}
 
 /// Result of an attempt to reserve space.
 enum SndbufSpace {
@@ -124,52 +113,39 @@ impl ConnInner {
     }
 }
 
+/// The sending side, with the counters of its namespace.
+struct ConnTx<'a> {
+    conn: &'a Arc<Conn>,
+    stats: &'a Buffers,
+}
+
+impl StreamTx for ConnTx<'_> {
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+        self.conn.send_some(sk, msg, how, self.stats)
+    }
+
+    fn is_writer_due(&self) -> bool {
+        self.conn.with(|inner| inner.is_writer_due())
+    }
+}
+
 impl Conn {
-    /// Sends data of the application. Sleeps unless `nonblock`.
-    ///
-    /// Returns early, when space runs out after some bytes were copied, only if it may not wait. Other writers may run
-    /// while it waits.
+    /// sendmsg(2); see [`blocking::send`].
+    /// Context: may sleep.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; no error if some bytes were copied
-    /// before.
+    /// Those of [`blocking::send`].
     pub(crate) fn send(
         self: &Arc<Self>,
         sk: &Sk,
         msg: &mut Msg<'_>,
         how: SendOptions,
-        stats: &Stats,
+        stats: &Buffers,
     ) -> Result<usize> {
-        let stats = &stats.send_buffers;
         self.count_sndbuf_undersized(sk, msg.len(), stats);
-        let (mut timeout, mut done) = (None, 0);
-        while msg.len() > 0 {
-            match self.send_some(sk, msg, how, stats) {
-                Ok(0) => stats.full.add(1),
-                Ok(len) => {
-                    done += len;
-                    continue;
-                }
-                Err(_) if done > 0 => break,
-                Err(e) => return Err(e),
-            }
-            let left = timeout.unwrap_or_else(|| sk.sndtimeo(how.nonblock));
-            if left == 0 {
-                sk.set_nospace();
-                // Space may have become free before SOCK_NOSPACE was set.
-                if self.with(|inner| inner.is_writer_due()) {
-                    continue;
-                }
-                return if done > 0 { Ok(done) } else { Err(EAGAIN) };
-            }
-            match sk.wait_until(left, false, || self.with(|inner| inner.is_writer_due())) {
-                Ok(left) => timeout = Some(left),
-                Err(_) if done > 0 => break,
-                Err(end) => return Err(end.errno()),
-            }
-        }
-        Ok(done)
+        let tx = ConnTx { conn: self, stats };
+        blocking::send(&tx, sk, msg, how, || stats.full.add(1))
     }
 
     /// Counts a call that sends more than a buffer holds, here or at the peer.

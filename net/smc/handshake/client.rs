@@ -28,6 +28,7 @@ use smc_proto::{
     lgr::Role,
     link::Transport,
     reason::Reason,
+    smcd::DeviceGid,
     wire::{
         clc::{
             ClcMessage,
@@ -52,9 +53,11 @@ use super::{
         self,
         MAX_PREFIXES, //
     },
+    smcd,
     Session, //
 };
 use crate::{
+    carrier::Carrier,
     clc::TcpActivity,
     clock::now,
     conn::Conn,
@@ -69,7 +72,7 @@ use crate::{
 
 /// The handshake of connect(2).
 /// Context: may sleep.
-pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
+pub(super) fn connect(session: &mut Session<'_>) -> Result<Carrier, Failure> {
     check_policy(Role::Client, session.sk, session.tcp)?;
     if session.tcp.has_xfrm_policy() {
         return Err(Reason::Ipsec.into());
@@ -80,24 +83,33 @@ pub(super) fn connect(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     let ports = Ports::find(session);
     let eids = session.local.ueids.lock().clone();
     let mut prefixes = [Ipv6Prefix::default(); MAX_PREFIXES];
-    let caps = ports.caps(session, eids.as_slice(), &mut prefixes);
+    let smcd = smcd::offered(session).map(DeviceGid::entries);
+    let caps = ClientCaps {
+        smcd: smcd.as_ref(),
+        ..ports.caps(session, eids.as_slice(), &mut prefixes)
+    };
     let (proposed, proposal) = caps.propose().map_err(|reason| ports.failure(reason))?;
     session.clc.send(&ClcMessage::Proposal(proposal))?;
-    let accepted = proposed.on_message(&session.clc.receive(CLC_WAIT)?);
+    let answer = session.clc.receive(CLC_WAIT)?;
+    if let Some(accepted) = proposed.accepted_smcd(&answer) {
+        return smcd::connect(session, &accepted).map(Carrier::SmcD);
+    }
+    let accepted = proposed.on_message(&answer);
     if let Err(failure) = &accepted {
         ports.note_failure(session, *failure);
     }
     let accepted = accepted?;
     let Some(new) = accepted.new_lgr() else {
-        return reuse(session, &accepted, ports.vlans());
+        return reuse(session, &accepted, ports.vlans()).map(Carrier::SmcR);
     };
     let mut path = ports.path(accepted.version(), accepted.transport())?;
     // Another connection may have failed on it meanwhile.
     path.check()?;
     new.path(|| path.port.route_to(session.tcp, accepted.server().gid))?;
-    session.create_lgr(new, &path, |session, conn| {
+    let conn = session.create_lgr(new, &path, |session, conn| {
         first_contact(session, conn, &accepted, &path)
-    })
+    })?;
+    Ok(Carrier::SmcR(conn))
 }
 
 /// The ports to propose, each with the path from it, or why there is none.
@@ -138,6 +150,7 @@ impl<'a> Ports<'a> {
         ClientCaps {
             peer_id: session.local.peer_id(),
             iwarp,
+            smcd: None,
             v1: self.v1.as_ref().ok().map(|path| V1Port {
                 gid: path.port.gid,
                 mac: path.port.mac,

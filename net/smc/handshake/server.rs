@@ -29,6 +29,7 @@ use smc_proto::{
     },
     link::Transport,
     reason::Reason,
+    smcd::SmcdChoice,
     time::Instant,
     wire::{
         clc::ClcMessage,
@@ -47,9 +48,11 @@ use super::{
         ConnPath, //
     },
     prefix,
+    smcd,
     Session, //
 };
 use crate::{
+    carrier::Carrier,
     clc::TcpActivity,
     clock::now,
     conn::Conn,
@@ -73,8 +76,20 @@ use crate::{
 
 /// The handshake of a connection that a listener accepted.
 /// Context: may sleep.
-pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
-    let chosen = choose(session)?;
+pub(super) fn accept(session: &mut Session<'_>) -> Result<Carrier, Failure> {
+    match choose(session)? {
+        Choice::SmcR(chosen) => accept_smcr(session, chosen).map(Carrier::SmcR),
+        Choice::SmcD(chosen) => smcd::accept(session, chosen).map(Carrier::SmcD),
+    }
+}
+
+/// The technology to use.
+enum Choice {
+    SmcR(Chosen),
+    SmcD(SmcdChoice),
+}
+
+fn accept_smcr(session: &mut Session<'_>, chosen: Chosen) -> Result<Arc<Conn>, Failure> {
     let end = now().saturating_add(TURN_WAIT);
     let (chosen, port) = with_port(session.tcp, chosen)?;
     // One handshake at a time creates a link group with this peer. Other handshakes with it wait.
@@ -97,27 +112,32 @@ pub(super) fn accept(session: &mut Session<'_>) -> Result<Arc<Conn>, Failure> {
     })
 }
 
-/// Receives the PROPOSAL, and chooses the candidate to try first.
-fn choose(session: &mut Session<'_>) -> Result<Chosen, Failure> {
+/// Receives the PROPOSAL, and chooses SMC-D, or the candidate of SMC-R to try first.
+fn choose(session: &mut Session<'_>) -> Result<Choice, Failure> {
     let tcp = session.tcp;
-    let proposal = match session.clc.receive(CLC_WAIT)? {
-        ClcMessage::Proposal(proposal) => proposal,
+    let answer = session.clc.receive(CLC_WAIT)?;
+    let ClcMessage::Proposal(proposal) = answer else {
         // A client without a port to offer declines at once.
-        other => return Err(Failure::not_awaited(&other)),
+        return Err(Failure::not_awaited(&answer));
     };
     check_policy(Role::Server, session.sk, tcp)?;
     if tcp.has_keys() {
         return Err(Failure::Declined(Reason::Ipsec, Some(Cause::TcpKeys)));
     }
+    let has_ipsec = tcp.has_xfrm_policy();
     let ueids = session.local.ueids.lock().clone();
+    if let Some(chosen) = smcd::chosen(session.sk, &ueids, &proposal).filter(|_| !has_ipsec) {
+        return Ok(Choice::SmcD(chosen));
+    }
     let caps = ServerCaps {
         eids: &ueids,
         limits: namespace::of(session.sk).config.limits(),
-        has_ipsec: tcp.has_xfrm_policy(),
+        has_ipsec,
         has_interface: tcp.route_device().is_some(),
         iwarp: tcp.peer().ok().and_then(|peer| Gid::of_iwarp(peer.ip)),
     };
     caps.evaluate(&proposal, |offered| prefix::is_common(tcp, offered))
+        .map(Choice::SmcR)
         .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
 }
 

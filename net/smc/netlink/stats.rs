@@ -18,6 +18,7 @@ use crate::{
         Buffers,
         Counter,
         Stats,
+        Technology,
         SIZES, //
     }, //
 };
@@ -33,11 +34,8 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
 }
 
 fn put(attrs: &mut Attrs<'_>, stats: &Stats) -> Result {
-    // There is no internal shared memory.
-    attrs.nest(SMC_NLA_STATS_SMCD_TECH, |attrs| put_tech(attrs, None))?;
-    attrs.nest(SMC_NLA_STATS_SMCR_TECH, |attrs| {
-        put_tech(attrs, Some(stats))
-    })?;
+    attrs.nest(SMC_NLA_STATS_SMCD_TECH, |a| put_tech(a, &stats.smcd))?;
+    attrs.nest(SMC_NLA_STATS_SMCR_TECH, |a| put_tech(a, &stats.smcr))?;
     let pad = SMC_NLA_STATS_PAD;
     attrs.u64(
         SMC_NLA_STATS_CLNT_HS_ERR_CNT,
@@ -47,33 +45,28 @@ fn put(attrs: &mut Attrs<'_>, stats: &Stats) -> Result {
     attrs.u64(SMC_NLA_STATS_SRV_HS_ERR_CNT, stats.server.errors.get(), pad)
 }
 
-/// Adds the counters of one technology; zeroes for `None`.
-fn put_tech(attrs: &mut Attrs<'_>, stats: Option<&Stats>) -> Result {
-    let sends = stats.map(|stats| &stats.send_buffers);
-    let receives = stats.map(|stats| &stats.rmbs);
+/// Adds the counters of one technology.
+fn put_tech(attrs: &mut Attrs<'_>, stats: &Technology) -> Result {
+    let (sends, receives) = (&stats.send_buffers, &stats.rmbs);
     attrs.nest(SMC_NLA_STATS_T_TX_RMB_STATS, |a| put_buffers(a, sends))?;
     attrs.nest(SMC_NLA_STATS_T_RX_RMB_STATS, |a| put_buffers(a, receives))?;
     let sizes = [
-        (SMC_NLA_STATS_T_TXPLOAD_SIZE, stats.map(|s| &s.sent.sizes)),
-        (
-            SMC_NLA_STATS_T_RXPLOAD_SIZE,
-            stats.map(|s| &s.received.sizes),
-        ),
-        (SMC_NLA_STATS_T_TX_RMB_SIZE, sends.map(|s| &s.sizes)),
-        (SMC_NLA_STATS_T_RX_RMB_SIZE, receives.map(|s| &s.sizes)),
+        (SMC_NLA_STATS_T_TXPLOAD_SIZE, &stats.sent.sizes),
+        (SMC_NLA_STATS_T_RXPLOAD_SIZE, &stats.received.sizes),
+        (SMC_NLA_STATS_T_TX_RMB_SIZE, &sends.sizes),
+        (SMC_NLA_STATS_T_RX_RMB_SIZE, &receives.sizes),
     ];
     for (nest, sizes) in sizes {
         attrs.nest(nest, |attrs| put_sizes(attrs, sizes))?;
     }
     put_counters(attrs, &CONNECTIONS, stats)?;
-    let used = |buffers: Option<&Buffers>| buffers.map_or(0, |b| b.in_use.get());
-    attrs.uint(SMC_NLA_STATS_T_RX_RMB_USAGE, used(receives))?;
-    attrs.uint(SMC_NLA_STATS_T_TX_RMB_USAGE, used(sends))?;
+    attrs.uint(SMC_NLA_STATS_T_RX_RMB_USAGE, receives.in_use.get())?;
+    attrs.uint(SMC_NLA_STATS_T_TX_RMB_USAGE, sends.in_use.get())?;
     put_counters(attrs, &CALLS, stats)
 }
 
 /// An attribute and its counter, if that exists here.
-type Field = (u32, Option<fn(&Stats) -> &Counter>);
+type Field = (u32, Option<fn(&Technology) -> &Counter>);
 
 /// In the order of the C module, like the next table.
 const CONNECTIONS: [Field; 6] = [
@@ -97,15 +90,15 @@ const CALLS: [Field; 7] = [
     (SMC_NLA_STATS_T_URG_DATA_CNT, Some(|s| &s.urgent)),
 ];
 
-fn put_counters(attrs: &mut Attrs<'_>, fields: &[Field], stats: Option<&Stats>) -> Result {
+fn put_counters(attrs: &mut Attrs<'_>, fields: &[Field], stats: &Technology) -> Result {
     for (attr, counter) in fields {
-        let counter = stats.zip(*counter).map(|(stats, counter)| counter(stats));
-        attrs.u64(*attr, counter.map_or(0, Counter::get), SMC_NLA_STATS_PAD)?;
+        let count = counter.map_or(0, |counter| counter(stats).get());
+        attrs.u64(*attr, count, SMC_NLA_STATS_PAD)?;
     }
     Ok(())
 }
 
-fn put_buffers(attrs: &mut Attrs<'_>, buffers: Option<&Buffers>) -> Result {
+fn put_buffers(attrs: &mut Attrs<'_>, buffers: &Buffers) -> Result {
     let fields: [(u32, fn(&Buffers) -> &Counter); 7] = [
         (SMC_NLA_STATS_RMB_REUSE_CNT, |b| &b.reused),
         (SMC_NLA_STATS_RMB_SIZE_SM_PEER_CNT, |b| &b.peer_small),
@@ -116,18 +109,15 @@ fn put_buffers(attrs: &mut Attrs<'_>, buffers: Option<&Buffers>) -> Result {
         (SMC_NLA_STATS_RMB_DGRADE_CNT, |b| &b.shrunk),
     ];
     for (attr, counter) in fields {
-        let count = buffers.map_or(0, |buffers| counter(buffers).get());
-        attrs.u64(attr, count, SMC_NLA_STATS_RMB_PAD)?;
+        attrs.u64(attr, counter(buffers).get(), SMC_NLA_STATS_RMB_PAD)?;
     }
     Ok(())
 }
 
-fn put_sizes(attrs: &mut Attrs<'_>, sizes: Option<&[Counter; SIZES]>) -> Result {
-    for i in 0..SIZES {
-        let count = sizes.and_then(|sizes| sizes.get(i)).map_or(0, Counter::get);
-        // CAST: less than ten; the attributes are consecutive.
-        let attr = SMC_NLA_STATS_PLOAD_8K + i as u32;
-        attrs.u64(attr, count, SMC_NLA_STATS_PLOAD_PAD)?;
+fn put_sizes(attrs: &mut Attrs<'_>, sizes: &[Counter; SIZES]) -> Result {
+    // The attributes are consecutive.
+    for (attr, count) in (SMC_NLA_STATS_PLOAD_8K..).zip(sizes) {
+        attrs.u64(attr, count.get(), SMC_NLA_STATS_PLOAD_PAD)?;
     }
     Ok(())
 }

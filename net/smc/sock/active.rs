@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets that are connected over RDMA.
+//! Sockets that are connected by SMC.
 
 use kernel::sync::Arc;
 use kernel_ext::{
     net::{
         self,
-        Msg,
-        Sk, //
+        Msg, //
     },
     prelude::*, //
 };
-use smc_proto::wire::Version;
 
 use super::{
     Phase,
@@ -19,34 +17,29 @@ use super::{
     SockState, //
 };
 use crate::{
-    conn::{
-        Conn,
+    blocking::{
         RecvOptions,
         SendOptions, //
     },
-    namespace, //
+    carrier::Carrier, //
 };
 
 /// Makes `conn` answer from now on, if the socket is in one of the phases `from`. Returns whether it
 /// was; otherwise the connection is discarded.
-pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Arc<Conn>) -> bool {
-    sync_sockopts(&this.sk, &conn);
-    let version = conn.group.params.version;
+pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool {
+    conn.sync_options(&this.sk);
+    let version = conn.version();
+    let successes = conn.stats(&this.stats).successes(this.role);
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
-            let namespace = namespace::of(&this.sk);
-            let handshakes = namespace.stats.handshakes(this.role);
-            match version {
-                Version::V1 => handshakes.v1.add(1),
-                Version::V2 => handshakes.v2.add(1),
-            }
+            successes.count(version);
             this.sk.wake_state();
             this.sk.wake_writable();
             hook_tcp(this);
             true
         }
         Err(SockState::Active(conn)) => {
-            conn.drop_unused();
+            conn.drop_unused(&this.sk);
             false
         }
         Err(_) => false,
@@ -92,29 +85,15 @@ fn on_tcp_error(this: &Sock) {
     let is_closed = this.tcp.state().is_closed();
     match e {
         _ if !is_closed => {}
-        // The peer has closed TCP in order, and answered a later segment with a reset: the connection outlives that if
-        // the peer has it.
-        EPIPE if conn.with(|inner| inner.stream.is_heard()) => {}
-        EPIPE => conn.reset_unless_heard(),
+        EPIPE => conn.on_tcp_closed(),
         _ => conn.kill(e),
     }
     // Only now, as a message of the peer that arrives before the abort looks at it, too.
     let _ = this.tcp.take_err();
 }
 
-/// Copies the socket options to the connection that matter when data arrive.
-pub(super) fn sync_sockopts(sk: &Sk, conn: &Conn) {
-    let inline = sk.is_urg_inline();
-    conn.with(|inner| inner.stream.set_oob_inline(inline));
-}
-
-/// Whether getpeername(2) has an answer.
-pub(super) fn has_peer(conn: &Conn) -> bool {
-    conn.with(|inner| inner.stream.is_connected())
-}
-
 /// sendmsg(2).
-pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<usize> {
+pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usize> {
     msg.check_control(&this.sk)?;
     let (flags, len) = (msg.flags(), msg.len());
     let how = SendOptions {
@@ -123,10 +102,11 @@ pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<u
         corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
         autocork_bytes: this.config.autocork_bytes(),
     };
-    let result = conn.send(&this.sk, msg, how, &this.stats);
-    this.stats.sent.count(*result.as_ref().unwrap_or(&0), len);
+    let stats = conn.stats(&this.stats);
+    let result = conn.send(&this.sk, msg, how, stats);
+    stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
-        this.stats.urgent.add(1);
+        stats.urgent.add(1);
     }
     result.map_err(|e| {
         if e == EPIPE {
@@ -138,12 +118,12 @@ pub(super) fn send(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>) -> Result<u
 }
 
 /// recvmsg(2).
-pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
+pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
     if flags & net::MSG_ERRQUEUE != 0 {
         return this.tcp.recvmsg(msg, flags);
     }
     msg.clear_name();
-    let stats = &this.stats;
+    let stats = conn.stats(&this.stats);
     let peek = flags & net::MSG_PEEK != 0;
     if flags & net::MSG_OOB != 0 {
         if this.sk.is_urg_inline() {
@@ -168,7 +148,7 @@ pub(super) fn recv(this: &Sock, conn: &Arc<Conn>, msg: &mut Msg<'_>, flags: u32)
 }
 
 /// ioctl(2); `None` for what TCP or the kernel answers.
-pub(super) fn ioctl(conn: &Conn, cmd: u32, arg: usize) -> Option<Result<i32>> {
+pub(super) fn ioctl(conn: &Carrier, cmd: u32, arg: usize) -> Option<Result<i32>> {
     let queues = conn.queues();
     let value = match cmd {
         net::SIOCINQ => queues.inq,
@@ -182,8 +162,8 @@ pub(super) fn ioctl(conn: &Conn, cmd: u32, arg: usize) -> Option<Result<i32>> {
 }
 
 /// shutdown(2).
-pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
-    conn.shutdown(how)?;
+pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
+    conn.shutdown(&this.sk, how)?;
     // CAST: 0, 1 or 2, which `shutdown` has checked.
     this.sk.add_shutdown((how + 1) as u8);
     this.sk.wake_state();
@@ -192,7 +172,7 @@ pub(super) fn shutdown(this: &Sock, conn: &Arc<Conn>, how: i32) -> Result {
 
 /// The application undoes the connect, or accept, and may use the socket for something else.
 pub(super) fn disconnect(this: &Sock) {
-    let was_connected = this.conn().is_some_and(|conn| has_peer(&conn));
+    let was_connected = this.conn().is_some_and(|conn| conn.has_peer());
     let Ok(SockState::Active(conn)) = this.transition(&[Phase::Active], SockState::Init) else {
         return;
     };
@@ -209,7 +189,7 @@ pub(super) fn disconnect(this: &Sock) {
 
 /// The application has closed the socket, or the listener before it accepted this one: then the connection is reset, as
 /// over TCP.
-pub(super) fn close(this: &Sock, conn: Arc<Conn>) {
+pub(super) fn close(this: &Sock, conn: &Carrier) {
     let linger = match this.is_unaccepted() {
         true => Some(0),
         false => this.sk.linger(),

@@ -105,13 +105,22 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
             Ok(ConnectStart::Delegate)
         }
         // TCP from the start: the server would be asked for SMC, only to be declined.
-        Phase::Init if !ib::is_any_there() => {
+        Phase::Init if !ib::is_any_there() && !may_be_local(this, addr) => {
             fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::no_device());
             Ok(ConnectStart::Delegate)
         }
         Phase::Init => start_tcp(this, addr, is_denied(this, addr).then(FallbackInfo::denied)),
         _ => Ok(ConnectStart::Delegate),
     }
+}
+
+/// Whether the server at `addr` may be on this kernel, and the connection by SMC-D.
+/// Context: may sleep.
+fn may_be_local(this: &Sock, addr: SockAddr<'_>) -> bool {
+    namespace::has_smcd(&this.sk)
+        && addr
+            .inet()
+            .is_some_and(|peer| this.tcp.may_reach_virtually(&peer))
 }
 
 /// Whether a rule denies a connection to `addr` SMC, as far as its own address is known.

@@ -41,7 +41,7 @@ use super::{
     Sock, //
 };
 use crate::{
-    conn::Conn,
+    carrier::Carrier,
     namespace, //
 };
 
@@ -83,7 +83,7 @@ impl StreamSocket for Sock {
 
     fn getname(this: ArcBorrow<'_, Self>, name: &mut SockAddrBuf<'_>, peer: i32) -> Result<i32> {
         // accept(2) asks with 2: the peer of a connection that has ended meanwhile still has its address, as with TCP.
-        if peer == 1 && this.conn().is_some_and(|conn| !active::has_peer(&conn)) {
+        if peer == 1 && this.conn().is_some_and(|conn| !conn.has_peer()) {
             return Err(ENOTCONN);
         }
         this.tcp.getname(name, peer)
@@ -165,14 +165,14 @@ impl StreamSocket for Sock {
         }
         let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
         match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
-            DataPath::Rdma(conn) => active::send(&this, &conn, msg),
+            DataPath::Smc(conn) => active::send(&this, &conn, msg),
             DataPath::Tcp(_setup) => fallback::send(&this, msg),
         }
     }
 
     fn recvmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {
         match this.wait_connected(|| this.sk.rcvtimeo(flags & net::MSG_DONTWAIT != 0))? {
-            DataPath::Rdma(conn) => active::recv(&this, &conn, msg, flags),
+            DataPath::Smc(conn) => active::recv(&this, &conn, msg, flags),
             DataPath::Tcp(_setup) => fallback::recv(&this, msg, flags),
         }
     }
@@ -191,7 +191,7 @@ impl StreamSocket for Sock {
 
 /// What carries the data of a socket that does not connect just now.
 enum DataPath<'a> {
-    Rdma(Arc<Conn>),
+    Smc(Carrier),
     /// TCP. If it has no connection, it returns that error at once, and none begins meanwhile: the data of the
     /// application must not get among the messages of a handshake.
     Tcp(Option<MutexGuard<'a, ()>>),
@@ -226,7 +226,7 @@ impl Sock {
     /// Returns what carries the data of a connected socket, which does not change until the connection ends.
     fn data_path(&self) -> Option<DataPath<'_>> {
         match self.phase() {
-            Phase::Active => self.conn().map(DataPath::Rdma),
+            Phase::Active => self.conn().map(DataPath::Smc),
             Phase::Fallback => Some(DataPath::Tcp(None)),
             _ => None,
         }

@@ -25,6 +25,7 @@ use kernel_ext::{
     uapi::{
         smc_info,
         SMC_INFO_MODE_NONE,
+        SMC_INFO_MODE_SMCD,
         SMC_INFO_MODE_SMCR,
         SMC_INFO_MODE_TCP, //
     }, //
@@ -35,12 +36,14 @@ use smc_proto::{
 };
 
 use super::{
-    active,
     fallback,
     Phase,
     Sock, //
 };
-use crate::namespace;
+use crate::{
+    carrier::Carrier,
+    namespace, //
+};
 
 /// setsockopt(2).
 pub(super) fn set(
@@ -89,7 +92,7 @@ pub(super) fn set(
         (net::SOL_TCP, net::TCP_NODELAY | net::TCP_CORK) => {
             this.tcp.setsockopt(level, name, value)?;
             if let Some(conn) = this.conn() {
-                count_flush(&this, name);
+                count_flush(&this, &conn, name);
                 conn.uncork(this.tcp.is_corked());
             }
             Ok(())
@@ -125,9 +128,9 @@ fn set_ulp(this: &Sock, value: SockOptIn<'_>) -> Result {
 const ULP_NAME_MAX: usize = 16;
 
 /// Counts an option that sends what was held back.
-fn count_flush(this: &Sock, name: i32) {
+fn count_flush(this: &Sock, conn: &Carrier, name: i32) {
     let namespace = namespace::of(&this.sk);
-    let stats = &namespace.stats;
+    let stats = conn.stats(&namespace.stats);
     match name {
         net::TCP_NODELAY if this.tcp.is_nodelay() => stats.nodelay.add(1),
         net::TCP_CORK if !this.tcp.is_corked() => stats.uncorked.add(1),
@@ -173,11 +176,12 @@ fn set_socket(this: &Sock, caller: Caller<'_>, name: i32, value: SockOptIn<'_>) 
         // What the application was told counts; TCP may have no use for the option.
         let _ = this.tcp.setsockopt(net::SOL_SOCKET, name, value);
     }
-    match (name, this.conn()) {
-        (net::SO_OOBINLINE, Some(conn)) => active::sync_sockopts(&this.sk, &conn),
-        // There may be enough to read now.
-        (net::SO_RCVLOWAT, Some(_)) => this.sk.wake_readable(),
-        (_, _) => {}
+    if let Some(conn) = this.conn() {
+        conn.sync_options(&this.sk);
+        if name == net::SO_RCVLOWAT {
+            // There may be enough to read now.
+            this.sk.wake_readable();
+        }
     }
     Ok(())
 }
@@ -208,10 +212,16 @@ fn info(this: &Sock) -> smc_info {
         ..Default::default()
     };
     if let Some(conn) = this.conn() {
-        return smc_info {
-            mode: SMC_INFO_MODE_SMCR,
-            lgr_id: conn.group_id(),
-            ..info
+        return match conn {
+            Carrier::SmcR(conn) => smc_info {
+                mode: SMC_INFO_MODE_SMCR,
+                lgr_id: conn.group_id(),
+                ..info
+            },
+            Carrier::SmcD(_) => smc_info {
+                mode: SMC_INFO_MODE_SMCD,
+                ..info
+            },
         };
     }
     match this.why() {

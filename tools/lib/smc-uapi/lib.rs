@@ -46,6 +46,7 @@ constants! {
     u32:
         SMC_INFO_MODE_SMCR = 0,
         SMC_INFO_MODE_TCP = 1,
+        SMC_INFO_MODE_SMCD = 2,
         SMC_INFO_MODE_NONE = 3,
         SMC_ROLE_CLIENT = 1,
         SMC_ROLE_SERVER = 2;

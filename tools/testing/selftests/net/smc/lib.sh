@@ -73,9 +73,18 @@ has_siw() {
 # load_smc: the module under test.
 load_smc() {
 	case $MODULE in
-	ours) insmod "$SMC_KO" ;;
+	# Both ends are in one kernel, mostly, and RDMA is what is tested: `same_host on` has them use shared memory.
+	ours) insmod "$SMC_KO" && same_host off ;;
 	c) insmod "$C_SMC_KO" && insmod "${C_SMC_KO%/*}/smc_diag.ko" ;;
 	esac
+}
+
+# same_host on|off: whether connections within this kernel use shared memory, in all namespaces.
+same_host() {
+	case $1 in
+	on) echo 1 ;;
+	off) echo 0 ;;
+	esac >/proc/sys/net/smc/smcd_loopback
 }
 
 unload_smc() {

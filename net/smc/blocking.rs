@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! sendmsg and recvmsg of a connected socket: how long a call waits and when it returns, whatever carries the data (C
+//! functions `tcp_sendmsg_locked`, `tcp_recvmsg_locked`).
+
+use kernel_ext::{
+    net::{
+        Msg,
+        Sk, //
+    },
+    prelude::*, //
+};
+
+/// Options of one send call.
+#[derive(Clone, Copy)]
+pub(crate) struct SendOptions {
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub(crate) nonblock: bool,
+    /// MSG_OOB.
+    pub(crate) oob: bool,
+    /// MSG_MORE, or TCP_CORK of the socket.
+    pub(crate) corked: bool,
+    /// sysctl `autocorking_size`, in bytes.
+    pub(crate) autocork_bytes: u32,
+}
+
+/// Options of one receive call.
+#[derive(Clone, Copy)]
+pub(crate) struct RecvOptions {
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub(crate) nonblock: bool,
+    /// MSG_PEEK.
+    pub(crate) peek: bool,
+    /// MSG_TRUNC: count, but do not copy.
+    pub(crate) discard: bool,
+    /// MSG_WAITALL.
+    pub(crate) all: bool,
+}
+
+/// Result of one attempt to read.
+pub(crate) enum ReadStep {
+    Copied(usize),
+    /// The read ends at the urgent mark.
+    Mark(usize),
+    Wait,
+    Eof,
+}
+
+/// The sending side of a carrier.
+pub(crate) trait StreamTx {
+    /// Copies what fits now; returns 0 if nothing does.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// That of send(2).
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize>;
+
+    /// Returns whether a writer can continue: there is space, or an error. If not, the socket is woken once it can.
+    fn is_writer_due(&self) -> bool;
+}
+
+/// The receiving side of a carrier.
+pub(crate) trait StreamRx {
+    /// Copies what there is to read, or says why nothing was copied. `done` bytes were copied by this call before.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// That of recv(2).
+    fn recv_some(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: RecvOptions,
+        inline: bool,
+        done: usize,
+    ) -> Result<ReadStep>;
+
+    /// Returns whether a reader that has seen `skip` bytes can continue: more data, the end, or an error.
+    fn is_reader_due(&self, skip: usize) -> bool;
+
+    /// Returns whether the reader stands at an urgent byte, which a read would skip.
+    fn is_at_hole(&self) -> bool;
+
+    /// Returns whether the end of the stream was an orderly one, whatever error is pending.
+    fn has_ended_in_order(&self) -> bool;
+
+    /// Runs `wait`, during which the socket is woken whenever there is anything to read.
+    fn while_reading<R>(&self, wait: impl FnOnce() -> R) -> R;
+}
+
+/// Sends data of the application. Sleeps unless `nonblock`. Calls `on_full` whenever there is no space.
+///
+/// Returns early, when space runs out after some bytes were copied, only if it may not wait. Other writers may run
+/// while it waits.
+///
+/// # Errors
+///
+/// `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EFAULT`, or that of a signal; no error if some bytes were copied
+/// before.
+pub(crate) fn send(
+    tx: &impl StreamTx,
+    sk: &Sk,
+    msg: &mut Msg<'_>,
+    how: SendOptions,
+    on_full: impl Fn(),
+) -> Result<usize> {
+    let (mut timeout, mut done) = (None, 0);
+    while msg.len() > 0 {
+        match tx.send_some(sk, msg, how) {
+            Ok(0) => on_full(),
+            Ok(len) => {
+                done += len;
+                continue;
+            }
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        }
+        let left = timeout.unwrap_or_else(|| sk.sndtimeo(how.nonblock));
+        if left == 0 {
+            sk.set_nospace();
+            // Space may have become free before SOCK_NOSPACE was set.
+            if tx.is_writer_due() {
+                continue;
+            }
+            return if done > 0 { Ok(done) } else { Err(EAGAIN) };
+        }
+        match sk.wait_until(left, false, || tx.is_writer_due()) {
+            Ok(left) => timeout = Some(left),
+            Err(_) if done > 0 => break,
+            Err(end) => return Err(end.errno()),
+        }
+    }
+    Ok(done)
+}
+
+/// Copies received data to the application. Sleeps unless `nonblock`; other readers may run meanwhile. Returns 0 at the
+/// end of the stream. A call for zero bytes waits for data as well, as with TCP.
+///
+/// # Errors
+///
+/// `EAGAIN`, `ENOTCONN`, `EFAULT`, the socket's error or that of a signal; no error if some bytes were copied before.
+pub(crate) fn recv(
+    rx: &impl StreamRx,
+    sk: &Sk,
+    msg: &mut Msg<'_>,
+    how: RecvOptions,
+) -> Result<usize> {
+    let target = sk.rcvlowat(how.all, msg.len());
+    let mut timeout = sk.rcvtimeo(how.nonblock);
+    let inline = sk.is_urg_inline();
+    let mut done = 0;
+    loop {
+        if !how.peek && kernel::current!().signal_pending() && rx.is_at_hole() {
+            // The SIGURG handler may read the urgent byte, which this read would skip.
+            return match sk.wait_until(timeout, false, || false) {
+                _ if done > 0 => Ok(done),
+                Ok(_) => Err(EAGAIN),
+                Err(end) => Err(end.errno()),
+            };
+        }
+        match rx.recv_some(sk, msg, how, inline, done) {
+            Ok(ReadStep::Copied(len)) => {
+                done += len;
+                if msg.len() > 0 {
+                    continue;
+                }
+                break;
+            }
+            Ok(ReadStep::Mark(len)) => {
+                done += len;
+                break;
+            }
+            Ok(ReadStep::Eof) => {
+                // The end of a reset connection is reported once as an error. For a connection that the peer closed it
+                // is the end of the stream, whatever was sent after that.
+                if done == 0 && !rx.has_ended_in_order() {
+                    sk.take_err()?;
+                }
+                break;
+            }
+            Ok(ReadStep::Wait) if done >= target && done > 0 => break,
+            Ok(ReadStep::Wait) => {}
+            Err(_) if done > 0 => break,
+            // The socket's error is more specific than the state's.
+            Err(e) => return sk.take_err().and(Err(e)),
+        }
+        if sk.has_err() {
+            if done > 0 {
+                break;
+            }
+            return sk.take_err().map(|()| 0);
+        }
+        if timeout == 0 {
+            return if done > 0 { Ok(done) } else { Err(EAGAIN) };
+        }
+        let skip = if how.peek { done } else { 0 };
+        let waited = rx.while_reading(|| {
+            sk.wait_until(timeout, false, || rx.is_reader_due(skip) || sk.has_err())
+        });
+        match waited {
+            Ok(left) => timeout = left,
+            Err(_) if done > 0 => break,
+            Err(end) => return Err(end.errno()),
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What carries the data of a connected socket: a link group over RDMA (SMC-R), or shared memory of this kernel
+//! (SMC-D). Above this nothing asks which it is, but to show it.
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    net::{
+        Msg,
+        Sk, //
+    },
+    prelude::*, //
+};
+use smc_proto::{
+    conn::{
+        ConnState,
+        IoctlQueues, //
+    },
+    wire::Version, //
+};
+
+use crate::{
+    blocking::{
+        RecvOptions,
+        SendOptions, //
+    },
+    conn::Conn,
+    smcd::SmcdConn,
+    stats::{
+        Stats,
+        Technology, //
+    }, //
+};
+
+/// What carries a connection.
+#[derive(Clone)]
+pub(crate) enum Carrier {
+    /// RDMA.
+    SmcR(Arc<Conn>),
+    /// Shared memory.
+    SmcD(SmcdConn),
+}
+
+/// Calls a method that both carriers have.
+macro_rules! both {
+    ($self:ident.$method:ident($($arg:expr),*)) => {
+        match $self {
+            Self::SmcR(conn) => conn.$method($($arg),*),
+            Self::SmcD(conn) => conn.$method($($arg),*),
+        }
+    };
+}
+
+impl Carrier {
+    /// The version of SMC in use.
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Self::SmcR(conn) => conn.group.params.version,
+            Self::SmcD(_) => Version::V2,
+        }
+    }
+
+    /// The counters of the technology.
+    pub(crate) fn stats<'a>(&self, stats: &'a Stats) -> &'a Technology {
+        match self {
+            Self::SmcR(_) => &stats.smcr,
+            Self::SmcD(_) => &stats.smcd,
+        }
+    }
+
+    /// The state of the connection, for diagnosis.
+    pub(crate) fn state(&self) -> ConnState {
+        both!(self.state())
+    }
+
+    /// Whether getpeername(2) has an answer.
+    pub(crate) fn has_peer(&self) -> bool {
+        both!(self.has_peer())
+    }
+
+    /// Whether the peer has announced that it sends no more.
+    pub(crate) fn is_peer_done(&self) -> bool {
+        both!(self.is_peer_done())
+    }
+
+    /// sendmsg(2).
+    /// Context: may sleep.
+    pub(crate) fn send(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: SendOptions,
+        stats: &Technology,
+    ) -> Result<usize> {
+        both!(self.send(sk, msg, how, &stats.send_buffers))
+    }
+
+    /// recvmsg(2).
+    /// Context: may sleep.
+    pub(crate) fn recv(&self, sk: &Sk, msg: &mut Msg<'_>, how: RecvOptions) -> Result<usize> {
+        both!(self.recv(sk, msg, how))
+    }
+
+    /// recvmsg(2) with MSG_OOB.
+    /// Context: may sleep.
+    pub(crate) fn recv_urgent(&self, msg: &mut Msg<'_>, peek: bool) -> Result<usize> {
+        both!(self.recv_urgent(msg, peek))
+    }
+
+    /// What poll(2) reports, except errors.
+    pub(crate) fn poll(&self, sk: &Sk) -> u32 {
+        match self {
+            Self::SmcR(conn) => conn.poll(sk),
+            Self::SmcD(conn) => conn.poll(),
+        }
+    }
+
+    /// The values of the socket ioctls.
+    pub(crate) fn queues(&self) -> IoctlQueues {
+        both!(self.queues())
+    }
+
+    /// The number of bytes to read, for TCP_INQ.
+    pub(crate) fn inq(&self) -> i32 {
+        both!(self.inq())
+    }
+
+    /// shutdown(2).
+    /// Context: may sleep.
+    pub(crate) fn shutdown(&self, sk: &Sk, how: i32) -> Result {
+        match self {
+            Self::SmcR(conn) => conn.shutdown(how),
+            Self::SmcD(conn) => conn.shutdown(sk, how),
+        }
+    }
+
+    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set.
+    /// Context: may sleep.
+    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) {
+        match self {
+            Self::SmcR(conn) => conn.close(sk, linger),
+            Self::SmcD(conn) => conn.close(sk, linger),
+        }
+    }
+
+    /// Resets the connection; the application keeps the socket (connect(2) with AF_UNSPEC).
+    /// Context: may sleep.
+    pub(crate) fn disconnect(&self, sk: &Sk) {
+        match self {
+            Self::SmcR(conn) => conn.disconnect(sk),
+            Self::SmcD(conn) => conn.close(sk, Some(0)),
+        }
+    }
+
+    /// Closes a connection that was never used.
+    /// Context: may sleep.
+    pub(crate) fn drop_unused(&self, sk: &Sk) {
+        match self {
+            Self::SmcR(conn) => conn.drop_unused(),
+            Self::SmcD(conn) => conn.close(sk, Some(0)),
+        }
+    }
+
+    /// Resets the connection, with `err` for the application.
+    /// Context: does not sleep.
+    pub(crate) fn kill(&self, err: Error) {
+        both!(self.kill(err));
+    }
+
+    /// The peer has closed TCP in order, and answered a later segment with a reset: the connection outlives that if the
+    /// peer has it.
+    /// Context: does not sleep.
+    pub(crate) fn on_tcp_closed(&self) {
+        match self {
+            Self::SmcR(conn) if conn.with(|inner| inner.stream.is_heard()) => {}
+            Self::SmcR(conn) => conn.reset_unless_heard(),
+            Self::SmcD(conn) => conn.kill(EPIPE),
+        }
+    }
+
+    /// Takes over the options of the socket that matter when data arrive.
+    pub(crate) fn sync_options(&self, sk: &Sk) {
+        match self {
+            Self::SmcR(conn) => conn.with(|inner| inner.stream.set_oob_inline(sk.is_urg_inline())),
+            Self::SmcD(conn) => conn.sync_options(sk),
+        }
+    }
+
+    /// TCP_NODELAY or TCP_CORK was set: sends what was held back, unless `corked`.
+    pub(crate) fn uncork(&self, corked: bool) {
+        match self {
+            Self::SmcR(conn) => conn.uncork(corked),
+            Self::SmcD(conn) if !corked => conn.uncork(),
+            Self::SmcD(_) => {}
+        }
+    }
+}

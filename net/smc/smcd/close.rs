@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a connection: shutdown(2), close(2), resets. As TCP has it: what was sent before an orderly close is read
+//! by the peer; a close with unread data is a reset.
+
+use kernel_ext::{
+    net::Sk,
+    prelude::*, //
+};
+use smc_proto::smcd::view::EndFlags;
+
+use super::{
+    idle,
+    pair::SmcdConn, //
+};
+
+impl SmcdConn {
+    /// shutdown(2) with argument `how`.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an unknown `how`, `ENOTCONN` if the connection is over.
+    pub(crate) fn shutdown(&self, sk: &Sk, how: i32) -> Result {
+        let flags = match how {
+            0 => EndFlags::SHUT_READ,
+            1 => EndFlags::SHUT_WRITE,
+            2 => EndFlags::SHUT_READ.with(EndFlags::SHUT_WRITE, true),
+            _ => return Err(EINVAL),
+        };
+        if !self.has_peer() {
+            return Err(ENOTCONN);
+        }
+        self.uncork();
+        self.own().add(flags);
+        self.show_state(sk);
+        if flags.contains(EndFlags::SHUT_WRITE) {
+            self.wake_peer();
+        }
+        sk.wake_readable();
+        sk.wake_writable();
+        Ok(())
+    }
+
+    /// close(2) of the last descriptor; `linger` is the SO_LINGER time, in jiffies, if set.
+    /// Context: may sleep.
+    pub(crate) fn close(&self, sk: &Sk, linger: Option<isize>) {
+        self.uncork();
+        if let Some(timeout) = linger.filter(|timeout| *timeout > 0) {
+            self.linger(sk, timeout);
+        }
+        let has_unread = || self.rx().produced() != self.rx().consumed();
+        let is_abortive = linger == Some(0) || has_unread();
+        let closed = EndFlags::CLOSED.with(EndFlags::SHUT_WRITE, !is_abortive);
+        let before = self.own().add(closed);
+        if is_abortive || has_unread() {
+            self.reset_peer(match before.contains(EndFlags::SHUT_WRITE) {
+                true => EPIPE,
+                false => ECONNRESET,
+            });
+        } else {
+            self.wake_peer();
+        }
+        self.own().detach_sk();
+        self.tx().close_writer();
+        self.rx().close_reader();
+        if self.ends().peer.contains(EndFlags::CLOSED) {
+            idle::forget(&self.pair);
+        }
+    }
+
+    /// Waits until the peer has taken the data, as far as a TCP connection would hold the rest here. What is left after
+    /// `timeout` jiffies is for the peer to read none the less.
+    fn linger(&self, sk: &Sk, timeout: isize) {
+        let is_done = || {
+            let ends = self.ends();
+            ends.is_reset() || ends.peer.contains(EndFlags::CLOSED) || self.unsent() == 0
+        };
+        self.tx().begin_linger();
+        if !is_done() && !kernel::current!().signal_pending() {
+            let _ = sk.wait_until(timeout, false, is_done);
+        }
+    }
+
+    /// Resets the connection: the application gets `err`, and so does the peer's its own error.
+    /// Context: does not sleep.
+    pub(crate) fn kill(&self, err: Error) {
+        let ends = self.ends();
+        // A peer that has closed is no part of the connection any more: what it sent can be read.
+        if !ends.is_connected() || ends.peer.contains(EndFlags::CLOSED) {
+            return;
+        }
+        self.reset_peer(ECONNRESET);
+        self.own().with_sk(|sk| {
+            sk.set_err(err);
+            self.show_state(sk);
+            sk.wake_state();
+        });
+    }
+
+    /// Marks both ends as reset. The peer's application gets `err`, unless both sides had finished.
+    fn reset_peer(&self, err: Error) {
+        let ends = self.ends();
+        let peer = self.peer();
+        // The error comes first: no reader is to take the reset for an orderly end.
+        let is_news = !ends
+            .peer
+            .intersects(EndFlags::CLOSED.with(EndFlags::RESET, true));
+        let was_over = ends.is_peer_done() && ends.own.contains(EndFlags::SHUT_WRITE);
+        if is_news && !was_over {
+            peer.with_sk(|sk| sk.note_err(err));
+        }
+        peer.add(EndFlags::RESET);
+        self.own().add(EndFlags::RESET);
+        if is_news {
+            peer.with_sk(Sk::wake_err);
+            self.wake_peer();
+        }
+    }
+
+    /// Data were sent to a peer that has closed: later sends fail, as after the reset that would answer over TCP.
+    pub(super) fn note_sent_after_close(&self) {
+        let before = self.own().add(EndFlags::SENT_AFTER_CLOSE);
+        let seen = EndFlags::SENT_AFTER_CLOSE.with(EndFlags::RESET, true);
+        if !before.intersects(seen) {
+            self.own().with_sk(|sk| {
+                sk.set_err(EPIPE);
+                sk.wake_state();
+            });
+        }
+    }
+
+    /// Tells the peer's application that something has changed.
+    fn wake_peer(&self) {
+        let peer = SmcdConn {
+            pair: self.pair.clone(),
+            role: self.role.other(),
+        };
+        peer.own().with_sk(|sk| {
+            peer.show_state(sk);
+            sk.wake_state();
+            sk.wake_readable();
+            sk.wake_writable();
+        });
+    }
+
+    /// Sets the socket's state to the connection's.
+    fn show_state(&self, sk: &Sk) {
+        sk.set_state(self.state().number());
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The emulated device of this kernel, and how the two ends of a connection find each other: the server's ACCEPT has
+//! the token of an [`SmcdOffer`], which the client takes. The client's CONFIRM has the token of its own end, so that a
+//! server knows that its client took it and nobody else.
+
+use kernel::{
+    new_spinlock,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        aref::ARef,
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    global::{
+        Global,
+        Published, //
+    },
+    net::Sk,
+    prelude::*,
+    random, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    lgr::Role,
+    smcd::DeviceGid,
+    wire::clc::SmcD, //
+};
+
+use super::{
+    idle::{
+        self,
+        PairList, //
+    },
+    pair::{
+        Pair,
+        SmcdConn, //
+        SmcdEnd,
+    }, //
+};
+
+static DEVICE: Global<Device> = Global::new();
+
+/// The device.
+#[pin_data]
+struct Device {
+    gid: DeviceGid,
+    /// Servers that wait for their clients, by token.
+    #[pin]
+    offers: SpinLock<RBTree<u64, Arc<Offered>>>,
+}
+
+/// The device, while the module is loaded.
+pub(crate) struct SmcdDevice {
+    _device: Published<Device>,
+    _pairs: PairList,
+}
+
+impl SmcdDevice {
+    /// Draws the device's GID.
+    /// Context: may sleep.
+    pub(crate) fn new() -> Result<Self> {
+        let device = Arc::pin_init(
+            pin_init!(Device {
+                gid: DeviceGid::from_random(random::bytes()),
+                offers <- new_spinlock!(RBTree::new(), "smc::smcd::Device::offers"),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self {
+            _device: DEVICE.publish(device)?,
+            _pairs: PairList::new()?,
+        })
+    }
+}
+
+/// Returns the GID of this kernel's device.
+/// Context: any.
+pub(crate) fn own_gid() -> Option<DeviceGid> {
+    DEVICE.with(|device| device.gid)
+}
+
+/// A server that waits for its client.
+struct Offered {
+    sk: ARef<Sk>,
+    token: u64,
+    gid: DeviceGid,
+    taken: Pin<KBox<Taken>>,
+}
+
+#[pin_data]
+struct Taken {
+    /// The connection, once the client has made it.
+    #[pin]
+    conn: SpinLock<Option<SmcdConn>>,
+}
+
+/// A server that waits for its client, until this is dropped.
+pub(crate) struct SmcdOffer(Arc<Offered>);
+
+impl SmcdOffer {
+    /// Waits for a client that knows the token.
+    /// Context: may sleep.
+    pub(crate) fn new(sk: &ARef<Sk>) -> Result<Self> {
+        let device = DEVICE.get().ok_or(ENODEV)?;
+        let token = u64::from_ne_bytes(random::bytes());
+        let taken = pin_init!(Taken {
+            conn <- new_spinlock!(None, "smc::smcd::Taken::conn"),
+        });
+        let offered = Arc::new(
+            Offered {
+                sk: sk.clone(),
+                token,
+                gid: device.gid,
+                taken: KBox::pin_init(taken, GFP_KERNEL)?,
+            },
+            GFP_KERNEL,
+        )?;
+        let node = RBTreeNode::new(token, offered.clone(), GFP_KERNEL)?;
+        let replaced = device.offers.lock().insert(node);
+        drop(replaced);
+        Ok(Self(offered))
+    }
+
+    /// The server's end, for ACCEPT.
+    pub(crate) fn endpoint(&self) -> SmcD {
+        endpoint(self.0.gid, self.0.token, &self.0.sk)
+    }
+
+    /// Returns the connection if the end `client` of a CONFIRM has made it.
+    /// Context: does not sleep.
+    pub(crate) fn taken_by(self, client: &SmcD) -> Option<SmcdConn> {
+        if !self.0.gid.is_of(client) {
+            return None;
+        }
+        let mut conn = self.0.taken.conn.lock();
+        conn.take_if(|conn| conn.pair.client.token == client.token)
+    }
+}
+
+impl Drop for SmcdOffer {
+    fn drop(&mut self) {
+        if let Some(device) = DEVICE.get() {
+            let node = device.offers.lock().remove_node(&self.0.token);
+            drop(node);
+        }
+        // Nobody can take it any more. A client that did, and of which the server does not know, has lost its peer.
+        let conn = self.0.taken.conn.lock().take();
+        if let Some(conn) = conn {
+            conn.close(&self.0.sk, Some(0));
+        }
+    }
+}
+
+/// The client takes the offer that the end `server` of an ACCEPT names.
+/// Context: may sleep.
+///
+/// # Errors
+///
+/// `ENOENT` if there is none, `ENOMEM`.
+pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
+    let device = DEVICE.get().ok_or(ENOENT)?;
+    if !device.gid.is_of(server) {
+        return Err(ENOENT);
+    }
+    // Once: an offer that was taken is in the tree no more.
+    let node = device.offers.lock().remove_node(&server.token);
+    let (_, offered) = node.ok_or(ENOENT)?.to_key_value();
+    let token = u64::from_ne_bytes(random::bytes());
+    let pair = Pair::new(
+        SmcdEnd::new(sk.clone(), token),
+        SmcdEnd::new(offered.sk.clone(), offered.token),
+    )?;
+    idle::add(&pair)?;
+    let conn = |role| SmcdConn {
+        pair: pair.clone(),
+        role,
+    };
+    *offered.taken.conn.lock() = Some(conn(Role::Server));
+    Ok((conn(Role::Client), endpoint(device.gid, token, sk)))
+}
+
+fn endpoint(gid: DeviceGid, token: u64, sk: &Sk) -> SmcD {
+    gid.endpoint(token, SizeClass::for_bytes(sk.rcvbuf() / 2), LINK_GROUP)
+}
+
+/// The number of the one link group that all connections are in, as user space sees it.
+pub(crate) const LINK_GROUP: u32 = 0x100;

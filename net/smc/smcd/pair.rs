@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The object that both sockets of a connection share.
+
+use kernel::{
+    new_spinlock,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    net::Sk,
+    prelude::*, //
+};
+use smc_proto::{
+    conn::ConnState,
+    lgr::Role,
+    smcd::view::{
+        ConnEnds, //
+        EndFlags,
+    }, //
+};
+
+use super::pipe::Pipe;
+
+/// One end of a connection.
+#[pin_data]
+pub(super) struct SmcdEnd {
+    /// The socket that the application holds; `None` after it closed that.
+    #[pin]
+    sk: SpinLock<Option<ARef<Sk>>>,
+    /// Options of the socket, for the peer: what SO_SNDBUF and SO_RCVBUF allow for data, in bytes, SO_RCVLOWAT, and
+    /// SO_OOBINLINE.
+    sndbuf: Atomic<u32>,
+    rcvbuf: Atomic<u32>,
+    lowat: Atomic<u32>,
+    is_urg_inline: Atomic<bool>,
+    /// Names the end in the handshake, and for diagnosis.
+    pub(super) token: u64,
+    /// [`EndFlags`], which are only added.
+    flags: Atomic<u32>,
+    /// Memory for a ring could not be had: writers wait before they try again.
+    pub(super) is_short: Atomic<bool>,
+}
+
+impl SmcdEnd {
+    pub(super) fn new(sk: ARef<Sk>, token: u64) -> impl PinInit<Self> {
+        pin_init!(Self {
+            sndbuf: Atomic::new(data_part(sk.sndbuf())),
+            rcvbuf: Atomic::new(data_part(sk.rcvbuf())),
+            lowat: Atomic::new(lowat(&sk)),
+            is_urg_inline: Atomic::new(sk.is_urg_inline()),
+            sk <- new_spinlock!(Some(sk), "smc::smcd::SmcdEnd::sk"),
+            token,
+            flags: Atomic::new(0),
+            is_short: Atomic::new(false),
+        })
+    }
+
+    /// Takes over the options of the socket that matter to the peer.
+    fn sync_options(&self, sk: &Sk) {
+        self.sndbuf.store(data_part(sk.sndbuf()), Relaxed);
+        self.rcvbuf.store(data_part(sk.rcvbuf()), Relaxed);
+        self.lowat.store(lowat(sk), Relaxed);
+        self.is_urg_inline.store(sk.is_urg_inline(), Relaxed);
+    }
+
+    /// SO_RCVLOWAT, at least 1.
+    pub(super) fn lowat(&self) -> u32 {
+        self.lowat.load(Relaxed)
+    }
+
+    /// SO_OOBINLINE.
+    pub(super) fn is_urg_inline(&self) -> bool {
+        self.is_urg_inline.load(Relaxed)
+    }
+
+    /// Runs `f`, which must not sleep, with the socket, unless the application has closed it.
+    pub(super) fn with_sk(&self, f: impl FnOnce(&Sk)) {
+        if let Some(sk) = &*self.sk.lock() {
+            f(sk);
+        }
+    }
+
+    /// The application has closed the socket: nothing keeps it, nor its network namespace.
+    pub(super) fn detach_sk(&self) {
+        let sk = self.sk.lock().take();
+        drop(sk);
+    }
+
+    /// What was produced before a flag was added is visible after this.
+    fn flags(&self) -> EndFlags {
+        EndFlags::from_bits(self.flags.load(Acquire))
+    }
+
+    /// Adds `flags`; returns those that were set before. Whoever looks at the counters of a direction after this sees
+    /// all that was produced by a writer that does not see the flags.
+    pub(super) fn add(&self, flags: EndFlags) -> EndFlags {
+        let mut old = self.flags.load(Relaxed);
+        while let Err(other) = self.flags.cmpxchg(old, old | flags.bits(), Full) {
+            old = other;
+        }
+        EndFlags::from_bits(old)
+    }
+}
+
+/// A connection.
+#[pin_data]
+pub(super) struct Pair {
+    #[pin]
+    pub(super) client: SmcdEnd,
+    #[pin]
+    pub(super) server: SmcdEnd,
+    #[pin]
+    pub(super) to_client: Pipe,
+    #[pin]
+    pub(super) to_server: Pipe,
+}
+
+impl Pair {
+    /// Context: may sleep.
+    pub(super) fn new(
+        client: impl PinInit<SmcdEnd>,
+        server: impl PinInit<SmcdEnd>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                client <- client,
+                server <- server,
+                to_client <- Pipe::new(),
+                to_server <- Pipe::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// A connection, as the socket at one end has it.
+#[derive(Clone)]
+pub(crate) struct SmcdConn {
+    pub(super) pair: Arc<Pair>,
+    pub(super) role: Role,
+}
+
+impl SmcdConn {
+    pub(super) fn own(&self) -> &SmcdEnd {
+        match self.role {
+            Role::Client => &self.pair.client,
+            Role::Server => &self.pair.server,
+        }
+    }
+
+    pub(super) fn peer(&self) -> &SmcdEnd {
+        match self.role {
+            Role::Client => &self.pair.server,
+            Role::Server => &self.pair.client,
+        }
+    }
+
+    /// The direction in which this end sends.
+    pub(super) fn tx(&self) -> &Pipe {
+        match self.role {
+            Role::Client => &self.pair.to_server,
+            Role::Server => &self.pair.to_client,
+        }
+    }
+
+    /// The direction in which this end receives.
+    pub(super) fn rx(&self) -> &Pipe {
+        match self.role {
+            Role::Client => &self.pair.to_client,
+            Role::Server => &self.pair.to_server,
+        }
+    }
+
+    pub(super) fn ends(&self) -> ConnEnds {
+        ConnEnds {
+            own: self.own().flags(),
+            peer: self.peer().flags(),
+        }
+    }
+
+    /// The most bytes that may be under way to the peer: what SO_SNDBUF here and SO_RCVBUF there would allow a TCP
+    /// connection.
+    pub(super) fn tx_limit(&self) -> u32 {
+        limit(self.own(), self.peer())
+    }
+
+    /// As [`Self::tx_limit`], of the other direction.
+    pub(super) fn rx_limit(&self) -> u32 {
+        limit(self.peer(), self.own())
+    }
+
+    /// Bytes that a TCP connection would hold here: those beyond what SO_RCVBUF of the peer allows there.
+    pub(super) fn unsent(&self) -> u32 {
+        let used = self.tx().fill(0).used();
+        let unsent = used.saturating_sub(self.peer().rcvbuf.load(Relaxed).into());
+        u32::try_from(unsent).unwrap_or(u32::MAX)
+    }
+
+    /// Options of the socket were set.
+    pub(crate) fn sync_options(&self, sk: &Sk) {
+        self.own().sync_options(sk);
+    }
+
+    /// Returns the state, for diagnosis.
+    pub(crate) fn state(&self) -> ConnState {
+        self.ends().state()
+    }
+
+    /// Whether getpeername(2) has an answer.
+    pub(crate) fn has_peer(&self) -> bool {
+        self.ends().is_connected()
+    }
+
+    /// Whether the peer has announced that it sends no more.
+    pub(crate) fn is_peer_done(&self) -> bool {
+        self.ends().is_peer_done()
+    }
+
+    /// The tokens of both ends, this one's first, for diagnosis.
+    pub(crate) fn tokens(&self) -> [u64; 2] {
+        [self.own().token, self.peer().token]
+    }
+}
+
+/// SO_SNDBUF and SO_RCVBUF are twice what an application asks for; the other half is for what buffers cost.
+fn data_part(buf: u32) -> u32 {
+    buf / 2
+}
+
+fn lowat(sk: &Sk) -> u32 {
+    u32::try_from(sk.lowat()).unwrap_or(1).max(1)
+}
+
+fn limit(writer: &SmcdEnd, reader: &SmcdEnd) -> u32 {
+    let (sndbuf, rcvbuf) = (writer.sndbuf.load(Relaxed), reader.rcvbuf.load(Relaxed));
+    sndbuf.saturating_add(rcvbuf)
+}

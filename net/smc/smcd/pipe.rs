@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One direction of a connection: its counters and its rings.
+
+use kernel::{
+    new_mutex,
+    new_spinlock,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
+    ib::Block,
+    net::Charge,
+    prelude::*, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    smcd::{
+        mark::Mark,
+        ring::{
+            self,
+            Fill, //
+        }, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    }, //
+};
+
+use crate::{
+    clock::now,
+    stats::InUse, //
+};
+
+/// A ring that was not used for so long is given back.
+const IDLE_TIME: Duration = Duration::from_millis(900);
+
+/// Keeps what one side writes off the cache lines that the other side writes.
+#[repr(align(64))]
+struct CacheLine<T>(T);
+
+/// A ring.
+pub(super) struct ShmRing {
+    pub(super) class: SizeClass,
+    pub(super) block: Arc<Block>,
+    /// Position in the stream at which it begins.
+    pub(super) start: u64,
+    /// Position at which the next ring begins; [`ShmRing::OPEN`] if there is none.
+    end: Atomic<u64>,
+    /// Accounts it as used.
+    _in_use: InUse,
+}
+
+impl ShmRing {
+    const OPEN: u64 = u64::MAX;
+
+    pub(super) fn new(class: SizeClass, block: Arc<Block>, start: u64, in_use: InUse) -> Self {
+        RING_BYTES.fetch_add(class.bytes().into(), Relaxed);
+        Self {
+            class,
+            block,
+            start,
+            end: Atomic::new(Self::OPEN),
+            _in_use: in_use,
+        }
+    }
+
+    /// Position at which the next ring begins. To be asked after [`Pipe::produced`]: what that includes is in this ring
+    /// only up to here.
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Relaxed)
+    }
+}
+
+impl Drop for ShmRing {
+    fn drop(&mut self) {
+        RING_BYTES.fetch_sub(self.class.bytes().into(), Relaxed);
+    }
+}
+
+/// Bytes of all rings.
+static RING_BYTES: Atomic<u64> = Atomic::new(0);
+
+/// Returns how many bytes all rings of this kernel have together.
+pub(crate) fn ring_bytes() -> u64 {
+    RING_BYTES.load(Relaxed)
+}
+
+/// The rings, from the one that the reader is in to the one that the writer is in.
+struct Rings {
+    /// Has data that were written before `current` was made.
+    old: Option<Arc<ShmRing>>,
+    current: Option<Arc<ShmRing>>,
+}
+
+/// The counters of the writer.
+struct Written {
+    /// How far the reader may read.
+    produced: Atomic<u64>,
+    /// How far the writer has written: the rest is held back.
+    held: Atomic<u64>,
+    /// Position of the reader at which the writer found its ring full, below the limit; [`ShmRing::OPEN`] for none.
+    stuck_at: Atomic<u64>,
+}
+
+/// What the writer has, one at a time.
+pub(super) struct RingWriter {
+    pub(super) ring: Option<Arc<ShmRing>>,
+    /// The ring, charged to the writer's socket.
+    pub(super) charge: Option<Charge>,
+    /// When data that are held back go to the reader; `None` if there are none.
+    held_until: Option<Instant>,
+}
+
+/// What the reader has, one at a time.
+pub(super) struct RingReader {
+    ring: Option<Arc<ShmRing>>,
+}
+
+/// One direction of a connection.
+#[pin_data]
+pub(super) struct Pipe {
+    /// Only the holder of `writer` changes it.
+    written: CacheLine<Written>,
+    /// How far the reader has read. Only the holder of `reader` changes it.
+    consumed: CacheLine<Atomic<u64>>,
+    /// A writer or poller found no space.
+    wants_space: Atomic<bool>,
+    /// A task waits until the peer has taken the data (SO_LINGER).
+    is_lingering: Atomic<bool>,
+    /// There is a `mark`.
+    has_mark: Atomic<bool>,
+    /// How far the writer had written when a change of that was last seen, and when that was, in ns.
+    seen: Atomic<u64>,
+    seen_at: Atomic<u64>,
+    /// The urgent byte.
+    #[pin]
+    mark: SpinLock<Option<Mark>>,
+    #[pin]
+    rings: SpinLock<Rings>,
+    /// Serializes writers; held while data are copied from user space.
+    #[pin]
+    pub(super) writer: Mutex<RingWriter>,
+    /// Serializes readers; held while data are copied to user space.
+    #[pin]
+    pub(super) reader: Mutex<RingReader>,
+}
+
+impl Pipe {
+    pub(super) fn new() -> impl PinInit<Self> {
+        let rings = Rings {
+            old: None,
+            current: None,
+        };
+        let writer = RingWriter {
+            ring: None,
+            charge: None,
+            held_until: None,
+        };
+        pin_init!(Self {
+            written: CacheLine(Written {
+                produced: Atomic::new(0),
+                held: Atomic::new(0),
+                stuck_at: Atomic::new(ShmRing::OPEN),
+            }),
+            consumed: CacheLine(Atomic::new(0)),
+            wants_space: Atomic::new(false),
+            is_lingering: Atomic::new(false),
+            has_mark: Atomic::new(false),
+            seen: Atomic::new(0),
+            seen_at: Atomic::new(0),
+            mark <- new_spinlock!(None, "smc::Pipe::mark"),
+            rings <- new_spinlock!(rings, "smc::Pipe::rings"),
+            writer <- new_mutex!(writer, "smc::Pipe::writer"),
+            reader <- new_mutex!(RingReader { ring: None }, "smc::Pipe::reader"),
+        })
+    }
+
+    /// How far the reader may read. What was written is visible after this.
+    pub(super) fn produced(&self) -> u64 {
+        self.written.0.produced.load(Acquire)
+    }
+
+    /// How far the writer has written, with what is held back.
+    pub(super) fn written(&self) -> u64 {
+        self.written.0.held.load(Relaxed)
+    }
+
+    /// How far the reader has read. What was read may be overwritten after this.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed.0.load(Acquire)
+    }
+
+    /// Both counters, with the `limit` of what may lie between them.
+    pub(super) fn fill(&self, limit: u32) -> Fill {
+        // In this order: what is read meanwhile makes room, and is not counted below zero.
+        let consumed = self.consumed();
+        Fill {
+            produced: self.written(),
+            consumed,
+            limit,
+        }
+    }
+
+    /// Whether the writer may go on: there is space below `limit`, and it has not found its ring full since the reader
+    /// has read.
+    pub(super) fn has_space(&self, limit: u32) -> bool {
+        let fill = self.fill(limit);
+        fill.is_writeable() && self.written.0.stuck_at.load(Relaxed) != fill.consumed
+    }
+
+    /// The ring is full, below the limit, with the reader at `consumed`. The caller holds `writer`.
+    pub(super) fn set_stuck(&self, consumed: u64) {
+        self.written.0.stuck_at.store(consumed, Relaxed);
+    }
+
+    /// The writer has written up to `position`, which the reader may not read yet. Returns whether that is new.
+    pub(super) fn hold(&self, writer: &mut RingWriter, position: u64) -> bool {
+        self.written.0.held.store(position, Relaxed);
+        let is_new = writer.held_until.is_none();
+        writer
+            .held_until
+            .get_or_insert_with(|| now().saturating_add(ring::CORK_TIME));
+        is_new
+    }
+
+    /// The reader may read up to `position`, to which the writer has written. The caller wakes the reader.
+    pub(super) fn produce(&self, writer: &mut RingWriter, position: u64) {
+        writer.held_until = None;
+        self.written.0.held.store(position, Relaxed);
+        self.written.0.produced.store(position, Release);
+    }
+
+    /// The reader may read what was held back; returns whether there was any. The caller wakes the reader.
+    pub(super) fn release_held(&self, writer: &mut RingWriter) -> bool {
+        let is_held = writer.held_until.is_some();
+        if is_held {
+            self.produce(writer, self.written());
+        }
+        is_held
+    }
+
+    /// Timer for data that are held back. Returns whether the reader is to be woken, and when to look again.
+    /// Context: does not sleep.
+    pub(super) fn look_at_held(&self, now: Instant) -> (bool, Option<Instant>) {
+        if self.written() == self.produced() {
+            return (false, None);
+        }
+        // Whoever holds it writes just now.
+        let Some(mut writer) = self.writer.try_lock() else {
+            return (false, Some(now.saturating_add(ring::CORK_TIME)));
+        };
+        match writer.held_until {
+            Some(until) if !until.is_due(now) => (false, Some(until)),
+            _ => (self.release_held(&mut writer), None),
+        }
+    }
+
+    /// The reader has read up to `position`. The caller holds `reader`.
+    pub(super) fn consume(&self, position: u64) {
+        if self.has_mark() {
+            let mut mark = self.mark.lock();
+            if mark.is_some_and(|mark| mark.is_passed(position)) {
+                *mark = None;
+                self.has_mark.store(false, Relaxed);
+            }
+        }
+        self.consumed.0.store(position, Release);
+    }
+
+    /// Returns whether a writer waits for space, which it then does no more if `is_enough`.
+    pub(super) fn take_writer(&self, is_enough: impl FnOnce() -> bool) -> bool {
+        // A writer that sets it after this sees what was read.
+        smp_mb(Full);
+        if self.is_lingering.load(Relaxed) {
+            return true;
+        }
+        if !self.wants_space.load(Relaxed) || !is_enough() {
+            return false;
+        }
+        self.wants_space.store(false, Relaxed);
+        true
+    }
+
+    /// Notes that a writer waits for space. The caller looks for space again after this.
+    pub(super) fn want_space(&self) {
+        self.wants_space.store(true, Relaxed);
+        smp_mb(Full);
+    }
+
+    /// A task waits from now on until the peer has taken the data. It looks again after this.
+    pub(super) fn begin_linger(&self) {
+        self.is_lingering.store(true, Relaxed);
+        smp_mb(Full);
+    }
+
+    /// Whether a writer waits for space.
+    pub(super) fn is_full(&self) -> bool {
+        self.wants_space.load(Relaxed)
+    }
+
+    /// Whether there may be an urgent byte.
+    pub(super) fn has_mark(&self) -> bool {
+        self.has_mark.load(Relaxed)
+    }
+
+    /// The urgent byte.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        match self.has_mark() {
+            true => *self.mark.lock(),
+            false => None,
+        }
+    }
+
+    /// Notes an urgent byte, before it is produced.
+    pub(super) fn set_mark(&self, position: u64, byte: u8, is_inline: bool) {
+        let mut mark = self.mark.lock();
+        *mark = Some(Mark::new(*mark, position, byte, self.consumed(), is_inline));
+        self.has_mark.store(true, Relaxed);
+    }
+
+    /// The urgent byte was read out of line.
+    pub(super) fn take_mark(&self) {
+        if let Some(mark) = &mut *self.mark.lock() {
+            mark.take();
+        }
+    }
+
+    /// Whether a writer may make a new ring: what is in the old one has been read.
+    pub(super) fn may_grow(&self, consumed: u64) -> bool {
+        let rings = self.rings.lock();
+        rings.old.as_ref().is_none_or(|old| consumed >= old.end())
+    }
+
+    /// The writer goes on in `ring`, which begins where it is.
+    pub(super) fn add_ring(&self, ring: Arc<ShmRing>) {
+        let mut rings = self.rings.lock();
+        if let Some(last) = &rings.current {
+            last.end.store(ring.start, Relaxed);
+        }
+        let last = rings.current.replace(ring);
+        let gone = core::mem::replace(&mut rings.old, last);
+        drop(rings);
+        drop(gone);
+    }
+
+    /// The ring that has position `at`, which was written. `consumed` is how far the reader has read: rings before that
+    /// are given up.
+    pub(super) fn ring_at(
+        &self,
+        reader: &mut RingReader,
+        at: u64,
+        consumed: u64,
+    ) -> Option<Arc<ShmRing>> {
+        if let Some(ring) = reader.ring.as_ref().filter(|ring| at < ring.end()) {
+            return Some(ring.clone());
+        }
+        let mut rings = self.rings.lock();
+        let old = rings.old.take_if(|old| consumed >= old.end());
+        let ring = match &rings.old {
+            Some(old) if at < old.end() => Some(old.clone()),
+            _ => rings.current.clone(),
+        };
+        drop(rings);
+        drop(old);
+        // A peek may look further than the reader is.
+        if ring.as_ref().is_some_and(|ring| consumed >= ring.start) {
+            reader.ring.clone_from(&ring);
+        }
+        ring
+    }
+
+    /// Gives the rings back if all was read and nothing was written for [`IDLE_TIME`]; returns whether there are any
+    /// left.
+    /// Context: may sleep.
+    pub(super) fn give_back_idle(&self, now: Instant) -> bool {
+        if !self.has_rings() {
+            return false;
+        }
+        let written = self.written();
+        if self.seen.load(Relaxed) != written {
+            self.seen.store(written, Relaxed);
+            self.seen_at.store(now.as_nanos(), Relaxed);
+            return true;
+        }
+        let end = Instant::from_nanos(self.seen_at.load(Relaxed)).saturating_add(IDLE_TIME);
+        if !end.is_due(now) || self.consumed() != written {
+            return true;
+        }
+        // Whoever holds one of them uses it just now.
+        let (Some(mut writer), Some(mut reader)) = (self.writer.try_lock(), self.reader.try_lock())
+        else {
+            return true;
+        };
+        if self.written() != self.consumed() {
+            return true;
+        }
+        let gone = (writer.ring.take(), writer.charge.take(), reader.ring.take());
+        drop((writer, reader));
+        drop(gone);
+        self.drop_rings();
+        false
+    }
+
+    fn has_rings(&self) -> bool {
+        self.rings.lock().current.is_some()
+    }
+
+    fn drop_rings(&self) {
+        let mut rings = self.rings.lock();
+        let gone = (rings.old.take(), rings.current.take());
+        drop(rings);
+        drop(gone);
+    }
+
+    /// The writer has closed: it writes no more.
+    /// Context: may sleep.
+    pub(super) fn close_writer(&self) {
+        // A writer that copies at the moment, as the connection is ended meanwhile, keeps its ring.
+        if let Some(mut writer) = self.writer.try_lock() {
+            let gone = (writer.ring.take(), writer.charge.take());
+            drop(writer);
+            drop(gone);
+        }
+    }
+
+    /// The reader has closed: what is written is lost. A writer keeps its ring until it closes, too.
+    /// Context: may sleep.
+    pub(super) fn close_reader(&self) {
+        let gone = self.reader.try_lock().map(|mut reader| reader.ring.take());
+        drop(gone);
+        self.drop_rings();
+    }
+}

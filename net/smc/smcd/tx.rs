@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! sendmsg: copies from user space to the ring that the peer reads from.
+
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
+};
+use kernel_ext::{
+    barrier::{
+        smp_mb,
+        Full, //
+    },
+    ib::Block,
+    net::{
+        memory::CountedPages,
+        Charge,
+        Msg,
+        Purpose,
+        Sk, //
+    },
+    prelude::*, //
+};
+use smc_proto::{
+    buffer::SizeClass,
+    conn::SendError,
+    smcd::{
+        ring::{
+            self,
+            Fill, //
+        },
+        view::EndFlags, //
+    }, //
+};
+
+use super::{
+    idle,
+    pair::SmcdConn,
+    pipe::{
+        Pipe,
+        RingWriter, //
+        ShmRing,
+    }, //
+};
+use crate::{
+    blocking::{
+        self,
+        SendOptions,
+        StreamTx, //
+    },
+    stats::Buffers, //
+};
+
+/// The sending side, with the counters of its namespace.
+struct Tx<'a> {
+    conn: &'a SmcdConn,
+    stats: &'a Buffers,
+}
+
+impl StreamTx for Tx<'_> {
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+        self.conn.send_some(sk, msg, how, self.stats)
+    }
+
+    fn is_writer_due(&self) -> bool {
+        self.conn.is_writer_due()
+    }
+}
+
+impl SmcdConn {
+    /// sendmsg(2); see [`blocking::send`].
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`blocking::send`].
+    pub(crate) fn send(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: SendOptions,
+        stats: &Buffers,
+    ) -> Result<usize> {
+        let tx = Tx { conn: self, stats };
+        blocking::send(&tx, sk, msg, how, || stats.full.add(1))
+    }
+
+    /// Returns whether a writer can continue; if not, it is woken once it can.
+    pub(super) fn is_writer_due(&self) -> bool {
+        let is_due = || self.ends().can_send().is_err() || self.has_space();
+        if is_due() {
+            return true;
+        }
+        self.want_space();
+        is_due()
+    }
+
+    /// Notes that a writer or poller waits for space. The caller looks for space again after this.
+    pub(super) fn want_space(&self) {
+        self.tx().want_space();
+        let peer = self.peer();
+        if peer.lowat() > 1 {
+            // As many bytes as it waits for do not fit.
+            peer.with_sk(Sk::wake_readable);
+        }
+    }
+
+    /// Whether there is space enough for a writer to go on.
+    pub(super) fn has_space(&self) -> bool {
+        !self.own().is_short.load(Relaxed) && self.tx().has_space(self.tx_limit())
+    }
+
+    /// Copies what fits now; returns 0 if nothing does.
+    fn send_some(
+        &self,
+        sk: &Sk,
+        msg: &mut Msg<'_>,
+        how: SendOptions,
+        stats: &Buffers,
+    ) -> Result<usize> {
+        let pipe = self.tx();
+        let mut writer = pipe.writer.lock();
+        match self.ends().can_send() {
+            Ok(()) => {}
+            Err(SendError::PeerClosed) => {
+                drop(writer);
+                self.note_sent_after_close();
+                let len = msg.len();
+                return Ok(msg.skip(len));
+            }
+            Err(_) => return Err(EPIPE),
+        }
+        let fill = pipe.fill(self.tx_limit());
+        let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
+        let len = len.min(fill.free()).min(ring::COPY_MAX);
+        if len == 0 {
+            self.release(pipe.release_held(&mut writer));
+            return Ok(0);
+        }
+        let Some(ring) = self.ring_for(sk, &mut writer, fill, msg.len(), stats) else {
+            return Ok(0);
+        };
+        let chunks = ring::room(ring.class, ring.start, fill.produced, fill.consumed, len);
+        let mut copied = 0;
+        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
+            let n = msg.copy_from_user(&*ring.block, chunk.offset as usize, chunk.len as usize);
+            copied += n;
+            if n < chunk.len as usize {
+                break;
+            }
+        }
+        if copied == 0 {
+            if chunks.iter().any(|chunk| chunk.len > 0) {
+                return Err(EFAULT);
+            }
+            pipe.set_stuck(fill.consumed);
+            self.release(pipe.release_held(&mut writer));
+            return Ok(0);
+        }
+        let end = fill.produced + copied as u64;
+        let is_urgent = how.oob && msg.len() == 0;
+        if is_urgent {
+            self.mark_last(pipe, &ring, end);
+        }
+        let is_held = how.corked && !is_urgent && end - pipe.produced() < ring::CORK_MAX;
+        if is_held {
+            if pipe.hold(&mut writer, end) {
+                idle::watch_held();
+            }
+            return Ok(copied);
+        }
+        pipe.produce(&mut writer, end);
+        drop(writer);
+        self.tell_reader(sk, is_urgent);
+        Ok(copied)
+    }
+
+    /// Sends what was held back for MSG_MORE or TCP_CORK.
+    /// Context: does not sleep.
+    pub(crate) fn uncork(&self) {
+        let pipe = self.tx();
+        if pipe.written() == pipe.produced() {
+            return;
+        }
+        // A writer that copies at the moment decides itself.
+        let is_released = match pipe.writer.try_lock() {
+            Some(mut writer) => pipe.release_held(&mut writer),
+            None => false,
+        };
+        self.release(is_released);
+    }
+
+    /// Wakes the reader if data for it are no longer held back.
+    fn release(&self, is_released: bool) {
+        if is_released {
+            self.wake_reader();
+        }
+    }
+
+    /// Wakes the reader if one sleeps, and there is as much as it waits for (C function `tcp_data_ready`).
+    fn wake_reader(&self) {
+        let (peer, pipe) = (self.peer(), self.tx());
+        let lowat = u64::from(peer.lowat());
+        if lowat <= 1 || pipe.is_full() || pipe.fill(0).used() >= lowat {
+            peer.with_sk(Sk::wake_readable);
+        }
+    }
+
+    /// Wakes the reader, if one sleeps.
+    fn tell_reader(&self, sk: &Sk, is_urgent: bool) {
+        if is_urgent {
+            self.peer().with_sk(|sk| {
+                sk.send_sigurg();
+                sk.wake_readable();
+            });
+        } else {
+            self.wake_reader();
+        }
+        // The reader that closes looks for data after it said so.
+        smp_mb(Full);
+        if self.ends().peer.contains(EndFlags::CLOSED) {
+            self.note_sent_after_close();
+            sk.wake_state();
+        }
+    }
+
+    /// Notes the last byte before `end` as urgent.
+    fn mark_last(&self, pipe: &Pipe, ring: &ShmRing, end: u64) {
+        let position = end - 1;
+        let [chunk, _] = ring::chunks(ring.class, position, 1);
+        let mut byte = [0];
+        if ring.block.read(chunk.offset as usize, &mut byte).is_ok() {
+            let [byte] = byte;
+            pipe.set_mark(position, byte, self.peer().is_urg_inline());
+        }
+    }
+
+    /// The ring to write `len` bytes to, a larger one than before if need be; `None` without memory for any.
+    fn ring_for(
+        &self,
+        sk: &Sk,
+        writer: &mut RingWriter,
+        fill: Fill,
+        len: usize,
+        stats: &Buffers,
+    ) -> Option<Arc<ShmRing>> {
+        let class = writer.ring.as_ref().map(|ring| ring.class);
+        let want = fill
+            .larger_ring(len, class)
+            .filter(|_| class.is_none() || self.tx().may_grow(fill.consumed));
+        let made = want.and_then(|want| make_ring(sk, want, class, fill.produced, stats));
+        match made {
+            Some((ring, charge)) => {
+                self.tx().add_ring(ring.clone());
+                writer.charge = Some(charge);
+                writer.ring = Some(ring);
+                idle::watch();
+            }
+            None if class.is_none() => {
+                // Tried again a moment later.
+                self.own().is_short.store(true, Relaxed);
+                idle::watch_shortage();
+            }
+            None => {}
+        }
+        writer.ring.clone()
+    }
+}
+
+/// Makes a ring of class `want`, or a smaller one above `than`, which begins at `start`. Charged to the socket; the
+/// first ring of a connection is had whatever limits are reached, if it is of the smallest class: nothing would
+/// ever wake its writer.
+fn make_ring(
+    sk: &Sk,
+    want: SizeClass,
+    than: Option<SizeClass>,
+    start: u64,
+    stats: &Buffers,
+) -> Option<(Arc<ShmRing>, Charge)> {
+    let make = |class: SizeClass, is_forced: bool| {
+        let bytes = class.bytes();
+        let (charge, counted) = match is_forced {
+            false => (
+                Charge::new(sk, Purpose::Send, bytes)?,
+                CountedPages::new(bytes as usize)?,
+            ),
+            true => (
+                Charge::force(sk, bytes)?,
+                CountedPages::force(bytes as usize)?,
+            ),
+        };
+        let block = Block::counted(bytes as usize, counted)?;
+        let ring = ShmRing::new(class, block, start, stats.hold(bytes));
+        Ok::<_, Error>((Arc::new(ring, GFP_KERNEL)?, charge))
+    };
+    let mut classes = want
+        .downwards()
+        .take_while(|class| than.is_none_or(|than| *class > than));
+    let made = classes
+        .find_map(|class| make(class, false).ok())
+        .or_else(|| match than {
+            None => make(SizeClass::SMALLEST, true).ok(),
+            Some(_) => None,
+        });
+    if let Some((ring, _)) = &made {
+        stats.count(want.bytes(), ring.class.bytes(), true);
+    }
+    made
+}
