@@ -37,6 +37,8 @@ pub(crate) enum Expected {
     Any,
     /// SMC
     Smc,
+    /// SMC-D: both ends are on this kernel
+    Smcd,
     /// TCP, after a fallback or from the beginning
     Tcp,
 }
@@ -154,6 +156,7 @@ impl Context {
         let path = Path::of(socket)?;
         match self.expect {
             Expected::Smc if !path.is_smc() => bail!("expected SMC, but the path is {path}"),
+            Expected::Smcd if path != Path::SmcD => bail!("expected SMC-D, but the path is {path}"),
             Expected::Tcp if path.is_smc() => bail!("expected TCP, but the path is {path}"),
             _ => Ok(()),
         }

@@ -73,7 +73,11 @@ fn paths(context: &Context) -> Vec<Path> {
         Family::Tcp => vec![Family::Smc, Family::Ipproto, Family::Ulp],
         one => vec![one],
     };
-    let way = if falls_back { "TCP" } else { "RDMA" };
+    let way = match context.expect {
+        Expected::Tcp => "TCP",
+        Expected::Smcd => "shared memory",
+        Expected::Smc | Expected::Any => "RDMA",
+    };
     families
         .into_iter()
         .map(|family| Path {
@@ -183,8 +187,9 @@ fn check_paths(context: &Context, paths: &[Path]) -> Result<()> {
                 continue;
             }
             let rig = Rig::new(&setting, Duration::ZERO)?;
-            let is_smc = rig.path()?.is_smc();
-            if is_smc == path.falls_back {
+            let found = rig.path()?;
+            let is_other = context.expect == Expected::Smcd && found != smc_tools::path::Path::SmcD;
+            if found.is_smc() == path.falls_back || is_other {
                 bail!("connections of {} go another way", path.name);
             }
         }

@@ -229,7 +229,9 @@ fn report(context: &Context, arguments: &Arguments, results: &[Result<Greeted>])
     );
     ensure!(failed == 0, "{failed} connections failed");
     match context.expect {
-        Expected::Smc => ensure!(smc == results.len(), "not all of them were over SMC"),
+        Expected::Smc | Expected::Smcd => {
+            ensure!(smc == results.len(), "not all of them were over SMC")
+        }
         Expected::Tcp => ensure!(smc == 0, "{smc} of them were over SMC"),
         Expected::Any => {}
     }

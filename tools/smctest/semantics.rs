@@ -234,6 +234,7 @@ fn check_expected(context: &Context, path: &Path) -> Result<()> {
 
     match context.expect {
         Expected::Smc if !path.is_smc() => bail!("expected SMC"),
+        Expected::Smcd if *path != Path::SmcD => bail!("expected SMC-D"),
         Expected::Tcp if path.is_smc() => bail!("expected TCP"),
         _ => Ok(()),
     }

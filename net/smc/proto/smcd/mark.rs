@@ -71,7 +71,7 @@ impl Mark {
 
     /// What a reader at `at` may read if data are there up to `end`; `has_read`: it has read something in this call.
     pub fn reach(&self, at: u64, end: u64, is_inline: bool, has_read: bool) -> Reach {
-        let hole = u64::from(self.hole == Some(at) && at < end);
+        let hole = self.hole(at, end);
         let from = at.saturating_add(hole);
         let to_mark = self.position.saturating_sub(from);
         let available = end.saturating_sub(from);
@@ -105,12 +105,17 @@ impl Mark {
     }
 
     /// Bytes that SIOCINQ reports for a reader at `at` (C function `tcp_inq`).
-    pub const fn inq(&self, at: u64, end: u64, is_inline: bool) -> u64 {
-        if is_inline || self.position < at {
-            end.saturating_sub(at)
-        } else {
-            self.position.saturating_sub(at)
+    pub fn inq(&self, at: u64, end: u64, is_inline: bool) -> u64 {
+        let at = at.saturating_add(self.hole(at, end));
+        match is_inline || self.position < at {
+            true => end.saturating_sub(at),
+            false => self.position.saturating_sub(at),
         }
+    }
+
+    /// Bytes to step over at `at`: 1 if that is the place of an urgent byte that cannot be read any more.
+    fn hole(&self, at: u64, end: u64) -> u64 {
+        u64::from(self.hole == Some(at) && at < end)
     }
 }
 
@@ -186,5 +191,7 @@ mod tests {
         assert_eq!(AT_10.inq(4, 20, false), 6);
         assert_eq!(AT_10.inq(4, 20, true), 16);
         assert_eq!(AT_10.inq(12, 20, false), 8);
+        let new = Mark::new(Some(AT_10), 15, b'?', 10, false);
+        assert_eq!(new.inq(10, 16, false), 4);
     }
 }

@@ -73,7 +73,8 @@ impl ConnEnds {
 
     /// Whether both sides have sent all and said so: TCP has no connection any more.
     const fn is_over(self) -> bool {
-        self.is_reset() || (self.is_peer_done() && self.own.contains(EndFlags::SHUT_WRITE))
+        self.own.intersects(RESETS)
+            || (self.is_peer_done() && self.own.contains(EndFlags::SHUT_WRITE))
     }
 
     /// Whether getpeername(2) reports the connection.
@@ -89,7 +90,7 @@ impl ConnEnds {
     pub const fn can_send(self) -> Result<(), SendError> {
         if self.is_write_shut() {
             Err(SendError::Pipe)
-        } else if self.peer.contains(EndFlags::CLOSED) {
+        } else if self.peer.contains(EndFlags::CLOSED) || self.peer.contains(BOTH) {
             Err(SendError::PeerClosed)
         } else {
             Ok(())
@@ -142,6 +143,8 @@ impl ConnEnds {
 }
 
 const READ_ENDS: EndFlags = EndFlags::from_bits(0x2 | 0x8);
+const RESETS: EndFlags = EndFlags::from_bits(0x8 | 0x10);
+const BOTH: EndFlags = EndFlags::from_bits(0x1 | 0x2);
 const WRITE_ENDS: EndFlags = EndFlags::from_bits(0x1 | 0x8 | 0x10);
 
 #[cfg(test)]
@@ -213,6 +216,12 @@ mod tests {
             "half closed"
         );
         assert_eq!(ends(&[], &peer).can_send(), Err(SendError::PeerClosed));
+        assert_eq!(
+            ends(&[], &[EndFlags::SHUT_READ, EndFlags::SHUT_WRITE]).can_send(),
+            Err(SendError::PeerClosed),
+            "shut down both ways, as if it were closed"
+        );
+        assert!(!ends(&[EndFlags::SENT_AFTER_CLOSE], &peer).is_connected());
         assert_eq!(
             ends(&[EndFlags::SENT_AFTER_CLOSE], &peer).can_send(),
             Err(SendError::Pipe)

@@ -11,15 +11,15 @@ require "module loads" load_smc
 require "network" up_netns
 require "shared memory is allowed" same_host on
 
-check "the path is SMC-D" smctest --expect smc path
-check "data is whole" smctest --expect smc integrity --mib 4
-check "small chunks" smctest --expect smc integrity --mib 1 --chunk 700
-check "chunks beyond the buffers" smctest --expect smc integrity --mib 4 --chunk 1000000
-check "over IPv6" smctest6 --expect smc integrity --mib 1
-check "round trips" smctest --expect smc pingpong --count 200
-suite "SMC" smctest --expect smc semantics --module "$MODULE"
-suite "IPPROTO_SMC" smctest --family ipproto --expect smc semantics --module "$MODULE"
-suite "TCP_ULP" smctest --family ulp --expect smc semantics --module "$MODULE" --race "$(scale 2 60)"
-suite "SMC over IPv6" smctest6 --expect smc semantics --module "$MODULE"
+check "the path is SMC-D" smctest --expect smcd path
+check "data is whole" smctest --expect smcd integrity --mib 4
+check "small chunks" smctest --expect smcd integrity --mib 1 --chunk 700
+check "chunks beyond the buffers" smctest --expect smcd integrity --mib 4 --chunk 1000000
+check "over IPv6" smctest6 --expect smcd integrity --mib 1
+check "round trips" smctest --expect smcd pingpong --count 200
+suite "SMC" smctest --expect smcd semantics --module "$MODULE"
+suite "IPPROTO_SMC" smctest --family ipproto --expect smcd semantics --module "$MODULE"
+suite "TCP_ULP" smctest --family ulp --expect smcd semantics --module "$MODULE" --race "$(scale 2 60)"
+suite "SMC over IPv6" smctest6 --expect smcd semantics --module "$MODULE"
 check "module unloads" within 20 unload_smc
 finish
