@@ -6,7 +6,8 @@
 # clock: instructions
 # leaks: no
 # The referee: one system (`ours`, `c_module` or `tcp`) between two network namespaces with soft RoCE, where
-# each instruction takes a nanosecond and is counted.
+# each instruction takes a nanosecond and is counted. With SAME_HOST, `ours` goes by shared memory, without an RDMA
+# device, and `tcp_lo` is TCP within one namespace.
 #   referee.sh SYSTEM SECONDS PROGRAM...
 # Writes "PROGRAM NANOSECONDS [BYTES]" lines to $OUT/windows, for each program's time in which QEMU's plugin
 # counted (its file counts.N belongs to line (N + 1) / 2, if N is odd), and the kernel's symbols to $OUT/kallsyms.
@@ -63,8 +64,13 @@ flowing() {
 # not read files meanwhile: this machine takes its own time for that, during which the guest's clock leaps.
 amid() {
 	local start end
-	within 20 flowing $(($(packets) + 200)) || die "$1: sends nothing"
-	pass 0.3
+	if [ -n "${SAME_HOST:-}" ]; then
+		# What goes by shared memory shows nowhere.
+		pass 1
+	else
+		within 20 flowing $(($(packets) + 200)) || die "$1: sends nothing"
+		pass 0.3
+	fi
 	mark
 	start=${EPOCHREALTIME/./}
 	pass "$WINDOW"
@@ -76,10 +82,23 @@ amid() {
 
 # Programs -----------------------------------------------------------------------------------
 
-# by_device COMMAND...: the command's data go the way they are meant to go: over TCP, or by at least 100 kB over
-# the RDMA device.
+# by_device COMMAND...: the command's data go the way they are meant to go: over TCP, by at least 100 kB over the RDMA
+# device, or within the kernel.
 by_device() {
-	if [ "$SYSTEM" = tcp ]; then "$@"; else by_rdma 100000 "$@"; fi
+	if [ -n "${SAME_HOST:-}" ] && [ "$SYSTEM" = ours ]; then
+		off_the_wire "$@"
+	elif [ "$FAMILY" = tcp ]; then
+		"$@"
+	else
+		by_rdma 100000 "$@"
+	fi
+}
+
+# off_the_wire COMMAND...: the command's data do not go over the wire.
+off_the_wire() {
+	local before
+	before=$(packets)
+	"$@" && [ $(($(packets) - before)) -lt 1000 ]
 }
 
 # fallbacks: connections of a that were opened by SMC sockets and go over TCP.
@@ -92,9 +111,9 @@ fallbacks() {
 # after_fallback COMMAND...: the command's sockets are SMC sockets without an RDMA device, or TCP's.
 after_fallback() {
 	local before
-	[ "$SYSTEM" = tcp ] || before=$(fallbacks)
+	[ "$FAMILY" = tcp ] || before=$(fallbacks)
 	"$@"
-	[ "$SYSTEM" = tcp ] || [ "$(fallbacks)" -gt "$before" ] || die "$1: no SMC socket fell back"
+	[ "$FAMILY" = tcp ] || [ "$(fallbacks)" -gt "$before" ] || die "$1: no SMC socket fell back"
 }
 
 # sockperf_amid PROGRAM MODE BYTES: its report is in /tmp/sockperf. It warms up for 0.4 s.
@@ -147,10 +166,11 @@ connect() {
 run() {
 	case $1 in
 	fallback) connect fallback tcp ;;
-	connections) connect connections "$FAMILY" ;;
+	connections) connect connections "$EXPECTED" ;;
 	pingpong_64b) pingpong "$1" 64 ;;
 	pingpong_4k) pingpong "$1" 4096 ;;
 	stream_64b) by_device sockperf_amid "$1" throughput 64 || die "$1: not by RDMA" ;;
+	stream_4k) by_device sockperf_amid "$1" throughput 4096 || die "$1: not by RDMA" ;;
 	bulk) by_device iperf3_amid "$1" || die "$1: not by RDMA" ;;
 	fallback_pingpong_64b) after_fallback sockperf_amid "$1" ping-pong 64 ;;
 	fallback_stream_64b) after_fallback sockperf_amid "$1" throughput 64 ;;
@@ -160,7 +180,7 @@ run() {
 }
 
 # Time for the start and the window; programs take whole seconds.
-RUN_SECONDS=$(awk -v s="$WINDOW" 'BEGIN { printf "%d", s + 1.999 }')
+RUN_SECONDS=$(awk -v s="$WINDOW" -v more="${SAME_HOST:-0}" 'BEGIN { printf "%d", s + 1.999 + more }')
 : >"$OUT/windows"
 read_programs || die "programs are missing"
 load_rdma && up_netns || die "cannot set up the network"
@@ -170,16 +190,26 @@ within 10 sh -c "grep -q wire_a /proc/$SLEEPER/net/dev" || die "nobody sleeps"
 case $SYSTEM in
 ours | c_module)
 	load_smc && common_eid || die "cannot load the module"
-	FAMILY=smc PREFIX="smc run"
+	FAMILY=smc PREFIX="smc run" EXPECTED=smc
 	;;
-tcp) FAMILY=tcp PREFIX= ;;
+tcp) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
+tcp_lo)
+	# Both names are of one namespace, which reaches its own address by the loopback device.
+	umount /run/netns/a && mount --bind /run/netns/b /run/netns/a || die "cannot be in one namespace"
+	FAMILY=tcp PREFIX='' EXPECTED=tcp
+	;;
 *) die "no such system" ;;
 esac
 # A fallback is what there is before there is a device.
 for program in "$@"; do
 	case $program in fallback*) run "$program" ;; esac
 done
-up_rxe || die "no soft RoCE"
+if [ -z "${SAME_HOST:-}" ]; then
+	up_rxe || die "no soft RoCE"
+elif [ "$SYSTEM" = ours ]; then
+	same_host on
+	EXPECTED=smcd
+fi
 for program in "$@"; do
 	case $program in fallback*) ;; *) run "$program" ;; esac
 done

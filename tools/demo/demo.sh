@@ -3,17 +3,17 @@
 # guest: um
 # timeout: 300
 # cpus: 1
-# Unmodified programs over SMC: iperf3 and redis between two network namespaces, each with a soft
-# RDMA device, then the same over TCP, then with a peer that has no SMC, and at last over soft iWARP
-# instead of soft RoCE. Shows which way each connection went and why, and the counters of what is
-# below as the proof.
+# Unmodified programs over SMC: iperf3 and redis between two network namespaces, as two containers of
+# one machine, by shared memory; then each with a soft RDMA device, over TCP, with a peer that has no SMC,
+# and at last over soft iWARP instead of soft RoCE. Shows which way each connection went and why, and the
+# counters of what is below as the proof.
 
 . "$LIB"
 
 SECONDS_EACH=3
 REQUESTS=20000
 # The kind of RDMA device, and what programs over SMC are called with it.
-RDMA=rxe SMC="SMC over RoCE"
+RDMA=none SMC="SMC on one machine"
 declare -A RESULT
 
 say() {
@@ -40,13 +40,16 @@ paths() {
 	}')
 	echo "${said:=  $(in_ns a ss -Htn "dport = :$port" | wc -l) connection(s): TCP, on a TCP socket}"
 	case $name,$said in
-	"SMC over"*,*": TCP"* | TCP,*SMC-R* | "SMC client"*,*SMC-R*) die "that is not the way that was wanted" ;;
+	"SMC over"*,*": TCP"* | TCP,*SMC-* | "SMC client"*,*SMC-*) die "that is not the way that was wanted" ;;
+	"SMC on one machine",*SMC-D*) ;;
+	"SMC on one machine",*) die "that is not the way that was wanted" ;;
 	esac
 }
 
 # sent_bytes PORT: what the RDMA device of a has sent, for programs that use this port.
 sent_bytes() {
 	case $RDMA in
+	none) echo 0 ;;
 	rxe) rdma_bytes a ;;
 	siw) stream_bytes a "$1" ;;
 	esac
@@ -75,6 +78,7 @@ iperf() {
 
 # check_rdma NAME BYTES RDMA_BYTES: SMC means all of it by RDMA, TCP next to nothing.
 check_rdma() {
+	[ "$RDMA" != none ] || return 0
 	echo "  the program sent $(megabytes "$2"), the RDMA device of a $(megabytes "$3")"
 	case $1 in
 	"SMC over"*) [ "$3" -ge "$2" ] || die "the data did not go by RDMA" ;;
@@ -145,13 +149,26 @@ is_emulated() {
 }
 ! is_emulated || REQUESTS=4000
 
-say "Two machines on one wire: network namespaces a and b"
-load_rdma && load_smc && up_netns && up_rxe && common_eid || die "cannot set up the guest"
+say "Two containers of one machine: network namespaces a and b"
+load_rdma && load_smc && up_netns && same_host on || die "cannot set up the guest"
 echo "  Linux $(uname -r); smc.ko: $(modinfo -F description "$SMC_KO")"
-echo "  a: $IP_A on wire_a, soft RDMA device rxe_a"
-echo "  b: $IP_B on wire_b, soft RDMA device rxe_b"
-echo "  \`smc run PROGRAM\` makes the TCP sockets of a program SMC sockets. If both ends have SMC and RDMA,"
-echo "  the bytes go into the other one's memory by RDMA; else everything goes on over TCP."
+echo "  a: $IP_A on wire_a"
+echo "  b: $IP_B on wire_b"
+echo "  \`smc run PROGRAM\` makes the TCP sockets of a program SMC sockets. If both are on one machine, the bytes go"
+echo "  through memory that they share; there is no RDMA device."
+
+iperf "$SMC" "smc run" "smc run"
+iperf TCP "" ""
+redis "$SMC" "smc run" "smc run"
+redis TCP "" ""
+pingpong "$SMC" smc
+pingpong TCP tcp
+
+say "As if they were two machines: a soft RDMA device at each end of the wire"
+same_host off && up_rxe && common_eid || die "no soft RoCE"
+RDMA=rxe SMC="SMC over RoCE"
+echo "  soft RDMA devices rxe_a on wire_a and rxe_b on wire_b. If both ends have SMC and RDMA, the bytes go into the"
+echo "  other one's memory by RDMA; else everything goes on over TCP."
 
 iperf "$SMC" "smc run" "smc run"
 iperf TCP "" ""
@@ -181,7 +198,7 @@ fi
 
 say "Side by side"
 for what in iperf redis pingpong verbs; do
-	for name in "SMC over RoCE" "SMC over iWARP" TCP "SMC client, TCP server"; do
+	for name in "SMC on one machine" "SMC over RoCE" "SMC over iWARP" TCP "SMC client, TCP server"; do
 		[ -z "${RESULT[$what $name]:-}" ] ||
 			printf '  %-9s %-24s %s\n' "$what" "$name" "${RESULT[$what $name]}"
 	done

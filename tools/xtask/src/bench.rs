@@ -36,6 +36,8 @@ pub(crate) enum System {
     CModule,
     /// TCP over the same wire.
     Tcp,
+    /// TCP over the loopback device.
+    TcpLo,
     /// RDMA over the same wire, without sockets.
     Verbs,
 }
@@ -48,6 +50,7 @@ impl System {
             Self::OursIwarp => "ours_iwarp",
             Self::CModule => "c_module",
             Self::Tcp => "tcp",
+            Self::TcpLo => "tcp_lo",
             Self::Verbs => "verbs",
         }
     }
@@ -56,10 +59,19 @@ impl System {
     fn module(self) -> &'static str {
         match self {
             Self::CModule => "c",
-            Self::Ours | Self::OursIwarp | Self::Tcp | Self::Verbs => "ours",
+            Self::Ours | Self::OursIwarp | Self::Tcp | Self::TcpLo | Self::Verbs => "ours",
         }
     }
 }
+
+/// The systems that are measured by the clock.
+const SYSTEMS: &[System] = &[
+    System::Ours,
+    System::OursIwarp,
+    System::CModule,
+    System::Tcp,
+    System::Verbs,
+];
 
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
@@ -81,6 +93,9 @@ pub(crate) struct BenchArgs {
     /// processor.
     #[arg(long, requires = "referee")]
     pub(crate) no_checksums: bool,
+    /// The referee: within one kernel, by shared memory, beside TCP between namespaces and over the loopback device.
+    #[arg(long, requires = "referee", conflicts_with = "no_checksums")]
+    pub(crate) same_host: bool,
     /// The referee, and the option's cost: how long each program is counted, in seconds of the guest.
     #[arg(long, default_value_t = 0.5, requires = "counting")]
     window: f64,
@@ -109,9 +124,12 @@ fn script_run<'a>(
 pub(crate) fn run(dirs: &Dirs, kernel: &Kernel, ko: PathBuf, args: &BenchArgs) -> Result<bool> {
     let mut script_run = script_run(dirs, SCRIPT, kernel, ko)?;
     let systems = match args.systems.as_slice() {
-        [] => System::value_variants(),
+        [] => SYSTEMS,
         some => some,
     };
+    if let Some(system) = systems.iter().find(|s| !SYSTEMS.contains(s)) {
+        bail!("only the referee measures {}", system.key());
+    }
     if args.rounds == 0 {
         bail!("--rounds 0 measures nothing");
     }

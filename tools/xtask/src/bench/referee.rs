@@ -26,8 +26,9 @@ use report::{Run, Runs};
 
 /// The script that runs the programs on one system.
 const SCRIPT: &str = "tools/bench/referee.sh";
-/// The systems that it knows.
+/// The systems that it knows, and those within one kernel.
 const SYSTEMS: &[System] = &[System::Ours, System::CModule, System::Tcp];
+const SAME_HOST: &[System] = &[System::Ours, System::Tcp, System::TcpLo];
 
 /// Runs the programs on all systems, prints the table, writes the report. `ko` is our module, `rxe` a variant of soft
 /// RoCE to use in place of the kernel's.
@@ -38,14 +39,19 @@ pub(crate) fn run(
     rxe: Option<String>,
     args: &BenchArgs,
 ) -> Result<bool> {
+    let known = match args.same_host {
+        true => SAME_HOST,
+        false => SYSTEMS,
+    };
     let systems = match args.systems.as_slice() {
-        [] => SYSTEMS,
+        [] => known,
         some => some,
     };
-    if let Some(system) = systems.iter().find(|s| !SYSTEMS.contains(s)) {
+    if let Some(system) = systems.iter().find(|s| !known.contains(s)) {
         bail!("the referee does not know {}", system.key());
     }
     let programs = match args.programs.as_slice() {
+        [] if args.same_host => Program::SAME_HOST,
         [] => Program::value_variants(),
         some => some,
     };
@@ -57,7 +63,13 @@ pub(crate) fn run(
             .collect(),
         ..super::script_run(dirs, SCRIPT, kernel, ko)?
     };
+    if args.same_host {
+        script_run
+            .env
+            .push(("SAME_HOST".to_owned(), "1".to_owned()));
+    }
     let (key, profiles) = match rxe {
+        None if args.same_host => (super::report::SAME_HOST, "bench.profiles_same_host"),
         None => (super::report::REFEREE, "bench.profiles"),
         Some(_) => (super::report::NO_CHECKSUMS, "bench.profiles_no_checksums"),
     };

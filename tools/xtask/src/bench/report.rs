@@ -75,13 +75,16 @@ pub(super) fn number(value: f64) -> String {
 pub(super) const REFEREE: &str = "referee";
 /// The same, of soft RoCE without checksums.
 pub(super) const NO_CHECKSUMS: &str = "referee_no_checksums";
+/// The member with the referee's figures within one kernel.
+pub(super) const SAME_HOST: &str = "same_host";
 /// The member with what the SMC option costs others.
 pub(super) const OPTION_COST: &str = "option_cost";
 
 /// Returns the report as JSON: an object for each system. What else `before`, the last report, has stays.
 pub(super) fn json(before: &str, all: &Figures) -> Result<String> {
     let mut before = parse(before);
-    let others = [REFEREE, NO_CHECKSUMS, OPTION_COST].map(|key| before.remove_entry(key));
+    let others =
+        [REFEREE, NO_CHECKSUMS, SAME_HOST, OPTION_COST].map(|key| before.remove_entry(key));
     let mut report = systems(all);
     report.extend(others.into_iter().flatten());
     text(report)

@@ -18,6 +18,9 @@ pub(crate) enum Program {
     /// sockperf: messages of 64 bytes one way.
     #[value(name = "stream_64b")]
     Stream64b,
+    /// sockperf: messages of 4 KiB one way.
+    #[value(name = "stream_4k")]
+    Stream4k,
     /// iperf3: one stream.
     Bulk,
     /// Connections one after another.
@@ -35,12 +38,23 @@ pub(crate) enum Program {
 }
 
 impl Program {
+    /// Those for connections within one kernel.
+    pub(super) const SAME_HOST: &'static [Self] = &[
+        Self::Pingpong64b,
+        Self::Pingpong4k,
+        Self::Stream64b,
+        Self::Stream4k,
+        Self::Bulk,
+        Self::Connections,
+    ];
+
     /// Returns its name in the report and as an argument of the script.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Pingpong64b => "pingpong_64b",
             Self::Pingpong4k => "pingpong_4k",
             Self::Stream64b => "stream_64b",
+            Self::Stream4k => "stream_4k",
             Self::Bulk => "bulk",
             Self::Connections => "connections",
             Self::Fallback => "fallback",
@@ -56,6 +70,7 @@ impl Program {
             Self::Pingpong64b => "pingpong_64b_us",
             Self::Pingpong4k => "pingpong_4k_us",
             Self::Stream64b => "stream_64b_per_s",
+            Self::Stream4k => "stream_4k_per_s",
             Self::Bulk => "bulk_gbps",
             Self::Connections => "conns_per_s",
             Self::Fallback => "fallback_conns_per_s",
@@ -71,6 +86,7 @@ impl Program {
             Self::Pingpong64b => "64 B ping-pong, us one way",
             Self::Pingpong4k => "4 KiB ping-pong, us one way",
             Self::Stream64b => "64 B messages one way/s",
+            Self::Stream4k => "4 KiB messages one way/s",
             Self::Bulk => "iperf3, one stream, Gb/s",
             Self::Connections => "connections/s",
             Self::Fallback => "connections/s after fallback",
@@ -86,6 +102,7 @@ impl Program {
             Self::Pingpong64b => "request and answer of 64 B",
             Self::Pingpong4k => "message of 4 KiB",
             Self::Stream64b => "64 B message one way",
+            Self::Stream4k => "4 KiB message one way",
             Self::Bulk => "MiB of bulk",
             Self::Connections => "connection",
             Self::Fallback => "connection after fallback",
@@ -100,7 +117,9 @@ impl Program {
         let calls = |name: &str| profile.calls(|f| f.name == name && f.module == BUILT_IN) as f64;
         match self {
             Self::Pingpong64b | Self::FallbackPingpong64b => calls("__sys_sendto") / 2.0,
-            Self::Pingpong4k | Self::Stream64b | Self::FallbackStream64b => calls("__sys_sendto"),
+            Self::Pingpong4k | Self::Stream64b | Self::Stream4k | Self::FallbackStream64b => {
+                calls("__sys_sendto")
+            }
             Self::Bulk | Self::FallbackBulk => bytes / f64::from(1 << 20),
             Self::Connections | Self::Fallback => calls("__sys_connect"),
         }
@@ -112,9 +131,11 @@ impl Program {
             Self::Pingpong64b | Self::FallbackPingpong64b => ns / 1e3 / units / 2.0,
             Self::Pingpong4k => ns / 1e3 / units,
             Self::Bulk | Self::FallbackBulk => units * f64::from(1 << 20) * 8.0 / ns,
-            Self::Stream64b | Self::Connections | Self::Fallback | Self::FallbackStream64b => {
-                units * 1e9 / ns
-            }
+            Self::Stream64b
+            | Self::Stream4k
+            | Self::Connections
+            | Self::Fallback
+            | Self::FallbackStream64b => units * 1e9 / ns,
         }
     }
 }
