@@ -101,6 +101,7 @@ pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
             format!("{}/{}", port.device, port.port),
             netdev(port.ifindex),
             ["down", "active"][usize::from(port.active)].to_string(),
+            port.mtu.map_or("-".to_string(), |mtu| mtu.to_string()),
             port.links.to_string(),
             ["no", "yes"][usize::from(port.critical)].to_string(),
             or_dash(port.pci.as_ref().map_or("", |pci| &pci.address)),
@@ -109,7 +110,7 @@ pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
     };
     table(
         &[
-            "Device", "Netdev", "State", "Links", "Critical", "PCI", "PNETID",
+            "Device", "Netdev", "State", "MTU", "Links", "Critical", "PCI", "PNETID",
         ],
         &ports.iter().map(row).collect::<Vec<_>>(),
     )

@@ -211,6 +211,8 @@ pub struct Port {
     pub active: bool,
     /// Index of the network device; 0 for none.
     pub ifindex: u64,
+    /// The active MTU: the largest payload of an RDMA packet, bytes; `None` with the C module.
+    pub mtu: Option<u64>,
     /// Number of links.
     pub links: u64,
     /// The PNETID.
@@ -254,6 +256,7 @@ impl Port {
                     port: number,
                     active: port.number(SMC_NLA_DEV_PORT_STATE) == 1,
                     ifindex: port.number(SMC_NLA_DEV_PORT_NETDEV),
+                    mtu: Some(port.number(SMC_NLA_DEV_PORT_MTU)).filter(|mtu| *mtu != 0),
                     links: port.number(SMC_NLA_DEV_PORT_LNK_CNT),
                     pnetid: port.text(SMC_NLA_DEV_PORT_PNETID),
                     pnetid_by_user: port.number(SMC_NLA_DEV_PORT_PNET_USR) != 0,
@@ -393,6 +396,7 @@ mod tests {
         let mut port = Vec::new();
         put_attribute(&mut port, 2, b"NET1\0");
         put_attribute(&mut port, 4, &[1]);
+        put_attribute(&mut port, 0x52, &1024u32.to_ne_bytes());
         let mut device = Vec::new();
         put_attribute(&mut device, 10, b"mlx5_0\0");
         put_attribute(&mut device, 8 | NLA_F_NESTED, &port);
@@ -409,5 +413,6 @@ mod tests {
         assert!(first.active && first.pnetid == "NET1" && first.port == 1);
         assert!(!second.active && second.pnetid.is_empty() && second.port == 2);
         assert_eq!(first.device, "mlx5_0");
+        assert_eq!([first.mtu, second.mtu], [Some(1024), None]);
     }
 }

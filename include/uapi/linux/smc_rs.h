@@ -65,6 +65,14 @@ enum {
 };
 
 /*
+ * Attribute of a port in SMC_GEN_DEV_SMCR (SMC_NLA_DEV_PORT, SMC_NLA_DEV_PORT2), u32: the active MTU of
+ * the port, the largest payload of an RDMA packet, bytes. The C module does not answer it.
+ */
+enum {
+	SMC_NLA_DEV_PORT_MTU = 0x52,
+};
+
+/*
  * What exactly was missing on this host when it gave up SMC for a connection: finer than the reason,
  * which is what the peer is told. `smc why` explains each.
  */

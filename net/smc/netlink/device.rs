@@ -16,6 +16,7 @@ use kernel_ext::{
     uapi::*, //
 };
 use smc_proto::{
+    id::Mtu,
     lgr::LgrType,
     pnet::PnetId, //
 };
@@ -67,7 +68,8 @@ fn put_pci(attrs: &mut Attrs<'_>, pci: &PciId) -> Result {
 
 fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32) -> Result {
     let device = adapter.device();
-    let is_active = device.query_port(port).is_ok_and(|attr| attr.active);
+    let attr = device.query_port(port).ok();
+    let is_active = attr.as_ref().is_some_and(|attr| attr.active);
     let netdev = device.port_netdev(port);
     // Firmware provides names on s390 only.
     let pnetid = adapter.pnetid(port);
@@ -77,6 +79,9 @@ fn put_port(attrs: &mut Attrs<'_>, adapter: &IbDevice, port: u32) -> Result {
     attrs.u32(SMC_NLA_DEV_PORT_NETDEV, netdev.map_or(0, |dev| dev.ifindex))?;
     attrs.u8(SMC_NLA_DEV_PORT_VALID, 1)?;
     attrs.u8(SMC_NLA_DEV_PORT_STATE, u8::from(is_active))?;
+    if let Some(mtu) = attr.and_then(|attr| Mtu::from_code(attr.active_mtu.code())) {
+        attrs.u32(SMC_NLA_DEV_PORT_MTU, mtu.bytes())?;
+    }
     attrs.u32(SMC_NLA_DEV_PORT_LNK_CNT, links_on(device, port))
 }
 

@@ -135,6 +135,7 @@ constants! {
         SMC_NLA_DEV_PORT_NETDEV = 3,
         SMC_NLA_DEV_PORT_STATE = 4,
         SMC_NLA_DEV_PORT_LNK_CNT = 6,
+        SMC_NLA_DEV_PORT_MTU = 0x52,
         SMC_NLA_DEV_USE_CNT = 1,
         SMC_NLA_DEV_IS_CRIT = 2,
         SMC_NLA_DEV_PCI_FID = 3,

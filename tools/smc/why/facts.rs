@@ -175,6 +175,7 @@ mod tests {
             port: 1,
             active,
             ifindex: 0,
+            mtu: None,
             links: 0,
             pnetid: "NET1".to_string(),
             pnetid_by_user: true,
