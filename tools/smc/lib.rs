@@ -6,11 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod diag;
+pub mod flow;
 pub mod genl;
 pub mod memory;
+pub mod netdevs;
 pub mod netlink;
 pub mod path;
 pub mod pnet;
+pub mod rdma;
 pub mod route;
 pub mod rules;
 pub mod stats;

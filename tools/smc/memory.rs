@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of all sockets, in pages, from procfs.
+//! The memory of all sockets, SMC's or TCP's, in pages, from procfs.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// Memory of the buffers of all sockets.
+/// Memory of the buffers of all sockets of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Memory in use, pages.
     pub pages: u64,
-    /// `net.smc.smcr_mem`, pages; only visible in the initial network namespace.
+    /// `net.smc.smcr_mem` or `net.ipv4.tcp_mem`, pages; only visible in the initial network namespace.
     pub limits: Option<[u64; 3]>,
 }
 
@@ -21,17 +21,27 @@ impl Memory {
         let protocols = fs::read_to_string("/proc/net/protocols").ok()?;
         let limits = fs::read_to_string("/proc/sys/net/smc/smcr_mem").ok();
         Some(Self {
-            pages: pages_in(&protocols)?,
+            pages: pages_in(&protocols, "SMC")?,
+            limits: limits.as_deref().and_then(limits_in),
+        })
+    }
+
+    /// As [`Memory::read`], of TCP.
+    pub fn of_tcp() -> Option<Self> {
+        let protocols = fs::read_to_string("/proc/net/protocols").ok()?;
+        let limits = fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").ok();
+        Some(Self {
+            pages: pages_in(&protocols, "TCP")?,
             limits: limits.as_deref().and_then(limits_in),
         })
     }
 }
 
-/// Returns the fourth column of the row `SMC`; `None` for the -1 of the C module, which does not
+/// Returns the fourth column of the row of that protocol; `None` for the -1 of the C module, which does not
 /// count memory.
-fn pages_in(protocols: &str) -> Option<u64> {
+fn pages_in(protocols: &str, name: &str) -> Option<u64> {
     let mut rows = protocols.lines().map(str::split_whitespace);
-    let mut row = rows.find(|row| row.clone().next() == Some("SMC"))?;
+    let mut row = rows.find(|row| row.clone().next() == Some(name))?;
     row.nth(3)?.parse().ok()
 }
 
@@ -50,9 +60,10 @@ mod tests {
         let text = "protocol  size sockets  memory press maxhdr\n\
                     SMC6      1400      0      17   NI       0\n\
                     SMC       1400      2      16   NI       0   no   kernel\n";
-        assert_eq!(pages_in(text), Some(16));
-        assert_eq!(pages_in("SMC 1400 2 -1 NI"), None);
-        assert_eq!(pages_in("TCP 1400 2 16 no"), None);
+        assert_eq!(pages_in(text, "SMC"), Some(16));
+        assert_eq!(pages_in("SMC 1400 2 -1 NI", "SMC"), None);
+        assert_eq!(pages_in("TCP 1400 2 16 no", "SMC"), None);
+        assert_eq!(pages_in("TCP 1400 2 16 no", "TCP"), Some(16));
     }
 
     #[test]
