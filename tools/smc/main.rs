@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod compat;
 mod counters;
 mod hs_ctrl;
@@ -49,6 +50,8 @@ enum Command {
     Run(run::Arguments),
     /// Say why a connection is, or would be, TCP, and what to change
     Why(why::Arguments),
+    /// Look over this machine before SMC is used on it, and try a connection between two
+    Check(check::Arguments),
     /// List the SMC sockets with the path of each and, for TCP, the reason
     #[command(alias = "sockets")]
     Ss(sockets::Arguments),
@@ -110,6 +113,7 @@ fn carry_out(command: Command) -> io::Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Why(arguments) => return why::run(&arguments),
+        Command::Check(arguments) => return check::run(&arguments),
         Command::Ss(arguments) => sockets::run(&arguments),
         Command::Lgr(arguments) => show::groups(&arguments),
         Command::Link(arguments) => show::links(&arguments),

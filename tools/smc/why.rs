@@ -2,9 +2,9 @@
 
 //! `smc why`: explains why a connection falls, or would fall, back to TCP, and what to change.
 
-mod attempt;
-mod facts;
-mod finding;
+pub(crate) mod attempt;
+pub(crate) mod facts;
+pub(crate) mod finding;
 mod process;
 
 use std::io;

@@ -35,10 +35,10 @@ enum Outcome {
 }
 
 /// The result of connecting to one address.
-pub(super) struct Attempt(Outcome);
+pub(crate) struct Attempt(Outcome);
 
 /// Connects to the first address of `HOST:PORT` that is reachable over TCP.
-pub(super) fn make(target: &str) -> io::Result<Attempt> {
+pub(crate) fn make(target: &str) -> io::Result<Attempt> {
     let addresses = target.to_socket_addrs().map_err(|error| {
         io::Error::new(
             error.kind(),
@@ -75,7 +75,7 @@ fn connect(address: SocketAddr) -> io::Result<Outcome> {
 
 impl Attempt {
     /// Returns the local address.
-    pub(super) fn local(&self) -> Option<SocketAddr> {
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
         match &self.0 {
             Outcome::Made(_, local, _) => *local,
             Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
@@ -83,7 +83,7 @@ impl Attempt {
     }
 
     /// Returns the peer's address.
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match &self.0 {
             Outcome::Made(_, _, socket) => socket.peer_address().ok()?.to_ip(),
             Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
@@ -91,12 +91,20 @@ impl Attempt {
     }
 
     /// Returns whether the server may have seen a connection.
-    pub(super) fn is_tried(&self) -> bool {
+    pub(crate) fn is_tried(&self) -> bool {
         !matches!(self.0, Outcome::NoFamily(_))
     }
 
+    /// Returns the socket, if it is connected.
+    pub(crate) fn socket(&self) -> Option<&Socket> {
+        match &self.0 {
+            Outcome::Made(_, _, socket) => Some(socket),
+            Outcome::NoFamily(_) | Outcome::NoTcp(_) | Outcome::NoHandshake(_) => None,
+        }
+    }
+
     /// Returns the finding.
-    pub(super) fn finding(&self, facts: &Facts) -> Finding {
+    pub(crate) fn finding(&self, facts: &Facts) -> Finding {
         match &self.0 {
             Outcome::NoFamily(errno) => Finding::no_family(&errno.to_string()),
             Outcome::NoTcp(error) => Finding::no_tcp(&error.to_string()),

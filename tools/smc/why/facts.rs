@@ -26,7 +26,7 @@ use crate::policy::AsArguments;
 
 /// The facts; those that cannot be determined are empty.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// User-defined enterprise IDs.
     eids: Option<Vec<String>>,
     /// Ports of RDMA devices.
@@ -36,12 +36,12 @@ pub(super) struct Facts {
     /// Rules about who may use SMC.
     rules: Vec<Rule>,
     /// Whether listeners limit handshakes to the number that can be processed at once.
-    pub(super) limits_handshakes: bool,
+    pub(crate) limits_handshakes: bool,
 }
 
 impl Facts {
     /// Collects the facts.
-    pub(super) fn look() -> Self {
+    pub(crate) fn look() -> Self {
         let limit = std::fs::read_to_string("/proc/sys/net/smc/limit_smc_hs");
         Self {
             eids: Ueids::open().and_then(|mut ueids| ueids.list()).ok(),
@@ -59,7 +59,7 @@ impl Facts {
 
     /// Returns the probable cause if a client declined for this reason, but the cause is unknown,
     /// as with the C module.
-    pub(super) fn cause_of(&self, reason: Reason, end: u32) -> Option<Cause> {
+    pub(crate) fn cause_of(&self, reason: Reason, end: u32) -> Option<Cause> {
         const UNKNOWN: u32 = 0;
         if reason != Reason::NoSmcDevice || end != UNKNOWN {
             return None;
@@ -74,7 +74,7 @@ impl Facts {
     }
 
     /// Describes the facts that are relevant to a finding about a connection between `local` and `peer`.
-    pub(super) fn that_matter(
+    pub(crate) fn that_matter(
         &self,
         finding: &Finding,
         local: Option<SocketAddr>,

@@ -17,22 +17,22 @@ use super::facts::Facts;
 
 /// The finding about one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// Whether data passes over SMC; `None` if it is not connected.
-    pub(super) smc: Option<bool>,
+    pub(crate) smc: Option<bool>,
     /// An identifier for scripts.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// The explanation.
-    pub(super) sentence: String,
+    pub(crate) sentence: String,
     /// What to change if TCP is used.
-    pub(super) remedy: Option<String>,
+    pub(crate) remedy: Option<String>,
     /// The reason code, as in `smcss`.
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The peer's reason code.
-    pub(super) peer_reason: Option<String>,
+    pub(crate) peer_reason: Option<String>,
     /// This host's role, if a rule of this host decided.
     #[serde(skip)]
-    pub(super) denied_as: Option<Role>,
+    pub(crate) denied_as: Option<Role>,
 }
 
 /// An id, a sentence and a remedy.
@@ -68,7 +68,7 @@ impl Finding {
     }
 
     /// AF_SMC sockets are not available.
-    pub(super) fn no_family(error: &str) -> Self {
+    pub(crate) fn no_family(error: &str) -> Self {
         Self::tcp(words(
             "NO_MODULE",
             &format!("This machine gives no AF_SMC sockets ({error}): the module is not loaded, or may not be used."),
@@ -77,7 +77,7 @@ impl Finding {
     }
 
     /// TCP cannot connect.
-    pub(super) fn no_tcp(error: &str) -> Self {
+    pub(crate) fn no_tcp(error: &str) -> Self {
         Self {
             smc: None,
             ..Self::tcp(words(
@@ -89,7 +89,7 @@ impl Finding {
     }
 
     /// TCP connects, but an SMC socket does not.
-    pub(super) fn no_handshake(error: &str) -> Self {
+    pub(crate) fn no_handshake(error: &str) -> Self {
         Self {
             smc: None,
             ..Self::tcp(words(
@@ -101,12 +101,12 @@ impl Finding {
     }
 
     /// A TCP socket that was never an SMC socket, for this reason.
-    pub(super) fn plain(id: &str, sentence: &str, remedy: &str) -> Self {
+    pub(crate) fn plain(id: &str, sentence: &str, remedy: &str) -> Self {
         Self::tcp(words(id, sentence, remedy))
     }
 
     /// A listener.
-    pub(super) fn listening(is_smc: bool) -> Self {
+    pub(crate) fn listening(is_smc: bool) -> Self {
         let sentence = match is_smc {
             true => "It listens, and offers SMC to who connects.",
             false => "It listens for TCP alone: whoever connects finds a peer without SMC.",
@@ -115,7 +115,7 @@ impl Finding {
     }
 
     /// The path of an SMC socket.
-    pub(super) fn of_path(path: &Path, facts: &Facts) -> Self {
+    pub(crate) fn of_path(path: &Path, facts: &Facts) -> Self {
         let smc = |sentence: String| Self::quiet(Some(true), "SMC", sentence);
         match path {
             Path::SmcR(Some(group)) => {
@@ -160,7 +160,7 @@ impl Finding {
     }
 
     /// Returns the prefix of the explanation.
-    pub(super) fn way(&self) -> &'static str {
+    pub(crate) fn way(&self) -> &'static str {
         match self.smc {
             Some(true) => "SMC. ",
             Some(false) => "TCP. ",
@@ -169,7 +169,7 @@ impl Finding {
     }
 
     /// Returns the reason codes, which are printed after the id.
-    pub(super) fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         match (&self.reason, &self.peer_reason) {
             (Some(reason), Some(peer)) => format!(" ({reason}, the peer says {peer})"),
             (Some(reason), None) => format!(" ({reason})"),
