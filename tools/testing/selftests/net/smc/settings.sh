@@ -8,7 +8,7 @@
 
 # load_with PARAMETER...: our module with these parameters, in place of the one that is loaded.
 load_with() {
-	within 20 unload_smc && insmod "$SMC_KO" "$@"
+	within 20 unload_smc && insmod "$SMC_KO" "$@" && same_host off
 }
 
 # refuses_parameter PARAMETER: the module does not load with it.
