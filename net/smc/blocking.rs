@@ -4,12 +4,14 @@
 //! functions `tcp_sendmsg_locked`, `tcp_recvmsg_locked`).
 
 use kernel_ext::{
+    ib::Block,
     net::{
         Msg,
         Sk, //
     },
     prelude::*, //
 };
+use smc_proto::cursor::Chunks;
 
 /// Options of one send call.
 #[derive(Clone, Copy)]
@@ -206,4 +208,63 @@ pub(crate) fn recv(
         }
     }
     Ok(done)
+}
+
+/// Copies data of the application into a ring; returns how many bytes, fewer than the chunks have if the memory cannot
+/// be read.
+/// Context: may sleep.
+pub(crate) fn copy_in(msg: &mut Msg<'_>, ring: &Block, chunks: &Chunks) -> usize {
+    copy(chunks, |offset, len| msg.copy_from_user(ring, offset, len))
+}
+
+/// Copies data from a ring to the application, or skips them if `discard`. Returns how many bytes.
+/// Context: may sleep.
+///
+/// # Errors
+///
+/// `EFAULT` if nothing could be copied.
+pub(crate) fn copy_out(
+    msg: &mut Msg<'_>,
+    ring: &Block,
+    chunks: &Chunks,
+    discard: bool,
+) -> Result<usize> {
+    let copied = copy(chunks, |offset, len| match discard {
+        true => msg.skip(len),
+        false => msg.copy_to_user(ring, offset, len),
+    });
+    match copied {
+        0 => Err(EFAULT),
+        _ => Ok(copied),
+    }
+}
+
+/// Calls `part` with the offset and length of each chunk, until one is not done whole; returns the sum.
+fn copy(chunks: &Chunks, mut part: impl FnMut(usize, usize) -> usize) -> usize {
+    let mut copied = 0;
+    for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
+        let len = chunk.len as usize;
+        let n = part(chunk.offset as usize, len);
+        copied += n;
+        if n < len {
+            break;
+        }
+    }
+    copied
+}
+
+/// Copies an urgent byte to the application (MSG_OOB); returns 1, or 0 if there is no room for it.
+/// Context: may sleep.
+///
+/// # Errors
+///
+/// `EFAULT`.
+pub(crate) fn put_urgent(msg: &mut Msg<'_>, byte: u8) -> Result<usize> {
+    msg.set_oob();
+    if msg.len() == 0 {
+        msg.set_truncated();
+        return Ok(0);
+    }
+    msg.copy_bytes_to_user(&[byte])?;
+    Ok(1)
 }

@@ -47,11 +47,12 @@ pass() {
 	read -r -t "$1" -u "$SILENCE" || :
 }
 
-# packets: how many were sent on the wire of a. A process that sleeps there shows them without a new one.
+# packets: how many the network device of a has sent. A process that sleeps there shows them without a new one.
+DEVICE=wire_a
 packets() {
 	local words
 	while read -r -a words; do
-		[ "${words[0]}" != wire_a: ] || echo "${words[10]}"
+		[ "${words[0]}" != "$DEVICE:" ] || echo "${words[10]}"
 	done <"/proc/$SLEEPER/net/dev"
 }
 
@@ -64,13 +65,8 @@ flowing() {
 # not read files meanwhile: this machine takes its own time for that, during which the guest's clock leaps.
 amid() {
 	local start end
-	if [ -n "${SAME_HOST:-}" ]; then
-		# What goes by shared memory shows nowhere.
-		pass 1
-	else
-		within 20 flowing $(($(packets) + 200)) || die "$1: sends nothing"
-		pass 0.3
-	fi
+	within 20 flowing $(($(packets) + STARTED)) || die "$1: sends nothing"
+	pass "$WARM_UP"
 	mark
 	start=${EPOCHREALTIME/./}
 	pass "$WINDOW"
@@ -79,6 +75,11 @@ amid() {
 	kill -0 "$2" || die "$1: over too early"
 	ELAPSED=$((end - start))000
 }
+
+# A program has started to send after so many packets; with shared memory there are those of its handshake only, and
+# sockperf warms up.
+STARTED=200 WARM_UP=0.3
+[ -z "${SAME_HOST:-}" ] || STARTED=8 WARM_UP=0.8
 
 # Programs -----------------------------------------------------------------------------------
 
@@ -184,9 +185,6 @@ RUN_SECONDS=$(awk -v s="$WINDOW" -v more="${SAME_HOST:-0}" 'BEGIN { printf "%d",
 : >"$OUT/windows"
 read_programs || die "programs are missing"
 load_rdma && up_netns || die "cannot set up the network"
-ip netns exec a sleep infinity &
-SLEEPER=$!
-within 10 sh -c "grep -q wire_a /proc/$SLEEPER/net/dev" || die "nobody sleeps"
 case $SYSTEM in
 ours | c_module)
 	load_smc && common_eid || die "cannot load the module"
@@ -196,10 +194,13 @@ tcp) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
 tcp_lo)
 	# Both names are of one namespace, which reaches its own address by the loopback device.
 	umount /run/netns/a && mount --bind /run/netns/b /run/netns/a || die "cannot be in one namespace"
-	FAMILY=tcp PREFIX='' EXPECTED=tcp
+	FAMILY=tcp PREFIX='' EXPECTED=tcp DEVICE=lo
 	;;
 *) die "no such system" ;;
 esac
+ip netns exec a sleep infinity &
+SLEEPER=$!
+within 10 sh -c "grep -q $DEVICE /proc/$SLEEPER/net/dev" || die "nobody sleeps"
 # A fallback is what there is before there is a device.
 for program in "$@"; do
 	case $program in fallback*) run "$program" ;; esac

@@ -55,22 +55,7 @@ impl Readable {
     fn copy_to(&self, msg: &mut Msg<'_>, discard: bool) -> Result<usize> {
         let memory = self.rmbe.as_ref().and_then(|rmbe| rmbe.memory());
         let block = memory.or(self.unread.as_ref()).ok_or(ECONNABORTED)?;
-        let mut copied = 0;
-        for chunk in self.chunks.iter().filter(|chunk| chunk.len > 0) {
-            let (offset, len) = (chunk.offset as usize, chunk.len as usize);
-            let n = match discard {
-                true => msg.skip(len),
-                false => msg.copy_to_user(&**block, offset, len),
-            };
-            copied += n;
-            if n < len {
-                break;
-            }
-        }
-        match copied {
-            0 => Err(EFAULT),
-            _ => Ok(copied),
-        }
+        blocking::copy_out(msg, block, &self.chunks, discard)
     }
 }
 
@@ -228,18 +213,13 @@ impl Conn {
             }
             (None, _) => return Err(EINVAL),
         };
-        msg.set_oob();
-        if msg.len() == 0 {
-            msg.set_truncated();
-            return Ok(0);
-        }
-        msg.copy_bytes_to_user(&[byte])?;
-        if !peek {
+        let copied = blocking::put_urgent(msg, byte)?;
+        if copied > 0 && !peek {
             let fx = self.with(|inner| inner.stream.take_urgent());
             if fx.transmit {
                 self.transmit();
             }
         }
-        Ok(1)
+        Ok(copied)
     }
 }

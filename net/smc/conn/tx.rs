@@ -206,14 +206,7 @@ impl Conn {
                 return Ok(msg.skip(len));
             }
         };
-        let mut copied = 0;
-        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            let n = msg.copy_from_user(&**buf.block(), chunk.offset as usize, chunk.len as usize);
-            copied += n;
-            if n < chunk.len as usize {
-                break;
-            }
-        }
+        let copied = blocking::copy_in(msg, buf.block(), &chunks);
         let flags = SendFlags {
             // A call that does not wait may end here, so this may be its last chunk.
             last: msg.len() == 0 || how.nonblock,

@@ -4,6 +4,8 @@
 //! the token of an [`SmcdOffer`], which the client takes. The client's CONFIRM has the token of its own end, so that a
 //! server knows that its client took it and nobody else.
 
+use core::mem;
+
 use kernel::{
     new_spinlock,
     rbtree::{
@@ -95,9 +97,18 @@ struct Offered {
 
 #[pin_data]
 struct Taken {
-    /// The connection, once the client has made it.
     #[pin]
-    conn: SpinLock<Option<SmcdConn>>,
+    state: SpinLock<OfferState>,
+}
+
+/// What has become of an offer.
+enum OfferState {
+    /// The server waits.
+    Open,
+    /// The client has made the connection.
+    Taken(SmcdConn),
+    /// The server has the connection, or waits no more.
+    Ended,
 }
 
 /// A server that waits for its client, until this is dropped.
@@ -110,7 +121,7 @@ impl SmcdOffer {
         let device = DEVICE.get().ok_or(ENODEV)?;
         let token = u64::from_ne_bytes(random::bytes());
         let taken = pin_init!(Taken {
-            conn <- new_spinlock!(None, "smc::smcd::Taken::conn"),
+            state <- new_spinlock!(OfferState::Open, "smc::smcd::Taken::state"),
         });
         let offered = Arc::new(
             Offered {
@@ -138,8 +149,15 @@ impl SmcdOffer {
         if !self.0.gid.is_of(client) {
             return None;
         }
-        let mut conn = self.0.taken.conn.lock();
-        conn.take_if(|conn| conn.pair.client.token == client.token)
+        let mut state = self.0.taken.state.lock();
+        match &*state {
+            OfferState::Taken(conn) if conn.pair.client.token == client.token => {
+                let conn = conn.clone();
+                *state = OfferState::Ended;
+                Some(conn)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -149,9 +167,10 @@ impl Drop for SmcdOffer {
             let node = device.offers.lock().remove_node(&self.0.token);
             drop(node);
         }
-        // Nobody can take it any more. A client that did, and of which the server does not know, has lost its peer.
-        let conn = self.0.taken.conn.lock().take();
-        if let Some(conn) = conn {
+        // A client that has taken it, and of which the server does not know, has lost its peer. One that is about to
+        // take it finds that it has ended.
+        let state = mem::replace(&mut *self.0.taken.state.lock(), OfferState::Ended);
+        if let OfferState::Taken(conn) = state {
             conn.close(&self.0.sk, Some(0));
         }
     }
@@ -162,7 +181,7 @@ impl Drop for SmcdOffer {
 ///
 /// # Errors
 ///
-/// `ENOENT` if there is none, `ENOMEM`.
+/// `ENOENT` if there is none, or the server waits no more; `ENOMEM`.
 pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
     let device = DEVICE.get().ok_or(ENOENT)?;
     if !device.gid.is_of(server) {
@@ -181,7 +200,16 @@ pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
         pair: pair.clone(),
         role,
     };
-    *offered.taken.conn.lock() = Some(conn(Role::Server));
+    let mut state = offered.taken.state.lock();
+    let is_open = matches!(*state, OfferState::Open);
+    if is_open {
+        *state = OfferState::Taken(conn(Role::Server));
+    }
+    drop(state);
+    if !is_open {
+        idle::forget(&pair);
+        return Err(ENOENT);
+    }
     Ok((conn(Role::Client), endpoint(device.gid, token, sk)))
 }
 

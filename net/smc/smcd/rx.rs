@@ -65,24 +65,9 @@ impl StreamRx for SmcdConn {
             .ok_or(ECONNABORTED)?;
         let here = reach.len.min(ring.end().saturating_sub(at));
         let want = msg.len().min(here.min(ring::COPY_MAX.into()) as usize);
-        let mut copied = 0;
-        for chunk in ring::chunks(ring.class, at, want as u32)
-            .iter()
-            .filter(|chunk| chunk.len > 0)
-        {
-            let (offset, len) = (chunk.offset as usize, chunk.len as usize);
-            let n = match how.discard {
-                true => msg.skip(len),
-                false => msg.copy_to_user(&*ring.block, offset, len),
-            };
-            copied += n;
-            if n < len {
-                break;
-            }
-        }
-        if copied == 0 {
-            return Err(EFAULT);
-        }
+        // CAST: at most `COPY_MAX`.
+        let chunks = ring::chunks(ring.class, at, want as u32);
+        let copied = blocking::copy_out(msg, &ring.block, &chunks, how.discard)?;
         if !how.peek {
             pipe.consume(at + copied as u64);
             drop(reader);
@@ -181,15 +166,10 @@ impl SmcdConn {
         let pipe = self.rx();
         let _reader = pipe.reader.lock();
         let byte = pipe.mark().and_then(|mark| mark.byte()).ok_or(EINVAL)?;
-        msg.set_oob();
-        if msg.len() == 0 {
-            msg.set_truncated();
-            return Ok(0);
-        }
-        msg.copy_bytes_to_user(&[byte])?;
-        if !peek {
+        let copied = blocking::put_urgent(msg, byte)?;
+        if copied > 0 && !peek {
             pipe.take_mark();
         }
-        Ok(1)
+        Ok(copied)
     }
 }

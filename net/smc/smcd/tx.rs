@@ -141,14 +141,7 @@ impl SmcdConn {
             return Ok(0);
         };
         let chunks = ring::room(ring.class, ring.start, fill.produced, fill.consumed, len);
-        let mut copied = 0;
-        for chunk in chunks.iter().filter(|chunk| chunk.len > 0) {
-            let n = msg.copy_from_user(&*ring.block, chunk.offset as usize, chunk.len as usize);
-            copied += n;
-            if n < chunk.len as usize {
-                break;
-            }
-        }
+        let copied = blocking::copy_in(msg, &ring.block, &chunks);
         if copied == 0 {
             if chunks.iter().any(|chunk| chunk.len > 0) {
                 return Err(EFAULT);
@@ -171,7 +164,7 @@ impl SmcdConn {
         }
         pipe.produce(&mut writer, end);
         drop(writer);
-        self.tell_reader(sk, is_urgent);
+        self.tell_reader(is_urgent);
         Ok(copied)
     }
 
@@ -207,7 +200,7 @@ impl SmcdConn {
     }
 
     /// Wakes the reader, if one sleeps.
-    fn tell_reader(&self, sk: &Sk, is_urgent: bool) {
+    fn tell_reader(&self, is_urgent: bool) {
         if is_urgent {
             self.peer().with_sk(|sk| {
                 sk.send_sigurg();
@@ -220,7 +213,6 @@ impl SmcdConn {
         smp_mb(Full);
         if self.ends().peer.contains(EndFlags::CLOSED) {
             self.note_sent_after_close();
-            sk.wake_state();
         }
     }
 

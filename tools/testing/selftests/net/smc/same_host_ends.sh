@@ -3,8 +3,8 @@
 # guest: um-debug
 # memory: short
 # timeout: 500
-# SMC-D within one kernel: the switch, every way to end, processes that are killed, many connections, failing
-# allocations, and memory that comes back.
+# SMC-D within one kernel: the switch, every way to end, processes that are killed, many connections, and failing
+# allocations.
 
 . "${LIB:=${0%/*}/lib.sh}"
 
