@@ -61,8 +61,8 @@ flowing() {
 	[ "$(packets)" -ge "$1" ]
 }
 
-# busy PID: it has used the processor for a third of a second, in ticks of 10 ms. What goes by shared memory shows nowhere
-# else.
+# busy PID: it has used the processor for a third of a second, in ticks of 10 ms. What goes by shared memory shows
+# nowhere else.
 busy() {
 	local words
 	read -r -a words <"/proc/$1/stat"
@@ -203,8 +203,8 @@ ours | c_module)
 	;;
 tcp) FAMILY=tcp PREFIX='' EXPECTED=tcp ;;
 tcp_lo)
-	# Both names are of one namespace, which reaches its own address by the loopback device. The other one stays, with its end
-	# of the wire.
+	# Both names are of one namespace, which reaches its own address by the loopback device. The other one stays,
+	# with its end of the wire.
 	ip netns exec a sleep infinity &
 	umount /run/netns/a && mount --bind /run/netns/b /run/netns/a || die "cannot be in one namespace"
 	FAMILY=tcp PREFIX='' EXPECTED=tcp DEVICE=lo
