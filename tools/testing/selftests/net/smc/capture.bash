@@ -18,22 +18,26 @@ start_capture() {
 	local device=${1:-$WIRE}
 	shift || :
 	rm -f "$OUT/wire.pcapng"
-	# dumpcap lets go of what root may do before it opens a file, which may be in another user's folder.
-	"$@" dumpcap -q -i "$device" -s 1000 -f "$SENDS" -w - 2>/dev/null >"$OUT/wire.pcapng" &
+	# dumpcap lets go of what root may do before it opens a file, which may be in another user's folder. Its buffer of
+	# 32 MiB holds what an emulated machine sends before it runs.
+	"$@" dumpcap -q -B 32 -i "$device" -s 1000 -f "$SENDS" -w - 2>"$OUT/capture.txt" >"$OUT/wire.pcapng" &
 	CAPTURE=$!
 	within 20 test -s "$OUT/wire.pcapng"
 }
 
+# end_capture: fails if packets were lost to the capture.
 end_capture() {
 	sleep 1
 	kill -INT "$CAPTURE"
 	wait "$CAPTURE"
+	sed -n 's/^Packets received/# capture: received/p' "$OUT/capture.txt"
+	grep -q '^Packets received/dropped on .*: [0-9]*/0 ' "$OUT/capture.txt"
 }
 
 # stop_capture: ends it and dissects it. SMC gets the messages first: other dissectors claim ports
 # and RDMA messages that are not theirs.
 stop_capture() {
-	end_capture
+	end_capture || return
 	tshark -o tcp.try_heuristic_first:TRUE -o udp.ignore_ipv6_zero_checksum:TRUE --disable-protocol rpcordma \
 		--disable-protocol smb_direct --disable-protocol nvme-rdma --disable-protocol lnet \
 		--disable-protocol iser --disable-protocol infiniband_sdp \
@@ -79,8 +83,7 @@ said() {
 	start_capture wire_b ip netns exec b || return
 	"$@"
 	code=$?
-	stop_capture
-	seen "$least" "$condition" && return "$code"
+	stop_capture && seen "$least" "$condition" && return "$code"
 }
 
 # said_none CONDITION COMMAND...: none goes.
@@ -97,7 +100,7 @@ count_llc() {
 	start_capture wire_b ip netns exec b || return
 	"$@"
 	code=$?
-	end_capture
+	end_capture || return
 	LLC=$(capinfos -cM "$OUT/wire.pcapng" | awk '/Number of packets/ { print $NF }')
 	return "$code"
 }

@@ -394,7 +394,7 @@ matrix() {
 		$phase
 	done
 	far unserve $PORT
-	stop_capture
+	check "the capture is whole" stop_capture
 	for phase in "$@" all; do
 		[ "$(type -t "judge_$phase")" != function ] || "judge_$phase"
 	done

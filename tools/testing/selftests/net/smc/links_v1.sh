@@ -31,7 +31,7 @@ require "no enterprise ID" "$BIN/smc" ueid flush
 check "the capture starts" start_capture wire_b ip netns exec b
 check "a connection" smctest --expect smc integrity --mib 1
 check "the group gets a second link" within 20 has_two_links
-stop_capture
+check "the capture is whole" stop_capture
 check "wire: keys of both ends" seen 2 'llc == "0x03"'
 check "wire: none malformed" unseen bad
 check "connections on both" smctest --expect smc many --connections 40 --kib 32
