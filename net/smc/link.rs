@@ -255,7 +255,7 @@ impl Link {
             pin_init!(Self {
                 port,
                 qp_num,
-                psn: Psn::from_low_bits(u32::from_ne_bytes(random::bytes())),
+                psn: Psn::from_low_bits(random::number_u32()),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
                 max_map_bytes: device.limits().max_map_bytes,
                 slot_wakeup_wanted: Atomic::new(false),

@@ -122,7 +122,7 @@ impl Rmb {
             pin_init!(Self {
                 size,
                 blocks,
-                iova: u64::from(u32::from_ne_bytes(random::bytes())) << 24,
+                iova: u64::from(random::number_u32()) << 24,
                 mrs <- new_spinlock_bh!(LinkMap::default(), "smc::Rmb::mrs"),
                 used <- new_spinlock_bh!(used, "smc::Rmb::used"),
                 is_rkey_confirmed: Atomic::new(false),

@@ -119,7 +119,7 @@ impl SmcdOffer {
     /// Context: may sleep.
     pub(crate) fn new(sk: &ARef<Sk>) -> Result<Self> {
         let device = DEVICE.get().ok_or(ENODEV)?;
-        let token = u64::from_ne_bytes(random::bytes());
+        let token = random::number_u64();
         let taken = pin_init!(Taken {
             state <- new_spinlock!(OfferState::Open, "smc::smcd::Taken::state"),
         });
@@ -190,7 +190,7 @@ pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
     // Once: an offer that was taken is in the tree no more.
     let node = device.offers.lock().remove_node(&server.token);
     let (_, offered) = node.ok_or(ENOENT)?.to_key_value();
-    let token = u64::from_ne_bytes(random::bytes());
+    let token = random::number_u64();
     let pair = Pair::new(
         SmcdEnd::new(sk.clone(), token),
         SmcdEnd::new(offered.sk.clone(), offered.token),
