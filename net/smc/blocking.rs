@@ -22,6 +22,8 @@ pub(crate) struct SendOptions {
     pub(crate) oob: bool,
     /// MSG_MORE, or TCP_CORK of the socket.
     pub(crate) corked: bool,
+    /// TCP_NODELAY.
+    pub(crate) nodelay: bool,
     /// sysctl `autocorking_size`, in bytes.
     pub(crate) autocork_bytes: u32,
 }

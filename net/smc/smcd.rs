@@ -18,6 +18,7 @@ mod pipe;
 mod poll;
 mod rx;
 mod tx;
+mod wake;
 
 pub(crate) use device::{
     attach,

@@ -28,6 +28,7 @@ mod tcp;
 pub mod text_setting;
 mod ulp;
 mod wait;
+mod wake;
 pub(crate) mod with_netns;
 
 pub use addr::{

@@ -31,6 +31,7 @@ mod failover;
 mod family;
 mod flood;
 mod flooded;
+mod gather;
 mod greet;
 mod handover;
 mod hold;
@@ -42,6 +43,7 @@ mod ktap;
 mod leaving;
 mod left;
 mod many;
+mod mesh;
 mod mixed;
 mod netns;
 mod path;
@@ -103,6 +105,10 @@ enum Command {
     Stuck(stuck::Arguments),
     /// Run a command that may open no sockets of a family
     Refusing(refusing::Arguments),
+    /// Connections between many network namespaces
+    Mesh(mesh::Arguments),
+    /// Small messages one way, and what may be under way (SMC-D)
+    Gather,
     /// Reset the TCP connection in the middle of a transfer
     Reset,
     /// Send malformed handshake messages to the kernel
@@ -172,6 +178,8 @@ fn main() -> ExitCode {
         Command::Apart(options) => apart::run(context, options),
         Command::Stuck(options) => stuck::run(context, options),
         Command::Refusing(options) => refusing::run(options),
+        Command::Gather => gather::run(context),
+        Command::Mesh(arguments) => mesh::run(context, arguments),
         Command::Reset => reset::run(context),
         Command::Rawclc(options) => rawclc::run(context, options),
         Command::Refuse(options) => rawclc::refuse::run(context, options),

@@ -39,12 +39,14 @@ impl SizeClass {
 
     /// The smallest class that holds `bytes`, or the largest class if none does.
     pub const fn for_bytes(bytes: u32) -> Self {
-        let mut class = Self::SMALLEST;
-        while class.bytes() < bytes && class.0 < Self::LARGEST.0 {
-            // INVARIANT: below the largest class, so one more is still valid.
-            class = Self(class.0.wrapping_add(1));
+        let bits = u32::BITS.wrapping_sub(bytes.saturating_sub(1).leading_zeros());
+        let code = bits.saturating_sub(Self::BASE_SHIFT);
+        // INVARIANT: not beyond the largest class.
+        match code < Self::LARGEST.0 as u32 {
+            // CAST: less than 15.
+            true => Self(code as u8),
+            false => Self::LARGEST,
         }
-        class
     }
 
     /// Bytes of a ring of this class.

@@ -7,7 +7,8 @@
 //! GID there is on the same kernel. Then both sockets share one object, and no message of SMC-D is ever sent: there
 //! are no cursors on a wire, only two counters that one side writes and the other reads.
 //!
-//! [`ring`] has the arithmetic of these counters, [`mark`] urgent data, [`view`] what an application sees.
+//! [`ring`] has the arithmetic of these counters, [`gather`] says when a reader is woken, [`mark`] has urgent data, and
+//! [`view`] what an application sees.
 
 use crate::buffer::SizeClass;
 use crate::handshake::eid::Ueids;
@@ -32,6 +33,7 @@ use crate::wire::clc::{
     SmcdV2Offer, //
 };
 
+pub mod gather;
 pub mod mark;
 pub mod ring;
 pub mod view;

@@ -64,6 +64,12 @@ impl Duration {
         Self(nanos)
     }
 
+    /// Makes a duration of `micros` microseconds; the longest there is if that does not fit.
+    #[inline]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
     /// Makes a duration of `millis` milliseconds; the longest there is if that does not fit.
     #[inline]
     pub const fn from_millis(millis: u64) -> Self {

@@ -62,6 +62,7 @@ impl SmcdConn {
             self.wake_peer();
         }
         self.own().detach_sk();
+        self.pair.stop_wake_timer();
         self.tx().close_writer();
         self.rx().close_reader();
         if self.ends().peer.contains(EndFlags::CLOSED) {

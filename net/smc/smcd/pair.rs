@@ -3,6 +3,7 @@
 //! The object that both sockets of a connection share.
 
 use kernel::{
+    impl_has_hr_timer,
     new_spinlock,
     sync::{
         aref::ARef,
@@ -14,6 +15,14 @@ use kernel::{
         },
         Arc,
         SpinLock, //
+    },
+    time::{
+        hrtimer::{
+            ArcHrTimerHandle,
+            HrTimer,
+            RelativeSoftMode, //
+        },
+        Monotonic, //
     }, //
 };
 use kernel_ext::{
@@ -43,6 +52,8 @@ pub(super) struct SmcdEnd {
     rcvbuf: Atomic<u32>,
     lowat: Atomic<u32>,
     is_urg_inline: Atomic<bool>,
+    /// The application has set SO_RCVBUF.
+    is_rcvbuf_locked: Atomic<bool>,
     /// Names the end in the handshake, and for diagnosis.
     pub(super) token: u64,
     /// [`EndFlags`], which are only added.
@@ -58,6 +69,7 @@ impl SmcdEnd {
             rcvbuf: Atomic::new(data_part(sk.rcvbuf())),
             lowat: Atomic::new(lowat(&sk)),
             is_urg_inline: Atomic::new(sk.is_urg_inline()),
+            is_rcvbuf_locked: Atomic::new(sk.is_rcvbuf_locked()),
             sk <- new_spinlock!(Some(sk), "smc::smcd::SmcdEnd::sk"),
             token,
             flags: Atomic::new(0),
@@ -71,6 +83,7 @@ impl SmcdEnd {
         self.rcvbuf.store(data_part(sk.rcvbuf()), Relaxed);
         self.lowat.store(lowat(sk), Relaxed);
         self.is_urg_inline.store(sk.is_urg_inline(), Relaxed);
+        self.is_rcvbuf_locked.store(sk.is_rcvbuf_locked(), Relaxed);
     }
 
     /// SO_RCVLOWAT, at least 1.
@@ -83,11 +96,27 @@ impl SmcdEnd {
         self.is_urg_inline.load(Relaxed)
     }
 
+    /// Whether SO_RCVBUF was set.
+    pub(super) fn is_rcvbuf_locked(&self) -> bool {
+        self.is_rcvbuf_locked.load(Relaxed)
+    }
+
     /// Runs `f`, which must not sleep, with the socket, unless the application has closed it.
     pub(super) fn with_sk(&self, f: impl FnOnce(&Sk)) {
         if let Some(sk) = &*self.sk.lock() {
             f(sk);
         }
+    }
+
+    /// As [`Self::with_sk`]; returns whether nobody else runs something with the socket just now.
+    pub(super) fn try_with_sk(&self, f: impl FnOnce(&Sk)) -> bool {
+        let Some(sk) = self.sk.try_lock() else {
+            return false;
+        };
+        if let Some(sk) = &*sk {
+            f(sk);
+        }
+        true
     }
 
     /// The application has closed the socket: nothing keeps it, nor its network namespace.
@@ -123,6 +152,18 @@ pub(super) struct Pair {
     pub(super) to_client: Pipe,
     #[pin]
     pub(super) to_server: Pipe,
+    /// Wakes the readers.
+    #[pin]
+    wake_timer: HrTimer<Self>,
+    /// Keeps the connection while the timer may run. Both ends let go of it when they close.
+    #[pin]
+    pub(super) wake_handle: SpinLock<Option<ArcHrTimerHandle<Self>>>,
+}
+
+impl_has_hr_timer! {
+    impl HasHrTimer<Self> for Pair {
+        mode: RelativeSoftMode<Monotonic>, field: self.wake_timer
+    }
 }
 
 impl Pair {
@@ -137,6 +178,8 @@ impl Pair {
                 server <- server,
                 to_client <- Pipe::new(),
                 to_server <- Pipe::new(),
+                wake_timer <- HrTimer::new(),
+                wake_handle <- new_spinlock!(None, "smc::smcd::Pair::wake_handle"),
             }),
             GFP_KERNEL,
         )
@@ -189,20 +232,20 @@ impl SmcdConn {
     }
 
     /// The most bytes that may be under way to the peer: what SO_SNDBUF here and SO_RCVBUF there would allow a TCP
-    /// connection.
+    /// connection, which raises the latter as well if data flow.
     pub(super) fn tx_limit(&self) -> u32 {
-        limit(self.own(), self.peer())
+        limit(self.own(), self.peer(), self.tx())
     }
 
     /// As [`Self::tx_limit`], of the other direction.
     pub(super) fn rx_limit(&self) -> u32 {
-        limit(self.peer(), self.own())
+        limit(self.peer(), self.own(), self.rx())
     }
 
     /// Bytes that a TCP connection would hold here: those beyond what SO_RCVBUF of the peer allows there.
     pub(super) fn unsent(&self) -> u32 {
         let used = self.tx().fill(0).used();
-        let unsent = used.saturating_sub(self.peer().rcvbuf.load(Relaxed).into());
+        let unsent = used.saturating_sub(rcvbuf(self.peer(), self.tx()).into());
         u32::try_from(unsent).unwrap_or(u32::MAX)
     }
 
@@ -241,7 +284,16 @@ fn lowat(sk: &Sk) -> u32 {
     u32::try_from(sk.lowat()).unwrap_or(1).max(1)
 }
 
-fn limit(writer: &SmcdEnd, reader: &SmcdEnd) -> u32 {
-    let (sndbuf, rcvbuf) = (writer.sndbuf.load(Relaxed), reader.rcvbuf.load(Relaxed));
-    sndbuf.saturating_add(rcvbuf)
+fn limit(writer: &SmcdEnd, reader: &SmcdEnd, pipe: &Pipe) -> u32 {
+    let sndbuf = writer.sndbuf.load(Relaxed);
+    sndbuf.saturating_add(rcvbuf(reader, pipe))
+}
+
+/// What SO_RCVBUF allows, with what it was raised by.
+fn rcvbuf(reader: &SmcdEnd, pipe: &Pipe) -> u32 {
+    let raised = match reader.is_rcvbuf_locked() {
+        true => 0,
+        false => pipe.raised(),
+    };
+    reader.rcvbuf.load(Relaxed).saturating_add(raised)
 }

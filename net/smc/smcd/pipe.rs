@@ -29,6 +29,7 @@ use kernel_ext::{
 use smc_proto::{
     buffer::SizeClass,
     smcd::{
+        gather::Gather,
         mark::Mark,
         ring::{
             self,
@@ -124,6 +125,10 @@ pub(super) struct RingWriter {
     pub(super) charge: Option<Charge>,
     /// When data that are held back go to the reader; `None` if there are none.
     held_until: Option<Instant>,
+    /// When to wake the reader.
+    pub(super) gather: Gather,
+    /// Position of the reader when the limit was last raised.
+    raised_at: u64,
 }
 
 /// What the reader has, one at a time.
@@ -138,12 +143,16 @@ pub(super) struct Pipe {
     written: CacheLine<Written>,
     /// How far the reader has read. Only the holder of `reader` changes it.
     consumed: CacheLine<Atomic<u64>>,
+    /// By how many bytes the limit was raised. Only the holder of `writer` changes it.
+    raised: Atomic<u32>,
     /// A writer or poller found no space.
     wants_space: Atomic<bool>,
     /// A task waits until the peer has taken the data (SO_LINGER).
     is_lingering: Atomic<bool>,
     /// There is a `mark`.
     has_mark: Atomic<bool>,
+    /// The timer will wake the reader.
+    is_wake_due: Atomic<bool>,
     /// How far the writer had written when a change of that was last seen, and when that was, in ns.
     seen: Atomic<u64>,
     seen_at: Atomic<u64>,
@@ -170,6 +179,8 @@ impl Pipe {
             ring: None,
             charge: None,
             held_until: None,
+            gather: Gather::default(),
+            raised_at: 0,
         };
         pin_init!(Self {
             written: CacheLine(Written {
@@ -178,9 +189,11 @@ impl Pipe {
                 stuck_at: Atomic::new(ShmRing::OPEN),
             }),
             consumed: CacheLine(Atomic::new(0)),
+            raised: Atomic::new(0),
             wants_space: Atomic::new(false),
             is_lingering: Atomic::new(false),
             has_mark: Atomic::new(false),
+            is_wake_due: Atomic::new(false),
             seen: Atomic::new(0),
             seen_at: Atomic::new(0),
             mark <- new_spinlock!(None, "smc::Pipe::mark"),
@@ -214,6 +227,23 @@ impl Pipe {
             consumed,
             limit,
         }
+    }
+
+    /// By how many bytes the limit was raised.
+    pub(super) fn raised(&self) -> u32 {
+        self.raised.load(Relaxed)
+    }
+
+    /// As [`Self::fill`], for a writer of `len` bytes, for whom the limit may be raised.
+    pub(super) fn fill_for(&self, writer: &mut RingWriter, limit: u32, len: usize) -> Fill {
+        let mut fill = self.fill(limit);
+        if let Some(more) = fill.raise(len, writer.raised_at) {
+            writer.raised_at = fill.consumed;
+            self.raised
+                .store(self.raised().saturating_add(more), Relaxed);
+            fill.limit = fill.limit.saturating_add(more);
+        }
+        fill
     }
 
     /// Whether the writer may go on: there is space below `limit`, and it has not found its ring full since the reader
@@ -294,6 +324,23 @@ impl Pipe {
         }
         self.wants_space.store(false, Relaxed);
         true
+    }
+
+    /// Whether the timer will wake the reader for what was produced before.
+    pub(super) fn is_wake_due(&self) -> bool {
+        // The timer clears it before it wakes the reader, which then sees what was produced.
+        smp_mb(Full);
+        self.is_wake_due.load(Relaxed)
+    }
+
+    /// The timer is to wake the reader. The caller starts it.
+    pub(super) fn set_wake_due(&self) {
+        self.is_wake_due.store(true, Relaxed);
+    }
+
+    /// Whether the timer was to wake the reader, which it does no more.
+    pub(super) fn take_wake_due(&self) -> bool {
+        self.is_wake_due.load(Relaxed) && self.is_wake_due.xchg(false, Full)
     }
 
     /// Notes that a writer waits for space. The caller looks for space again after this.

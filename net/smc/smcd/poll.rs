@@ -19,6 +19,7 @@ impl SmcdConn {
     /// Returns what poll(2) reports except errors: EPOLL bits. If there is no space to write, the socket is woken once
     /// there is.
     pub(crate) fn poll(&self) -> u32 {
+        self.end_gathering();
         let ready = self.readiness();
         if ready.contains(EpollMask::OUT) {
             return ready.bits();

@@ -49,10 +49,11 @@ impl StreamRx for SmcdConn {
                 drop(reader);
                 self.tell_writer();
             }
-            return Ok(match ends.is_read_shut() {
-                true => ReadStep::Eof,
-                false => ReadStep::Wait,
-            });
+            if ends.is_read_shut() {
+                return Ok(ReadStep::Eof);
+            }
+            self.end_gathering();
+            return Ok(ReadStep::Wait);
         }
         if msg.len() == 0 {
             return Ok(ReadStep::Copied(0));

@@ -98,6 +98,7 @@ impl SmcdConn {
     /// Notes that a writer or poller waits for space. The caller looks for space again after this.
     pub(super) fn want_space(&self) {
         self.tx().want_space();
+        self.end_gathering();
         let peer = self.peer();
         if peer.lowat() > 1 {
             // As many bytes as it waits for do not fit.
@@ -130,14 +131,15 @@ impl SmcdConn {
             }
             Err(_) => return Err(EPIPE),
         }
-        let fill = pipe.fill(self.tx_limit());
+        let fill = self.fill_for(&mut writer, msg.len());
         let len = u32::try_from(msg.len()).unwrap_or(u32::MAX);
         let len = len.min(fill.free()).min(ring::COPY_MAX);
         if len == 0 {
             self.release(pipe.release_held(&mut writer));
             return Ok(0);
         }
-        let Some(ring) = self.ring_for(sk, &mut writer, fill, msg.len(), stats) else {
+        self.provide_ring(sk, &mut writer, fill, msg.len(), stats);
+        let Some(ring) = &writer.ring else {
             return Ok(0);
         };
         let chunks = ring::room(ring.class, ring.start, fill.produced, fill.consumed, len);
@@ -153,7 +155,7 @@ impl SmcdConn {
         let end = fill.produced + copied as u64;
         let is_urgent = how.oob && msg.len() == 0;
         if is_urgent {
-            self.mark_last(pipe, &ring, end);
+            self.mark_last(pipe, ring, end);
         }
         let is_held = how.corked && !is_urgent && end - pipe.produced() < ring::CORK_MAX;
         if is_held {
@@ -163,9 +165,26 @@ impl SmcdConn {
             return Ok(copied);
         }
         pipe.produce(&mut writer, end);
-        drop(writer);
-        self.tell_reader(is_urgent);
+        if is_urgent {
+            drop(writer);
+            self.wake_for_urgent();
+        } else {
+            let fill = Fill {
+                produced: end,
+                ..fill
+            };
+            self.tell_reader(&mut writer, how, fill);
+        }
+        self.look_for_close();
         Ok(copied)
+    }
+
+    /// What is under way, for a writer of `len` bytes: the limit is raised for it unless the peer has set SO_RCVBUF.
+    fn fill_for(&self, writer: &mut RingWriter, len: usize) -> Fill {
+        match self.peer().is_rcvbuf_locked() {
+            true => self.tx().fill(self.tx_limit()),
+            false => self.tx().fill_for(writer, self.tx_limit(), len),
+        }
     }
 
     /// Sends what was held back for MSG_MORE or TCP_CORK.
@@ -190,26 +209,8 @@ impl SmcdConn {
         }
     }
 
-    /// Wakes the reader if one sleeps, and there is as much as it waits for (C function `tcp_data_ready`).
-    fn wake_reader(&self) {
-        let (peer, pipe) = (self.peer(), self.tx());
-        let lowat = u64::from(peer.lowat());
-        if lowat <= 1 || pipe.is_full() || pipe.fill(0).used() >= lowat {
-            peer.with_sk(Sk::wake_readable);
-        }
-    }
-
-    /// Wakes the reader, if one sleeps.
-    fn tell_reader(&self, is_urgent: bool) {
-        if is_urgent {
-            self.peer().with_sk(|sk| {
-                sk.send_sigurg();
-                sk.wake_readable();
-            });
-        } else {
-            self.wake_reader();
-        }
-        // The reader that closes looks for data after it said so.
+    /// The reader that closes looks for data after it said so.
+    fn look_for_close(&self) {
         smp_mb(Full);
         if self.ends().peer.contains(EndFlags::CLOSED) {
             self.note_sent_after_close();
@@ -227,15 +228,16 @@ impl SmcdConn {
         }
     }
 
-    /// The ring to write `len` bytes to, a larger one than before if need be; `None` without memory for any.
-    fn ring_for(
+    /// Makes a ring to write `len` bytes to if there is none, or a larger one is needed. Without memory for any there
+    /// is none after this.
+    fn provide_ring(
         &self,
         sk: &Sk,
         writer: &mut RingWriter,
         fill: Fill,
         len: usize,
         stats: &Buffers,
-    ) -> Option<Arc<ShmRing>> {
+    ) {
         let class = writer.ring.as_ref().map(|ring| ring.class);
         let want = fill
             .larger_ring(len, class)
@@ -255,7 +257,6 @@ impl SmcdConn {
             }
             None => {}
         }
-        writer.ring.clone()
     }
 }
 

@@ -100,6 +100,7 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
         nonblock: flags & net::MSG_DONTWAIT != 0,
         oob: flags & net::MSG_OOB != 0,
         corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
+        nodelay: this.tcp.is_nodelay(),
         autocork_bytes: this.config.autocork_bytes(),
     };
     let stats = conn.stats(&this.stats);

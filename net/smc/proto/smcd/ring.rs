@@ -18,6 +18,10 @@ use crate::time::Duration;
 /// Bytes to copy before the reader hears of them, so that both sides copy at the same time.
 pub const COPY_MAX: u32 = 64 * 1024;
 
+/// Bytes that may be under way at most, where no application has set SO_RCVBUF: of more, the first would not be in a
+/// processor's cache any more when the reader comes.
+pub const LIMIT_MAX: u32 = 1024 * 1024;
+
 /// Bytes that are held back at most for MSG_MORE or TCP_CORK: TCP sends full segments, too.
 pub const CORK_MAX: u64 = 16 * 1024;
 
@@ -53,12 +57,26 @@ impl Fill {
         u64::from(self.free()).saturating_mul(3) >= u64::from(self.limit)
     }
 
+    /// By how much to raise the limit for a writer of `len` more bytes: it has not enough room, and the reader has read
+    /// as much as the limit since that was `since` (as C function `tcp_rcv_space_adjust`). A reader that does not
+    /// read gets no more.
+    pub fn raise(self, len: usize, since: u64) -> Option<u32> {
+        let is_short = usize::try_from(self.free()).is_ok_and(|free| free < len);
+        let is_read = self.consumed.saturating_sub(since) >= self.limit.into();
+        let more = self.limit.min(LIMIT_MAX.saturating_sub(self.limit));
+        (is_short && is_read && more > 0).then_some(more)
+    }
+
     /// The size of the ring for a writer of `len` more bytes which has one of `current` bytes; `None` if that will do.
     pub fn larger_ring(self, len: usize, current: Option<SizeClass>) -> Option<SizeClass> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let used = u32::try_from(self.used()).unwrap_or(u32::MAX);
+        let bytes = used.saturating_add(len);
+        if current.is_some_and(|current| bytes <= current.bytes()) {
+            return None;
+        }
         let all = SizeClass::for_bytes(self.limit);
-        let need = SizeClass::for_bytes(used.saturating_add(len)).min(all);
+        let need = SizeClass::for_bytes(bytes).min(all);
         match current {
             None => Some(need),
             Some(current) => (need > current).then_some(all),

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wake-ups of those who wait for the application's socket, and waiting for it.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::ffi::c_void;
+
+use super::{
+    wait::{
+        wait_until,
+        WaitEnd, //
+    },
+    Sk, //
+};
+use crate::{
+    bindings,
+    prelude::*,
+    rcu, //
+};
+
+/// poll(2) bits for wake-ups.
+const READABLE: u32 =
+    bindings::POLLIN | bindings::POLLPRI | bindings::POLLRDNORM | bindings::POLLRDBAND;
+const WRITABLE: u32 = bindings::POLLOUT | bindings::POLLWRNORM | bindings::POLLWRBAND;
+
+/// Wake-ups and waiting. Wake-ups are allowed in any context.
+impl Sk {
+    /// Wakes readers: data or the end of the stream is there.
+    pub fn wake_readable(&self) {
+        self.wake(READABLE, bindings::SOCK_WAKE_WAITD, bindings::POLL_IN);
+    }
+
+    /// Whether a task, or a signal, waits for [`wake_readable`](Self::wake_readable). A task that begins to wait after
+    /// this finds what was written before.
+    pub fn has_waiter(&self) -> bool {
+        let _rcu = rcu::read_lock();
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
+        // SAFETY: `wq` is null or lives until the end of the RCU read section; by the type invariant our queue is
+        // initialised.
+        let is_awaited =
+            unsafe { bindings::skwq_has_sleeper(wq) || bindings::wq_has_sleeper(self.waiters()) };
+        is_awaited || self.flag(bindings::sock_flags_SOCK_FASYNC)
+    }
+
+    /// Wakes writers: there is space.
+    pub fn wake_writable(&self) {
+        let _rcu = rcu::read_lock();
+        // SAFETY: As in `set_nospace`.
+        let socket = unsafe { bindings::sk_socket(self.as_ptr()) };
+        if !socket.is_null() {
+            // SAFETY: As in `set_nospace`.
+            unsafe { bindings::sock_clear_bit(socket, bindings::socket_flags_SOCK_NOSPACE as i32) };
+        }
+        self.wake(WRITABLE, bindings::SOCK_WAKE_SPACE, bindings::POLL_OUT);
+    }
+
+    /// Wakes all waiters: the state changed.
+    pub fn wake_state(&self) {
+        self.wake(0, bindings::SOCK_WAKE_IO, bindings::POLL_IN);
+    }
+
+    /// Wakes all waiters: an error is pending.
+    pub fn wake_err(&self) {
+        self.wake(
+            bindings::POLLERR,
+            bindings::SOCK_WAKE_IO,
+            bindings::POLL_ERR,
+        );
+    }
+
+    /// Wakes both queues: that of the `struct socket`, which poll(2) and similar calls use, and ours. A `mask` of 0
+    /// wakes all waiters.
+    fn wake(&self, mask: u32, how: u32, band: u32) {
+        let _rcu = rcu::read_lock();
+        let key = mask as usize as *mut c_void;
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        let wq = unsafe { bindings::sk_wq_rcu(self.as_ptr()) };
+        // SAFETY: `wq` is null or lives until the end of the RCU read section.
+        if unsafe { bindings::skwq_has_sleeper(wq) } {
+            // SAFETY: As above, and not null since there is a sleeper.
+            wake_up(unsafe { &raw mut (*wq).wait }, key);
+        }
+        // SAFETY: By the type invariant the queue is initialised.
+        if unsafe { bindings::wq_has_sleeper(self.waiters()) } {
+            wake_up(self.waiters(), key);
+        }
+        // SAFETY: We are in an RCU read section, and the socket is alive.
+        unsafe { bindings::sk_wake_async_rcu(self.option_sk(), how as i32, band as i32) };
+    }
+
+    /// Sends SIGURG to the owner of the file (`F_SETOWN`).
+    pub fn send_sigurg(&self) {
+        // SAFETY: The socket is alive; called under the lock under which it is detached from its file.
+        unsafe {
+            bindings::callback_read_lock_bh(self.as_ptr());
+            bindings::sk_send_sigurg(self.as_ptr());
+            bindings::callback_read_unlock_bh(self.as_ptr());
+        }
+    }
+
+    /// The error of a failed send: `EPIPE` with SIGPIPE unless `flags` has MSG_NOSIGNAL; a pending error replaces
+    /// `EPIPE`.
+    pub fn stream_error(&self, flags: u32, err: Error) -> Error {
+        // SAFETY: The socket is alive.
+        let err =
+            unsafe { bindings::sk_stream_error(self.option_sk(), flags as i32, err.to_errno()) };
+        Error::from_errno(err)
+    }
+
+    /// Sleeps until `cond` holds, at most `timeout` jiffies; returns how many of them are left.
+    ///
+    /// `cond` may sleep and take locks. `exclusive`: only one of such waiters is woken at a time.
+    /// Context: process.
+    ///
+    /// # Errors
+    ///
+    /// The timeout, or a pending signal.
+    pub fn wait_until(
+        &self,
+        timeout: isize,
+        exclusive: bool,
+        cond: impl FnMut() -> bool,
+    ) -> Result<isize, WaitEnd> {
+        // SAFETY: By the type invariant the queue is initialised; it lives as long as `self`.
+        unsafe { wait_until(self.waiters(), timeout, exclusive, cond) }
+    }
+}
+
+fn wake_up(head: *mut bindings::wait_queue_head, key: *mut c_void) {
+    if key.is_null() {
+        // SAFETY: The callers pass a live queue.
+        unsafe { bindings::__wake_up(head, bindings::TASK_INTERRUPTIBLE, 0, key) };
+    } else {
+        // SAFETY: The callers pass a live queue.
+        unsafe { bindings::__wake_up_sync_key(head, bindings::TASK_INTERRUPTIBLE, key) };
+    }
+}

@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# mem: 6G
+# timeout: 600
+# SMC-D within one kernel: thousands of connections between fifty network namespaces, processes that are killed among
+# them, and what is left after all that.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+ulimit -n 65536
+
+NAMESPACES=50
+CONNECTIONS=$(scale 10000 30000)
+STORMS=$(scale 12 200)
+# Neighbours, sockets in TIME_WAIT and routes are as many as with TCP: enough of them for all.
+THRESH=8192
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+
+# up_mesh: as many namespaces, all on one bridge.
+up_mesh() {
+	local i
+	sysctl -qw net.ipv4.neigh.default.gc_thresh1=$THRESH net.ipv4.neigh.default.gc_thresh2=$THRESH \
+		net.ipv4.neigh.default.gc_thresh3=$THRESH
+	ip link add mesh type bridge && ip link set mesh up || return
+	for ((i = 0; i < NAMESPACES; i++)); do
+		ip netns add "n$i" &&
+			ip link add "to_n$i" master mesh type veth peer name wire netns "n$i" &&
+			ip link set "to_n$i" up &&
+			ip -n "n$i" link set lo up &&
+			ip -n "n$i" address add "10.50.0.$((i + 1))/24" dev wire &&
+			ip -n "n$i" link set wire up || return
+		echo 1 >"/proc/sys/net/smc/smcd_loopback"
+		in_ns "n$i" sh -c 'echo 1 >/proc/sys/net/smc/smcd_loopback'
+	done
+}
+
+down_mesh() {
+	local i
+	for ((i = 0; i < NAMESPACES; i++)); do
+		ip netns del "n$i" || return
+	done
+	ip link del mesh
+}
+
+MESH=("$BIN/smctest" --addr 10.50.0.1 --expect smcd --deadline 300 mesh --namespaces $NAMESPACES)
+
+# mesh CONNECTIONS
+mesh() {
+	"${MESH[@]}" --connections "$1"
+}
+
+# is_none_left: no connection within the kernel, in any namespace.
+is_none_left() {
+	local i
+	for ((i = 0; i < NAMESPACES; i++)); do
+		! in_ns "n$i" "$BIN/smc" ss --json 2>/dev/null | grep -q SMC-D || return
+	done
+}
+
+# used_kib: memory of the kernel.
+used_kib() {
+	echo 3 >/proc/sys/vm/drop_caches
+	awk '/^(SUnreclaim|KernelStack|Percpu):/ { n += $2 } END { print n }' /proc/meminfo
+}
+
+# storms: connections come, and the process with both ends of all of them is killed at some moment.
+storms() {
+	local round victim
+	for ((round = 1; round <= STORMS; round++)); do
+		"${MESH[@]}" --connections 100000 >/dev/null 2>&1 &
+		victim=$!
+		sleep "$((RANDOM % 3)).$((RANDOM % 10))"
+		kill -9 "$victim" || return
+		wait "$victim" 2>/dev/null
+	done
+	return 0
+}
+
+# crossed_storms: client and server are two processes, one of which is killed; the other one comes to an end.
+crossed_storms() {
+	local round server client code
+	for ((round = 1; round <= STORMS; round++)); do
+		ip netns exec n1 "$BIN/smctest" --addr 10.50.0.2 --port $((7100 + round)) serve >/dev/null 2>&1 &
+		server=$!
+		ip netns exec n0 "$BIN/smctest" --addr 10.50.0.2 --port $((7100 + round)) --remote --deadline 60 \
+			many --connections 1000 --kib 64 >/dev/null 2>&1 &
+		client=$!
+		sleep "1.$((RANDOM % 10))"
+		if ((round % 2)); then
+			kill -9 "$server" || return
+			wait "$client" 2>/dev/null
+			code=$?
+			[ $code -gt 0 ] && [ $code -lt 124 ] || {
+				echo "# the client ended with $code"
+				return 1
+			}
+		else
+			kill -9 "$client" || return
+			sleep 0.2
+			kill -9 "$server" || return
+		fi
+		wait 2>/dev/null
+	done
+	return 0
+}
+
+# is_memory_back: less than 4 MiB more than before.
+is_memory_back() {
+	local now
+	now=$(used_kib)
+	echo "# $BEFORE KiB before, $now KiB now"
+	[ "$now" -lt $((BEFORE + 4096)) ]
+}
+
+require "fifty namespaces on a bridge" up_mesh
+check "a few connections" mesh 100
+BEFORE=$(used_kib)
+check "$CONNECTIONS connections at once" mesh "$CONNECTIONS"
+check "processes that are killed" storms
+check "clients and servers that are killed" crossed_storms
+check "a few connections again" mesh 100
+check "no connection is left" within 30 is_none_left
+check "memory is back" within 60 is_memory_back
+down_mesh
+check "the namespaces go" within 30 sh -c '! ls /sys/class/net | grep -q to_n'
+check "module unloads" within 20 unload_smc
+finish
