@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # What the scripts of `make apps` share: programs under `smc run` at both ends, and the proof that what
-# they said to each other went by RDMA.
+# they said to each other went by RDMA or, with CARRIER=smcd, by shared memory.
 
 . "$LIB"
+
+CARRIER=${CARRIER:-smcr}
 
 # Users other than root may not be able to read the checkout.
 SMC=/tmp/smc/smc
@@ -12,7 +14,10 @@ up_apps() {
 	require "RDMA modules load" load_rdma
 	require "module loads" load_smc
 	require "network" up_netns
-	require "soft RoCE" up_rxe
+	case $CARRIER in
+	smcr) require "soft RoCE" up_rxe ;;
+	smcd) require "shared memory is allowed" same_host on ;;
+	esac
 }
 
 # smc_in END COMMAND...: the command with SMC sockets. It replaces the shell where that is one of its own,
@@ -46,7 +51,7 @@ metric() {
 }
 
 connections() {
-	metric "$1" '^smc_connections_total{technology="smcr"'
+	metric "$1" "^smc_connections_total{technology=\"$CARRIER\""
 }
 
 # reasons END: why SMC sockets of that namespace went over TCP.
@@ -58,24 +63,39 @@ fallbacks() {
 	echo $(($(metric a '^smc_fallbacks_total') + $(metric b '^smc_fallbacks_total')))
 }
 
+# device_bytes: what the RDMA devices of both ends have sent, or where there are none the wire.
+device_bytes() {
+	case $CARRIER in
+	smcr) echo $(($(rdma_bytes a) + $(rdma_bytes b))) ;;
+	smcd) echo $(($(wire_bytes a) + $(wire_bytes b))) ;;
+	esac
+}
+
+wire_bytes() {
+	in_ns "$1" cat "/sys/class/net/wire_$1/statistics/tx_bytes"
+}
+
 # mark: what follows counts from here.
 mark() {
-	MARK_BYTES=$(($(rdma_bytes a) + $(rdma_bytes b)))
+	MARK_BYTES=$(device_bytes)
 	MARK_CONNECTIONS_A=$(connections a)
 	MARK_CONNECTIONS_B=$(connections b)
 	MARK_FALLBACKS=$(fallbacks)
 }
 
-# went_by_rdma NAME BYTES: since the mark both ends had SMC-R connections, none of them went over TCP, and the
-# RDMA devices sent at least that much.
-went_by_rdma() {
-	local bytes=$(($(rdma_bytes a) + $(rdma_bytes b) - MARK_BYTES))
+# went_by_smc NAME BYTES: since the mark both ends had connections of SMC, none of them went over TCP, and the RDMA
+# devices sent at least that much; or the wire less, with shared memory.
+went_by_smc() {
+	local bytes=$(($(device_bytes) - MARK_BYTES))
 	local a=$(($(connections a) - MARK_CONNECTIONS_A)) b=$(($(connections b) - MARK_CONNECTIONS_B))
-	echo "# $1: $a connections in a, $b in b, $bytes bytes by RDMA"
-	check "$1: SMC-R at both ends" [ "$a" -gt 0 -a "$b" -gt 0 ]
+	echo "# $1: $a connections in a, $b in b, $bytes bytes by the devices"
+	check "$1: $CARRIER at both ends" [ "$a" -gt 0 -a "$b" -gt 0 ]
 	check "$1: no connection fell back" [ "$(fallbacks)" = "$MARK_FALLBACKS" ]
 	[ "$(fallbacks)" = "$MARK_FALLBACKS" ] || { reasons a; reasons b; }
-	check "$1: its data went by RDMA" [ "$bytes" -ge "$2" ]
+	case $CARRIER in
+	smcr) check "$1: its data went by RDMA" [ "$bytes" -ge "$2" ] ;;
+	smcd) check "$1: its data did not go over the wire" [ "$bytes" -lt "$2" ] ;;
+	esac
 }
 
 # same_sum FILE COMMAND...: the command prints what is in the file.

@@ -17,7 +17,7 @@ iperf() {
 	check_not "iperf3 $name: errors" grep '"error"' "$IPERF_JSON"
 	bytes=$(iperf3_field sum_received bytes)
 	check "iperf3 $name: data came" [ "${bytes:-0}" -gt 0 ]
-	went_by_rdma "iperf3 $name" "${bytes:-1}"
+	went_by_smc "iperf3 $name" "${bytes:-1}"
 }
 
 # sockperf_says NAME MODE OPTION...
@@ -52,5 +52,5 @@ complete "ping-pong of 8 KiB"
 sockperf_says "under load" under-load --mps 500 -m 1000
 complete "under load"
 sockperf_says "throughput" throughput -m 4000
-went_by_rdma sockperf $((1 << 20))
+went_by_smc sockperf $((1 << 20))
 over

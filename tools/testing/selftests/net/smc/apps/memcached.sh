@@ -37,5 +37,5 @@ check "the binary protocol" load set --binary
 check "sockets that do not block" load set --non-blocking
 random_file /tmp/value 900000
 check "a file is stored and comes back" copies
-went_by_rdma memcached $((2 << 20))
+went_by_smc memcached $((2 << 20))
 over

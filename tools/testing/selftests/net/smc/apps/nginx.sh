@@ -92,7 +92,7 @@ wrk_says "small pages" a "http://$IP_B/small"
 wrk_says "large pages" a "http://$IP_B/large"
 wrk_says "large pages without sendfile" a "http://$IP_B:81/large"
 wrk_says "a connection for each page" a "http://$IP_B:82/small"
-went_by_rdma nginx $((40 << 20))
+went_by_smc nginx $((40 << 20))
 
 mark
 serve haproxy a 8080 haproxy -db -f /tmp/haproxy.conf
@@ -101,7 +101,7 @@ pages "haproxy, spliced" b "http://$IP_A:8081"
 wrk_says "haproxy, small pages" b "http://$IP_A:8080/small"
 wrk_says "haproxy, large pages" b "http://$IP_A:8080/large"
 wrk_says "haproxy, spliced, large pages" b "http://$IP_A:8081/large"
-went_by_rdma haproxy $((40 << 20))
+went_by_smc haproxy $((40 << 20))
 sed 's/^/# nginx: /' /tmp/nginx.error
 check "nginx logs no error" [ ! -s /tmp/nginx.error ]
 over

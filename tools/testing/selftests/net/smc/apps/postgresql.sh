@@ -60,5 +60,5 @@ check "the books balance" books_balance
 query /tmp "copy pgbench_accounts to stdout" >/tmp/accounts
 check "a table copied over SMC is the table" same_sum /tmp/accounts \
 	at a "$BINDIR/psql" -h "$IP_B" -U postgres -qX -c "copy pgbench_accounts to stdout" postgres
-went_by_rdma postgresql $((10 << 20))
+went_by_smc postgresql $((10 << 20))
 over

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# What scripts share that run Python's unit tests over TCP, over SMC-R, and over SMC sockets that fall back. What
-# differs has to be in the table $DIFFERENCES, with the reason, and the other way round.
+# What scripts share that run Python's unit tests over TCP, over SMC, and over SMC sockets that fall back. What differs
+# has to be in the table $DIFFERENCES, with the reason, and the other way round.
 
 . "${LIB%/*}/apps/apps.bash"
 
@@ -34,9 +34,9 @@ three_ways() {
 	tests fallback "$module" "$SMC" run &
 	fallback=$!
 	check "$module over TCP comes to its end" wait "$tcp"
-	check "$module over SMC-R comes to its end" wait "$smc"
+	check "$module over SMC comes to its end" wait "$smc"
 	check "$module over SMC sockets that fall back comes to its end" wait "$fallback"
-	check "$module over SMC-R as the table says" differences smc "$module"
+	check "$module over SMC as the table says" differences smc "$module"
 	check "$module over SMC sockets that fall back as the table says" differences fallback "$module"
 }
 
@@ -45,9 +45,9 @@ differences() {
 	"$PYTHON" "$APPS/unittests.py" compare "$DIFFERENCES" "$1" "$OUT/tcp/$2" "$OUT/$1/$2"
 }
 
-# connections WAY: how many used SMC-R there; fallbacks WAY: how many SMC sockets TCP.
+# connections WAY: how many used SMC there; fallbacks WAY: how many SMC sockets TCP.
 connections() {
-	metric "$1" '^smc_connections_total{technology="smcr",end="client"'
+	metric "$1" "^smc_connections_total{technology=\"$CARRIER\",end=\"client\""
 }
 
 fallbacks() {
@@ -62,14 +62,21 @@ up_ways() {
 	for way in tcp smc fallback; do
 		require "namespace $way" up_way "$way"
 	done
-	require "a device for lo" up_device smc
+	case $CARRIER in
+	smcr) require "a device for lo" up_device smc ;;
+	smcd)
+		require "shared memory is allowed" same_host on
+		require "but not for those who fall back" \
+			in_ns fallback sh -c 'echo 0 >/proc/sys/net/smc/smcd_loopback'
+		;;
+	esac
 }
 
-# end_ways LEAST MOST: so many connections at least were over SMC-R, or fell back where there was no device; of
+# end_ways LEAST MOST: so many connections at least were over SMC, or fell back where there was no device; of
 # those where there was one, less than that went over TCP.
 end_ways() {
-	echo "# connections over SMC-R: $(connections smc), SMC sockets over TCP beside them: $(fallbacks smc)"
-	check "the tests went over SMC-R" [ "$(connections smc)" -gt "$1" ]
+	echo "# connections over SMC: $(connections smc), SMC sockets over TCP beside them: $(fallbacks smc)"
+	check "the tests went over SMC" [ "$(connections smc)" -gt "$1" ]
 	check "no TCP connection fell back without need" [ "$(fallbacks smc)" -lt "$2" ]
 	check "without a device all fell back" [ "$(connections fallback)" = 0 -a "$(fallbacks fallback)" -gt "$1" ]
 	reasons smc

@@ -41,5 +41,5 @@ serve replica a 6379 "${redis[@]}" --bind "$IP_A" --dir /run --replicaof "$IP_B"
 check "a replica gets the same data" within 60 same_digest
 check "load while it listens" benchmark -d 1024
 check "it follows" within 60 same_digest
-went_by_rdma redis $((16 << 20))
+went_by_smc redis $((16 << 20))
 over

@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 3600
+# mem: 3G
+# As frameworks.sh, within one kernel.
+
+CARRIER=smcd
+. "${LIB%/*}/apps/frameworks.sh"

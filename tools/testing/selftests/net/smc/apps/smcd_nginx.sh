@@ -1,0 +1,8 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 900
+# As nginx.sh, within one kernel.
+
+CARRIER=smcd
+. "${LIB%/*}/apps/nginx.sh"
