@@ -20,7 +20,7 @@ shift 2
 
 die() {
 	echo "$SYSTEM: $*"
-	tail -n 3 /tmp/server /tmp/sockperf 2>/dev/null
+	tail -n 3 /tmp/server /tmp/sockperf /tmp/load 2>/dev/null
 	exit 1
 }
 
@@ -31,6 +31,12 @@ read_programs() {
 	for program in "$BIN/smctest" "$BIN/smc" sockperf iperf3 ip ss awk sed grep cat sleep setsid sh bash; do
 		path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
 	done
+	if [ -n "${SAME_HOST:-}" ]; then
+		for program in redis-server redis-benchmark nginx wrk h2load memcached memcslap tr \
+			"$(ls -d /usr/lib/postgresql/*/bin/postgres | tail -1)" "$(ls -d /usr/lib/postgresql/*/bin/pgbench | tail -1)"; do
+			path=$(command -v "$program") && ldd "$path" | grep -o '/[^ ]*' | xargs cat "$path" >/dev/null || return
+		done
+	fi
 	cat "$BIN/libsmc_preload.so" >/dev/null
 }
 
@@ -65,7 +71,7 @@ flowing() {
 # nowhere else.
 busy() {
 	local words
-	read -r -a words <"/proc/$1/stat"
+	read -r -a words <"/proc/$1/stat" || die "the program is over"
 	[ $((words[13] + words[14])) -ge 33 ]
 }
 
@@ -103,11 +109,13 @@ by_device() {
 	fi
 }
 
-# off_the_wire COMMAND...: the command's data do not go over the wire.
+# off_the_wire COMMAND...: the command's data do not go over the wire, but the handshakes of its connections, of which
+# there are $CONNECTIONS.
+CONNECTIONS=20
 off_the_wire() {
 	local before
 	before=$(packets)
-	"$@" && [ $(($(packets) - before)) -lt 1000 ]
+	"$@" && [ $(($(packets) - before)) -lt $((50 * CONNECTIONS)) ]
 }
 
 # fallbacks: connections of a that were opened by SMC sockets and go over TCP.
@@ -174,6 +182,131 @@ connect() {
 	kill -- "-$client" && { wait "$client" || :; } 2>/dev/null
 }
 
+# Servers ------------------------------------------------------------------------------------
+
+# What serves the clients of all programs of a kind, each begun when first needed. Their load generators say what they
+# did per second; the time that was counted is a part of that.
+
+# serve NAME PORT COMMAND...: serves in b, unless it does already.
+declare -A SERVING
+serve() {
+	local name=$1 port=$2
+	shift 2
+	[ -z "${SERVING[$name]:-}" ] || return 0
+	# shellcheck disable=SC2086
+	ip netns exec b $PREFIX "$@" >"/tmp/$name" 2>&1 </dev/null &
+	SERVING[$name]=$!
+	await_port b "$port" 60 || die "$name does not listen: $(tail -2 "/tmp/$name")"
+}
+
+# load_amid PROGRAM COMMAND...: counts amid what the command, a load generator in a, runs for. What it says is in
+# /tmp/load.
+load_amid() {
+	local program=$1 client
+	shift
+	# shellcheck disable=SC2086
+	ip netns exec a $PREFIX "$@" >/tmp/load 2>&1 &
+	client=$!
+	BEFORE=$(packets)
+	amid "$program" "$client"
+	wait "$client" || die "$program: $(tail -3 /tmp/load)"
+}
+
+# did PROGRAM RATE: notes how many of so many a second fell into the time that was counted.
+did() {
+	[ -n "$2" ] || die "$1: $(tail -3 /tmp/load)"
+	echo "# $1: $2/s"
+	echo "$1 $ELAPSED $(awk -v ns="$ELAPSED" -v rate="$2" 'BEGIN { printf "%.0f", ns / 1e9 * rate }')" >>"$OUT/windows"
+}
+
+# redis_rate: requests a second, of the last redis-benchmark.
+redis_rate() {
+	tr -d '"' </tmp/load | awk -F, '/^GET/ { print $2 }'
+}
+
+# redis_load PROGRAM CLIENTS [OPTION...]: first to see how many requests take as long as they should.
+redis_load() {
+	local program=$1 clients=$2 command
+	shift 2
+	serve redis 6379 redis-server --save '' --protected-mode no --bind "$IP_B" --maxclients 2000
+	command=(redis-benchmark -h "$IP_B" -t get -d 64 -c "$clients" --csv "$@")
+	# shellcheck disable=SC2086
+	ip netns exec a $PREFIX "${command[@]}" -n 4000 >/tmp/load 2>&1
+	load_amid "$program" "${command[@]}" -n "$(redis_rate | awk -v s="$RUN_SECONDS" '{ printf "%d", $1 * s }')"
+	did "$program" "$(redis_rate)"
+}
+
+# nginx_serve: a small and a large page, on port 80 by HTTP/1.1, on port 81 by HTTP/2 as well.
+nginx_serve() {
+	[ -z "${SERVING[nginx]:-}" ] || return 0
+	mkdir -p /tmp/www
+	head -c 700 /dev/zero >/tmp/www/small
+	head -c 100000 /dev/zero >/tmp/www/large
+	cat >/tmp/nginx.conf <<-CONF
+		user root;
+		worker_processes 1;
+		pid /tmp/nginx.pid;
+		error_log /tmp/nginx.error warn;
+		events { worker_connections 4096; }
+		http {
+			access_log off;
+			sendfile on;
+			keepalive_requests 100000000;
+			client_body_temp_path /tmp/nginx.body;
+			proxy_temp_path /tmp/nginx.proxy;
+			fastcgi_temp_path /tmp/nginx.fastcgi;
+			uwsgi_temp_path /tmp/nginx.uwsgi;
+			scgi_temp_path /tmp/nginx.scgi;
+			root /tmp/www;
+			server { listen $IP_B:80 backlog=4096; }
+			server { listen $IP_B:81 http2; }
+		}
+	CONF
+	serve nginx 80 nginx -c /tmp/nginx.conf -e /tmp/nginx.error -g 'daemon off;'
+}
+
+# nginx_load PROGRAM CONNECTIONS PAGE [OPTION...]
+nginx_load() {
+	local program=$1 connections=$2 page=$3
+	shift 3
+	nginx_serve
+	load_amid "$program" wrk -t 1 -c "$connections" -d "$RUN_SECONDS" --timeout 20 "$@" "http://$IP_B/$page"
+	! grep -E 'Socket errors|Non-2xx' /tmp/load || die "$program: errors"
+	did "$program" "$(awk '/^Requests\/sec:/ { print $2 }' /tmp/load)"
+}
+
+http2_load() {
+	nginx_serve
+	load_amid "$1" h2load -t 1 -c 4 -m 32 -D "$RUN_SECONDS" "http://$IP_B:81/small"
+	did "$1" "$(sed -n 's/^finished in .*, \([0-9.]*\) req\/s.*/\1/p' /tmp/load)"
+}
+
+# memcached_load PROGRAM: eight threads, which read so many values together.
+memcached_load() {
+	local each=15000
+	serve memcached 11211 memcached -u root -l "$IP_B" -U 0 -m 64 -t 1
+	load_amid "$1" memcslap -s "$IP_B" -t get -c 8 -e $each
+	did "$1" "$(awk -v all=$((8 * each)) '/^Time to get/ { printf "%.0f", all / $(NF - 1) }' /tmp/load)"
+}
+
+# pgbench_load PROGRAM: SELECTs, prepared.
+pgbench_load() {
+	local bindir user
+	bindir=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+	user=(setpriv --reuid postgres --regid postgres --clear-groups)
+	if [ -z "${SERVING[postgresql]:-}" ]; then
+		install -d -o postgres -m 700 /tmp/data &&
+			"${user[@]}" "$bindir/initdb" -D /tmp/data -A trust --no-sync >/tmp/initdb 2>&1 ||
+			die "$(tail -2 /tmp/initdb)"
+		echo "host all all ${IP_A%.*}.0/24 trust" >>/tmp/data/pg_hba.conf
+		serve postgresql 5432 "${user[@]}" "$bindir/postgres" -D /tmp/data -c listen_addresses="$IP_B" \
+			-c unix_socket_directories=/tmp -c fsync=off -c max_connections=20 -c autovacuum=off
+		"$bindir/pgbench" -h /tmp -U postgres -i -q -s 1 postgres >/tmp/load 2>&1 || die "$(tail -2 /tmp/load)"
+	fi
+	load_amid "$1" "$bindir/pgbench" -h "$IP_B" -U postgres -n -S -M prepared -c 8 -j 1 -T "$RUN_SECONDS" postgres
+	did "$1" "$(awk '/^tps = .*without/ { print $3 }' /tmp/load)"
+}
+
 # run PROGRAM
 run() {
 	case $1 in
@@ -187,6 +320,16 @@ run() {
 	fallback_pingpong_64b) after_fallback sockperf_amid "$1" ping-pong 64 ;;
 	fallback_stream_64b) after_fallback sockperf_amid "$1" throughput 64 ;;
 	fallback_bulk) after_fallback iperf3_amid "$1" ;;
+	redis_pipelined) by_device redis_load "$1" 16 -P 16 ;;
+	redis_512) CONNECTIONS=1024 by_device redis_load "$1" 512 ;;
+	redis_*) by_device redis_load "$1" "${1#redis_}" ;;
+	nginx_new) nginx_load "$1" 16 small -H 'Connection: close' ;;
+	nginx_large) by_device nginx_load "$1" 16 large ;;
+	nginx_1000) CONNECTIONS=1000 by_device nginx_load "$1" 1000 small ;;
+	nginx_*) by_device nginx_load "$1" "${1#nginx_}" small ;;
+	http2) by_device http2_load "$1" ;;
+	memcached) by_device memcached_load "$1" ;;
+	pgbench) by_device pgbench_load "$1" ;;
 	*) die "no program $1" ;;
 	esac
 }

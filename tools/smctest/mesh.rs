@@ -92,7 +92,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let pairs = clients
         .into_iter()
         .map(|client| {
-            let name = format!("{:?}", client.local_address()?);
+            let name = format!("{:?}", (client.local_address()?, client.peer_address()?));
             let server = servers.remove(&name);
             Ok((
                 client,
@@ -132,7 +132,7 @@ fn address(context: &Context, number: usize) -> Result<SocketAddr> {
     Ok(SocketAddr::new(IpAddr::V4(ip.into()), context.port))
 }
 
-/// Accepts until all is over; returns the connections by their peers' names.
+/// Accepts until all is over; returns the connections by the addresses of the client and the server.
 fn accept_all(listener: &Socket, is_over: &AtomicBool) -> Result<Vec<(String, Socket)>> {
     let mut accepted = Vec::new();
     loop {
@@ -141,7 +141,7 @@ fn accept_all(listener: &Socket, is_over: &AtomicBool) -> Result<Vec<(String, So
         while poll_fd(listener, libc::POLLIN, Duration::ZERO)? != 0 {
             let server = listener.accept(0).context("accept")?;
             server.set_timeout(CALL_TIMEOUT)?;
-            let name = format!("{:?}", server.peer_address()?);
+            let name = format!("{:?}", (server.peer_address()?, server.local_address()?));
             accepted.push((name, server));
         }
         if is_last {

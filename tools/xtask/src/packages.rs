@@ -85,6 +85,7 @@ const APPS: &[&str] = &[
     "iperf3",
     "libmemcached-tools",
     "memcached",
+    "nghttp2-client",
     "nginx-light",
     "postgresql",
     "python3-openssl",

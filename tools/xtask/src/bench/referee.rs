@@ -52,7 +52,7 @@ pub(crate) fn run(
     }
     let programs = match args.programs.as_slice() {
         [] if args.same_host => Program::SAME_HOST,
-        [] => Program::value_variants(),
+        [] => Program::BETWEEN_KERNELS,
         some => some,
     };
     ensure!(args.window > 0.0, "--window 0 counts nothing");
@@ -101,9 +101,9 @@ fn read(share: &Path, system: System, runs: &mut Runs) -> Result<()> {
     for (i, line) in text("windows")?.lines().enumerate() {
         let wrong = || format!("not a window: `{line}`");
         let words: Vec<&str> = line.split(' ').collect();
-        let (name, ns, bytes) = match words[..] {
+        let (name, ns, said) = match words[..] {
             [name, ns] => (name, ns, "0"),
-            [name, ns, bytes] => (name, ns, bytes),
+            [name, ns, said] => (name, ns, said),
             _ => bail!(wrong()),
         };
         let program = Program::from_str(name, false).map_err(anyhow::Error::msg)?;
@@ -112,7 +112,7 @@ fn read(share: &Path, system: System, runs: &mut Runs) -> Result<()> {
         let run = Run {
             profile: Profile::parse(&symbols, &counts)?,
             ns: ns.parse().with_context(wrong)?,
-            bytes: bytes.parse().with_context(wrong)?,
+            said: said.parse().with_context(wrong)?,
         };
         ensure!(
             run.units(program) > 0.0,

@@ -35,6 +35,33 @@ pub(crate) enum Program {
     FallbackStream64b,
     /// As `Bulk`, after a fallback.
     FallbackBulk,
+    /// redis: GET by one client.
+    #[value(name = "redis_1")]
+    Redis1,
+    /// redis: GET by 64 clients.
+    #[value(name = "redis_64")]
+    Redis64,
+    /// redis: GET by 512 clients.
+    #[value(name = "redis_512")]
+    Redis512,
+    /// redis: GET by 16 clients, sixteen requests at a time.
+    RedisPipelined,
+    /// nginx and wrk: a small page by 16 connections that stay.
+    #[value(name = "nginx_16")]
+    Nginx16,
+    /// nginx and wrk: a small page by 1,000 connections that stay.
+    #[value(name = "nginx_1000")]
+    Nginx1000,
+    /// nginx and wrk: a connection for each page.
+    NginxNew,
+    /// nginx and wrk: pages of 100 kB.
+    NginxLarge,
+    /// nginx and h2load: HTTP/2, 32 streams at a time by each of four connections.
+    Http2,
+    /// memcached and memcslap: values are read by eight clients.
+    Memcached,
+    /// PostgreSQL and pgbench: one SELECT after another by each of eight clients.
+    Pgbench,
 }
 
 impl Program {
@@ -46,6 +73,31 @@ impl Program {
         Self::Stream4k,
         Self::Bulk,
         Self::Connections,
+        Self::Redis1,
+        Self::Redis64,
+        Self::Redis512,
+        Self::RedisPipelined,
+        Self::Nginx16,
+        Self::Nginx1000,
+        Self::NginxNew,
+        Self::NginxLarge,
+        Self::Http2,
+        Self::Memcached,
+        Self::Pgbench,
+    ];
+
+    /// The others.
+    pub(super) const BETWEEN_KERNELS: &'static [Self] = &[
+        Self::Pingpong64b,
+        Self::Pingpong4k,
+        Self::Stream64b,
+        Self::Stream4k,
+        Self::Bulk,
+        Self::Connections,
+        Self::Fallback,
+        Self::FallbackPingpong64b,
+        Self::FallbackStream64b,
+        Self::FallbackBulk,
     ];
 
     /// Returns its name in the report and as an argument of the script.
@@ -61,6 +113,17 @@ impl Program {
             Self::FallbackPingpong64b => "fallback_pingpong_64b",
             Self::FallbackStream64b => "fallback_stream_64b",
             Self::FallbackBulk => "fallback_bulk",
+            Self::Redis1 => "redis_1",
+            Self::Redis64 => "redis_64",
+            Self::Redis512 => "redis_512",
+            Self::RedisPipelined => "redis_pipelined",
+            Self::Nginx16 => "nginx_16",
+            Self::Nginx1000 => "nginx_1000",
+            Self::NginxNew => "nginx_new",
+            Self::NginxLarge => "nginx_large",
+            Self::Http2 => "http2",
+            Self::Memcached => "memcached",
+            Self::Pgbench => "pgbench",
         }
     }
 
@@ -77,6 +140,17 @@ impl Program {
             Self::FallbackPingpong64b => "fallback_pingpong_64b_us",
             Self::FallbackStream64b => "fallback_stream_64b_per_s",
             Self::FallbackBulk => "fallback_bulk_gbps",
+            Self::Redis1 => "redis_1_per_s",
+            Self::Redis64 => "redis_64_per_s",
+            Self::Redis512 => "redis_512_per_s",
+            Self::RedisPipelined => "redis_pipelined_per_s",
+            Self::Nginx16 => "nginx_16_per_s",
+            Self::Nginx1000 => "nginx_1000_per_s",
+            Self::NginxNew => "nginx_new_per_s",
+            Self::NginxLarge => "nginx_large_per_s",
+            Self::Http2 => "http2_per_s",
+            Self::Memcached => "memcached_per_s",
+            Self::Pgbench => "pgbench_per_s",
         }
     }
 
@@ -93,6 +167,17 @@ impl Program {
             Self::FallbackPingpong64b => "64 B ping-pong after fallback",
             Self::FallbackStream64b => "64 B messages/s after fallback",
             Self::FallbackBulk => "iperf3 after fallback, Gb/s",
+            Self::Redis1 => "redis, 1 client, requests/s",
+            Self::Redis64 => "redis, 64 clients, requests/s",
+            Self::Redis512 => "redis, 512 clients, requests/s",
+            Self::RedisPipelined => "redis, pipelines, requests/s",
+            Self::Nginx16 => "nginx, 16 connections, pages/s",
+            Self::Nginx1000 => "nginx, 1,000 connections, pages/s",
+            Self::NginxNew => "nginx, connections/s",
+            Self::NginxLarge => "nginx, 100 kB, pages/s",
+            Self::Http2 => "nginx, HTTP/2, pages/s",
+            Self::Memcached => "memcached, requests/s",
+            Self::Pgbench => "PostgreSQL, transactions/s",
         }
     }
 
@@ -109,19 +194,32 @@ impl Program {
             Self::FallbackPingpong64b => "request and answer after fallback",
             Self::FallbackStream64b => "64 B message after fallback",
             Self::FallbackBulk => "MiB after fallback",
+            Self::Redis1 => "request of redis_1",
+            Self::Redis64 => "request of redis_64",
+            Self::Redis512 => "request of redis_512",
+            Self::RedisPipelined => "request of redis_pipelined",
+            Self::Nginx16 => "page of nginx_16",
+            Self::Nginx1000 => "page of nginx_1000",
+            Self::NginxNew => "page of nginx_new",
+            Self::NginxLarge => "page of nginx_large",
+            Self::Http2 => "page of http2",
+            Self::Memcached => "request of memcached",
+            Self::Pgbench => "transaction of pgbench",
         }
     }
 
-    /// Returns how many units there were, by the system calls of the programs or the bytes that they sent.
-    pub(super) fn units(self, profile: &Profile, bytes: f64) -> f64 {
+    /// Returns how many units there were: by the system calls of the programs, or by what they say they did, in bytes
+    /// or requests.
+    pub(super) fn units(self, profile: &Profile, said: f64) -> f64 {
         let calls = |name: &str| profile.calls(|f| f.name == name && f.module == BUILT_IN) as f64;
         match self {
             Self::Pingpong64b | Self::FallbackPingpong64b => calls("__sys_sendto") / 2.0,
             Self::Pingpong4k | Self::Stream64b | Self::Stream4k | Self::FallbackStream64b => {
                 calls("__sys_sendto")
             }
-            Self::Bulk | Self::FallbackBulk => bytes / f64::from(1 << 20),
+            Self::Bulk | Self::FallbackBulk => said / f64::from(1 << 20),
             Self::Connections | Self::Fallback => calls("__sys_connect"),
+            _ => said,
         }
     }
 
@@ -131,11 +229,7 @@ impl Program {
             Self::Pingpong64b | Self::FallbackPingpong64b => ns / 1e3 / units / 2.0,
             Self::Pingpong4k => ns / 1e3 / units,
             Self::Bulk | Self::FallbackBulk => units * f64::from(1 << 20) * 8.0 / ns,
-            Self::Stream64b
-            | Self::Stream4k
-            | Self::Connections
-            | Self::Fallback
-            | Self::FallbackStream64b => units * 1e9 / ns,
+            _ => units * 1e9 / ns,
         }
     }
 }

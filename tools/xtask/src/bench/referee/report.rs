@@ -19,14 +19,14 @@ pub(super) struct Run {
     pub(super) profile: Profile,
     /// How long was counted, in nanoseconds of the guest.
     pub(super) ns: f64,
-    /// What the program sent meanwhile, if it says that.
-    pub(super) bytes: f64,
+    /// What the program did meanwhile, in bytes or requests, if it says that.
+    pub(super) said: f64,
 }
 
 impl Run {
     /// Returns how much of what is counted per unit there was.
     pub(super) fn units(&self, program: Program) -> f64 {
-        program.units(&self.profile, self.bytes)
+        program.units(&self.profile, self.said)
     }
 
     fn figure(&self, program: Program) -> f64 {
@@ -142,7 +142,7 @@ mod tests {
         let run = |ns| Run {
             profile: Profile::parse(&symbols, counts).unwrap(),
             ns,
-            bytes: 0.0,
+            said: 0.0,
         };
         let program = Program::Stream64b;
         Runs::from([
