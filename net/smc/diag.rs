@@ -221,7 +221,7 @@ fn put_dmb(attrs: &mut Attrs<'_>, conn: &SmcdConn) -> Result {
         device.gid_ext,
     ];
     let fields = StructWriter::<56>::new()
-        .u32(smcd::LINK_GROUP)
+        .u32(smcd::group_id())
         .bytes(&[0; 4]);
     let fields = numbers.into_iter().fold(fields, StructWriter::u64);
     attrs.bytes(SMC_DIAG_DMBINFO, &fields.bytes)

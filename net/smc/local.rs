@@ -44,6 +44,8 @@ pub(crate) struct LocalSystem {
     pub(crate) ueids: SpinLock<Ueids>,
     pub(crate) hostname: Hostname,
     next_group: Atomic<u32>,
+    /// Number of the link group of SMC-D; 0 if there was none yet.
+    smcd_group: Atomic<u32>,
 }
 
 impl LocalSystem {
@@ -57,6 +59,7 @@ impl LocalSystem {
                 ueids <- new_spinlock!(ueids, "smc::LocalSystem::ueids"),
                 hostname: Hostname::new(&utsname::nodename()),
                 next_group: Atomic::new(0),
+                smcd_group: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -86,6 +89,22 @@ impl LocalSystem {
         self.next_group
             .fetch_add(0x100, Relaxed)
             .wrapping_add(0x100)
+    }
+
+    /// The number of the one link group that all connections of SMC-D are in, as user space sees it. Drawn when it is
+    /// first asked for, so that no other group has it.
+    /// Context: any.
+    pub(crate) fn smcd_group_id(&self) -> u32 {
+        match self.smcd_group.load(Relaxed) {
+            0 => {
+                let drawn = self.next_group_id();
+                match self.smcd_group.cmpxchg(0, drawn, Relaxed) {
+                    Ok(_) => drawn,
+                    Err(other) => other,
+                }
+            }
+            id => id,
+        }
     }
 }
 

@@ -22,10 +22,10 @@ mod wake;
 
 pub(crate) use device::{
     attach,
+    group_id,
     own_gid,
     SmcdDevice,
-    SmcdOffer,
-    LINK_GROUP, //
+    SmcdOffer, //
 };
 pub(crate) use idle::connections;
 pub(crate) use pair::SmcdConn;

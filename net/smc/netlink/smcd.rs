@@ -32,7 +32,7 @@ pub(super) fn dump(dump: &mut Dump<'_>) -> Result {
         unit.message(unit.command(), |attrs| {
             attrs.nest(SMC_GEN_LGR_SMCD, |attrs| {
                 let pad = SMC_NLA_LGR_D_PAD;
-                attrs.u32(SMC_NLA_LGR_D_ID, smcd::LINK_GROUP)?;
+                attrs.u32(SMC_NLA_LGR_D_ID, smcd::group_id())?;
                 attrs.u64(SMC_NLA_LGR_D_GID, device.gid, pad)?;
                 attrs.u64(SMC_NLA_LGR_D_EXT_GID, device.gid_ext, pad)?;
                 attrs.u64(SMC_NLA_LGR_D_PEER_GID, device.gid, pad)?;

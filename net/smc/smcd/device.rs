@@ -45,6 +45,10 @@ use super::{
         SmcdEnd,
     }, //
 };
+use crate::local::{
+    LocalSystem,
+    LOCAL, //
+};
 
 static DEVICE: Global<Device> = Global::new();
 
@@ -214,8 +218,11 @@ pub(crate) fn attach(server: &SmcD, sk: &ARef<Sk>) -> Result<(SmcdConn, SmcD)> {
 }
 
 fn endpoint(gid: DeviceGid, token: u64, sk: &Sk) -> SmcD {
-    gid.endpoint(token, SizeClass::for_bytes(sk.rcvbuf() / 2), LINK_GROUP)
+    gid.endpoint(token, SizeClass::for_bytes(sk.rcvbuf() / 2), group_id())
 }
 
-/// The number of the one link group that all connections are in, as user space sees it.
-pub(crate) const LINK_GROUP: u32 = 0x100;
+/// Returns the number of the one link group that all connections are in, as user space sees it.
+/// Context: any.
+pub(crate) fn group_id() -> u32 {
+    LOCAL.with(LocalSystem::smcd_group_id).unwrap_or(0)
+}
