@@ -94,6 +94,8 @@ enum smc_cause {
 	SMC_CAUSE_TCP_KEYS		= 15,	/* TCP_MD5SIG or TCP_AO in use */
 	SMC_CAUSE_DENIED_BY_RULE	= 16,	/* a rule (SMC_RS_CMD_SET_RULES) */
 	SMC_CAUSE_NO_ROCE_V1		= 17,	/* the peer offers version 1 only */
+	SMC_CAUSE_SMCD_OFF		= 18,	/* SMC-D within this kernel switched off */
+	SMC_CAUSE_OTHER_KERNEL		= 19,	/* the peer offers that of another kernel only */
 	SMC_CAUSE_CGROUP_LIMIT		= 20,	/* memory of the cgroup */
 	SMC_CAUSE_ALL_SOCKETS_LIMIT	= 21,	/* memory of all SMC sockets */
 	SMC_CAUSE_PEER_GROUPS_LIMIT	= 22,	/* link groups with the peer */

@@ -138,7 +138,10 @@ fn choose(session: &mut Session<'_>) -> Result<Choice, Failure> {
     };
     caps.evaluate(&proposal, |offered| prefix::is_common(tcp, offered))
         .map(Choice::SmcR)
-        .map_err(|reason| Failure::Declined(reason, caps.cause(&proposal, reason)))
+        .map_err(|reason| {
+            let cause = caps.cause(&proposal, reason);
+            Failure::Declined(reason, cause.or_else(|| smcd::cause(&proposal, reason)))
+        })
 }
 
 /// Finds a port for the chosen candidate, or for the next one that has a port.

@@ -8,6 +8,7 @@ use kernel_ext::{
     prelude::*, //
 };
 use smc_proto::{
+    cause::Cause,
     error::PeerMisbehaved,
     handshake::{
         client::AcceptedSmcD,
@@ -16,6 +17,7 @@ use smc_proto::{
         Fatal,
         CLC_WAIT, //
     },
+    reason::Reason,
     smcd::{
         self as proto,
         DeviceGid, //
@@ -54,6 +56,11 @@ pub(super) fn offered(session: &Session<'_>) -> Option<DeviceGid> {
 /// Returns the server's answer to a client on this kernel.
 pub(super) fn chosen(sk: &Sk, ueids: &Ueids, proposal: &Proposal<'_>) -> Option<proto::SmcdChoice> {
     proto::SmcdChoice::of(proposal, device(sk)?, ueids)
+}
+
+/// Returns what exactly is missing when the server declines a PROPOSAL for `reason` that offers SMC-D alone.
+pub(super) fn cause(proposal: &Proposal<'_>, reason: Reason) -> Option<Cause> {
+    proto::cause(proposal, smcd::own_gid()?, reason)
 }
 
 /// The server's part after the PROPOSAL.

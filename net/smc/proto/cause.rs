@@ -63,6 +63,12 @@ explained! {
         NoRoceV1 = 17, "no-roce-v1",
             "The peer offers version 1 only, and no port of an RDMA device here has a RoCE v1 address.",
             "Give both machines an enterprise ID in common (smc ueid add NAME): version 2 uses RoCE v2 addresses.";
+        SmcdOff = 18, "smcd-off",
+            "The client is on this machine and has no RDMA port for the connection, and shared memory within the machine is switched off at this end.",
+            "Set net.smc.smcd_loopback to 1 in the network namespace of the server and in the initial one.";
+        OtherKernel = 19, "other-kernel",
+            "The client offers nothing but shared memory of a machine that is not this one: it has no RDMA port for the connection.",
+            "At the client, see what smc why says about RDMA. Between two machines, or virtual machines, SMC needs it at both ends.";
         CgroupMemory = 20, "cgroup-limit",
             "The cgroup of the program may not have more memory, of which the connection's RMB element would be a part.",
             "Raise memory.max of the cgroup (version 1: memory.kmem.tcp.limit_in_bytes), or lower SO_RCVBUF or net.smc.rmem.";

@@ -11,12 +11,14 @@
 //! [`view`] what an application sees.
 
 use crate::buffer::SizeClass;
+use crate::cause::Cause;
 use crate::handshake::eid::Ueids;
 use crate::handshake::select;
 use crate::id::{
     Eid,
     Features, //
 };
+use crate::reason::Reason;
 use crate::wire::clc::{
     Accept,
     ClcMessage,
@@ -108,6 +110,19 @@ impl DeviceGid {
     pub const fn is_of(self, peer: &SmcD) -> bool {
         peer.chid == CHID && peer.gid == self.gid && peer.gid_ext == self.gid_ext && peer.index == 0
     }
+}
+
+/// Returns what exactly is missing when a server declines for `reason` a PROPOSAL that offers SMC-D alone; `own` is the
+/// device of this kernel, whether or not it may be used.
+pub fn cause(proposal: &Proposal<'_>, own: DeviceGid, reason: Reason) -> Option<Cause> {
+    let offer = proposal.v2()?.technologies.smcd()?;
+    if reason != Reason::NoIsmV2Support {
+        return None;
+    }
+    Some(match own.is_offered(offer) {
+        true => Cause::SmcdOff,
+        false => Cause::OtherKernel,
+    })
 }
 
 /// What a server answers to a client on the same kernel.
