@@ -9,10 +9,12 @@ use std::net::SocketAddr;
 
 use libc::NETLINK_SOCK_DIAG;
 use serde::Serialize;
+use serde::Serializer;
 use smc_uapi::DiagCause;
 use smc_uapi::AF_SMC;
 use smc_uapi::SMC_DIAG_CAUSE;
 use smc_uapi::SMC_DIAG_CONNINFO;
+use smc_uapi::SMC_DIAG_DMBINFO;
 use smc_uapi::SMC_DIAG_FALLBACK;
 use smc_uapi::SMC_DIAG_LGRINFO;
 use smc_uapi::SMC_DIAG_MODE_SMCD;
@@ -34,10 +36,12 @@ pub const REQUEST_LEN: usize = 52;
 /// Length of `struct smc_diag_msg`, bytes.
 pub const MESSAGE_LEN: usize = 64;
 
-/// Requests the attributes of the connection, its link, and the cause of a fallback: bits (number -
-/// 1).
-const EXTENSIONS: u8 =
-    1 << (SMC_DIAG_CONNINFO - 1) | 1 << (SMC_DIAG_LGRINFO - 1) | 1 << (SMC_DIAG_CAUSE - 1);
+/// Requests the attributes of the connection, its link or its shared memory, and the cause of a
+/// fallback: bits (number - 1).
+const EXTENSIONS: u8 = 1 << (SMC_DIAG_CONNINFO - 1)
+    | 1 << (SMC_DIAG_LGRINFO - 1)
+    | 1 << (SMC_DIAG_DMBINFO - 1)
+    | 1 << (SMC_DIAG_CAUSE - 1);
 
 /// The transport of a socket's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,10 +118,12 @@ pub struct Entry {
     pub interface: u32,
     /// Directions that were shut down: bit 0 receiving, bit 1 sending.
     pub shutdown: u8,
-    /// The buffers and cursors of a connection over RDMA.
+    /// The buffers and cursors of a connection over SMC.
     pub conn: Option<Conn>,
     /// The link of a connection over RDMA.
     pub link: Option<Link>,
+    /// The shared memory of a connection over SMC-D.
+    pub dmb: Option<Dmb>,
 }
 
 /// The buffers and cursors of a connection.
@@ -153,6 +159,50 @@ pub struct Link {
     pub peer_gid: String,
     /// Whether this side is the server.
     pub is_server: bool,
+}
+
+/// The shared memory of a connection over SMC-D.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dmb {
+    /// The link group.
+    pub group: u32,
+    /// The GID of this end's device: its first eight bytes and, for an emulated device, eight more.
+    #[serde(serialize_with = "hex_pair")]
+    pub gid: [u64; 2],
+    /// The token of this end, unique on its device.
+    #[serde(serialize_with = "hex")]
+    pub token: u64,
+    /// The GID of the peer's device. Both ends are on one kernel if it is the same.
+    #[serde(serialize_with = "hex_pair")]
+    pub peer_gid: [u64; 2],
+    /// The token of the peer's end.
+    #[serde(serialize_with = "hex")]
+    pub peer_token: u64,
+}
+
+/// Serialises as hexadecimal digits: not all JSON parsers keep 64 bits of a number.
+fn hex<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{number:016x}"))
+}
+
+fn hex_pair<S: Serializer>(pair: &[u64; 2], to: S) -> Result<S::Ok, S::Error> {
+    let [first, second] = pair;
+    to.collect_str(&format_args!("{first:016x}{second:016x}"))
+}
+
+impl Dmb {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let number = |at| get(bytes, at);
+        // Kernels before 6.8 know the first halves of GIDs only.
+        let extension = |at| number(at).unwrap_or(0);
+        Some(Self {
+            group: get(bytes, 0)?,
+            gid: [number(16)?, extension(48)],
+            token: number(24)?,
+            peer_gid: [number(8)?, extension(40)],
+            peer_token: number(32)?,
+        })
+    }
 }
 
 impl Conn {
@@ -230,6 +280,7 @@ fn parse(bytes: &[u8]) -> Option<Entry> {
         shutdown: shutdown.copied().unwrap_or(0),
         conn: attribute(attributes, SMC_DIAG_CONNINFO).and_then(Conn::of),
         link: attribute(attributes, SMC_DIAG_LGRINFO).and_then(Link::of),
+        dmb: attribute(attributes, SMC_DIAG_DMBINFO).and_then(Dmb::of),
     })
 }
 
@@ -240,4 +291,51 @@ fn address(bytes: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
         _ => IpAddr::from(get::<[u8; 16]>(bytes, ip_at)?),
     };
     Some(SocketAddr::new(ip, u16::from_be(get(bytes, port_at)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::put_attribute;
+
+    /// `struct smcd_diag_dmbinfo`.
+    fn dmbinfo() -> Vec<u8> {
+        let group = [0x100u32.to_ne_bytes(), [0; 4]].concat();
+        let numbers = (0xa1..=0xa6u64).flat_map(u64::to_ne_bytes);
+        group.into_iter().chain(numbers).collect()
+    }
+
+    #[test]
+    fn each_number_of_shared_memory_has_its_place() {
+        let dmb = Dmb::of(&dmbinfo()).unwrap();
+        let expected = Dmb {
+            group: 0x100,
+            peer_gid: [0xa1, 0xa5],
+            gid: [0xa2, 0xa6],
+            token: 0xa3,
+            peer_token: 0xa4,
+        };
+        assert_eq!(dmb, expected);
+        let older = Dmb::of(&dmbinfo()[..40]).unwrap();
+        assert_eq!((older.gid, older.peer_gid), ([0xa2, 0], [0xa1, 0]));
+        assert_eq!(Dmb::of(&dmbinfo()[..32]), None);
+    }
+
+    #[test]
+    fn all_digits_of_a_number_are_in_json() {
+        let json = serde_json::to_value(Dmb::of(&dmbinfo()).unwrap()).unwrap();
+        assert_eq!(json["token"], "00000000000000a3");
+        assert_eq!(json["peer_gid"], "00000000000000a100000000000000a5");
+    }
+
+    #[test]
+    fn a_message_may_have_shared_memory() {
+        let mut message = vec![0; MESSAGE_LEN];
+        message[2] = SMC_DIAG_MODE_SMCD;
+        assert_eq!(parse(&message).unwrap().dmb, None);
+        put_attribute(&mut message, SMC_DIAG_DMBINFO, &dmbinfo());
+        let entry = parse(&message).unwrap();
+        assert_eq!(entry.mode, Mode::SmcD);
+        assert_eq!(entry.dmb, Dmb::of(&dmbinfo()));
+    }
 }

@@ -10,6 +10,7 @@ use std::io;
 
 use serde::Serialize;
 use smc_tools::diag;
+use smc_tools::diag::Dmb;
 use smc_tools::path::Path;
 use smc_uapi::AF_SMC;
 use smc_user::inspect::Process;
@@ -38,6 +39,8 @@ struct Line {
     local: String,
     peer: String,
     path: Path,
+    /// The shared memory of SMC-D, if `sock_diag` tells.
+    dmb: Option<Dmb>,
 }
 
 /// A line in the JSON output.
@@ -51,6 +54,8 @@ struct Record<'a> {
     path: String,
     /// The reason codes of a fallback: own, and the peer's.
     reason: Option<(u32, u32)>,
+    /// The shared memory of SMC-D. The other end of the connection has `token` as its `peer_token`.
+    smcd: Option<&'a Dmb>,
 }
 
 impl Line {
@@ -64,6 +69,19 @@ impl Line {
                 Path::Fallback(fallback) => Some((fallback.reason, fallback.peer)),
                 _ => None,
             },
+            smcd: self.dmb.as_ref(),
+        }
+    }
+
+    /// Returns the last column. The tokens tell which socket is the other end, also one of another
+    /// network namespace.
+    fn path(&self) -> String {
+        match &self.dmb {
+            Some(dmb) => format!(
+                "{} (token {:016x}, the peer's {:016x})",
+                self.path, dmb.token, dmb.peer_token
+            ),
+            None => self.path.to_string(),
         }
     }
 }
@@ -82,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     }
     println!("{:<24} {:<24} Path", "Local address", "Peer address");
     for line in lines {
-        println!("{:<24} {:<24} {}", line.local, line.peer, line.path);
+        println!("{:<24} {:<24} {}", line.local, line.peer, line.path());
     }
     Ok(())
 }
@@ -92,6 +110,7 @@ fn from_diag() -> io::Result<Vec<Line>> {
         local: entry.local.to_string(),
         peer: entry.peer.to_string(),
         path: Path::from_diag(entry),
+        dmb: entry.dmb.clone(),
     };
     Ok(diag::sockets()?.iter().map(line).collect())
 }
@@ -137,6 +156,7 @@ fn of_process(pid: i32) -> io::Result<Vec<Line>> {
                 local: show(socket.local_address()),
                 peer: show(socket.peer_address()),
                 path: Path::of(&socket)?,
+                dmb: None,
             });
         }
     }
@@ -147,5 +167,38 @@ fn show(address: smc_user::Result<Address>) -> String {
     match address.map(|address| address.to_ip()) {
         Ok(Some(ip)) => ip.to_string(),
         _ => "-".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_is_shown_with_its_tokens() {
+        let mut line = Line {
+            local: "10.9.0.1:7000".to_string(),
+            peer: "10.9.0.2:40000".to_string(),
+            path: Path::SmcD,
+            dmb: Some(Dmb {
+                group: 0x100,
+                gid: [1, 2],
+                token: 0xa1,
+                peer_gid: [1, 2],
+                peer_token: 0xa2,
+            }),
+        };
+        let expected = "SMC-D (token 00000000000000a1, the peer's 00000000000000a2)";
+        assert_eq!(line.path(), expected);
+        let json = serde_json::to_value(line.record()).unwrap();
+        assert_eq!(
+            (&json["smc"], &json["path"]),
+            (&true.into(), &"SMC-D".into())
+        );
+        assert_eq!(json["smcd"]["peer_token"], "00000000000000a2");
+        line.dmb = None;
+        assert_eq!(line.path(), "SMC-D");
+        let json = serde_json::to_value(line.record()).unwrap();
+        assert!(json["smcd"].is_null());
     }
 }

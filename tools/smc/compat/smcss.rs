@@ -137,6 +137,13 @@ fn line(arguments: &Arguments, entry: &Entry) -> String {
             link.peer_gid
         ));
     }
+    if let Some(dmb) = entry.dmb.as_ref().filter(|_| arguments.smcd) {
+        let ([gid, _], [peer_gid, _]) = (dmb.gid, dmb.peer_gid);
+        line.push_str(&format!(
+            "{gid:016x} {:016x} {peer_gid:016x} {:016x} {:08x}",
+            dmb.token, dmb.peer_token, dmb.group
+        ));
+    }
     line.trim_end().to_string()
 }
 
@@ -187,6 +194,7 @@ fn address(address: &SocketAddr, wide: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use smc_tools::diag::Dmb;
 
     #[test]
     fn a_long_address_gives_way_to_its_port() {
@@ -216,6 +224,7 @@ mod tests {
             end: 0,
             conn: None,
             link: None,
+            dmb: None,
         }
     }
 
@@ -233,6 +242,33 @@ mod tests {
             "LISTEN         00000 0001234 10.9.0.1:7000"
         );
         assert!(line(7, Mode::SmcR).ends_with("10.9.0.2:40000          0000"));
+    }
+
+    #[test]
+    fn the_numbers_of_shared_memory_are_below_their_heads() {
+        let details = Arguments::try_parse_from(["smcss", "-D"]).unwrap();
+        let entry = Entry {
+            dmb: Some(Dmb {
+                group: 0x100,
+                gid: [0xa1, 0xffff],
+                token: 0xa2,
+                peer_gid: [0xa3, 0xffff],
+                peer_token: 0xa4,
+            }),
+            ..entry(1, Mode::SmcD)
+        };
+        let (head, line) = (head(&details), line(&details, &entry));
+        for (name, value) in [
+            ("GID ", "00000000000000a1"),
+            ("Token ", "00000000000000a2"),
+            ("Peer-GID ", "00000000000000a3"),
+            ("Peer-Token ", "00000000000000a4"),
+            ("Linkid", "00000100"),
+        ] {
+            assert_eq!(head.find(name), line.find(value), "{name}\n{head}\n{line}");
+        }
+        let plain = Arguments::try_parse_from(["smcss"]).unwrap();
+        assert!(super::line(&plain, &entry).ends_with(" SMCD"));
     }
 
     #[test]
