@@ -16,5 +16,6 @@ pub mod pnet;
 pub mod rdma;
 pub mod route;
 pub mod rules;
+pub mod smcd;
 pub mod stats;
 pub mod view;

@@ -6,6 +6,8 @@ use std::io;
 
 use serde::Serialize;
 use smc_tools::memory::Memory;
+use smc_tools::smcd::Loopback;
+use smc_tools::smcd::SmcdGroup;
 use smc_tools::view::Group;
 use smc_tools::view::Info;
 use smc_tools::view::Link;
@@ -29,38 +31,74 @@ fn module() -> io::Result<Module> {
     Module::open().map_err(not_loaded)
 }
 
-/// Prints the link groups.
+/// A link group in the JSON output of `smc lgr`.
+#[derive(Serialize)]
+#[serde(tag = "technology")]
+enum AnyGroup<'a> {
+    #[serde(rename = "SMC-R")]
+    SmcR(&'a Group),
+    #[serde(rename = "SMC-D")]
+    SmcD(&'a SmcdGroup),
+}
+
+/// Prints the link groups, those of SMC-R first.
 pub(crate) fn groups(arguments: &Arguments) -> io::Result<()> {
-    let groups = module()?.groups()?;
+    let mut module = module()?;
+    let (groups, smcd_groups) = (module.groups()?, module.smcd_groups()?);
     if arguments.json {
-        return json(&groups);
+        let groups = groups.iter().map(AnyGroup::SmcR);
+        let all = groups.chain(smcd_groups.iter().map(AnyGroup::SmcD));
+        return json(&all.collect::<Vec<_>>());
     }
-    let row = |group: &Group| {
-        let v2 = group.v2.as_ref();
-        vec![
-            format!("{:08x}", group.id),
-            group.role.to_string(),
-            group.kind.to_string(),
-            v2.map_or("1".to_string(), |v2| v2.version.clone()),
-            group.connections.to_string(),
-            (group.send_bytes >> 10).to_string(),
-            (group.receive_bytes >> 10).to_string(),
-            match group.vlan {
-                0 => "-".to_string(),
-                vlan => vlan.to_string(),
-            },
-            or_dash(&group.pnetid),
-            v2.map_or("-".to_string(), |v2| or_dash(&v2.peer)),
-            v2.map_or("-".to_string(), |v2| or_dash(&v2.eid)),
-        ]
-    };
-    table(
-        &[
-            "ID", "Role", "Links", "Version", "Conns", "SndKiB", "RcvKiB", "VLAN", "PNETID",
-            "Peer", "EID",
-        ],
-        &groups.iter().map(row).collect::<Vec<_>>(),
-    )
+    let rows = groups.iter().map(group_row);
+    let rows = rows.chain(smcd_groups.iter().map(smcd_group_row));
+    table(&GROUP_HEADS, &rows.collect::<Vec<_>>())
+}
+
+const GROUP_HEADS: [&str; 11] = [
+    "ID", "Role", "Links", "Version", "Conns", "SndKiB", "RcvKiB", "VLAN", "PNETID", "Peer", "EID",
+];
+
+fn group_row(group: &Group) -> Vec<String> {
+    let v2 = group.v2.as_ref();
+    vec![
+        format!("{:08x}", group.id),
+        group.role.to_string(),
+        group.kind.to_string(),
+        v2.map_or("1".to_string(), |v2| v2.version.clone()),
+        group.connections.to_string(),
+        (group.send_bytes >> 10).to_string(),
+        (group.receive_bytes >> 10).to_string(),
+        vlan(group.vlan),
+        or_dash(&group.pnetid),
+        v2.map_or("-".to_string(), |v2| or_dash(&v2.peer)),
+        v2.map_or("-".to_string(), |v2| or_dash(&v2.eid)),
+    ]
+}
+
+/// A group of SMC-D has no links, and this machine is both client and server.
+fn smcd_group_row(group: &SmcdGroup) -> Vec<String> {
+    let v2 = group.v2.as_ref();
+    vec![
+        format!("{:08x}", group.id),
+        "-".to_string(),
+        "SMC-D".to_string(),
+        v2.map_or("1".to_string(), |v2| v2.version.clone()),
+        group.connections.to_string(),
+        (group.send_bytes >> 10).to_string(),
+        (group.receive_bytes >> 10).to_string(),
+        vlan(group.vlan),
+        or_dash(&group.pnetid),
+        v2.map_or("-".to_string(), |v2| or_dash(&v2.peer)),
+        v2.map_or("-".to_string(), |v2| or_dash(&v2.eid)),
+    ]
+}
+
+fn vlan(id: u64) -> String {
+    match id {
+        0 => "-".to_string(),
+        id => id.to_string(),
+    }
 }
 
 /// Prints the links.
@@ -121,15 +159,32 @@ pub(crate) fn devices(arguments: &Arguments) -> io::Result<()> {
 struct Shown {
     #[serde(flatten)]
     info: Info,
+    /// Shared memory within this machine; `None` if the module does not say.
+    smcd_loopback: Option<Loopback>,
     memory: Option<Memory>,
+}
+
+/// Returns the line about SMC-D: over devices, and within this machine.
+fn smcd(info: &Info, loopback: Option<Loopback>) -> String {
+    let device = info.smcd_v2.then(|| "v2".to_string());
+    let within = loopback.map(|loopback| format!("within this machine: {loopback}"));
+    let parts: Vec<_> = device.into_iter().chain(within).collect();
+    match parts.is_empty() {
+        true => "no".to_string(),
+        false => parts.join(", "),
+    }
 }
 
 /// Prints the capabilities of this machine, and the memory of its sockets.
 pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
     let info = module()?.info()?;
-    let memory = Memory::read();
+    let (smcd_loopback, memory) = (Loopback::read(), Memory::read());
     if arguments.json {
-        return json(&Shown { info, memory });
+        return json(&Shown {
+            info,
+            smcd_loopback,
+            memory,
+        });
     }
     println!("Version     {}", info.version);
     println!("Host        {}", info.host);
@@ -137,7 +192,7 @@ pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
         "SMC-R       v1{}",
         [" only", " v2"][usize::from(info.smcr_v2)]
     );
-    println!("SMC-D       {}", ["no", "v2"][usize::from(info.smcd_v2)]);
+    println!("SMC-D       {}", smcd(&info, smcd_loopback));
     println!("System EID  {}", or_dash(&info.seid));
     println!("SYN option  by {}", info.syn_option);
     if let Some(memory) = memory {
@@ -147,4 +202,69 @@ pub(crate) fn info(arguments: &Arguments) -> io::Result<()> {
         println!("Memory      {} pages{limits}", memory.pages);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use smc_tools::smcd::SmcdGroupV2;
+
+    use super::*;
+
+    fn smcd_group() -> SmcdGroup {
+        SmcdGroup {
+            id: 0x100,
+            vlan: 0,
+            pnetid: String::new(),
+            connections: 3,
+            send_bytes: 0,
+            receive_bytes: 48 << 10,
+            gid: "a1".to_string(),
+            peer_gid: "a1".to_string(),
+            chid: 0xffff,
+            v2: Some(SmcdGroupV2 {
+                version: "2.1".to_string(),
+                peer: "host".to_string(),
+                os: "Linux",
+                eid: String::new(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_group_of_shared_memory_has_the_columns_of_the_others() {
+        let row = smcd_group_row(&smcd_group());
+        let expected = [
+            "00000100", "-", "SMC-D", "2.1", "3", "0", "48", "-", "-", "host", "-",
+        ];
+        assert_eq!(row, expected);
+        assert_eq!(row.len(), GROUP_HEADS.len());
+    }
+
+    #[test]
+    fn json_names_the_technology() {
+        let json = serde_json::to_value([AnyGroup::SmcD(&smcd_group())]).unwrap();
+        assert_eq!(json[0]["technology"], "SMC-D");
+        assert_eq!(json[0]["connections"], 3);
+        assert_eq!(json[0]["v2"]["version"], "2.1");
+    }
+
+    #[test]
+    fn shared_memory_within_the_machine_needs_no_device() {
+        let info = |smcd_v2| Info {
+            version: "2.1".to_string(),
+            host: String::new(),
+            smcd_v2,
+            smcr_v2: true,
+            seid: String::new(),
+            syn_option: "TCP",
+        };
+        let on = Some(Loopback {
+            here: true,
+            initial: Some(true),
+        });
+        assert_eq!(smcd(&info(false), None), "no");
+        assert_eq!(smcd(&info(true), None), "v2");
+        assert_eq!(smcd(&info(false), on), "within this machine: on");
+        assert_eq!(smcd(&info(true), on), "v2, within this machine: on");
+    }
 }

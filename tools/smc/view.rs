@@ -124,23 +124,34 @@ impl GroupV2 {
             attributes.nest(SMC_NLA_LGR_R_V2)?,
         );
         Some(Self {
-            version: format!(
-                "{}.{}",
-                common.number(SMC_NLA_LGR_V2_VER),
-                common.number(SMC_NLA_LGR_V2_REL)
-            ),
+            version: version(common),
             peer: common.text(SMC_NLA_LGR_V2_PEER_HOST),
-            os: match common.number(SMC_NLA_LGR_V2_OS) {
-                1 => "z/OS",
-                2 => "Linux",
-                3 => "AIX",
-                _ => "unknown",
-            },
+            os: os(common),
             eid: common.text(SMC_NLA_LGR_V2_NEG_EID),
             direct: own.number(SMC_NLA_LGR_R_V2_DIRECT) != 0,
             max_connections: own.number(SMC_NLA_LGR_R_V2_MAX_CONNS),
             max_links: own.number(SMC_NLA_LGR_R_V2_MAX_LINKS),
         })
+    }
+}
+
+/// Returns version and release of a link group of version 2.
+pub(crate) fn version(common: Attributes<'_>) -> String {
+    let number = |kind| common.number(kind);
+    format!(
+        "{}.{}",
+        number(SMC_NLA_LGR_V2_VER),
+        number(SMC_NLA_LGR_V2_REL)
+    )
+}
+
+/// Returns the operating system of the peer of such a group.
+pub(crate) fn os(common: Attributes<'_>) -> &'static str {
+    match common.number(SMC_NLA_LGR_V2_OS) {
+        1 => "z/OS",
+        2 => "Linux",
+        3 => "AIX",
+        _ => "unknown",
     }
 }
 

@@ -142,7 +142,7 @@ impl Call {
         let filter = filter(rest)?;
         let mut module = Module::open()?;
         match (self.is_smcd, command) {
-            (true, "show") => report::smcd_groups(&mut module)?,
+            (true, "show") => report::smcd_groups(&mut module, &filter, self.layout())?,
             (false, "show") => report::groups(&mut module, &filter, self.layout())?,
             (false, _) => report::links(&mut module, &filter, self.layout())?,
             (true, _) => return Err(Refused::Usage("Links are of smcr".to_string())),

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use smc_tools::smcd::SmcdGroup;
 use smc_tools::view::Attributes;
 use smc_tools::view::Group;
 use smc_tools::view::Link;
@@ -200,19 +201,65 @@ fn kind_of(device: u64) -> String {
     }
 }
 
-pub(super) fn smcd_groups(module: &mut Module) -> io::Result<()> {
-    let messages = module.dump(SMC_NETLINK_GET_LGR_SMCD)?;
-    let groups = messages.iter().filter_map(Attributes::of);
-    let row = |group: Attributes<'_>| {
+pub(super) fn smcd_groups(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
+    let groups = module.smcd_groups()?.into_iter();
+    let groups: Vec<_> = groups
+        .filter(|group| filter.group.is_none_or(|id| id == group.id))
+        .collect();
+    if layout > Layout::Short {
+        let blocks: Vec<_> = groups.iter().map(long_smcd_group).collect();
+        print!("{}", blocks.join("\n"));
+        return Ok(());
+    }
+    let row = |group: &SmcdGroup| {
         vec![
-            format!("{:08x}", group.number(SMC_NLA_LGR_D_ID)),
-            format!("{:#x}", group.number(SMC_NLA_LGR_D_VLAN_ID)),
-            group.number(SMC_NLA_LGR_D_CONNS_NUM).to_string(),
-            group.text(SMC_NLA_LGR_D_PNETID),
+            format!("{:08x}", group.id),
+            format!("{:#x}", group.vlan),
+            group.connections.to_string(),
+            group.pnetid.clone(),
         ]
     };
-    let rows: Vec<_> = groups.map(row).collect();
-    table(&["LG-ID", "VLAN", "#Conns", "PNET-ID"], &rows)
+    table(
+        &["LG-ID", "VLAN", "#Conns", "PNET-ID"],
+        &groups.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+fn long_smcd_group(group: &SmcdGroup) -> String {
+    let mut fields = vec![
+        ("LG-ID", format!("{:08x}", group.id)),
+        ("VLAN", format!("{:x}", group.vlan)),
+        ("PNET-ID", group.pnetid.clone()),
+    ];
+    match &group.v2 {
+        None => fields.push(("Version", "1".to_string())),
+        Some(v2) => {
+            let (version, release) = v2.version.split_once('.').unwrap_or((&v2.version, "0"));
+            fields.extend([
+                ("Version", version.to_string()),
+                ("Peer-Rel", release.to_string()),
+                ("Peer-Host", v2.peer.clone()),
+                ("Peer-OS", os(v2.os).to_string()),
+                ("EID", v2.eid.clone()),
+            ]);
+        }
+    }
+    fields.extend([
+        ("#Conns", group.connections.to_string()),
+        ("Sndbuf", format!("{} B", group.send_bytes)),
+        ("DMB", format!("{} B", group.receive_bytes)),
+    ]);
+    let line = |(name, value)| format!("{name:<9}: {value}\n");
+    fields.into_iter().map(line).collect()
+}
+
+/// Returns the name that smc-tools has for an operating system.
+fn os(name: &str) -> &str {
+    match name {
+        "z/OS" => "ZOS",
+        "Linux" => "LINUX",
+        name => name,
+    }
 }
 
 pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
@@ -256,4 +303,35 @@ pub(super) fn info(module: &mut Module) -> io::Result<()> {
     println!("ISM:              n/a");
     println!("RoCE:             n/a");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use smc_tools::smcd::SmcdGroupV2;
+
+    use super::*;
+
+    #[test]
+    fn a_group_of_shared_memory_has_the_lines_of_smc_tools() {
+        let mut group = SmcdGroup {
+            id: 0x100,
+            connections: 2,
+            receive_bytes: 16384,
+            v2: Some(SmcdGroupV2 {
+                version: "2.1".to_string(),
+                peer: "host".to_string(),
+                os: "Linux",
+                eid: String::new(),
+            }),
+            ..SmcdGroup::default()
+        };
+        assert_eq!(
+            long_smcd_group(&group),
+            "LG-ID    : 00000100\nVLAN     : 0\nPNET-ID  : \nVersion  : 2\nPeer-Rel : 1\n\
+             Peer-Host: host\nPeer-OS  : LINUX\nEID      : \n#Conns   : 2\nSndbuf   : 0 B\n\
+             DMB      : 16384 B\n"
+        );
+        group.v2 = None;
+        assert!(long_smcd_group(&group).contains("PNET-ID  : \nVersion  : 1\n#Conns   : 2\n"));
+    }
 }
