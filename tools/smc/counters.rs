@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     listen: Option<String>,
 }
 
-/// Prints the counters of connections over RDMA, and the reasons of fallbacks.
+/// Prints the counters of connections over RDMA and over shared memory, and the reasons of fallbacks.
 pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     if let Some(address) = &arguments.listen {
         return listen::serve(address);
@@ -44,32 +44,40 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
     if arguments.json {
         return json(&stats);
     }
-    show(&stats, &stats.smcr, "SMC-R")
-}
-
-/// Prints the counters of one technology, and the reasons of fallbacks.
-fn show(stats: &Stats, technology: &Technology, name: &str) -> io::Result<()> {
-    let tcp = &stats.fallbacks;
-    println!(
-        "{:<20}{} as client, {} as server",
-        format!("{name} connections"),
-        technology.client_v1 + technology.client_v2,
-        technology.server_v1 + technology.server_v2
-    );
-    println!(
-        "TCP after fallback  {} as client, {} as server",
-        tcp.client, tcp.server
-    );
-    println!(
-        "Failed handshakes   {} as client, {} as server\n",
-        stats.client_errors, stats.server_errors
-    );
-    traffic(technology, name)?;
-    if !tcp.reasons.is_empty() {
+    summary(&stats).iter().for_each(|line| println!("{line}"));
+    println!();
+    traffic(&stats.smcr, "SMC-R")?;
+    if stats.smcd.is_used() {
         println!();
-        reasons(stats)?;
+        traffic(&stats.smcd, "SMC-D")?;
+    }
+    if !stats.fallbacks.reasons.is_empty() {
+        println!();
+        reasons(&stats)?;
     }
     Ok(())
+}
+
+/// Returns the lines about connections.
+fn summary(stats: &Stats) -> [String; 4] {
+    let line = |name: &str, client: u64, server: u64| {
+        format!("{name:<20}{client} as client, {server} as server")
+    };
+    let of = |name: &str, t: &Technology| {
+        let name = format!("{name} connections");
+        line(&name, t.client_connections(), t.server_connections())
+    };
+    let tcp = &stats.fallbacks;
+    [
+        of("SMC-R", &stats.smcr),
+        of("SMC-D", &stats.smcd),
+        line("TCP after fallback", tcp.client, tcp.server),
+        line(
+            "Failed handshakes",
+            stats.client_errors,
+            stats.server_errors,
+        ),
+    ]
 }
 
 /// A line of the table: its name and the function that returns the value for one direction.
@@ -110,4 +118,27 @@ fn reasons(stats: &Stats) -> io::Result<()> {
         ]
     });
     table(&["TCP", "As", "Reason"], &rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_technology_and_role() {
+        let mut stats = Stats::default();
+        (stats.smcr.client_v1, stats.smcr.client_v2) = (1, 2);
+        stats.smcd.server_v2 = 4;
+        stats.fallbacks.client = 5;
+        assert_eq!(
+            summary(&stats),
+            [
+                "SMC-R connections   3 as client, 0 as server",
+                "SMC-D connections   0 as client, 4 as server",
+                "TCP after fallback  5 as client, 0 as server",
+                "Failed handshakes   0 as client, 0 as server",
+            ]
+        );
+        assert!(stats.smcd.is_used() && !Technology::default().is_used());
+    }
 }

@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::io;
 
 use smc_proto::reason::Reason;
+use smc_tools::smcd::SmcdGroup;
 use smc_tools::stats::Direction;
 use smc_tools::stats::Stats;
 use smc_tools::stats::Technology;
@@ -87,7 +88,7 @@ fn connections(page: &mut Page, stats: &Stats) {
     fallbacks(page, stats);
     for (technology, t) in technologies {
         // Omits SMC-D if it was never used.
-        if technology == "smcr" || t.sent.calls + t.received.calls > 0 {
+        if technology == "smcr" || t.is_used() {
             traffic(page, technology, t);
         }
     }
@@ -229,8 +230,34 @@ fn histogram(page: &mut Page, name: &str, direction: &str, d: &Direction) {
     page.sample(&format!("{name}_count"), &[direction], sum);
 }
 
+/// A value of an SMC-D link group: name, help text, and the function that returns it.
+type SmcdGroupField = (&'static str, &'static str, fn(&SmcdGroup) -> u64);
+
 /// A value of a port: name, help text, and the function that returns it.
 type PortField = (&'static str, &'static str, fn(&Port) -> u64);
+
+/// Gauges of SMC-D link groups.
+fn smcd_groups(page: &mut Page, groups: &[SmcdGroup]) {
+    let metrics: [SmcdGroupField; 2] = [
+        (
+            "smcd_group_connections",
+            "Connections of an SMC-D link group.",
+            |g| g.connections,
+        ),
+        (
+            "smcd_group_buffer_bytes",
+            "Bytes of the rings of an SMC-D link group now.",
+            |g| g.send_bytes + g.receive_bytes,
+        ),
+    ];
+    for (name, help, of) in metrics {
+        page.metric(name, "gauge", help);
+        for group in groups {
+            let id = format!("{:08x}", group.id);
+            page.sample(name, &[("group", &id)], of(group));
+        }
+    }
+}
 
 fn machine(page: &mut Page, module: &mut Module) -> io::Result<()> {
     let (groups, links) = (module.groups()?, module.links()?);
@@ -242,6 +269,7 @@ fn machine(page: &mut Page, module: &mut Module) -> io::Result<()> {
         let labels = [("group", &*id), ("end", group.role), ("peer", peer)];
         page.sample(name, &labels, group.connections);
     }
+    smcd_groups(page, &module.smcd_groups()?);
     let name = "smcr_links";
     page.metric(name, "gauge", "Links by what they are doing.");
     for state in ["active", "activating", "inactive"] {
@@ -290,6 +318,7 @@ mod tests {
         let mut stats = Stats::default();
         stats.smcd.sent.calls = 1;
         connections(&mut page, &stats);
+        smcd_groups(&mut page, &[SmcdGroup::default()]);
         let (mut current, mut seen) = (String::new(), BTreeSet::new());
         for line in page.0.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -300,6 +329,30 @@ mod tests {
             }
         }
         assert!(seen.contains("smcr_call_bytes") && seen.contains("smcd_bytes_total"));
+        assert!(seen.contains("smcd_group_connections"));
+    }
+
+    #[test]
+    fn a_group_of_shared_memory_has_two_gauges() {
+        let mut page = Page::default();
+        let group = SmcdGroup {
+            id: 0x100,
+            connections: 3,
+            send_bytes: 1,
+            receive_bytes: 16384,
+            ..SmcdGroup::default()
+        };
+        smcd_groups(&mut page, &[group]);
+        let lines: Vec<_> = page
+            .0
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        let expected = [
+            "smcd_group_connections{group=\"00000100\"} 3",
+            "smcd_group_buffer_bytes{group=\"00000100\"} 16385",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -117,6 +117,26 @@ fn sizes(nest: Option<Attributes<'_>>) -> [u64; SIZES] {
 }
 
 impl Technology {
+    /// Returns the number of connections as client.
+    pub fn client_connections(&self) -> u64 {
+        self.client_v1 + self.client_v2
+    }
+
+    /// Returns the number of connections as server.
+    pub fn server_connections(&self) -> u64 {
+        self.server_v1 + self.server_v2
+    }
+
+    /// Returns the number of connections.
+    pub fn connections(&self) -> u64 {
+        self.client_connections() + self.server_connections()
+    }
+
+    /// Returns whether it was ever used.
+    pub fn is_used(&self) -> bool {
+        self.connections() + self.sent.calls + self.received.calls > 0
+    }
+
     fn of(attributes: Attributes<'_>) -> Self {
         let number = |kind| attributes.number(kind);
         let direction = |[bytes, calls, call_sizes, usage, buffer_sizes, buffers]: [u16; 6]| {

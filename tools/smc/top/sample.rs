@@ -9,6 +9,7 @@ use std::time::Instant;
 use smc_tools::diag;
 use smc_tools::diag::Mode;
 use smc_tools::diag::State;
+use smc_tools::smcd::SmcdGroup;
 use smc_tools::stats::Stats;
 use smc_tools::view::Group;
 use smc_tools::view::Link;
@@ -21,6 +22,7 @@ pub(super) struct Sample {
     pub(super) stats: Stats,
     pub(super) sockets: Sockets,
     pub(super) groups: Vec<Group>,
+    pub(super) smcd_groups: Vec<SmcdGroup>,
     pub(super) links: Vec<Link>,
     /// With the bytes that the port has sent and received, if the device counts them.
     pub(super) ports: Vec<(Port, Option<[u64; 2]>)>,
@@ -31,6 +33,8 @@ pub(super) struct Sample {
 pub(super) struct Sockets {
     /// Connected over SMC.
     pub(super) smc: usize,
+    /// Those of them that are connected over SMC-D.
+    pub(super) smcd: usize,
     /// Connected over TCP.
     pub(super) tcp: usize,
     /// Listening.
@@ -46,6 +50,7 @@ impl Sample {
             stats: module.stats()?,
             sockets: Sockets::of(&diag::sockets()?),
             groups: module.groups()?,
+            smcd_groups: module.smcd_groups()?,
             links: module.links()?.into_iter().map(|(_, link)| link).collect(),
             ports: ports
                 .map(|port| {
@@ -65,7 +70,11 @@ impl Sockets {
                 (State::LISTEN, _) => sockets.listening += 1,
                 (State::INIT, _) => {}
                 (_, Mode::Tcp) => sockets.tcp += 1,
-                (_, Mode::SmcR | Mode::SmcD) => sockets.smc += 1,
+                (_, Mode::SmcR) => sockets.smc += 1,
+                (_, Mode::SmcD) => {
+                    sockets.smc += 1;
+                    sockets.smcd += 1;
+                }
             }
         }
         sockets

@@ -3,7 +3,9 @@
 //! The differences between two snapshots, as records and as text.
 
 use serde::Serialize;
+use smc_tools::smcd::SmcdGroup;
 use smc_tools::stats::Fallback;
+use smc_tools::stats::Stats;
 use smc_tools::stats::Technology;
 use smc_tools::view::Group;
 use smc_tools::view::Link;
@@ -19,8 +21,12 @@ use crate::table::or_dash;
 pub(super) struct View {
     seconds: f64,
     sockets: Sockets,
+    /// Of all connections.
     rates: Rates,
+    /// Of those over SMC-D alone.
+    smcd_rates: DataRates,
     groups: Vec<Group>,
+    smcd_groups: Vec<SmcdGroup>,
     links: Vec<Link>,
     ports: Vec<PortRate>,
     /// Reasons of fallbacks, currently most frequent first.
@@ -29,9 +35,16 @@ pub(super) struct View {
 
 #[derive(Serialize)]
 struct Rates {
-    connections: f64,
     fallbacks: f64,
     handshake_errors: f64,
+    #[serde(flatten)]
+    data: DataRates,
+}
+
+/// Rates of new connections and of data.
+#[derive(Serialize)]
+struct DataRates {
+    connections: f64,
     sent_bytes: f64,
     received_bytes: f64,
     sent_calls: f64,
@@ -57,8 +70,37 @@ struct Rated {
     rate: f64,
 }
 
-fn connections(t: &Technology) -> u64 {
-    t.client_v1 + t.client_v2 + t.server_v1 + t.server_v2
+impl DataRates {
+    /// Computes the rates of all technologies that `of` returns, together.
+    fn new<const N: usize>(
+        before: &Stats,
+        now: &Stats,
+        of: fn(&Stats) -> [&Technology; N],
+        rate: impl Fn(u64, u64) -> f64,
+    ) -> Self {
+        let rate = |count: fn(&Technology) -> u64| {
+            let sum = |stats| of(stats).into_iter().map(count).sum();
+            rate(sum(before), sum(now))
+        };
+        Self {
+            connections: rate(Technology::connections),
+            sent_bytes: rate(|t| t.sent.bytes),
+            received_bytes: rate(|t| t.received.bytes),
+            sent_calls: rate(|t| t.sent.calls),
+            received_calls: rate(|t| t.received.calls),
+        }
+    }
+
+    /// Formats the rates of data.
+    fn data(&self) -> String {
+        format!(
+            "{}B/s in {}/s calls sent, {}B/s in {}/s calls received",
+            short(self.sent_bytes),
+            short(self.sent_calls),
+            short(self.received_bytes),
+            short(self.received_calls)
+        )
+    }
 }
 
 impl View {
@@ -91,15 +133,13 @@ impl View {
             seconds,
             sockets: now.sockets,
             rates: Rates {
-                connections: of(|s| connections(&s.stats.smcr) + connections(&s.stats.smcd)),
                 fallbacks: of(|s| s.stats.fallbacks.client + s.stats.fallbacks.server),
                 handshake_errors: of(|s| s.stats.client_errors + s.stats.server_errors),
-                sent_bytes: of(|s| s.stats.smcr.sent.bytes + s.stats.smcd.sent.bytes),
-                received_bytes: of(|s| s.stats.smcr.received.bytes + s.stats.smcd.received.bytes),
-                sent_calls: of(|s| s.stats.smcr.sent.calls + s.stats.smcd.sent.calls),
-                received_calls: of(|s| s.stats.smcr.received.calls + s.stats.smcd.received.calls),
+                data: DataRates::new(&before.stats, &now.stats, |s| [&s.smcr, &s.smcd], rate),
             },
+            smcd_rates: DataRates::new(&before.stats, &now.stats, |s| [&s.smcd], rate),
             groups: now.groups.clone(),
+            smcd_groups: now.smcd_groups.clone(),
             links: now.links.clone(),
             ports: port_rates(before, now, rate),
             reasons,
@@ -111,20 +151,18 @@ impl View {
         let (sockets, rates) = (self.sockets, &self.rates);
         let mut all = vec![
             format!(
-                "Sockets   {} by SMC, {} by TCP, {} listening",
-                sockets.smc, sockets.tcp, sockets.listening
+                "Sockets   {} by SMC, {} by TCP, {} listening; {} of SMC by SMC-D",
+                sockets.smc, sockets.tcp, sockets.listening, sockets.smcd
             ),
             format!(
-                "New       {:.1}/s by SMC, {:.1}/s by TCP, {:.1}/s failed",
-                rates.connections, rates.fallbacks, rates.handshake_errors
+                "New       {:.1}/s by SMC, {:.1}/s by TCP, {:.1}/s failed; {:.1}/s of SMC by SMC-D",
+                rates.data.connections,
+                rates.fallbacks,
+                rates.handshake_errors,
+                self.smcd_rates.connections
             ),
-            format!(
-                "SMC data  {}B/s in {}/s calls sent, {}B/s in {}/s calls received",
-                short(rates.sent_bytes),
-                short(rates.sent_calls),
-                short(rates.received_bytes),
-                short(rates.received_calls)
-            ),
+            format!("SMC data  {}", rates.data.data()),
+            format!("of SMC-D  {}", self.smcd_rates.data()),
         ];
         let mut part = |heads: &[&str], rows: Vec<Vec<String>>| {
             if !rows.is_empty() {
@@ -132,7 +170,10 @@ impl View {
                 all.extend(lines(heads, &rows));
             }
         };
-        let groups = self.groups.iter().map(group_row).collect();
+        let groups = self.groups.iter().map(group_row);
+        let groups = groups
+            .chain(self.smcd_groups.iter().map(smcd_group_row))
+            .collect();
         part(
             &[
                 "Group", "Role", "Links", "Conns", "SndKiB", "RcvKiB", "Peer",
@@ -185,6 +226,19 @@ fn group_row(group: &Group) -> Vec<String> {
         format!("{:08x}", group.id),
         group.role.to_string(),
         group.kind.to_string(),
+        group.connections.to_string(),
+        (group.send_bytes >> 10).to_string(),
+        (group.receive_bytes >> 10).to_string(),
+        or_dash(group.v2.as_ref().map_or("", |v2| &v2.peer)),
+    ]
+}
+
+/// As in `smc lgr`.
+fn smcd_group_row(group: &SmcdGroup) -> Vec<String> {
+    vec![
+        format!("{:08x}", group.id),
+        "-".to_string(),
+        "SMC-D".to_string(),
         group.connections.to_string(),
         (group.send_bytes >> 10).to_string(),
         (group.receive_bytes >> 10).to_string(),
@@ -245,13 +299,14 @@ fn short(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use smc_tools::stats::Stats;
     use std::time::Duration;
     use std::time::Instant;
 
     fn sample(at: Instant, bytes: u64, count: u64) -> Sample {
         let mut stats = Stats::default();
         stats.smcr.sent.bytes = bytes;
+        stats.smcd.sent.bytes = bytes / 5;
+        stats.smcd.client_v2 = count;
         let reason = |code, count| Fallback {
             end: "client".to_string(),
             code,
@@ -264,6 +319,12 @@ mod tests {
             stats,
             sockets: Sockets::default(),
             groups: Vec::new(),
+            smcd_groups: vec![SmcdGroup {
+                id: 0x100,
+                connections: 3,
+                receive_bytes: 64 << 10,
+                ..SmcdGroup::default()
+            }],
             links: Vec::new(),
             ports: Vec::new(),
         }
@@ -277,7 +338,9 @@ mod tests {
             sample(begin + Duration::from_secs(2), 5000, 7),
         );
         let view = View::between(&before, &now);
-        assert_eq!(view.rates.sent_bytes, 2000.0);
+        assert_eq!(view.rates.data.sent_bytes, 2400.0);
+        assert_eq!(view.rates.data.connections, 3.0);
+        assert_eq!(view.smcd_rates.sent_bytes, 400.0);
         let first = view.reasons.first().unwrap();
         assert_eq!((first.fallback.code, first.rate), (2, 3.0));
         assert!(
@@ -290,13 +353,33 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_is_part_of_the_sum_and_shown_alone() {
+        let begin = Instant::now();
+        let (before, now) = (
+            sample(begin, 0, 0),
+            sample(begin + Duration::from_secs(1), 5000, 2),
+        );
+        let view = View::between(&before, &now);
+        let lines = view.lines();
+        let has = |line: &str| assert!(lines.iter().any(|l| l == line), "{line}\n{lines:#?}");
+        has("Sockets   0 by SMC, 0 by TCP, 0 listening; 0 of SMC by SMC-D");
+        has("New       2.0/s by SMC, 0.0/s by TCP, 0.0/s failed; 2.0/s of SMC by SMC-D");
+        has("of SMC-D  1.0 kB/s in 0 /s calls sent, 0 B/s in 0 /s calls received");
+        has("00000100  -     SMC-D  3      0       64      -");
+        let json = serde_json::to_value(&view).unwrap();
+        assert_eq!(json["rates"]["sent_bytes"], 6000.0);
+        assert_eq!(json["smcd_rates"]["sent_bytes"], 1000.0);
+        assert_eq!(json["smcd_groups"][0]["connections"], 3);
+    }
+
+    #[test]
     fn a_counter_that_fell_is_no_rate() {
         let begin = Instant::now();
         let (before, now) = (
             sample(begin, 5000, 7),
             sample(begin + Duration::from_secs(1), 0, 0),
         );
-        assert_eq!(View::between(&before, &now).rates.sent_bytes, 0.0);
+        assert_eq!(View::between(&before, &now).rates.data.sent_bytes, 0.0);
     }
 
     #[test]
