@@ -78,11 +78,14 @@ pub(crate) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
 fn of_target(target: &str) -> io::Result<Report> {
     let attempt = attempt::make(target)?;
     let facts = Facts::look();
-    let finding = attempt.finding(&facts);
-    let local = attempt.local();
+    let (local, peer) = (attempt.local(), attempt.peer());
+    let finding = match facts.is_smcd_off(local, peer) {
+        true => attempt.finding(&facts).with_smcd(),
+        false => attempt.finding(&facts),
+    };
     Ok(Report {
         fd: None,
-        here: facts.that_matter(&finding, local, attempt.peer()),
+        here: facts.that_matter(&finding, local, peer),
         local: local.map_or("-".to_string(), |local| local.to_string()),
         peer: target.to_string(),
         is_tried: attempt.is_tried(),

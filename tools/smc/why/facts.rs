@@ -3,6 +3,7 @@
 //! Facts about this machine and network namespace that affect the use of SMC.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use smc_proto::cause::Cause;
 use smc_proto::lgr::Role;
@@ -18,6 +19,7 @@ use smc_tools::pnet;
 use smc_tools::pnet::Place;
 use smc_tools::route::device_of;
 use smc_tools::rules;
+use smc_tools::smcd::Loopback;
 use smc_tools::view::Module;
 use smc_tools::view::Port;
 
@@ -37,6 +39,8 @@ pub(crate) struct Facts {
     rules: Vec<Rule>,
     /// Whether listeners limit handshakes to the number that can be processed at once.
     pub(crate) limits_handshakes: bool,
+    /// Whether connections within this machine may use shared memory.
+    loopback: Option<Loopback>,
 }
 
 impl Facts {
@@ -54,6 +58,7 @@ impl Facts {
                 .map(|listed| listed.rules)
                 .unwrap_or_default(),
             limits_handshakes: limit.is_ok_and(|limit| limit.trim() != "0"),
+            loopback: Loopback::read(),
         }
     }
 
@@ -80,6 +85,10 @@ impl Facts {
         local: Option<SocketAddr>,
         peer: Option<SocketAddr>,
     ) -> Vec<String> {
+        let nearness = Nearness::of(local, peer);
+        if finding.is_smcr {
+            return self.say_loopback(nearness).into_iter().collect();
+        }
         if finding.smc != Some(false) || finding.reason.is_none() {
             return Vec::new();
         }
@@ -91,11 +100,39 @@ impl Facts {
         if is_about(&["eid", "EID"]) {
             facts.extend(self.eids.as_deref().map(say_eids));
         }
-        if is_about(&["NOSMCDEV", "NOSMCRDEV", "CNFERR", "DIFFPREFIX", "_CL"]) {
+        if is_about(&[
+            "NOSMCDEV",
+            "NOSMCRDEV",
+            "NOISM2SUPP",
+            "CNFERR",
+            "DIFFPREFIX",
+            "_CL",
+        ]) {
             facts.extend(self.say_device(local));
             facts.extend(self.ports.iter().flatten().map(say_port));
+            facts.extend(self.say_loopback(nearness));
         }
         facts
+    }
+
+    /// Says whether shared memory may be used, if the connection may be one within this machine.
+    fn say_loopback(&self, nearness: Nearness) -> Option<String> {
+        let peer = match nearness {
+            Nearness::Here => "The peer is on this machine",
+            Nearness::Perhaps => "The peer may be on this machine",
+            Nearness::Away => return None,
+        };
+        let loopback = self.loopback?;
+        Some(format!(
+            "{peer}; shared memory within it (SMC-D) is {loopback}."
+        ))
+    }
+
+    /// Returns whether shared memory is switched off here for a connection that may be one within
+    /// this machine.
+    pub(super) fn is_smcd_off(&self, local: Option<SocketAddr>, peer: Option<SocketAddr>) -> bool {
+        self.loopback.is_some_and(|loopback| !loopback.here)
+            && Nearness::of(local, peer) != Nearness::Away
     }
 
     /// Names the rule that denies a connection SMC.
@@ -130,6 +167,33 @@ impl Facts {
             None => format!("The connection is by {device}."),
         })
     }
+}
+
+/// Where the peer of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nearness {
+    /// Its address is one of this network namespace.
+    Here,
+    /// The connection leaves by a network device of software, so that it may stay on this machine.
+    Perhaps,
+    /// On another machine, or unknown.
+    Away,
+}
+
+impl Nearness {
+    fn of(local: Option<SocketAddr>, peer: Option<SocketAddr>) -> Self {
+        let device = |end: Option<SocketAddr>| device_of(end?.ip()).ok()?;
+        match (device(local), device(peer)) {
+            (_, Some(_)) => Self::Here,
+            (Some(device), None) if is_virtual(&device) => Self::Perhaps,
+            _ => Self::Away,
+        }
+    }
+}
+
+/// Returns whether a network device is one of software.
+fn is_virtual(netdev: &str) -> bool {
+    Path::new("/sys/devices/virtual/net").join(netdev).exists()
 }
 
 fn say_eids(eids: &[String]) -> String {
@@ -189,6 +253,45 @@ mod tests {
                 limits_handshakes: true,
                 ..Self::default()
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_within_the_machine_is_told_the_switch() {
+        let on = Loopback {
+            here: true,
+            initial: Some(true),
+        };
+        let facts = |loopback| Facts {
+            loopback,
+            ..Facts::default()
+        };
+        assert_eq!(
+            facts(Some(on)).say_loopback(Nearness::Perhaps).as_deref(),
+            Some("The peer may be on this machine; shared memory within it (SMC-D) is on.")
+        );
+        assert_eq!(facts(Some(on)).say_loopback(Nearness::Away), None);
+        assert_eq!(facts(None).say_loopback(Nearness::Here), None);
+    }
+
+    #[test]
+    fn the_loopback_address_is_here() {
+        let (lo, far) = ("127.0.0.1:7000".parse().ok(), "192.0.2.1:7000".parse().ok());
+        assert_eq!(Nearness::of(None, far), Nearness::Away);
+        assert!(!is_virtual("no-such-device"));
+        // A sandbox may not permit the call.
+        if device_of([127, 0, 0, 1].into()).is_ok() {
+            assert_eq!(Nearness::of(lo, lo), Nearness::Here);
+            let off = Some(Loopback {
+                here: false,
+                initial: None,
+            });
+            let facts = Facts {
+                loopback: off,
+                ..Facts::default()
+            };
+            assert!(facts.is_smcd_off(lo, lo) && !facts.is_smcd_off(None, far));
+            assert!(!Facts::default().is_smcd_off(lo, lo));
         }
     }
 

@@ -33,6 +33,9 @@ pub(crate) struct Finding {
     /// This host's role, if a rule of this host decided.
     #[serde(skip)]
     pub(crate) denied_as: Option<Role>,
+    /// Whether data passes over RDMA.
+    #[serde(skip)]
+    pub(super) is_smcr: bool,
 }
 
 /// An id, a sentence and a remedy.
@@ -52,6 +55,7 @@ impl Finding {
             reason: None,
             peer_reason: None,
             denied_as: None,
+            is_smcr: false,
         }
     }
 
@@ -64,6 +68,7 @@ impl Finding {
             reason: None,
             peer_reason: None,
             denied_as: None,
+            is_smcr: false,
         }
     }
 
@@ -117,12 +122,16 @@ impl Finding {
     /// The path of an SMC socket.
     pub(crate) fn of_path(path: &Path, facts: &Facts) -> Self {
         let smc = |sentence: String| Self::quiet(Some(true), "SMC", sentence);
+        let smcr = |sentence| Self {
+            is_smcr: true,
+            ..smc(sentence)
+        };
         match path {
             Path::SmcR(Some(group)) => {
-                smc(format!("Its data go over RDMA, in link group {group:08x}."))
+                smcr(format!("Its data go over RDMA, in link group {group:08x}."))
             }
-            Path::SmcR(None) => smc("Its data go over RDMA.".to_string()),
-            Path::SmcD => smc("Its data go through shared memory.".to_string()),
+            Path::SmcR(None) => smcr("Its data go over RDMA.".to_string()),
+            Path::SmcD => smc("Its data go through shared memory (SMC-D).".to_string()),
             Path::Unconnected => {
                 Self::quiet(None, "NOT_CONNECTED", "It is not connected.".to_string())
             }
@@ -157,6 +166,18 @@ impl Finding {
             peer_reason: number(fallback.peer),
             ..Self::tcp(words)
         }
+    }
+
+    /// Extends the remedy by shared memory, which is switched off here: this machine lacks RDMA for
+    /// the connection, and its peer may be on this machine.
+    pub(super) fn with_smcd(mut self) -> Self {
+        let lacks_rdma = |id: &str| id.starts_with("NOSMCDEV") || id.starts_with("NOSMCRDEV");
+        if lacks_rdma(&self.id) {
+            self.remedy = self.remedy.map(|remedy| {
+                format!("If the peer is on this machine, set net.smc.smcd_loopback to 1. Otherwise: {remedy}")
+            });
+        }
+        self
     }
 
     /// Returns the prefix of the explanation.
@@ -213,6 +234,12 @@ fn of_peer(fallback: &Fallback) -> Words {
             "The peer declined: it found no active RDMA port for this connection, or no way from it to this machine's.",
             "At the peer, see what smc why --pid of the server says, and that the RDMA port on its network device or physical network is active and has an IPv4 address.",
         ),
+        // This machine has offered shared memory alone.
+        Some(Reason::NoIsmV2Support) if is_server_at_peer => words(
+            format!("{declined}/NOISM2SUPP"),
+            "The peer declined: it is not on this machine, or shared memory within it is switched off there; and this machine has no RDMA port for this connection to offer.",
+            "If the peer is on this machine, set net.smc.smcd_loopback to 1 in its network namespace; if not, see that RDMA is here (smc dev).",
+        ),
         Some(reason) => (
             format!("{declined}/{}", reason.name()),
             format!("The peer declined, and says: {}", reason.sentence()),
@@ -268,6 +295,29 @@ mod tests {
         let declined = |end| of(Reason::PeerDeclined, peer, 0, end).id;
         assert_eq!(declined(1), "PEERDECL/no-common-eid");
         assert_eq!(declined(2), "PEERDECL/NOSMCDEV");
+    }
+
+    #[test]
+    fn shared_memory_is_a_remedy_where_rdma_is_missing() {
+        let remedy = |finding: Finding| finding.with_smcd().remedy.unwrap();
+        let missing = of(Reason::NoSmcDevice, 0, Cause::NoDevice.code(), 1);
+        let said = remedy(missing.clone());
+        assert!(
+            said.starts_with("If the peer is on this machine, "),
+            "{said}"
+        );
+        assert!(said.ends_with(&missing.remedy.unwrap()));
+        let other = of(Reason::PeerNoSmc, 0, 0, 1);
+        assert_eq!(remedy(other.clone()), other.remedy.unwrap());
+    }
+
+    #[test]
+    fn only_rdma_is_told_apart() {
+        let of = |path| Finding::of_path(&path, &Facts::default());
+        let (smcr, smcd) = (of(Path::SmcR(Some(1))), of(Path::SmcD));
+        assert!(smcr.is_smcr && !smcd.is_smcr);
+        assert_eq!((smcr.smc, &*smcd.id), (Some(true), "SMC"));
+        assert!(smcd.sentence.contains("SMC-D"));
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(super) fn reports(pid: i32) -> io::Result<Vec<Report>> {
         };
         let local = ip(socket.local_address());
         let peer = ip(socket.peer_address());
+        let finding = match facts.is_smcd_off(local, peer) {
+            true => finding.with_smcd(),
+            false => finding,
+        };
         reports.push(Report {
             fd: Some(fd),
             is_tried: false,
