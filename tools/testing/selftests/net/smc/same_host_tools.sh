@@ -1,0 +1,209 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest: um-debug
+# timeout: 300
+# What the tools show of SMC-D within one kernel: connections, the group, counters, the switch, and why a connection is
+# not one of them.
+
+. "${LIB:=${0%/*}/lib.sh}"
+
+SAID=$(mktemp -d)
+GROUP=00000100
+
+# called_as NAME OPTION...: our program by one of the names of smc-tools, in a.
+called_as() {
+	local name=$1
+	shift
+	ln -sf "$BIN/smc" "$SAID/$name" && in_ns a "$SAID/$name" "$@"
+}
+
+# shows PATTERN COMMAND...: it succeeds and prints a line like that. What it printed is shown.
+shows() {
+	local pattern=$1
+	shift
+	"$@" >"$SAID/out" || return
+	cat "$SAID/out"
+	grep -qE "$pattern" "$SAID/out"
+}
+
+# hides PATTERN COMMAND...: it succeeds and prints no such line.
+hides() {
+	local pattern=$1
+	shift
+	"$@" >"$SAID/out" || return
+	cat "$SAID/out"
+	! grep -qE "$pattern" "$SAID/out"
+}
+
+# smc_a and smc_b COMMAND...: in that namespace.
+smc_a() {
+	in_ns a "$BIN/smc" "$@"
+}
+
+smc_b() {
+	in_ns b "$BIN/smc" "$@"
+}
+
+# json EXPRESSION COMMAND...: what it prints as JSON, which is `it` there, makes that of Python true.
+json() {
+	local expression=$1
+	shift
+	"$@" --json >"$SAID/json" || return
+	cat "$SAID/json"
+	python3 -c 'import json, sys; it = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' \
+		"$SAID/json" "$expression"
+}
+
+# tokens_match: each client's token is the peer's token of a server, and the other way round; all are on one device.
+tokens_match() {
+	smc_a ss --json >"$SAID/a" && smc_b ss --json >"$SAID/b" || return
+	cat "$SAID/a" "$SAID/b"
+	python3 - "$SAID/a" "$SAID/b" <<-'END'
+		import json, sys
+		a, b = [[line["smcd"] for line in json.load(open(path))] for path in sys.argv[1:]]
+		ends = lambda lines, first, second: {(line[first], line[second]) for line in lines}
+		assert len(a) == len(b) == 3, (a, b)
+		assert len(ends(a, "token", "peer_token")) == 3
+		assert ends(a, "token", "peer_token") == ends(b, "peer_token", "token")
+		gids = {line[name] for line in a + b for name in ("gid", "peer_gid")}
+		assert len(gids) == 1 and len(gids.pop()) == 32
+	END
+}
+
+has_rings() {
+	json 'len(it) == 1 and it[0]["receive_bytes"] >= 16384' "$BIN/smc" lgr >/dev/null
+}
+
+# rings_are_shown: while data are transferred.
+rings_are_shown() {
+	smctest --expect smcd --port 7030 integrity --mib 64 &
+	local transfer=$! code
+	within 20 has_rings
+	code=$?
+	cat "$SAID/json"
+	wait $transfer && return $code
+}
+
+# serve: a server in b, until the end.
+serve() {
+	"$BIN/smctest" --server-netns=b --addr="$IP_B" --port=7000 --deadline 1000 --server-family smc serve &
+	SERVER=$!
+	await_port b 7000
+}
+
+# why CODE ID WORDS [ADDRESS [END]]: of a connection from END, a by default, to there.
+why() {
+	local got
+	in_ns "${5:-a}" "$BIN/smc" why "${4:-$IP_B}:7000" >"$SAID/why"
+	got=$?
+	cat "$SAID/why"
+	[ $got = "$1" ] && grep -qE "^  id:     $2( |$)" "$SAID/why" && grep -qF "$3" "$SAID/why"
+}
+
+# why_at_server ID WORDS: of a connection that is held, said in b of the process that has it.
+why_at_server() {
+	smctest --port 7010 hold --seconds 0 --then \
+		"ip netns exec b '$BIN/smc' why --pid \$PPID >$SAID/why; ip netns exec b '$BIN/smc' ss >$SAID/ss" || return
+	cat "$SAID/why" "$SAID/ss"
+	grep -qE "^  id:     $1( |$)" "$SAID/why" && grep -qF "$2" "$SAID/why" && grep -qF "TCP: ${2%.} (0x" "$SAID/ss"
+}
+
+REMEDY="If the peer is on this machine, set net.smc.smcd_loopback to 1."
+DECLINED="it is not on this machine, or shared memory within it is switched off there"
+OFF="shared memory within the machine is switched off at this end."
+
+require "RDMA modules load" load_rdma
+require "module loads" load_smc
+require "network" up_netns
+
+# Off ----------------------------------------------------------------------------------------
+
+check "off: smc info" shows '^SMC-D +within this machine: off for all network namespaces' "$BIN/smc" info
+check "off: smc info, JSON" json 'it["smcd_loopback"] == {"here": False, "initial": False}' "$BIN/smc" info
+check "off: in another namespace the initial one is not known" \
+	shows '^SMC-D +within this machine: on, unless .* in the initial network namespace$' smc_a info
+check "off: no group" json 'it == []' "$BIN/smc" lgr
+check "off: smcd has none" [ "$(called_as smcd linkgroup | wc -l)" = 1 ]
+check "off: no counters of it" hides '^smcd_' smc_a stats --prometheus
+require "a server" serve
+check "off for all: smc why" why 3 NOSMCDEV/no-device \
+	"is on, unless net.smc.smcd_loopback is 0 in the initial network namespace."
+
+# On -----------------------------------------------------------------------------------------
+
+require "shared memory is allowed" same_host on
+check "on: smc info" shows '^SMC-D +within this machine: on$' "$BIN/smc" info
+check "on: smc info, JSON" json 'it["smcd_loopback"] == {"here": True, "initial": True}' "$BIN/smc" info
+check "on: in another namespace, JSON" json 'it["smcd_loopback"] == {"here": True, "initial": None}' smc_a info
+check "smc why" why 0 SMC "SMC. Its data go through shared memory (SMC-D)."
+check "smc why, JSON" json 'it["smc"] and it["id"] == "SMC" and it["here"] == []' smc_a why "$IP_B:7000"
+check "smc ss" beside 3 shows "$IP_B:7020 +SMC-D \(token [0-9a-f]{16}, the peer's [0-9a-f]{16}\)$" smc_a ss
+check "smc ss, JSON: each end knows the other" beside 3 tokens_match
+DMB="[0-9a-f]{16} [0-9a-f]{16} [0-9a-f]{16} [0-9a-f]{16} $GROUP"
+check "smcss" beside 3 shows "^ACTIVE .* $IP_B:7020 .* SMCD$" called_as smcss
+check "smcss -D" beside 3 shows "^ACTIVE .* SMCD $DMB$" called_as smcss -D
+check "smcss -D -d" beside 3 shows "^ACTIVE .* SMCD <->   [0-9a-f]{8} .* $DMB$" called_as smcss -D -d
+check "smcss -R has none" beside 3 hides SMCD called_as smcss -R
+check "smc lgr" beside 3 shows "^$GROUP  -     SMC-D  2\.1 +3 +0 +[0-9]+ " "$BIN/smc" lgr
+check "smc lgr, JSON" beside 3 json \
+	'len(it) == 1 and it[0]["technology"] == "SMC-D" and it[0]["connections"] == 3 and it[0]["gid"] == it[0]["peer_gid"]' \
+	"$BIN/smc" lgr
+check "smc lgr, of rings" rings_are_shown
+check "smcd linkgroup" beside 3 shows "^$GROUP +0x0 +3" called_as smcd linkgroup
+check "smcd linkgroup, by its id" beside 3 shows "^$GROUP " called_as smcd linkgroup show $GROUP
+check "smcd linkgroup, by another" beside 3 hides "^$GROUP " called_as smcd linkgroup show 00000200
+check "smcd -d linkgroup" beside 3 shows '^DMB      : [0-9]+ B$' called_as smcd -d linkgroup
+check "and all of its lines" [ "$(beside 3 called_as smcd -d linkgroup | grep -cE '^[A-Za-z#-]+ *: ')" = 11 ]
+check "smc stats" shows '^SMC-D connections +[1-9][0-9]* as client, 0 as server$' smc_a stats
+check "smc stats, of bytes" shows '^SMC-D +Sent +Received$' smc_a stats
+check "smc stats, JSON" json \
+	'it["smcd"]["client_v2"] > 0 and it["smcd"]["sent"]["bytes"] > 1 << 20 and it["smcr"]["client_v2"] == 0' smc_a stats
+check "smcd stats" shows '^  SMC connections +[1-9]' called_as smcd -a stats
+check "smcr stats has none of it" shows '^  SMC connections +0$' called_as smcr -a stats
+check "Prometheus: connections" shows '^smc_connections_total\{technology="smcd",end="client",version="2"\} [1-9]' \
+	smc_a stats --prometheus
+check "Prometheus: bytes" shows '^smcd_bytes_total\{direction="sent"\} [1-9]' smc_a stats --prometheus
+check "Prometheus: the group" beside 3 shows "^smcd_group_connections\{group=\"$GROUP\"\} 3$" smc_a stats --prometheus
+check "smc top" beside 3 shows '^Sockets   3 by SMC, 0 by TCP, [0-9]+ listening; 3 of SMC by SMC-D$' \
+	smc_a top --interval 0.3
+check "smc top, of the group" beside 3 shows "^$GROUP +- +SMC-D +3 " smc_a top --interval 0.3
+check "smc top, JSON" beside 3 json \
+	'it["sockets"]["smcd"] == 3 and it["smcd_groups"][0]["connections"] == 3 and "connections" in it["rates"]' \
+	smc_a top --interval 0.3
+
+# Off at one end -----------------------------------------------------------------------------
+
+client_off() {
+	with_sysctl a net/smc/smcd_loopback 0 "$@"
+}
+
+server_off() {
+	with_sysctl b net/smc/smcd_loopback 0 "$@"
+}
+
+check "off at the client: smc info" client_off shows \
+	'^SMC-D +within this machine: off in this network namespace' smc_a info
+check "off at the client: smc why" client_off why 3 NOSMCDEV/no-device \
+	"The peer may be on this machine; shared memory within it (SMC-D) is off in this network namespace"
+check "and what to change" client_off why 3 NOSMCDEV/no-device "  change: $REMEDY"
+check "off at the server: smc why" server_off why 3 PEERDECL/NOISM2SUPP "$DECLINED"
+check "off at the server: smc why there" server_off why_at_server NOISM2SUPP/smcd-off \
+	"The client is on this machine and has no RDMA port for the connection, and $OFF"
+check "off within one namespace: smc why" server_off why 3 NOSMCDEV/no-device \
+	"The peer is on this machine; shared memory within it (SMC-D) is off in this network namespace" "$IP_B" b
+
+# Beside SMC-R -------------------------------------------------------------------------------
+
+require "soft RoCE" up_rxe
+check "SMC-R where it is off: smc why" client_off why 0 SMC "shared memory within it (SMC-D) is off in this network"
+check "both kinds of groups" beside 1 json \
+	'{g["technology"] for g in it} == {"SMC-R", "SMC-D"} and all("role" in g for g in it if g["technology"] == "SMC-R")' \
+	"$BIN/smc" lgr
+check "with numbers of their own" beside 1 json 'len({g["id"] for g in it}) == len(it) == 3' "$BIN/smc" lgr
+check "smc link has links of SMC-R alone" beside 1 hides $GROUP "$BIN/smc" link
+
+kill $SERVER
+wait $SERVER 2>/dev/null
+down_netns
+check "module unloads" within 20 unload_smc
+finish
