@@ -199,12 +199,18 @@ impl Link {
             ifindex: attributes.number(SMC_NLA_LINK_NET_DEV),
             device: attributes.text(SMC_NLA_LINK_IB_DEV),
             port: attributes.number(SMC_NLA_LINK_IB_PORT),
-            uid: format!("{:08x}", attributes.number(SMC_NLA_LINK_UID)),
-            peer_uid: format!("{:08x}", attributes.number(SMC_NLA_LINK_PEER_UID)),
+            uid: uid(attributes.number(SMC_NLA_LINK_UID)),
+            peer_uid: uid(attributes.number(SMC_NLA_LINK_PEER_UID)),
             gid: attributes.text(SMC_NLA_LINK_GID),
             peer_gid: attributes.text(SMC_NLA_LINK_PEER_GID),
         })
     }
+}
+
+/// Formats a link user id: its bytes in the order in which they are sent.
+fn uid(number: u64) -> String {
+    // CAST: the attribute has four bytes.
+    format!("{:08x}", u32::from_be(number as u32))
 }
 
 /// A port of an RDMA device.

@@ -30,6 +30,8 @@ enum Refused {
     /// A usage error with this message and exit code 1.
     Usage(String),
     Failed(io::Error),
+    /// There is no system EID to change.
+    NoSeid,
 }
 
 impl From<io::Error> for Refused {
@@ -38,9 +40,10 @@ impl From<io::Error> for Refused {
     }
 }
 
+/// The exit code -1, truncated to 8 bits.
+const MINUS_ONE: u8 = 255;
+
 pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
-    /// The exit code -1, truncated to 8 bits.
-    const VERSION: u8 = 255;
     let (options, words): (Vec<_>, Vec<_>) = arguments
         .iter()
         .map(String::as_str)
@@ -48,13 +51,14 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
     let (mut details, mut absolute) = (0, false);
     for option in options {
         match option.trim_start_matches('-') {
-            "d" | "details" => details += 1,
-            "ad" | "da" => (details, absolute) = (details + 1, true),
-            "dd" => details += 2,
-            "a" | "absolute" => absolute = true,
+            // Each option takes the place of those before it, as with smc-tools.
+            "d" | "details" => (details, absolute) = (1, false),
+            "ad" | "da" => (details, absolute) = (1, true),
+            "dd" | "ddetails" => (details, absolute) = (2, false),
+            "a" | "absolute" => (details, absolute) = (0, true),
             "v" | "V" | "version" => {
                 eprintln!("{}", version(name));
-                return ExitCode::from(VERSION);
+                return ExitCode::from(MINUS_ONE);
             }
             "h" | "help" => {
                 usage(name);
@@ -78,6 +82,10 @@ pub(super) fn run(name: &str, arguments: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(Refused::Failed(error)) => failed(&error),
+        Err(Refused::NoSeid) => {
+            println!("Error: System EID not available");
+            ExitCode::from(MINUS_ONE)
+        }
     }
 }
 
@@ -155,7 +163,7 @@ impl Call {
         let mut module = Module::open()?;
         match self.is_smcd {
             true => report::smcd_devices(&mut module)?,
-            false => report::devices(&mut module, &filter)?,
+            false => report::devices(&mut module, &filter, self.layout())?,
         }
         Ok(())
     }
@@ -235,17 +243,15 @@ fn change(result: io::Result<()>) -> io::Result<()> {
 }
 
 fn seid(words: &[&str]) -> Result<(), Refused> {
-    match command(words, &["show", "enable", "disable"]).0 {
-        "show" => {
-            let seid = Module::open()?.seid()?;
-            match seid {
-                Some((seid, true)) => println!("{seid} [enabled]"),
-                Some((seid, false)) => println!("{seid} [disabled]"),
-                None => println!("n/a"),
-            }
-        }
-        "enable" => Module::open()?.call(smc_uapi::SMC_NETLINK_ENABLE_SEID)?,
-        _ => Module::open()?.call(smc_uapi::SMC_NETLINK_DISABLE_SEID)?,
+    let mut module = Module::open()?;
+    let command = command(words, &["show", "enable", "disable"]).0;
+    match (command, module.seid()?) {
+        ("show", Some((seid, true))) => println!("{seid} [enabled]"),
+        ("show", Some((seid, false))) => println!("{seid} [disabled]"),
+        ("show", None) => println!("n/a"),
+        (_, None) => return Err(Refused::NoSeid),
+        ("enable", Some(_)) => module.call(smc_uapi::SMC_NETLINK_ENABLE_SEID)?,
+        (_, Some(_)) => module.call(smc_uapi::SMC_NETLINK_DISABLE_SEID)?,
     }
     Ok(())
 }

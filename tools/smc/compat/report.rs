@@ -13,7 +13,6 @@ use smc_tools::view::Port;
 use smc_uapi::*;
 
 use crate::table::netdev;
-use crate::table::table;
 
 /// The level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -50,24 +49,38 @@ impl Filter {
     }
 }
 
-fn role(group: &Group) -> String {
+/// Prints `lines` below `head`, without the blanks at their ends; nothing if the kernel lists nothing.
+fn columns(has_any: bool, head: &str, lines: impl Iterator<Item = String>) {
+    if has_any {
+        println!("{}", head.trim_end());
+        lines.for_each(|line| println!("{}", line.trim_end()));
+    }
+}
+
+fn role(group: &Group) -> &'static str {
     match group.role {
         "client" => "CLNT",
         _ => "SERV",
     }
-    .to_string()
 }
 
-fn kind(group: &Group) -> String {
+fn kind(group: &Group) -> &'static str {
     match group.kind {
         "none" => "NONE",
         "single" => "SINGLE",
         "symmetric" => "SYM",
-        "asymmetric peer" => "ASYM_PEER",
-        "asymmetric local" => "ASYM_LOCAL",
+        "asymmetric peer" => "ASYMP",
+        "asymmetric local" => "ASYML",
         _ => "UNKNOWN",
     }
-    .to_string()
+}
+
+/// Formats a VLAN id in a table: as C's `%#x`.
+fn vlan(id: u64) -> String {
+    match id {
+        0 => "0".to_string(),
+        id => format!("{id:#x}"),
+    }
 }
 
 pub(super) fn groups(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
@@ -79,115 +92,154 @@ pub(super) fn groups(module: &mut Module, filter: &Filter, layout: Layout) -> io
         }
         false => Vec::new(),
     };
-    let groups = module.groups()?.into_iter().filter(|group| {
+    let listed = module.groups()?;
+    let has_any = !listed.is_empty();
+    let groups = listed.iter().filter(|group| {
         filter.group.is_none_or(|id| id == group.id)
             && (!filter.is_by_device() || with_link.contains(&group.id))
     });
     if layout > Layout::Short {
-        groups.for_each(|group| long_group(&group));
+        let blocks: Vec<_> = groups.map(long_group).collect();
+        print!("{}", blocks.join("\n"));
         return Ok(());
     }
-    let row = |group: Group| {
-        vec![
-            format!("{:08x}", group.id),
-            role(&group),
-            kind(&group),
-            format!("{:#x}", group.vlan),
-            group.connections.to_string(),
-            group.pnetid,
-        ]
+    let line = |group: &Group| {
+        format!(
+            "{:08x} {:<8} {:<8} {:>4}  {:>6}  {}",
+            group.id,
+            role(group),
+            kind(group),
+            vlan(group.vlan),
+            group.connections,
+            group.pnetid
+        )
     };
-    table(
-        &["LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"],
-        &groups.map(row).collect::<Vec<_>>(),
-    )
+    let head = "LG-ID    LG-Role  LG-Type  VLAN  #Conns  PNET-ID";
+    columns(has_any, head, groups.map(line));
+    Ok(())
 }
 
-fn long_group(group: &Group) {
-    let line = |name: &str, value: &str| println!("{name:<10}: {value}");
-    line("LG-ID", &format!("{:08x}", group.id));
-    line("LG-Role", &role(group));
-    line("LG-Type", &kind(group));
-    line("VLAN", &format!("{:#x}", group.vlan));
-    line("PNET-ID", &group.pnetid);
+type Field = (&'static str, String);
+
+fn long_group(group: &Group) -> String {
+    let mut fields = vec![
+        ("LG-ID", format!("{:08x}", group.id)),
+        ("LG-Role", role(group).to_string()),
+        ("LG-Type", kind(group).to_string()),
+        ("VLAN", format!("{:x}", group.vlan)),
+        ("PNET-ID", group.pnetid.clone()),
+    ];
     match &group.v2 {
-        None => line("Version", "1"),
+        None => fields.push(("Version", "1".to_string())),
         Some(v2) => {
-            let (version, release) = v2.version.split_once('.').unwrap_or((&v2.version, "0"));
-            line("Version", version);
-            line("Peer-Rel", release);
-            line("Peer-Host", &v2.peer);
-            line("Peer-OS", v2.os);
-            line("Direct", ["No", "Yes"][usize::from(v2.direct)]);
-            line("EID", &v2.eid);
+            fields.extend(peer(&v2.version, &v2.peer, v2.os));
+            let direct = ["No", "Yes"][usize::from(v2.direct)];
+            fields.extend([("Direct", direct.to_string()), ("EID", v2.eid.clone())]);
         }
     }
-    line("#Conns", &group.connections.to_string());
-    line("Sndbuf", &format!("{} B", group.send_bytes));
-    line("RMB", &format!("{} B", group.receive_bytes));
-    println!();
+    fields.extend([
+        ("#Conns", group.connections.to_string()),
+        ("Sndbuf", format!("{} B", group.send_bytes)),
+        ("RMB", format!("{} B", group.receive_bytes)),
+    ]);
+    block(fields)
+}
+
+/// Returns the fields about the peer of a group of version 2.
+fn peer(version: &str, host: &str, os: &str) -> [Field; 4] {
+    let (version, release) = version.split_once('.').unwrap_or((version, "0"));
+    let os = match os {
+        "z/OS" => "ZOS",
+        "Linux" => "LINUX",
+        name => name,
+    };
+    [
+        ("Version", version),
+        ("Peer-Rel", release),
+        ("Peer-Host", host),
+        ("Peer-OS", os),
+    ]
+    .map(|(name, value)| (name, value.to_string()))
+}
+
+fn block(fields: Vec<Field>) -> String {
+    let line = |(name, value)| format!("{name:<9}: {value}\n");
+    fields.into_iter().map(line).collect()
 }
 
 pub(super) fn links(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
-    let mut heads = vec![
-        "LG-ID",
-        "LG-Role",
-        "LG-Type",
-        "Net-Dev",
-        "Link-State",
-        "#Conns",
-    ];
+    let mut head =
+        "LG-ID    LG-Role  LG-Type  Net-Dev         Link-State      #Conns  ".to_string();
     if layout >= Layout::Long {
-        heads.extend(["Link-UID", "Peer-UID", "IB-Dev", "IB-P"]);
+        head.push_str("Link-UID  Peer-UID  IB-Dev    IB-P  ");
     }
     if layout >= Layout::Longest {
-        heads.extend(["Local-GID", "Peer-GID"]);
+        head.push_str("Local-GID                                 Peer-GID");
     }
-    let links = module.links()?.into_iter();
-    let links = links.filter(|(_, link)| filter.takes_link(link));
-    let row = |(group, link): (Group, Link)| {
-        let mut row = vec![
-            format!("{:08x}", group.id),
-            role(&group),
-            kind(&group),
+    let listed = module.links()?;
+    let has_any = !listed.is_empty();
+    let links = listed.iter().filter(|(_, link)| filter.takes_link(link));
+    let line = |(group, link): &(Group, Link)| {
+        let mut line = format!(
+            "{:08x} {:<8} {:<8} {:<15} {:<15} {:>6}  ",
+            group.id,
+            role(group),
+            kind(group),
             netdev(link.ifindex),
-            link.state.to_uppercase(),
-            link.connections.to_string(),
-        ];
-        let (uid, peer_uid) = (link.uid, link.peer_uid);
-        row.extend([uid, peer_uid, link.device, link.port.to_string()]);
-        row.extend([link.gid, link.peer_gid]);
-        row.truncate(heads.len());
-        row
+            format!("LINK_{}", link.state.to_uppercase()),
+            link.connections
+        );
+        if layout >= Layout::Long {
+            line.push_str(&format!(
+                "{:<8}  {:<8}  {:<8}  {:>4}  ",
+                link.uid, link.peer_uid, link.device, link.port
+            ));
+        }
+        if layout >= Layout::Longest {
+            line.push_str(&format!("{:<40}  {}", link.gid, link.peer_gid));
+        }
+        line
     };
-    let rows: Vec<_> = links.map(row).collect();
-    table(&heads, &rows)
+    columns(has_any, &head, links.map(line));
+    Ok(())
 }
 
-pub(super) fn devices(module: &mut Module, filter: &Filter) -> io::Result<()> {
-    let ports = module.ports()?.into_iter();
-    let ports = ports.filter(|port| filter.takes_device(&port.device, port.ifindex));
-    let row = |port: Port| {
-        let mark = ["", "*"][usize::from(port.pnetid_by_user)];
-        let pci = |of: fn(&smc_tools::view::Pci) -> String| port.pci.as_ref().map(of);
-        vec![
+pub(super) fn devices(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
+    let mut head = "Net-Dev         IB-Dev   IB-P  IB-State  Type          Crit  ".to_string();
+    if layout >= Layout::Long {
+        head.push_str(" FID   PCI-ID        PCHID  ");
+    }
+    head.push_str("#Links  PNET-ID");
+    let listed = module.ports()?;
+    let has_any = !listed.is_empty();
+    let ports = listed
+        .iter()
+        .filter(|port| filter.takes_device(&port.device, port.ifindex));
+    let line = |port: &Port| {
+        let pci = port.pci.as_ref();
+        let mut line = format!(
+            "{:<15} {:<8} {:>4}  {:>8}  {:<13}  {:>3}   ",
             netdev(port.ifindex),
-            port.device.clone(),
-            port.port.to_string(),
-            ["INACTIVE", "ACTIVE"][usize::from(port.active)].to_string(),
-            pci(|pci| kind_of(pci.device)).unwrap_or_else(|| "n/a".to_string()),
-            ["No", "Yes"][usize::from(port.critical)].to_string(),
-            pci(|pci| pci.address.clone()).unwrap_or_else(|| "n/a".to_string()),
-            port.links.to_string(),
-            format!("{mark}{}", port.pnetid),
-        ]
+            port.device,
+            port.port,
+            ["INACTIVE", "ACTIVE"][usize::from(port.active)],
+            kind_of(pci.map_or(0, |pci| pci.device)),
+            ["No", "Yes"][usize::from(port.critical)],
+        );
+        if layout >= Layout::Long {
+            line.push_str(&format!(
+                "{:04x}  {:<12}  {:04x}    ",
+                pci.map_or(0, |pci| pci.fid),
+                pci.map_or("", |pci| pci.address.as_str()),
+                pci.map_or(0, |pci| pci.pchid),
+            ));
+        }
+        let mark = ["", "*"][usize::from(port.pnetid_by_user)];
+        line.push_str(&format!("{:>5}  {mark}{}", port.links, port.pnetid));
+        line
     };
-    table(
-        &[
-            "Net-Dev", "IB-Dev", "IB-P", "IB-State", "Type", "Crit", "PCI-ID", "#Links", "PNET-ID",
-        ],
-        &ports.map(row).collect::<Vec<_>>(),
-    )
+    columns(has_any, &head, ports.map(line));
+    Ok(())
 }
 
 /// Returns the name of the adapter type with that PCI device ID.
@@ -197,31 +249,34 @@ fn kind_of(device: u64) -> String {
         0x1016 => "RoCE_Express2".to_string(),
         0x101e => "RoCE_Express3".to_string(),
         0x04ed => "ISM".to_string(),
+        0 => "0".to_string(),
         device => format!("{device:#x}"),
     }
 }
 
 pub(super) fn smcd_groups(module: &mut Module, filter: &Filter, layout: Layout) -> io::Result<()> {
-    let groups = module.smcd_groups()?.into_iter();
-    let groups: Vec<_> = groups
-        .filter(|group| filter.group.is_none_or(|id| id == group.id))
-        .collect();
+    let listed = module.smcd_groups()?;
+    let has_any = !listed.is_empty();
+    let groups = listed
+        .iter()
+        .filter(|group| filter.group.is_none_or(|id| id == group.id));
     if layout > Layout::Short {
-        let blocks: Vec<_> = groups.iter().map(long_smcd_group).collect();
+        let blocks: Vec<_> = groups.map(long_smcd_group).collect();
         print!("{}", blocks.join("\n"));
         return Ok(());
     }
-    let row = |group: &SmcdGroup| {
-        vec![
-            format!("{:08x}", group.id),
-            format!("{:#x}", group.vlan),
-            group.connections.to_string(),
-            group.pnetid.clone(),
-        ]
-    };
-    table(
-        &["LG-ID", "VLAN", "#Conns", "PNET-ID"],
-        &groups.iter().map(row).collect::<Vec<_>>(),
+    let head = "LG-ID    VLAN  #Conns  PNET-ID";
+    columns(has_any, head, groups.map(smcd_group));
+    Ok(())
+}
+
+fn smcd_group(group: &SmcdGroup) -> String {
+    format!(
+        "{:08x} {:>4}  {:>6}  {}",
+        group.id,
+        vlan(group.vlan),
+        group.connections,
+        group.pnetid
     )
 }
 
@@ -234,14 +289,8 @@ fn long_smcd_group(group: &SmcdGroup) -> String {
     match &group.v2 {
         None => fields.push(("Version", "1".to_string())),
         Some(v2) => {
-            let (version, release) = v2.version.split_once('.').unwrap_or((&v2.version, "0"));
-            fields.extend([
-                ("Version", version.to_string()),
-                ("Peer-Rel", release.to_string()),
-                ("Peer-Host", v2.peer.clone()),
-                ("Peer-OS", os(v2.os).to_string()),
-                ("EID", v2.eid.clone()),
-            ]);
+            fields.extend(peer(&v2.version, &v2.peer, v2.os));
+            fields.push(("EID", v2.eid.clone()));
         }
     }
     fields.extend([
@@ -249,52 +298,43 @@ fn long_smcd_group(group: &SmcdGroup) -> String {
         ("Sndbuf", format!("{} B", group.send_bytes)),
         ("DMB", format!("{} B", group.receive_bytes)),
     ]);
-    let line = |(name, value)| format!("{name:<9}: {value}\n");
-    fields.into_iter().map(line).collect()
-}
-
-/// Returns the name that smc-tools has for an operating system.
-fn os(name: &str) -> &str {
-    match name {
-        "z/OS" => "ZOS",
-        "Linux" => "LINUX",
-        name => name,
-    }
+    block(fields)
 }
 
 pub(super) fn smcd_devices(module: &mut Module) -> io::Result<()> {
     let messages = module.dump(SMC_NETLINK_GET_DEV_SMCD)?;
-    let devices = messages.iter().filter_map(Attributes::of);
-    let row = |device: Attributes<'_>| {
+    let devices: Vec<_> = messages.iter().filter_map(Attributes::of).collect();
+    let line = |device: &Attributes<'_>| {
         let port = device.nest(SMC_NLA_DEV_PORT);
         let is_by_user = port.is_some_and(|port| port.number(SMC_NLA_DEV_PORT_PNET_USR) != 0);
         let pnetid = port
             .map(|port| port.text(SMC_NLA_DEV_PORT_PNETID))
             .unwrap_or_default();
-        vec![
-            format!("{:04x}", device.number(SMC_NLA_DEV_PCI_FID)),
+        format!(
+            "{:04x} {:<4}  {:<12}  {:04x}   {:<4}  {:>5}  {}{pnetid}",
+            device.number(SMC_NLA_DEV_PCI_FID),
             kind_of(device.number(SMC_NLA_DEV_PCI_DEVICE)),
             device.text(SMC_NLA_DEV_PCI_ID),
-            format!("{:04x}", device.number(SMC_NLA_DEV_PCI_CHID)),
-            ["No", "Yes"][usize::from(device.number(SMC_NLA_DEV_IS_CRIT) != 0)].to_string(),
-            device.number(SMC_NLA_DEV_USE_CNT).to_string(),
-            format!("{}{pnetid}", ["", "*"][usize::from(is_by_user)]),
-        ]
+            device.number(SMC_NLA_DEV_PCI_CHID),
+            ["No", "Yes"][usize::from(device.number(SMC_NLA_DEV_IS_CRIT) != 0)],
+            device.number(SMC_NLA_DEV_USE_CNT),
+            ["", "*"][usize::from(is_by_user)],
+        )
     };
-    let rows: Vec<_> = devices.map(row).collect();
-    table(
-        &["FID", "Type", "PCI-ID", "PCHID", "InUse", "#LGs", "PNET-ID"],
-        &rows,
-    )
+    let head = "FID  Type  PCI-ID        PCHID  InUse  #LGs  PNET-ID";
+    columns(!devices.is_empty(), head, devices.iter().map(line));
+    Ok(())
 }
 
 pub(super) fn info(module: &mut Module) -> io::Result<()> {
     let info = module.info()?;
     let v2 = |has: bool| ["v1", "v1 v2"][usize::from(has)];
+    // As smc-tools: what the protocol has, whatever devices there are.
+    let has_v2 = !info.version.starts_with("1.");
     println!("Kernel Capabilities");
     println!("SMC Version:      {}", info.version);
     println!("SMC Hostname:     {}", info.host);
-    println!("SMC-D Features:   {}", v2(info.smcd_v2));
+    println!("SMC-D Features:   {}", v2(has_v2));
     println!("SMC-R Features:   {}", v2(info.smcr_v2));
     println!();
     println!("Hardware Capabilities");
@@ -331,6 +371,7 @@ mod tests {
              Peer-Host: host\nPeer-OS  : LINUX\nEID      : \n#Conns   : 2\nSndbuf   : 0 B\n\
              DMB      : 16384 B\n"
         );
+        assert_eq!(smcd_group(&group), "00000100    0       2  ");
         group.v2 = None;
         assert!(long_smcd_group(&group).contains("PNET-ID  : \nVersion  : 1\n#Conns   : 2\n"));
     }

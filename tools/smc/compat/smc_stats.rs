@@ -134,7 +134,7 @@ impl Call {
         ));
         out.push(line("  Total requests", d.calls));
         out.push(bytes(
-            "  Buffer usage  (Bytes)",
+            "  Buffer usage (Bytes)",
             d.buffer_bytes,
             &short(d.buffer_bytes),
         ));

@@ -160,7 +160,7 @@ fn rings(shutdown: u8, conn: &Conn) -> String {
     };
     let [rx_prod, rx_state, tx_prod, tx_state] = conn.flags;
     format!(
-        "{shut}   {:08x} {:08x} {:08x} {:08x} {} {} {rx_prod:02x}:{rx_state:02x}   {} {} \
+        " {shut}  {:08x} {:08x} {:08x} {:08x} {} {} {rx_prod:02x}:{rx_state:02x}   {} {} \
          {tx_prod:02x}:{tx_state:02x}   {} {} {} ",
         conn.token,
         conn.send_bytes,

@@ -54,6 +54,23 @@ json() {
 		"$SAID/json" "$expression"
 }
 
+# prints LINE... -- COMMAND...: it succeeds and prints these lines, and no others.
+prints() {
+	: >"$SAID/wanted"
+	while [ "$1" != -- ]; do
+		printf '%s\n' "$1" >>"$SAID/wanted"
+		shift
+	done
+	shift
+	"$@" >"$SAID/out" && diff "$SAID/wanted" "$SAID/out"
+}
+
+# has_no_seid COMMAND: smcd seid ends as that of smc-tools where the kernel has none.
+has_no_seid() {
+	called_as smcd seid "$1" >"$SAID/out"
+	[ $? = 255 ] && [ "$(cat "$SAID/out")" = "Error: System EID not available" ]
+}
+
 # tokens_match: each client's token is the peer's token of a server, and the other way round; all are on one device.
 tokens_match() {
 	smc_a ss --json >"$SAID/a" && smc_b ss --json >"$SAID/b" || return
@@ -123,7 +140,7 @@ check "off: smc info, JSON" json 'it["smcd_loopback"] == {"here": False, "initia
 check "off: in another namespace the initial one is not known" \
 	shows '^SMC-D +within this machine: on, unless .* in the initial network namespace$' smc_a info
 check "off: no group" json 'it == []' "$BIN/smc" lgr
-check "off: smcd has none" [ "$(called_as smcd linkgroup | wc -l)" = 1 ]
+check "off: smcd has none" prints -- called_as smcd linkgroup
 check "off: no counters of it" hides '^smcd_' smc_a stats --prometheus
 require "a server" serve
 check "off for all: smc why" why 3 NOSMCDEV/no-device \
@@ -142,23 +159,42 @@ check "smc ss, JSON: each end knows the other" beside 3 tokens_match
 DMB="[0-9a-f]{16} [0-9a-f]{16} [0-9a-f]{16} [0-9a-f]{16} $GROUP"
 check "smcss" beside 3 shows "^ACTIVE .* $IP_B:7020 .* SMCD$" called_as smcss
 check "smcss -D" beside 3 shows "^ACTIVE .* SMCD $DMB$" called_as smcss -D
-check "smcss -D -d" beside 3 shows "^ACTIVE .* SMCD <->   [0-9a-f]{8} .* $DMB$" called_as smcss -D -d
+check "smcss -D -d" beside 3 shows "^ACTIVE .* SMCD  <->  [0-9a-f]{8} .* $DMB$" called_as smcss -D -d
+check "smcss -D -d, shutdown" beside 3 shows "^ACTIVE .* SMCD  <->  [0-9a-f]{8} 00020000 " called_as smcss -d
+check "smcss -a" beside 3 shows "^ACTIVE .* $IP_B:7020 .* SMCD$" called_as smcss -a
+check "smcss -a -D" beside 3 shows "^ACTIVE .* SMCD $DMB$" called_as smcss -a -D
+check "smcss -l has none" beside 3 hides SMCD called_as smcss -l
 check "smcss -R has none" beside 3 hides SMCD called_as smcss -R
 check "smc lgr" beside 3 shows "^$GROUP  -     SMC-D  2\.1 +3 +0 +[0-9]+ " "$BIN/smc" lgr
 check "smc lgr, JSON" beside 3 json \
 	'len(it) == 1 and it[0]["technology"] == "SMC-D" and it[0]["connections"] == 3 and it[0]["gid"] == it[0]["peer_gid"]' \
 	"$BIN/smc" lgr
 check "smc lgr, of rings" rings_are_shown
-check "smcd linkgroup" beside 3 shows "^$GROUP +0x0 +3" called_as smcd linkgroup
-check "smcd linkgroup, by its id" beside 3 shows "^$GROUP " called_as smcd linkgroup show $GROUP
-check "smcd linkgroup, by another" beside 3 hides "^$GROUP " called_as smcd linkgroup show 00000200
-check "smcd -d linkgroup" beside 3 shows '^DMB      : [0-9]+ B$' called_as smcd -d linkgroup
-check "and all of its lines" [ "$(beside 3 called_as smcd -d linkgroup | grep -cE '^[A-Za-z#-]+ *: ')" = 11 ]
+HEAD="LG-ID    VLAN  #Conns  PNET-ID"
+check "smcd linkgroup" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup
+check "smcd linkgroup, by its id" beside 3 prints "$HEAD" "$GROUP    0       3" -- called_as smcd linkgroup show $GROUP
+check "smcd linkgroup, by another" beside 3 prints "$HEAD" -- called_as smcd linkgroup show 00000200
+check "smcd -d linkgroup" beside 3 prints "LG-ID    : $GROUP" "VLAN     : 0" "PNET-ID  : " "Version  : 2" "Peer-Rel : 1" \
+	"Peer-Host: $(uname -n)" "Peer-OS  : LINUX" "EID      : " "#Conns   : 3" "Sndbuf   : 0 B" "DMB      : 0 B" -- \
+	called_as smcd -d linkgroup
+check "smcr linkgroup has none of it" beside 3 prints -- called_as smcr linkgroup
+check "smcd device has no device" beside 3 prints -- called_as smcd device
+check "smcd info" prints "Kernel Capabilities" "SMC Version:      2.1" "SMC Hostname:     $(uname -n)" \
+	"SMC-D Features:   v1 v2" "SMC-R Features:   v1 v2" "" "Hardware Capabilities" "SEID:             n/a" \
+	"ISM:              n/a" "RoCE:             n/a" -- called_as smcd info
+check "smcd seid" prints n/a -- called_as smcd seid
+check "smcd seid enable" has_no_seid enable
+check "smcd seid disable" has_no_seid disable
 check "smc stats" shows '^SMC-D connections +[1-9][0-9]* as client, 0 as server$' smc_a stats
 check "smc stats, of bytes" shows '^SMC-D +Sent +Received$' smc_a stats
 check "smc stats, JSON" json \
 	'it["smcd"]["client_v2"] > 0 and it["smcd"]["sent"]["bytes"] > 1 << 20 and it["smcr"]["client_v2"] == 0' smc_a stats
 check "smcd stats" shows '^  SMC connections +[1-9]' called_as smcd -a stats
+check "smcd stats, of bytes" shows '^  Data transmitted \(Bytes\) +[0-9]+ \([0-9.]+M\)$' called_as smcd -a stats
+check "smcd stats, of buffers" shows '^  Buffer usage \(Bytes\) +[0-9]+ \([0-9.A-Z]+\)$' called_as smcd -a stats
+check "smcd stats, as client" shows '^  SMC connections +[1-9][0-9]* \(client [1-9][0-9]*, server 0\)$' \
+	called_as smcd -ad stats
+check "smcd stats, JSON" shows '^\{"SMCD":.*"SMC_CLNT_V2_SUCC_CNT":[1-9]' called_as smcd -a stats json
 check "smcr stats has none of it" shows '^  SMC connections +0$' called_as smcr -a stats
 check "Prometheus: connections" shows '^smc_connections_total\{technology="smcd",end="client",version="2"\} [1-9]' \
 	smc_a stats --prometheus
