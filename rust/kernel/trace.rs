@@ -57,7 +57,8 @@ macro_rules! is_on {
     };
 }
 
-/// `len` bytes were taken from an application to be sent. `device` returns the name of the link's RDMA device.
+/// `len` bytes were taken from an application to be sent. `device` returns the name of the link's RDMA device,
+/// if there is one.
 /// Context: any that it may be called in.
 #[inline(always)]
 pub fn tx_sendmsg(sk: &Sk, len: usize, device: impl FnOnce() -> Option<Name>) {

@@ -7,7 +7,8 @@ use kernel_ext::{
         Msg,
         Sk, //
     },
-    prelude::*, //
+    prelude::*,
+    trace, //
 };
 use smc_proto::smcd::{
     mark::Reach,
@@ -25,7 +26,7 @@ use crate::blocking::{
 impl StreamRx for SmcdConn {
     fn recv_some(
         &self,
-        _sk: &Sk,
+        sk: &Sk,
         msg: &mut Msg<'_>,
         how: RecvOptions,
         inline: bool,
@@ -69,6 +70,7 @@ impl StreamRx for SmcdConn {
         // CAST: at most `COPY_MAX`.
         let chunks = ring::chunks(ring.class, at, want as u32);
         let copied = blocking::copy_out(msg, &ring.block, &chunks, how.discard)?;
+        trace::rx_recvmsg(sk, copied, || None);
         if !how.peek {
             pipe.consume(at + copied as u64);
             drop(reader);

@@ -19,7 +19,8 @@ use kernel_ext::{
         Purpose,
         Sk, //
     },
-    prelude::*, //
+    prelude::*,
+    trace, //
 };
 use smc_proto::{
     buffer::SizeClass,
@@ -152,6 +153,7 @@ impl SmcdConn {
             self.release(pipe.release_held(&mut writer));
             return Ok(0);
         }
+        trace::tx_sendmsg(sk, copied, || None);
         let end = fill.produced + copied as u64;
         let is_urgent = how.oob && msg.len() == 0;
         if is_urgent {

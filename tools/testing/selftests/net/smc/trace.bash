@@ -42,6 +42,23 @@ messages_told() {
 	done
 }
 
+# smcd_told COMMAND...: what it sends and receives by shared memory is told, byte for byte: what one namespace sends the
+# other receives.
+smcd_told() {
+	traced "$@" && awk '
+		$3 ~ /^smc_(tx_sendmsg|rx_recvmsg)$/ && $7 == "dev=" { sub(/^len=/, "", $6); sum[$3, $5] += $6; nets[$5] }
+		END {
+			for (net in nets) net_of[++count] = net
+			for (n = 1; n <= 2; n++) {
+				sent = sum["smc_tx_sendmsg", net_of[n]]
+				received = sum["smc_rx_recvmsg", net_of[3 - n]]
+				print "# " net_of[n] " sent " sent " bytes, " net_of[3 - n] " received " received
+				if (sent == 0 || sent != received) count = 0
+			}
+			exit count != 2
+		}' "$TRACE"
+}
+
 no_instances() {
 	[ -z "$(ls $TRACEFS/instances)" ]
 }

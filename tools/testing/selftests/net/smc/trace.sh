@@ -55,6 +55,9 @@ check "fields of smcr_link_down" fields smcr_link_down 'lnk' 'lgr' 'net_cookie' 
 
 check "messages are traced" messages_told smctest --family ipproto --expect smc integrity --mib 1
 check "one tracepoint, as JSON" as_json
+require "shared memory is allowed" same_host on
+check "messages of SMC-D are traced" smcd_told smctest --family ipproto --expect smcd integrity --mib 1
+require "shared memory is off again" same_host off
 check "a fallback is traced" fallback_told
 check "a link that goes down is traced" link_down_told
 check "no buffer stays" no_instances
