@@ -31,6 +31,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
 
+    /// Transfer a byte in each direction before the command
+    #[arg(long)]
+    used: bool,
+
+    /// Leave a byte from each client unread until after the command
+    #[arg(long)]
+    unread: bool,
+
     /// Set an option of TCP Fast Open on the clients, which rules out SMC
     #[arg(long)]
     fast_open: bool,
@@ -65,9 +73,24 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     check_groups(&pairs, arguments.groups)?;
+    if arguments.used {
+        pairs.iter().try_for_each(Pair::expect_life)?;
+    }
+    if arguments.unread {
+        for pair in &pairs {
+            (&pair.client).write_all(b"u").context("write")?;
+        }
+    }
     if let Some(command) = &arguments.then {
         let status = Command::new("sh").args(["-c", command]).status()?;
         ensure!(status.success(), "{command}: {status}");
+    }
+    if arguments.unread {
+        for pair in &pairs {
+            let mut byte = [0];
+            (&pair.server).read_exact(&mut byte).context("read")?;
+            ensure!(byte == *b"u", "another byte: {byte:?}");
+        }
     }
     let time = Duration::from_secs(arguments.seconds);
     match (arguments.ends.first(), arguments.ends.last()) {

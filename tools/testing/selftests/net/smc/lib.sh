@@ -341,12 +341,15 @@ qperf_field() {
 	[ -n "$value" ] && echo "$value"
 }
 
-# beside COUNT COMMAND...: the command, while so many connections from a to b are held, which are used afterwards.
+# beside COUNT COMMAND...: the command, while so many connections from a to b are held, which are used afterwards. HOLD
+# has further options for that.
 beside() {
 	local count=$1 holder code
 	shift
 	rm -f /tmp/held /tmp/done
-	smctest --expect smc --port 7020 hold --connections "$count" --seconds 0 \
+	# The options are words, or none.
+	# shellcheck disable=SC2086
+	smctest --expect smc --port 7020 hold --connections "$count" --seconds 0 ${HOLD:-} \
 		--then "touch /tmp/held; until [ -e /tmp/done ]; do sleep 0.2; done" &
 	holder=$!
 	within 20 test -e /tmp/held && "$@"

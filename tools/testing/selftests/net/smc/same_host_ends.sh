@@ -36,6 +36,41 @@ off_the_wire() {
 	[ $((after - before)) -lt 100000 ]
 }
 
+# rings_made: how many rings sockets of a have had.
+rings_made() {
+	in_ns a "$BIN/smc" stats --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["smcd"]["sent"]["buffers_made"])'
+}
+
+# rings_are CONNECTIONS BYTES: so many connections have so many bytes of rings together.
+rings_are() {
+	"$BIN/smc" lgr --json | python3 -c 'import json, sys
+group, = json.load(sys.stdin)
+sys.exit([group["connections"], group["receive_bytes"]] != [int(word) for word in sys.argv[1:]])' "$@"
+}
+
+# no_pages: no memory is charged to SMC sockets.
+no_pages() {
+	[ "$(awk '$1 == "SMC" { print $4; exit }' /proc/net/protocols)" = 0 ]
+}
+
+# made_and_gone BEFORE: three connections have had rings, which go while they stay.
+made_and_gone() {
+	[ "$(rings_made)" = $(($1 + 3)) ] && within 10 rings_are 3 0 && within 10 no_pages
+}
+
+# idle_rings_go: those of connections that are used, left alone, and used again, which makes new ones.
+idle_rings_go() {
+	local before
+	before=$(rings_made)
+	HOLD=--used beside 3 made_and_gone "$before" && [ "$(rings_made)" = $((before + 6)) ]
+}
+
+# stays: the ring with a byte that nobody reads is there for several times as long.
+stays() {
+	sleep 4 && rings_are 1 16384
+}
+
 check "it is used" is_smcd
 check "data do not go over the wire" off_the_wire smctest --expect smcd integrity --mib 4
 check "off at the client: TCP" with_sysctl a net/smc/smcd_loopback 0 is_tcp
@@ -58,6 +93,8 @@ check "processes open and close" smctest --deadline 300 --expect smcd churn --pr
 check "1000 connections at once" smctest --expect smcd many --connections 1000 --kib 8
 check "connections in a row" smctest --expect smcd connrate --processes 2 --count 100
 check "idle connections" smctest --expect smcd idle --connections 300
+check "an idle ring is given back, and made again" idle_rings_go
+HOLD=--unread check "a ring with unread data stays" beside 1 stays
 
 check "a send without memory for a ring waits" smctest --expect smcd failing --sends --percent 100
 check "calls with 30 % of allocations failing" smctest failing --percent 30 --rounds 60
