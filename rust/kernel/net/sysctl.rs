@@ -26,6 +26,8 @@ use crate::{
 pub enum Bounds {
     /// Integers of a range, both ends included.
     Range(u32, u32),
+    /// The same with negative ones; kept as [`Values::get_signed`] returns them.
+    Signed(i32, i32),
     /// Seconds; kept in jiffies.
     Seconds,
 }
@@ -49,6 +51,12 @@ impl<const N: usize> Values<N> {
     /// Context: any.
     pub fn get(&self, i: usize) -> u32 {
         self.0.get(i).map_or(0, |value| value.load(Relaxed))
+    }
+
+    /// Returns the value of setting `i`, of [`Bounds::Signed`].
+    /// Context: any.
+    pub fn get_signed(&self, i: usize) -> i32 {
+        self.get(i).cast_signed()
     }
 
     /// Sets setting `i` to a value within its bounds.
@@ -137,13 +145,18 @@ fn describe(entry: &'static SysctlEntry, value: &AtomicU32) -> bindings::ctl_tab
             row.extra1 = limit(min);
             row.extra2 = limit(max);
         }
+        Bounds::Signed(min, max) => {
+            row.proc_handler = Some(bindings::proc_dointvec_minmax);
+            row.extra1 = limit(min);
+            row.extra2 = limit(max);
+        }
         Bounds::Seconds => row.proc_handler = Some(bindings::proc_dointvec_jiffies),
     }
     row
 }
 
 /// Returns a limit as the pointer that the handler takes.
-fn limit(value: &'static u32) -> *mut c_void {
+fn limit<T>(value: &'static T) -> *mut c_void {
     (&raw const *value).cast_mut().cast()
 }
 
