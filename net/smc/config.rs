@@ -21,6 +21,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     lgr::MAX_LINKS,
+    link::TrafficClass,
     time::Duration,
     wire::clc::Limits, //
 };
@@ -71,7 +72,12 @@ settings! {
     Autocorking: range(c"autocorking_size", 0, u32::MAX, 64 * 1024),
     BufType: range(c"smcr_buf_type", 0, 2, 0),
     TestLink: seconds(c"smcr_testlink_time", 30),
-    // The C module has no such setting.
+    // The C module has neither of these.
+    TrafficClass: SysctlEntry {
+        name: c"smcr_traffic_class",
+        bounds: Bounds::Signed(TrafficClass::OF_SOCKET, u8::MAX as i32),
+        default: 0,
+    },
     IdleTime: seconds(c"smcr_lgr_idle_time", 600),
     Wmem: range(c"wmem", BUF_MIN, BUF_MAX, 64 * 1024),
     Rmem: range(c"rmem", BUF_MIN, BUF_MAX, 64 * 1024),
@@ -155,6 +161,11 @@ impl Config {
     fn time(&self, setting: Setting) -> Duration {
         // CAST: no bits are lost.
         Duration::from_nanos(time::nanos(self.get(setting) as Jiffies))
+    }
+
+    /// Returns the traffic class of the packets of link groups.
+    pub(crate) fn traffic_class(&self) -> TrafficClass {
+        TrafficClass::of_setting(self.0.get_signed(Setting::TrafficClass as usize))
     }
 
     /// Returns whether buffers are contiguous for the device (0), for the CPU only (1), or either (2).

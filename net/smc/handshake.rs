@@ -67,7 +67,10 @@ use crate::{
         LinkGroup,
         LinkRef, //
     },
-    link::Link,
+    link::{
+        Link,
+        LinkConfig, //
+    },
     local::{
         LocalSystem,
         LOCAL, //
@@ -221,6 +224,13 @@ impl Session<'_> {
         })
     }
 
+    /// The traffic class of a link group that begins.
+    fn traffic_class(&self) -> u8 {
+        let of_socket = self.tcp.traffic_class().unwrap_or(0);
+        let class = namespace::of(self.sk).config.traffic_class();
+        class.byte(of_socket)
+    }
+
     /// The parameters of a link group that begins with a port of the VLAN `vlan`.
     fn lgr_params(&self, new: &NewLgr, vlan: u16) -> Result<LgrParams, Failure> {
         Ok(LgrParams {
@@ -235,7 +245,10 @@ impl Session<'_> {
             ends: self.tcp_ends()?,
             net_cookie: self.sk.netns_cookie(),
             times: LgrTimeouts::of(self.sk, new.role),
-            depth: namespace::depth(self.sk),
+            link: LinkConfig {
+                depth: namespace::depth(self.sk),
+                traffic_class: self.traffic_class(),
+            },
             net: self.tcp.netns_id(),
         })
     }
@@ -253,7 +266,7 @@ impl Session<'_> {
         let params = self.lgr_params(new, port.vlan)?;
         let peer = params.ends.peer;
         groups::make_room(peer)?;
-        let link = Link::new(port.device(), port.info, params.depth).map_err(|e| {
+        let link = Link::new(port.device(), port.info, params.link).map_err(|e| {
             groups::spare_queue_pair(port.device());
             internal(e)
         })?;

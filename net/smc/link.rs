@@ -101,6 +101,14 @@ pub(crate) struct PortInfo {
     pub(crate) pnetid: Option<PnetId>,
 }
 
+/// Settings of all links of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkConfig {
+    pub(crate) depth: QueueDepth,
+    /// Traffic class of the packets that we send.
+    pub(crate) traffic_class: u8,
+}
+
 /// The peer's queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerQp {
@@ -204,6 +212,7 @@ struct LinkInner {
 #[pin_data]
 pub(crate) struct Link {
     port: PortInfo,
+    traffic_class: u8,
     qp_num: QpNum,
     psn: Psn,
     max_mr_bytes: usize,
@@ -235,9 +244,9 @@ impl Link {
     pub(crate) fn new(
         device: &Arc<Device>,
         port: PortInfo,
-        depth: QueueDepth,
+        config: LinkConfig,
     ) -> Result<Arc<Self>> {
-        let (resources, transport) = LinkTransport::new(port.transport, device, depth)?;
+        let (resources, transport) = LinkTransport::new(port.transport, device, config.depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
         let inner = LinkInner {
@@ -254,6 +263,7 @@ impl Link {
         Arc::pin_init(
             pin_init!(Self {
                 port,
+                traffic_class: config.traffic_class,
                 qp_num,
                 psn: Psn::from_low_bits(random::number_u32()),
                 max_mr_bytes: pages * kernel::page::PAGE_SIZE,
@@ -277,6 +287,11 @@ impl Link {
     /// Returns our port.
     pub(crate) fn port(&self) -> &PortInfo {
         &self.port
+    }
+
+    /// Returns the traffic class of the packets that we send.
+    pub(crate) fn traffic_class(&self) -> u8 {
+        self.traffic_class
     }
 
     /// Returns our queue pair's number.

@@ -74,6 +74,16 @@ u64 smc_helper_sock_net_cookie(const struct sock *sk)
 	return sock_net(sk)->net_cookie;
 }
 
+u8 smc_helper_inet_tos(const struct sock *sk)
+{
+	return READ_ONCE(inet_sk(sk)->tos);
+}
+
+u8 smc_helper_inet6_tclass(const struct sock *sk)
+{
+	return inet6_sk(sk) ? READ_ONCE(inet6_sk(sk)->tclass) : 0;
+}
+
 long smc_helper_sock_rcvtimeo(const struct sock *sk, bool noblock)
 {
 	return sock_rcvtimeo(sk, noblock);

@@ -118,11 +118,12 @@ pub(crate) fn links(arguments: &Arguments) -> io::Result<()> {
             netdev(link.ifindex),
             link.gid.clone(),
             link.peer_gid.clone(),
+            link.traffic_class.to_string(),
         ]
     };
     table(
         &[
-            "Group", "Link", "State", "Conns", "Device", "Netdev", "GID", "Peer GID",
+            "Group", "Link", "State", "Conns", "Device", "Netdev", "GID", "Peer GID", "Class",
         ],
         &links.iter().map(row).collect::<Vec<_>>(),
     )

@@ -180,6 +180,8 @@ pub struct Link {
     pub gid: String,
     /// The peer's GID.
     pub peer_gid: String,
+    /// Traffic class of the packets that this machine sends.
+    pub traffic_class: u64,
 }
 
 impl Link {
@@ -203,6 +205,8 @@ impl Link {
             peer_uid: uid(attributes.number(SMC_NLA_LINK_PEER_UID)),
             gid: attributes.text(SMC_NLA_LINK_GID),
             peer_gid: attributes.text(SMC_NLA_LINK_PEER_GID),
+            // The C module does not say: it has no other one than 0.
+            traffic_class: attributes.number(SMC_NLA_LINK_TRAFFIC_CLASS),
         })
     }
 }

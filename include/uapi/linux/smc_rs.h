@@ -73,6 +73,13 @@ enum {
 };
 
 /*
+ * Attribute of SMC_GEN_LINK_SMCR, u8: the traffic class of what this host sends by the link.
+ */
+enum {
+	SMC_NLA_LINK_TRAFFIC_CLASS = 0x52,
+};
+
+/*
  * What exactly was missing on this host when it gave up SMC for a connection: finer than the reason,
  * which is what the peer is told. `smc why` explains each.
  */

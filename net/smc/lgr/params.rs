@@ -26,7 +26,7 @@ use smc_proto::{
 };
 
 use crate::{
-    config::QueueDepth,
+    link::LinkConfig,
     namespace, //
 };
 
@@ -50,8 +50,8 @@ pub(crate) struct LgrParams {
     /// Cookie of the network namespace in which the group was created.
     pub(crate) net_cookie: u64,
     pub(crate) times: LgrTimeouts,
-    /// Depth of the links' queues.
-    pub(crate) depth: QueueDepth,
+    /// Settings of its links.
+    pub(crate) link: LinkConfig,
     /// The network namespace of the first connection.
     pub(crate) net: NetNsId,
 }

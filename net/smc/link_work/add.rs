@@ -153,7 +153,7 @@ fn way(group: &LinkGroup, device: &Arc<Device>, link: &Link, peer: Gid) -> Optio
 
 /// Creates a link and puts it into a slot.
 fn make(group: &LinkGroup, idx: LinkIdx, place: &LocalPort) -> Result<Arc<Link>> {
-    let link = Link::new(&place.device, place.info, group.params.depth)?;
+    let link = Link::new(&place.device, place.info, group.params.link)?;
     group
         .put_link(idx, &link)
         .inspect_err(|_| link.shut_down())?;

@@ -122,7 +122,8 @@ fn put_link(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup, link: &Link, load:
             attrs.u32(SMC_NLA_LINK_UID, raw(group.link_uid(info.number)))?;
             attrs.u32(SMC_NLA_LINK_PEER_UID, raw(info.peer_uid))?;
             attrs.string(SMC_NLA_LINK_GID, &port.gid.text())?;
-            attrs.string(SMC_NLA_LINK_PEER_GID, &info.peer_gid.text())
+            attrs.string(SMC_NLA_LINK_PEER_GID, &info.peer_gid.text())?;
+            attrs.u8(SMC_NLA_LINK_TRAFFIC_CLASS, link.traffic_class())
         })
     })
 }

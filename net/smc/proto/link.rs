@@ -62,6 +62,36 @@ impl Transport {
     }
 }
 
+/// The traffic class of a link group's packets, as an administrator sets it for one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficClass {
+    /// This one.
+    Fixed(u8),
+    /// That of the TCP connection of the first contact.
+    OfSocket,
+}
+
+impl TrafficClass {
+    /// The setting that stands for [`TrafficClass::OfSocket`].
+    pub const OF_SOCKET: i32 = -1;
+
+    /// The bits that TCP uses for the explicit congestion notification of its own packets (RFC 3168).
+    const ECN: u8 = 3;
+
+    /// The class for the value of the setting: a class, or [`TrafficClass::OF_SOCKET`].
+    pub fn of_setting(value: i32) -> Self {
+        u8::try_from(value).map_or(Self::OfSocket, Self::Fixed)
+    }
+
+    /// The byte in the IP header of the packets, where the socket has `socket` there.
+    pub const fn byte(self, socket: u8) -> u8 {
+        match self {
+            Self::Fixed(class) => class,
+            Self::OfSocket => socket & !Self::ECN,
+        }
+    }
+}
+
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
@@ -151,6 +181,17 @@ mod tests {
     fn codes_are_those_of_user_space() {
         for (code, state) in LinkState::ALL.iter().enumerate() {
             assert_eq!(usize::from(state.code()), code);
+        }
+    }
+
+    #[test]
+    fn a_traffic_class_is_the_one_set_or_that_of_the_socket_without_ecn() {
+        for class in 0..=u8::MAX {
+            let fixed = TrafficClass::of_setting(class.into());
+            assert_eq!(fixed, TrafficClass::Fixed(class));
+            assert_eq!(fixed.byte(!class), class);
+            let of_socket = TrafficClass::of_setting(TrafficClass::OF_SOCKET);
+            assert_eq!(of_socket.byte(class), class / 4 * 4);
         }
     }
 

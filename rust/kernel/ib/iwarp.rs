@@ -200,7 +200,7 @@ impl<H: Handler> Context<H> {
 }
 
 impl<H: Handler> CmId<H> {
-    fn new(context: &Arc<Context<H>>) -> Result<Self> {
+    fn new(context: &Arc<Context<H>>, tos: u8) -> Result<Self> {
         let device = context.qp.device();
         let raw = Arc::as_ptr(context).cast_mut().cast::<c_void>();
         // SAFETY: The device is alive while the queue pair is; the context lives as long as the id, which holds a
@@ -208,10 +208,15 @@ impl<H: Handler> CmId<H> {
         let ptr = unsafe { bindings::iw_create_cm_id(device.as_ptr(), Some(on_event::<H>), raw) };
         let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
         // INVARIANT: Just created with this context and handler.
-        Ok(Self {
+        let this = Self {
             ptr,
             context: context.clone(),
-        })
+        };
+        // SAFETY: The id is ours, and not yet in use by the connection manager.
+        let id = unsafe { &mut *ptr.as_ptr() };
+        id.tos = tos;
+        id.set_tos_set(true);
+        Ok(this)
     }
 }
 
@@ -223,19 +228,25 @@ pub struct IwListener<H: Handler> {
 
 impl<H: Handler> IwListener<H> {
     /// Listens at the address `local` of a network namespace, on a random port, for a request from `remote`; see
-    /// [`IwListener::accept_request`].
+    /// [`IwListener::accept_request`]. Drivers for hardware send the connection's packets with `tos` in the IP header.
     /// Context: may sleep.
     ///
     /// # Errors
     ///
     /// `EADDRINUSE`, `EADDRNOTAVAIL`, else the driver's error.
-    pub fn new(qp: &Arc<Qp<H>>, net: &NetNs, local: IpAddr, remote: IpAddr) -> Result<Self> {
+    pub fn new(
+        qp: &Arc<Qp<H>>,
+        net: &NetNs,
+        local: IpAddr,
+        remote: IpAddr,
+        tos: u8,
+    ) -> Result<Self> {
         let context = Context::new(qp, remote, IwConnState::Idle)?;
         let mut result = Err(EADDRINUSE);
         for _ in 0..TRIES {
             let port = FIRST_PORT | u16::from_ne_bytes(random::bytes());
             // An id that failed once cannot be used again.
-            result = listen(CmId::new(&context)?, net, local, port);
+            result = listen(CmId::new(&context, tos)?, net, local, port);
             match &result {
                 Err(error) if *error == EADDRINUSE => {}
                 _ => break,

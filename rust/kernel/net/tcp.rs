@@ -9,6 +9,7 @@ use core::{
         size_of,
         size_of_val, //
     },
+    net::IpAddr,
     ptr::{
         self,
         NonNull, //
@@ -303,6 +304,21 @@ impl TcpSocket {
 
     fn endpoint(&self, peer: i32) -> Result<InetAddr> {
         InetAddr::parse(&self.storage(peer)?)
+    }
+
+    /// IP_TOS or IPV6_TCLASS of the connection, by the version of IP that it uses. The two low bits are of TCP's ECN.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`.
+    pub fn traffic_class(&self) -> Result<u8> {
+        let sk = self.sk_ptr();
+        Ok(match self.peer()?.ip {
+            // SAFETY: The socket is alive and a TCP socket.
+            IpAddr::V4(_) => unsafe { bindings::inet_tos(sk) },
+            // SAFETY: As above.
+            IpAddr::V6(_) => unsafe { bindings::inet6_tclass(sk) },
+        })
     }
 
     /// The address that getname gives: 0 for the local one, 1 for the peer's, 2 for the peer's even if there is no

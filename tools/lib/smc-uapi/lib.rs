@@ -126,6 +126,7 @@ constants! {
         SMC_NLA_LINK_UID = 8,
         SMC_NLA_LINK_PEER_UID = 9,
         SMC_NLA_LINK_STATE = 10,
+        SMC_NLA_LINK_TRAFFIC_CLASS = 0x52,
         SMC_NLA_LGR_D_ID = 1,
         SMC_NLA_LGR_D_GID = 2,
         SMC_NLA_LGR_D_PEER_GID = 3,

@@ -39,6 +39,7 @@ impl TransportSetup for Roce {
             rq_psn: peer.psn.get(),
             dgid: peer.gid.0,
             sgid_index: port.sgid_index,
+            traffic_class: link.traffic_class(),
             hop_limit: port.next_hop.map_or(1, |_| HOP_LIMIT),
             dmac: port.next_hop.unwrap_or(peer.mac).0,
         })

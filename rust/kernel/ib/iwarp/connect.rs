@@ -55,7 +55,8 @@ const KILL_AGAIN: u64 = 50_000_000;
 
 impl<H: Handler> IwConn<H> {
     /// Connects from the address `local` of a network namespace to `remote`, with `data` as private data of the
-    /// request. The queue pair must be past Reset, with its receives posted; afterwards it is Ready to Send.
+    /// request, and `tos` as for [`IwListener::new`](super::IwListener::new). The queue pair must be past Reset, with
+    /// its receives posted; afterwards it is Ready to Send.
     /// Context: may sleep, until time `end` (ns).
     ///
     /// # Errors
@@ -66,11 +67,12 @@ impl<H: Handler> IwConn<H> {
         qp: &Arc<Qp<H>>,
         net: &NetNs,
         (local, remote): (IpAddr, SocketAddr),
+        tos: u8,
         data: &[u8],
         end: u64,
     ) -> Result<Self> {
         let context = Context::new(qp, remote.ip(), IwConnState::Connecting)?;
-        let id = CmId::new(&context)?;
+        let id = CmId::new(&context, tos)?;
         let raw = id.ptr;
         let id = Deferred::new(id)?;
         // SAFETY: The id is ours, and not yet in use by the connection manager.

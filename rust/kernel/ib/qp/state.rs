@@ -29,6 +29,8 @@ pub struct RtrAttr {
     pub dgid: [u8; 16],
     /// Index of the own GID.
     pub sgid_index: u8,
+    /// Traffic class of the packets that are sent: the byte in the IP header of RoCE v2, and in the GRH of RoCE v1.
+    pub traffic_class: u8,
     /// Number of routers on the path, plus one.
     pub hop_limit: u8,
     /// MAC address of the peer or of the next router.
@@ -87,6 +89,7 @@ impl<H: Handler> Qp<H> {
                 grh: bindings::ib_global_route {
                     dgid: bindings::ib_gid { raw: peer.dgid },
                     sgid_index: peer.sgid_index,
+                    traffic_class: peer.traffic_class,
                     hop_limit: peer.hop_limit,
                     ..Default::default()
                 },

@@ -164,7 +164,8 @@ impl Iwarp {
     fn listen_for(&self, link: &Link, net: &NetNs, theirs: IpAddr) -> Result<u16> {
         let resources = link.resources().ok_or(ENOLINK)?;
         let ours = link.port().gid.iwarp().ok_or(EINVAL)?;
-        let listener = IwListener::new(&resources.qp, net, ours, theirs)?;
+        let tos = link.traffic_class();
+        let listener = IwListener::new(&resources.qp, net, ours, theirs, tos)?;
         let listener = Arc::new(listener, GFP_KERNEL)?;
         let port = listener.port();
         self.store(|conn| conn.listener = Some(listener))?;
@@ -218,7 +219,8 @@ impl Iwarp {
         let resources = link.resources().ok_or(ENOLINK)?;
         let ends = (params.ours, SocketAddr::new(params.theirs, port));
         let token = params.token(initiator);
-        let conn = IwConn::connect(&resources.qp, net, ends, &token, end.as_nanos());
+        let tos = link.traffic_class();
+        let conn = IwConn::connect(&resources.qp, net, ends, tos, &token, end.as_nanos());
         // If the queue pair is unusable now, its receives have completed, and the link is down after this.
         let conn = conn.inspect_err(|_| link.flush_cqs())?;
         self.store(|state| state.conn = Some(conn))
