@@ -77,6 +77,10 @@ pub(crate) struct Context {
     #[arg(long, global = true, default_value = "any")]
     pub(crate) expect: Expected,
 
+    /// Traffic class of the sockets, IP_TOS or IPV6_TCLASS
+    #[arg(long, global = true, value_name = "CLASS")]
+    pub(crate) tos: Option<u8>,
+
     /// Seconds after which the whole test counts as hung
     #[arg(
         long,
@@ -112,6 +116,7 @@ impl Context {
                 .open(self.addr)
                 .context("server: socket")?;
             listener.set_option_int(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            self.set_tos(&listener)?;
             listener
                 .bind(self.address())
                 .with_context(|| format!("server: bind to {}", self.address()))?;
@@ -132,6 +137,7 @@ impl Context {
         for _ in 0..CONNECT_ATTEMPTS {
             let socket = self.family.open(self.addr).context("client: socket")?;
             socket.set_timeout(CALL_TIMEOUT)?;
+            self.set_tos(&socket)?;
             match socket.connect(self.address()) {
                 Ok(()) => {
                     // ORDERING: only the flag itself is shared.
@@ -146,6 +152,18 @@ impl Context {
             }
         }
         bail!("client: nobody listens at {}", self.address())
+    }
+
+    /// Sets the traffic class of a socket, if there is to be one.
+    fn set_tos(&self, socket: &Socket) -> Result<()> {
+        let Some(tos) = self.tos else {
+            return Ok(());
+        };
+        let (level, name) = match self.addr {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        Ok(socket.set_option_int(level, name, tos.into())?)
     }
 
     /// Fails unless the socket uses the expected path.
@@ -172,6 +190,7 @@ impl Context {
             format!("--deadline={}", self.deadline),
             "--remote".to_string(),
         ];
+        options.extend(self.tos.map(|tos| format!("--tos={tos}")));
         if let Some(name) = &self.client_netns {
             options.push(format!("--client-netns={name}"));
         }
