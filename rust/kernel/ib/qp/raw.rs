@@ -118,6 +118,11 @@ impl QpConfig {
     }
 }
 
+/// Bytes that are posted inline where a device rejects more: what soft iWARP sends with the header of a packet. So few
+/// must not come from a registered block there, as it takes wrong bytes where they cross a page (`siw_try_1seg`);
+/// more it would send from a place that the next work request may have overwritten.
+const SHORT: u32 = 32;
+
 /// The queue pair, without the slots that work requests name.
 ///
 /// # Invariants
@@ -149,8 +154,14 @@ impl RawQp {
         config: &QpConfig,
     ) -> Result<Self> {
         // Some devices reject a queue pair that asks for more than they support.
-        let (ptr, max_inline) = create(pd, send_cq, recv_cq, config, config.inline_len)
-            .or_else(|_| create(pd, send_cq, recv_cq, config, 0))?;
+        let create = |inline_len| create(pd, send_cq, recv_cq, config, inline_len);
+        let (ptr, max_inline) = create(config.inline_len)
+            .or_else(|_| {
+                let (ptr, most) = create(config.inline_len.min(SHORT))?;
+                // CAST: It is small.
+                Ok::<_, Error>((ptr, most.min(SHORT as usize)))
+            })
+            .or_else(|_| create(0))?;
         // INVARIANT: Just created so; nothing is posted.
         Ok(Self {
             ptr,
