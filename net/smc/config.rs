@@ -8,6 +8,7 @@ use kernel::{
     time::Jiffies, //
 };
 use kernel_ext::{
+    ib::BlockKind,
     net::{
         sysctl::{
             Bounds,
@@ -168,10 +169,13 @@ impl Config {
         TrafficClass::of_setting(self.0.get_signed(Setting::TrafficClass as usize))
     }
 
-    /// Returns whether buffers are contiguous for the device (0), for the CPU only (1), or either (2).
-    #[expect(dead_code, reason = "for buffers of more than one kind")]
-    pub(crate) fn buf_type(&self) -> u32 {
-        self.get(Setting::BufType)
+    /// Returns how the buffers of link groups lie in physical memory.
+    pub(crate) fn buf_type(&self) -> BlockKind {
+        match self.get(Setting::BufType) {
+            1 => BlockKind::Virtual,
+            2 => BlockKind::Either,
+            _ => BlockKind::Contiguous,
+        }
     }
 
     /// Returns the maximum number of messages in flight on a link, in each direction.

@@ -38,8 +38,8 @@ use kernel::{
 use kernel_ext::{
     ib::{
         Block,
-        Mapping,
-        Name, //
+        Name,
+        WriteSource, //
     },
     net::{
         Charge,
@@ -123,7 +123,7 @@ pub(crate) struct ConnInner {
     /// From the link group's pool, while data are in flight.
     pub(crate) sndbuf: Option<SndbufGuard>,
     /// DMA mapping of the send buffer for the link's device.
-    sndbuf_dma: Option<Arc<Mapping>>,
+    sndbuf_dma: Option<WriteSource>,
     /// The link used for sending.
     at: LinkRef,
     /// The link to switch to when nothing is in flight.
@@ -305,7 +305,7 @@ impl Conn {
         inner: &mut ConnInner,
         buf: SndbufGuard,
         link: &Arc<Link>,
-        source: Arc<Mapping>,
+        source: WriteSource,
         charge: &mut Option<Charge>,
     ) -> Result<(), SndbufGuard> {
         self.try_switch(inner);

@@ -245,6 +245,7 @@ impl Session<'_> {
             ends: self.tcp_ends()?,
             net_cookie: self.sk.netns_cookie(),
             times: LgrTimeouts::of(self.sk, new.role),
+            buf_type: namespace::of(self.sk).config.buf_type(),
             link: LinkConfig {
                 depth: namespace::depth(self.sk),
                 traffic_class: self.traffic_class(),

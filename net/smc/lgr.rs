@@ -176,8 +176,8 @@ impl LinkGroup {
             pin_init!(Self {
                 id,
                 params,
-                rmbs <- RmbPool::new(usize::from(params.limits.max_conns)),
-                sndbufs <- SendPool::new(),
+                rmbs <- RmbPool::new(usize::from(params.limits.max_conns), params.buf_type),
+                sndbufs <- SendPool::new(params.buf_type),
                 links <- Links::new(link),
                 inner <- new_spinlock_bh!(inner, "smc::LinkGroup::inner"),
                 llc_waiters <- new_condvar!("smc::LinkGroup::llc_waiters"),

@@ -309,6 +309,11 @@ impl Link {
         self.max_mr_bytes
     }
 
+    /// Returns the maximum size of one ring that can be registered for writes that read it, bytes: see `Mr::ring`.
+    pub(crate) fn max_ring_bytes(&self) -> usize {
+        self.max_mr_bytes / 2
+    }
+
     /// Returns the maximum size of one buffer that can be mapped for the device, bytes.
     pub(crate) fn max_map_bytes(&self) -> usize {
         self.max_map_bytes

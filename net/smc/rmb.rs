@@ -25,6 +25,7 @@ use kernel::{
 use kernel_ext::{
     ib::{
         Block,
+        BlockKind,
         DmaDirection,
         Mapping,
         Mr, //
@@ -113,7 +114,7 @@ impl Rmb {
         let mut blocks = KVec::with_capacity(elements, GFP_KERNEL)?;
         for _ in 0..elements {
             let bytes = size.bytes() as usize;
-            let block = Block::counted(bytes, CountedPages::new(bytes)?)?;
+            let block = Block::counted(bytes, pool.buf_type, CountedPages::new(bytes)?)?;
             blocks.push(block, GFP_KERNEL)?;
         }
         let bytes = elements as u64 * u64::from(size.bytes());
@@ -372,6 +373,7 @@ pub(crate) type UnusedRmbs = [Option<Arc<Rmb>>; Deletion::MAX];
 pub(crate) struct RmbPool {
     /// Maximum connections of the group.
     max_conns: usize,
+    buf_type: BlockKind,
     #[pin]
     rmbs: Mutex<KVec<Arc<Rmb>>>,
     /// Bytes of unused RMBs.
@@ -383,10 +385,11 @@ pub(crate) struct RmbPool {
 }
 
 impl RmbPool {
-    /// Creates an empty pool for a group of at most `max_conns` connections.
-    pub(crate) fn new(max_conns: usize) -> impl PinInit<Self, Error> {
+    /// Creates an empty pool, of that kind of buffers, for a group of at most `max_conns` connections.
+    pub(crate) fn new(max_conns: usize, buf_type: BlockKind) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             max_conns,
+            buf_type,
             rmbs <- new_mutex!(KVec::new(), "smc::RmbPool::rmbs"),
             unused: Gauge::new()?,
             shrink_target: Atomic::new(0),

@@ -112,6 +112,25 @@ unsigned long smc_helper_ib_block_alloc(unsigned int order)
 				order);
 }
 
+void *smc_helper_ib_block_valloc(size_t len)
+{
+	return __vmalloc(len, GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY | __GFP_ZERO);
+}
+
+/* In any context but interrupts: with softirqs disabled vfree() leaves it to a worker. */
+void smc_helper_ib_block_vfree(void *addr)
+{
+	local_bh_disable();
+	vfree(addr);
+	local_bh_enable();
+}
+
+/* The page at an address of such a block, as the kernel maps all memory; NULL for high memory. */
+void *smc_helper_ib_block_page(const void *addr)
+{
+	return page_address(vmalloc_to_page(addr));
+}
+
 /* Out of line from Rust: the memory is shared with the peer's device. */
 void smc_helper_ib_block_copy(void *dst, const void *src, size_t len)
 {

@@ -30,10 +30,11 @@ mod mr;
 mod mtu;
 mod pd;
 mod qp;
+mod source;
 mod wr;
 
 pub use self::{
-    block::Block,
+    block::{Block, BlockKind},
     client::{Client, ClientKey, ClientRegistration, IbEvent},
     cq::Cq,
     device::{Device, DeviceLimits, Name, NetdevId, NodeType, PciId, PortAttr},
@@ -44,5 +45,6 @@ pub use self::{
     mtu::IbMtu,
     pd::Pd,
     qp::{Handler, PostError, Qp, QpConfig, RecvMessage, RtrAttr, SendSlot, Write},
+    source::WriteSource,
     wr::{Status, Wc},
 };

@@ -65,6 +65,8 @@ pub struct Group {
     pub pnetid: String,
     /// Number of connections.
     pub connections: u64,
+    /// How buffers lie in memory: `contiguous`, `virtual` or `mixed`.
+    pub buffers: &'static str,
     /// Size of all send buffers, bytes.
     pub send_bytes: u64,
     /// Size of all RMBs, bytes.
@@ -110,6 +112,12 @@ impl Group {
             vlan: attributes.number(SMC_NLA_LGR_R_VLAN_ID),
             pnetid: attributes.text(SMC_NLA_LGR_R_PNETID),
             connections: attributes.number(SMC_NLA_LGR_R_CONNS_NUM),
+            buffers: match attributes.number(SMC_NLA_LGR_R_BUF_TYPE) {
+                0 => "contiguous",
+                1 => "virtual",
+                2 => "mixed",
+                _ => "unknown",
+            },
             send_bytes: attributes.number(SMC_NLA_LGR_R_SNDBUF_ALLOC),
             receive_bytes: attributes.number(SMC_NLA_LGR_R_RMB_ALLOC),
             v2: GroupV2::of(attributes),

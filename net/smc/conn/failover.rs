@@ -9,7 +9,7 @@ use core::mem;
 
 use kernel::sync::Arc;
 use kernel_ext::{
-    ib::Mapping,
+    ib::WriteSource,
     prelude::*, //
 };
 use smc_proto::{
@@ -39,8 +39,8 @@ use crate::{
 /// A pending switch of a connection to another link.
 pub(super) struct PendingSwitch {
     at: LinkRef,
-    /// DMA mapping of the send buffer for that link's device.
-    source: Option<Arc<Mapping>>,
+    /// The send buffer as mapped for that link.
+    source: Option<WriteSource>,
 }
 
 impl PendingSwitch {
@@ -62,7 +62,7 @@ struct Snapshot {
 impl Snapshot {
     /// Maps the send buffer for the device of `link`.
     /// Context: may sleep.
-    fn map(&self, link: &Link) -> Result<Option<Arc<Mapping>>> {
+    fn map(&self, link: &Arc<Link>) -> Result<Option<WriteSource>> {
         self.buf.as_ref().map(|buf| buf.map(link)).transpose()
     }
 }

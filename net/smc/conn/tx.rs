@@ -268,7 +268,9 @@ impl Conn {
 
     /// Attaches a send buffer that is mapped for `link`, or for that which the connection uses by then.
     fn try_lend(&self, sk: &Sk, mut link: Arc<Link>, stats: &Buffers) -> Result<bool> {
-        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(link.max_map_bytes());
+        let links = || self.group.links();
+        let most = self.group.sndbufs.max_bytes(&link, links);
+        let want = SizeClass::for_bytes(sk.sndbuf()).at_most(most);
         let (mut guard, charge, is_new) = self.alloc_sndbuf(sk, want, stats)?;
         let mut charge = Some(charge);
         // Keeps the memory from being freed under the spinlock.

@@ -2,9 +2,12 @@
 
 //! Parameters of a link group, fixed at first contact.
 
-use kernel_ext::net::{
-    NetNsId,
-    Sk, //
+use kernel_ext::{
+    ib::BlockKind,
+    net::{
+        NetNsId,
+        Sk, //
+    }, //
 };
 use smc_proto::{
     id::{
@@ -50,6 +53,8 @@ pub(crate) struct LgrParams {
     /// Cookie of the network namespace in which the group was created.
     pub(crate) net_cookie: u64,
     pub(crate) times: LgrTimeouts,
+    /// The kind of its buffers.
+    pub(crate) buf_type: BlockKind,
     /// Settings of its links.
     pub(crate) link: LinkConfig,
     /// The network namespace of the first connection.

@@ -8,6 +8,7 @@ use kernel_ext::{
         Dump,
         DumpRecord, //
     },
+    ib::BlockKind,
     prelude::*,
     uapi::*, //
 };
@@ -70,8 +71,7 @@ fn put_common(attrs: &mut Attrs<'_>, group: &LinkGroup) -> Result {
     attrs.u32(SMC_NLA_LGR_R_CONNS_NUM, count(group.len()))?;
     attrs.u8(SMC_NLA_LGR_R_ROLE, params.role.number())?;
     attrs.u8(SMC_NLA_LGR_R_TYPE, group.kind().code())?;
-    // Buffers are always contiguous for the device, whatever smcr_buf_type is set to.
-    attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, 0)?;
+    attrs.u8(SMC_NLA_LGR_R_BUF_TYPE, buf_type(params.buf_type))?;
     // CAST: The attribute has one byte, for the low bits.
     attrs.u8(SMC_NLA_LGR_R_VLAN_ID, params.vlan as u8)?;
     attrs.u64(
@@ -131,6 +131,15 @@ fn put_link(unit: &mut DumpRecord<'_, '_>, group: &LinkGroup, link: &Link, load:
 /// Returns the four bytes as on the wire, as a native integer.
 fn raw(uid: LinkUid) -> u32 {
     u32::from_ne_bytes(uid.0.to_be_bytes())
+}
+
+/// Returns the value of smcr_buf_type (C: `enum smcr_buf_type`).
+fn buf_type(kind: BlockKind) -> u8 {
+    match kind {
+        BlockKind::Contiguous => 0,
+        BlockKind::Virtual => 1,
+        BlockKind::Either => 2,
+    }
 }
 
 fn count(n: usize) -> u32 {

@@ -49,7 +49,7 @@ pub enum Origin {
 reasons! {
     Memory = 0x0101_0000, "MEM", Both,
         "Memory for the handshake, a buffer or the link group could not be had.",
-        "Lower net.smc.rmem and net.smc.wmem; with the C module at one end set net.smc.smcr_buf_type to 1 or 2 there, so that buffers need not be contiguous.";
+        "Lower net.smc.rmem and net.smc.wmem, or set net.smc.smcr_buf_type to 1 or 2, so that buffers need not be contiguous.";
     TimeoutConfirmLink = 0x0201_0000, "TIMEOUT_CL", Both,
         "The new link was never confirmed: no CONFIRM_LINK arrived in time over RDMA.",
         "RDMA traffic does not get through: check the firewalls for UDP port 4791 (RoCE) or TCP ports from 49152 on (iWARP), the MTU, and that both GIDs reach each other (rping).";

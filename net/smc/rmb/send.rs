@@ -10,9 +10,12 @@ use kernel::sync::{
 use kernel_ext::{
     ib::{
         Block,
+        BlockKind,
         Device,
         DmaDirection,
-        Mapping, //
+        Mapping,
+        Mr,
+        WriteSource, //
     },
     net::memory::{
         self,
@@ -24,11 +27,17 @@ use kernel_ext::{
         SpinLockBh, //
     }, //
 };
-use smc_proto::buffer::SizeClass;
+use smc_proto::{
+    buffer::SizeClass,
+    lgr::LinkMap, //
+};
 
 use super::used::Unused;
 use crate::{
-    link::Link,
+    link::{
+        Link,
+        LinkError, //
+    },
     stats::{
         Buffers,
         Gauge,
@@ -44,9 +53,9 @@ const IDLE_SEND_BUFS: usize = 4;
 pub(crate) struct SendBuf {
     size: SizeClass,
     block: Arc<Block>,
-    /// Mapping for the device that reads it, or read it last.
+    /// As the device sees it that reads it, or read it last.
     #[pin]
-    map: SpinLockBh<Option<Arc<Mapping>>>,
+    source: SpinLockBh<Option<WriteSource>>,
     /// Accounts it among the buffers of its group.
     _counted: InUse,
 }
@@ -67,14 +76,14 @@ impl Deref for SndbufGuard {
 }
 
 impl SendBuf {
-    fn new(size: SizeClass, all: &Arc<Gauge>, counted: CountedPages) -> Result<Arc<Self>> {
-        let block = Block::counted(size.bytes() as usize, counted)?;
+    fn new(size: SizeClass, pool: &SendPool, counted: CountedPages) -> Result<Arc<Self>> {
+        let block = Block::counted(size.bytes() as usize, pool.buf_type, counted)?;
         Arc::pin_init(
             pin_init!(Self {
                 size,
                 block,
-                map <- new_spinlock_bh!(None, "smc::SendBuf::map"),
-                _counted: Gauge::hold(all, size.bytes().into()),
+                source <- new_spinlock_bh!(None, "smc::SendBuf::source"),
+                _counted: Gauge::hold(&pool.all, size.bytes().into()),
             }),
             GFP_KERNEL,
         )
@@ -90,40 +99,54 @@ impl SendBuf {
         &self.block
     }
 
-    /// Maps the memory for the device of a link, and for no other device.
+    /// Maps the memory for the device of a link, and for no other device; registers it on the link if the device needs
+    /// more than one address for it.
     /// Context: may sleep.
-    pub(crate) fn map(&self, link: &Link) -> Result<Arc<Mapping>> {
+    pub(crate) fn map(&self, link: &Arc<Link>) -> Result<WriteSource> {
         let resources = link.resources().ok_or(ENOLINK)?;
-        let device = resources.pd.device();
-        let there = self.map.lock().clone();
-        if let Some(map) = there.filter(|map| Arc::ptr_eq(map.device(), device)) {
-            return Ok(map);
+        let pd = &resources.pd;
+        let there = self.source.lock().clone();
+        if let Some(source) = there.filter(|source| source.serves(pd)) {
+            return Ok(source);
         }
-        let map = Mapping::new(device, &self.block, DmaDirection::ToDevice)?;
-        let old = self.map.lock().replace(map.clone());
+        let map = Mapping::new(pd.device(), &self.block, DmaDirection::ToDevice)?;
+        let source = match self.block.is_virtual() {
+            false => WriteSource::Mapped(map),
+            true => {
+                // Whatever the driver says: it has no room for another one now, and has later.
+                let mr = Mr::ring(pd, &map).map_err(|_| ENOMEM)?;
+                // The queue pair that refused it takes nothing else either.
+                let refused = |_: &Error| link.fail(LinkError::Register);
+                link.register(&mr).inspect_err(refused)?;
+                WriteSource::Registered(mr)
+            }
+        };
+        let old = self.source.lock().replace(source.clone());
         drop(old);
-        Ok(map)
+        Ok(source)
     }
 
     /// Drops a mapping that is not used any more, which removal of its device would wait for.
     /// Context: does not sleep.
-    pub(crate) fn forget(&self, map: &Arc<Mapping>) {
-        let gone = self.map.lock().take_if(|there| Arc::ptr_eq(there, map));
+    pub(crate) fn forget(&self, source: &WriteSource) {
+        let mut there = self.source.lock();
+        let gone = there.take_if(|there| there.is_same(source));
+        drop(there);
         drop(gone);
     }
 
     /// Drops the mapping for any device: the buffer is not sent any more, though a writer may still fill it.
     /// Context: does not sleep.
     pub(crate) fn release_device(&self) {
-        let gone = self.map.lock().take();
+        let gone = self.source.lock().take();
         drop(gone);
     }
 
     /// Drops the mapping if it is for this device, which is not used any more.
     /// Context: does not sleep.
     fn unmap(&self, device: &Arc<Device>) {
-        let is_it = |map: &mut Arc<Mapping>| Arc::ptr_eq(map.device(), device);
-        let gone = self.map.lock().take_if(is_it);
+        let is_it = |source: &mut WriteSource| Arc::ptr_eq(source.device(), device);
+        let gone = self.source.lock().take_if(is_it);
         drop(gone);
     }
 }
@@ -150,15 +173,38 @@ pub(crate) struct SendPool {
     idle: SpinLockBh<KVec<IdleSendBuf>>,
     /// Bytes of all buffers, idle and in use.
     all: Arc<Gauge>,
+    buf_type: BlockKind,
 }
 
 impl SendPool {
-    /// Creates an empty pool.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
+    /// Creates an empty pool of that kind of buffers.
+    pub(crate) fn new(buf_type: BlockKind) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             idle <- new_spinlock_bh!(KVec::new(), "smc::SendPool::idle"),
             all: Gauge::new()?,
+            buf_type,
         }? Error)
+    }
+
+    /// Returns the maximum size of a buffer that can be mapped for the device of a link, bytes; of one that has to be
+    /// registered, for those of all `links` of the group, by any of which it may have to be sent again.
+    pub(crate) fn max_bytes(
+        &self,
+        link: &Link,
+        links: impl FnOnce() -> LinkMap<Option<Arc<Link>>>,
+    ) -> usize {
+        if self.buf_type == BlockKind::Contiguous {
+            return link.max_map_bytes();
+        }
+        let of = |link: &Link| match self.buf_type {
+            BlockKind::Contiguous | BlockKind::Either => {
+                link.max_map_bytes().min(link.max_ring_bytes())
+            }
+            BlockKind::Virtual => link.max_ring_bytes(),
+        };
+        let links = links();
+        let others = links.iter().flatten().map(|link| of(link));
+        others.fold(of(link), usize::min)
     }
 
     /// Takes a buffer of size class `want` or the next smaller available one, and returns whether it is new. Accounted
@@ -179,7 +225,7 @@ impl SendPool {
         }
         let make = |size: SizeClass| {
             let counted = CountedPages::new(size.bytes() as usize)?;
-            SendBuf::new(size, &self.all, counted)
+            SendBuf::new(size, self, counted)
         };
         if let Some(buf) = want.downwards().find_map(|size| make(size).ok()) {
             return Ok((buf, true));
@@ -193,7 +239,7 @@ impl SendPool {
         }
         let least = SizeClass::SMALLEST;
         let counted = CountedPages::force(least.bytes() as usize)?;
-        Ok((SendBuf::new(least, &self.all, counted)?, true))
+        Ok((SendBuf::new(least, self, counted)?, true))
     }
 
     fn take_idle(&self, size: SizeClass) -> Option<Arc<SendBuf>> {

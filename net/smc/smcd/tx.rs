@@ -11,7 +11,10 @@ use kernel_ext::{
         smp_mb,
         Full, //
     },
-    ib::Block,
+    ib::{
+        Block,
+        BlockKind, //
+    },
     net::{
         memory::CountedPages,
         Charge,
@@ -284,7 +287,7 @@ fn make_ring(
                 CountedPages::force(bytes as usize)?,
             ),
         };
-        let block = Block::counted(bytes as usize, counted)?;
+        let block = Block::counted(bytes as usize, BlockKind::Contiguous, counted)?;
         let ring = ShmRing::new(class, block, start, stats.hold(bytes));
         Ok::<_, Error>((Arc::new(ring, GFP_KERNEL)?, charge))
     };

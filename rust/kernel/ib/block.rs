@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory shared between device and CPU: contiguous pages, of which `kernel::page::Page` has only one.
+//! Memory shared between device and CPU: several pages, of which `kernel::page::Page` has only one.
 
 use core::ptr::NonNull;
 
@@ -15,17 +15,30 @@ use crate::{
     prelude::*, //
 };
 
-/// Physically contiguous pages that may be shared with devices, and through them with a peer.
+/// How the pages of a block lie in physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// One after another.
+    Contiguous,
+    /// Anywhere: the block is contiguous for the CPU only.
+    Virtual,
+    /// One after another if there are such pages, else anywhere.
+    Either,
+}
+
+/// Pages that may be shared with devices, and through them with a peer.
 ///
 /// A peer may change the memory at any time, so it is never exposed as a slice: bytes are copied in and out, and a
 /// check done in place proves nothing. Offsets and lengths are in bytes.
 ///
 /// # Invariants
 ///
-/// `base` is a compound page block of `1 << order` pages that this object owns.
+/// `base` is the start of `1 << order` pages that this object owns: memory of vmalloc if `is_virtual`, else a compound
+/// page block.
 pub struct Block {
     base: NonNull<u8>,
     order: u32,
+    is_virtual: bool,
     /// Set for a socket buffer.
     _counted: Option<CountedPages>,
 }
@@ -37,29 +50,31 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Largest order that is tried.
+    /// Largest order of contiguous pages that is tried.
     const MAX_ORDER: u32 = 10;
+    /// Largest order of other pages that is tried.
+    const MAX_VIRTUAL_ORDER: u32 = 17;
 
-    /// Allocates zeroed memory of at least `len` bytes, rounded up to a power of two of pages.
+    /// Allocates zeroed, contiguous memory of at least `len` bytes, rounded up to a power of two of pages.
     /// Context: may sleep, but does not retry hard: large blocks may not be available.
     ///
     /// # Errors
     ///
     /// `EINVAL` for a length of 0, `ENOMEM`.
     pub fn new(len: usize) -> Result<Arc<Self>> {
-        Self::with(len, None)
+        Self::with(len, BlockKind::Contiguous, None)
     }
 
-    /// As [`Block::new`], for a socket buffer, which counts in the memory of all sockets.
+    /// As [`Block::new`], for a socket buffer of any kind, which counts in the memory of all sockets.
     ///
     /// # Errors
     ///
     /// As for [`Block::new`].
-    pub fn counted(len: usize, counted: CountedPages) -> Result<Arc<Self>> {
-        Self::with(len, Some(counted))
+    pub fn counted(len: usize, kind: BlockKind, counted: CountedPages) -> Result<Arc<Self>> {
+        Self::with(len, kind, Some(counted))
     }
 
-    fn with(len: usize, counted: Option<CountedPages>) -> Result<Arc<Self>> {
+    fn with(len: usize, kind: BlockKind, counted: Option<CountedPages>) -> Result<Arc<Self>> {
         if len == 0 {
             return Err(EINVAL);
         }
@@ -68,19 +83,84 @@ impl Block {
             .checked_next_power_of_two()
             .ok_or(ENOMEM)?
             .trailing_zeros();
-        if order > Self::MAX_ORDER {
-            return Err(ENOMEM);
-        }
-        // SAFETY: No precondition.
-        let addr = unsafe { bindings::ib_block_alloc(order) };
-        let base = NonNull::new(addr as *mut u8).ok_or(ENOMEM)?;
-        // INVARIANT: Just allocated with this order, as a compound page.
+        let (base, is_virtual) = match kind {
+            BlockKind::Contiguous => (Self::contiguous(order), false),
+            BlockKind::Virtual => (Self::scattered(order), true),
+            BlockKind::Either => match Self::contiguous(order) {
+                None => (Self::scattered(order), true),
+                base => (base, false),
+            },
+        };
+        // INVARIANT: Just allocated so.
         let block = Self {
-            base,
+            base: base.ok_or(ENOMEM)?,
             order,
+            is_virtual,
             _counted: counted,
         };
         Ok(Arc::new(block, GFP_KERNEL)?)
+    }
+
+    /// Allocates a compound page block of that order.
+    fn contiguous(order: u32) -> Option<NonNull<u8>> {
+        if order > Self::MAX_ORDER {
+            return None;
+        }
+        // SAFETY: No precondition.
+        let addr = unsafe { bindings::ib_block_alloc(order) };
+        NonNull::new(addr as *mut u8)
+    }
+
+    /// Allocates as many pages by vmalloc.
+    fn scattered(order: u32) -> Option<NonNull<u8>> {
+        if order > Self::MAX_VIRTUAL_ORDER {
+            return None;
+        }
+        // SAFETY: No precondition.
+        let addr = unsafe { bindings::ib_block_valloc(PAGE_SIZE << order) };
+        NonNull::new(addr.cast())
+    }
+
+    /// Whether a device needs more than one address for the block, as its pages lie anywhere.
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// The length of each part of the block that is contiguous for a device: a page, or all.
+    pub(super) fn part_len(&self) -> usize {
+        match self.is_virtual {
+            true => PAGE_SIZE,
+            false => self.len(),
+        }
+    }
+
+    /// The number of these parts.
+    pub(super) fn parts(&self) -> usize {
+        match self.is_virtual {
+            true => 1 << self.order,
+            false => 1,
+        }
+    }
+
+    /// The address of such a part from which it can be mapped for devices.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside the block; `ENOMEM` for a page of high memory, which has none.
+    pub(super) fn part(&self, index: usize) -> Result<*mut u8> {
+        let addr = self.range(
+            index.checked_mul(self.part_len()).ok_or(EINVAL)?,
+            self.part_len(),
+        )?;
+        if !self.is_virtual {
+            return Ok(addr);
+        }
+        // SAFETY: By the type invariant, and as `range` checked it, the address is that of a page of vmalloc.
+        let page = unsafe { bindings::ib_block_page(addr.cast()) };
+        match page.is_null() {
+            true => Err(ENOMEM),
+            false => Ok(page.cast()),
+        }
     }
 
     /// Size of the block in bytes.
@@ -150,8 +230,13 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant we own the pages.
-        unsafe { bindings::free_pages(self.base.as_ptr() as usize, self.order) };
+        let base = self.base.as_ptr();
+        match self.is_virtual {
+            // SAFETY: By the type invariant we own the memory.
+            true => unsafe { bindings::ib_block_vfree(base.cast()) },
+            // SAFETY: By the type invariant we own the pages.
+            false => unsafe { bindings::free_pages(base as usize, self.order) },
+        }
     }
 }
 

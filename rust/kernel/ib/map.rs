@@ -46,12 +46,14 @@ impl DmaDirection {
 ///
 /// # Invariants
 ///
-/// The memory of `block` is mapped for `dev` at `addr`, in the direction `dir`. While `needs_sync` is not set, the
-/// device and the CPU see the same bytes.
+/// The memory of `block` is mapped for `dev` in the direction `dir`: its first part at `addr`, the others, if it has
+/// more, at `rest`. While `needs_sync` is not set, the device and the CPU see the same bytes. (Until it is handed out
+/// `rest` may be shorter.)
 pub struct Mapping {
     block: Arc<Block>,
     dev: Arc<Device>,
     addr: u64,
+    rest: KVVec<u64>,
     dir: DmaDirection,
     needs_sync: bool,
 }
@@ -64,27 +66,23 @@ impl Mapping {
     ///
     /// `ENOMEM` when the device cannot reach the memory.
     pub fn new(dev: &Arc<Device>, block: &Arc<Block>, dir: DmaDirection) -> Result<Arc<Self>> {
-        // SAFETY: The device is valid by its type invariant, the block's memory by its own.
-        let addr = unsafe {
-            bindings::ib_dma_map_single(
-                dev.as_ptr(),
-                block.as_ptr().cast(),
-                block.len(),
-                dir.as_raw(),
-            )
-        };
-        // SAFETY: The device is valid by its type invariant.
-        to_result(unsafe { bindings::ib_dma_mapping_error(dev.as_ptr(), addr) })?;
-        // SAFETY: The device is valid by its type invariant, and the address was just mapped for it.
-        let needs_sync = unsafe { bindings::ib_dma_need_sync(dev.as_ptr(), addr) };
-        // INVARIANT: Just mapped so, and the result holds as long as the mapping.
-        let this = Self {
+        let rest = KVVec::with_capacity(block.parts() - 1, GFP_KERNEL)?;
+        let (addr, needs_sync) = map(dev, block, 0, dir)?;
+        // INVARIANT: Just mapped so, and `needs_sync` holds as long as the mapping.
+        let mut this = Self {
             block: block.clone(),
             dev: dev.clone(),
             addr,
+            rest,
             dir,
             needs_sync,
         };
+        for index in 1..block.parts() {
+            // On an error the parts so far are unmapped.
+            let (addr, needs_sync) = map(dev, block, index, dir)?;
+            this.rest.push(addr, GFP_KERNEL)?;
+            this.needs_sync |= needs_sync;
+        }
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
@@ -109,9 +107,24 @@ impl Mapping {
         self.needs_sync
     }
 
-    /// The address at which the device sees the memory.
-    pub(super) fn addr(&self) -> u64 {
-        self.addr
+    /// The addresses at which the device sees the parts of the block, in order.
+    pub(super) fn addrs(&self) -> impl Iterator<Item = u64> + '_ {
+        Iterator::chain(core::iter::once(self.addr), self.rest.iter().copied())
+    }
+
+    /// Calls `f` for the address and length of each piece of a range that is contiguous for the device.
+    fn for_each_piece(&self, offset: usize, len: usize, mut f: impl FnMut(u64, usize)) -> Result {
+        if !self.block.contains(offset, len) {
+            return Err(EINVAL);
+        }
+        let part_len = self.block.part_len();
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let n = (part_len - at % part_len).min(end - at);
+            f(self.range(at, n)?, n);
+            at += n;
+        }
+        Ok(())
     }
 
     /// Makes data written by the device visible to the CPU. A block may be mapped several times: the range must have
@@ -122,14 +135,14 @@ impl Mapping {
     ///
     /// `EINVAL` outside the block.
     pub fn sync_for_cpu(&self, offset: usize, len: usize) -> Result {
-        let addr = self.range(offset, len)?;
         if !self.needs_sync {
-            return Ok(());
+            return self.range_is_inside(offset, len);
         }
         let dir = self.dir.as_raw();
-        // SAFETY: By the type invariant the range is mapped so.
-        unsafe { bindings::ib_dma_sync_single_for_cpu(self.dev.as_ptr(), addr, len, dir) };
-        Ok(())
+        self.for_each_piece(offset, len, |addr, len| {
+            // SAFETY: By the type invariant the piece is mapped so.
+            unsafe { bindings::ib_dma_sync_single_for_cpu(self.dev.as_ptr(), addr, len, dir) };
+        })
     }
 
     /// Makes data written by the CPU visible to the device.
@@ -139,22 +152,39 @@ impl Mapping {
     ///
     /// `EINVAL` outside the block.
     pub fn sync_for_device(&self, offset: usize, len: usize) -> Result {
-        let addr = self.range(offset, len)?;
         if !self.needs_sync {
-            return Ok(());
+            return self.range_is_inside(offset, len);
         }
         let dir = self.dir.as_raw();
-        // SAFETY: By the type invariant the range is mapped so.
-        unsafe { bindings::ib_dma_sync_single_for_device(self.dev.as_ptr(), addr, len, dir) };
-        Ok(())
+        self.for_each_piece(offset, len, |addr, len| {
+            // SAFETY: By the type invariant the piece is mapped so.
+            unsafe { bindings::ib_dma_sync_single_for_device(self.dev.as_ptr(), addr, len, dir) };
+        })
     }
 
-    /// Returns the address of a range for the device.
+    fn range_is_inside(&self, offset: usize, len: usize) -> Result {
+        match self.block.contains(offset, len) {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
+    }
+
+    /// Returns the address of a range for the device, which must lie in one part of the block.
     pub(super) fn range(&self, offset: usize, len: usize) -> Result<u64> {
-        if !self.block.contains(offset, len) {
+        self.range_is_inside(offset, len)?;
+        if !self.block.is_virtual() {
+            return Ok(self.addr.wrapping_add(u64::try_from(offset)?));
+        }
+        let part_len = self.block.part_len();
+        let (index, within) = (offset / part_len, offset % part_len);
+        if len > part_len - within {
             return Err(EINVAL);
         }
-        Ok(self.addr.wrapping_add(u64::try_from(offset)?))
+        let addr = match index.checked_sub(1) {
+            None => self.addr,
+            Some(index) => *self.rest.get(index).ok_or(EINVAL)?,
+        };
+        Ok(addr.wrapping_add(u64::try_from(within)?))
     }
 
     /// Returns the CPU address of a range, for a work request that copies it when posted.
@@ -176,20 +206,29 @@ impl Mapping {
     }
 }
 
+/// Maps part `index` of a block; returns its address for the device, and whether it needs synchronisation.
+fn map(dev: &Device, block: &Block, index: usize, dir: DmaDirection) -> Result<(u64, bool)> {
+    let (part, len) = (block.part(index)?, block.part_len());
+    // SAFETY: The device is valid by its type invariant, the part by that of the block.
+    let addr = unsafe { bindings::ib_dma_map_single(dev.as_ptr(), part.cast(), len, dir.as_raw()) };
+    // SAFETY: The device is valid by its type invariant.
+    to_result(unsafe { bindings::ib_dma_mapping_error(dev.as_ptr(), addr) })?;
+    // SAFETY: The device is valid by its type invariant, and the address was just mapped for it.
+    let needs_sync = unsafe { bindings::ib_dma_need_sync(dev.as_ptr(), addr) };
+    Ok((addr, needs_sync))
+}
+
 /// Data written by the device and not synchronised is lost: the block may hold newer bytes written through another
 /// mapping.
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let dir = self.dir.as_raw();
-        // SAFETY: By the type invariant the whole block is mapped so; work requests and memory
-        // memory regions that use it hold a reference to this object and are gone.
-        unsafe {
-            bindings::ib_dma_unmap_single_unsynced(
-                self.dev.as_ptr(),
-                self.addr,
-                self.block.len(),
-                dir,
-            );
-        };
+        let (dir, len) = (self.dir.as_raw(), self.block.part_len());
+        for addr in self.addrs() {
+            // SAFETY: By the type invariant the part is mapped so; work requests and memory regions that use it hold a
+            // reference to this object and are gone.
+            unsafe {
+                bindings::ib_dma_unmap_single_unsynced(self.dev.as_ptr(), addr, len, dir);
+            };
+        }
     }
 }

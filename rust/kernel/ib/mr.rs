@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: memory that the peer may write.
+//! Memory regions: memory that the peer may write, or of which a write reads that needs a key of its own.
 
 use core::{
     mem::ManuallyDrop,
@@ -20,16 +20,16 @@ use kernel::{
 
 use super::{
     deferred::{Deferred, OnDevice},
-    Device, Mapping, Pd,
+    Device, DmaDirection, Mapping, Pd,
 };
 use crate::{
     bindings,
     prelude::*, //
 };
 
-/// A memory region: memory under one key, for local and remote writing.
+/// A memory region: memory under one key, for local and remote writing, or for reading by work requests of its domain.
 ///
-/// The peer can use the key once [`Qp::post_register`](super::Qp::post_register) succeeded, until
+/// The key can be used once [`Qp::post_register`](super::Qp::post_register) succeeded, until
 /// the memory region is dropped.
 pub struct Mr {
     raw: Deferred<RawMr>,
@@ -53,12 +53,13 @@ unsafe impl Sync for RawMr {}
 impl Mr {
     /// Creates a memory region of one or more consecutive whole blocks, which the peer addresses from `iova` on. That
     /// address is meaningful only to the two devices; a kernel address would disclose needless information to the peer.
+    /// If a block is mapped for the device's reading only, the peer has no access, and the device reads only.
     /// Context: may sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block mapped for another device
-    /// or not for its writing, or more pages than the device allows; else the driver's error.
+    /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block mapped for another
+    /// device, or more pages than the device allows; else the driver's error.
     pub fn new(pd: &Arc<Pd>, maps: &[Arc<Mapping>], iova: u64) -> Result<Arc<Self>> {
         let len = Self::check(pd, maps, iova)?;
         let mut kept = KVec::with_capacity(maps.len(), GFP_KERNEL)?;
@@ -86,13 +87,27 @@ impl Mr {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
+    /// Creates a memory region of a block that is a ring of which writes read: all of it twice, so that a range that
+    /// goes on at its start is one, too. (Soft iWARP would look for it in the wrong page, if a work request named the
+    /// start after the end.) The peer has no access.
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Mr::new`].
+    pub fn ring(pd: &Arc<Pd>, map: &Arc<Mapping>) -> Result<Arc<Self>> {
+        if map.direction() != DmaDirection::ToDevice {
+            return Err(EINVAL);
+        }
+        // Nobody but the device sees the address.
+        Self::new(pd, &[map.clone(), map.clone()], 0)
+    }
+
     /// Checks the arguments of [`Mr::new`] and returns the total length in bytes.
     fn check(pd: &Pd, maps: &[Arc<Mapping>], iova: u64) -> Result<usize> {
         let mut len = 0usize;
         for map in maps {
-            if !Arc::ptr_eq(map.device(), pd.device())
-                || map.direction() == super::DmaDirection::ToDevice
-            {
+            if !Arc::ptr_eq(map.device(), pd.device()) {
                 return Err(EINVAL);
             }
             len = len.checked_add(map.block().len()).ok_or(EINVAL)?;
@@ -110,6 +125,31 @@ impl Mr {
     pub fn rkey(&self) -> u32 {
         // SAFETY: By the type invariant of `RawMr`; the key does not change.
         unsafe { (*self.as_ptr()).rkey }
+    }
+
+    /// The flags of `enum ib_access_flags` with which it is to be registered.
+    pub(super) fn access(&self) -> bindings::ib_access_flags {
+        let is_read_only = |map: &Arc<Mapping>| map.direction() == DmaDirection::ToDevice;
+        match self.raw.maps.iter().any(is_read_only) {
+            true => 0,
+            false => {
+                bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+                    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+            }
+        }
+    }
+
+    /// Returns the SGE of a range.
+    pub(super) fn sge(&self, offset: usize, len: usize) -> Result<bindings::ib_sge> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(EINVAL);
+        }
+        Ok(bindings::ib_sge {
+            addr: self.iova().wrapping_add(u64::try_from(offset)?),
+            length: u32::try_from(len)?,
+            // SAFETY: By the type invariant of `RawMr`; the key does not change.
+            lkey: unsafe { (*self.as_ptr()).lkey },
+        })
     }
 
     /// The address the peer uses for the first byte.
@@ -155,17 +195,23 @@ impl Mr {
 impl RawMr {
     /// Sets the pages of the memory region in the driver.
     fn map(&self, len: usize) -> Result {
-        let count = u32::try_from(self.maps.len())?;
-        let mut table = KVec::with_capacity(self.maps.len(), GFP_KERNEL)?;
+        let parts = || {
+            let parts_of = |map: &'_ Arc<Mapping>| map.block().part_len();
+            self.maps
+                .iter()
+                .flat_map(move |map| map.addrs().map(move |addr| (addr, parts_of(map))))
+        };
+        let count = u32::try_from(parts().count())?;
+        let mut table = KVVec::with_capacity(parts().count(), GFP_KERNEL)?;
         for _ in 0..count {
             table.push(bindings::scatterlist::default(), GFP_KERNEL)?;
         }
         // SAFETY: The table has `count` entries.
         unsafe { bindings::sg_init_table(table.as_mut_ptr(), count) };
-        for (index, map) in (0..count).zip(self.maps.iter()) {
-            let len = u32::try_from(map.block().len())?;
+        for (index, (addr, len)) in (0..count).zip(parts()) {
+            let len = u32::try_from(len)?;
             // SAFETY: `index` is below `count`.
-            unsafe { bindings::ib_sg_set_dma(table.as_mut_ptr(), index, map.addr(), len) };
+            unsafe { bindings::ib_sg_set_dma(table.as_mut_ptr(), index, addr, len) };
         }
         let nents = i32::try_from(count)?;
         let page_size = u32::try_from(PAGE_SIZE)?;

@@ -116,6 +116,7 @@ constants! {
         SMC_NLA_LGR_R_CONNS_NUM = 6,
         SMC_NLA_LGR_R_V2_COMMON = 7,
         SMC_NLA_LGR_R_V2 = 8,
+        SMC_NLA_LGR_R_BUF_TYPE = 11,
         SMC_NLA_LINK_ID = 1,
         SMC_NLA_LINK_IB_DEV = 2,
         SMC_NLA_LINK_IB_PORT = 3,

@@ -93,8 +93,7 @@ impl<H: Handler> RegEntry<H> {
         let mut wr = bindings::ib_reg_wr {
             mr: mr.as_ptr(),
             key: mr.rkey(),
-            access: (bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-                | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE) as i32,
+            access: mr.access() as i32,
             ..Default::default()
         };
         wr.wr.__bindgen_anon_1.wr_cqe = inner.cqe.get();

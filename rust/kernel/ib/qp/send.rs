@@ -30,7 +30,8 @@ use crate::{
         Mapping,
         Pd,
         Status,
-        Wc, //
+        Wc,
+        WriteSource, //
     },
     prelude::*, //
 };
@@ -45,7 +46,7 @@ const ALIGN: usize = 16;
 /// An RDMA write that goes before a send.
 pub struct Write<'a> {
     /// The source memory. It is kept until the send completes.
-    pub source: &'a Arc<Mapping>,
+    pub source: &'a WriteSource,
     /// Offset and length, in bytes, of the one or two ranges that are written consecutively; a length of 0 means no
     /// range.
     pub parts: [(usize, usize); MAX_PARTS],
@@ -88,7 +89,7 @@ pub(super) struct SendQueue<H: Handler> {
     stride: usize,
 }
 
-type Sources = [Option<Arc<Mapping>>; MAX_WRITES];
+type Sources = [Option<WriteSource>; MAX_WRITES];
 
 /// # Invariants
 ///
@@ -277,8 +278,8 @@ impl<'a, H: Handler> SendSlot<'a, H> {
     /// # Errors
     ///
     /// `EINVAL` for more than two writes, none for immediate data, an empty one, a range outside its memory, memory
-    /// mapped for another device or not for reading, or writes before a large send; else the driver's error. `what` is
-    /// returned. After an error of the driver, writes may have been done.
+    /// mapped for another device or not for reading, or registered for another domain, or writes before a large send;
+    /// else the driver's error. `what` is returned. After an error of the driver, writes may have been done.
     pub fn post(
         self,
         owner: &Arc<H>,
@@ -322,8 +323,15 @@ impl<'a, H: Handler> SendSlot<'a, H> {
 
     /// Fills in the work request for the message, synchronised for the device.
     fn fill_message(&self, wr: &mut bindings::ib_send_wr, sge: &mut bindings::ib_sge) -> Result {
-        let flags;
-        (*sge, flags) = self.range(self.map, self.offset, self.len, self.is_inline(self.len))?;
+        let flags = if self.is_inline(self.len) {
+            *sge = self.map.inline_sge(self.offset, self.len)?;
+            bindings::ib_send_flags_IB_SEND_INLINE
+        } else {
+            self.map.sync_for_device(self.offset, self.len)?;
+            let lkey = self.queue.core().pd().local_dma_lkey();
+            *sge = self.map.sge(self.offset, self.len, lkey)?;
+            0
+        };
         wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
         wr.sg_list = sge;
         wr.num_sge = 1;
@@ -351,23 +359,6 @@ impl<'a, H: Handler> SendSlot<'a, H> {
     /// Whether `len` bytes are posted inline.
     fn is_inline(&self, len: usize) -> bool {
         len <= self.queue.core().max_inline()
-    }
-
-    /// Returns the SGE of a range of `map`, synchronised for the device, and the flag of its work request.
-    fn range(
-        &self,
-        map: &Mapping,
-        offset: usize,
-        len: usize,
-        inline: bool,
-    ) -> Result<(bindings::ib_sge, i32)> {
-        if inline {
-            let sge = map.inline_sge(offset, len)?;
-            return Ok((sge, bindings::ib_send_flags_IB_SEND_INLINE));
-        }
-        map.sync_for_device(offset, len)?;
-        let lkey = self.queue.core().pd().local_dma_lkey();
-        Ok((map.sge(offset, len, lkey)?, 0))
     }
 
     /// Fills in the work requests for the writes, not yet chained.
@@ -404,20 +395,26 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         write: &Write<'_>,
         sges: &mut [bindings::ib_sge; MAX_PARTS],
     ) -> Result<(i32, i32)> {
-        let source = write.source;
-        if !Arc::ptr_eq(source.device(), self.queue.core().pd().device())
-            || !source.direction().device_reads()
-        {
+        let (source, pd) = (write.source, self.queue.core().pd());
+        let map = source.readable()?;
+        if !source.serves(pd) {
             return Err(EINVAL);
         }
         let [(_, first), (_, second)] = write.parts;
-        let inline = self.is_inline(first.saturating_add(second));
         let parts = write.parts.iter().filter(|(_, len)| *len > 0);
-        let (mut count, mut flags) = (0, 0);
-        for (&(offset, len), sge) in parts.zip(sges) {
-            (*sge, flags) = self.range(source, offset, len, inline)?;
-            count += 1;
-        }
+        let (count, flags) = if self.is_inline(first.saturating_add(second)) {
+            let mut count = 0;
+            for (&(offset, len), sge) in parts.zip(sges) {
+                *sge = map.inline_sge(offset, len)?;
+                count += 1;
+            }
+            (count, bindings::ib_send_flags_IB_SEND_INLINE)
+        } else {
+            for &(offset, len) in parts {
+                map.sync_for_device(offset, len)?;
+            }
+            (source.gather(&write.parts, pd, sges)?, 0)
+        };
         match count {
             0 => Err(EINVAL),
             count => Ok((count, flags)),
