@@ -64,6 +64,11 @@ losses "links go down" "$(scale 2 100)" link_down link_up "wire_a a" "wire2_b b"
 require "its link groups have gone" within 20 no_groups
 losses "devices are removed" "$(scale 2 100)" device_del device_add "wire_a a" "wire2_b b"
 
+require "buffers that are not contiguous" set_sysctl smcr_buf_type 1
+require "and new link groups" within 20 no_groups
+check "data in them" smctest --expect smc integrity --mib "$(scale 1 64)"
+losses "links go down" "$(scale 2 100)" link_down link_up "wire_a a" "wire2_b b"
+
 check "what was written was synchronised" is_synced
 check "module unloads" within 20 unload_smc
 check "and with it all mappings" rmmod dma_bounce
