@@ -257,8 +257,9 @@ pub(super) fn toward_roce(
     if port.gid_kind == GidKind::RoceV1 {
         return is_direct.then_some(*port);
     }
-    let index = u32::from(port.sgid_index);
-    let path = device.path(port.port, index, peer.ipv4()?.0).ok()?;
+    let path = device
+        .path(port.port, port.sgid_index, peer.ipv4()?.0)
+        .ok()?;
     (path.has_gateway != is_direct).then_some(PortInfo {
         next_hop: path.has_gateway.then_some(Mac(path.mac)),
         ..*port
@@ -346,7 +347,7 @@ impl IbDevice {
                 transport: Transport::Roce,
                 port,
                 gid: Gid(gid.gid),
-                sgid_index: u8::try_from(gid.index).ok()?,
+                sgid_index: gid.index,
                 gid_kind: gid.kind,
                 mac,
                 mtu: Mtu::from_code(attr.active_mtu.code())?,

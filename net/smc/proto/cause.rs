@@ -38,10 +38,10 @@ explained! {
             "Bring its network device up (ip link set DEVICE up) and look at the cable (rdma link show).";
         NoAddress = 9, "no-address",
             "The port of the RDMA device has no RoCE v2 address of this network namespace that is an IPv4 address.",
-            "Give the RDMA device's network device, or one on top of it in this network namespace, an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6.";
+            "Give the RDMA device's network device, or one on top of it in this network namespace, an IPv4 address; SMC-R version 2 needs one even if the connection is over IPv6. Only the first 256 addresses of an RDMA port can be used (/sys/class/infiniband/*/ports/*/gids).";
         WrongSubnet = 10, "wrong-subnet",
             "No address of the RDMA port on that physical network is in the subnet of the connection's own address.",
-            "Give the RDMA device's network device an IPv4 address in the subnet of the connection.";
+            "Give the RDMA device's network device an IPv4 address in the subnet of the connection. Only the first 256 addresses of an RDMA port can be used (/sys/class/infiniband/*/ports/*/gids).";
         NoPathToPeer = 11, "no-path-to-peer",
             "The port of the RDMA device has no route to the peer's RDMA address, or nobody answers there.",
             "Check the routes and the neighbours between the two RDMA addresses (ip route get ADDRESS oif DEVICE).";

@@ -38,8 +38,8 @@ pub enum GidKind {
 /// A copy of a GID table entry.
 #[derive(Clone, Copy, Debug)]
 pub struct GidEntry {
-    /// Its index in the table.
-    pub index: u32,
+    /// Its index in the table. A queue pair can name no other than the first 256.
+    pub index: u8,
     /// The address: an IPv6 address, an IPv4-mapped one, or an InfiniBand GID.
     pub gid: [u8; 16],
     /// The packet type.
@@ -79,16 +79,17 @@ impl Device {
     /// # Errors
     ///
     /// `ENODATA` or `EINVAL` if there is no such entry.
-    pub fn gid(&self, port: u32, index: u32) -> Result<GidEntry> {
+    pub fn gid(&self, port: u32, index: u8) -> Result<GidEntry> {
         self.gid_attr(port, index)?.read(index)
     }
 
-    /// Returns the first used entry of a port's GID table for which `is_it` holds. Stops there, as the table may be
-    /// long and mostly unused.
+    /// Returns the first used entry of a port's GID table for which `is_it` holds, if it is one that a queue pair can
+    /// name. Stops there, as the table may be long and mostly unused.
     /// Context: process, may sleep.
     pub fn find_gid(&self, port: u32, is_it: impl Fn(&GidEntry) -> bool) -> Option<GidEntry> {
         let len = self.query_port(port).ok()?.gid_table_len;
-        (0..len)
+        (0..=u8::MAX)
+            .take_while(|index| u32::from(*index) < len)
             .filter_map(|index| self.gid(port, index).ok())
             .find(is_it)
     }
@@ -101,7 +102,7 @@ impl Device {
     ///
     /// `ENODATA` or `EINVAL` if the entry does not exist or has no net device; `EHOSTUNREACH` and similar without a
     /// route or a neighbour.
-    pub fn path(&self, port: u32, index: u32, destination: [u8; 4]) -> Result<NextHop> {
+    pub fn path(&self, port: u32, index: u8, destination: [u8; 4]) -> Result<NextHop> {
         let attr = self.gid_attr(port, index)?;
         let source = ipv4_of(&attr.read(index)?);
         attr.with_netdev(|netdev| {
@@ -119,7 +120,7 @@ impl Device {
     /// Whether the IPv4 address of an entry of a port's GID table is in one subnet with `address`, by the addresses of
     /// its net device.
     /// Context: any.
-    pub fn is_onlink(&self, port: u32, index: u32, address: [u8; 4]) -> bool {
+    pub fn is_onlink(&self, port: u32, index: u8, address: [u8; 4]) -> bool {
         let Ok(attr) = self.gid_attr(port, index) else {
             return false;
         };
@@ -131,10 +132,9 @@ impl Device {
         attr.with_netdev(is_onlink).unwrap_or(false)
     }
 
-    fn gid_attr(&self, port: u32, index: u32) -> Result<GidAttr> {
-        let number = i32::try_from(index)?;
+    fn gid_attr(&self, port: u32, index: u8) -> Result<GidAttr> {
         // SAFETY: The device is valid by its type invariant; the callee checks port and index.
-        let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, number) };
+        let attr = unsafe { bindings::rdma_get_gid_attr(self.as_ptr(), port, i32::from(index)) };
         let attr = NonNull::new(from_err_ptr(attr.cast_mut())?).ok_or(ENODATA)?;
         // INVARIANT: `rdma_get_gid_attr` gave us the reference.
         Ok(GidAttr(attr))
@@ -142,7 +142,7 @@ impl Device {
 }
 
 impl GidAttr {
-    fn read(&self, index: u32) -> Result<GidEntry> {
+    fn read(&self, index: u8) -> Result<GidEntry> {
         // SAFETY: By the type invariant; all fields but `ndev` are constant while it is held.
         let attr = unsafe { self.0.as_ref() };
         let kind = match attr.gid_type {
