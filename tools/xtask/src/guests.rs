@@ -47,6 +47,8 @@ pub(crate) enum Extra {
     Installed,
     /// Soft RoCE with addresses of RoCE version 1.
     RoceV1,
+    /// Soft RoCE with limits as hardware has them.
+    RoceLimits,
 }
 
 /// The requirements in a script's header.
@@ -128,6 +130,12 @@ impl GuestSpec {
             Some(said) if said == value => Ok(true),
             Some(other) => bail!("{name}: `{other}` is not `{value}`"),
         };
+        let roce = match field("roce") {
+            None => None,
+            Some("v1") => Some(Extra::RoceV1),
+            Some("limits") => Some(Extra::RoceLimits),
+            Some(other) => bail!("roce: `{other}` is neither `v1` nor `limits`"),
+        };
         let Some(guest) = field("guest") else {
             return Ok(None);
         };
@@ -164,11 +172,10 @@ impl GuestSpec {
             .context("cpus: a number wanted")?;
         let mem = field("mem").unwrap_or("2G").to_owned();
         let leaks = field("leaks") != Some("no");
-        let mut extras = Vec::new();
+        let mut extras = Vec::from_iter(roce);
         for (name, value, extra) in [
             ("dma", "bounced", Extra::Bounced),
             ("modules", "installed", Extra::Installed),
-            ("roce", "v1", Extra::RoceV1),
         ] {
             if flag(name, value)? {
                 extras.push(extra);

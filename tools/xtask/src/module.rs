@@ -101,6 +101,13 @@ const ROCE_V1: Variant = Variant {
     env: "ROCE_V1_RXE_KO",
 };
 
+const ROCE_LIMITS: Variant = Variant {
+    name: "soft-roce-limits",
+    folder: "drivers/infiniband/sw/rxe",
+    ko: "rdma_rxe.ko",
+    env: "ROCE_LIMITS_RXE_KO",
+};
+
 const NO_CHECKSUMS: Variant = Variant {
     name: "soft-roce-no-checksums",
     folder: "drivers/infiniband/sw/rxe",
@@ -150,11 +157,20 @@ pub(crate) fn extra(
     match extra {
         Extra::Bounced => bounced(dirs, tools, kernel),
         Extra::Installed => installed(dirs, tools, kernel),
-        Extra::RoceV1 => {
-            let ko = build_variant(dirs, tools, kernel, &ROCE_V1)?;
-            Ok(vec![(ROCE_V1.env.to_owned(), ko)])
-        }
+        Extra::RoceV1 => soft_roce(dirs, tools, kernel, &ROCE_V1),
+        Extra::RoceLimits => soft_roce(dirs, tools, kernel, &ROCE_LIMITS),
     }
+}
+
+/// Builds a variant of soft RoCE.
+fn soft_roce(
+    dirs: &Dirs,
+    tools: &Toolchain,
+    kernel: &Kernel,
+    variant: &Variant,
+) -> Result<Vec<(String, String)>> {
+    let ko = build_variant(dirs, tools, kernel, variant)?;
+    Ok(vec![(variant.env.to_owned(), ko)])
 }
 
 /// Installs the module below folders of their own.
