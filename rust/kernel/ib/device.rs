@@ -4,7 +4,11 @@
 
 use core::{
     ptr::NonNull,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{
+        AtomicBool,
+        AtomicU32,
+        Ordering, //
+    }, //
 };
 
 use kernel::{
@@ -60,6 +64,8 @@ pub struct Device {
     #[pin]
     pub(super) flushing: Mutex<()>,
     limits: DeviceLimits,
+    /// Maximum bytes of inline data, as far as known: the device has refused more.
+    inline_len: AtomicU32,
     failed: AtomicBool,
     gone: Arc<Completion>,
 }
@@ -181,6 +187,8 @@ impl Device {
         let name = unsafe { read_name(ptr) };
         // SAFETY: As above.
         let limits = unsafe { read_limits(ptr) };
+        // SAFETY: As above.
+        let inline_len = unsafe { max_inline(ptr) };
         let signal = gone.clone();
         // INVARIANT: By the caller's promise.
         let this = Arc::pin_init(
@@ -190,6 +198,7 @@ impl Device {
                 name <- new_spinlock_bh!(name, "ib::Device::name"),
                 flushing <- new_mutex!((), "ib::Device::flushing"),
                 limits,
+                inline_len: AtomicU32::new(inline_len),
                 failed: AtomicBool::new(false),
                 gone: signal,
             }),
@@ -287,6 +296,16 @@ impl Device {
     /// The device's limits.
     pub fn limits(&self) -> &DeviceLimits {
         &self.limits
+    }
+
+    /// The bytes of inline data to request, at most `wanted`.
+    pub(super) fn inline_len(&self, wanted: u32) -> u32 {
+        self.inline_len.load(Ordering::Relaxed).min(wanted)
+    }
+
+    /// Records that the device grants no more than `len` bytes of inline data.
+    pub(super) fn limit_inline_len(&self, len: u32) {
+        self.inline_len.fetch_min(len, Ordering::Relaxed);
     }
 
     /// Queries the state of a port.
@@ -408,6 +427,27 @@ unsafe fn read_name(dev: NonNull<bindings::ib_device>) -> Name {
     let name = unsafe { bindings::ib_device_name(dev.as_ptr()) };
     // SAFETY: A device's name is a C string, valid until it is renamed or freed.
     Name::new(unsafe { CStr::from_ptr(name.cast()) })
+}
+
+/// Maximum bytes of inline data that a driver posts rightly for kernel users. Those of `bnxt_re` go out empty
+/// (`bnxt_qplib_put_inline` copies from `sg_list`, which `bnxt_re_copy_inline_data` leaves empty). `hns` rounds what
+/// does not fit the work request down to multiples of 16 bytes (`fill_ext_sge_inl_data`). Soft iWARP sends up to 32
+/// with the header of the packet: of so few from a registered block it takes wrong bytes where they cross a page
+/// (`siw_try_1seg`). More it would send from a place that the next work request may have overwritten.
+///
+/// # Safety
+///
+/// `dev` must be valid.
+unsafe fn max_inline(dev: NonNull<bindings::ib_device>) -> u32 {
+    // SAFETY: By the caller's promise; the functions of a device are constant once a client sees it.
+    let driver = unsafe { (*dev.as_ptr()).ops.driver_id };
+    match driver {
+        bindings::rdma_driver_id_RDMA_DRIVER_BNXT_RE | bindings::rdma_driver_id_RDMA_DRIVER_HNS => {
+            0
+        }
+        bindings::rdma_driver_id_RDMA_DRIVER_SIW => 32,
+        _ => u32::MAX,
+    }
 }
 
 /// # Safety

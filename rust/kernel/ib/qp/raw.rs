@@ -118,11 +118,6 @@ impl QpConfig {
     }
 }
 
-/// Bytes that are posted inline where a device rejects more: what soft iWARP sends with the header of a packet. So few
-/// must not come from a registered block there, as it takes wrong bytes where they cross a page (`siw_try_1seg`);
-/// more it would send from a place that the next work request may have overwritten.
-const SHORT: u32 = 32;
-
 /// The queue pair, without the slots that work requests name.
 ///
 /// # Invariants
@@ -153,15 +148,7 @@ impl RawQp {
         recv_cq: &Arc<Cq>,
         config: &QpConfig,
     ) -> Result<Self> {
-        // Some devices reject a queue pair that asks for more than they support.
-        let create = |inline_len| create(pd, send_cq, recv_cq, config, inline_len);
-        let (ptr, max_inline) = create(config.inline_len)
-            .or_else(|_| {
-                let (ptr, most) = create(config.inline_len.min(SHORT))?;
-                // CAST: It is small.
-                Ok::<_, Error>((ptr, most.min(SHORT as usize)))
-            })
-            .or_else(|_| create(0))?;
+        let (ptr, max_inline) = create_inline(pd, send_cq, recv_cq, config)?;
         // INVARIANT: Just created so; nothing is posted.
         Ok(Self {
             ptr,
@@ -266,6 +253,53 @@ fn write_flags(device: &Device) -> bindings::ib_send_flags {
     }
 }
 
+/// Inline data are requested in steps of so many bytes.
+const INLINE_STEP: u32 = 16;
+
+/// Fewest bytes of inline data that are requested.
+const INLINE_MIN: u32 = 32;
+
+/// Creates the queue pair with as much inline data as the device grants, up to what is configured; returns it and the
+/// maximum inline length in bytes. No attribute of a device tells how much it supports, and most of them reject a queue
+/// pair that asks for more. What they grant beyond the request is not used: drivers have further limits then.
+fn create_inline(
+    pd: &Pd,
+    send_cq: &Cq,
+    recv_cq: &Cq,
+    config: &QpConfig,
+) -> Result<(NonNull<bindings::ib_qp>, usize)> {
+    let device = pd.device();
+    let first = device.inline_len(config.inline_len);
+    let (mut len, mut is_refused) = (first, false);
+    loop {
+        match create(pd, send_cq, recv_cq, config, len) {
+            Err(error) if error == EINVAL && len > 0 => {
+                is_refused = true;
+                len = less_inline(len);
+            }
+            // Not for the inline data alone, but the queue is smaller without.
+            Err(_) if len > 0 => (is_refused, len) = (false, 0),
+            Err(error) => return Err(error),
+            Ok((ptr, granted)) => {
+                if is_refused {
+                    device.limit_inline_len(len);
+                }
+                return Ok((ptr, granted.min(usize::try_from(len)?)));
+            }
+        }
+    }
+}
+
+/// Returns the number of bytes to request after `len` were refused.
+fn less_inline(len: u32) -> u32 {
+    let less = len.saturating_sub(1) / INLINE_STEP * INLINE_STEP;
+    if less < INLINE_MIN {
+        0
+    } else {
+        less
+    }
+}
+
 /// Creates the queue pair itself; returns it and the maximum inline length in bytes.
 fn create(
     pd: &Pd,
@@ -294,6 +328,6 @@ fn create(
     let ptr =
         unsafe { bindings::ib_create_qp_kernel(pd.as_ptr(), &mut attr, c"smc".as_ptr().cast()) };
     let ptr = NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?;
-    // The driver returns its actual limit, which may be larger, or 0.
+    // The driver returns its actual limit, which may be larger; 0 if it supports none.
     Ok((ptr, usize::try_from(attr.cap.max_inline_data)?))
 }
