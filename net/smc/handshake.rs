@@ -127,10 +127,10 @@ impl FallbackInfo {
         }
     }
 
-    /// For a client without any RDMA device.
-    pub(crate) fn no_device() -> Self {
+    /// For a client without any RDMA device that can be used.
+    pub(crate) fn no_device(cause: Cause) -> Self {
         Self {
-            cause: Some(Cause::NoDevice),
+            cause: Some(cause),
             ..Reason::NoSmcDevice.into()
         }
     }
@@ -268,6 +268,7 @@ impl Session<'_> {
         let peer = params.ends.peer;
         groups::make_room(peer)?;
         let link = Link::new(port.device(), port.info, params.link).map_err(|e| {
+            port.note_failure(e);
             groups::spare_queue_pair(port.device());
             internal(e)
         })?;

@@ -34,21 +34,29 @@ use kernel_ext::{
         ClientKey,
         ClientRegistration,
         Device,
-        IbEvent, //
+        IbEvent,
+        NodeType, //
     },
     net::NetNs,
     own_record,
     prelude::*, //
 };
 use smc_proto::{
+    cause::Cause,
     id::Gid,
-    link::Transport,
+    link::{
+        device::Shortage,
+        Transport, //
+    },
     pnet::PnetId, //
 };
 
 use crate::{
     groups,
-    link::PortInfo,
+    link::{
+        self,
+        PortInfo, //
+    },
     namespace, //
 };
 pub(crate) use iwarp::find_iwarp;
@@ -75,8 +83,8 @@ const MAX_PORTS: u32 = 2;
 struct IbDevices {
     #[pin]
     list: Mutex<KVec<Arc<IbDevice>>>,
-    /// Number of devices in the list. Written under its lock.
-    count: Atomic<usize>,
+    /// Why no device in the list can be used, as the number of a [`Cause`]; 0 if one can. Written under its lock.
+    missing: Atomic<u32>,
     last_serial: Atomic<u64>,
     #[pin]
     check: DelayedWork<PortEventWork>,
@@ -91,6 +99,8 @@ pub(crate) struct IbDevice {
     event_pending: Atomic<bool>,
     /// The device is being removed.
     is_gone: Atomic<bool>,
+    /// Why no link can be made on the device, as the number of a [`Cause`]; 0 if one can.
+    unusable: Atomic<u32>,
 }
 
 /// Owns the list of devices while the module is loaded. Dropping it releases them, and may sleep.
@@ -105,7 +115,7 @@ impl DeviceRegistry {
         let adapters = Arc::pin_init(
             pin_init!(IbDevices {
                 list <- new_mutex!(KVec::new(), "smc::IbDevices::list"),
-                count: Atomic::new(0),
+                missing: Atomic::new(Cause::NoDevice.code()),
                 last_serial: Atomic::new(0),
                 check <- DelayedWork::new(PortEventWork),
             }),
@@ -147,18 +157,26 @@ impl Client for IbDevice {
 
     fn add(device: Arc<Device>) -> Result<Arc<IbDevice>> {
         let adapters = ADAPTERS.get().ok_or(ENODEV)?;
+        let shortage = link::limits(&device).shortage(&link::needs(transport_of(&device)));
         let mut list = adapters.list.lock();
         let adapter = IbDevice {
             serial: adapters.last_serial.fetch_add(1, Relaxed) + 1,
             device,
             event_pending: Atomic::new(false),
             is_gone: Atomic::new(false),
+            unusable: Atomic::new(shortage.map_or(0, |shortage| shortage.cause.code())),
         };
         let adapter = Arc::new(adapter, GFP_KERNEL)?;
         list.push(adapter.clone(), GFP_KERNEL)?;
-        adapters.count.store(list.len(), Relaxed);
+        adapters.update_missing(&list);
         drop(list);
-        pr_info!("adding RDMA device {}\n", adapter.device.name());
+        let name = adapter.device.name();
+        match shortage {
+            None => pr_info!("adding RDMA device {name}\n"),
+            Some(Shortage {
+                limit, has, needs, ..
+            }) => pr_warn!("RDMA device {name} cannot be used: {limit}: {has}, {needs} needed\n"),
+        }
         Ok(adapter)
     }
 
@@ -167,7 +185,7 @@ impl Client for IbDevice {
         if let Some(adapters) = ADAPTERS.get() {
             let mut list = adapters.list.lock();
             list.retain(|other| !Arc::ptr_eq(other, &adapter));
-            adapters.count.store(list.len(), Relaxed);
+            adapters.update_missing(&list);
         }
         // Checked by groups that are added from now on.
         adapter.is_gone.store(true, Release);
@@ -188,7 +206,17 @@ impl Client for IbDevice {
     }
 }
 
-/// Returns at most `max` devices from serial number `from` on, oldest first.
+impl IbDevices {
+    /// Updates [`why_none`] for the devices that there are now.
+    fn update_missing(&self, list: &[Arc<IbDevice>]) {
+        let all = list.iter().map(|adapter| adapter.unusable());
+        let missing = all.fold(Some(Cause::NoDevice), |missing, one| missing.and(one));
+        self.missing
+            .store(missing.map_or(0, |cause| cause.code()), Relaxed);
+    }
+}
+
+/// Returns at most `max` devices that can be used, from serial number `from` on, oldest first.
 /// Context: may sleep.
 pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
     let mut found = KVec::with_capacity(max, GFP_KERNEL)?;
@@ -196,18 +224,29 @@ pub(crate) fn list(from: u64, max: usize) -> Result<KVec<Arc<IbDevice>>> {
         return Ok(found);
     };
     let list = adapters.list.lock();
-    for adapter in list.iter().filter(|a| a.serial >= from).take(max) {
+    let is_meant =
+        |adapter: &&Arc<IbDevice>| adapter.serial >= from && adapter.unusable().is_none();
+    for adapter in list.iter().filter(is_meant).take(max) {
         found.push(adapter.clone(), GFP_KERNEL)?;
     }
     Ok(found)
 }
 
-/// Returns true if there is any device.
+/// Returns why there is no device that can be used; `None` if there is one.
 /// Context: any.
-pub(crate) fn is_any_there() -> bool {
-    ADAPTERS
-        .get()
-        .is_some_and(|adapters| adapters.count.load(Relaxed) > 0)
+pub(crate) fn why_none() -> Option<Cause> {
+    let adapters = ADAPTERS.get();
+    adapters.map_or(Some(Cause::NoDevice), |adapters| {
+        Cause::from_code(adapters.missing.load(Relaxed))
+    })
+}
+
+/// Returns the transport of links on a device.
+fn transport_of(device: &Device) -> Transport {
+    match device.node_type() {
+        NodeType::Rnic => Transport::Iwarp,
+        _ => Transport::Roce,
+    }
 }
 
 /// Returns true if a device is present, and not being removed.
@@ -229,6 +268,32 @@ impl IbDevice {
     /// Returns the device. The reference must not be kept.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// Returns why no link can be made on the device; `None` if one can.
+    /// Context: any.
+    fn unusable(&self) -> Option<Cause> {
+        Cause::from_code(self.unusable.load(Relaxed))
+    }
+
+    /// Does not use the device any more: it has no reliable connected queue pairs, which no attribute tells.
+    /// Context: may sleep.
+    fn set_without_rc(&self) {
+        if self.unusable.xchg(Cause::DeviceRc.code(), Relaxed) != 0 {
+            return;
+        }
+        pr_warn!(
+            "RDMA device {} cannot be used: it has no reliable connected queue pairs\n",
+            self.device.name()
+        );
+        if let Some(adapters) = ADAPTERS.get() {
+            adapters.update_missing(&adapters.list.lock());
+        }
+    }
+
+    /// Returns the transport of links on the device.
+    fn transport(&self) -> Transport {
+        transport_of(&self.device)
     }
 
     /// Returns the ports used.

@@ -74,7 +74,11 @@ use crate::{
 };
 pub(crate) use error::LinkError;
 use llc_txq::LlcTxQueue;
-pub(crate) use resources::IbResources;
+pub(crate) use resources::{
+    limits,
+    needs,
+    IbResources, //
+};
 use transport::{
     LinkTransport,
     TransportOps, //

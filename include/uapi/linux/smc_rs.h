@@ -107,6 +107,10 @@ enum smc_cause {
 	SMC_CAUSE_ALL_SOCKETS_LIMIT	= 21,	/* memory of all SMC sockets */
 	SMC_CAUSE_PEER_GROUPS_LIMIT	= 22,	/* link groups with the peer */
 	SMC_CAUSE_ALL_GROUPS_LIMIT	= 23,	/* link groups of the host */
+	SMC_CAUSE_DEVICE_SGE		= 24,	/* RDMA device: SGEs of a work request */
+	SMC_CAUSE_DEVICE_QUEUE		= 25,	/* its queues are too small */
+	SMC_CAUSE_DEVICE_FAST_REG	= 26,	/* registration by work requests */
+	SMC_CAUSE_DEVICE_RC		= 27,	/* no reliable connected queue pairs */
 };
 
 /*

@@ -175,9 +175,10 @@ impl<'a> Ports<'a> {
         if self.all().into_iter().any(is_avoided) {
             return path::AVOIDED;
         }
-        let cause = match &self.v2 {
-            Ok(_) => Cause::NoOwnEid,
-            Err(cause) => *cause,
+        let cause = match (&self.v2, &self.iwarp) {
+            (Ok(_), _) => Cause::NoOwnEid,
+            (Err(cause), Ok(_)) => *cause,
+            (Err(cause), Err(other)) => cause.nearer(*other),
         };
         Failure::Declined(reason, Some(cause))
     }

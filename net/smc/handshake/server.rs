@@ -160,7 +160,7 @@ fn with_port(tcp: &TcpSocket, mut chosen: Chosen) -> Result<(Chosen, PortGid), F
         // What version 2 lacks says more: it comes first, and an administrator can do something about it.
         missing = match chosen.version() {
             Version::V1 => missing.or(Some(cause)),
-            Version::V2 => missing.max(Some(cause)),
+            Version::V2 => Some(missing.map_or(cause, |missing: Cause| missing.nearer(cause))),
         };
         chosen = chosen
             .next_without_port()

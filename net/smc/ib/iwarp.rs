@@ -12,8 +12,7 @@ use kernel::sync::Arc;
 use kernel_ext::{
     ib::{
         Device,
-        GidKind,
-        NodeType, //
+        GidKind, //
     },
     net::{
         NetNsId,
@@ -79,13 +78,14 @@ pub(crate) fn find_iwarp(tcp: &TcpSocket) -> Result<PortGid, Cause> {
                 Some(pnetid) => adapter.pnetid(port) == Some(pnetid),
                 None => is_on(route.base.address) || is_on(route.address),
             };
-            let found = match is_near {
-                true => adapter.iwarp_port(port, name),
-                false => Err(Cause::OtherInterface),
+            let found = match (is_near, adapter.unusable()) {
+                (true, None) => adapter.iwarp_port(port, name),
+                (true, Some(cause)) => Err(cause),
+                (false, _) => Err(Cause::OtherInterface),
             };
             match found {
                 Ok(found) => return Ok(found),
-                Err(cause) => missing = missing.max(cause),
+                Err(cause) => missing = missing.nearer(cause),
             }
         }
     }
@@ -135,14 +135,6 @@ impl IbDevice {
             PeerPort::Other(peer) => toward(peer).or_else(|| source(None)),
         };
         self.iwarp_port(port, name_of(address?)?).ok()
-    }
-
-    /// Returns the transport of links on the device.
-    pub(super) fn transport(&self) -> Transport {
-        match self.device.node_type() {
-            NodeType::Rnic => Transport::Iwarp,
-            _ => Transport::Roce,
-        }
     }
 
     /// Returns a port, if it is active, for links from the address of that GID.

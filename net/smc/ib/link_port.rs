@@ -33,7 +33,7 @@ pub(crate) fn find_port(
     let list = adapters.list.lock();
     list.iter()
         .filter(|adapter| adapter.device.accessible_in(wanted.net))
-        .filter(|adapter| adapter.transport() == wanted.transport)
+        .filter(|adapter| adapter.transport() == wanted.transport && adapter.unusable().is_none())
         .find_map(|adapter| {
             let ports = adapter.ports();
             ports

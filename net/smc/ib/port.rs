@@ -81,6 +81,14 @@ impl PortGid {
         &self.adapter.device
     }
 
+    /// Handles an error of the device that gave no link: it is not used any more if it never gives one.
+    /// Context: may sleep.
+    pub(crate) fn note_failure(&self, error: Error) {
+        if error == EOPNOTSUPP {
+            self.adapter.set_without_rc();
+        }
+    }
+
     /// Returns true if the device is being removed: users that were not notified must end by themselves.
     pub(crate) fn is_gone(&self) -> bool {
         self.adapter.is_gone.load(Acquire)
@@ -192,13 +200,15 @@ fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
         let in_reach = |adapter: &&Arc<IbDevice>| adapter.device.accessible_in(tcp.netns_id());
         for adapter in list.iter().filter(in_reach) {
             for port in adapter.ports() {
-                let found = match adapter.transport() == Transport::Roce && is_near(adapter, port) {
-                    true => try_port(adapter, port, &route),
-                    false => Err(elsewhere),
+                let is_near = adapter.transport() == Transport::Roce && is_near(adapter, port);
+                let found = match (is_near, adapter.unusable()) {
+                    (true, None) => try_port(adapter, port, &route),
+                    (true, Some(cause)) => Err(cause),
+                    (false, _) => Err(elsewhere),
                 };
                 match found {
                     Ok(found) => return Ok(found),
-                    Err(cause) => missing = missing.max(cause),
+                    Err(cause) => missing = missing.nearer(cause),
                 }
             }
         }
@@ -213,7 +223,7 @@ fn find_roce(tcp: &TcpSocket, try_port: TryPort<'_>) -> Result<PortGid, Cause> {
             adapter.pnetid(port) == Some(pnetid)
         }),
         None => of(route.base.address).or_else(|below| match of(route.address) {
-            Err(cause) => Err(cause.max(below)),
+            Err(cause) => Err(cause.nearer(below)),
             found => found,
         }),
     }

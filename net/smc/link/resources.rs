@@ -2,7 +2,10 @@
 
 //! The part of a link that belongs to the RDMA device (attributes: C file `smc_ib.c`).
 
-use kernel::sync::Arc;
+use kernel::{
+    page::PAGE_SIZE,
+    sync::Arc, //
+};
 use kernel_ext::{
     ib::{
         Cq,
@@ -13,9 +16,17 @@ use kernel_ext::{
     },
     prelude::*, //
 };
-use smc_proto::wire::{
-    llc,
-    SEND_LEN, //
+use smc_proto::{
+    buffer::SizeClass,
+    link::{
+        credits,
+        device::RdmaLimits,
+        Transport, //
+    },
+    wire::{
+        llc,
+        SEND_LEN, //
+    }, //
 };
 
 use super::Link;
@@ -26,6 +37,47 @@ const MSG_LEN: u32 = SEND_LEN as u32;
 
 /// Bytes of the longest message that a peer may send.
 const MAX_LEN: u32 = 8192;
+
+/// Returns the limits of a device.
+pub(crate) fn limits(device: &Device) -> RdmaLimits {
+    let limits = device.limits();
+    RdmaLimits {
+        send_sge: limits.max_send_sge,
+        recv_sge: limits.max_recv_sge,
+        work_requests: limits.max_qp_wr,
+        completions: limits.max_cqe,
+        comp_vectors: limits.num_comp_vectors,
+        fast_reg_pages: limits.max_fast_reg_pages,
+    }
+}
+
+/// Returns what a link needs at least of its device: two SGEs to send, for the end and the start of a ring, and the
+/// registration of the smallest ring, see `Mr::ring`.
+pub(crate) fn needs(transport: Transport) -> RdmaLimits {
+    let least = QpConfig {
+        send_slots: 1,
+        send_len: MSG_LEN,
+        large_len: 0,
+        inline_len: 0,
+        recv_slots: match transport {
+            Transport::Roce => 1,
+            Transport::Iwarp => credits::INITIAL,
+        },
+        recv_len: MAX_LEN,
+        shared_v2_len: 0,
+    };
+    let work_requests = least.send_work_requests().max(least.recv_work_requests());
+    let ring_pages = (SizeClass::SMALLEST.bytes() as usize).div_ceil(PAGE_SIZE);
+    RdmaLimits {
+        send_sge: 2,
+        recv_sge: 1,
+        work_requests,
+        completions: work_requests,
+        comp_vectors: 1,
+        // CAST: a few pages.
+        fast_reg_pages: 2 * ring_pages as u32,
+    }
+}
 
 /// Resources of the RDMA device.
 pub(crate) struct IbResources {

@@ -9,8 +9,8 @@
 use crate::explained::explained;
 
 explained! {
-    /// What was missing here. A later one means that the search for a port came further. 0 is never one's
-    /// number.
+    /// What was missing here. Of those up to [`Cause::NoRoceV1`] a later one means that the search for a port came
+    /// further, see [`Cause::nearer`]. 0 is never one's number.
     pub enum Cause {
         NoCommonEid = 1, "no-common-eid",
             "None of the enterprise IDs that the client offered is one of this machine's.",
@@ -81,12 +81,69 @@ explained! {
         AllGroups = 23, "all-groups-limit",
             "This machine has as many link groups as its memory allows (one for each 4 MiB), all with connections.",
             "See who has them (smc lgr); raise net.smc.smcr_max_conns_per_lgr, so that fewer link groups carry the connections.";
+        DeviceSge = 24, "device-sge",
+            "The RDMA device takes fewer memory ranges (SGEs) in a work request than a link needs: 2 to send, 1 to receive.",
+            "See the kernel log for the device and its limit (dmesg). Use another RDMA device, or a newer driver or firmware.";
+        DeviceQueue = 25, "device-queue",
+            "The RDMA device has smaller queues (work requests, completions) than a link needs, or no completion vector.",
+            "See the kernel log for the device and its limit (dmesg). Use another RDMA device, or a newer driver or firmware.";
+        DeviceFastReg = 26, "device-fast-reg",
+            "The RDMA device cannot register memory by a work request (fast registration), or fewer pages at once than the smallest buffer needs.",
+            "See the kernel log for the device and its limit (dmesg). Use another RDMA device, or a newer driver or firmware.";
+        DeviceRc = 27, "device-rc",
+            "The RDMA device has no reliable connected queue pairs for users in the kernel.",
+            "Use another RDMA device, or a newer driver or firmware.";
+    }
+}
+
+impl Cause {
+    /// Returns the one of two causes whose search for a port came further. A device that can never be used comes after
+    /// those elsewhere, and before one that lacks something that can be changed.
+    #[must_use]
+    pub fn nearer(self, other: Self) -> Self {
+        match self.distance() < other.distance() {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// Returns how far the search for a port came.
+    const fn distance(self) -> (u32, bool) {
+        match self {
+            Self::DeviceSge | Self::DeviceQueue | Self::DeviceFastReg | Self::DeviceRc => {
+                (Self::EmptyNetwork.code(), true)
+            }
+            _ => (self.code(), false),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_used_counts_more_than_one_elsewhere_and_less_than_one_that_can() {
+        for device in [
+            Cause::DeviceSge,
+            Cause::DeviceQueue,
+            Cause::DeviceFastReg,
+            Cause::DeviceRc,
+        ] {
+            for (other, nearer) in [
+                (Cause::NoDevice, device),
+                (Cause::OtherInterface, device),
+                (Cause::EmptyNetwork, device),
+                (Cause::PortDown, Cause::PortDown),
+                (Cause::WrongSubnet, Cause::WrongSubnet),
+            ] {
+                assert_eq!(device.nearer(other), nearer);
+                assert_eq!(other.nearer(device), nearer);
+            }
+        }
+        assert_eq!(Cause::NoDevice.nearer(Cause::PortDown), Cause::PortDown);
+        assert_eq!(Cause::PortDown.nearer(Cause::NoDevice), Cause::PortDown);
+    }
 
     #[test]
     fn codes_and_names_are_unique_and_round_trip() {

@@ -7,6 +7,7 @@
 //! `enum smc_link_state`).
 
 pub mod credits;
+pub mod device;
 
 use crate::id::{
     Gid,

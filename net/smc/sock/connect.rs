@@ -105,11 +105,14 @@ fn start_connect(this: &Arc<Sock>, addr: SockAddr<'_>) -> Result<ConnectStart> {
             Ok(ConnectStart::Delegate)
         }
         // TCP from the start: the server would be asked for SMC, only to be declined.
-        Phase::Init if !ib::is_any_there() && !may_be_local(this, addr) => {
-            fallback::switch_to_fallback(this, &[Phase::Init], FallbackInfo::no_device());
-            Ok(ConnectStart::Delegate)
-        }
-        Phase::Init => start_tcp(this, addr, is_denied(this, addr).then(FallbackInfo::denied)),
+        Phase::Init => match ib::why_none().filter(|_| !may_be_local(this, addr)) {
+            Some(cause) => {
+                let info = FallbackInfo::no_device(cause);
+                fallback::switch_to_fallback(this, &[Phase::Init], info);
+                Ok(ConnectStart::Delegate)
+            }
+            None => start_tcp(this, addr, is_denied(this, addr).then(FallbackInfo::denied)),
+        },
         _ => Ok(ConnectStart::Delegate),
     }
 }

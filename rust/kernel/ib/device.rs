@@ -89,7 +89,7 @@ pub enum NodeType {
 /// Limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceLimits {
-    /// Pages that one memory region can cover.
+    /// Pages that one memory region can cover; 0 if the device does not register memory by work requests.
     pub max_fast_reg_pages: u32,
     /// Work requests in one queue of a queue pair.
     pub max_qp_wr: u32,
@@ -450,6 +450,10 @@ unsafe fn max_inline(dev: NonNull<bindings::ib_device>) -> u32 {
     }
 }
 
+/// The device registers memory by work requests.
+// CAST: no bits are lost.
+const FAST_REG: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+
 /// # Safety
 ///
 /// `dev` must be valid.
@@ -458,13 +462,17 @@ unsafe fn read_limits(dev: NonNull<bindings::ib_device>) -> DeviceLimits {
     let attrs = unsafe { &(*dev.as_ptr()).attrs };
     // SAFETY: As above.
     let num_comp_vectors = unsafe { (*dev.as_ptr()).num_comp_vectors };
+    let has_fast_reg = attrs.device_cap_flags & FAST_REG != 0;
     DeviceLimits {
-        max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
+        max_fast_reg_pages: match has_fast_reg {
+            true => attrs.max_fast_reg_page_list_len,
+            false => 0,
+        },
         max_qp_wr: device_limit(attrs.max_qp_wr),
         max_send_sge: device_limit(attrs.max_send_sge),
         max_recv_sge: device_limit(attrs.max_recv_sge),
         max_cqe: device_limit(attrs.max_cqe),
-        num_comp_vectors: u32::try_from(num_comp_vectors).unwrap_or(1),
+        num_comp_vectors: u32::try_from(num_comp_vectors).unwrap_or(0),
         // SAFETY: By the caller's promise.
         max_map_bytes: unsafe { bindings::ib_dma_max_mapping_size(dev.as_ptr()) },
     }

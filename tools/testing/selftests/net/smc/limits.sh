@@ -3,7 +3,8 @@
 # guest: um-debug
 # roce: limits
 # timeout: 900
-# RDMA devices with the limits of hardware.
+# RDMA devices with the limits of hardware: each alone, at the least that a driver has and below what a link needs, and
+# all together. The connection is over SMC-R, or over TCP for a reason that names the limit; the data are whole.
 
 RXE_KO=$ROCE_LIMITS_RXE_KO
 . "${LIB:=${0%/*}/lib.sh}"
@@ -48,6 +49,54 @@ no_devices_left() {
 	del_rdma rxe a && del_rdma rxe b && no_devices
 }
 
+# why_at END: the causes of the connections over TCP at that end.
+why_at() {
+	smctest --port 7010 hold --seconds 0 --then "ip netns exec $1 '$BIN/smc' why --pid \$PPID; true" >/tmp/why || return
+	sed -n 's/^ *id: *//p' /tmp/why | sort -u | xargs
+}
+
+# is_for END CAUSE: the connection is over TCP for that cause at that end.
+is_for() {
+	local said
+	said=$(why_at "$1")
+	echo "# $said"
+	case "$said " in */"$2 "*) ;; *) sed 's/^/# /' /tmp/why && return 1 ;; esac
+}
+
+# row END OUTCOME NAME=VALUE...: with these limits at that end (ab: both), connections are over SMC-R (smc), or over TCP
+# for that cause.
+row() {
+	local ends=$1 want=$2 end=${1:0:1} name before=$FAILED outcome
+	shift 2
+	name="$* at $ends"
+	check "$name: devices" devices "$ends" "$@"
+	if [ "$want" = smc ]; then
+		outcome=SMC-R
+		check "$name: data is whole over SMC-R" smctest --expect smc integrity --mib 1
+	else
+		outcome="TCP: $want"
+		check "$name: data is whole over TCP" smctest --expect tcp integrity --mib 1
+		check "$name: the cause is $want" is_for "$end" "$want"
+	fi
+	check "$name: the devices go" within 20 no_devices_left
+	[ "$FAILED" = "$before" ] || outcome=failed
+	echo "# table | limits of RDMA devices | $* | $ends | $outcome"
+}
+
+# each OUTCOME NAME=VALUE...: the same at the client alone, and at the server alone.
+each() {
+	row a "$@"
+	row b "$@"
+}
+
+# logged_once WORDS: the log says that of the devices of a and b, once each.
+logged_once() {
+	local end
+	for end in a b; do
+		[ "$(dmesg | grep -c "smc: RDMA device rxe_$end cannot be used: $1")" = 1 ] || return
+	done
+}
+
 # uses_inline YES|NO NAME=VALUE...: with these limits, so does the device use inline data.
 uses_inline() {
 	local want=$1 count
@@ -62,6 +111,34 @@ require "RDMA modules load" load_rdma
 mapfile -t DEFAULTS < <(grep -H . "$LIMITS"/* | sed 's,.*/\([^:]*\):,\1=,' | grep -v '^inline_wrs\|^lose\|^fail')
 require "network" up_netns 9000
 require "module loads" load_smc
+
+# The least that a driver has (Documentation/hardware.md), the least that a link needs, and less.
+each smc max_send_sge=3
+each smc max_send_sge=2
+each device-sge max_send_sge=1
+check "the log names the limit once for each device" logged_once "SGEs to send: 1, 2 needed"
+each smc max_recv_sge=1
+each device-sge max_recv_sge=0
+each smc max_qp_wr=6
+each device-queue max_qp_wr=5
+each smc max_cqe=6
+each device-queue max_cqe=5
+each smc num_comp_vectors=1
+each device-queue num_comp_vectors=0
+each smc max_fast_reg_page_list_len=32
+each smc max_fast_reg_page_list_len=8
+each device-fast-reg max_fast_reg_page_list_len=7
+each device-fast-reg no_fast_reg=1
+each device-rc no_rc=1
+LEAST=(max_send_sge=2 max_recv_sge=1 max_inline=0 max_qp_wr=6 max_cqe=6 num_comp_vectors=1
+	max_fast_reg_page_list_len=8)
+row ab smc "${LEAST[@]}"
+check "all at once: devices" devices ab "${LEAST[@]}"
+check "all at once: many connections in the group" smctest --expect smc many --connections 20 --kib 32
+check "all at once: large transfers both ways" smctest --expect smc integrity --mib 8 --chunk 1000000
+check "all at once: the devices go" within 20 no_devices_left
+row ab device-sge max_send_sge=1 max_recv_sge=0 max_inline=0 max_qp_wr=5 max_cqe=5 \
+	num_comp_vectors=0 max_fast_reg_page_list_len=7
 
 # What a device that refuses 128 bytes grants is used.
 for most in 128 101 96 80 48; do
