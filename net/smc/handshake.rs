@@ -268,9 +268,9 @@ impl Session<'_> {
         let peer = params.ends.peer;
         groups::make_room(peer)?;
         let link = Link::new(port.device(), port.info, params.link).map_err(|e| {
-            port.note_failure(e);
+            port.note_failure(e.error);
             groups::spare_queue_pair(port.device());
-            internal(e)
+            Failure::Declined(internal(e.error), e.cause)
         })?;
         let at = LinkRef {
             idx: LinkIdx::FIRST,
@@ -309,6 +309,9 @@ impl Session<'_> {
         }
         let rmbe = rmbe.map_err(|e| match e {
             e if e == ENOBUFS => Failure::Declined(Reason::Memory, Some(Cause::SocketMemory)),
+            e if e == ENOSPC => {
+                Failure::Declined(Reason::RegistrationFailed, Some(Cause::DeviceMrs))
+            }
             e => internal(e).into(),
         })?;
         let charge = Charge::new(sk, Purpose::Receive, rmbe.size().bytes())

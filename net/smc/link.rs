@@ -77,7 +77,8 @@ use llc_txq::LlcTxQueue;
 pub(crate) use resources::{
     limits,
     needs,
-    IbResources, //
+    IbResources,
+    ResourceError, //
 };
 use transport::{
     LinkTransport,
@@ -245,11 +246,15 @@ pub(crate) struct Link {
 impl Link {
     /// Creates the queue pair of a link.
     /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// That of the device, with what it did not give.
     pub(crate) fn new(
         device: &Arc<Device>,
         port: PortInfo,
         config: LinkConfig,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Arc<Self>, ResourceError> {
         let (resources, transport) = LinkTransport::new(port.transport, device, config.depth)?;
         let qp_num = QpNum::new(resources.qp.number()).ok_or(EINVAL)?;
         let pages = device.limits().max_fast_reg_pages as usize;
@@ -264,7 +269,7 @@ impl Link {
             registered: None,
             llc_txq: LlcTxQueue::new()?,
         };
-        Arc::pin_init(
+        let link = Arc::pin_init(
             pin_init!(Self {
                 port,
                 traffic_class: config.traffic_class,
@@ -283,7 +288,8 @@ impl Link {
                 reg_mr_lock <- new_mutex!((), "smc::Link::reg_mr_lock"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        Ok(link)
     }
 
     // --- Properties.

@@ -403,8 +403,8 @@ impl RmbPool {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` if the memory limit for sockets of this host is reached; `ENOMEM`, also if too many elements are
-    /// quarantined.
+    /// `ENOBUFS` if the memory limit for sockets of this host is reached; `ENOSPC` if the device has no memory region
+    /// left; `ENOMEM`, also if too many elements are quarantined.
     pub(crate) fn take(
         &self,
         idx: LinkIdx,

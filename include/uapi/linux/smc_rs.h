@@ -111,6 +111,9 @@ enum smc_cause {
 	SMC_CAUSE_DEVICE_QUEUE		= 25,	/* its queues are too small */
 	SMC_CAUSE_DEVICE_FAST_REG	= 26,	/* registration by work requests */
 	SMC_CAUSE_DEVICE_RC		= 27,	/* no reliable connected queue pairs */
+	SMC_CAUSE_DEVICE_QPS		= 28,	/* none left */
+	SMC_CAUSE_DEVICE_CQS		= 29,	/* none left */
+	SMC_CAUSE_DEVICE_MRS		= 30,	/* none left, or no protection domain */
 };
 
 /*

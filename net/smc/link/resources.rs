@@ -18,6 +18,7 @@ use kernel_ext::{
 };
 use smc_proto::{
     buffer::SizeClass,
+    cause::Cause,
     link::{
         credits,
         device::RdmaLimits,
@@ -37,6 +38,36 @@ const MSG_LEN: u32 = SEND_LEN as u32;
 
 /// Bytes of the longest message that a peer may send.
 const MAX_LEN: u32 = 8192;
+
+/// Why there are no resources for a link.
+#[derive(Clone, Copy)]
+pub(crate) struct ResourceError {
+    pub(crate) error: Error,
+    /// What the device did not give.
+    pub(crate) cause: Option<Cause>,
+}
+
+impl ResourceError {
+    /// Returns a conversion of the errors of a step that needs something of the device.
+    fn lacks(cause: Cause) -> impl Fn(Error) -> Self {
+        move |error| Self {
+            error,
+            cause: Some(cause),
+        }
+    }
+}
+
+impl From<Error> for ResourceError {
+    fn from(error: Error) -> Self {
+        Self { error, cause: None }
+    }
+}
+
+impl From<ResourceError> for Error {
+    fn from(error: ResourceError) -> Self {
+        error.error
+    }
+}
 
 /// Returns the limits of a device.
 pub(crate) fn limits(device: &Device) -> RdmaLimits {
@@ -96,16 +127,20 @@ impl IbResources {
         device: &Arc<Device>,
         mut depth: QueueDepth,
         trailer: u32,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Arc<Self>, ResourceError> {
         loop {
             match Self::with_depth(device, depth, trailer) {
-                Err(e) if e == ENOMEM && depth.halve() => {}
+                Err(e) if e.error == ENOMEM && depth.halve() => {}
                 result => return result,
             }
         }
     }
 
-    fn with_depth(device: &Arc<Device>, depth: QueueDepth, trailer: u32) -> Result<Arc<Self>> {
+    fn with_depth(
+        device: &Arc<Device>,
+        depth: QueueDepth,
+        trailer: u32,
+    ) -> Result<Arc<Self>, ResourceError> {
         // The long messages of version 2 go to one place for all receives, if the device supports that.
         let (recv_len, shared_v2_len) = match device.limits().max_recv_sge {
             0 | 1 => (MAX_LEN + trailer, 0),
@@ -123,18 +158,19 @@ impl IbResources {
             shared_v2_len,
         }
         .within(device.limits());
-        let cq = |entries| Cq::new(device, entries);
+        let lacks = ResourceError::lacks;
+        let cq = |entries| Cq::new(device, entries).map_err(lacks(Cause::DeviceCqs));
         let send_cq = cq(config.send_work_requests())?;
         let recv_cq = cq(config.recv_work_requests())?;
-        let pd = Pd::new(device)?;
-        let qp = Qp::new(&pd, &send_cq, &recv_cq, &config)?;
+        let pd = Pd::new(device).map_err(lacks(Cause::DeviceMrs))?;
+        let qp = Qp::new(&pd, &send_cq, &recv_cq, &config).map_err(lacks(Cause::DeviceQps))?;
         let resources = Self {
-            qp: Arc::new(qp, GFP_KERNEL)?,
+            qp: Arc::new(qp, GFP_KERNEL).map_err(Error::from)?,
             recv_slots: config.recv_slots,
             pd,
             send_cq,
             recv_cq,
         };
-        Ok(Arc::new(resources, GFP_KERNEL)?)
+        Ok(Arc::new(resources, GFP_KERNEL).map_err(Error::from)?)
     }
 }

@@ -41,6 +41,7 @@ use super::{
     Link,
     LinkError,
     PeerQp,
+    ResourceError,
     Sent, //
 };
 use crate::config::QueueDepth;
@@ -221,7 +222,7 @@ impl LinkTransport {
         transport: Transport,
         device: &Arc<Device>,
         depth: QueueDepth,
-    ) -> Result<(Arc<IbResources>, Self)> {
+    ) -> Result<(Arc<IbResources>, Self), ResourceError> {
         match transport {
             Transport::Roce => Ok((IbResources::new(device, depth, 0)?, Self::Roce(Roce))),
             Transport::Iwarp => {

@@ -93,6 +93,15 @@ explained! {
         DeviceRc = 27, "device-rc",
             "The RDMA device has no reliable connected queue pairs for users in the kernel.",
             "Use another RDMA device, or a newer driver or firmware.";
+        DeviceQps = 28, "device-qps",
+            "The RDMA device gave no queue pair for a new link: all that it has are in use, or memory is short.",
+            "See who uses them (rdma resource show qp); raise net.smc.smcr_max_conns_per_lgr at both ends, so that fewer link groups carry the connections.";
+        DeviceCqs = 29, "device-cqs",
+            "The RDMA device gave no completion queue for a new link: all that it has are in use, or memory is short.",
+            "See who uses them (rdma resource show cq); raise net.smc.smcr_max_conns_per_lgr at both ends, so that fewer link groups carry the connections.";
+        DeviceMrs = 30, "device-mrs",
+            "The RDMA device gave no protection domain or no memory region, which an RMB needs: all that it has are in use, or memory is short.",
+            "See who uses them (rdma resource show mr); raise net.smc.smcr_max_conns_per_lgr at both ends, so that fewer link groups carry the connections.";
     }
 }
 

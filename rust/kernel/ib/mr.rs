@@ -59,7 +59,8 @@ impl Mr {
     /// # Errors
     ///
     /// `EINVAL` for no block, an `iova` that is not page-aligned or too near the end, a block mapped for another
-    /// device, or more pages than the device allows; else the driver's error.
+    /// device, or more pages than the device allows; `ENOSPC` if the device has no memory region left; else the
+    /// driver's error.
     pub fn new(pd: &Arc<Pd>, maps: &[Arc<Mapping>], iova: u64) -> Result<Arc<Self>> {
         let len = Self::check(pd, maps, iova)?;
         let mut kept = KVec::with_capacity(maps.len(), GFP_KERNEL)?;
@@ -73,7 +74,7 @@ impl Mr {
         };
         // INVARIANT: Ours; `map` makes it of `maps` before anything else sees it.
         let raw = RawMr {
-            ptr: NonNull::new(from_err_ptr(ptr)?).ok_or(ENOMEM)?,
+            ptr: NonNull::new(from_err_ptr(ptr).map_err(|_| ENOSPC)?).ok_or(ENOMEM)?,
             maps: ManuallyDrop::new(kept),
             pd: pd.clone(),
         };

@@ -48,6 +48,7 @@ use crate::{
         IbResources,
         Link,
         LinkError,
+        ResourceError,
         Sent, //
     }, //
 };
@@ -79,11 +80,11 @@ impl Iwarp {
     pub(super) fn new(
         device: &Arc<Device>,
         depth: QueueDepth,
-    ) -> Result<(Arc<IbResources>, Pin<KBox<Self>>)> {
+    ) -> Result<(Arc<IbResources>, Pin<KBox<Self>>), ResourceError> {
         let depth = depth.with_receives(INITIAL);
         let resources = IbResources::new(device, depth, TRAILER_LEN as u32)?;
         if resources.recv_slots < INITIAL {
-            return Err(EINVAL);
+            return Err(EINVAL.into());
         }
         let credits = Credits::new(resources.recv_slots);
         let unacked = Unacked::new(credits.window())?;

@@ -130,14 +130,24 @@ each smc max_fast_reg_page_list_len=8
 each device-fast-reg max_fast_reg_page_list_len=7
 each device-fast-reg no_fast_reg=1
 each device-rc no_rc=1
-LEAST=(max_send_sge=2 max_recv_sge=1 max_inline=0 max_qp_wr=6 max_cqe=6 num_comp_vectors=1
+# One is the core's own, for management datagrams.
+each smc max_qp=2
+each device-qps max_qp=1
+each smc max_cq=2 num_comp_vectors=1
+each device-cqs max_cq=1
+# One for the protection domain of the core, one for that of a link, one for its RMB.
+each smc max_mr=3
+each device-mrs max_mr=2
+each device-mrs max_mr=1
+
+LEAST=(max_send_sge=2 max_recv_sge=1 max_inline=0 max_qp=2 max_qp_wr=6 max_cqe=6 num_comp_vectors=1
 	max_fast_reg_page_list_len=8)
 row ab smc "${LEAST[@]}"
 check "all at once: devices" devices ab "${LEAST[@]}"
 check "all at once: many connections in the group" smctest --expect smc many --connections 20 --kib 32
 check "all at once: large transfers both ways" smctest --expect smc integrity --mib 8 --chunk 1000000
 check "all at once: the devices go" within 20 no_devices_left
-row ab device-sge max_send_sge=1 max_recv_sge=0 max_inline=0 max_qp_wr=5 max_cqe=5 \
+row ab device-sge max_send_sge=1 max_recv_sge=0 max_inline=0 max_qp=1 max_qp_wr=5 max_cq=1 max_cqe=5 max_mr=1 \
 	num_comp_vectors=0 max_fast_reg_page_list_len=7
 
 # What a device that refuses 128 bytes grants is used.
