@@ -2,7 +2,13 @@
 
 //! Memory shared between device and CPU: several pages, of which `kernel::page::Page` has only one.
 
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
+};
 
 use kernel::{
     page::PAGE_SIZE,
@@ -39,6 +45,8 @@ pub struct Block {
     base: NonNull<u8>,
     order: u32,
     is_virtual: bool,
+    /// The pages are not freed.
+    is_leaked: AtomicBool,
     /// Set for a socket buffer.
     _counted: Option<CountedPages>,
 }
@@ -96,6 +104,7 @@ impl Block {
             base: base.ok_or(ENOMEM)?,
             order,
             is_virtual,
+            is_leaked: AtomicBool::new(false),
             _counted: counted,
         };
         Ok(Arc::new(block, GFP_KERNEL)?)
@@ -169,6 +178,11 @@ impl Block {
         PAGE_SIZE << self.order
     }
 
+    /// Leaks the memory, as a device may still write to it.
+    pub(super) fn leak(&self) {
+        self.is_leaked.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a range lies in the block.
     pub(super) fn contains(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len())
@@ -230,6 +244,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.is_leaked.load(Ordering::Relaxed) {
+            return;
+        }
         let base = self.base.as_ptr();
         match self.is_virtual {
             // SAFETY: By the type invariant we own the memory.

@@ -137,6 +137,11 @@ impl Reserved {
             entries,
         })
     }
+
+    /// See [`Cq::flush`].
+    pub(super) fn flush(&self) {
+        self.cq.flush();
+    }
 }
 
 impl Drop for Reserved {

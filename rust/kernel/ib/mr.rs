@@ -3,7 +3,6 @@
 //! Memory regions: memory that the peer may write, or of which a write reads that needs a key of its own.
 
 use core::{
-    mem::ManuallyDrop,
     ptr,
     ptr::NonNull,
     sync::atomic::{AtomicBool, Ordering},
@@ -41,7 +40,7 @@ pub struct Mr {
 /// `ptr` is a memory region of `pd` that we own, made of all of `maps`.
 struct RawMr {
     ptr: NonNull<bindings::ib_mr>,
-    maps: ManuallyDrop<KVec<Arc<Mapping>>>,
+    maps: KVec<Arc<Mapping>>,
     pd: Arc<Pd>,
 }
 
@@ -75,7 +74,7 @@ impl Mr {
         // INVARIANT: Ours; `map` makes it of `maps` before anything else sees it.
         let raw = RawMr {
             ptr: NonNull::new(from_err_ptr(ptr).map_err(|_| ENOSPC)?).ok_or(ENOMEM)?,
-            maps: ManuallyDrop::new(kept),
+            maps: kept,
             pd: pd.clone(),
         };
         raw.map(len)?;
@@ -248,14 +247,16 @@ impl Drop for RawMr {
         // reference to its `Mr` and is gone.
         let ret = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), ptr::null_mut()) };
         if ret != 0 {
-            // The device may still write to the memory: leak it rather than let it be reused.
+            // The device may still write to the memory: leak it rather than let it be reused. It is unmapped all the
+            // same, as a mapping would keep the device from being removed.
             pr_warn!(
-                "cannot deregister memory, {} blocks lost: {ret}\n",
+                "{}: cannot deregister memory, {} blocks lost: {ret}\n",
+                self.device().name(),
                 self.maps.len()
             );
-            return;
+            for map in self.maps.iter() {
+                map.block().leak();
+            }
         }
-        // SAFETY: Dropped here only, and not used afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.maps) };
     }
 }

@@ -50,7 +50,8 @@ pub use self::{
 /// A reliable connected queue pair.
 ///
 /// Posted receives hold the handler `H`, which usually owns the `Qp`: call [`Qp::to_error`] to release them, or neither
-/// is ever freed. Dropping a queue pair waits in a worker for the last completion, then destroys it.
+/// is ever freed. Dropping a queue pair waits in a worker for the last completion, then destroys it; work
+/// requests whose completions the device has lost end as flushed ones then.
 pub struct Qp<H: Handler> {
     parts: Deferred<QpResources<H>>,
 }
@@ -60,7 +61,7 @@ struct QpResources<H: Handler>(ManuallyDrop<QpQueues<H>>);
 
 /// # Invariants
 ///
-/// - The queue pair completes on two queues, in which `_send_room` and `_recv_room` are enough for all its work
+/// - The queue pair completes on two queues, in which `send_room` and `recv_room` are enough for all its work
 ///   requests.
 /// - An outstanding work request was posted by an entry of `send`, `reg` or `recv`, and names that entry.
 /// - Entries do not move, and are not freed before the completions of all work requests that name
@@ -69,8 +70,8 @@ struct QpQueues<H: Handler> {
     send: SendQueue<H>,
     reg: RegEntry<H>,
     recv: RecvQueue<H>,
-    _send_room: Reserved,
-    _recv_room: Reserved,
+    send_room: Reserved,
+    recv_room: Reserved,
     core: RawQp,
 }
 
@@ -102,8 +103,8 @@ impl<H: Handler> Qp<H> {
             send: SendQueue::new(pd, config)?,
             reg: RegEntry::new()?,
             recv: RecvQueue::new(pd, config)?,
-            _send_room: Reserved::new(send_cq, config.send_work_requests())?,
-            _recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
+            send_room: Reserved::new(send_cq, config.send_work_requests())?,
+            recv_room: Reserved::new(recv_cq, config.recv_work_requests())?,
             // Last, as nothing destroys it on the error paths of this function.
             core: RawQp::new(pd, send_cq, recv_cq, config)?,
         };
@@ -184,13 +185,44 @@ impl<H: Handler> OnDevice for QpResources<H> {
     }
 }
 
+impl<H: Handler> QpQueues<H> {
+    /// Ends the work requests whose completions were lost as flushed ones.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair must have been destroyed.
+    unsafe fn end_lost(&self) {
+        // A device reports no completions for a queue pair that is destroyed, but there may be earlier ones.
+        self.send_room.flush();
+        self.recv_room.flush();
+        let lost = self.core.outstanding();
+        if lost == 0 {
+            return;
+        }
+        let name = self.core.pd().device().name();
+        pr_warn!("{name}: {lost} completions of a queue pair were lost\n");
+        // SAFETY: No completion comes any more, so the entries that are in use are ours.
+        unsafe {
+            self.send.end_lost();
+            self.reg.end_lost();
+            self.recv.end_lost();
+        }
+    }
+}
+
 impl<H: Handler> Drop for QpResources<H> {
     fn drop(&mut self) {
         // SAFETY: Runs once, in the device's worker: completions are not handled there. Nothing posts any more, as the
         // `Qp` is gone. By the type invariant of `QpQueues` there is room for the two work requests.
-        if unsafe { self.0.core.destroy() } {
-            // SAFETY: Dropped here only and not used afterwards. The device no longer uses the entries.
-            unsafe { ManuallyDrop::drop(&mut self.0) };
+        if unsafe { self.0.core.destroy() }.is_err() {
+            // The device may still use the entries: leak them rather than let them be reused.
+            return;
         }
+        if self.0.core.outstanding() > 0 {
+            // SAFETY: Destroyed above.
+            unsafe { self.0.end_lost() };
+        }
+        // SAFETY: Dropped here only and not used afterwards. The device no longer uses the entries.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }

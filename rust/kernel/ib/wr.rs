@@ -96,6 +96,14 @@ impl Display for Status {
 }
 
 impl Wc {
+    /// The completion of a work request that was lost with its queue pair.
+    pub(super) const LOST: Self = Self {
+        status: Status::Flushed,
+        written: None,
+        byte_len: 0,
+        vendor_err: 0,
+    };
+
     pub(super) fn new(wc: &bindings::ib_wc) -> Self {
         let status = Status::from_code(wc.status);
         let is_write = wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;

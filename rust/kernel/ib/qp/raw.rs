@@ -13,7 +13,10 @@ use core::{
 };
 
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     sync::Arc, //
 };
 
@@ -123,7 +126,8 @@ impl QpConfig {
 /// # Invariants
 ///
 /// - `ptr` is a queue pair of `pd`, which [`RawQp::destroy`] destroys.
-/// - An outstanding work request that is certain to complete counts in `outstanding`.
+/// - An outstanding work request that is certain to complete counts in `outstanding`, and a send of which only writes
+///   were posted.
 pub(super) struct RawQp {
     ptr: NonNull<bindings::ib_qp>,
     pd: Arc<Pd>,
@@ -214,14 +218,15 @@ impl RawQp {
         self.receiving.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for the completions of all work requests and destroys the queue pair. Returns whether the device no longer
-    /// uses the slots and what they keep.
+    /// Waits for the completions of all work requests and destroys the queue pair, even if some completions do not
+    /// come: a device that failed may report none. Afterwards the device no longer uses the slots and what they keep;
+    /// work requests whose completions were lost still count as outstanding.
     ///
     /// # Safety
     ///
     /// To be called once, in a worker that handles no completions. Nothing but the completions uses the queue pair
     /// meanwhile, and the two completion queues have room for one more work request each.
-    pub(super) unsafe fn destroy(&self) -> bool {
+    pub(super) unsafe fn destroy(&self) -> Result<(), Undestroyed> {
         self.stop_receiving();
         // Afterwards all completions that could repost their receive have seen `receiving` false.
         rcu::synchronize_rcu();
@@ -229,20 +234,23 @@ impl RawQp {
             // SAFETY: The queue pair is valid by the type invariant; for the rest by the caller's promise.
             unsafe { bindings::ib_drain_qp(self.as_ptr()) };
         }
-        let left = self.outstanding.load(Ordering::Relaxed);
-        if left != 0 {
-            // A driver that lost completions may still use our slots: leak them rather than let them be reused.
-            pr_warn!("queue pair lost {left} completions\n");
-            return false;
-        }
-        // SAFETY: By the type invariant the queue pair is ours; all its completions were handled.
+        // SAFETY: By the type invariant the queue pair is ours. The verbs allow to destroy one with outstanding work
+        // requests: afterwards the device accesses neither them nor their memory.
         let ret = unsafe { bindings::ib_destroy_qp_user(self.as_ptr(), ptr::null_mut()) };
-        if ret != 0 {
+        to_result(ret).map_err(|_| {
             pr_warn!("cannot destroy a queue pair: {ret}\n");
-        }
-        ret == 0
+            Undestroyed
+        })
+    }
+
+    /// Number of work requests whose completions were not handled.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.outstanding.load(Ordering::Relaxed)
     }
 }
+
+/// The driver did not destroy the queue pair: the device may still use its slots.
+pub(super) struct Undestroyed;
 
 /// Flags of the writes before a send. An iWARP stream may read a write without completion from its memory again after
 /// the send behind it completed: soft iWARP then passes the pages themselves to TCP, which may have to retransmit them.

@@ -133,6 +133,21 @@ impl<H: Handler> RecvQueue<H> {
         }
         Ok(count)
     }
+
+    /// Ends the receives that were posted and did not complete.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair must have been destroyed, and its completions been handled.
+    pub(super) unsafe fn end_lost(&self) {
+        for entry in self.entries.iter() {
+            // SAFETY: No completion comes any more and nothing posts, so the entry is ours.
+            let owner = unsafe { (*entry.owner.get()).take() };
+            if let Some(owner) = owner {
+                H::receive_failed(&owner, Wc::LOST);
+            }
+        }
+    }
 }
 
 impl<H: Handler> RecvEntry<H> {

@@ -117,6 +117,21 @@ impl<H: Handler> RegEntry<H> {
     }
 }
 
+impl<H: Handler> RegEntry<H> {
+    /// Ends the registration that was posted and did not complete.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair must have been destroyed, and its completions been handled.
+    pub(super) unsafe fn end_lost(&self) {
+        // SAFETY: No completion comes any more and nothing posts, so the entry is ours.
+        let kept = unsafe { (*self.inner.kept.get()).take() };
+        if let Some((owner, mr)) = kept {
+            H::registered(&owner, mr, Wc::LOST);
+        }
+    }
+}
+
 unsafe extern "C" fn reg_done<H: Handler>(_: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
     // SAFETY: The RDMA core passes a valid completion.
     let wc = unsafe { &*wc };

@@ -195,6 +195,21 @@ impl<H: Handler> SendQueue<H> {
         self.free.count() + self.large_free.count() == self.entries.len()
     }
 
+    /// Ends the sends that were posted and did not complete.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair must have been destroyed, and its completions been handled.
+    pub(super) unsafe fn end_lost(&self) {
+        for entry in self.entries.iter() {
+            // SAFETY: No completion comes any more and nothing posts, so the entry is ours.
+            let kept = unsafe { (*entry.kept.get()).take() };
+            if let Some((owner, what)) = kept {
+                H::sent(&owner, what, Wc::LOST);
+            }
+        }
+    }
+
     fn put(&self, index: usize) {
         match index.checked_sub(self.small) {
             None => self.free.put(index),
@@ -448,16 +463,16 @@ impl<'a, H: Handler> SendSlot<'a, H> {
         let Err(error) = to_result(ret) else {
             return Ok(());
         };
-        self.queue.core().end();
         // SAFETY: The send was not posted, so no completion will take the entry from us.
         let kept = unsafe { (*self.entry.kept.get()).take() };
         if ptr::eq(bad, first) {
             // SAFETY: As above; no write was posted either.
             unsafe { *self.entry.sources.get() = [None, None] };
             self.queue.put(self.entry.index);
+            self.queue.core().end();
         }
         // Otherwise a write is outstanding and may yet complete with an error: the entry and the memory it reads are
-        // kept until the queue pair is destroyed.
+        // kept until the queue pair is destroyed, and count as outstanding, so that its completion is looked for then.
         match kept {
             Some((_, what)) => Err(PostError {
                 error,
