@@ -44,8 +44,10 @@ pub(super) struct Facts {
     pub(super) is_exclusive: Option<bool>,
     /// RDMA devices that are visible in this namespace.
     pub(super) devices: Vec<rdma::Device>,
-    /// Ports of all RDMA devices of the machine, as the module has them.
+    /// Ports of all RDMA devices of the machine that the module uses, as it has them.
     pub(super) ports: Vec<view::Port>,
+    /// Whether these are known.
+    pub(super) has_ports: bool,
     pub(super) netdevs: Vec<Netdev>,
     /// Flow control of the network devices of adapters with RDMA, by index.
     pub(super) flow: Vec<(u32, FlowControl)>,
@@ -134,7 +136,9 @@ impl Facts {
                 .ok()
                 .flatten()
                 .and_then(|(seid, on)| on.then_some(seid));
-            facts.ports = module.ports().unwrap_or_default();
+            if let Ok(ports) = module.ports() {
+                (facts.ports, facts.has_ports) = (ports, true);
+            }
             facts.eids = Ueids::open()
                 .and_then(|mut eids| eids.list())
                 .unwrap_or_default();

@@ -235,6 +235,13 @@ fn fault_of(place: &Place<'_>, facts: &Facts) -> Option<Line> {
             "Set the port's link type to Ethernet, if the adapter can (mlxconfig -d DEVICE set LINK_TYPE_P1=ETH), and restart.",
         ));
     }
+    if facts.has_ports && facts.of_module(&place.device.name, port.number).is_none() {
+        return Some(Line::fail(
+            "rdma/left-out",
+            format!("SMC does not use RDMA port {name}: the device has less than a link needs, or the port is its third or a later one."),
+            "See the kernel log for the device and its limit (dmesg | grep \"cannot be used\"). Use another RDMA device, or a newer driver or firmware.",
+        ));
+    }
     if let Some(netdev) = place.netdev {
         let device = &netdev.name;
         if !netdev.is_up {

@@ -106,6 +106,7 @@ fn healthy() -> Facts {
             device("mlx5_1", "eth1", 3, "10.1.0.1"),
         ],
         ports: vec![port("mlx5_0"), port("mlx5_1")],
+        has_ports: true,
         netdevs: vec![
             netdev(1, "lo", "127.0.0.1"),
             netdev(2, "eth0", "10.0.0.1"),
@@ -203,6 +204,7 @@ fn each_fault_has_its_id() {
         ("FAIL rdma/infiniband", |f| {
             f.devices[0].protocol = "ib".to_string()
         }),
+        ("FAIL rdma/left-out", |f| f.ports.clear()),
         ("FAIL netdev/down", |f| {
             f.netdevs[1].is_up = false;
             f.netdevs[1].has_carrier = false;

@@ -97,6 +97,13 @@ logged_once() {
 	done
 }
 
+# checked END LINE: one of smc check there begins so.
+checked() {
+	in_ns "$1" "$BIN/smc" check >/tmp/said 2>&1
+	sed 's/^/# /' /tmp/said
+	grep -q "^$2 " /tmp/said
+}
+
 # uses_inline YES|NO NAME=VALUE...: with these limits, so does the device use inline data.
 uses_inline() {
 	local want=$1 count
@@ -117,6 +124,10 @@ each smc max_send_sge=3
 each smc max_send_sge=2
 each device-sge max_send_sge=1
 check "the log names the limit once for each device" logged_once "SGEs to send: 1, 2 needed"
+check "smc check: devices" devices a max_send_sge=1
+check "smc check names the device that is left out" checked a "FAIL  rdma/left-out"
+check_not "smc check does not name that of the other end" checked b "FAIL  rdma/left-out"
+check "smc check: the devices go" within 20 no_devices_left
 each smc max_recv_sge=1
 each device-sge max_recv_sge=0
 each smc max_qp_wr=6
