@@ -531,9 +531,9 @@ impl Pair {
         if let Some(offset) = fx.urgent_at {
             let byte = self.memory[side.index()].rmbe[offset as usize];
             let (host, peer) = (&self.hosts[side.index()], &self.hosts[side.peer().index()]);
-            // What is not read yet is less than the ring.
+            // What is not read yet fits the ring. A byte that is left out counts as read: the next may lie there.
             let size = u64::from(host.plan.rmbe.bytes());
-            let urgent = (host.read..=host.read + size)
+            let urgent = (host.place()..host.place() + size)
                 .find(|pos| pos % size == u64::from(offset) && peer.urgents.contains(pos))
                 .expect("the peer sent an urgent byte that lies there");
             assert_eq!(byte, byte_at(self.seed, side.peer(), urgent), "urgent byte");
