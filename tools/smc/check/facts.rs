@@ -21,6 +21,7 @@ use smc_tools::pnet;
 use smc_tools::pnet::Place;
 use smc_tools::rdma;
 use smc_tools::rules;
+use smc_tools::smcd::Loopback;
 use smc_tools::view;
 use smc_tools::view::Module;
 use smc_uapi::AF_SMC;
@@ -40,6 +41,8 @@ pub(super) struct Facts {
     pub(super) rules: Vec<Rule>,
     /// Where connections go that are asked about.
     pub(super) target: Option<Target>,
+    /// Whether connections within this machine may use shared memory.
+    pub(super) loopback: Option<Loopback>,
     /// Whether an RDMA device belongs to one network namespace.
     pub(super) is_exclusive: Option<bool>,
     /// RDMA devices that are visible in this namespace.
@@ -147,6 +150,7 @@ impl Facts {
             let rules = rules::Table::open().and_then(|mut table| table.list());
             facts.rules = rules.map(|listed| listed.rules).unwrap_or_default();
             facts.settings = Settings::collect();
+            facts.loopback = Loopback::read();
         }
         facts
     }

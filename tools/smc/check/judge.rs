@@ -22,6 +22,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Line> {
         lines.push(machine::rules(facts));
         lines.push(machine::memory(facts));
         lines.push(machine::eids(facts));
+        lines.extend(machine::same_host(facts));
     }
     lines.extend(ports::rdma(facts));
     if facts.module.is_some() {

@@ -239,6 +239,15 @@ pub(super) fn memory(facts: &Facts) -> Line {
     }
 }
 
+/// Says whether there is more than RDMA: no machine is at fault that has switched it off.
+pub(super) fn same_host(facts: &Facts) -> Option<Line> {
+    let loopback = facts.loopback?;
+    Some(Line::ok(
+        "same-host",
+        format!("Connections within this machine by shared memory (SMC-D): {loopback}."),
+    ))
+}
+
 pub(super) fn eids(facts: &Facts) -> Line {
     let all: Vec<_> = facts
         .eids

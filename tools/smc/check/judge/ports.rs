@@ -180,7 +180,7 @@ fn no_port(facts: &Facts, elsewhere: &[&Place<'_>]) -> Line {
     }
     Line::fail(
         "rdma/none",
-        "There is no RDMA device.",
+        "There is no RDMA device: connections to other machines go over TCP.",
         format!(
             "Load the driver of the adapter (lspci | grep -i ethernet; modprobe mlx5_ib, irdma, bnxt_re, ...); to try without one: \
              rdma link add rxe0 type rxe netdev {ether}"

@@ -13,6 +13,7 @@ use smc_tools::memory::Memory;
 use smc_tools::netdevs::Netdev;
 use smc_tools::pnet;
 use smc_tools::rdma;
+use smc_tools::smcd::Loopback;
 use smc_tools::view;
 
 use super::super::facts::Facts;
@@ -255,6 +256,24 @@ fn each_fault_has_its_id() {
     for (id, change) in cases {
         assert_eq!(after(with_one(), change), [*id]);
     }
+}
+
+#[test]
+fn shared_memory_within_the_machine_is_mentioned() {
+    let said = |loopback: Option<Loopback>| {
+        let mut facts = with_one();
+        facts.loopback = loopback;
+        let lines = judge(&facts);
+        let line = lines.iter().find(|line| line.id == "same-host")?;
+        Some(line.sentence.clone())
+    };
+    let with = |here| Loopback {
+        here,
+        initial: Some(here),
+    };
+    assert!(said(Some(with(true))).unwrap().ends_with("(SMC-D): on."));
+    assert!(said(Some(with(false))).unwrap().contains(": off for all"));
+    assert_eq!(said(None), None);
 }
 
 fn flow(pause: Option<bool>, pfc: Option<u8>) -> Vec<(u32, FlowControl)> {

@@ -53,6 +53,11 @@ mended() {
 	"$@" && within 10 is_well a
 }
 
+# says_same_host WORDS: whether connections within this machine may use shared memory.
+says_same_host() {
+	is_well first && grep -q "^ok .*shared memory (SMC-D): $1" $SAID
+}
+
 smc_in() {
 	in_ns "$1" "$BIN/smc" "${@:2}"
 }
@@ -190,6 +195,10 @@ require "an RDMA device in the first namespace" up_first
 require "a name for an RDMA device that is not there" "$BIN/smc" pnet add NET1 -D mlx5_7
 check "missing RDMA device" eval 'looks_over first 1 && names_only FAIL pnet/missing-device "rdma link show"'
 check "mended" eval '"$BIN/smc" pnet flush && is_well first'
+check "shared memory within the machine is off" says_same_host "off for all"
+same_host on
+check "it is on" says_same_host "on\."
+same_host off
 check "it goes" down_first
 require "a name for the network device alone" smc_in a pnet add NET1 -I wire_a
 check "no RDMA port on that network" fails pnet/no-port "smc pnet add NET1 -D"
