@@ -56,7 +56,8 @@ impl<const N: usize> Values<N> {
     /// Returns the value of setting `i`, of [`Bounds::Signed`].
     /// Context: any.
     pub fn get_signed(&self, i: usize) -> i32 {
-        self.get(i).cast_signed()
+        // CAST: the bits of an `int`. `cast_signed` is newer than Debian's compiler.
+        self.get(i) as i32
     }
 
     /// Sets setting `i` to a value within its bounds.

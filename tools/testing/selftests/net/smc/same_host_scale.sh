@@ -60,8 +60,8 @@ is_none_left() {
 	done
 }
 
-# used_kib: memory of the kernel: objects of its caches, and pages that nothing else counts, such as rings. KASAN gives up
-# freed objects of a cache that is shrunk; what debugging itself keeps is left out.
+# used_kib: memory of the kernel: objects of its caches, and pages that nothing else counts, such as rings. KASAN gives
+# up freed objects of a cache that is shrunk; what debugging itself keeps is left out.
 used_kib() {
 	local shrink
 	echo 3 >/proc/sys/vm/drop_caches
