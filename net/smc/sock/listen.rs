@@ -38,7 +38,8 @@ use kernel_ext::{
         AcceptQueue,
         Hook,
         Sk,
-        UnattachedSk, //
+        UnattachedSk,
+        WaitEnd, //
     },
     prelude::*,
     time, //
@@ -96,6 +97,9 @@ pub(crate) struct Listener {
     queue: SpinLock<List<AcceptEntry>>,
     /// Connections in `queue`.
     ready: Atomic<u32>,
+    /// Connections that the work has begun to take from TCP, and has done with.
+    begun: Atomic<u32>,
+    done: Atomic<u32>,
     backlog: Atomic<u32>,
     /// The work stopped, as the backlog was full.
     is_work_stopped: Atomic<bool>,
@@ -112,6 +116,8 @@ impl Listener {
                 owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
                 ready: Atomic::new(0),
+                begun: Atomic::new(0),
+                done: Atomic::new(0),
                 backlog: Atomic::new(u32::try_from(backlog).unwrap_or(0)),
                 is_work_stopped: Atomic::new(false),
             }),
@@ -123,6 +129,29 @@ impl Listener {
     /// Context: any.
     fn ready(&self) -> u32 {
         self.ready.load(Acquire)
+    }
+
+    /// Runs the part of the work that takes one connection from TCP and queues it.
+    fn while_taking<R>(&self, take: impl FnOnce() -> R) -> R {
+        self.begun.fetch_add(1, Full);
+        let result = take();
+        self.done.fetch_add(1, Full);
+        result
+    }
+
+    /// Waits for the connection that the work takes from TCP just now: poll(2) may have seen it there. Returns whether
+    /// there is one for accept(2).
+    /// Context: may sleep, but does not wait for a peer.
+    fn await_taken(&self) -> bool {
+        let begun = self.begun.load(Acquire);
+        // Both wrap around; `done` may be past `begun` by now.
+        let is_done = || begun.wrapping_sub(self.done.load(Acquire)).wrapping_sub(1) > u32::MAX / 2;
+        while !is_done() {
+            if let Err(WaitEnd::Signal(_)) = self.sk.wait_until(1, false, is_done) {
+                break;
+            }
+        }
+        self.ready() > 0
     }
 
     /// Whether the backlog is full. As with TCP, it takes one connection more than listen(2) was given.
@@ -292,6 +321,7 @@ pub(super) fn accept(this: ArcBorrow<'_, Sock>, flags: i32) -> Result<(Unattache
             // One that shakes hands now, or is gone.
             Ok(None) => continue,
             Err(e) if e == ECONNABORTED => continue,
+            Err(e) if e == EAGAIN && listener.await_taken() => continue,
             Err(e) if e == EAGAIN => {}
             Err(e) if this.phase() == Phase::Listening => return Err(e),
             Err(_) => {}
@@ -369,12 +399,16 @@ pub(super) fn tcp_listen_work(this: &Arc<Sock>) {
             }
             listener.is_work_stopped.xchg(false, Full);
         }
-        match clcsock_accept(this, &listener) {
-            Ok(Some((orphan, child))) => {
+        let taken = listener.while_taking(|| {
+            let taken = clcsock_accept(this, &listener)?;
+            if let Some((orphan, child)) = taken {
                 *child.orphan.lock() = Some(orphan);
                 accept_enqueue(&child, &listener);
             }
-            Ok(None) => {}
+            Ok::<_, Error>(())
+        });
+        match taken {
+            Ok(()) => {}
             Err(e) => {
                 if e == ECONNABORTED {
                     continue;
