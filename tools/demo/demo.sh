@@ -11,7 +11,6 @@
 . "$LIB"
 
 SECONDS_EACH=3
-REQUESTS=20000
 # The kind of RDMA device, and what programs over SMC are called with it.
 RDMA=none SMC="SMC on one machine"
 declare -A RESULT
@@ -29,12 +28,19 @@ megabytes() {
 	awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'
 }
 
-# paths NAME PORT: which way each connection to that port goes, as the kernel tells it. Sockets that are no
-# SMC sockets are not in its list.
+# connected PORT COUNT: there are so many connections to that port.
+connected() {
+	[ "$(in_ns a ss -Htn state established "dport = :$1" | wc -l)" -ge "$2" ]
+}
+
+# paths NAME PORT COUNT: which way each of the connections to that port goes, as the kernel tells it, once there are so
+# many: an emulated machine takes its time to start a program. Sockets that are no SMC sockets are not in its list.
 paths() {
 	local name=$1 port=$2 said
+	within 30 connected "$port" "$3" || die "$name: fewer than $3 connections"
+	sleep 0.5
 	said=$(in_ns a smc sockets | awk -v port=":$port" 'NR > 1 && index($2, port) {
-		path = $0; sub(/^[^ ]+ +[^ ]+ +/, "", path); count[path]++
+		path = $0; sub(/^[^ ]+ +[^ ]+ +/, "", path); sub(/ \(token .*/, "", path); count[path]++
 	} END {
 		for (path in count) printf "  %d connection(s): %s\n", count[path], path
 	}')
@@ -64,8 +70,7 @@ iperf() {
 	echo "  b: ${server:+$server }iperf3 -s"
 	echo "  a: ${client:+$client }iperf3 -c $IP_B -t $SECONDS_EACH"
 	iperf3_begin "$client" "$server" "$SECONDS_EACH" || die "iperf3 does not listen"
-	sleep 1.5
-	paths "$name" 5201
+	paths "$name" 5201 2
 	iperf3_end || die "iperf3: $(tail -2 "$IPERF_JSON")"
 
 	bits=$(iperf3_field sum_received bits_per_second)
@@ -88,7 +93,7 @@ check_rdma() {
 
 # redis NAME CLIENT_PREFIX SERVER_PREFIX
 redis() {
-	local name=$1 client=$2 server=$3 before server_pid bench_pid
+	local name=$1 client=$2 server=$3 before server_pid bench_pid requests
 	before=$(sent_bytes 6379)
 
 	say "redis, $name"
@@ -98,12 +103,16 @@ redis() {
 	ip netns exec b $server redis-server --bind "$IP_B" --save '' --protected-mode no >/tmp/redis.log 2>&1 &
 	server_pid=$!
 	await_port b 6379 || die "redis does not listen: $(tail -2 /tmp/redis.log)"
+	# So many as take some seconds.
 	# shellcheck disable=SC2086
-	ip netns exec a $client redis-benchmark -h "$IP_B" -t set,get -c 16 -d 1024 -n "$REQUESTS" --csv \
+	requests=$(ip netns exec a $client redis-benchmark -h "$IP_B" -t set -c 16 -d 1024 -n 2000 --csv |
+		tr -d '"' | awk -F, -v s="$SECONDS_EACH" '/^SET/ { printf "%d", s * $2 }')
+	[ "${requests:-0}" -gt 0 ] || die "redis-benchmark says nothing"
+	# shellcheck disable=SC2086
+	ip netns exec a $client redis-benchmark -h "$IP_B" -t set,get -c 16 -d 1024 -n "$requests" --csv \
 		>/tmp/redis.csv 2>/dev/null &
 	bench_pid=$!
-	sleep 1
-	paths "$name" 6379
+	paths "$name" 6379 16
 	wait "$bench_pid" || die "redis-benchmark: $(tail -2 /tmp/redis.csv)"
 	kill "$server_pid"
 	wait "$server_pid" 2>/dev/null
@@ -112,7 +121,7 @@ redis() {
 		printf "%s%s %.0f/s, median %s ms", separator, $1, $2, $5; separator = "; "
 	}')
 	echo "  ${RESULT[redis $name]}"
-	check_rdma "$name" $((REQUESTS * 1024)) $(($(sent_bytes 6379) - before))
+	check_rdma "$name" $((requests * 1024)) $(($(sent_bytes 6379) - before))
 }
 
 pingpong() {
@@ -143,11 +152,10 @@ counters() {
 		/^(sent|rcvd)_(pkts|bytes)$/ { name = $0 }'
 }
 
-# Whether QEMU emulates the processors, which then do not do so much in that time.
+# Whether QEMU emulates the processors.
 is_emulated() {
 	[ "$FLAVOUR" != um ] && ! grep -q kvm-clock /sys/devices/system/clocksource/clocksource0/available_clocksource
 }
-! is_emulated || REQUESTS=4000
 
 say "Two containers of one machine: network namespaces a and b"
 load_rdma && load_smc && up_netns && same_host on || die "cannot set up the guest"
