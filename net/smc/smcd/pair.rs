@@ -35,7 +35,8 @@ use smc_proto::{
     smcd::view::{
         ConnEnds, //
         EndFlags,
-    }, //
+    },
+    time::Instant, //
 };
 
 use super::pipe::Pipe;
@@ -155,9 +156,9 @@ pub(super) struct Pair {
     /// Wakes the readers.
     #[pin]
     wake_timer: HrTimer<Self>,
-    /// Keeps the connection while the timer may run. Both ends let go of it when they close.
+    /// When the timer expires, or expired. Its handle keeps the connection; both ends let go of it when they close.
     #[pin]
-    pub(super) wake_handle: SpinLock<Option<ArcHrTimerHandle<Self>>>,
+    pub(super) wake_handle: SpinLock<Option<(Instant, ArcHrTimerHandle<Self>)>>,
 }
 
 impl_has_hr_timer! {

@@ -73,14 +73,21 @@ fn wake_due(pipe: &Pipe, reader: &SmcdEnd) -> bool {
 }
 
 impl Pair {
-    /// Has the readers woken after that time.
+    /// Has the readers woken after that time, or when it was to be for the other direction.
     /// Context: may sleep.
     fn wake_after(self: &Arc<Self>, wait: Duration) {
-        let nanos = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);
+        let now = clock::now();
         let mut started = self.wake_handle.lock();
         // A handle that is dropped stops the timer.
-        *started = None;
-        *started = Some(self.clone().start(Delta::from_nanos(nanos)));
+        let before = started.take().map(|(due, _)| due);
+        let due = now.saturating_add(wait);
+        let due = match self.to_client.is_wake_due() && self.to_server.is_wake_due() {
+            true => before.map_or(due, |before| due.min(before)),
+            false => due,
+        };
+        let nanos = due.saturating_since(now).as_nanos();
+        let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
+        *started = Some((due, self.clone().start(Delta::from_nanos(nanos))));
     }
 
     /// Stops the timer.

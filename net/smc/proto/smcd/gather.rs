@@ -54,7 +54,8 @@ impl Gather {
             return Wake::Now;
         }
         let now = now();
-        let due = self.woken_at.saturating_add(GATHER_TIME);
+        // The wake-up that was to come later may have come already, as much was written.
+        let due = self.woken_at.min(now).saturating_add(GATHER_TIME);
         if due.is_due(now) {
             self.woken_at = now;
             return Wake::Now;
@@ -94,6 +95,21 @@ mod tests {
             gather.on_write(0, || at(1070)),
             Wake::Later(Duration::from_micros(40))
         );
+    }
+
+    /// 64 KiB were written before the time was over, which wakes the reader early.
+    #[test]
+    fn a_wake_up_that_came_early_delays_no_later_one() {
+        let mut gather = Gather::default();
+        for n in 0..u64::from(STREAK) {
+            gather.on_write(0, || at(1000 + n));
+        }
+        for n in 0..1000 {
+            match gather.on_write(0, || at(1010 + n * 20)) {
+                Wake::Now => {}
+                Wake::Later(wait) => assert!(wait <= GATHER_TIME, "{wait:?} the {n}th time"),
+            }
+        }
     }
 
     #[test]
