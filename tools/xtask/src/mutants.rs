@@ -2,8 +2,9 @@
 //! Tests of the tests: plants known faults in the module, one at a time, and records which test notices each.
 //!
 //! A fault is a patch in `tests/mutants`, with the text above its first `diff` saying what is wrong. It is applied to a
-//! clone of the last commit in `out/mutants`, where the tests run until the first failure. What was judged is kept in
-//! `out/mutants/results`, so that an interrupted run goes on where it was.
+//! clone of the last commit in `out/mutants`, where the tests run until the first failure, first of all the one that
+//! noticed it the last time. What was judged is kept in `out/mutants/results`, so that an interrupted run goes on where
+//! it was.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +22,10 @@ use crate::run::{output, run as run_command};
 const FAULTS: &str = "tests/mutants";
 /// The line in which a test run names a failure.
 const FAILED: &str = "FAILED ";
+/// Begins the line of a patch's text that names the test to try first.
+const CAUGHT_BY: &str = "Caught by: ";
+/// Stands there for the tests on the host.
+pub(crate) const HOST_TESTS: &str = "host tests";
 
 /// What became of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +67,8 @@ struct Fault {
     what: String,
     /// Whether the host tests can notice it.
     is_in_core: bool,
+    /// The guest script that noticed it the last time, or [`HOST_TESTS`].
+    caught_by: Option<String>,
 }
 
 impl Fault {
@@ -77,10 +84,35 @@ impl Fault {
         Ok(Self {
             name: name.into_owned(),
             what: what.to_owned(),
+            caught_by: caught_by(&text).map(str::to_owned),
             is_in_core: text.contains("\n+++ b/net/smc/proto/"),
             patch,
         })
     }
+
+    /// Returns the arguments of the test runs that judge this fault, one after the other until one fails.
+    fn test_runs(&self) -> Vec<Vec<&str>> {
+        let mut runs = Vec::new();
+        let mut whole = vec!["test", "--fail-fast"];
+        if !self.is_in_core {
+            whole.push("--guests");
+        }
+        match self.caught_by.as_deref() {
+            Some(HOST_TESTS) => runs.push(vec!["test", "--fail-fast", "--host"]),
+            Some(script) => runs.push(vec!["test", "--fail-fast", "--guests", script]),
+            None => {}
+        }
+        runs.push(whole);
+        runs
+    }
+}
+
+/// Returns the test that the text of a patch names as the one to try first: a guest script, or [`HOST_TESTS`].
+pub(crate) fn caught_by(patch: &str) -> Option<&str> {
+    patch
+        .lines()
+        .take_while(|l| !l.starts_with("diff "))
+        .find_map(|l| l.strip_prefix(CAUGHT_BY))
 }
 
 /// Plants the faults; returns true if a test noticed each.
@@ -217,17 +249,17 @@ impl Tree {
         if !self.xtask(fault, "build", &["module", "um-debug"])?.0 {
             return Ok(Verdict::Invalid("the module does not build".to_owned()));
         }
-        let mut args = vec!["test", "--fail-fast"];
-        if !fault.is_in_core {
-            args.push("--guests");
+        for args in fault.test_runs() {
+            let (is_clean, said) = self.xtask(fault, "test", &args)?;
+            if is_clean {
+                continue;
+            }
+            return match said.lines().find_map(|l| l.strip_prefix(FAILED)) {
+                Some(by) => Ok(Verdict::Caught(by.trim().to_owned())),
+                None => bail!("{}: the test run failed and names no test", fault.name),
+            };
         }
-        let (is_clean, said) = self.xtask(fault, "test", &args)?;
-        let failure = said.lines().find_map(|l| l.strip_prefix(FAILED));
-        match (is_clean, failure) {
-            (true, _) => Ok(Verdict::Missed),
-            (false, Some(by)) => Ok(Verdict::Caught(by.trim().to_owned())),
-            (false, None) => bail!("{}: the test run failed and names no test", fault.name),
-        }
+        Ok(Verdict::Missed)
     }
 
     /// Runs a task of the clone, with its output in a log; returns whether it succeeded, and the output.
@@ -247,6 +279,13 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_test_to_try_first_stands_above_the_change() {
+        let patch = "A fault.\n\nCaught by: endings.sh\n\ndiff --git a/x b/x\n";
+        assert_eq!(caught_by(patch), Some("endings.sh"));
+        assert_eq!(caught_by("A fault.\n\ndiff --git\nCaught by: x.sh\n"), None);
+    }
 
     #[test]
     fn a_verdict_is_read_as_written() {
