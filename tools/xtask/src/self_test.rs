@@ -25,43 +25,47 @@ fn script(dirs: &Dirs, flavour: Flavour) -> Option<PathBuf> {
     Some(dirs.repo.join("tools/xtask/guest").join(name))
 }
 
-/// The outcome of the test in one kind of guest.
+/// The test in one kind of guest.
 pub(crate) struct SelfTest {
     pub(crate) script: PathBuf,
     pub(crate) spec: GuestSpec,
-    pub(crate) outcome: Outcome,
-    /// What went unnoticed; empty if the test passed.
-    pub(crate) failed: Vec<String>,
+    /// The module with planted faults.
+    planted: String,
 }
 
-/// Runs the test for a kernel; returns `None` if there is none.
-pub(crate) fn run(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Option<SelfTest>> {
-    let Some(script) = script(dirs, kernel.flavour) else {
-        return Ok(None);
-    };
-    let mut spec = GuestSpec::read(&script)?.context("no header")?;
-    spec.flavour = kernel.flavour;
-    spec.peer_flavour = kernel.flavour;
-    let planted = module::planted(dirs, tools, kernel)?;
-    let booted = Booted {
-        kernel,
-        module: None,
-    };
-    let script_run = ScriptRun {
-        env: vec![("PLANTED_KO".to_owned(), planted)],
-        ..ScriptRun::new(script, spec, vec![booted])?
-    };
-    let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
-    let mut failed = unnoticed(&script_run.spec.trouble, &outcome.trouble)?;
-    if outcome.exit != Some(0) || outcome.report.passed != 1 || outcome.report.gap().is_some() {
-        failed.push("the script did not end as it should".to_owned());
+impl SelfTest {
+    /// Builds what the test needs; returns `None` if there is none for a kernel.
+    pub(crate) fn prepare(dirs: &Dirs, tools: &Toolchain, kernel: &Kernel) -> Result<Option<Self>> {
+        let Some(script) = script(dirs, kernel.flavour) else {
+            return Ok(None);
+        };
+        let mut spec = GuestSpec::read(&script)?.context("no header")?;
+        spec.flavour = kernel.flavour;
+        spec.peer_flavour = kernel.flavour;
+        Ok(Some(Self {
+            script,
+            spec,
+            planted: module::planted(dirs, tools, kernel)?,
+        }))
     }
-    Ok(Some(SelfTest {
-        script: script_run.script,
-        spec: script_run.spec,
-        outcome,
-        failed,
-    }))
+
+    /// Runs the test on the same kernel. Returns the outcome and what went unnoticed, which is nothing if it passed.
+    pub(crate) fn run(&self, dirs: &Dirs, kernel: &Kernel) -> Result<(Outcome, Vec<String>)> {
+        let booted = Booted {
+            kernel,
+            module: None,
+        };
+        let script_run = ScriptRun {
+            env: vec![("PLANTED_KO".to_owned(), self.planted.clone())],
+            ..ScriptRun::new(self.script.clone(), self.spec.clone(), vec![booted])?
+        };
+        let outcome = script_run.run(dirs)?.pop().context("no outcome")?;
+        let mut failed = unnoticed(&self.spec.trouble, &outcome.trouble)?;
+        if outcome.exit != Some(0) || outcome.report.passed != 1 || outcome.report.gap().is_some() {
+            failed.push("the script did not end as it should".to_owned());
+        }
+        Ok((outcome, failed))
+    }
 }
 
 /// Returns a message for each of the patterns that no line matches.

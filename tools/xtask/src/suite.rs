@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The whole test run: host tests, the runner's own test, all guest scripts, and a summary line.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::path::PathBuf;
+use std::sync::mpsc::{channel, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -13,14 +12,15 @@ use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
 use crate::durations::Durations;
-use crate::guests::{Booted, Extra, GuestSpec, ScriptRun, Topology};
-use crate::kernel::{self, Flavour, Kernel, KernelOptions};
-use crate::module::{self, Verbosity};
+use crate::guests::GuestSpec;
+use crate::kernel::{self, Flavour, KernelOptions};
+use crate::load::Gate;
+use crate::queue::Queue;
 use crate::run;
+use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
-use crate::vm::Outcome;
-use crate::{compile, host, lint, self_test, vm};
+use crate::{host, lint, vm};
 
 /// Results so far.
 #[derive(Default)]
@@ -144,6 +144,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     Ok(tally.close())
 }
 
+/// Builds what the scripts need and runs them, each as soon as that is there.
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, GuestSpec)],
@@ -152,37 +153,99 @@ fn guests(
     tally: &mut Tally,
 ) -> Result<()> {
     let tools = Toolchain::find(dirs)?;
-    let mut stage = Stage {
-        dirs,
-        tools: &tools,
-        options,
-        soak: choice.soak,
-        durations: Durations::read(dirs),
-        sets: HashMap::new(),
-    };
-    for flavour in flavours(scripts) {
-        tally.add(stage.self_test(flavour)?);
+    let durations = Durations::read(dirs);
+    let mut stage = Stage::new(dirs, &tools, choice.soak, &durations);
+    let flavours = flavours(scripts);
+    for flavour in &flavours {
+        stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
     }
-    host::build_tools(dirs)?;
-    if choice.is_whole() {
-        tally.add(stage.compile()?);
-    }
-    let mut ready = Vec::new();
-    for (script, spec) in scripts {
-        if stage.prepare(script, spec, tally)? {
-            ready.push((script.as_path(), spec));
+    let queue: Queue<Job<'_>> = Queue::new();
+    let gate = Gate::default();
+    let (send, results) = channel();
+    let mut end = Ok(());
+    thread::scope(|scope| {
+        for worker in 0..most_jobs() {
+            let (send, queue, gate) = (send.clone(), &queue, &gate);
+            let may_start = move || worker < least_jobs() || gate.wait(|| queue.is_over());
+            scope.spawn(move || {
+                while let Some(job) = may_start().then(|| queue.take()).flatten() {
+                    if send.send(job()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let (queue, flavours) = (&queue, &flavours);
+        scope.spawn(move || {
+            if let Err(e) = prepare(&mut stage, scripts, flavours, choice, queue, &send) {
+                let _ = send.send(Err(e));
+            }
+            queue.close();
+        });
+        for result in results {
+            match result {
+                Ok(_) | Err(_) if choice.fail_fast && !tally.failed.is_empty() => {}
+                Ok(result) => {
+                    tally.add(result);
+                    if choice.fail_fast && !tally.failed.is_empty() {
+                        queue.end();
+                        vm::stop_all();
+                    }
+                }
+                Err(e) => {
+                    queue.end();
+                    end = Err(e);
+                }
+            }
+        }
+    });
+    durations.write()?;
+    end
+}
+
+/// Builds what the scripts need and adds them to the queue; what fails to build is sent as their result.
+fn prepare<'a>(
+    stage: &mut Stage<'a>,
+    scripts: &'a [(PathBuf, GuestSpec)],
+    flavours: &[Flavour],
+    choice: &Choice,
+    queue: &Queue<Job<'a>>,
+    send: &Sender<Result<Tally>>,
+) -> Result<()> {
+    for flavour in flavours {
+        if let Some(job) = stage.self_test(*flavour)? {
+            // Before the scripts, which rely on what it tests.
+            queue.add(Duration::MAX, job);
         }
     }
-    ready.sort_by_key(|(script, spec)| stage.durations.of(&spec.run_name(script), spec.timeout));
-    if !choice.fail_fast {
-        // The longest first, so that it does not run alone at the end.
-        ready.reverse();
+    host::build_tools(stage.dirs)?;
+    if choice.is_whole() {
+        let _ = send.send(stage.compile());
     }
-    let end = at_once(&ready, choice.fail_fast, tally, |(script, spec)| {
-        stage.script_run(script, spec)
+    let mut order: Vec<_> = scripts.iter().collect();
+    order.sort_by_key(|(_, spec)| {
+        // What is built for a few scripts alone keeps no others waiting.
+        let last = flavours.iter().rposition(|f| spec.kernels().contains(f));
+        (spec.extras.len(), last)
     });
-    stage.durations.write()?;
-    end
+    for (script, spec) in order {
+        if !queue.is_open() {
+            break;
+        }
+        let takes = stage.durations.of(&spec.run_name(script), spec.timeout);
+        let rank = match choice.fail_fast {
+            true => Duration::MAX.saturating_sub(takes),
+            // The longest first, so that it does not run alone at the end.
+            false => takes,
+        };
+        match stage.script(script, spec)? {
+            Ok(job) => queue.add(rank, job),
+            Err(failed) => {
+                let _ = send.send(Ok(failed));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the kernels that the scripts run on, each once.
@@ -196,55 +259,15 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     all
 }
 
-/// Returns the number of concurrent scripts: more than processors, since they often wait, but not so many that a guest
-/// with its two processors is starved for as long as the peers' timeouts.
-fn jobs() -> usize {
+/// Returns how many scripts always run at once: more than processors, since they often wait, but not so many that a
+/// guest with two processors is starved for as long as the peers' timeouts.
+fn least_jobs() -> usize {
     (run::processors() + 1).min(4)
 }
 
-/// Runs [`jobs`] scripts concurrently. After an error no further ones are started; after a failure,
-/// with `fail_fast`, those that run are stopped, too, and do not count.
-fn at_once<T: Sync>(
-    scripts: &[T],
-    fail_fast: bool,
-    tally: &mut Tally,
-    script_run: impl Fn(&T) -> Result<Tally> + Sync,
-) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let (send, results) = channel();
-    let mut end = Ok(());
-    thread::scope(|scope| {
-        for _ in 0..jobs() {
-            let (send, next, script_run) = (send.clone(), &next, &script_run);
-            scope.spawn(move || {
-                // ORDERING: Only the number counts.
-                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if send.send(script_run(script)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for result in results {
-            match result {
-                Ok(_) | Err(_) if fail_fast && !tally.failed.is_empty() => {}
-                Ok(result) => {
-                    tally.add(result);
-                    if fail_fast && !tally.failed.is_empty() {
-                        // ORDERING: As above.
-                        next.store(scripts.len(), Ordering::Relaxed);
-                        vm::stop_all();
-                    }
-                }
-                Err(e) => {
-                    next.store(scripts.len(), Ordering::Relaxed);
-                    end = Err(e);
-                }
-            }
-        }
-    });
-    end
+/// Returns how many scripts run at once while most of them wait.
+fn most_jobs() -> usize {
+    3 * run::processors()
 }
 
 fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
@@ -254,11 +277,12 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
     if choice.guests {
         let most: u64 = scripts.iter().map(|(_, spec)| spec.timeout.as_secs()).sum();
         println!(
-            "{} guest scripts in virtual machines, {} at a time, no privileges needed (at most {} min; a \
+            "{} guest scripts in virtual machines, {} to {} at a time, no privileges needed (at most {} min; a \
              kernel that the cache lacks takes 15 to 25 min more, once)",
             scripts.len(),
-            jobs().min(scripts.len()),
-            most.div_ceil(60 * jobs() as u64)
+            least_jobs(),
+            most_jobs(),
+            most.div_ceil(60 * least_jobs() as u64)
         );
     }
 }
@@ -294,202 +318,4 @@ fn scripts(dirs: &Dirs, choice: &Choice) -> Result<Vec<(PathBuf, GuestSpec)>> {
         }
     }
     Ok(chosen)
-}
-
-/// A kernel with our module for it, or the reason why there is no module.
-struct Set {
-    kernel: Kernel,
-    module: Result<PathBuf, String>,
-    /// Environment variables with the modules of peers.
-    peers: HashMap<Topology, Vec<(String, String)>>,
-    /// Environment variables with what scripts needed beside that.
-    extras: HashMap<Extra, Vec<(String, String)>>,
-}
-
-/// Runs scripts; builds kernels and modules when the first script needs them.
-struct Stage<'a> {
-    dirs: &'a Dirs,
-    tools: &'a Toolchain,
-    options: &'a KernelOptions<'a>,
-    soak: bool,
-    durations: Durations,
-    sets: HashMap<Flavour, Set>,
-}
-
-impl Stage<'_> {
-    /// Plants faults in a guest with this kernel, which must be noticed.
-    fn self_test(&mut self, flavour: Flavour) -> Result<Tally> {
-        let (dirs, tools) = (self.dirs, self.tools);
-        let set = self.set(flavour, false)?;
-        let mut tally = Tally::default();
-        if let Some(test) = self_test::run(dirs, tools, &set.kernel)? {
-            tally.passed = usize::from(test.failed.is_empty());
-            tally.failed = test.failed;
-            let name = file_name(&test.script);
-            report(dirs, &name, &test.spec, &[test.outcome], &tally);
-        }
-        Ok(tally)
-    }
-
-    /// Compiles the programs that must not compile, in the same way as the module.
-    fn compile(&mut self) -> Result<Tally> {
-        let dirs = self.dirs;
-        let set = self.set(Flavour::UmDebug, true)?;
-        match &set.module {
-            Ok(_) => compile::test(dirs, &set.kernel),
-            // Reported by the scripts.
-            Err(_) => Ok(Tally::default()),
-        }
-    }
-
-    /// Builds what a script needs; returns false if that fails, which is a failure of the script.
-    fn prepare(&mut self, script: &Path, spec: &GuestSpec, tally: &mut Tally) -> Result<bool> {
-        let (dirs, tools) = (self.dirs, self.tools);
-        for flavour in spec.kernels() {
-            let set = self.set(flavour, true)?;
-            if let Err(why) = &set.module {
-                tally.failed.push(format!("{}: {why}", file_name(script)));
-                return Ok(false);
-            }
-            // Modules of peers are the C module's, which is not there for every kernel.
-            if set.kernel.has_c_module() && !set.peers.contains_key(&spec.topology) {
-                let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
-                set.peers.insert(spec.topology, peers);
-            }
-            for extra in &spec.extras {
-                if !set.extras.contains_key(extra) {
-                    let env = module::extra(dirs, tools, &set.kernel, *extra)?;
-                    set.extras.insert(*extra, env);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Runs a script after [`Self::prepare`].
-    fn script_run(&self, script: &Path, spec: &GuestSpec) -> Result<Tally> {
-        let dirs = self.dirs;
-        let mut env = self.env();
-        let mut booted = Vec::new();
-        for flavour in spec.kernels() {
-            let set = self.sets.get(&flavour).context("no such kernel")?;
-            env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
-            for extra in &spec.extras {
-                env.extend(set.extras.get(extra).into_iter().flatten().cloned());
-            }
-            booted.push(Booted {
-                kernel: &set.kernel,
-                module: set.module.as_ref().ok().cloned(),
-            });
-        }
-        let script_run = ScriptRun {
-            env,
-            ..ScriptRun::new(script.to_path_buf(), spec.clone(), booted)?
-        };
-        let name = file_name(script);
-        let outcomes = script_run.run(dirs)?;
-        let tally = judge(&name, &outcomes);
-        if let Some(took) = outcomes.iter().map(|o| o.took).max() {
-            self.durations.record(&script_run.name(), took);
-        }
-        report(dirs, &name, spec, &outcomes, &tally);
-        Ok(tally)
-    }
-
-    /// Returns additional environment variables for scripts.
-    fn env(&self) -> Vec<(String, String)> {
-        match self.soak {
-            true => vec![("SOAK".to_owned(), "1".to_owned())],
-            false => Vec::new(),
-        }
-    }
-
-    fn set(&mut self, flavour: Flavour, with_module: bool) -> Result<&mut Set> {
-        let (dirs, tools) = (self.dirs, self.tools);
-        if !self.sets.contains_key(&flavour) {
-            let kernel = kernel::ensure(dirs, tools, flavour, self.options)?;
-            self.sets.insert(
-                flavour,
-                Set {
-                    kernel,
-                    module: Err(String::new()),
-                    peers: HashMap::new(),
-                    extras: HashMap::new(),
-                },
-            );
-        }
-        let set = self.sets.get_mut(&flavour).context("no such kernel")?;
-        if with_module && set.module.as_ref().is_err_and(String::is_empty) {
-            set.module = module::build(dirs, tools, &set.kernel, Verbosity::Errors)
-                .map_err(|e| format!("{e:#}"));
-        }
-        Ok(set)
-    }
-}
-
-fn file_name(script: &Path) -> String {
-    let name = script.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-/// Returns the results of the guests of one script.
-fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
-    let mut tally = Tally::default();
-    for outcome in outcomes {
-        let report = &outcome.report;
-        tally.passed += report.passed;
-        tally.skipped += report.skipped;
-        tally.tables.add(report.tables.clone());
-        for (heading, count) in &outcome.races_elsewhere {
-            *tally.races_elsewhere.entry(heading.clone()).or_default() += count;
-        }
-        tally
-            .failed
-            .extend(report.failed.iter().map(|line| format!("{name}: {line}")));
-        let mut complaints = outcome.complaints();
-        complaints.extend(outcome.gap());
-        if !complaints.is_empty() {
-            tally
-                .failed
-                .push(format!("{name}: {}", complaints.join("\n    ")));
-        }
-    }
-    tally
-}
-
-/// Prints one line about a script, and details if it failed.
-fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally: &Tally) {
-    let took = outcomes
-        .iter()
-        .map(|o| o.took)
-        .max()
-        .unwrap_or(Duration::ZERO)
-        .as_secs_f32();
-    let verdict = if tally.failed.is_empty() {
-        "ok"
-    } else {
-        "FAILED"
-    };
-    let guest = match spec.topology {
-        Topology::One => spec.flavour.name().to_owned(),
-        Topology::Pair(a, b) => {
-            let pair = format!("{a:?} and {b:?}").to_lowercase();
-            match spec.kernels()[..] {
-                [a, b] => format!("{pair} on {} and {}", a.name(), b.name()),
-                _ => pair,
-            }
-        }
-    };
-    let mut lines = vec![format!(
-        "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",
-        tally.passed,
-        tally.failed.len()
-    )];
-    if !tally.failed.is_empty() {
-        lines.extend(tally.failed.iter().map(|f| format!("    {f}")));
-        let logs = outcomes.iter().map(|o| dirs.short(&o.log));
-        lines.extend(logs.map(|log| format!("    log: {}", log.display())));
-    }
-    // In one call, since other scripts run concurrently.
-    println!("{}", lines.join("\n"));
 }

@@ -4,6 +4,7 @@
 
 mod console;
 mod init;
+mod pin;
 mod power;
 mod qemu;
 mod scan;
@@ -155,6 +156,8 @@ struct Machine {
     cmd: std::process::Command,
     /// Where the kernel writes its log, if not to the same place as the script.
     kernel_log: Option<PathBuf>,
+    /// The processor that is the guest's own, if one is.
+    _pin: Option<pin::Pin>,
 }
 
 fn prepare(dirs: &Dirs, guest: &Guest<'_>, interactive: bool) -> Result<Machine> {

@@ -82,6 +82,7 @@ pub(super) fn machine(
     Ok(Machine {
         cmd,
         kernel_log: Some(kernel_log),
+        _pin: None,
     })
 }
 

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use nix::sched::{sched_getaffinity, CpuSet};
-use nix::unistd::Pid;
 
+use super::pin::Pin;
 use super::{Guest, Machine};
 use crate::kernel::Flavour;
 
@@ -18,10 +17,8 @@ pub(super) fn machine(
     interactive: bool,
 ) -> Result<Machine> {
     // The kernel is killed when this program ends in any way.
-    let mut cmd = match guest.cpus {
-        1 => pinned(),
-        _ => Command::new("setpriv"),
-    };
+    let pin = (guest.cpus == 1).then(Pin::take).flatten();
+    let mut cmd = pinned(pin.as_ref());
     cmd.args(["--pdeathsig", "KILL"]).arg(&guest.kernel.image);
     cmd.arg(format!("mem={}", guest.mem))
         .arg(format!("ncpus={}", guest.cpus));
@@ -60,24 +57,20 @@ pub(super) fn machine(
     Ok(Machine {
         cmd,
         kernel_log: None,
+        _pin: pin,
     })
 }
 
-/// Returns a `setpriv` command that runs on a single processor of this machine.
+/// Returns a `setpriv` command that runs on a single processor of this machine, as long as the place there is kept.
 ///
 /// A guest's kernel and its programs are processes that wait for each other at each system call. On
 /// one processor this is a context switch; on two, each call has to wake the other processor, which
 /// costs several times as much in a virtual machine.
-fn pinned() -> Command {
-    let last = sched_getaffinity(Pid::from_raw(0)).ok().and_then(|set| {
-        (0..CpuSet::count())
-            .rev()
-            .find(|&cpu| set.is_set(cpu).unwrap_or(false))
-    });
-    match last {
-        Some(cpu) => {
+fn pinned(pin: Option<&Pin>) -> Command {
+    match pin {
+        Some(pin) => {
             let mut cmd = Command::new("taskset");
-            cmd.args(["--cpu-list", &cpu.to_string(), "setpriv"]);
+            cmd.args(["--cpu-list", &pin.cpu().to_string(), "setpriv"]);
             cmd
         }
         None => Command::new("setpriv"),

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What guest scripts need (kernels, modules, and what else their headers name), built once each; and their runs.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::compile;
+use crate::dirs::Dirs;
+use crate::durations::Durations;
+use crate::guests::{Booted, Extra, GuestSpec, ScriptRun, Topology};
+use crate::kernel::{Flavour, Kernel};
+use crate::module::{self, Verbosity};
+use crate::self_test::SelfTest;
+use crate::suite::Tally;
+use crate::toolchain::Toolchain;
+use crate::vm::Outcome;
+
+/// The run of a script, with all that it needs.
+pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<Tally> + Send + 'a>;
+
+/// A kernel with what was built for it.
+struct Set {
+    kernel: Arc<Kernel>,
+    /// Our module, or the reason why there is none; `None` before it is built.
+    module: Option<Result<PathBuf, String>>,
+    /// Environment variables with the modules of peers.
+    peers: HashMap<Topology, Vec<(String, String)>>,
+    /// Environment variables with what scripts needed beside that.
+    extras: HashMap<Extra, Vec<(String, String)>>,
+}
+
+/// Builds what scripts need when the first of them needs it.
+pub(crate) struct Stage<'a> {
+    pub(crate) dirs: &'a Dirs,
+    pub(crate) durations: &'a Durations,
+    tools: &'a Toolchain,
+    soak: bool,
+    sets: HashMap<Flavour, Set>,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(
+        dirs: &'a Dirs,
+        tools: &'a Toolchain,
+        soak: bool,
+        durations: &'a Durations,
+    ) -> Self {
+        Self {
+            dirs,
+            durations,
+            tools,
+            soak,
+            sets: HashMap::new(),
+        }
+    }
+
+    /// Adds a kernel that was built.
+    pub(crate) fn add_kernel(&mut self, kernel: Kernel) {
+        let set = Set {
+            kernel: Arc::new(kernel),
+            module: None,
+            peers: HashMap::new(),
+            extras: HashMap::new(),
+        };
+        self.sets.insert(set.kernel.flavour, set);
+    }
+
+    /// Plants faults in a guest with this kernel, which must be noticed. `None` for a kernel without such a test.
+    pub(crate) fn self_test(&mut self, flavour: Flavour) -> Result<Option<Job<'a>>> {
+        let (dirs, kernel) = (self.dirs, self.set(flavour)?.kernel.clone());
+        let Some(test) = SelfTest::prepare(dirs, self.tools, &kernel)? else {
+            return Ok(None);
+        };
+        Ok(Some(Box::new(move || {
+            let (outcome, failed) = test.run(dirs, &kernel)?;
+            let tally = Tally {
+                passed: usize::from(failed.is_empty()),
+                failed,
+                ..Tally::default()
+            };
+            report(
+                dirs,
+                &file_name(&test.script),
+                &test.spec,
+                &[outcome],
+                &tally,
+            );
+            Ok(tally)
+        })))
+    }
+
+    /// Compiles the programs that must not compile, in the same way as the module.
+    pub(crate) fn compile(&mut self) -> Result<Tally> {
+        let set = self.built(Flavour::UmDebug)?;
+        let kernel = set.kernel.clone();
+        match &set.module {
+            Some(Ok(_)) => compile::test(self.dirs, &kernel),
+            // Reported by the scripts.
+            _ => Ok(Tally::default()),
+        }
+    }
+
+    /// Builds what a script needs and returns its run, or the failure if our module does not build.
+    pub(crate) fn script(
+        &mut self,
+        script: &'a Path,
+        spec: &'a GuestSpec,
+    ) -> Result<Result<Job<'a>, Tally>> {
+        let (dirs, tools, durations) = (self.dirs, self.tools, self.durations);
+        let mut env = self.env();
+        let mut kernels = Vec::new();
+        for flavour in spec.kernels() {
+            let set = self.built(flavour)?;
+            let module = match &set.module {
+                Some(Ok(module)) => module.clone(),
+                Some(Err(why)) => {
+                    let mut failed = Tally::default();
+                    failed.failed.push(format!("{}: {why}", file_name(script)));
+                    return Ok(Err(failed));
+                }
+                None => return Err(anyhow::anyhow!("{} has no module", flavour.name())),
+            };
+            // Modules of peers are the C module's, which is not there for every kernel.
+            if set.kernel.has_c_module() && !set.peers.contains_key(&spec.topology) {
+                let peers = module::peers(dirs, tools, &set.kernel, spec.topology)?;
+                set.peers.insert(spec.topology, peers);
+            }
+            env.extend(set.peers.get(&spec.topology).into_iter().flatten().cloned());
+            for extra in &spec.extras {
+                if !set.extras.contains_key(extra) {
+                    let built = module::extra(dirs, tools, &set.kernel, *extra)?;
+                    set.extras.insert(*extra, built);
+                }
+                env.extend(set.extras.get(extra).into_iter().flatten().cloned());
+            }
+            kernels.push((set.kernel.clone(), module));
+        }
+        Ok(Ok(Box::new(move || {
+            let booted = kernels.iter().map(|(kernel, module)| Booted {
+                kernel,
+                module: Some(module.clone()),
+            });
+            let script_run = ScriptRun {
+                env,
+                ..ScriptRun::new(script.to_path_buf(), spec.clone(), booted.collect())?
+            };
+            let name = file_name(script);
+            let outcomes = script_run.run(dirs)?;
+            let tally = judge(&name, &outcomes);
+            if let Some(took) = outcomes.iter().map(|o| o.took).max() {
+                durations.record(&script_run.name(), took);
+            }
+            report(dirs, &name, spec, &outcomes, &tally);
+            Ok(tally)
+        })))
+    }
+
+    /// Returns additional environment variables for scripts.
+    fn env(&self) -> Vec<(String, String)> {
+        match self.soak {
+            true => vec![("SOAK".to_owned(), "1".to_owned())],
+            false => Vec::new(),
+        }
+    }
+
+    fn set(&mut self, flavour: Flavour) -> Result<&mut Set> {
+        self.sets.get_mut(&flavour).context("no such kernel")
+    }
+
+    /// Returns a kernel for which the module was built, or failed to build.
+    fn built(&mut self, flavour: Flavour) -> Result<&mut Set> {
+        let (dirs, tools) = (self.dirs, self.tools);
+        let set = self.set(flavour)?;
+        if set.module.is_none() {
+            let built = module::build(dirs, tools, &set.kernel, Verbosity::Errors);
+            set.module = Some(built.map_err(|e| format!("{e:#}")));
+        }
+        Ok(set)
+    }
+}
+
+pub(crate) fn file_name(script: &Path) -> String {
+    let name = script.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Returns the results of the guests of one script.
+fn judge(name: &str, outcomes: &[Outcome]) -> Tally {
+    let mut tally = Tally::default();
+    for outcome in outcomes {
+        let report = &outcome.report;
+        tally.passed += report.passed;
+        tally.skipped += report.skipped;
+        tally.tables.add(report.tables.clone());
+        for (heading, count) in &outcome.races_elsewhere {
+            *tally.races_elsewhere.entry(heading.clone()).or_default() += count;
+        }
+        tally
+            .failed
+            .extend(report.failed.iter().map(|line| format!("{name}: {line}")));
+        let mut complaints = outcome.complaints();
+        complaints.extend(outcome.gap());
+        if !complaints.is_empty() {
+            tally
+                .failed
+                .push(format!("{name}: {}", complaints.join("\n    ")));
+        }
+    }
+    tally
+}
+
+/// Prints one line about a script, and details if it failed.
+fn report(dirs: &Dirs, name: &str, spec: &GuestSpec, outcomes: &[Outcome], tally: &Tally) {
+    let took = outcomes
+        .iter()
+        .map(|o| o.took)
+        .max()
+        .unwrap_or(Duration::ZERO)
+        .as_secs_f32();
+    let verdict = if tally.failed.is_empty() {
+        "ok"
+    } else {
+        "FAILED"
+    };
+    let guest = match spec.topology {
+        Topology::One => spec.flavour.name().to_owned(),
+        Topology::Pair(a, b) => {
+            let pair = format!("{a:?} and {b:?}").to_lowercase();
+            match spec.kernels()[..] {
+                [a, b] => format!("{pair} on {} and {}", a.name(), b.name()),
+                _ => pair,
+            }
+        }
+    };
+    let mut lines = vec![format!(
+        "{verdict:<6} {name} ({guest}): {} passed, {} failed, {took:.1} s",
+        tally.passed,
+        tally.failed.len()
+    )];
+    if !tally.failed.is_empty() {
+        lines.extend(tally.failed.iter().map(|f| format!("    {f}")));
+        let logs = outcomes.iter().map(|o| dirs.short(&o.log));
+        lines.extend(logs.map(|log| format!("    log: {}", log.display())));
+    }
+    // In one call, since other scripts run concurrently.
+    println!("{}", lines.join("\n"));
+}
