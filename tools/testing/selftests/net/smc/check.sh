@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 800
+# cpus: 1
 # `smc check` has nothing to say of a healthy pair, names each of the faults that are prepared, one after the other,
 # with what to type, and has nothing to say again once that was done.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
 # timeout: 300
+# cpus: 1
 # A program of 32 bits: its calls return over SMC what they return over TCP.
 
 . "${LIB:=${0%/*}/lib.sh}"

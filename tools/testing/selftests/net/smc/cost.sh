@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # What connections cost: messages to set one up, and memory that is kept for the next one until it is short.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 400
+# cpus: 1
 # dma: bounced
 # Where devices see other memory than the CPU until it is synchronised: every byte is right, whatever way it is read,
 # in elements that are used again, and where connections go from one link to another.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 500
+# cpus: 1
 # What sockets say after every way in which a connection ends or never begins, and of urgent data, is what TCP says.
 
 . "${LIB:=${0%/*}/lib.sh}"

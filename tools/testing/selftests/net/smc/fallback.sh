@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: um-no-smc, debian-7.3
 # timeout: 400
+# cpus: 1
 # Without an RDMA device, after a decline, or with a peer that does not speak SMC, every call works as TCP's.
 
 . "${LIB:=${0%/*}/lib.sh}"

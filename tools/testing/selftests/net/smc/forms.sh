@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: um-no-smc
 # timeout: 300
+# cpus: 1
 # Every socket call in every form, with every argument given and left out: answered as TCP does, in the same run.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # An RDMA port with more addresses than a queue pair can name: those with an index up to 255 are used, for others
 # connections are over TCP, and `smc why` says so.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: x86_64
 # timeout: 500
+# cpus: 1
 # net.smc.hs_ctrl: BPF programs that decide about the SMC option of a SYN and of a SYN-ACK, in each network namespace.
 # With the C module first, and with ours: all is as there.
 

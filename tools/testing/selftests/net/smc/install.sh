@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 240
+# cpus: 1
 # modules: installed
 # What an administrator does: the module, installed by make and by DKMS, is found before the C module of the same name,
 # and loads by itself when a program asks for SMC in any way. Once it is removed, the C module is found again.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(c,ours)
 # timeout: 400
+# cpus: 1
 # Our module as the server of an older C module.
 
 PHASES=(older devices ours_goes) C_SMC_KO=$OLD_C_SMC_KO

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: pair(c,ours)
+# cpus: 1
 # roce: v1
 # timeout: 560
 # Our module as the server of the C module, in version 1.

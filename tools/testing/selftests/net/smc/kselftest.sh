@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # The scripts run under kselftest: installed from a kernel tree, with the modules where a machine has them.
 
 . "$LIB"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# cpus: 1
 # roce: limits
 # timeout: 900
 # RDMA devices with the limits of hardware: each alone, at the least that a driver has and below what a link needs, and

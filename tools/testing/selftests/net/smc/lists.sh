@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 540
+# cpus: 1
 # What administrators read: every list and every request, answered by our module as by the C module.
 
 . "${LIB:=${0%/*}/lib.sh}"

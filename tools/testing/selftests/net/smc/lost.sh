@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# cpus: 1
 # roce: limits
 # timeout: 300
 # An RDMA device that has failed can be removed all the same: one that loses completions of work requests, and one that

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # Limits of memory hold: those of cgroups of version 2, and that of all sockets together. New connections go over TCP
 # beyond them, and the others go on.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 180
+# cpus: 1
 # The limits that cgroups of version 1 have for memory of sockets hold.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # The management interface: enterprise IDs and physical networks, and what they do to connections; the
 # tools that show all this. What netlink and sock_diag answer is compared with the C module in lists.sh.
 

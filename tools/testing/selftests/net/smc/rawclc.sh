@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: um-no-smc, debian-7.3
 # timeout: 500
+# cpus: 1
 # A peer that agrees to SMC and then sends malformed, truncated, oversized, slow or no messages.
 
 . "${LIB:=${0%/*}/lib.sh}"

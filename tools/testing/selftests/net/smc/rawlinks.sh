@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 150
+# cpus: 1
 # A client of no kernel has two links with the server, and names another one than the server does.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # What the tools show of SMC-D within one kernel: connections, the group, counters, the switch, and why a connection is
 # not one of them.
 

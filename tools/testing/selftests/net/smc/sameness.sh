@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: um-no-smc
 # timeout: 400
+# cpus: 1
 # Every option of a socket, set and read in every state, and what it does: as TCP's in the same run, but for a table.
 
 . "${LIB:=${0%/*}/lib.sh}"

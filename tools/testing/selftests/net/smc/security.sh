@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # What protects TCP sockets, confines and binds them does so with SMC: keys, TLS, VRFs by control group, filters.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: debian-7.3
 # timeout: 400
+# cpus: 1
 # Every socket call in every state, in SMC mode; TCP beside it keeps the tables honest.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # What an administrator sets has an effect: enterprise IDs to begin with, the depth of links.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 200
+# cpus: 1
 # Namespaces that share an RDMA device: each uses it under its own address, in link groups of its own, and none of
 # them keeps an idle group for longer than the first namespace allows.
 

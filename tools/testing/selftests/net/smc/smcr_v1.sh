@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# cpus: 1
 # roce: v1
 # timeout: 400
 # SMC-R version 1 over RoCE v1 addresses: where no enterprise ID is in common, over IPv4 and IPv6; version 2 comes first

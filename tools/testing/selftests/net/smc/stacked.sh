@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 540
+# cpus: 1
 # Which RDMA device serves a TCP address on a VLAN, a bond or a bridge, or on a named network with several of them:
 # the same as with the C module.
 

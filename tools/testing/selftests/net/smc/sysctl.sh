@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 240
+# cpus: 1
 # Each sysctl takes and refuses what the C module takes and refuses, and is a namespace's own. Buffers are as large as
 # it says.
 

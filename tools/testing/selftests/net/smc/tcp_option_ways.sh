@@ -3,6 +3,7 @@
 # guest: um-debug
 # also: um-no-smc, x86_64-kcsan
 # timeout: 400
+# cpus: 1
 # What a SYN and its answer may meet on their way: SYN cookies, Fast Open, signatures, VRF, IP options, new routes,
 # other listeners, and odd options from a peer of no kernel. Each segment on the wire is looked at, and each byte
 # compared.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 240
+# cpus: 1
 # The tracepoints of the C module, and `smc trace`, which shows them.
 
 . "${LIB:=${0%/*}/lib.sh}"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
+# cpus: 1
 # roce: v1
 # timeout: 600
 # The traffic class of RDMA packets, in both directions: 0, what smcr_traffic_class of each end says, or that of the

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 200
+# cpus: 1
 # What has arrived can be read when the connection has been taken away: after a reset of TCP, and after the end of
 # the link group.
 

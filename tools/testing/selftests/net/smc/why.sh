@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
 # timeout: 300
+# cpus: 1
 # `smc why` names the cause of TCP: each is prepared, one after the other.
 
 . "${LIB:=${0%/*}/lib.sh}"
