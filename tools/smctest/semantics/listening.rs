@@ -300,4 +300,40 @@ pub(super) const ROWS: &[Row] = &[
             answer![served == [Some(1); 6]]
         })
     }),
+    Row::same("a backlog of three holds four", "4 true", |rig| {
+        let listener = rig.open_server()?;
+        listener.bind(SocketAddr::new(rig.context.addr, 0))?;
+        listener.listen(3)?;
+        let address = local(&listener)?;
+        let connect = |family: Family| -> anyhow::Result<smc_user::Socket> {
+            let client = family.open(rig.context.addr)?;
+            client.set_nonblocking(true)?;
+            let _ = client.connect(address);
+            Ok(client)
+        };
+        let is_connected = |client: &smc_user::Socket| {
+            events(client) & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
+        };
+        // One after the other: SMC handshakes that have begun do not count yet.
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            let client = connect(rig.context.family)?;
+            await_true("a connection", || is_connected(&client))?;
+            thread::sleep(WHILE);
+            clients.push(client);
+        }
+        // The queue of TCP, where connections wait for the listener's work, may hold one more.
+        for family in [Family::Tcp, rig.context.family] {
+            for _ in 0..4 {
+                clients.push(connect(family)?);
+            }
+            thread::sleep(WHILE);
+        }
+        let count =
+            |clients: &[smc_user::Socket]| clients.iter().filter(|c| is_connected(c)).count();
+        answer![
+            count(&clients[..4]) + count(&clients[8..]),
+            count(&clients[4..8]) <= 1
+        ]
+    }),
 ];
