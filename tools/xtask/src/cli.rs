@@ -16,7 +16,7 @@ use crate::module::{self, Verbosity};
 use crate::packages::{self, PackageSet};
 use crate::suite::{self, Choice};
 use crate::toolchain::Toolchain;
-use crate::{host, lint, mutants, vm};
+use crate::{groups, host, lint, mutants};
 
 /// Builds kernels and the module, boots guests, runs the tests.
 #[derive(Parser)]
@@ -141,7 +141,7 @@ struct TestArgs {
 pub(crate) fn main() -> Result<bool> {
     let cli = Cli::parse();
     ctrlc::set_handler(|| {
-        vm::stop_all();
+        groups::stop_all();
         eprintln!("stopped by a signal");
         std::process::exit(130);
     })?;

@@ -2,13 +2,20 @@
 //! Tests that need no guest: runs `cargo test` and counts the results.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
+use crate::groups::Group;
 use crate::run::run;
 use crate::suite::Tally;
+
+/// How long no test may end. The longest takes a minute on an idle machine.
+const SILENCE: Duration = Duration::from_secs(600);
 
 /// Builds the programs that go into guests and run on the host.
 pub(crate) fn build_tools(dirs: &Dirs) -> Result<()> {
@@ -23,25 +30,29 @@ pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
     let mut cmd = Command::new("cargo");
     cmd.args(["test", "--no-fail-fast", "--workspace"])
         .current_dir(&dirs.repo);
-    cmd.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = cmd.spawn().context("cannot run cargo")?;
-    let stdout = child.stdout.take().context("cargo has no output")?;
     let mut count = Count::default();
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        if !count.take(&line) {
+    let status = follow(&mut cmd, SILENCE, |line| {
+        if !count.take(line) {
             println!("{line}");
         }
-    }
-    let status = child.wait()?;
+    })?;
     let mut tally = Tally {
         passed: count.passed,
         skipped: count.ignored,
         failed: count.names,
         ..Tally::default()
     };
-    if !status.success() && tally.failed.is_empty() {
-        tally.failed.push(format!("cargo test ended with {status}"));
+    match status {
+        None => {
+            let minutes = SILENCE.as_secs() / 60;
+            tally.failed.push(format!(
+                "cargo test: no test ended for {minutes} min, those that run were stopped"
+            ));
+        }
+        Some(status) if !status.success() && tally.failed.is_empty() => {
+            tally.failed.push(format!("cargo test ended with {status}"));
+        }
+        Some(_) => {}
     }
     let verdict = if tally.failed.is_empty() {
         "ok"
@@ -54,6 +65,34 @@ pub(crate) fn test(dirs: &Dirs) -> Result<Tally> {
         tally.failed.len()
     );
     Ok(tally)
+}
+
+/// Runs a command and hands over each line of its output. Returns how it ended, or `None` if it wrote nothing for as
+/// long as `silence` and was killed, with all that it had started.
+fn follow(
+    cmd: &mut Command,
+    silence: Duration,
+    mut take: impl FnMut(&str),
+) -> Result<Option<ExitStatus>> {
+    cmd.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut group = Group::start(cmd)?;
+    let stdout = group.child.stdout.take().context("no output")?;
+    let (send, lines) = channel();
+    // Ends with the output.
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        match lines.recv_timeout(silence) {
+            Ok(line) => take(&line),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Some(group.child.wait()?)),
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+        }
+    }
 }
 
 /// Results of libtest, parsed from its output.
@@ -97,6 +136,28 @@ fn number_before(text: &str, word: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_says_nothing_is_killed() {
+        let run = |script, silence| {
+            let mut lines = Vec::new();
+            let mut cmd = Command::new("sh");
+            cmd.args(["-c", script]);
+            let status = follow(&mut cmd, silence, |line| lines.push(line.to_owned())).unwrap();
+            (lines, status.map(|status| status.success()))
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(
+            run("echo a; echo b", long),
+            (vec!["a".to_owned(), "b".to_owned()], Some(true))
+        );
+        assert_eq!(run("exit 3", long), (vec![], Some(false)));
+        let short = Duration::from_millis(300);
+        assert_eq!(
+            run("echo a; sleep 60; echo b", short),
+            (vec!["a".to_owned()], None)
+        );
+    }
 
     #[test]
     fn results_are_counted() {

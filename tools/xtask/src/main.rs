@@ -10,6 +10,7 @@ mod cli;
 mod compile;
 mod dirs;
 mod durations;
+mod groups;
 mod guests;
 mod host;
 mod kernel;

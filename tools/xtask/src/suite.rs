@@ -20,7 +20,7 @@ use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
 use crate::toolchain::Toolchain;
-use crate::{host, lint, vm};
+use crate::{groups, host, lint};
 
 /// Results so far.
 #[derive(Default)]
@@ -189,7 +189,7 @@ fn guests(
                     tally.add(result);
                     if choice.fail_fast && !tally.failed.is_empty() {
                         queue.end();
-                        vm::stop_all();
+                        groups::stop_all();
                     }
                 }
                 Err(e) => {
@@ -280,8 +280,8 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
             "{} guest scripts in virtual machines, {} to {} at a time, no privileges needed (at most {} min; a \
              kernel that the cache lacks takes 15 to 25 min more, once)",
             scripts.len(),
-            least_jobs(),
-            most_jobs(),
+            least_jobs().min(scripts.len()),
+            most_jobs().min(scripts.len()),
             most.div_ceil(60 * least_jobs() as u64)
         );
     }

@@ -21,7 +21,6 @@ use crate::dirs::Dirs;
 use crate::kernel::Kernel;
 use crate::ktap::Report;
 
-pub(crate) use console::stop_all;
 pub(crate) use power::{Fate, Power};
 
 /// A guest to be run.

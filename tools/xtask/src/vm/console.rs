@@ -5,86 +5,23 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{ensure, Context, Result};
-use nix::sys::signal::{killpg, Signal};
-use nix::unistd::Pid;
+use anyhow::{Context, Result};
 
 use super::power::Fate;
 use super::scan::Scan;
 use super::{Guest, Killed, Machine, Outcome, Power};
 use crate::dirs::Dirs;
+use crate::groups::Group;
 use crate::ktap::Report;
 use crate::run::show;
 
 /// Number of lines of each log that are printed if a guest ends before its script.
 const TAIL: usize = 12;
-
-/// All running guests, for [`stop_all`].
-struct Guests {
-    /// Their process groups.
-    groups: Vec<Pid>,
-    /// No further one may start.
-    is_closed: bool,
-}
-
-static GUESTS: Mutex<Guests> = Mutex::new(Guests {
-    groups: Vec::new(),
-    is_closed: false,
-});
-
-/// Kills all running guests, and lets none start any more: when this program is interrupted, or
-/// when the first failure ends a run.
-pub(crate) fn stop_all() {
-    let mut guests = guests();
-    guests.is_closed = true;
-    for group in guests.groups.drain(..) {
-        let _ = killpg(group, Signal::SIGKILL);
-    }
-}
-
-fn guests() -> std::sync::MutexGuard<'static, Guests> {
-    // The list is consistent after each statement that changes it.
-    GUESTS.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// A started guest; dropping it kills all its processes.
-struct Running {
-    child: Child,
-    group: Pid,
-}
-
-impl Running {
-    fn start(machine: &mut Machine) -> Result<Self> {
-        let cmd = &mut machine.cmd;
-        cmd.stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut guests = guests();
-        ensure!(!guests.is_closed, "no guest starts any more");
-        let child = cmd
-            .spawn()
-            .with_context(|| format!("cannot run `{}`", show(cmd)))?;
-        let group = Pid::from_raw(i32::try_from(child.id())?);
-        guests.groups.push(group);
-        Ok(Self { child, group })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = killpg(self.group, Signal::SIGKILL);
-        let _ = self.child.wait();
-        guests().groups.retain(|g| *g != self.group);
-    }
-}
 
 /// Runs a guest until it ends.
 pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Result<Outcome> {
@@ -93,9 +30,13 @@ pub(super) fn run(dirs: &Dirs, guest: &Guest<'_>, mut machine: Machine) -> Resul
     let mut watch = Watch::new(guest, File::create(&log)?)?;
     let start = Instant::now();
     let own = guest.fate.and_then(Fate::own);
-    let mut running = Running::start(&mut machine)?;
+    let cmd = &mut machine.cmd;
+    cmd.stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = Group::start(cmd)?;
     if let Some(power) = own {
-        power.on(running.group);
+        power.on(running.id());
     }
     let lines = lines(&mut running.child)?;
     let timed_out = watch.follow(&lines, start, guest)?;

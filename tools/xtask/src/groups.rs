@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Programs that run beside this one, each in a process group of its own, so that nothing is left of them.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{ensure, Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
+
+use crate::run::show;
+
+/// All groups, for [`stop_all`].
+struct Groups {
+    ids: Vec<Pid>,
+    /// No further one may start.
+    is_closed: bool,
+}
+
+static GROUPS: Mutex<Groups> = Mutex::new(Groups {
+    ids: Vec::new(),
+    is_closed: false,
+});
+
+/// Kills all groups, and lets none start any more: when this program is interrupted, or when the first failure ends a
+/// run.
+pub(crate) fn stop_all() {
+    let mut groups = groups();
+    groups.is_closed = true;
+    for id in groups.ids.drain(..) {
+        let _ = killpg(id, Signal::SIGKILL);
+    }
+}
+
+fn groups() -> MutexGuard<'static, Groups> {
+    // The list is consistent after each statement that changes it.
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program that was started; dropping it kills all its processes.
+pub(crate) struct Group {
+    pub(crate) child: Child,
+    id: Pid,
+}
+
+impl Group {
+    pub(crate) fn start(cmd: &mut Command) -> Result<Self> {
+        cmd.process_group(0);
+        let mut groups = groups();
+        ensure!(!groups.is_closed, "nothing starts any more");
+        let child = cmd
+            .spawn()
+            .with_context(|| format!("cannot run `{}`", show(cmd)))?;
+        let id = Pid::from_raw(i32::try_from(child.id())?);
+        groups.ids.push(id);
+        Ok(Self { child, id })
+    }
+
+    pub(crate) fn id(&self) -> Pid {
+        self.id
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = killpg(self.id, Signal::SIGKILL);
+        let _ = self.child.wait();
+        groups().ids.retain(|id| *id != self.id);
+    }
+}
