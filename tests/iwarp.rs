@@ -39,8 +39,14 @@ use smc_proto::id::{
     Rkey,
     RmbeIndex, //
 };
-use smc_proto::lgr::TcpEnds;
-use smc_proto::link::Transport;
+use smc_proto::lgr::{
+    LinkEnd,
+    TcpEnds, //
+};
+use smc_proto::link::{
+    LinkState,
+    Transport, //
+};
 use smc_proto::reason::Reason;
 use smc_proto::wire::clc::{
     Accept,
@@ -196,6 +202,27 @@ fn two_machines_with_iwarp_alone_agree_on_it() {
         let confirm = confirm(&accepted, named(CLIENT), PORT);
         let confirmed = sent.on_message(&ClcMessage::Confirm(confirm)).unwrap();
         assert_eq!(confirmed.listener(), PORT);
+    });
+}
+
+#[test]
+fn a_link_is_known_by_port_and_queue_pair() {
+    until_confirm(|sent, accepted| {
+        let confirm = confirm(&accepted, named(CLIENT), PORT);
+        let confirmed = sent.on_message(&ClcMessage::Confirm(confirm)).unwrap();
+        let SmcR { qp_num, mac, .. } = *confirmed.client();
+        let link = |peer_qp, peer_gid| LinkEnd {
+            state: LinkState::Active,
+            is_visible: true,
+            peer_qp,
+            peer_gid,
+            peer_mac: mac,
+        };
+        let other = QpNum::new(qp_num.get() + 1).unwrap();
+        assert!(confirmed.is_on(&link(qp_num, named(CLIENT))));
+        // Devices number their queue pairs alike.
+        assert!(!confirmed.is_on(&link(qp_num, named(SERVER))));
+        assert!(!confirmed.is_on(&link(other, named(CLIENT))));
     });
 }
 

@@ -31,6 +31,7 @@ use smc_proto::llc::link_work::{
 use smc_proto::llc::{
     Action,
     DeleteLinkParams,
+    Ignored,
     Llc,
     NewEnd,
     Params, //
@@ -39,6 +40,7 @@ use smc_proto::reason::Reason;
 use smc_proto::time::Duration;
 use smc_proto::wire::llc::{
     AddLink,
+    AddLinkV2,
     Body,
     DeleteReason,
     Kind,
@@ -146,6 +148,32 @@ fn accept(end: &mut End) {
     assert!(matches!(actions[0], Action::ActivateLink { idx: NEW, .. }));
 }
 
+/// The server confirms link `link_num` on the link that is being added to the client.
+fn confirm_to_client(end: &mut End, link_num: LinkNum) -> Vec<Action<'static>> {
+    let server = server_link(Version::V2);
+    let message = smc_proto::wire::llc::LlcMessage {
+        version: Version::V2,
+        kind: Kind::Request,
+        body: Body::ConfirmLink(smc_proto::wire::llc::ConfirmLink {
+            mac: server.mac,
+            gid: server.gid,
+            qp_num: server.qp_num,
+            link_num,
+            uid: smc_proto::id::LinkUid(0),
+            limits: server.limits,
+            no_eye_catcher: true,
+        }),
+    };
+    end.deliver(NEW, &message)
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Ignored(why) => Some(Action::Ignored(why)),
+            Action::LinkWork(work) => Some(Action::LinkWork(work)),
+            _ => None,
+        })
+        .collect()
+}
+
 /// The time until the next attempt, which is taken.
 fn wait(end: &mut End) -> (u64, Vec<LinkWork>) {
     let at = end.llc.deadline().expect("it is tried again");
@@ -154,6 +182,48 @@ fn wait(end: &mut End) -> (u64, Vec<LinkWork>) {
     assert_eq!(work(&mut end.llc), []);
     end.sleep(1);
     (wait / 1000, work(&mut end.llc))
+}
+
+#[test]
+fn a_client_confirms_no_other_link_than_the_one_that_is_added() {
+    let mut client = End::new(Role::Client, Version::V2);
+    client.spare = Some(NEW);
+    let v2 = Some(AddLinkV2 {
+        direct: true,
+        target_gid: Gid([4; 16]),
+        rkeys: List::EMPTY,
+    });
+    let link = new_link();
+    let request = Body::AddLink(AddLink::Link { link, v2 });
+    let accept = client.deliver_body(Kind::Request, request);
+    assert_eq!(
+        accept,
+        [Action::LinkWork(LinkWork::AcceptAddLink {
+            on: FIRST,
+            idx: NEW,
+            link
+        })]
+    );
+    let mut end = common::end::client_link(Version::V2);
+    (end.idx, end.link_num) = (NEW, LinkNum(3));
+    let new = NewEnd {
+        end,
+        mtu: Mtu::B1024,
+        psn: Psn::default(),
+        listen_addr: None,
+        keys: List::EMPTY,
+    };
+    client.links[NEW] = LinkNum(3);
+    let offer = new_link();
+    list(client.llc.on_offer_answered(offer, Ok(new), client.now));
+    assert_eq!(
+        confirm_to_client(&mut client, LinkNum(2)),
+        [Action::Ignored(Ignored::UnknownLink)]
+    );
+    assert_eq!(
+        confirm_to_client(&mut client, LinkNum(3)),
+        [Action::LinkWork(LinkWork::PrepareLink(NEW))]
+    );
 }
 
 // The order.

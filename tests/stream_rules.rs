@@ -187,6 +187,21 @@ fn autocork_holds_back_while_a_message_is_in_flight() {
 }
 
 #[test]
+fn collected_data_go_when_the_message_before_has_left_and_not_when_it_is_acknowledged() {
+    let how = SendFlags {
+        autocork_bytes: 65_536,
+        ..SendFlags::default()
+    };
+    let mut duo = Duo::new();
+    assert!(duo.write_as(Client, 10, how), "the first goes at once");
+    let first = duo.client().plan().unwrap();
+    assert!(!duo.write_as(Client, 10, how));
+    assert!(duo.client().on_local_completion().transmit);
+    duo.client().plan().unwrap();
+    assert!(!duo.client().on_acked(&first.record, true).transmit);
+}
+
+#[test]
 fn cork_holds_back_until_less_than_a_third_is_free_or_uncorked() {
     let how = SendFlags {
         corked: true,

@@ -62,6 +62,8 @@ pub struct End {
     pub version: Version,
     pub links: LinkMap<LinkNum>,
     pub rows: Vec<RtokenEntry>,
+    /// An index for a further link.
+    pub spare: Option<LinkIdx>,
     pub now: Instant,
 }
 
@@ -78,6 +80,7 @@ impl End {
             version,
             links,
             rows: vec![RtokenEntry::EMPTY; 4],
+            spare: None,
             now: Instant::ZERO,
         }
     }
@@ -93,7 +96,7 @@ impl End {
     pub fn deliver<'a>(&mut self, idx: LinkIdx, message: &LlcMessage<'a>) -> Vec<Action<'a>> {
         let mut arrival = Arrival {
             idx,
-            spare: None,
+            spare: self.spare,
             links: &self.links,
             rtokens: &mut Rtokens::new(&mut self.rows),
         };

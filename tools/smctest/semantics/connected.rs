@@ -272,6 +272,24 @@ pub(super) const ROWS: &[Row] = &[
             ]
         },
     ),
+    Row::same(
+        "corks of two connections, one after the other, each hold for a while only",
+        "true true true",
+        |rig| {
+            let pairs = [rig.pair()?, rig.pair()?];
+            let start = Instant::now();
+            for pair in &pairs {
+                pair.client.send(b"head", libc::MSG_MORE)?;
+                thread::sleep(Duration::from_millis(100));
+            }
+            let [first, second] = pairs.map(|pair| pair.server.recv(&mut [0; 16], 0));
+            answer![
+                first == Ok(4),
+                second == Ok(4),
+                start.elapsed() < Duration::from_secs(2)
+            ]
+        },
+    ),
     Row::same("a cork is no stopper", "5 4", |rig| {
         let pair = rig.pair()?;
         let corked = pair

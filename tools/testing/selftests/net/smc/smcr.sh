@@ -46,6 +46,20 @@ require "network with small packets" up_netns 1500
 require "soft RoCE on it" up_rxe
 transfers "packets of 1500"
 
+# uneven SMALL LARGE: the ends' network devices differ in their MTU, and so do the ports.
+uneven() {
+	up_netns 1500 && ip -n "$2" link set "wire_$2" mtu 9000 && up_rxe
+}
+
+for small in a b; do
+	large=b
+	[ $small = a ] || large=a
+	down_netns
+	require "the namespaces go, for small packets at $small" within 20 no_devices
+	require "small packets at $small" uneven $small $large
+	check "small packets at $small: data, of the size that both take" uses_rdma smctest --expect smc integrity --mib "$MIB"
+done
+
 check "no RMBE came with data of another connection" sh -c '! dmesg | grep "smc: an RMBE holds data"'
 check "module unloads with its link groups" within 20 unload_smc
 finish
