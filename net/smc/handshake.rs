@@ -37,6 +37,7 @@ use smc_proto::{
         Fatal,
         NewLgr, //
     },
+    id::PeerId,
     lgr::{
         LinkIdx,
         Role,
@@ -224,6 +225,12 @@ impl Session<'_> {
         })
     }
 
+    /// The peer id of this host, as this peer knows it; none if the TCP connection has ended.
+    fn peer_id(&self) -> PeerId {
+        let ends = self.tcp_ends();
+        ends.map_or(PeerId::NONE, |ends| self.local.peer_id(&ends))
+    }
+
     /// The traffic class of a link group that begins.
     fn traffic_class(&self) -> u8 {
         let of_socket = self.tcp.traffic_class().unwrap_or(0);
@@ -359,7 +366,7 @@ impl Session<'_> {
         let rmbe = conn.rmbe().ok_or(Reason::NoActiveLink)?;
         let rtoken = rmbe.rmb().rtoken(*idx).ok_or(Reason::NoActiveLink)?;
         Ok(SmcR {
-            peer_id: self.local.peer_id(),
+            peer_id: self.peer_id(),
             gid: port.gid,
             mac: port.mac,
             qp_num: link.qp_num(),
@@ -386,7 +393,7 @@ impl Session<'_> {
         };
         if let Some(reason) = actions.decline {
             self.clc
-                .decline(reason, self.local.peer_id())
+                .decline(reason, self.peer_id())
                 .map_err(|_| EPROTO)?;
         }
         let info = |reason| FallbackInfo {

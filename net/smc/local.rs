@@ -25,6 +25,7 @@ use smc_proto::{
         Mac,
         PeerId, //
     },
+    lgr::TcpEnds,
     wire::clc::Hostname, //
 };
 
@@ -34,7 +35,8 @@ pub(crate) static LOCAL: Global<LocalSystem> = Global::new();
 /// What this host sends of itself to peers.
 #[pin_data]
 pub(crate) struct LocalSystem {
-    instance: [u8; 2],
+    /// Makes the instance ids.
+    secret: [u8; 8],
     /// For a port that has no address of its own.
     made_up: Mac,
     #[pin]
@@ -49,11 +51,11 @@ pub(crate) struct LocalSystem {
 }
 
 impl LocalSystem {
-    /// Draws the instance id, and takes the host's name as it is now.
+    /// Draws what instance ids are made from, and takes the host's name as it is now.
     pub(crate) fn new(ueids: Ueids) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                instance: random::bytes(),
+                secret: random::bytes(),
                 made_up: made_up(),
                 mac <- new_spinlock!(Mac::NONE, "smc::LocalSystem::mac"),
                 ueids <- new_spinlock!(ueids, "smc::LocalSystem::ueids"),
@@ -65,10 +67,10 @@ impl LocalSystem {
         )
     }
 
-    /// The peer id of this host: two bytes that change with each start, and the address of the first
-    /// active port. Not valid before there was one.
-    pub(crate) fn peer_id(&self) -> PeerId {
-        PeerId::new(self.instance, *self.mac.lock())
+    /// The peer id of this host for the peer of a connection: two bytes that change with each start, and the address of
+    /// the first active port. Not valid before there was one.
+    pub(crate) fn peer_id(&self, ends: &TcpEnds) -> PeerId {
+        PeerId::new(ends.instance(self.secret), *self.mac.lock())
     }
 
     /// The MAC address for a port that has none: a random one.

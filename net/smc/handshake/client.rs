@@ -148,7 +148,7 @@ impl<'a> Ports<'a> {
             })
         });
         ClientCaps {
-            peer_id: session.local.peer_id(),
+            peer_id: session.peer_id(),
             iwarp,
             smcd: None,
             v1: self.v1.as_ref().ok().map(|path| V1Port {

@@ -17,17 +17,21 @@ use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_tools::path::Path;
+use smc_tools::view::Module;
 use smc_user::Socket;
 
 use crate::job::Bulk;
 use crate::job::Job;
 use crate::netns;
 
+use super::frame::Segment;
 use super::group_of;
 use super::messages::with_bytes;
 use super::messages::Messages;
+use super::messages::EYE_CATCHER;
 use super::messages::PEER_ID;
 use super::messages::TYPE_DECLINE;
+use super::messages::TYPE_PROPOSAL;
 use super::peer::answer_exchange;
 use super::peer::diagnosis;
 use super::peer::Connected;
@@ -38,6 +42,9 @@ use super::Test;
 
 /// Less than a server waits for a silent peer.
 const PROMPT: Duration = Duration::from_secs(4);
+
+/// Interval between checks.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// More than a server waits for a silent link.
 const SILENCE: Duration = Duration::from_secs(12);
@@ -70,16 +77,16 @@ struct Victim {
 }
 
 impl Victim {
-    /// Returns the victim. Both namespaces belong to one kernel, so both have the same system ID.
-    fn find(peer: &Peer<'_>, wire: &Socket) -> Result<Self> {
-        let probe = peer.context.family.open(peer.context.addr)?;
-        probe.connect(peer.context.address())?;
+    /// Returns the victim: the kernel of this namespace.
+    fn find(peer: &Peer<'_>) -> Result<Self> {
+        let tap = peer.tap()?;
+        let probe = peer.context.connect()?;
         let IpAddr::V4(address) = probe.local_address()?.to_ip().context("no address")?.ip() else {
             bail!("this peer knows IPv4 only");
         };
         Ok(Self {
             address,
-            identity: identity(peer, wire)?,
+            identity: identity(&tap, peer.flow_of(peer.context.port).peer)?,
         })
     }
 
@@ -96,36 +103,35 @@ impl Victim {
     }
 }
 
-/// Returns the system ID of the kernel.
-pub(super) fn identity(peer: &Peer<'_>, wire: &Socket) -> Result<Vec<u8>> {
-    let mut identity = Vec::new();
-    peer.serve(
-        wire,
-        |address| {
-            let socket = peer.context.family.open(peer.context.addr)?;
-            // Fails, since the peer resets the connection.
-            let _ = socket.connect(address);
-            Ok(())
-        },
-        |tcp| {
-            let proposal = tcp.message(ANSWER)?.context("no proposal")?;
-            identity = proposal[PEER_ID..PEER_ID + 8].to_vec();
-            tcp.reset()
-        },
-    )?;
-    Ok(identity)
+/// Returns the system ID in the last PROPOSAL to the server on the wire. A kernel names another one to each address.
+fn identity(tap: &Socket, server: (Ipv4Addr, u16)) -> Result<Vec<u8>> {
+    let mut frame = vec![0; 1 << 16];
+    let mut identity = None;
+    while let Ok(len) = tap.recv(&mut frame, libc::MSG_DONTWAIT) {
+        let segment = Segment::parse(frame.get(..len).unwrap_or_default(), server);
+        let Some(Segment { data, .. }) = segment else {
+            continue;
+        };
+        if data.starts_with(&EYE_CATCHER) && data.get(EYE_CATCHER.len()) == Some(&TYPE_PROPOSAL) {
+            identity = data.get(PEER_ID..PEER_ID + 8).map(<[u8]>::to_vec);
+        }
+    }
+    identity.context("no proposal on the wire")
+}
+
+/// Waits until no link group is left; the script has them end soon after their last connection.
+fn await_no_groups() -> Result<()> {
+    let start = Instant::now();
+    while !Module::open()?.groups()?.is_empty() {
+        ensure!(start.elapsed() < ANSWER, "link groups stay");
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 fn silent(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    // The victim connects over TCP, so that no link group is created.
-    let IpAddr::V4(server) = peer.context.addr else {
-        bail!("this peer knows IPv4 only");
-    };
-    let [a, b, c, _] = server.octets();
-    let victim = Victim {
-        address: Ipv4Addr::new(a, b, c, 1),
-        identity: identity(peer, wire)?,
-    };
+    let victim = Victim::find(peer)?;
+    await_no_groups()?;
     let mut tcp = peer.connect(wire)?;
     tcp.send(&victim.messages().proposal)?;
     let accept = tcp.message(ANSWER)?.context("no accept")?;
@@ -201,7 +207,7 @@ pub(super) fn number(message: &[u8], at: usize, len: usize) -> u32 {
 }
 
 fn declines(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let victim = Victim::find(peer, wire)?;
+    let victim = Victim::find(peer)?;
     let messages = victim.messages();
     during_transfer(peer, |_| {
         let in_use = queue_pairs("rxe_b")?;
@@ -227,7 +233,7 @@ fn declines(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 }
 
 fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let victim = Victim::find(peer, wire)?;
+    let victim = Victim::find(peer)?;
     let messages = victim.messages();
     during_transfer(peer, |_| {
         let mut tcp = peer.connect(wire)?;
@@ -256,7 +262,7 @@ fn confirms(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 /// The kernel of the server's namespace connects to the victim in the client's namespace, then to
 /// the impostor.
 fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let victim = Victim::find(peer, wire)?;
+    let victim = Victim::find(peer)?;
     let address = SocketAddr::from((victim.address, 7100));
     let family = peer.context.family;
     let listener = family.open(address.ip())?;
@@ -320,7 +326,7 @@ fn serves(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
 /// The same messages from the peer's real address are valid. The kernel of that address, which does
 /// not know this connection, must not reset it.
 fn itself(peer: &Peer<'_>, wire: &Socket) -> Result<()> {
-    let victim = Victim::find(peer, wire)?;
+    let victim = Victim::find(peer)?;
     let messages = victim.messages();
     let before = peer.context.connect()?;
     let group = group_of(&before)?;

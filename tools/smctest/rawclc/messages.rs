@@ -24,7 +24,11 @@ const THEIR_CLIENT: [u8; 4] = [192, 168, 1, 1];
 const THEIR_SERVER: [u8; 4] = [192, 168, 1, 2];
 const THEIR_SUBNET: [u8; 4] = [192, 168, 1, 0];
 
+/// What a message begins with.
+pub(super) const EYE_CATCHER: [u8; 4] = [0xe2, 0xd4, 0xc3, 0xd9];
+
 /// Message type, in the byte after the eye catcher.
+pub(super) const TYPE_PROPOSAL: u8 = 1;
 pub(super) const TYPE_DECLINE: u8 = 4;
 
 /// Offset of the sender's system ID in all messages.

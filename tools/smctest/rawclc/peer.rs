@@ -42,6 +42,7 @@ const AT_ONCE: usize = 16;
 /// Pause between two bytes of a peer that is slow on purpose.
 const TRICKLE: Duration = Duration::from_millis(100);
 
+const ETH_P_ALL: u16 = 0x0003;
 const ETH_P_IP: u16 = 0x0800;
 
 /// `SOL_PACKET`, `PACKET_IGNORE_OUTGOING`: do not receive frames that other sockets of this test
@@ -95,10 +96,19 @@ impl<'a> Peer<'a> {
 
     /// Opens a packet socket on the wire.
     pub(super) fn wire(&self) -> Result<Socket> {
-        let protocol = i32::from(ETH_P_IP.to_be());
-        let wire = Socket::open(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
-        wire.set_option_int(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
-        wire.bind(Address::of_link(ETH_P_IP, self.device_index))?;
+        self.packets(ETH_P_IP)
+    }
+
+    /// Opens one that also receives what the kernel at this end of the wire sends.
+    pub(super) fn tap(&self) -> Result<Socket> {
+        self.packets(ETH_P_ALL)
+    }
+
+    fn packets(&self, protocol: u16) -> Result<Socket> {
+        let wire = Socket::open(libc::AF_PACKET, libc::SOCK_RAW, i32::from(protocol.to_be()))?;
+        let ignores_outgoing = i32::from(protocol != ETH_P_ALL);
+        wire.set_option_int(SOL_PACKET, PACKET_IGNORE_OUTGOING, ignores_outgoing)?;
+        wire.bind(Address::of_link(protocol, self.device_index))?;
         Ok(wire)
     }
 

@@ -38,8 +38,8 @@ macro_rules! byte_id {
 }
 
 byte_id! {
-    /// Identifies a machine: two random bytes drawn when the module is loaded, then the Ethernet
-    /// address of one of its RDMA ports (RFC 7609 appendix A.2.1).
+    /// Identifies a machine, or one of several instances on it: two bytes that change when the module is loaded, then
+    /// the Ethernet address of one of its RDMA ports (RFC 7609 appendix A.2.1).
     PeerId(8);
     /// Global identifier of an RDMA port, as the port's GID table has it.
     Gid(16);

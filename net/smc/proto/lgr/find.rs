@@ -36,6 +36,29 @@ impl TcpEnds {
             && self.scope == first.scope
             && (role == Role::Client || self.local == first.local)
     }
+
+    /// Returns the instance id that we name to the peer (RFC 7609 appendix A.2.1), from random numbers of this host.
+    ///
+    /// A C server offers a group to every client of the same peer id and port, whatever the addresses. So what a client
+    /// does not share, as [`TcpEnds::may_join`] says, has another instance id. Two of them may still have the same by
+    /// chance: then the client declines, as long as the other group lives.
+    pub fn instance(&self, secret: [u8; 8]) -> [u8; 2] {
+        let peer = match self.peer {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let parts = secret
+            .into_iter()
+            .chain(self.namespace.to_be_bytes())
+            .chain(self.scope.to_be_bytes())
+            .chain(peer.octets());
+        // FNV-1a.
+        let hash = parts.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let [a, b, c, d, e, f, g, h] = hash.to_be_bytes();
+        [a ^ c ^ e ^ g, b ^ d ^ f ^ h]
+    }
 }
 
 /// Properties of the link group that a handshake requires.
@@ -249,6 +272,42 @@ mod tests {
                 assert!(group.is_meant(&wanted));
             }
         }
+    }
+
+    #[test]
+    fn connections_that_share_no_group_have_other_instance_ids() {
+        let secret = [1, 2, 3, 4, 5, 6, 7, 8];
+        let first = ends().instance(secret);
+        let here = TcpEnds {
+            local: [10, 0, 0, 3].into(),
+            ..ends()
+        };
+        assert_eq!(here.instance(secret), first);
+        let changes: [fn(&mut TcpEnds); 4] = [
+            |ends| ends.namespace = 4,
+            |ends| ends.peer = [10, 0, 0, 3].into(),
+            |ends| ends.peer = "fd00::2".parse().unwrap(),
+            |ends| ends.scope = 7,
+        ];
+        for change in changes {
+            let mut other = ends();
+            change(&mut other);
+            assert!(!other.may_join(Role::Client, &ends()));
+            assert_ne!(other.instance(secret), first, "{other:?}");
+        }
+        // They change when the module is loaded again.
+        assert_ne!(ends().instance([0; 8]), first);
+    }
+
+    #[test]
+    fn instance_ids_are_spread() {
+        let mut seen = std::collections::BTreeSet::new();
+        for host in 0..=255u8 {
+            let peer = [10, 0, 0, host].into();
+            seen.insert(TcpEnds { peer, ..ends() }.instance([9; 8]));
+        }
+        // Of 256 drawn from 65,536, one is drawn twice in every other run; this run is always the same.
+        assert!(seen.len() >= 254, "{}", seen.len());
     }
 
     #[test]

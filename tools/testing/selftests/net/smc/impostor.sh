@@ -15,6 +15,8 @@ require "network" up_netns
 require "soft RoCE" up_rxe
 require "enterprise ID" common_eid
 require "a peer of no kernel" ip -n b neighbor add "$RAW" lladdr "$(mac a)" dev wire_b
+# The first test of the suite learns who its victim is, and then wants no link group.
+require "link groups end soon" set_sysctl smcr_lgr_idle_time 5
 
 suite "impostor" in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline 200 \
 	rawclc --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" --impostor
