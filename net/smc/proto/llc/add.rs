@@ -134,7 +134,8 @@ impl KeyExchange {
         }
     }
 
-    /// Processes the peer's next message; returns false if it is not that.
+    /// Processes the peer's next message; returns false if it is not that. A C peer counts connections that have no
+    /// buffer yet, and ends with fewer keys than it has announced (`smc_llc_add_link_cont`).
     fn take(
         &mut self,
         cont: &AddLinkCont<'_>,
@@ -142,7 +143,7 @@ impl KeyExchange {
         arrival: &mut Arrival<'_, '_>,
     ) -> bool {
         let count = cont.rkeys.count().saturating_add(cont.following);
-        let is_next = self.theirs.is_none_or(|left| left == count);
+        let is_next = self.theirs.is_none_or(|left| count <= left);
         if cont.link_num != place.link_num || arrival.idx != place.on || !is_next {
             return false;
         }
@@ -174,6 +175,53 @@ pub fn keys_from(kind: Kind, link_num: LinkNum, keys: Keys<'_>, from: u8) -> Llc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{
+        RemoteAddr,
+        Rkey, //
+    };
+    use crate::lgr::LinkMap;
+
+    /// A message with so many keys, before so many others.
+    fn taken(exchange: &mut KeyExchange, here: usize, following: u8) -> bool {
+        let place = AddLinkIds {
+            on: LinkIdx::FIRST,
+            idx: LinkIdx::ALL[1],
+            link_num: LinkNum(2),
+        };
+        let keys = [1, 2].map(|n| NewLinkRkey::new(Rkey(n), Rkey(9), RemoteAddr(0)));
+        let cont = AddLinkCont {
+            link_num: place.link_num,
+            rkeys: List::new(&keys[..here]).unwrap(),
+            following,
+        };
+        let mut arrival = Arrival {
+            idx: place.on,
+            spare: None,
+            links: &LinkMap::default(),
+            rtokens: &mut Rtokens::new(&mut []),
+        };
+        exchange.take(&cont, &place, &mut arrival)
+    }
+
+    #[test]
+    fn a_c_peer_may_end_with_fewer_keys_than_it_has_announced() {
+        // It announces all connections, and of those without a buffer it hears while it writes a later message.
+        for (announced, last) in [(1, 0), (2, 1)] {
+            let mut exchange = KeyExchange::new(0);
+            assert!(taken(&mut exchange, 2, announced));
+            assert!(!exchange.is_done());
+            assert!(taken(&mut exchange, last, 0), "{announced} {last}");
+            assert!(exchange.is_done());
+        }
+    }
+
+    #[test]
+    fn more_keys_than_announced_are_not_the_next_message() {
+        let mut exchange = KeyExchange::new(0);
+        assert!(taken(&mut exchange, 2, 1));
+        assert!(!taken(&mut exchange, 2, 0));
+        assert!(!exchange.is_done());
+    }
 
     #[test]
     fn keys_are_sent_as_in_the_vector() {
