@@ -11,7 +11,10 @@ FIELDS=(ip.src tcp.port smc.clc_msg smc.llc_msg smc.proposal.smc.version.relnum
 	smc.accept.server.tcp.conn.index smc.confirm.client.tcp.conn.index
 	data.data smc.test.link.response _ws.malformed _ws.expert.severity
 	smc.delete.link.reason.code smc.delete.link.orderly frame.number
-	ipv6.src smc.accept.flags smc.accept.eid)
+	ipv6.src smc.accept.flags smc.accept.eid
+	smc.add.link.cont.rkey.number smc.confirm.rkey.number.qp
+	smc.delete.rkey.response smc.delete.rkey.negative.response
+	smc.add.link.response smc.add.link.response.rejected smc.add.link.sender.qp.number)
 
 # start_capture [DEVICE [PROGRAM...]]: the program runs another one where the device is.
 start_capture() {
@@ -56,6 +59,9 @@ messages() {
 		answered = (\$11 ~ /1|True/); bad = (\$12 != \"\" || \$13 ~ /8388608/)
 		reason = \$14; orderly = (\$15 ~ /1|True/)
 		first = (\$18 ~ /^0x.[89a-f]/); eid = \$19
+		new_keys = \$20; others = \$21
+		key_answer = (\$22 ~ /1|True/); key_refused = (\$23 ~ /1|True/)
+		link_answer = (\$24 ~ /1|True/); link_refused = (\$25 ~ /1|True/); invites = (\$26 ~ /^0x0+$/)
 		if ($1) n++
 	} END { print n + 0 }" "$OUT/wire.txt"
 }

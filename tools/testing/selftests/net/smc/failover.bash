@@ -85,6 +85,15 @@ up_two_each() {
 		up_device wire_b b "$IP_B" 9000 && up_device wire2_b b 10.9.0.12 9000
 }
 
+# up_fabric: two devices of this guest of a pair, on a bridge with the wire. The first one's address is the guest's.
+up_fabric() {
+	local mtu
+	mtu=$(cat "/sys/class/net/$WIRE/mtu") &&
+		up_bridge && ip link set "$WIRE" master fabric up &&
+		up_device near - "$LOCAL_IP" "$mtu" && up_device near2 - "${LOCAL_IP%.*}.1${LOCAL_IP##*.}" "$mtu" &&
+		within 20 ping -c 1 -W 1 "$PEER_IP" >/dev/null
+}
+
 LINKED=(--linked "rxe_wire_a rxe_wire2_a" --linked "rxe_wire_b rxe_wire2_b")
 
 # both_ways LOSE RESTORE DEVICE...: the options of `smctest failover` for the two commands, with each device.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # Our module and the C module on one wire: guest a is the client, guest b the server. With VERSION=1 they have RoCE v1
-# addresses, and no enterprise IDs.
+# addresses, and no enterprise IDs; with LINKS=2 besides, two devices each.
 
 . "$LIB"
 . "${LIB%/*}/pair.bash"
@@ -46,6 +46,7 @@ IPv6"
 no enterprise ID in common: version 1"
 	[v1_subnets]="decline: another subnet"
 )
+[ "${LINKS:=1}" = 1 ] || . "${LIB%/*}/interop_v1_links.bash"
 
 PORT=7000
 

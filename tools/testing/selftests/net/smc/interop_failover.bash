@@ -9,15 +9,6 @@
 PORT=7000
 RXE_KO=$FINITE_RXE_KO
 
-# up_fabric: two devices, on a bridge with the wire. The client's own addresses are those of the pair.
-up_fabric() {
-	local mtu
-	mtu=$(cat "/sys/class/net/$WIRE/mtu") &&
-		up_bridge && ip link set "$WIRE" master fabric up &&
-		up_device near - "$LOCAL_IP" "$mtu" && up_device near2 - "${LOCAL_IP%.*}.1${LOCAL_IP##*.}" "$mtu" &&
-		within 20 ping -c 1 -W 1 "$PEER_IP" >/dev/null
-}
-
 # losses NAME NUMBER LOSE RESTORE DEVICE...
 losses() {
 	local name=$1 number=$2
