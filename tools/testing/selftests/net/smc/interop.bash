@@ -42,8 +42,17 @@ transfers both ways, checked by hash
 many connections in one RMB
 connections come and go
 IPv6"
-	[v1_versions]="both versions are possible: version 2
-no enterprise ID in common: version 1"
+	[v1_versions]="client: 1, server: 1, so version 1
+client: 1, server: both, so version 1
+client: both, server: both, so version 2
+client: both, server: 1, so version 1
+client: both, server: 2, so version 2
+client: 1, server: 2, so TCP
+client: 2, server: 2, so version 2
+client: 2, server: 1, so TCP
+client: 2, server: both, so version 2
+another subnet, both versions possible: version 2
+IPv6 has version 1 alone"
 	[v1_subnets]="decline: another subnet"
 )
 [ "${LINKS:=1}" = 1 ] || . "${LIB%/*}/interop_v1_links.bash"

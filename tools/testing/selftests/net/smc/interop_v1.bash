@@ -41,21 +41,76 @@ v1_basics() {
 	far unserve 7010
 }
 
-# v1_versions: both offer both.
+# What the client and the server offer, and what the connection is; in an order that exchanges soft RoCE seldom.
+OFFERS="1 1 version 1
+1 both version 1
+both both version 2
+both 1 version 1
+both 2 version 2
+1 2 TCP
+2 2 version 2
+2 1 TCP
+2 both version 2"
+
+# offers WHAT: this guest offers version 1, 2 or both. Version 1 needs RoCE v1 addresses, version 2 an enterprise ID.
+offers() {
+	case $1 in
+	2) roce "$FINITE_RXE_KO" ;;
+	*) roce "$ROCE_V1_RXE_KO" ;;
+	esac || return
+	case $1 in
+	1) eid ;;
+	*) eid "$EID" ;;
+	esac
+}
+
+# roce MODULE: this guest has that soft RoCE.
+roce() {
+	[ "$1" != "$RXE_KO" ] || return 0
+	RXE_KO=$1
+	within 20 unload_smc && remove_device && rmmod rdma_rxe && insmod "$1" && load_smc && add_device
+}
+
+# each_offer FUNCTION: with each line's number, and its words.
+each_offer() {
+	local number=0 client server agreed
+	while read -r client server agreed <&3; do
+		line "client: $client, server: $server, so $agreed"
+		"$1" "$number" "$client" "$server" "$agreed"
+		number=$((number + 1))
+	done 3<<<"$OFFERS"
+}
+
 v1_versions() {
-	line "both versions are possible: version 2"
-	check "an enterprise ID at c" at_c eid "$EID"
-	check "an enterprise ID at ours" at_ours eid "$EID"
-	far serve 7011
-	check "SMC with both" talk 7011 --expect smc integrity --mib 1
-	far unserve 7011
-	line "no enterprise ID in common: version 1"
-	check "another enterprise ID at c" at_c eid OTHER
-	far serve 7012
-	check "SMC with neither in common" talk 7012 --expect smc integrity --mib 1
-	far unserve 7012
-	check "no enterprise ID at c" at_c eid
-	check "no enterprise ID at ours" at_ours eid
+	far unserve $PORT
+	each_offer agree
+	line "another subnet, both versions possible: version 2"
+	check "the client offers both" offers both
+	check "another mask" far mask 25
+	far serve 7031
+	check "data by version 2" talk 7031 --expect smc integrity --mib 1
+	far unserve 7031
+	check "the same mask" far mask 24
+	line "IPv6 has version 1 alone"
+	far LOCAL_IP="$PEER_IP6" serve 7030
+	PEER_IP=$PEER_IP6 check "SMC over IPv6" talk 7030 --expect smc integrity --mib 1
+	far unserve 7030
+	check "the client offers version 1" offers 1
+	check "the server offers version 1" far offers 1
+	far serve $PORT
+}
+
+# agree NUMBER CLIENT SERVER AGREED
+agree() {
+	local expect=smc
+	[ "$4" != TCP ] || expect=tcp
+	check "the client offers $2" offers "$2"
+	check "the server offers $3" far offers "$3"
+	far serve "702$1"
+	check "data by $4" talk "702$1" --expect $expect integrity --mib 1
+	# Whatever one of them lacks, the server has no device for the other's version.
+	[ $expect = smc ] || check "the reason" says "(0x03030000)" talk "702$1" --expect tcp path
+	far unserve "702$1"
 }
 
 # v1_subnets: a mask of another length at one end or the other.
@@ -71,9 +126,9 @@ v1_subnets() {
 	check "SMC is back" within 20 smc_works
 }
 
-# mask LENGTH: of this guest's address.
+# mask LENGTH: of this guest's address, which is away in between: with one of two masks its GID would go.
 mask() {
-	ip address add "$LOCAL_IP/$1" dev "$WIRE" && ip address del "$LOCAL_IP/$((49 - $1))" dev "$WIRE"
+	ip address del "$LOCAL_IP/$((49 - $1))" dev "$WIRE" && ip address add "$LOCAL_IP/$1" dev "$WIRE"
 }
 
 judge_v1_basics() {
@@ -87,8 +142,20 @@ judge_v1_basics() {
 }
 
 judge_v1_versions() {
-	line "both versions are possible: version 2"
-	check "wire: version 2" seen 1 'clc == 2 && eid != "" && port ~ /(^|,)7011(,|$)/'
-	line "no enterprise ID in common: version 1"
-	check "wire: version 1" seen 1 'clc == 2 && eid == "" && port ~ /(^|,)7012(,|$)/'
+	each_offer judge_agreed
+	line "another subnet, both versions possible: version 2"
+	check "wire: version 2" seen 1 'clc == 2 && eid != "" && port ~ /(^|,)7031(,|$)/'
+	line "IPv6 has version 1 alone"
+	check "wire: version 1" seen 1 'clc == 2 && eid == "" && port ~ /(^|,)7030(,|$)/'
+	check "wire: not version 2" unseen 'clc == 2 && eid != "" && port ~ /(^|,)7030(,|$)/'
+}
+
+# judge_agreed NUMBER CLIENT SERVER AGREED
+judge_agreed() {
+	local there="port ~ /(^|,)702$1(,|\$)/"
+	case $4 in
+	"version 1") check "wire: $4" seen 1 "clc == 2 && eid == \"\" && $there" ;;
+	"version 2") check "wire: $4" seen 1 "clc == 2 && eid != \"\" && $there" ;;
+	TCP) check "wire: no accept" unseen "clc == 2 && $there" ;;
+	esac
 }
