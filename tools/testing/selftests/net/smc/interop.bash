@@ -42,6 +42,9 @@ transfers both ways, checked by hash
 many connections in one RMB
 connections come and go
 IPv6"
+	[v1_older]="first contact
+keep-alive of an idle link
+idle link group deleted by the C module"
 	[v1_versions]="client: 1, server: 1, so version 1
 client: 1, server: both, so version 1
 client: both, server: both, so version 2
@@ -291,13 +294,22 @@ ours_goes() {
 
 # older: the C module is one of release 0 that frees idle link groups after seconds.
 older() {
-	line "keep-alive of an idle link"
-	check "C module's interval" at_c setting smcr_testlink_time 1
-	# Longer, so that it is the C module that asks.
-	check "our interval" at_ours setting smcr_testlink_time 2
+	asks_often
 	line "version 2.0"
 	check "first contact" talk $PORT --expect smc integrity --mib 2
 	check "reuse" talk $PORT --expect smc pingpong --count 20
+	idles
+}
+
+# asks_often: the C module tests idle links, and sooner than ours.
+asks_often() {
+	line "keep-alive of an idle link"
+	check "C module's interval" at_c setting smcr_testlink_time 1
+	check "our interval" at_ours setting smcr_testlink_time 2
+}
+
+# idles: so long that the link is tested, and then that the C module deletes the group.
+idles() {
 	line "keep-alive of an idle link"
 	suite "idle" talk $PORT --expect smc apart --only "rest:"
 	line "idle link group deleted by the C module"

@@ -113,6 +113,14 @@ agree() {
 	far unserve "702$1"
 }
 
+# v1_older: as older, in this version.
+v1_older() {
+	asks_often
+	line "first contact"
+	check "first contact" talk $PORT --expect smc integrity --mib 2
+	idles
+}
+
 # v1_subnets: a mask of another length at one end or the other.
 v1_subnets() {
 	local at
@@ -158,4 +166,15 @@ judge_agreed() {
 	"version 2") check "wire: $4" seen 1 "clc == 2 && eid != \"\" && $there" ;;
 	TCP) check "wire: no accept" unseen "clc == 2 && $there" ;;
 	esac
+}
+
+judge_v1_older() {
+	line "first contact"
+	check "wire: first contacts" seen 2 'clc == 2 && first && eid == ""'
+	line "keep-alive of an idle link"
+	check "wire: the C module tests links" seen 2 "src == \"$(rdma_ip c)\" && llc == \"0x07\" && !answered"
+	check "wire: ours answers" seen 2 "src == \"$(rdma_ip ours)\" && llc == \"0x07\" && answered"
+	line "idle link group deleted by the C module"
+	check "wire: the C module deletes groups in good order" seen 1 \
+		"src == \"$(rdma_ip c)\" && llc == \"0x04\" && orderly"
 }
