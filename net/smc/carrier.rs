@@ -89,7 +89,7 @@ impl Carrier {
         &self,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Technology,
     ) -> Result<usize> {
         both!(self.send(sk, msg, how, &stats.send_buffers))

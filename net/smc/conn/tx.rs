@@ -120,7 +120,7 @@ struct ConnTx<'a> {
 }
 
 impl StreamTx for ConnTx<'_> {
-    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: SendOptions) -> Result<usize> {
+    fn send_some(&self, sk: &Sk, msg: &mut Msg<'_>, how: &SendOptions) -> Result<usize> {
         self.conn.send_some(sk, msg, how, self.stats)
     }
 
@@ -140,7 +140,7 @@ impl Conn {
         self: &Arc<Self>,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         self.count_sndbuf_undersized(sk, msg.len(), stats);
@@ -168,7 +168,7 @@ impl Conn {
         self: &Arc<Self>,
         sk: &Sk,
         msg: &mut Msg<'_>,
-        how: SendOptions,
+        how: &SendOptions,
         stats: &Buffers,
     ) -> Result<usize> {
         let flags = SendFlags {

@@ -96,15 +96,16 @@ fn on_tcp_error(this: &Sock) {
 pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usize> {
     msg.check_control(&this.sk)?;
     let (flags, len) = (msg.flags(), msg.len());
+    let nagle = this.tcp.nagle();
     let how = SendOptions {
         nonblock: flags & net::MSG_DONTWAIT != 0,
         oob: flags & net::MSG_OOB != 0,
-        corked: flags & net::MSG_MORE != 0 || this.tcp.is_corked(),
-        nodelay: this.tcp.is_nodelay(),
+        corked: flags & net::MSG_MORE != 0 || nagle.is_corked,
+        nodelay: nagle.is_nodelay,
         autocork_bytes: this.config.autocork_bytes(),
     };
     let stats = conn.stats(&this.stats);
-    let result = conn.send(&this.sk, msg, how, stats);
+    let result = conn.send(&this.sk, msg, &how, stats);
     stats.sent.count(*result.as_ref().unwrap_or(&0), len);
     if how.oob {
         stats.urgent.add(1);

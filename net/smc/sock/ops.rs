@@ -179,7 +179,7 @@ impl StreamSocket for Sock {
 
     fn splice_eof(this: ArcBorrow<'_, Self>) {
         match this.conn() {
-            Some(conn) => conn.uncork(this.tcp.is_corked()),
+            Some(conn) => conn.uncork(this.tcp.nagle().is_corked),
             None => this.tcp.splice_eof(),
         }
     }
