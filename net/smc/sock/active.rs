@@ -2,7 +2,10 @@
 
 //! Sockets that are connected by SMC.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
+};
 use kernel_ext::{
     net::{
         self,
@@ -30,8 +33,11 @@ pub(super) fn activate(this: &Arc<Sock>, from: &[Phase], conn: Carrier) -> bool 
     conn.sync_options(&this.sk);
     let version = conn.version();
     let successes = conn.stats(&this.stats).successes(this.role);
+    let first = conn.clone();
     match this.transition(from, SockState::Active(conn)) {
         Ok(_) => {
+            // Does nothing if there was another one before.
+            this.first.populate(first);
             successes.count(version);
             this.sk.wake_state();
             this.sk.wake_writable();
@@ -174,7 +180,11 @@ pub(super) fn shutdown(this: &Sock, conn: &Carrier, how: i32) -> Result {
 
 /// The application undoes the connect, or accept, and may use the socket for something else.
 pub(super) fn disconnect(this: &Sock) {
-    let was_connected = this.conn().is_some_and(|conn| conn.has_peer());
+    let conn = this.conn();
+    if conn.is_some() {
+        this.was_disconnected.store(true, Relaxed);
+    }
+    let was_connected = conn.is_some_and(|conn| conn.has_peer());
     let Ok(SockState::Active(conn)) = this.transition(&[Phase::Active], SockState::Init) else {
         return;
     };
