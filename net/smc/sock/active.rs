@@ -13,6 +13,7 @@ use kernel_ext::{
     },
     prelude::*, //
 };
+use smc_proto::conn::SendFlags;
 
 use super::{
     Phase,
@@ -124,6 +125,31 @@ pub(super) fn send(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Result<usi
         }
     })
 }
+
+/// Sends a short message, if that is all that the call asks for and needs no waiting. `None` leaves the message as it
+/// was.
+/// Context: does not sleep.
+#[inline]
+pub(super) fn send_short(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>) -> Option<usize> {
+    let (flags, len) = (msg.flags(), msg.len());
+    if flags & !SHORT_FLAGS != 0 || msg.has_control() {
+        return None;
+    }
+    let how = || SendFlags {
+        oob: false,
+        last: true,
+        corked: flags & net::MSG_MORE != 0 || this.tcp.nagle().is_corked,
+        autocork_bytes: this.config.autocork_bytes(),
+    };
+    let stats = conn.stats(&this.stats);
+    conn.send_short(&this.sk, msg, how, stats).then(|| {
+        stats.sent.count(len, len);
+        len
+    })
+}
+
+/// Flags of a call of which a short message may need no more than a copy.
+const SHORT_FLAGS: u32 = net::MSG_DONTWAIT | net::MSG_MORE | net::MSG_NOSIGNAL;
 
 /// recvmsg(2).
 pub(super) fn recv(this: &Sock, conn: &Carrier, msg: &mut Msg<'_>, flags: u32) -> Result<usize> {

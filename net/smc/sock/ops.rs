@@ -165,13 +165,10 @@ impl StreamSocket for Sock {
     }
 
     fn sendmsg(this: ArcBorrow<'_, Self>, msg: &mut Msg<'_>) -> Result<usize> {
-        if msg.flags() & net::MSG_FASTOPEN != 0 {
-            options::fall_back(&this.into(), Reason::OptionUnsupported)?;
-        }
-        let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
-        match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
-            DataPath::Smc(conn) => active::send(&this, &conn, msg),
-            DataPath::Tcp(_setup) => fallback::send(&this, msg),
+        let short = |conn| active::send_short(&this, conn, msg);
+        match this.first_conn().and_then(short) {
+            Some(len) => Ok(len),
+            None => send(this, msg),
         }
     }
 
@@ -191,6 +188,19 @@ impl StreamSocket for Sock {
 
     fn tcp(this: ArcBorrow<'_, Self>) -> Option<Arc<TcpSocket>> {
         (this.phase() != Phase::Active).then(|| this.tcp.clone())
+    }
+}
+
+// Out of line, as most calls are for short messages.
+#[inline(never)]
+fn send(this: ArcBorrow<'_, Sock>, msg: &mut Msg<'_>) -> Result<usize> {
+    if msg.flags() & net::MSG_FASTOPEN != 0 {
+        options::fall_back(&this.into(), Reason::OptionUnsupported)?;
+    }
+    let nonblock = msg.flags() & net::MSG_DONTWAIT != 0;
+    match this.wait_connected(|| this.sk.sndtimeo(nonblock))? {
+        DataPath::Smc(conn) => active::send(&this, &conn, msg),
+        DataPath::Tcp(_setup) => fallback::send(&this, msg),
     }
 }
 
