@@ -176,12 +176,11 @@ impl Msg<'_> {
         offset: usize,
         len: usize,
     ) -> bool {
-        if self.direction != MsgDirection::Send {
-            return false;
-        }
-        let (to, room) = window::range(dst, offset, len);
-        // SAFETY: `to` is valid for writing `room` bytes; the iterator is a source.
-        let copied = unsafe { bindings::copy_from_iter_nofault(to.cast(), room, self.iter()) };
+        // SAFETY: Always safe to call; undone below.
+        unsafe { bindings::pagefault_disable() };
+        let copied = self.copy_from_user(dst, offset, len);
+        // SAFETY: Page faults of this task were disabled above.
+        unsafe { bindings::pagefault_enable() };
         if copied < len && copied > 0 {
             // SAFETY: The iterator is valid and was advanced by `copied` bytes.
             unsafe { bindings::iov_iter_revert(self.iter(), copied) };
