@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long the processors are watched before each further guest.
 const WATCHED: Duration = Duration::from_secs(3);
 /// The share of time, in percent of all processors', that has to be left.
-const IDLE: u64 = 25;
+const IDLE: u64 = 35;
 /// The memory that has to be left: for a guest, and as much again.
 const MEMORY_KIB: u64 = 4 << 20;
 

@@ -267,7 +267,7 @@ fn least_jobs() -> usize {
 
 /// Returns how many scripts run at once while most of them wait.
 fn most_jobs() -> usize {
-    3 * run::processors()
+    2 * run::processors()
 }
 
 fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {

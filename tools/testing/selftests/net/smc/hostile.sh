@@ -30,7 +30,7 @@ known() {
 }
 
 hostile() {
-	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline "$(scale 300 6500)" \
+	in_ns a "$BIN/smctest" --server-netns=b --addr="$IP_B" --deadline "$(scale 500 6500)" \
 		hostile --raw-addr "$RAW" --device wire_a --peer-mac "$(mac b)" "$@"
 }
 
