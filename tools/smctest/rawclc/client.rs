@@ -124,6 +124,7 @@ fn out_of_order(peers: &mut Peers) -> Vec<Script> {
         )
     };
     let confirmed = peers.next();
+    let crossed = peers.next();
     vec![
         first("an accept first", m.accept.clone(), LOST),
         first("a confirm first", m.confirm.clone(), LOST),
@@ -164,6 +165,14 @@ fn out_of_order(peers: &mut Peers) -> Vec<Script> {
             confirmed.confirm.clone(),
             Declined(reason::TIMEOUT_CONFIRM_LINK),
         )
+        .after(LINK_S),
+        confirm_with(
+            &crossed,
+            "proposal, a confirm that names no one, and a decline that crosses the kernel's",
+            crossed.confirm.clone(),
+            Declined(reason::TIMEOUT_CONFIRM_LINK),
+        )
+        .crossed_by(&crossed.decline)
         .after(LINK_S),
         Script::new(
             "a proposal byte by byte",

@@ -312,7 +312,7 @@ fn play<'w>(
             Step::Reset => return tcp.reset(),
         }
     }
-    let result = judge(tcp, script.answer, exchange);
+    let result = judge(tcp, script, exchange);
     let took = start.elapsed().as_secs();
     let end = tcp.end;
     tcp.reset()?;
@@ -337,10 +337,10 @@ fn drip(tcp: &mut RawTcp<'_>, bytes: &[u8], pause: Duration) -> Result<()> {
 
 fn judge<'w>(
     tcp: &mut RawTcp<'w>,
-    answer: Answer,
+    script: &Script,
     exchange: impl FnOnce(&mut RawTcp<'w>) -> Result<()>,
 ) -> Result<()> {
-    match answer {
+    match script.answer {
         Answer::Any => {
             let message = tcp.message(ANSWER)?;
             ensure!(
@@ -364,6 +364,9 @@ fn judge<'w>(
                 "the kernel sent {} where a DECLINE for {code:#010x} is due",
                 describe(&message)
             );
+            if !script.crossing.is_empty() {
+                tcp.send(&script.crossing)?;
+            }
             exchange(tcp)?;
         }
         Answer::Tcp => exchange(tcp)?,

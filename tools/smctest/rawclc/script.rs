@@ -45,6 +45,8 @@ pub(super) struct Script {
     pub(super) answer: Answer,
     /// Allowed seconds from the beginning of the last step until the answer.
     pub(super) takes: Range<u64>,
+    /// What the peer sends when it has the kernel's DECLINE, before data.
+    pub(super) crossing: Vec<u8>,
 }
 
 impl Script {
@@ -54,7 +56,14 @@ impl Script {
             steps,
             answer,
             takes: 0..PROMPT,
+            crossing: Vec::new(),
         }
+    }
+
+    /// The peer's DECLINE crosses the kernel's, and no application may read it.
+    pub(super) fn crossed_by(mut self, decline: &[u8]) -> Self {
+        self.crossing = decline.to_vec();
+        self
     }
 
     /// The kernel must time out: the answer takes at least `from` seconds, and not much longer.

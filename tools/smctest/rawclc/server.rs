@@ -118,6 +118,13 @@ fn answers(m: &Messages) -> Vec<Script> {
             Declined(reason::TIMEOUT_CONFIRM_LINK),
         )
         .after(LINK_S),
+        Script::new(
+            "an accept of one whom no packet reaches, and a decline that crosses the kernel's",
+            vec![Receive, Send(m.accept.clone()), Receive],
+            Declined(reason::TIMEOUT_CONFIRM_LINK),
+        )
+        .crossed_by(&m.decline)
+        .after(LINK_S),
     ];
     for (len, errno) in [
         (0, Errno::EPROTO),
