@@ -16,7 +16,6 @@ mod host;
 mod kernel;
 mod ktap;
 mod lint;
-mod load;
 mod module;
 mod mutants;
 mod packages;

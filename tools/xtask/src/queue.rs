@@ -35,17 +35,6 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Returns whether jobs that are added will run.
-    pub(crate) fn is_open(&self) -> bool {
-        self.state().is_open
-    }
-
-    /// Returns whether no job is left and none comes.
-    pub(crate) fn is_over(&self) -> bool {
-        let state = self.state();
-        !state.is_open && state.waiting.is_empty()
-    }
-
     /// Says that no more jobs come: workers end when none is left.
     pub(crate) fn close(&self) {
         self.state().is_open = false;
@@ -121,7 +110,6 @@ mod tests {
         queue.add(SECOND, 1);
         queue.end();
         queue.add(SECOND, 2);
-        assert!(!queue.is_open() && queue.is_over());
         assert_eq!(queue.take(), None);
     }
 }

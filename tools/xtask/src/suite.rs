@@ -14,7 +14,6 @@ use crate::dirs::Dirs;
 use crate::durations::Durations;
 use crate::guests::GuestSpec;
 use crate::kernel::{self, Flavour, KernelOptions};
-use crate::load::Gate;
 use crate::queue::Queue;
 use crate::run;
 use crate::stage::{file_name, Job, Stage};
@@ -144,7 +143,7 @@ pub(crate) fn run(dirs: &Dirs, choice: &Choice, options: &KernelOptions<'_>) -> 
     Ok(tally.close())
 }
 
-/// Builds what the scripts need and runs them, each as soon as that is there.
+/// Builds what the scripts need, then runs them.
 fn guests(
     dirs: &Dirs,
     scripts: &[(PathBuf, GuestSpec)],
@@ -160,28 +159,22 @@ fn guests(
         stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
     }
     let queue: Queue<Job<'_>> = Queue::new();
-    let gate = Gate::default();
     let (send, results) = channel();
-    let mut end = Ok(());
+    // Not while scripts run, whose peers have to answer in time.
+    let mut end = prepare(&mut stage, scripts, &flavours, choice, &queue, &send);
+    queue.close();
     thread::scope(|scope| {
-        for worker in 0..most_jobs() {
-            let (send, queue, gate) = (send.clone(), &queue, &gate);
-            let may_start = move || worker < least_jobs() || gate.wait(|| queue.is_over());
+        for _ in 0..jobs() {
+            let (send, queue) = (send.clone(), &queue);
             scope.spawn(move || {
-                while let Some(job) = may_start().then(|| queue.take()).flatten() {
+                while let Some(job) = queue.take() {
                     if send.send(job()).is_err() {
                         return;
                     }
                 }
             });
         }
-        let (queue, flavours) = (&queue, &flavours);
-        scope.spawn(move || {
-            if let Err(e) = prepare(&mut stage, scripts, flavours, choice, queue, &send) {
-                let _ = send.send(Err(e));
-            }
-            queue.close();
-        });
+        drop(send);
         for result in results {
             match result {
                 Ok(_) | Err(_) if choice.fail_fast && !tally.failed.is_empty() => {}
@@ -229,9 +222,6 @@ fn prepare<'a>(
         (spec.extras.len(), last)
     });
     for (script, spec) in order {
-        if !queue.is_open() {
-            break;
-        }
         let takes = stage.durations.of(&spec.run_name(script), spec.timeout);
         let rank = match choice.fail_fast {
             true => Duration::MAX.saturating_sub(takes),
@@ -259,15 +249,10 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
     all
 }
 
-/// Returns how many scripts always run at once: more than processors, since they often wait, but not so many that a
-/// guest with two processors is starved for as long as the peers' timeouts.
-fn least_jobs() -> usize {
+/// Returns the number of concurrent scripts: more than processors, since they often wait, but not so many that a guest
+/// with two processors is starved for as long as the peers' timeouts.
+fn jobs() -> usize {
     (run::processors() + 1).min(4)
-}
-
-/// Returns how many scripts run at once while most of them wait.
-fn most_jobs() -> usize {
-    2 * run::processors()
 }
 
 fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
@@ -277,12 +262,11 @@ fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {
     if choice.guests {
         let most: u64 = scripts.iter().map(|(_, spec)| spec.timeout.as_secs()).sum();
         println!(
-            "{} guest scripts in virtual machines, {} to {} at a time, no privileges needed (at most {} min; a \
+            "{} guest scripts in virtual machines, {} at a time, no privileges needed (at most {} min; a \
              kernel that the cache lacks takes 15 to 25 min more, once)",
             scripts.len(),
-            least_jobs().min(scripts.len()),
-            most_jobs().min(scripts.len()),
-            most.div_ceil(60 * least_jobs() as u64)
+            jobs().min(scripts.len()),
+            most.div_ceil(60 * jobs() as u64)
         );
     }
 }
