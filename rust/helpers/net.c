@@ -308,9 +308,14 @@ bool smc_helper_tcp_has_attempt(const struct socket *sock)
 	return READ_ONCE(sock->state) == SS_CONNECTING;
 }
 
-u8 smc_helper_tcp_nonagle(const struct sock *sk)
+bool smc_helper_tcp_is_corked(const struct sock *sk)
 {
-	return tcp_sk(sk)->nonagle;
+	return tcp_sk(sk)->nonagle & TCP_NAGLE_CORK;
+}
+
+bool smc_helper_tcp_is_nodelay(const struct sock *sk)
+{
+	return tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
 }
 
 bool smc_helper_tcp_wants_inq(const struct sock *sk)

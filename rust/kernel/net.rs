@@ -69,7 +69,6 @@ pub use stream_socket::{
 pub use tcp::{
     AcceptQueue,
     Hook,
-    Nagle,
     RequestEnds,
     SynOption,
     TcpEvents,

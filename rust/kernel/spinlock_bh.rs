@@ -73,10 +73,7 @@ unsafe impl Backend for SpinLockBhBackend {
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // Each guard asserts it. Without lockdep that is a call of C for nothing.
-        if cfg!(CONFIG_LOCKDEP) {
-            // SAFETY: The caller's promise is the same.
-            unsafe { SpinLockBackend::assert_is_held(ptr) }
-        }
+        // SAFETY: The caller's promise is the same.
+        unsafe { SpinLockBackend::assert_is_held(ptr) }
     }
 }
