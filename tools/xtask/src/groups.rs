@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Programs that run beside this one, each in a process group of its own, so that nothing is left of them.
 
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::{killpg, Signal};
@@ -68,4 +71,18 @@ impl Drop for Group {
         let _ = self.child.wait();
         groups().ids.retain(|id| *id != self.id);
     }
+}
+
+/// Sends each line of a program's output, whatever bytes it has, until that ends or nobody receives them.
+pub(crate) fn read_lines(from: impl Read + Send + 'static, to: Sender<String>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned();
+            if to.send(line).is_err() {
+                return;
+            }
+        }
+    });
 }

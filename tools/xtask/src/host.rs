@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tests that need no guest: runs `cargo test` and counts the results.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::dirs::Dirs;
-use crate::groups::Group;
+use crate::groups::{read_lines, Group};
 use crate::run::run;
 use crate::suite::Tally;
 
@@ -78,14 +76,7 @@ fn follow(
     let mut group = Group::start(cmd)?;
     let stdout = group.child.stdout.take().context("no output")?;
     let (send, lines) = channel();
-    // Ends with the output.
-    thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if send.send(line).is_err() {
-                return;
-            }
-        }
-    });
+    read_lines(stdout, send);
     loop {
         match lines.recv_timeout(silence) {
             Ok(line) => take(&line),

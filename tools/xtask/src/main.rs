@@ -19,7 +19,6 @@ mod lint;
 mod module;
 mod mutants;
 mod packages;
-mod queue;
 mod run;
 mod self_test;
 mod stage;

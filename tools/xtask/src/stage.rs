@@ -95,34 +95,33 @@ impl<'a> Stage<'a> {
 
     /// Compiles the programs that must not compile, in the same way as the module.
     pub(crate) fn compile(&mut self) -> Result<Tally> {
-        let set = self.built(Flavour::UmDebug)?;
+        let (set, module) = self.built(Flavour::UmDebug)?;
         let kernel = set.kernel.clone();
-        match &set.module {
-            Some(Ok(_)) => compile::test(self.dirs, &kernel),
+        match module {
+            Ok(_) => compile::test(self.dirs, &kernel),
             // Reported by the scripts.
-            _ => Ok(Tally::default()),
+            Err(_) => Ok(Tally::default()),
         }
     }
 
-    /// Builds what a script needs and returns its run, or the failure if our module does not build.
+    /// Builds what a script needs and returns its run; none, and a failure, if our module does not build.
     pub(crate) fn script(
         &mut self,
         script: &'a Path,
         spec: &'a GuestSpec,
-    ) -> Result<Result<Job<'a>, Tally>> {
+        tally: &mut Tally,
+    ) -> Result<Option<Job<'a>>> {
         let (dirs, tools, durations) = (self.dirs, self.tools, self.durations);
         let mut env = self.env();
         let mut kernels = Vec::new();
         for flavour in spec.kernels() {
-            let set = self.built(flavour)?;
-            let module = match &set.module {
-                Some(Ok(module)) => module.clone(),
-                Some(Err(why)) => {
-                    let mut failed = Tally::default();
-                    failed.failed.push(format!("{}: {why}", file_name(script)));
-                    return Ok(Err(failed));
+            let (set, module) = self.built(flavour)?;
+            let module = match module {
+                Ok(module) => module,
+                Err(why) => {
+                    tally.failed.push(format!("{}: {why}", file_name(script)));
+                    return Ok(None);
                 }
-                None => return Err(anyhow::anyhow!("{} has no module", flavour.name())),
             };
             // Modules of peers are the C module's, which is not there for every kernel.
             if set.kernel.has_c_module() && !set.peers.contains_key(&spec.topology) {
@@ -139,7 +138,7 @@ impl<'a> Stage<'a> {
             }
             kernels.push((set.kernel.clone(), module));
         }
-        Ok(Ok(Box::new(move || {
+        Ok(Some(Box::new(move || {
             let booted = kernels.iter().map(|(kernel, module)| Booted {
                 kernel,
                 module: Some(module.clone()),
@@ -171,15 +170,16 @@ impl<'a> Stage<'a> {
         self.sets.get_mut(&flavour).context("no such kernel")
     }
 
-    /// Returns a kernel for which the module was built, or failed to build.
-    fn built(&mut self, flavour: Flavour) -> Result<&mut Set> {
+    /// Returns a kernel, and the module that was built for it or why it could not be.
+    fn built(&mut self, flavour: Flavour) -> Result<(&mut Set, Result<PathBuf, String>)> {
         let (dirs, tools) = (self.dirs, self.tools);
         let set = self.set(flavour)?;
-        if set.module.is_none() {
+        let module = set.module.get_or_insert_with(|| {
             let built = module::build(dirs, tools, &set.kernel, Verbosity::Errors);
-            set.module = Some(built.map_err(|e| format!("{e:#}")));
-        }
-        Ok(set)
+            built.map_err(|e| format!("{e:#}"))
+        });
+        let module = module.clone();
+        Ok((set, module))
     }
 }
 

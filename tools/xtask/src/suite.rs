@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::mpsc::{channel, Sender};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -14,7 +14,6 @@ use crate::dirs::Dirs;
 use crate::durations::Durations;
 use crate::guests::GuestSpec;
 use crate::kernel::{self, Flavour, KernelOptions};
-use crate::queue::Queue;
 use crate::run;
 use crate::stage::{file_name, Job, Stage};
 use crate::table::Tables;
@@ -158,84 +157,43 @@ fn guests(
     for flavour in &flavours {
         stage.add_kernel(kernel::ensure(dirs, &tools, *flavour, options)?);
     }
-    let queue: Queue<Job<'_>> = Queue::new();
-    let (send, results) = channel();
-    // Not while scripts run, whose peers have to answer in time.
-    let mut end = prepare(&mut stage, scripts, &flavours, choice, &queue, &send);
-    queue.close();
-    thread::scope(|scope| {
-        for _ in 0..jobs() {
-            let (send, queue) = (send.clone(), &queue);
-            scope.spawn(move || {
-                while let Some(job) = queue.take() {
-                    if send.send(job()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for result in results {
-            match result {
-                Ok(_) | Err(_) if choice.fail_fast && !tally.failed.is_empty() => {}
-                Ok(result) => {
-                    tally.add(result);
-                    if choice.fail_fast && !tally.failed.is_empty() {
-                        queue.end();
-                        groups::stop_all();
-                    }
-                }
-                Err(e) => {
-                    queue.end();
-                    end = Err(e);
-                }
-            }
-        }
-    });
+    let jobs = prepare(&mut stage, scripts, &flavours, choice, tally)?;
+    let end = at_once(jobs, choice.fail_fast, tally);
     durations.write()?;
     end
 }
 
-/// Builds what the scripts need and adds them to the queue; what fails to build is sent as their result.
+/// Builds what the scripts need; returns all runs, in their order. What fails to build is a failure of its scripts.
 fn prepare<'a>(
     stage: &mut Stage<'a>,
     scripts: &'a [(PathBuf, GuestSpec)],
     flavours: &[Flavour],
     choice: &Choice,
-    queue: &Queue<Job<'a>>,
-    send: &Sender<Result<Tally>>,
-) -> Result<()> {
+    tally: &mut Tally,
+) -> Result<Vec<Job<'a>>> {
+    // Before the scripts, which rely on what these test.
+    let mut jobs = Vec::new();
     for flavour in flavours {
-        if let Some(job) = stage.self_test(*flavour)? {
-            // Before the scripts, which rely on what it tests.
-            queue.add(Duration::MAX, job);
-        }
+        jobs.extend(stage.self_test(*flavour)?);
     }
     host::build_tools(stage.dirs)?;
     if choice.is_whole() {
-        let _ = send.send(stage.compile());
+        tally.add(stage.compile()?);
     }
-    let mut order: Vec<_> = scripts.iter().collect();
-    order.sort_by_key(|(_, spec)| {
-        // What is built for a few scripts alone keeps no others waiting.
-        let last = flavours.iter().rposition(|f| spec.kernels().contains(f));
-        (spec.extras.len(), last)
-    });
-    for (script, spec) in order {
-        let takes = stage.durations.of(&spec.run_name(script), spec.timeout);
-        let rank = match choice.fail_fast {
-            true => Duration::MAX.saturating_sub(takes),
-            // The longest first, so that it does not run alone at the end.
-            false => takes,
-        };
-        match stage.script(script, spec)? {
-            Ok(job) => queue.add(rank, job),
-            Err(failed) => {
-                let _ = send.send(Ok(failed));
-            }
+    let mut ready = Vec::new();
+    for (script, spec) in scripts {
+        if let Some(job) = stage.script(script, spec, tally)? {
+            let takes = stage.durations.of(&spec.run_name(script), spec.timeout);
+            ready.push((takes, job));
         }
     }
-    Ok(())
+    ready.sort_by_key(|(takes, _)| *takes);
+    if !choice.fail_fast {
+        // The longest first, so that it does not run alone at the end.
+        ready.reverse();
+    }
+    jobs.extend(ready.into_iter().map(|(_, job)| job));
+    Ok(jobs)
 }
 
 /// Returns the kernels that the scripts run on, each once.
@@ -253,6 +211,48 @@ fn flavours(scripts: &[(PathBuf, GuestSpec)]) -> Vec<Flavour> {
 /// with two processors is starved for as long as the peers' timeouts.
 fn jobs() -> usize {
     (run::processors() + 1).min(4)
+}
+
+/// Runs [`jobs`] of these concurrently, in their order. After an error no further ones are started; after a failure,
+/// with `fail_fast`, those that run are stopped, too, and do not count.
+fn at_once(all: Vec<Job<'_>>, fail_fast: bool, tally: &mut Tally) -> Result<()> {
+    let waiting = Mutex::new(all.into_iter());
+    // Whatever happens to who has the lock, the iterator is as good as before.
+    let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = || waiting().next();
+    let (send, results) = channel();
+    let mut end = Ok(());
+    thread::scope(|scope| {
+        for _ in 0..jobs() {
+            let send = send.clone();
+            scope.spawn(|| {
+                let send = send;
+                while let Some(job) = next() {
+                    if send.send(job()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for result in results {
+            match result {
+                Ok(_) | Err(_) if fail_fast && !tally.failed.is_empty() => {}
+                Ok(result) => {
+                    tally.add(result);
+                    if fail_fast && !tally.failed.is_empty() {
+                        waiting().by_ref().for_each(drop);
+                        groups::stop_all();
+                    }
+                }
+                Err(e) => {
+                    waiting().by_ref().for_each(drop);
+                    end = Err(e);
+                }
+            }
+        }
+    });
+    end
 }
 
 fn announce(choice: &Choice, scripts: &[(PathBuf, GuestSpec)]) {

@@ -4,10 +4,9 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -16,7 +15,7 @@ use super::power::Fate;
 use super::scan::Scan;
 use super::{Guest, Killed, Machine, Outcome, Power};
 use crate::dirs::Dirs;
-use crate::groups::Group;
+use crate::groups::{read_lines, Group};
 use crate::ktap::Report;
 use crate::run::show;
 
@@ -104,22 +103,9 @@ fn lines(child: &mut Child) -> Result<Receiver<String>> {
     let (send, receive) = channel();
     let stdout = child.stdout.take().context("the guest has no output")?;
     let stderr = child.stderr.take().context("the guest has no output")?;
-    read(stdout, send.clone());
-    read(stderr, send);
+    read_lines(stdout, send.clone());
+    read_lines(stderr, send);
     Ok(receive)
-}
-
-fn read(from: impl Read + Send + 'static, to: Sender<String>) {
-    thread::spawn(move || {
-        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line)
-                .trim_end_matches('\r')
-                .to_owned();
-            if to.send(line).is_err() {
-                return;
-            }
-        }
-    });
 }
 
 /// The state of a monitored guest.
