@@ -3,8 +3,7 @@
 //!
 //! A fault is a patch in `tests/mutants`, with the text above its first `diff` saying what is wrong. It is applied to a
 //! clone of the last commit in `out/mutants`, where the tests run until the first failure, first of all the one that
-//! noticed it the last time. What was judged is kept in `out/mutants/results`, so that an interrupted run goes on where
-//! it was.
+//! the text names. What was judged is kept in `out/mutants/results`, so that an interrupted run goes on where it was.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +22,7 @@ const FAULTS: &str = "tests/mutants";
 /// The line in which a test run names a failure.
 const FAILED: &str = "FAILED ";
 /// Begins the line of a patch's text that names the test to try first.
-const CAUGHT_BY: &str = "Caught by: ";
+const TRY_FIRST: &str = "Try first: ";
 /// Stands there for the tests on the host.
 pub(crate) const HOST_TESTS: &str = "host tests";
 
@@ -67,8 +66,8 @@ struct Fault {
     what: String,
     /// Whether the host tests can notice it.
     is_in_core: bool,
-    /// The guest script that noticed it the last time, or [`HOST_TESTS`].
-    caught_by: Option<String>,
+    /// The guest script that is likely to notice it, or [`HOST_TESTS`].
+    try_first: Option<String>,
 }
 
 impl Fault {
@@ -84,7 +83,7 @@ impl Fault {
         Ok(Self {
             name: name.into_owned(),
             what: what.to_owned(),
-            caught_by: caught_by(&text).map(str::to_owned),
+            try_first: try_first(&text).map(str::to_owned),
             is_in_core: text.contains("\n+++ b/net/smc/proto/"),
             patch,
         })
@@ -97,7 +96,7 @@ impl Fault {
         if !self.is_in_core {
             whole.push("--guests");
         }
-        match self.caught_by.as_deref() {
+        match self.try_first.as_deref() {
             Some(HOST_TESTS) => runs.push(vec!["test", "--fail-fast", "--host"]),
             Some(script) => runs.push(vec!["test", "--fail-fast", "--guests", script]),
             None => {}
@@ -108,11 +107,11 @@ impl Fault {
 }
 
 /// Returns the test that the text of a patch names as the one to try first: a guest script, or [`HOST_TESTS`].
-pub(crate) fn caught_by(patch: &str) -> Option<&str> {
+pub(crate) fn try_first(patch: &str) -> Option<&str> {
     patch
         .lines()
         .take_while(|l| !l.starts_with("diff "))
-        .find_map(|l| l.strip_prefix(CAUGHT_BY))
+        .find_map(|l| l.strip_prefix(TRY_FIRST))
 }
 
 /// Plants the faults; returns true if a test noticed each.
@@ -282,9 +281,9 @@ mod tests {
 
     #[test]
     fn the_test_to_try_first_stands_above_the_change() {
-        let patch = "A fault.\n\nCaught by: endings.sh\n\ndiff --git a/x b/x\n";
-        assert_eq!(caught_by(patch), Some("endings.sh"));
-        assert_eq!(caught_by("A fault.\n\ndiff --git\nCaught by: x.sh\n"), None);
+        let patch = "A fault.\n\nTry first: endings.sh\n\ndiff --git a/x b/x\n";
+        assert_eq!(try_first(patch), Some("endings.sh"));
+        assert_eq!(try_first("A fault.\n\ndiff --git\nTry first: x.sh\n"), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn check(repo: &Path, path: &str, findings: &mut Vec<Finding>) -> Res
         findings.push(Finding::at(path, 0, format!("does not apply: {why}")));
     }
     let text = fs::read_to_string(repo.join(path))?;
-    if let Some(test) = mutants::caught_by(&text).filter(|t| *t != mutants::HOST_TESTS) {
+    if let Some(test) = mutants::try_first(&text).filter(|t| *t != mutants::HOST_TESTS) {
         if !repo.join(suite::TESTS).join(test).exists() {
             findings.push(Finding::at(path, 0, format!("no guest script is {test}")));
         }
