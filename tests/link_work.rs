@@ -7,6 +7,7 @@ mod common;
 use smc_proto::id::{
     Gid,
     LinkNum,
+    LinkUid,
     Mac,
     Mtu,
     Psn,
@@ -42,8 +43,10 @@ use smc_proto::wire::llc::{
     AddLink,
     AddLinkV2,
     Body,
+    ConfirmLink,
     DeleteReason,
     Kind,
+    LlcMessage,
     NewLink,
     RejectReason, //
 };
@@ -53,6 +56,7 @@ use smc_proto::wire::{
 };
 
 use common::end::{
+    client_link,
     list,
     server_link,
     End,
@@ -129,49 +133,27 @@ fn accept(end: &mut End) {
     let connect = LinkWork::ConnectLink(NEW, new_link());
     assert_eq!(work(&mut end.llc), [connect]);
     list(end.llc.on_link_prepared(NEW, Ok(()), end.now));
-    let mut client = server_link(Version::V2);
-    client.link_num = LinkNum(3);
-    let message = smc_proto::wire::llc::LlcMessage {
-        version: Version::V2,
-        kind: Kind::Response,
-        body: Body::ConfirmLink(smc_proto::wire::llc::ConfirmLink {
-            mac: client.mac,
-            gid: client.gid,
-            qp_num: client.qp_num,
-            link_num: LinkNum(3),
-            uid: smc_proto::id::LinkUid(0),
-            limits: client.limits,
-            no_eye_catcher: true,
-        }),
-    };
-    let actions = end.deliver(NEW, &message);
+    let confirm = confirm_link(Kind::Response, LinkNum(3));
+    let actions = end.deliver(NEW, &confirm);
     assert!(matches!(actions[0], Action::ActivateLink { idx: NEW, .. }));
 }
 
-/// The server confirms link `link_num` on the link that is being added to the client.
-fn confirm_to_client(end: &mut End, link_num: LinkNum) -> Vec<Action<'static>> {
-    let server = server_link(Version::V2);
-    let message = smc_proto::wire::llc::LlcMessage {
+/// The peer's CONFIRM_LINK for the link of that number.
+fn confirm_link(kind: Kind, link_num: LinkNum) -> LlcMessage<'static> {
+    let peer = server_link(Version::V2);
+    LlcMessage {
         version: Version::V2,
-        kind: Kind::Request,
-        body: Body::ConfirmLink(smc_proto::wire::llc::ConfirmLink {
-            mac: server.mac,
-            gid: server.gid,
-            qp_num: server.qp_num,
+        kind,
+        body: Body::ConfirmLink(ConfirmLink {
+            mac: peer.mac,
+            gid: peer.gid,
+            qp_num: peer.qp_num,
             link_num,
-            uid: smc_proto::id::LinkUid(0),
-            limits: server.limits,
+            uid: LinkUid(0),
+            limits: peer.limits,
             no_eye_catcher: true,
         }),
-    };
-    end.deliver(NEW, &message)
-        .into_iter()
-        .filter_map(|action| match action {
-            Action::Ignored(why) => Some(Action::Ignored(why)),
-            Action::LinkWork(work) => Some(Action::LinkWork(work)),
-            _ => None,
-        })
-        .collect()
+    }
 }
 
 /// The time until the next attempt, which is taken.
@@ -204,7 +186,7 @@ fn a_client_confirms_no_other_link_than_the_one_that_is_added() {
             link
         })]
     );
-    let mut end = common::end::client_link(Version::V2);
+    let mut end = client_link(Version::V2);
     (end.idx, end.link_num) = (NEW, LinkNum(3));
     let new = NewEnd {
         end,
@@ -216,12 +198,13 @@ fn a_client_confirms_no_other_link_than_the_one_that_is_added() {
     client.links[NEW] = LinkNum(3);
     let offer = new_link();
     list(client.llc.on_offer_answered(offer, Ok(new), client.now));
+    let confirm = |number| confirm_link(Kind::Request, LinkNum(number));
     assert_eq!(
-        confirm_to_client(&mut client, LinkNum(2)),
+        client.deliver(NEW, &confirm(2)),
         [Action::Ignored(Ignored::UnknownLink)]
     );
     assert_eq!(
-        confirm_to_client(&mut client, LinkNum(3)),
+        client.deliver(NEW, &confirm(3)),
         [Action::LinkWork(LinkWork::PrepareLink(NEW))]
     );
 }
