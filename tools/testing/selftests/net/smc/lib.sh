@@ -358,6 +358,49 @@ beside() {
 	wait "$holder" && return "$code"
 }
 
+# Memory ----------------------------------------------------------------------------------------
+
+# give_up_memory: what goes when it is asked to: objects that KASAN keeps back, slabs without objects, caches of files.
+give_up_memory() {
+	local cache
+	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
+	echo 3 >/proc/sys/vm/drop_caches
+}
+
+# slabs: the lines of /proc/slabinfo, but those of the checkers' objects.
+slabs() {
+	grep -vwE 'kmemleak_object|debug_objects_cache' /proc/slabinfo
+}
+
+# objects_kib: of the lines of slabs(), read from standard input.
+objects_kib() {
+	awk '$2 ~ /^[0-9]+$/ { bytes += $2 * $4 } END { print int(bytes / 1024) }'
+}
+
+# pages_kib [FIELD...]: the kernel's memory beside its slabs, and beside these fields of /proc/meminfo. Pages at hand
+# for each CPU are free, and the checkers keep stack traces for good.
+pages_kib() {
+	cat /proc/meminfo /proc/zoneinfo /sys/kernel/debug/stackdepot/stats | awk -v less="$*" '
+		BEGIN { split("MemFree Buffers Cached AnonPages Slab " less, fields, " ") }
+		$1 == "count:" { at_hand += 4 * $2 }
+		$1 == "pools:" { traces = 16 * $2 }
+		{ kib[$1] = $2 }
+		END {
+			used = kib["MemTotal:"] - at_hand - traces
+			for (i in fields) used -= kib[fields[i] ":"]
+			print used
+		}'
+}
+
+# level NAME: kernel memory in use, KiB, in objects and in other pages, in files of that name.
+level() {
+	give_up_memory
+	slabs >"/tmp/slabs.$1"
+	objects_kib <"/tmp/slabs.$1" >"/tmp/objects.$1"
+	pages_kib >"/tmp/pages.$1"
+	echo "# kernel memory $1: $(cat "/tmp/objects.$1") KiB in objects, $(cat "/tmp/pages.$1") KiB in pages"
+}
+
 # Pairs --------------------------------------------------------------------------------------
 
 # up_wire: this guest's end of the wire between two guests, with soft RoCE on it.

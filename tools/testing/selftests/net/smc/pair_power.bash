@@ -11,25 +11,6 @@ EACH=8
 # of two seconds); beyond that, what a loaded machine needs.
 TESTED=1 LOST=6 LOADED=5
 
-# level NAME: kernel memory in use, KiB, in objects, of which those of the checkers do not count, and in other pages.
-level() {
-	local cache
-	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
-	echo 3 >/proc/sys/vm/drop_caches
-	grep -vwE 'kmemleak_object|debug_objects_cache' /proc/slabinfo >"/tmp/slabs.$1"
-	awk '$2 ~ /^[0-9]+$/ { bytes += $2 * $4 } END { print int(bytes / 1024) }' "/tmp/slabs.$1" >"/tmp/objects.$1"
-	# Pages at hand for each CPU are free, and the checkers keep stack traces for good.
-	cat /proc/meminfo /proc/zoneinfo /sys/kernel/debug/stackdepot/stats | awk '
-		$1 == "count:" { at_hand += 4 * $2 }
-		$1 == "pools:" { traces = 16 * $2 }
-		{ kib[$1] = $2 }
-		END {
-			used = kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"]
-			print used - kib["Slab:"] - at_hand - traces
-		}' >"/tmp/pages.$1"
-	echo "# kernel memory $1: $(cat "/tmp/objects.$1") KiB in objects, $(cat "/tmp/pages.$1") KiB in pages"
-}
-
 # returns WHAT MOST: of that there is not more than so many KiB more than before.
 returns() {
 	local grown

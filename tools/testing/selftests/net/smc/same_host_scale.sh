@@ -60,24 +60,10 @@ is_none_left() {
 	done
 }
 
-# used_kib: memory of the kernel: objects of its caches, and pages that nothing else counts, such as rings. KASAN gives
-# up freed objects of a cache that is shrunk; what debugging itself keeps, as stack traces, is left out, and so are the
-# free pages at hand for each CPU.
+# used_kib: memory of the kernel: objects of its caches, and pages that nothing else counts, such as rings.
 used_kib() {
-	local shrink
-	echo 3 >/proc/sys/vm/drop_caches
-	for shrink in /sys/kernel/slab/*/shrink; do
-		echo 1 >"$shrink"
-	done
-	awk 'FILENAME == "/proc/slabinfo" {
-		if (FNR > 2 && $1 !~ /^(kmemleak_|debug_objects_)/) objects += $2 * $4 / 1024
-		next
-	}
-	$1 == "count:" { pages -= 4 * $2 }
-	$1 == "pools:" { pages -= 16 * $2 }
-	/^MemTotal:/ { pages += $2 }
-	/^(MemFree|Buffers|Cached|AnonPages|Slab|KernelStack|PageTables|Percpu|VmallocUsed):/ { pages -= $2 }
-	END { printf "%d %d\n", objects, pages }' /proc/slabinfo /proc/meminfo /proc/zoneinfo /sys/kernel/debug/stackdepot/stats
+	give_up_memory
+	echo "$(slabs | objects_kib) $(pages_kib KernelStack PageTables Percpu VmallocUsed)"
 }
 
 # storms: connections come, and the process with both ends of all of them is killed at some moment.

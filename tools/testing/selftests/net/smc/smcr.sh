@@ -51,12 +51,13 @@ uneven() {
 	up_netns 1500 && ip -n "$2" link set "wire_$2" mtu 9000 && up_rxe
 }
 
-for small in a b; do
-	large=b
-	[ $small = a ] || large=a
+for ends in "a b" "b a"; do
+	small=${ends% *}
 	down_netns
 	require "the namespaces go, for small packets at $small" within 20 no_devices
-	require "small packets at $small" uneven $small $large
+	# Two words.
+	# shellcheck disable=SC2086
+	require "small packets at $small" uneven $ends
 	check "small packets at $small: data, of the size that both take" uses_rdma smctest --expect smc integrity --mib "$MIB"
 done
 

@@ -17,27 +17,10 @@ short_memory() {
 	set_sysctl smcr_lgr_idle_time 5 && each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 }
 
-# level NAME: kernel memory in use, once nothing is there any more that goes by itself: link groups that were idle
-# for their time, objects that KASAN keeps back, slabs without objects, caches of files. It is told apart into
-# objects and pages; of these, pages at hand for each CPU are free, and the checkers keep stack traces for good and have
-# objects of their own.
-level() {
-	local cache
-	within 60 no_groups || return
-	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
-	echo 3 >/proc/sys/vm/drop_caches
-	grep -vwE 'kmemleak_object|debug_objects_cache' /proc/slabinfo >"/tmp/slabs.$1"
-	awk '$2 ~ /^[0-9]+$/ { bytes += $2 * $4 } END { print int(bytes / 1024) }' "/tmp/slabs.$1" >"/tmp/objects.$1"
-	cat /proc/meminfo /proc/zoneinfo /sys/kernel/debug/stackdepot/stats | awk '
-		$1 == "count:" { at_hand += 4 * $2 }
-		$1 == "pools:" { traces = 16 * $2 }
-		{ kib[$1] = $2 }
-		END {
-			used = kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"]
-			print used - kib["Slab:"] - at_hand - traces
-		}' >"/tmp/pages.$1"
-	echo "# kernel memory $1: $(cat "/tmp/objects.$1") KiB in objects, $(cat "/tmp/pages.$1") KiB in pages;" \
-		"$(awk '/^(Slab|KernelStack|Percpu|VmallocUsed):/ { printf "%s %d KiB ", $1, $2 }' /proc/meminfo)"
+# level_at_rest NAME: the level, once no link groups are left that were idle for their time.
+level_at_rest() {
+	within 60 no_groups && level "$1" || return
+	awk '/^(Slab|KernelStack|Percpu|VmallocUsed):/ { printf "# %s %d KiB\n", $1, $2 }' /proc/meminfo
 }
 
 # returned WHAT BEFORE AFTER BYTES: there is less than so many bytes more of that for each connection.
@@ -62,10 +45,10 @@ require "short memory" short_memory
 
 check "1000 connections at once" smctest --expect smc many --connections 1000 --kib 8
 check "connections in every way, to begin with" smctest --expect smc churn --processes 8 --opens 50
-check "memory before" level before
+check "memory before" level_at_rest before
 check "processes open and close" \
 	smctest --deadline "$(scale 400 4000)" --expect smc churn --processes 8 --opens "$OPENS"
-check "memory after" level after
+check "memory after" level_at_rest after
 # An object has 8 bytes at least: one that stays for each connection is seen, and a page for each tenth.
 check "objects are as before" returned objects before after 7
 check "pages are as before" returned pages before after 400
