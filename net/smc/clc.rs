@@ -15,7 +15,10 @@ use kernel_ext::{
     ratelimit, //
 };
 use smc_proto::{
-    error::PeerError,
+    error::{
+        Malformed,
+        PeerError, //
+    },
     handshake::{
         self,
         Failure,
@@ -30,6 +33,7 @@ use smc_proto::{
     wire::{
         clc::{
             ClcMessage,
+            ClcType,
             Decline,
             Head,
             Header,
@@ -59,9 +63,19 @@ pub(crate) enum TcpActivity {
     Eof,
 }
 
+/// Who is to know of the messages of a handshake as they come and go.
+pub(crate) trait ClcWatcher {
+    /// A whole message has arrived, and is not read yet.
+    fn on_message(&self, message_type: ClcType);
+
+    /// A message is about to be sent.
+    fn on_send(&self, message: &ClcMessage<'_>);
+}
+
 /// The CLC messages of one handshake, as one side sends and receives them.
 pub(crate) struct ClcChannel<'a> {
     tcp: &'a TcpSocket,
+    watcher: Option<&'a dyn ClcWatcher>,
     /// For the log. A connection that has ended has no peer any more.
     peer: Option<InetAddr>,
     buf: KVec<u8>,
@@ -88,9 +102,10 @@ pub(crate) enum PendingMessage {
 
 impl<'a> ClcChannel<'a> {
     /// Begins on an established connection.
-    pub(crate) fn new(tcp: &'a TcpSocket) -> Result<Self> {
+    pub(crate) fn new(tcp: &'a TcpSocket, watcher: Option<&'a dyn ClcWatcher>) -> Result<Self> {
         Ok(Self {
             tcp,
+            watcher,
             peer: tcp.peer().ok(),
             buf: KVec::from_elem(0, MAX_LEN, GFP_KERNEL)?,
             received: None,
@@ -108,27 +123,41 @@ impl<'a> ClcChannel<'a> {
     /// [`Failure::Fatal`] if none arrives in time, [`Failure::Peer`] if it is malformed.
     pub(crate) fn receive(&mut self, wait: Duration) -> Result<ClcMessage<'_>, Failure> {
         let mut left = clock::timeout(wait);
-        let mut head = [0; HEADER_LEN];
-        self.read(&mut head, &mut left)?;
-        if let Some(sent) = self.sent.take() {
-            self.round_trip = self.round_trip.max(now().saturating_since(sent));
-        }
-        let header = Header::peek(&head)?;
-        self.received = Some(header.version());
         let mut buf = core::mem::replace(&mut self.buf, KVec::new());
-        let whole = buf.get_mut(..header.read_len());
-        let result = match whole.and_then(|bytes| bytes.split_at_mut_checked(HEADER_LEN)) {
-            Some((start, rest)) => {
-                start.copy_from_slice(&head);
-                self.read(rest, &mut left)
-            }
-            None => Err(Fatal::Protocol.into()),
-        };
+        let result = self.receive_into(&mut buf, &mut left);
         self.buf = buf;
-        result?;
+        let header = result?;
         self.discard(header.drain_len(), &mut left)?;
         let bytes = self.buf.get(..header.read_len()).unwrap_or_default();
         Ok(ClcMessage::parse(bytes)?)
+    }
+
+    /// Receives the next message, or what of it fits into `buf`.
+    fn receive_into(&mut self, buf: &mut [u8], left: &mut isize) -> Result<Header, Failure> {
+        let seen = self.tcp.peek_until(buf, left, |seen| !is_partial(seen));
+        if seen.map_err(fatal)? < HEADER_LEN {
+            return Err(Fatal::Reset.into());
+        }
+        if let Some(sent) = self.sent.take() {
+            self.round_trip = self.round_trip.max(now().saturating_since(sent));
+        }
+        let header = match peek_header(buf).ok_or(Fatal::Protocol)? {
+            Ok(header) => header,
+            Err(malformed) => {
+                let (head, _) = buf
+                    .split_at_mut_checked(HEADER_LEN)
+                    .ok_or(Fatal::Protocol)?;
+                self.read(head, left)?;
+                return Err(malformed.into());
+            }
+        };
+        self.received = Some(header.version());
+        if header.drain_len() == 0 {
+            self.note_message(header.message_type());
+        }
+        let whole = buf.get_mut(..header.read_len());
+        self.read(whole.ok_or(Fatal::Protocol)?, left)?;
+        Ok(header)
     }
 
     /// The longest time that the peer took to answer a message: network latency, and the load of both hosts.
@@ -171,9 +200,16 @@ impl<'a> ClcChannel<'a> {
         let Head::Decline(len) = Head::of(bytes) else {
             return Ok(PendingMessage::Other);
         };
+        self.note_message(ClcType::Decline);
         let bytes = bytes.get_mut(..len).ok_or(Fatal::Protocol)?;
         self.read(bytes, &mut left)?;
         Ok(PendingMessage::Decline(Decline::parse(bytes)?))
+    }
+
+    fn note_message(&self, message_type: ClcType) {
+        if let Some(watcher) = self.watcher {
+            watcher.on_message(message_type);
+        }
     }
 
     /// Waits for activity of the peer; returns whether there was any within `wait`.
@@ -225,6 +261,9 @@ impl<'a> ClcChannel<'a> {
         let mut buf = KVec::from_elem(0u8, SEND_LEN, GFP_KERNEL)
             .map_err(|_| Failure::from(Reason::Memory))?;
         let bytes = message.emit(&mut buf).map_err(|_| Fatal::Protocol)?;
+        if let Some(watcher) = self.watcher {
+            watcher.on_send(message);
+        }
         let timeout = clock::timeout(handshake::CLC_WAIT);
         self.tcp.send_all(bytes, timeout).map_err(fatal)?;
         self.sent.set(Some(now()));
@@ -247,6 +286,33 @@ impl<'a> ClcChannel<'a> {
     pub(crate) fn decline(&self, reason: Reason, local: PeerId) -> Result<(), Failure> {
         let decline = handshake::decline(reason, self.received, local);
         self.send(&ClcMessage::Decline(decline))
+    }
+}
+
+/// Returns the type of the message that is in the receive queue of `tcp`, if it is there as a whole.
+/// Context: may sleep, but does not wait for a peer.
+pub(crate) fn pending_message(tcp: &TcpSocket) -> Option<ClcType> {
+    // A peek at nothing would take an error of the connection.
+    if !tcp.has_unread() {
+        return None;
+    }
+    let mut bytes = [0; MAX_LEN];
+    let len = tcp.recv(&mut bytes, true, &mut 0).ok()?;
+    let header = peek_header(bytes.get(..len)?)?.ok()?;
+    (len >= header.message_len()).then_some(header.message_type())
+}
+
+/// The header of the message that begins with `bytes`; `None` if they are too few.
+fn peek_header(bytes: &[u8]) -> Option<Result<Header, Malformed>> {
+    Some(Header::peek(bytes.first_chunk::<HEADER_LEN>()?))
+}
+
+/// Whether `bytes` are the beginning of a message, and not all of it that is to be parsed.
+fn is_partial(bytes: &[u8]) -> bool {
+    match peek_header(bytes) {
+        Some(Ok(header)) => bytes.len() < header.read_len(),
+        Some(Err(_)) => false,
+        None => true,
     }
 }
 

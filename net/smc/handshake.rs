@@ -11,6 +11,7 @@ mod first_contact;
 mod join;
 mod path;
 mod prefix;
+mod progress;
 mod server;
 mod smcd;
 
@@ -53,6 +54,7 @@ use crate::{
     carrier::Carrier,
     clc::{
         ClcChannel,
+        ClcWatcher,
         PendingMessage, //
     },
     conn::{
@@ -79,6 +81,7 @@ use crate::{
     namespace, //
 };
 use path::ConnPath;
+pub(crate) use progress::Progress;
 
 /// How a handshake ended.
 pub(crate) enum HandshakeResult {
@@ -148,13 +151,18 @@ impl From<Reason> for FallbackInfo {
     }
 }
 
-/// Runs the handshake of the socket `sk` on the established connection `tcp`.
+/// Runs the handshake of the socket `sk` on the established connection `tcp`; a server tells of its `progress`.
 /// Context: may sleep.
 ///
 /// # Errors
 ///
 /// If the TCP connection is lost as well: connect(2) fails with that errno, accept(2) never returns the connection.
-pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<HandshakeResult> {
+pub(crate) fn run(
+    role: Role,
+    sk: &ARef<Sk>,
+    tcp: &Arc<TcpSocket>,
+    progress: Option<&Progress>,
+) -> Result<HandshakeResult> {
     let Some(local) = LOCAL.get() else {
         return Ok(HandshakeResult::Fallback(Reason::Internal.into()));
     };
@@ -170,7 +178,8 @@ pub(crate) fn run(role: Role, sk: &ARef<Sk>, tcp: &Arc<TcpSocket>) -> Result<Han
         local: &local,
         sk,
         tcp,
-        clc: ClcChannel::new(tcp)?,
+        clc: ClcChannel::new(tcp, progress.map(|progress| progress as &dyn ClcWatcher))?,
+        progress,
     };
     let result = match role {
         Role::Client => client::connect(&mut session),
@@ -192,6 +201,8 @@ struct Session<'a> {
     tcp: &'a Arc<TcpSocket>,
     /// The CLC messages on that.
     clc: ClcChannel<'a>,
+    /// Of a server: what the handshakes of other connections are to know.
+    progress: Option<&'a Progress>,
 }
 
 /// Fails if a rule denies the connection SMC. It has been offered if that was not known before, or the rules have

@@ -8,6 +8,7 @@
 //! what they are for the life of the socket: after a fallback calls are delegated to TCP, and TCP's
 //! events are forwarded (C swaps the file's socket instead).
 
+mod accept_order;
 mod active;
 mod connect;
 mod crossed_decline;
@@ -78,6 +79,7 @@ use crate::{
     policy,
     stats::Stats, //
 };
+use accept_order::Arriving;
 use crossed_decline::CrossedDecline;
 pub(crate) use list::list;
 use listen::Listener;
@@ -150,7 +152,7 @@ pub(crate) struct Sock {
     stats: Arc<Stats>,
     /// The listener that the connection came to, until its handshake is done.
     #[pin]
-    parent: SpinLock<Option<Arc<Listener>>>,
+    parent: SpinLock<Option<(Arc<Listener>, Arc<Arriving>)>>,
     /// What accept(2) gives to the application, until then.
     #[pin]
     orphan: SpinLock<Option<UnattachedSk>>,

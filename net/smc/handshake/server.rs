@@ -201,6 +201,9 @@ fn first_contact(
     };
     let new = chosen.new_lgr(group.params.is_direct);
     let (accepted, message) = chosen.accept(session.endpoint(conn, &at)?, Some((new, own)));
+    if let Some(progress) = session.progress {
+        progress.begin_first_contact(group);
+    }
     session.clc.send(&ClcMessage::Accept(message))?;
     if !session.clc.wait_tcp_activity(CONFIRM_SOON) {
         drop(turn.take());

@@ -230,7 +230,7 @@ pub(super) fn connect_work(this: &Arc<Sock>) {
     }
     let outcome = match this.without_smc() {
         Some(info) => Ok(HandshakeResult::Fallback(info)),
-        None => handshake::run(Role::Client, &this.sk, &this.tcp),
+        None => handshake::run(Role::Client, &this.sk, &this.tcp, None),
     };
     match outcome {
         Ok(HandshakeResult::Smc(conn)) => {

@@ -18,6 +18,7 @@ use kernel::{
         ListArc,
         ListLinks, //
     },
+    new_mutex,
     new_spinlock,
     sync::{
         aref::ARef,
@@ -29,6 +30,7 @@ use kernel::{
         },
         Arc,
         ArcBorrow,
+        Mutex,
         SpinLock, //
     }, //
 };
@@ -38,6 +40,7 @@ use kernel_ext::{
         AcceptQueue,
         Hook,
         Sk,
+        TcpSocket,
         UnattachedSk,
         WaitEnd, //
     },
@@ -47,6 +50,7 @@ use kernel_ext::{
 use smc_proto::lgr::Role;
 
 use super::{
+    accept_order::AcceptOrder,
     active,
     fallback,
     FallbackInfo,
@@ -95,6 +99,11 @@ pub(crate) struct Listener {
     /// Lock order: see `Documentation/locking.md`.
     #[pin]
     queue: SpinLock<List<AcceptEntry>>,
+    #[pin]
+    order: AcceptOrder,
+    /// Connections taken from TCP so far. Held while one is.
+    #[pin]
+    taken: Mutex<u64>,
     /// Connections in `queue`.
     ready: Atomic<u32>,
     /// Connections that the work has begun to take from TCP, and has done with.
@@ -115,6 +124,8 @@ impl Listener {
                 fallback: sock.why(),
                 owner <- new_spinlock!(Some(sock.clone()), "smc::Listener::owner"),
                 queue <- new_spinlock!(List::new(), "smc::Listener::queue"),
+                order <- AcceptOrder::new(),
+                taken <- new_mutex!(0, "smc::Listener::taken"),
                 ready: Atomic::new(0),
                 begun: Atomic::new(0),
                 done: Atomic::new(0),
@@ -129,6 +140,14 @@ impl Listener {
     /// Context: any.
     fn ready(&self) -> u32 {
         self.ready.load(Acquire)
+    }
+
+    /// Takes a connection from TCP, and returns its number.
+    fn take(&self, this: &Sock) -> Result<(TcpSocket, u64)> {
+        let mut taken = self.taken.lock();
+        let tcp = this.tcp.accept()?;
+        *taken += 1;
+        Ok((tcp, *taken))
     }
 
     /// Runs the part of the work that takes one connection from TCP and queues it.
@@ -430,14 +449,21 @@ fn clcsock_accept(
     this: &Sock,
     listener: &Arc<Listener>,
 ) -> Result<Option<(UnattachedSk, Arc<Sock>)>> {
-    let tcp = this.tcp.accept()?;
+    let (tcp, number) = listener.take(this)?;
     let orphan = this.sk.new_child()?;
     let sk = orphan.sk();
     sk.take_marks(&tcp);
     let child = Sock::new(sk, this.version, tcp, Role::Server)?;
     let info = match listener.fallback {
         None if child.tcp.syn_smc() => {
-            *child.parent.lock() = Some(listener.clone());
+            let arriving = match listener.order.begin(&child.tcp, number) {
+                Ok(arriving) => arriving,
+                Err(e) => {
+                    Sock::end(child);
+                    return Err(e);
+                }
+            };
+            *child.parent.lock() = Some((listener.clone(), arriving));
             *child.orphan.lock() = Some(orphan);
             listener.count_handshake(true);
             Sock::schedule_work(child.as_arc_borrow());
@@ -452,10 +478,11 @@ fn clcsock_accept(
 
 /// The work of a listener's connection: runs the handshake (C function `smc_listen_work`).
 pub(super) fn listen_work(child: &Arc<Sock>) {
-    let Some(listener) = child.parent.lock().take() else {
+    let Some((listener, arriving)) = child.parent.lock().take() else {
         return;
     };
-    let outcome = handshake::run(Role::Server, &child.sk, &child.tcp);
+    let progress = Some(&arriving.progress);
+    let outcome = handshake::run(Role::Server, &child.sk, &child.tcp, progress);
     listener.count_handshake(false);
     let is_up = match outcome {
         Ok(HandshakeResult::Smc(conn)) => active::activate(child, &[Phase::Init], conn),
@@ -469,9 +496,13 @@ pub(super) fn listen_work(child: &Arc<Sock>) {
         }
     };
     match is_up {
-        true => accept_enqueue(child, &listener),
+        true => {
+            listener.order.await_turn(&arriving);
+            accept_enqueue(child, &listener);
+        }
         false => Sock::end(child.clone()),
     }
+    listener.order.end(&arriving);
 }
 
 /// Queues a connection for accept(2).

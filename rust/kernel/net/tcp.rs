@@ -167,8 +167,7 @@ impl TcpSocket {
     /// As close(2) for SO_LINGER: shuts down sending and waits at most `timeout` jiffies until the peer has
     /// acknowledged all of it. With unread data the close is a reset, and there is no wait.
     pub fn linger(&self, timeout: isize) {
-        // SAFETY: The socket is alive and a TCP socket.
-        if !self.state().is_open() || unsafe { bindings::tcp_unread(self.sk_ptr()) } > 0 {
+        if !self.state().is_open() || self.has_unread() {
             return;
         }
         if self.shutdown(SEND).is_ok() {

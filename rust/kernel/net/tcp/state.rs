@@ -65,6 +65,13 @@ impl TcpState {
 }
 
 impl TcpSocket {
+    /// Whether something was received that is not read yet: data, or the end of the stream.
+    /// Context: any; it may have changed when this returns.
+    pub fn has_unread(&self) -> bool {
+        // SAFETY: The socket is alive and a TCP socket.
+        unsafe { bindings::tcp_unread(self.sk_ptr()) > 0 }
+    }
+
     /// The TCP state.
     pub fn state(&self) -> TcpState {
         let sk = self.sk_ptr();

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest: um-debug
-# What comes late: a handshake that gets no processor in time while others do, data that comes after the end of TCP.
-# Nobody suffers.
+# What comes late: a handshake that gets no processor in time while others do, the worker of an earlier one, data that
+# comes after the end of TCP. Nobody suffers.
 
 . "${LIB:=${0%/*}/lib.sh}"
 . "${LIB%/*}/broken.bash"
@@ -98,6 +98,55 @@ reset_overtakes() {
 	wait "$server" && [ $code = 0 ]
 }
 
+# accepts_in_order: accepts eight connections at a time, and expects the number of each as its data.
+accepts_in_order() {
+	timeout 100 python3 - "$IP_B" "$(scale 40 400)" <<-'END'
+		import socket, sys
+		listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		listener.bind((sys.argv[1], 7302))
+		listener.listen(64)
+		wrong = 0
+		for _ in range(int(sys.argv[2])):
+		    accepted = [listener.accept()[0] for _ in range(8)]
+		    numbers = [connection.recv(1)[0] for connection in accepted]
+		    wrong += numbers != list(range(8))
+		    for connection in accepted:
+		        connection.sendall(b'x')
+		    for connection in accepted:
+		        connection.close()
+		assert not wrong, f'{wrong} times in another order'
+	END
+}
+
+# connects_in_order: makes eight connections at a time, one after the other, and sends the number of each.
+connects_in_order() {
+	timeout 100 python3 - "$IP_B" "$(scale 40 400)" <<-'END'
+		import socket, sys
+		def connect():
+		    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+		    client.connect((sys.argv[1], 7302))
+		    return client
+		for _ in range(int(sys.argv[2])):
+		    clients = [connect() for _ in range(8)]
+		    for number, client in enumerate(clients):
+		        client.sendall(bytes([number]))
+		    for client in clients:
+		        assert client.recv(1) == b'x'
+		        client.close()
+	END
+}
+
+# in_order: accept(2) returns the connections of a client in the order in which its connect(2) did.
+in_order() {
+	local server code
+	in_ns b bash -c "$(declare -f accepts_in_order scale); IP_B=$IP_B accepts_in_order" &
+	server=$!
+	await_port b 7302 && in_ns a bash -c "$(declare -f connects_in_order scale); IP_B=$IP_B connects_in_order"
+	code=$?
+	wait "$server" && [ $code = 0 ]
+}
+
 require "RDMA modules load" load_rdma
 require "module loads" load_smc
 require "network" up_netns
@@ -106,7 +155,10 @@ require "groups end soon" set_sysctl smcr_lgr_idle_time 1
 check "a server" serve
 check "a first contact is late, and connections join at once" each_time "$(scale 5 50)" busy late_first
 unserve
+check "accept returns connections in the order of connect" busy in_order
 require "nothing is kept of closed TCP connections" each_end sh -c "echo 0 >/proc/sys/net/ipv4/tcp_max_tw_buckets"
 check "data that a reset of TCP overtakes is read" reset_overtakes
+require "shared memory is allowed" same_host on
+check "over shared memory, accept returns connections in that order, too" busy in_order
 check "module unloads" within 20 unload_smc
 finish
