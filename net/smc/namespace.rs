@@ -2,7 +2,13 @@
 
 //! State of each network namespace: settings, counters, PNETIDs, rules, workers for handshakes.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    Arc, //
+};
 use kernel_ext::{
     net::{
         NetNs,
@@ -42,6 +48,8 @@ pub(crate) struct Namespace {
     /// Runs handshakes of listeners. A peer can block a worker for seconds, which must not affect other namespaces, nor
     /// other work in this one.
     pub(crate) handshakes: OwnedWorkqueue,
+    /// Handshakes of all listeners that run, or wait for a worker of `handshakes`.
+    pub(crate) queued_handshakes: Atomic<u32>,
     /// Runs handshakes of sockets that connect.
     pub(crate) connects: OwnedWorkqueue,
     /// Handles TCP events of connected sockets. Does not wait long for peers.
@@ -49,7 +57,7 @@ pub(crate) struct Namespace {
 }
 
 /// Maximum concurrent handshakes of a queue: the maximum of a workqueue (`WQ_MAX_ACTIVE`).
-const HANDSHAKES: i32 = 2048;
+const HANDSHAKES: u16 = 2048;
 
 own_record! { Namespace: PerNetKey<Namespace> }
 
@@ -63,11 +71,20 @@ impl PerNet for Namespace {
             pnet: KBox::pin_init(PnetTable::new(), GFP_KERNEL)?,
             policy: KBox::pin_init(PolicyTable::new()?, GFP_KERNEL)?,
             paths: KBox::pin_init(Paths::new()?, GFP_KERNEL)?,
-            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES)?,
-            connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES)?,
+            handshakes: OwnedWorkqueue::unbound(c"smc_handshake", HANDSHAKES.into())?,
+            queued_handshakes: Atomic::new(0),
+            connects: OwnedWorkqueue::unbound(c"smc_connect", HANDSHAKES.into())?,
             events: OwnedWorkqueue::unbound(c"smc_events", 0)?,
         };
         Ok(KBox::new(this, GFP_KERNEL)?)
+    }
+}
+
+impl Namespace {
+    /// Whether as many handshakes of listeners run, or wait for a worker, as can run at once.
+    /// Context: any.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.queued_handshakes.load(Relaxed) >= HANDSHAKES.into()
     }
 }
 

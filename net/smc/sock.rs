@@ -466,7 +466,7 @@ impl TcpEvents for Sock {
     fn refuses_smc(this: ArcBorrow<'_, Self>, request: &RequestEnds) -> bool {
         let namespace = namespace::of(&this.sk);
         this.handshakes.load(Relaxed) >= listen::MAX_HANDSHAKES
-            || (this.limit_hs.load(Relaxed) && namespace.handshakes.is_congested())
+            || (this.limit_hs.load(Relaxed) && namespace.is_congested())
             || namespace.policy.denies(Role::Server, || Ends {
                 local: policy::end(Some(request.local)),
                 peer: policy::end(request.peer),

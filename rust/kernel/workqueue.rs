@@ -88,17 +88,6 @@ impl OwnedWorkqueue {
         // SAFETY: By the type invariant the queue is alive.
         unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
     }
-
-    /// Whether work has to wait for other work on this queue.
-    pub fn is_congested(&self) -> bool {
-        // SAFETY: By the type invariant the queue is alive.
-        unsafe {
-            bindings::workqueue_congested(
-                bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32,
-                self.0.as_ptr(),
-            )
-        }
-    }
 }
 
 impl Drop for OwnedWorkqueue {

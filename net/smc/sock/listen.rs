@@ -190,13 +190,15 @@ impl Listener {
         }
     }
 
-    /// A handshake begins, or has ended.
+    /// A handshake is queued, or has ended: counts it for the socket, while that listens, and for its namespace.
     fn count_handshake(&self, begins: bool) {
+        let count = |of: &Atomic<u32>| match begins {
+            true => of.fetch_add(1, Relaxed),
+            false => of.fetch_sub(1, Relaxed),
+        };
+        count(&namespace::of(&self.sk).queued_handshakes);
         if let Some(owner) = &*self.owner.lock() {
-            match begins {
-                true => owner.handshakes.fetch_add(1, Relaxed),
-                false => owner.handshakes.fetch_sub(1, Relaxed),
-            };
+            count(&owner.handshakes);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -13,6 +14,8 @@ use anyhow::ensure;
 use anyhow::Context as _;
 use anyhow::Result;
 use smc_tools::path::Path;
+use smc_uapi::SMC_LIMIT_HS;
+use smc_uapi::SOL_SMC;
 use smc_user::poll_fd;
 use smc_user::Errno;
 use smc_user::Socket;
@@ -50,7 +53,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     netns::enter(context.client_netns.as_deref())?;
     let peer = Peer::new(context, &arguments.place)?;
-    let mut ktap = Ktap::start(3);
+    let mut ktap = Ktap::start(5);
     silent_crowd(&peer, &mut ktap)?;
     ensure!(ktap.finish() == 0, "some failed");
     Ok(())
@@ -73,6 +76,7 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     let wire = peer.wire()?;
     let mut silent = silent_peers(peer, &wire, listeners.iter().flatten())?;
     let waiting = waiting_client(peer)?;
+    let limiting = listener(peer, limit_handshakes, 8)?;
     let connects = || {
         netns::inside(context.server_netns.as_deref(), || {
             let socket = fresh(peer)?;
@@ -104,6 +108,10 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     };
     ktap.result("a connection of its own", text(connects()));
     ktap.result("the end of a TCP connection", text(hears_of_tcp()));
+    ktap.result(
+        "a listener that limits handshakes takes a connection at once, over TCP",
+        text(limited(peer, &limiting)),
+    );
     let still = match poll_fd(&waiting, libc::POLLOUT, Duration::ZERO)? {
         0 => Ok(()),
         _ => Err("one did".into()),
@@ -112,7 +120,49 @@ fn silent_crowd(peer: &Peer<'_>, ktap: &mut Ktap) -> Result<()> {
     for tcp in &mut silent {
         tcp.reset()?;
     }
+    ktap.result(
+        "and over SMC once there is room",
+        text(unlimited(peer, &limiting)),
+    );
     Ok(())
+}
+
+fn limit_handshakes(listener: &Socket) -> Result<()> {
+    Ok(listener.set_option_int(SOL_SMC, SMC_LIMIT_HS, 1)?)
+}
+
+/// Connects to the listener; returns the path at both ends.
+fn paths_to(peer: &Peer<'_>, listener: &Socket) -> Result<[Path; 2]> {
+    let client = fresh(peer)?;
+    client.connect(SocketAddr::new(peer.context.addr, port_of(listener)?))?;
+    let server = listener.accept(0)?;
+    client.send(b"x", 0)?;
+    ensure!(server.recv(&mut [0; 8], 0) == Ok(1), "no data");
+    Ok([Path::of(&client)?, Path::of(&server)?])
+}
+
+fn limited(peer: &Peer<'_>, listener: &Socket) -> Result<()> {
+    let start = Instant::now();
+    let paths = paths_to(peer, listener)?;
+    let took = start.elapsed();
+    let is_tcp = |path: &Path| matches!(path, Path::Fallback(_) | Path::Tcp);
+    ensure!(
+        paths.iter().all(is_tcp) && took < AT_ONCE,
+        "the paths are {paths:?}, and it took {took:.1?}"
+    );
+    Ok(())
+}
+
+fn unlimited(peer: &Peer<'_>, listener: &Socket) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let paths = paths_to(peer, listener)?;
+        if paths.iter().all(Path::is_smc) {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < HANDSHAKE, "the paths are {paths:?}");
+        thread::sleep(AT_ONCE / 10);
+    }
 }
 
 /// Connects as many peers as there may be handshakes to each of the listeners.
